@@ -1,0 +1,48 @@
+"""Errors a user can act on: one sentence that names the place and the fix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class AleatoricError(Exception):
+    """The base of all errors meant for the user; the command line exits with `status`."""
+
+    status = 1
+
+
+class UsageError(AleatoricError):
+    """The command was asked for something that does not exist or does not fit."""
+
+    status = 2
+
+
+class DataError(AleatoricError):
+    """An input file holds something that cannot be used.
+
+    >>> str(DataError.at("words.jsonl", 3, "count -1 is negative", "use whole numbers from 1 up"))
+    'words.jsonl, line 3: count -1 is negative; use whole numbers from 1 up.'
+    """
+
+    status = 2
+
+    @classmethod
+    def at(cls, path: str | Path, line: int | None, problem: str, fix: str) -> DataError:
+        """The one form of every data error: file, line, problem, fix."""
+        place = f"{path}, line {line}" if line is not None else f"{path}"
+        return cls(f"{place}: {problem}; {fix}.")
+
+
+class ModelError(AleatoricError):
+    """A model could not be loaded or did not answer."""
+
+
+class MissingExtraError(UsageError):
+    """An optional dependency is needed.
+
+    >>> str(MissingExtraError("spacy", "nlp"))
+    'this needs the package spacy: run pip install "aleatoric[nlp]".'
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f'this needs the package {package}: run pip install "aleatoric[{extra}]".')

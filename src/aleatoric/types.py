@@ -1,0 +1,258 @@
+"""The frozen objects that every room passes to the next. Imports nothing of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+FAILED = "\0failed"
+"""The outcome that stands for "no complete word" where failed draws are kept as an outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One context and what people answered to it, one entry a person.
+
+    >>> Item("1:2", "1", "There", ("are", "is", "are")).group
+    '1'
+    """
+
+    id: str
+    group: str
+    context: str
+    responses: tuple[str, ...]
+    original: str | None = None
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Items with the facts that identify them; `items` may be lazy but can be walked repeatedly."""
+
+    name: str
+    version: str
+    sha256: str
+    licence: str
+    items: Collection[Item]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """What a model gave for one item: counted words, and how many draws held no word.
+
+    `row` numbers the rows of a recorded file that speak of the same item.
+    """
+
+    item_id: str
+    counts: Mapping[str, int]
+    failed: int = 0
+    row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Categorical:
+    """A distribution over outcomes; `rest` is unassigned mass, `n` the draws behind it.
+
+    `n=None` says that the probabilities are exact.
+
+    >>> Categorical.from_counts({"a": 3, "b": 1})
+    Categorical(support=('a', 'b'), probs=(0.75, 0.25), rest=0.0, n=4)
+    """
+
+    support: tuple[str, ...]
+    probs: tuple[float, ...]
+    rest: float = 0.0
+    n: int | None = None
+
+    @classmethod
+    def from_counts(cls, counts: Mapping[str, int]) -> Categorical:
+        """Relative frequencies of `counts`, which must not be empty."""
+        total = sum(counts.values())
+        probs = tuple(count / total for count in counts.values())
+        return cls(tuple(counts), probs, 0.0, total)
+
+    def as_dict(self) -> dict[str, float]:
+        """Outcome -> probability.
+
+        >>> Categorical(("a",), (1.0,)).as_dict()
+        {'a': 1.0}
+        """
+        return dict(zip(self.support, self.probs, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Real-valued draws, for example the pair distances of one input."""
+
+    values: tuple[float, ...]
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """People and a model on one item."""
+
+    item_id: str
+    group: str
+    human: Categorical
+    model: Categorical
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An item together with what one system predicts for it: the input of every study."""
+
+    item: Item
+    pair: Pair
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An interval with its nominal level and the method that made it."""
+
+    low: float
+    high: float
+    level: float
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its noise. Undefined is `None` plus a count, never 0."""
+
+    value: float | None
+    interval: Interval | None
+    n_items: int
+    n_groups: int
+    n_undefined: int = 0
+    spread: float | None = None
+    """Standard deviation over random splits, where the estimate is a mean over splits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What a perfect model would score at the same sample sizes."""
+
+    value: float | None
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Every decision of the word protocol that changes a number, each by name.
+
+    >>> Choices.paper().bins, Choices.corrected().bins
+    ('half-open', 'closed')
+    """
+
+    protocol: str = "corrected"
+    rule: Literal["corrected", "paper"] = "corrected"
+    lead: Literal["skip", "condition"] = "skip"
+    failed: Literal["reject", "outcome"] = "reject"
+    repeats: Literal["pool", "separate"] = "pool"
+    original: Literal["normalised", "raw"] = "normalised"
+    bins: Literal["closed", "half-open"] = "closed"
+    binning: Literal["equal-width", "equal-mass"] = "equal-width"
+    splits: Literal["independent", "shared"] = "independent"
+
+    @classmethod
+    def corrected(cls) -> Choices:
+        """The default: without the defects of the published procedure."""
+        return cls()
+
+    @classmethod
+    def paper(cls) -> Choices:
+        """As published, so that the literature can be compared."""
+        return cls(
+            protocol="paper",
+            rule="paper",
+            repeats="separate",
+            original="raw",
+            bins="half-open",
+            splits="shared",
+        )
+
+    def as_dict(self) -> dict[str, str]:
+        """Choice -> value, in a fixed order."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Everything that makes a number reproducible, as one short line."""
+
+    corpus: str
+    corpus_sha256: str
+    model: str
+    decoder: str
+    estimator: str
+    protocol: Mapping[str, str]
+    n: str
+    seed: int
+    metric: str
+    version: str
+
+    def __str__(self) -> str:
+        choices = ",".join(f"{key}={value}" for key, value in self.protocol.items())
+        fields = {
+            "corpus": f"{self.corpus}#{self.corpus_sha256[:12]}",
+            "model": self.model,
+            "decoder": self.decoder,
+            "estimator": self.estimator,
+            "n": self.n,
+            "seed": self.seed,
+            "metric": self.metric,
+            "protocol": choices,
+            "aleatoric": self.version,
+        }
+        return "|".join(f"{key}:{value}" for key, value in fields.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One item's value of one metric."""
+
+    item_id: str
+    group: str
+    value: float | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One metric of one system, with its interval, its floor and where it came from."""
+
+    system: str
+    metric: str
+    signature: Signature
+    estimate: Estimate
+    floor: Floor | None = None
+    rows: Iterable[Row] = field(default=(), repr=False, compare=False)
+
+    @property
+    def excess(self) -> float | None:
+        """Value above the floor, where both are defined."""
+        if self.estimate.value is None or self.floor is None or self.floor.value is None:
+            return None
+        return self.estimate.value - self.floor.value
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form printed by `--json`."""
+        return {
+            "system": self.system,
+            "metric": self.metric,
+            "estimate": asdict(self.estimate),
+            "floor": asdict(self.floor) if self.floor else None,
+            "excess": self.excess,
+            "signature": str(self.signature),
+        }
+
+
+@dataclass(frozen=True)
+class Table:
+    """A study's numbers, ready to print, paste or draw."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    notes: tuple[str, ...] = ()
