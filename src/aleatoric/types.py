@@ -41,13 +41,16 @@ class Corpus:
 class Draws:
     """What a model gave for one item: counted words, and how many draws held no word.
 
-    `row` numbers the rows of a recorded file that speak of the same item.
+    `row` numbers the rows of a recorded file that speak of the same item. `texts`, where given,
+    are raw texts still to be cut by a word rule; `logprobs` are log-probabilities of words.
     """
 
     item_id: str
     counts: Mapping[str, int]
     failed: int = 0
     row: int = 0
+    texts: tuple[str, ...] = ()
+    logprobs: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,8 @@ class Estimate:
     n_items: int
     n_groups: int
     n_undefined: int = 0
+    n_missing: int = 0
+    """Items for which the system has no draws at all."""
     spread: float | None = None
     """Standard deviation over random splits, where the estimate is a mean over splits."""
 
@@ -256,3 +261,12 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Study:
+    """What an analysis found: tables to print, and the data of its figures by figure name."""
+
+    name: str
+    tables: tuple[Table, ...]
+    figures: Mapping[str, Any] = field(default_factory=dict)

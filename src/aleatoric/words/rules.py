@@ -108,6 +108,8 @@ def normalise(word: str) -> str:
     >>> normalise("Don\\u2019t") == normalise("don't")
     True
     """
+    if word.isascii():
+        return word.lower()
     return unicodedata.normalize("NFC", word.casefold()).translate(_STRAIGHT)
 
 

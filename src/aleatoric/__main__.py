@@ -1,0 +1,5 @@
+"""`python -m aleatoric`."""
+
+from aleatoric.cli import main
+
+main()

@@ -1,0 +1,239 @@
+"""The command line: parse, call, print. No logic lives here."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+import aleatoric
+from aleatoric import registry
+from aleatoric.errors import AleatoricError, UsageError
+from aleatoric.report.tables import printable
+from aleatoric.types import Table
+
+app = typer.Typer(
+    name="aleatoric",
+    help="Does a language model's uncertainty match the variability of people?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+reproduce_app = typer.Typer(no_args_is_help=True, help="The papers' tables beside ours.")
+app.add_typer(reproduce_app, name="reproduce")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+FormatOption = Annotated[
+    str, typer.Option("--format", help="terminal, markdown, latex or csv.", show_default=True)
+]
+SeedOption = Annotated[int, typer.Option(help="The same seed gives the same bytes.")]
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one sentence and exit status 2."""
+    try:
+        app()
+    except AleatoricError as error:
+        sys.stderr.write(f"error: {printable(str(error))}\n")
+        sys.exit(error.status)
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped.\n")
+        sys.exit(1)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(aleatoric.__version__)
+        raise typer.Exit
+
+
+@app.command()
+def word(
+    corpus: Annotated[str, typer.Option(help="A corpus name, or a file of people's answers.")],
+    model: Annotated[
+        list[str] | None, typer.Option(help="recorded:FILE or toy[:temperature=T]; repeatable.")
+    ] = None,
+    decoder: Annotated[list[str] | None, typer.Option(help="How to decode; repeatable.")] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Draws a context.")] = 1000,
+    protocol: Annotated[str, typer.Option(help="corrected, or paper as published.")] = "corrected",
+    choose: Annotated[
+        list[str] | None, typer.Option(help="One choice of the protocol, as bins=half-open.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Also tvd_syn or tvd_sem; repeatable.")
+    ] = None,
+    tagger: Annotated[str, typer.Option(help="For tvd_syn: textblob, nltk, spacy:NAME.")] = (
+        "textblob"
+    ),
+    embedder: Annotated[
+        str, typer.Option(help="For tvd_sem: minilm, wordllama, vectors:FILE.")
+    ] = "minilm",
+    splits: Annotated[int, typer.Option(min=1, help="Random splits of the people.")] = 20,
+    seed: SeedOption = 0,
+    encoding: Annotated[str, typer.Option(help="Of the corpus file.")] = "utf-8",
+    out: Annotated[Path | None, typer.Option(help="Keep the run in this directory.")] = None,
+    as_json: JsonOption = False,
+    layout: FormatOption = "terminal",
+) -> None:
+    """Next words: does the model spread its probability as people do?
+
+    Example: `aleatoric word --corpus answers.jsonl --model recorded:gpt2.jsonl --out runs/gpt2`
+    """
+    from aleatoric import pipeline
+
+    job = pipeline.WordJob(
+        corpus,
+        tuple(model or ()),
+        tuple(decoder or ("ancestral",)),
+        samples,
+        pipeline.choose(protocol, choose or ()),
+        tuple(metric or ()),
+        tagger,
+        embedder,
+        splits,
+        seed,
+        encoding,
+    )
+    with _run_folder(out) as folder, pipeline.run_word(job, folder, _track) as store:
+        _show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
+        if out is not None:
+            _say(f"saved in {out}; see it again with: aleatoric score {out}")
+
+
+@app.command()
+def score(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    export: Annotated[
+        list[Path] | None, typer.Option(help="Write per-item rows to FILE.parquet or FILE.csv.")
+    ] = None,
+    analysis: Annotated[
+        list[str] | None, typer.Option(help="Run a study: see aleatoric list analyses.")
+    ] = None,
+    system: Annotated[str | None, typer.Option(help="The system a study looks at.")] = None,
+    as_json: JsonOption = False,
+    layout: FormatOption = "terminal",
+) -> None:
+    """Score a saved run again; needs no model.
+
+    Example: `aleatoric score runs/gpt2 --export rows.parquet --analysis replacement`
+    """
+    from aleatoric import pipeline, studies
+    from aleatoric.export import export_rows
+    from aleatoric.store import Store
+
+    with Store.open(run) as store:
+        pipeline.score_word(store, _track)
+        for path in export or ():
+            export_rows(store, path)
+            _say(f"wrote {path}")
+        if analysis:
+            found = [studies.run_study(store, name, system, _track) for name in analysis]
+            _show_tables([table for study in found for table in study.tables], as_json, layout)
+        else:
+            _show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
+
+
+@app.command(name="list")
+def list_(
+    kind: Annotated[str | None, typer.Argument(help="corpora, models, metrics, ...")] = None,
+) -> None:
+    """What there is to choose from.
+
+    Example: `aleatoric list corpora`
+    """
+    if kind is not None and kind not in registry.PLUGINS:
+        known = ", ".join(registry.PLUGINS)
+        raise UsageError(f"there is no kind {kind!r}; the kinds are {known}.")
+    for one in [kind] if kind else registry.PLUGINS:
+        print(f"{one}: {', '.join(registry.names(one))}")
+
+
+@reproduce_app.command(name="next-word")
+def reproduce_next_word(
+    data: Annotated[Path, typer.Option(help="A folder with Provo and recorded systems.")],
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+    layout: FormatOption = "terminal",
+) -> None:
+    """Table 1 of "Predict the Next Word": printed, as published, and corrected.
+
+    Example: `aleatoric reproduce next-word --data recordings/`
+    """
+    from aleatoric.reproduce import next_word
+
+    lines = next_word.reproduce(data, seed, _track)
+    if as_json:
+        _print_json({"results": [line.as_dict() for line in lines]})
+    else:
+        _show_tables([next_word.to_table(lines)], False, layout)
+
+
+@contextmanager
+def _run_folder(out: Path | None) -> Iterator[Path]:
+    """The asked-for directory, or one that is gone afterwards."""
+    if out is not None:
+        yield out
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "run"
+
+
+def _show_results(results: list[Any], notes: list[str], as_json: bool, layout: str) -> None:
+    from aleatoric.report.view import word_table
+
+    if as_json:
+        _print_json({"results": [result.as_dict() for result in results], "notes": notes})
+        return
+    _show_tables([word_table(results)], False, layout)
+    for note in notes:
+        _say(f"note: {note}")
+
+
+def _show_tables(tables: list[Table], as_json: bool, layout: str) -> None:
+    from aleatoric.report import tables as render
+
+    if as_json:
+        _print_json({"tables": [table.__dict__ for table in tables]})
+        return
+    if layout != "terminal" and layout not in render.FORMATS:
+        known = ", ".join(("terminal", *render.FORMATS))
+        raise UsageError(f"there is no format {layout!r}; use {known}.")
+    for table in tables:
+        if layout == "terminal":
+            Console(width=None if sys.stdout.isatty() else 160).print(render.to_rich(table))
+        else:
+            print(render.FORMATS[layout](table))
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    print(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1))
+
+
+def _say(text: str) -> None:
+    Console(stderr=True, highlight=False).print(escape(printable(text)), soft_wrap=True)
+
+
+def _track(work: Iterable[Any], total: int, description: str) -> Iterable[Any]:
+    """A progress bar on stderr where somebody is looking."""
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return track(
+        work, description, total, console=console, transient=True, disable=not console.is_terminal
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""One file a corpus: `load(source, **options) -> Corpus`."""

@@ -1,0 +1,83 @@
+"""What the corpora share: answers of one item, ids that are unique, items read lazily."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from aleatoric.errors import DataError
+from aleatoric.files import MAX_RESPONSES, Place
+from aleatoric.types import Item
+
+
+class Answers:
+    """The answers to one context; blank ones are dropped, and counted."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._words: list[str] = []
+        self.blank = 0
+
+    def add(self, word: str, count: int) -> None:
+        """`count` people gave `word`."""
+        if len(self._words) + count > MAX_RESPONSES:
+            problem = f"the item has over {MAX_RESPONSES} answers"
+            raise DataError.at(*self._place, problem, "split the item")
+        if word.strip():
+            self._words.extend([word.strip()] * count)
+        else:
+            self.blank += count
+
+    def closed(self) -> tuple[str, ...]:
+        """All answers; an item needs at least one."""
+        if not self._words:
+            problem = "the item has no answer that is not blank"
+            raise DataError.at(*self._place, problem, "give its answers or leave the item out")
+        return tuple(self._words)
+
+
+class UniqueIds:
+    """Remembers ids and where they stood, to refuse a second item of the same id."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, int] = {}
+
+    def add(self, item_id: str, place: Place) -> None:
+        """Note an id, or refuse it."""
+        first = self._lines.setdefault(item_id, place[1])
+        if first != place[1]:
+            problem = f"id {item_id!a:.60} stands in line {first} already"
+            raise DataError.at(*place, problem, "give every item its own id")
+
+
+class LazyItems(Collection[Item]):
+    """Items read from their source at every walk, so that they need no memory."""
+
+    def __init__(self, walk: Callable[[], Iterator[Item]], source: Path) -> None:
+        self._walk = walk
+        self._source = source
+        self._length: int | None = None
+
+    def __iter__(self) -> Iterator[Item]:
+        count = 0
+        for item in self._walk():
+            count += 1
+            yield item
+        if not count:
+            require_items((), self._source)
+        self._length = count
+
+    def __len__(self) -> int:
+        if self._length is None:
+            self._length = sum(1 for _ in self)
+        return self._length
+
+    def __contains__(self, item: object) -> bool:
+        return any(item == own for own in self)
+
+
+def require_items(items: tuple[Item, ...], source: Path) -> tuple[Item, ...]:
+    """`items`, unless there is none."""
+    if not items:
+        raise DataError.at(source, None, "holds no item", "give at least one context")
+    return items

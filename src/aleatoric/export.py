@@ -1,0 +1,55 @@
+"""Per-item rows for other tools: Parquet or CSV, written whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from aleatoric.errors import UsageError
+from aleatoric.store import Store
+
+BATCH = 50_000
+_TEXTS = ("system", "item", "group")
+
+
+def export_rows(store: Store, path: Path) -> None:
+    """Write every system's per-item statistics to `FILE.parquet` or `FILE.csv`."""
+    columns, rows = store.stat_table()
+    schema = pa.schema([(name, _kind(name)) for name in columns])
+    unfinished = path.with_name(path.name + ".part")
+    try:
+        with _writer(path, unfinished, schema) as writer:
+            for batch in _batches(rows, schema):
+                writer.write_batch(batch)
+        unfinished.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error}); choose another file.") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _writer(path: Path, unfinished: Path, schema: pa.Schema) -> Any:
+    if path.suffix == ".parquet":
+        return pyarrow.parquet.ParquetWriter(unfinished, schema)
+    if path.suffix == ".csv":
+        return pyarrow.csv.CSVWriter(unfinished, schema)
+    raise UsageError(f"{path}: rows are exported to a name that ends in .parquet or .csv.")
+
+
+def _kind(name: str) -> pa.DataType:
+    if name in _TEXTS:
+        return pa.string()
+    return pa.int64() if name == "row" else pa.float64()
+
+
+def _batches(rows: Iterator[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    while page := list(islice(rows, BATCH)):
+        columns = zip(*page, strict=True)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+        yield pa.record_batch(arrays, schema=schema)

@@ -1,0 +1,255 @@
+"""Reading other people's files: JSON lines and tables, plain or gzip, with errors that name a line.
+
+Nothing here guesses: a byte that is not in the declared encoding, a line longer than the limit or a
+JSON value that is not an object is refused with its place and the fix.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import math
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+from aleatoric.errors import DataError
+
+MAX_LINE_BYTES = 4 * 2**20
+MAX_TEXT_CHARS = 1_000_000
+MAX_RESPONSES = 1_000_000
+
+Place = tuple[Path, int]
+
+
+def read_json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Each object of a JSON-lines file (gzip by its first bytes) with its place."""
+    for place, text in read_lines(path, encoding):
+        if text.strip():
+            yield place, _parse_object(text, place)
+
+
+def read_table(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, dict[str, str]]]:
+    """Each row of a CSV or TSV file with a header line, as column -> text, with its place."""
+    lines = _NumberedLines(path, encoding)
+    head = next(lines, None)
+    if head is None:
+        raise DataError.at(path, None, "the file is empty", "it needs a header line and rows")
+    delimiter = "\t" if head.count("\t") > head.count(",") else ","
+    columns = [name.strip() for name in next(csv.reader([head], delimiter=delimiter))]
+    if len(set(columns)) < len(columns):
+        raise DataError.at(path, 1, "a column name stands twice", "give every column its own name")
+    rows = csv.reader(lines, delimiter=delimiter)
+    while True:
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            raise DataError.at(
+                path, lines.number, f"not CSV ({error})", "quote the field"
+            ) from None
+        if row is None:
+            return
+        if not row:
+            continue
+        place = (path, lines.number)
+        if len(row) != len(columns):
+            problem = f"{len(row)} fields where the header has {len(columns)}"
+            raise DataError.at(*place, problem, "quote fields that hold the delimiter")
+        yield place, dict(zip(columns, row, strict=True))
+
+
+def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, str]]:
+    """Each line of a text file with its place, decoded strictly and bounded in length."""
+    with _open_binary(path) as file:
+        number = 0
+        while True:
+            number += 1
+            place = (path, number)
+            raw = _read_line(file, place)
+            if not raw:
+                return
+            yield place, _decode(raw, encoding, place)
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, as lower-case hex."""
+    with _open_plain(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file's name says CSV or TSV, gzip or not.
+
+    >>> is_table(Path("norms.csv")), is_table(Path("norms.jsonl.gz"))
+    (True, False)
+    """
+    name = path.name.lower().removesuffix(".gz")
+    return name.endswith((".csv", ".tsv", ".txt"))
+
+
+def required(row: Mapping[str, Any], key: str, place: Place) -> Any:
+    """`row[key]`, or an error that lists what is there."""
+    if key not in row:
+        found = ", ".join(sorted(map(repr, row))[:12]) or "nothing"
+        raise DataError.at(*place, f"{key!r} is missing (found {found})", f"add {key!r}")
+    return row[key]
+
+
+def text_of(value: Any, name: str, place: Place) -> str:
+    """A text of bounded length."""
+    if not isinstance(value, str):
+        kind = type(value).__name__
+        raise DataError.at(*place, f"{name} is {kind}, not text", f"write {name} as a string")
+    if len(value) > MAX_TEXT_CHARS:
+        problem = f"{name} has {len(value)} characters"
+        raise DataError.at(*place, problem, f"shorten it to at most {MAX_TEXT_CHARS}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        problem = f"{name} holds half a surrogate pair, which is no character"
+        raise DataError.at(*place, problem, "export the text again as UTF-8") from None
+    return value
+
+
+def key_of(value: Any, name: str, place: Place) -> str:
+    """An identifier: a non-empty text or a whole number, as text."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str) and value.strip():
+        return text_of(value, name, place)
+    fix = "use a non-empty text or a whole number"
+    raise DataError.at(*place, f"{name} {_shown(value)} is no identifier", fix)
+
+
+def count_of(value: Any, name: str, place: Place, least: int = 1) -> int:
+    """A whole number from `least` up; a float counts only if it is whole."""
+    fix = f"use a whole number from {least} up"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DataError.at(*place, f"{name} {_shown(value)} is no number", fix)
+    if not math.isfinite(value) or value != int(value):
+        raise DataError.at(*place, f"{name} {_shown(value)} is not whole", fix)
+    if value < least:
+        raise DataError.at(*place, f"{name} {_shown(value)} is too small", fix)
+    if value > MAX_RESPONSES:
+        raise DataError.at(*place, f"{name} {_shown(value)} is over {MAX_RESPONSES}", "check it")
+    return int(value)
+
+
+def counts_of(value: Any, name: str, place: Place) -> dict[str, int]:
+    """A mapping of words to counts; a count of 0 says nothing and is left out."""
+    if not isinstance(value, dict):
+        fix = f'write {name} as an object such as {{"word": 3}}'
+        raise DataError.at(*place, f"{name} is no object of counts", fix)
+    text_of("".join(value), name, place)
+    for word, count in value.items():
+        # The plain case is tested here: a file may hold millions of counts.
+        if type(count) is not int or not 0 < count <= MAX_RESPONSES:
+            count_of(count, f"the count of {_shown(word)}", place, least=0)
+    return {word: int(count) for word, count in value.items() if count}
+
+
+def texts_of(value: Any, name: str, place: Place) -> list[str]:
+    """A list of texts of bounded number."""
+    if not isinstance(value, list):
+        raise DataError.at(*place, f"{name} is no list", f"write {name} as a list of texts")
+    if len(value) > MAX_RESPONSES:
+        raise DataError.at(*place, f"{name} has over {MAX_RESPONSES} entries", "split the item")
+    return [text_of(entry, f"an entry of {name}", place) for entry in value]
+
+
+def _shown(value: Any) -> str:
+    """A value of a hostile file, short and escaped, for an error message."""
+    text = ascii(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _parse_object(text: str, place: Place) -> dict[str, Any]:
+    def refuse(constant: str) -> NoReturn:
+        raise DataError.at(*place, f"{constant} is no JSON number", "leave the value out")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError.at(*place, f"{_shown(twice)} stands twice", "merge the two")
+        return found
+
+    try:
+        value = json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        problem = f"not JSON ({error.msg} at column {error.colno})"
+        raise DataError.at(*place, problem, "write one JSON object a line") from None
+    except (RecursionError, ValueError):  # nesting, or an integer of thousands of digits
+        problem = "this JSON is nested too deeply or holds a number too long"
+        raise DataError.at(*place, problem, "write one flat JSON object a line") from None
+    if not isinstance(value, dict):
+        problem = f"a JSON {type(value).__name__}, not an object"
+        raise DataError.at(*place, problem, 'write one object a line, such as {"context": ...}')
+    return value
+
+
+def _read_line(file: BinaryIO, place: Place) -> bytes:
+    try:
+        raw = file.readline(MAX_LINE_BYTES + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise DataError.at(
+            *place, "the gzip data are cut off or damaged", "copy or download the file again"
+        ) from None
+    if len(raw) > MAX_LINE_BYTES:
+        problem = f"the line is longer than {MAX_LINE_BYTES // 2**20} MiB"
+        raise DataError.at(*place, problem, "put one item on a line")
+    return raw
+
+
+def _decode(raw: bytes, encoding: str, place: Place) -> str:
+    # A byte order mark may open a file that Windows wrote; it is no part of the text.
+    raw = raw.removeprefix(b"\xef\xbb\xbf") if place[1] == 1 else raw
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        problem = f"byte 0x{raw[error.start]:02x} at column {error.start + 1} is not {encoding}"
+        fix = "save the file as UTF-8, or name its encoding with --encoding"
+        raise DataError.at(*place, problem, fix) from None
+    except LookupError:
+        raise DataError.at(
+            place[0], None, f"there is no encoding {encoding!r}", "try --encoding utf-8"
+        ) from None
+
+
+@contextmanager
+def _open_binary(path: Path) -> Iterator[BinaryIO]:
+    with _open_plain(path) as file:
+        if file.peek(2)[:2] == b"\x1f\x8b":
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                yield io.BufferedReader(unpacked)  # type: ignore[arg-type]
+        else:
+            yield file
+
+
+def _open_plain(path: Path) -> io.BufferedReader:
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise DataError.at(path, None, "there is no such file", "check the path") from None
+    except IsADirectoryError:
+        raise DataError.at(path, None, "this is a folder", "name a file in it") from None
+    except OSError as error:
+        raise DataError.at(path, None, f"cannot be read ({error.strerror})", "check it") from None
+
+
+class _NumberedLines(Iterator[str]):
+    """Lines of a file for csv.reader, remembering the number of the last one given."""
+
+    def __init__(self, path: Path, encoding: str) -> None:
+        self._lines = read_lines(path, encoding)
+        self.number = 0
+
+    def __next__(self) -> str:
+        (_, self.number), text = next(self._lines)
+        return text

@@ -1,0 +1,1 @@
+"""Intervals, floors and the human control."""

@@ -1,0 +1,98 @@
+"""One walk over per-item statistics: sums by group, then values with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.types import Estimate
+
+Floats = NDArray[np.float64]
+Chunk = Mapping[str, Floats]
+
+
+class Reduction(Protocol):
+    """Additive columns of a chunk of items, and the value of their sums."""
+
+    def columns(self, chunk: Chunk) -> Floats:
+        """(items, k) columns whose sums over any set of items are enough for `values`."""
+        ...
+
+    def values(self, sums: Floats) -> Floats:
+        """(..., k) sums -> (..., splits) values; NaN where undefined."""
+        ...
+
+    def defined(self, sums: Floats) -> int:
+        """How many items the sums stand on, leaving undefined ones out."""
+        ...
+
+
+class GroupSums:
+    """Sums of columns by group, grown as groups appear.
+
+    >>> sums = GroupSums()
+    >>> sums.add(["a", "b", "a"], np.array([[1.0], [2.0], [3.0]]))
+    >>> sums.table.tolist(), sums.n_items
+    ([[4.0], [2.0]], 3)
+    """
+
+    def __init__(self) -> None:
+        self._index: dict[str, int] = {}
+        self._table: Floats = np.zeros((0, 0))
+        self.n_items = 0
+
+    def add(self, groups: list[str], columns: Floats) -> None:
+        """Add one row of columns an item."""
+        index = [self._index.setdefault(group, len(self._index)) for group in groups]
+        if len(self._index) > len(self._table):
+            grown = np.zeros((max(2 * len(self._table), len(self._index)), columns.shape[1]))
+            grown[: len(self._table)] = self._table if self._table.size else 0.0
+            self._table = grown
+        np.add.at(self._table, index, columns)
+        self.n_items += len(groups)
+
+    @property
+    def table(self) -> Floats:
+        """(groups, k) sums, in the order in which the groups appeared."""
+        return self._table[: len(self._index)]
+
+
+def estimates(
+    pages: Iterable[tuple[list[str], Chunk]], reductions: Mapping[str, Reduction], seed: int
+) -> dict[str, Estimate]:
+    """Every reduction's value and group-bootstrap interval, from one walk over the pages."""
+    sums = {name: GroupSums() for name in reductions}
+    for groups, chunk in pages:
+        for name, reduction in reductions.items():
+            sums[name].add(groups, reduction.columns(chunk))
+    return {name: estimate(sums[name], r, seed) for name, r in reductions.items()}
+
+
+def estimate(sums: GroupSums, reduction: Reduction, seed: int) -> Estimate:
+    """The value of all items together, its spread over splits, and its interval over groups."""
+    if not sums.n_items:
+        return Estimate(None, None, 0, 0)
+    total = sums.table.sum(axis=0)
+    by_split = reduction.values(total)
+    defined = reduction.defined(total)
+    undefined = sums.n_items - defined
+    if np.isnan(by_split).all():
+        return Estimate(None, None, 0, 0, undefined)
+    interval = group_bootstrap(sums.table, lambda s: _mean(reduction.values(s)), seed)
+    spread = float(by_split.std(ddof=1)) if len(by_split) > 1 else None
+    groups = sum(reduction.defined(row) > 0 for row in sums.table)
+    value = float(_mean(by_split))
+    return Estimate(value, interval, defined, groups, undefined, spread=spread)
+
+
+def _mean(by_split: Floats) -> Floats:
+    """Mean over splits, leaving undefined ones out."""
+    known = np.isfinite(by_split)
+    counts = known.sum(axis=-1)
+    totals = np.where(known, by_split, 0.0).sum(axis=-1)
+    undefined = np.full(np.shape(totals), np.nan)
+    return np.divide(totals, counts, out=undefined, where=counts > 0)

@@ -1,0 +1,1 @@
+"""Per-item statistics of a `Pair`, and their reductions to one number."""

@@ -1,0 +1,56 @@
+"""From per-item statistics to one number, by way of sums.
+
+A reduction turns a chunk of items into additive columns and sums of columns into a value (the
+protocol is `aleatoric.inference.estimate.Reduction`). Sums by group are all that a bootstrap needs:
+it never scores an item again, and memory does not grow with the number of items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Chunk = Mapping[str, Floats]
+"""Statistic name -> (items, splits); one split for what is not split. NaN is undefined."""
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of a statistic over items, by split.
+
+    >>> mean = Mean("tvd")
+    >>> sums = mean.columns({"tvd": np.array([[0.25], [np.nan], [0.75]])}).sum(axis=0)
+    >>> mean.values(sums).tolist(), mean.defined(sums)
+    ([0.5], 2)
+    """
+
+    statistic: str
+
+    def columns(self, chunk: Chunk) -> Floats:
+        """The values, undefined as 0, beside the number of defined ones."""
+        values = chunk[self.statistic]
+        known = np.isfinite(values)
+        return np.concatenate([np.where(known, values, 0.0), known], axis=1)
+
+    def values(self, sums: Floats) -> Floats:
+        """Sum over count, by split."""
+        totals, counts = np.split(sums, 2, axis=-1)
+        return divide(totals, counts)
+
+    def defined(self, sums: Floats) -> int:
+        """Items with a value in at least one split."""
+        return int(np.split(sums, 2, axis=-1)[1].max())
+
+
+def divide(totals: Floats, counts: Floats) -> Floats:
+    """`totals / counts`, NaN where the count is 0.
+
+    >>> divide(np.array([1.0, 0.0]), np.array([2.0, 0.0])).tolist()
+    [0.5, nan]
+    """
+    undefined = np.full(np.broadcast(totals, counts).shape, np.nan)
+    return np.divide(totals, counts, out=undefined, where=counts > 0)

@@ -1,0 +1,58 @@
+"""TVD, squared distance and JS divergence of many splits at once, on count matrices.
+
+The same quantities as the pairwise metrics, for (splits, outcomes) counts of two sides.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def tvd(left: Counts, right: Counts) -> Floats:
+    """Total variation distance by split.
+
+    >>> tvd(np.array([[1, 1]]), np.array([[2, 0]])).tolist()
+    [0.5]
+    """
+    return np.abs(_shares(left) - _shares(right)).sum(axis=1) / 2
+
+
+def sq_distance(left: Counts, right: Counts) -> Floats:
+    """Unbiased squared distance by split; NaN where a side has fewer than two answers.
+
+    >>> sq_distance(np.array([[1, 1]]), np.array([[1, 1]])).tolist()
+    [-1.0]
+    """
+    cross = (_shares(left) * _shares(right)).sum(axis=1)
+    return _self_product(left) + _self_product(right) - 2 * cross
+
+
+def js(left: Counts, right: Counts) -> Floats:
+    """Jensen-Shannon divergence by split, in nats.
+
+    >>> js(np.array([[1, 0]]), np.array([[1, 0]])).tolist()
+    [0.0]
+    """
+    p, q = _shares(left), _shares(right)
+    return (_relative_entropy(p, (p + q) / 2) + _relative_entropy(q, (p + q) / 2)) / 2
+
+
+def _shares(counts: Counts) -> Floats:
+    shares: Floats = counts / counts.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _self_product(counts: Counts) -> Floats:
+    n = counts.sum(axis=1)
+    agreeing = (counts * (counts - 1)).sum(axis=1).astype(np.float64)
+    return np.divide(agreeing, n * (n - 1), out=np.full(len(n), np.nan), where=n > 1)
+
+
+def _relative_entropy(p: Floats, q: Floats) -> Floats:
+    logs = np.log(np.divide(p, q, out=np.ones_like(p), where=p > 0))
+    total: Floats = (p * logs).sum(axis=1)
+    return total

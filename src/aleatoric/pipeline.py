@@ -1,0 +1,290 @@
+"""The only place where the stages meet: corpus -> draws -> statistics -> results."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version as package_version
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import aleatoric
+from aleatoric import registry
+from aleatoric.errors import AleatoricError, UsageError
+from aleatoric.inference.estimate import Reduction, estimates
+from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
+from aleatoric.metrics.reduction import Mean
+from aleatoric.models.base import Ask, WordModel
+from aleatoric.sources import open_corpus
+from aleatoric.store import Joined, StatRow, Store
+from aleatoric.types import Case, Choices, Corpus, Floor, Item, Result, Row, Signature
+from aleatoric.words.scoring import CONTROLS, HUMAN, TARGETS, Settings, pair_of, score_item
+
+T = TypeVar("T")
+Track = Callable[[Iterable[T], int, str], Iterable[T]]
+"""Shows progress over an iterable of known length, under a description."""
+
+MEANS = (
+    *("tvd", "sq_distance", "js", "entropy_human", "entropy_model"),
+    *("mass_on_human", "rank_of_human_mode"),
+)
+ABSTRACTIONS = ("tvd_syn", "tvd_sem")
+_EXTRA_COLUMNS = ("floor_tvd", "confidence", "failed", "n_human", "n_model")
+
+
+def quietly(work: Iterable[T], total: int, description: str) -> Iterable[T]:
+    """No progress shown."""
+    return work
+
+
+@dataclass(frozen=True)
+class WordJob:
+    """A word-level run: what `aleatoric word` was asked for."""
+
+    corpus: str
+    models: tuple[str, ...] = ()
+    decoders: tuple[str, ...] = ("ancestral",)
+    samples: int = 1000
+    choices: Choices = field(default_factory=Choices)
+    abstractions: tuple[str, ...] = ()
+    tagger: str = "textblob"
+    embedder: str = "minilm"
+    n_splits: int = 20
+    seed: int = 0
+    encoding: str = "utf-8"
+
+
+def choose(protocol: str, overrides: Iterable[str]) -> Choices:
+    """The choices of a protocol, some replaced by `name=value`.
+
+    >>> choose("paper", ["bins=closed"]).bins
+    'closed'
+    """
+    bases = {"corrected": Choices.corrected, "paper": Choices.paper}
+    if protocol not in bases:
+        raise UsageError(f"there is no protocol {protocol!r}; use corrected or paper.")
+    choices = bases[protocol]()
+    for override in overrides:
+        name, _, value = override.partition("=")
+        choices = replace(choices, **{name: _allowed(name, value)})
+    return choices
+
+
+def _allowed(name: str, value: str) -> Any:
+    known = {key: get_args(kind) for key, kind in get_type_hints(Choices).items()}
+    del known["protocol"]
+    if name not in known:
+        raise UsageError(f"there is no choice {name!r}; the choices are {', '.join(known)}.")
+    if value not in known[name]:
+        options = " or ".join(known[name])
+        raise UsageError(f"{name}={value} is not known; use {name}={options}.")
+    return value
+
+
+def run_word(job: WordJob, out: Path, track: Track[Any] = quietly) -> Store:
+    """Draw (or read) every system's words, save them, score them; returns the open run.
+
+    Where the input is bad, nothing of the run stays behind.
+    """
+    corpus = open_corpus(job.corpus, job.encoding)
+    store = Store.create(out, _manifest(job, corpus))
+    try:
+        n_items = store.add_items(track(corpus.items, len(corpus.items), f"read {corpus.name}"))
+        notes = [*corpus.notes, *_draw_all(store, job, corpus, n_items, track)]
+        store.set_meta("notes", notes)
+        score_word(store, track)
+    except AleatoricError:
+        store.discard()
+        raise
+    return store
+
+
+def score_word(store: Store, track: Track[Any] = quietly) -> None:
+    """Compute the per-item statistics of a saved run; needs no model."""
+    settings = scoring_settings(store)
+    columns = [*MEANS, *settings.abstractions, *_EXTRA_COLUMNS]
+    columns += [f"correct_{target}" for target in TARGETS]
+    for name in CONTROLS:
+        store.add_system(name, {"model": name, "decoder": "none", "estimator": "people"})
+    store.write_stats(columns, track_rows(store, settings, track))
+
+
+def track_rows(store: Store, settings: Settings, track: Track[Any]) -> Iterator[StatRow]:
+    """Statistics of every item and system, in the order of the items."""
+    for no, item, systems in track(store.walk(), store.n_items, "score"):
+        for scored in score_item(item, systems, settings):
+            yield StatRow(no, scored.system, scored.row, scored.values, scored.splits)
+
+
+def scoring_settings(store: Store) -> Settings:
+    """The settings that a run's manifest asks for."""
+    manifest = store.manifest
+    metrics = {name: registry.find("metrics", name) for name in MEANS}
+    found = {name: _abstraction(name, manifest) for name in manifest["abstractions"]}
+    choices = Choices(**manifest["choices"])
+    return Settings(choices, metrics, found, manifest["n_splits"], manifest["seed"])
+
+
+def results(store: Store) -> list[Result]:
+    """Every system's metrics with interval and floor, from the saved statistics alone."""
+    return [result for name in _shown_order(store) for result in _system_results(store, name)]
+
+
+def notes(store: Store) -> list[str]:
+    """What a reader of the numbers should know: joins, drops, simulated people."""
+    found: list[str] = store.meta("notes") or []
+    return found
+
+
+def cases(store: Store, system: str) -> Iterator[Case]:
+    """Items with people's and a system's distribution, for the studies."""
+    choices = Choices(**store.manifest["choices"])
+    for item, draws in store.walk_system(system):
+        for pair in pair_of(item, draws, choices):
+            yield Case(item, pair)
+
+
+def model_systems(store: Store) -> list[str]:
+    """The systems of a run that are models, not controls."""
+    return [name for name in store.systems() if name not in CONTROLS]
+
+
+def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
+    packages = ("numpy", "scipy", "scikit-learn")
+    return {
+        "level": "word",
+        "corpus": {"name": corpus.name, "version": corpus.version, "sha256": corpus.sha256}
+        | {"licence": corpus.licence, "spec": job.corpus},
+        "models": list(job.models),
+        "decoders": list(job.decoders),
+        "samples": job.samples,
+        "choices": job.choices.as_dict(),
+        "abstractions": list(job.abstractions),
+        "tagger": job.tagger,
+        "embedder": job.embedder,
+        "n_splits": job.n_splits,
+        "seed": job.seed,
+        "versions": {"aleatoric": aleatoric.__version__, "python": platform.python_version()}
+        | {name: package_version(name) for name in packages},
+    }
+
+
+def _draw_all(
+    store: Store, job: WordJob, corpus: Corpus, n_items: int, track: Track[Any]
+) -> Iterator[str]:
+    """Draw with every model under every decoder; yields notes on what did not join."""
+    for spec in job.models:
+        kind, _, argument = spec.partition(":")
+        model: WordModel = registry.find("models", kind)(argument)
+        # What was recorded was decoded already: one system, whatever decoders are asked for.
+        decoders = ("as recorded",) if model.estimator == "recorded" else job.decoders
+        for decoder in decoders:
+            name = _system_name(store, model, spec, decoder, len(decoders) > 1)
+            facts = {"model": f"{spec}@{model.version}", "decoder": decoder}
+            facts |= {"estimator": model.estimator, "label": model.label}
+            store.add_system(name, facts)
+            items: Iterable[Item] = track(corpus.items, n_items, name)
+            joined = store.add_draws(name, model.draws(items, Ask(decoder, job.samples, job.seed)))
+            yield from _join_notes(store, name, joined, n_items, job.choices)
+
+
+def _system_name(store: Store, model: WordModel, spec: str, decoder: str, several: bool) -> str:
+    name = f"{model.label} {decoder}" if several else model.label
+    return name if name not in (*store.systems(), *CONTROLS) else f"{spec} {decoder}"
+
+
+def _join_notes(
+    store: Store, name: str, joined: Joined, n_items: int, choices: Choices
+) -> Iterator[str]:
+    missing = n_items - store.n_items_with_draws(name)
+    if not joined.matched:
+        raise UsageError(
+            f"{name}: none of its {joined.unmatched} rows names an item of the corpus; "
+            "check id, or passage and position."
+        )
+    if missing:
+        yield f"{name}: {missing} of {n_items} items have no row and are left out"
+    if joined.unmatched:
+        yield f"{name}: {joined.unmatched} rows name no item of the corpus and are left out"
+    if joined.repeated:
+        meaning = "further samples" if choices.repeats == "pool" else "items of their own"
+        yield f"{name}: {joined.repeated} rows repeat an item and count as {meaning}"
+
+
+def _abstraction(name: str, manifest: Mapping[str, Any]) -> Any:
+    if name not in ABSTRACTIONS:
+        raise UsageError(f"there is no metric {name!r}; use {' or '.join(ABSTRACTIONS)}.")
+    from aleatoric.analyses import abstraction
+
+    if name == "tvd_syn":
+        kind, _, argument = manifest["tagger"].partition(":")
+        return abstraction.by_tag(registry.find("taggers", kind)(argument))
+    kind, _, argument = manifest["embedder"].partition(":")
+    return abstraction.by_cluster(registry.find("embedders", kind)(argument), manifest["seed"])
+
+
+def _shown_order(store: Store) -> list[str]:
+    """Controls first, then models as they were asked for."""
+    return [*CONTROLS, *model_systems(store)]
+
+
+def _system_results(store: Store, system: str) -> Iterator[Result]:
+    manifest, facts = store.manifest, store.systems()[system]
+    reductions = _reductions(store, system)
+    pages = ((page.groups, page.values) for page in store.stat_pages(system))
+    with_floor = {**reductions, "floor_tvd": Mean("floor_tvd"), "n_model": Mean("n_model")}
+    found = estimates(pages, with_floor, manifest["seed"])
+    floor = Floor(found.pop("floor_tvd").value, "plug-in")
+    drawn = found.pop("n_model").value
+    missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
+    for metric, estimate in found.items():
+        if system in CONTROLS and estimate.value is None:
+            continue  # people have no distance to themselves
+        signature = Signature(
+            manifest["corpus"]["name"],
+            manifest["corpus"]["sha256"],
+            facts["model"],
+            facts["decoder"],
+            facts["estimator"],
+            manifest["choices"],
+            "exact" if drawn is None else f"{drawn:g}",
+            manifest["seed"],
+            metric,
+            manifest["versions"]["aleatoric"],
+        )
+        own_floor = floor if metric == "tvd" else None
+        counted = replace(estimate, n_missing=missing)
+        rows = StoredRows(store, system, metric)
+        yield Result(system, metric, signature, counted, own_floor, rows)
+
+
+def _reductions(store: Store, system: str) -> dict[str, Reduction]:
+    manifest = store.manifest
+    means: dict[str, Reduction] = {}
+    if system != HUMAN:
+        means = {name: Mean(name) for name in (*MEANS, *manifest["abstractions"])}
+    closed = manifest["choices"]["bins"] == "closed"
+    edges = _edges(store, system, manifest["choices"]["binning"])
+    return means | {f"ece_{t}": ECE(f"correct_{t}", edges, closed) for t in TARGETS}
+
+
+def _edges(store: Store, system: str, binning: str) -> tuple[float, ...]:
+    if binning == "equal-width":
+        return equal_width_edges()
+    count, confidences = store.sorted_values(system, "confidence")
+    return equal_mass_edges(confidences, count)
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """A metric's per-item values, read from the run whenever they are walked."""
+
+    store: Store
+    system: str
+    metric: str
+
+    def __iter__(self) -> Iterator[Row]:
+        # ECE has no value of its own for an item: its rows are correctness.
+        column = self.metric.replace("ece_", "correct_")
+        return self.store.rows(self.system, column)

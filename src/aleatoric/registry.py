@@ -1,0 +1,97 @@
+"""Names to plugins, imported when asked for. A new plugin is one file and one line here.
+
+Packages outside add theirs as entry points in the group `aleatoric.KIND`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from aleatoric.errors import MissingExtraError, UsageError
+
+PLUGINS: dict[str, dict[str, str]] = {
+    "corpora": {
+        "provo": "aleatoric.corpora.provo:load",
+        "cloze": "aleatoric.corpora.cloze:load",
+        "simulated": "aleatoric.corpora.simulated:load",
+    },
+    "models": {
+        "recorded": "aleatoric.models.recorded:load",
+        "toy": "aleatoric.models.toy:load",
+    },
+    "metrics": {
+        "tvd": "aleatoric.metrics.tvd:tvd",
+        "sq_distance": "aleatoric.metrics.tvd:sq_distance",
+        "js": "aleatoric.metrics.divergence:js",
+        "entropy_human": "aleatoric.metrics.entropy:entropy_human",
+        "entropy_model": "aleatoric.metrics.entropy:entropy_model",
+        "mass_on_human": "aleatoric.metrics.overlap:mass_on_human",
+        "rank_of_human_mode": "aleatoric.metrics.overlap:rank_of_human_mode",
+    },
+    "taggers": {
+        "textblob": "aleatoric.analyses.taggers:textblob",
+        "nltk": "aleatoric.analyses.taggers:nltk",
+        "spacy": "aleatoric.analyses.taggers:spacy",
+    },
+    "embedders": {
+        "minilm": "aleatoric.analyses.embedders:minilm",
+        "wordllama": "aleatoric.analyses.embedders:wordllama",
+        "vectors": "aleatoric.analyses.embedders:vectors",
+    },
+    "analyses": {
+        "replacement": "aleatoric.analyses.replacement:run",
+        "subsampling": "aleatoric.analyses.subsampling:run",
+        "ard": "aleatoric.analyses.ard:run",
+        "biased": "aleatoric.analyses.biased:run",
+    },
+}
+"""What ships with the package: kind -> name -> "module:attribute"."""
+
+EXTRAS = {"matplotlib": "report", "jinja2": "report", "spacy": "nlp", "nltk": "nlp"}
+EXTRAS |= {"textblob": "nlp", "sentence_transformers": "nlp", "wordllama": "nlp", "torch": "hf"}
+
+
+def names(kind: str) -> list[str]:
+    """The registered names of a kind, ours and those of entry points.
+
+    >>> "provo" in names("corpora")
+    True
+    """
+    return sorted({*PLUGINS[kind], *(point.name for point in _outside(kind))})
+
+
+def find(kind: str, name: str) -> Any:
+    """The plugin `name` of a kind, imported now.
+
+    >>> find("metrics", "tvd").__name__
+    'tvd'
+    """
+    target = PLUGINS[kind].get(name)
+    if target is None:
+        return _find_outside(kind, name)
+    module, attribute = target.split(":")
+    return getattr(_import(module), attribute)
+
+
+def _import(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        root = (error.name or "").partition(".")[0]
+        if root in EXTRAS:
+            raise MissingExtraError(root, EXTRAS[root]) from None
+        raise
+
+
+def _find_outside(kind: str, name: str) -> Any:
+    for point in _outside(kind):
+        if point.name == name:
+            return point.load()
+    known = ", ".join(names(kind))
+    raise UsageError(f"there is no {kind} plugin named {name!r}; known: {known}.")
+
+
+def _outside(kind: str) -> list[EntryPoint]:
+    return list(entry_points(group=f"aleatoric.{kind}"))

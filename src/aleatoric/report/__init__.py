@@ -1,0 +1,1 @@
+"""Results as plain data, tables, figures and pages. Never imports torch."""

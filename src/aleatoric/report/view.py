@@ -1,0 +1,82 @@
+"""Results as plain tables of text: what is shown, before how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from aleatoric.types import Estimate, Floor, Result, Table
+
+UNDEFINED = "–"
+HEADINGS = {
+    "tvd": "TVD ↓",
+    "tvd_syn": "TVD syn ↓",
+    "tvd_sem": "TVD sem ↓",
+    "sq_distance": "‖p−q‖² ↓",
+    "ece_original": "ECE original",
+    "ece_human": "ECE human",
+    "ece_oracle": "ECE oracle",
+}
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number as papers print it.
+
+    >>> number(0.43239), number(None)
+    ('0.432', '–')
+    """
+    if value is None:
+        return UNDEFINED
+    # A negative that rounds to zero is zero.
+    return f"{value:.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
+
+
+def with_interval(estimate: Estimate, digits: int = 3) -> str:
+    """A value with its interval.
+
+    >>> with_interval(Estimate(0.5, None, 3, 1))
+    '0.500'
+    """
+    text = number(estimate.value, digits)
+    if estimate.interval is None:
+        return text
+    low, high = estimate.interval.low, estimate.interval.high
+    return f"{text} [{number(low, digits)}, {number(high, digits)}]"
+
+
+def word_table(results: Sequence[Result], title: str = "Word level") -> Table:
+    """A row a system: TVD beside its floor and excess, then the other metrics, then counts."""
+    found = {(result.system, result.metric): result for result in results}
+    systems = list(dict.fromkeys(result.system for result in results))
+    metrics = [name for name in HEADINGS if any((s, name) in found for s in systems)]
+    rest = [name for name in metrics if name != "tvd"]
+    columns = ("system", HEADINGS["tvd"], "floor", "excess", *(HEADINGS[m] for m in rest), "items")
+    rows = tuple(_word_row(system, rest, found) for system in systems)
+    return Table(title, columns, rows, _word_notes(results))
+
+
+def _word_row(
+    system: str, rest: Iterable[str], found: dict[tuple[str, str], Result]
+) -> tuple[str, ...]:
+    tvd = found.get((system, "tvd"))
+    floor = tvd.floor if tvd else None
+    cells = [with_interval(tvd.estimate) if tvd else UNDEFINED]
+    cells += [number(floor.value if floor else None), number(tvd.excess if tvd else None)]
+    for metric in rest:
+        result = found.get((system, metric))
+        cells.append(number(result.estimate.value) if result else UNDEFINED)
+    items = max(r.estimate.n_items for (s, _), r in found.items() if s == system)
+    return (system, *cells, str(items))
+
+
+def _word_notes(results: Sequence[Result]) -> tuple[str, ...]:
+    interval = next((r.estimate.interval for r in results if r.estimate.interval), None)
+    notes = ["TVD: total variation distance to people; ECE is shown to be compared, not trusted."]
+    floors = {r.floor.method for r in results if isinstance(r.floor, Floor)}
+    if floors:
+        notes.append(
+            f"floor: what a perfect model would score at these sample sizes ({', '.join(floors)} "
+            "estimate, its lower end)."
+        )
+    if interval:
+        notes.append(f"[low, high]: {interval.level:.0%} interval, {interval.method}.")
+    return tuple(notes)

@@ -1,0 +1,76 @@
+"""From what a user wrote after --corpus to a corpus: a name, a name with options, or a path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from aleatoric import files, registry
+from aleatoric.cache import cache_dir
+from aleatoric.errors import DataError, UsageError
+from aleatoric.types import Corpus
+
+PROVO_FILE = "Provo_Corpus-Predictability_Norms.csv"
+
+
+def open_corpus(spec: str, encoding: str = "utf-8") -> Corpus:
+    """The corpus of `provo`, `simulated:contexts=10,people=5`, `cloze:FILE` or a path.
+
+    >>> len(open_corpus("simulated:contexts=3").items)
+    3
+    """
+    name, _, argument = spec.partition(":")
+    if name == "simulated":
+        return _simulated(argument)
+    if spec == "provo":
+        return _fetched_provo(encoding)
+    if name in registry.names("corpora") and argument:
+        return _load(name, Path(argument), encoding)
+    path = Path(spec)
+    if not path.exists() and "." not in path.name and "/" not in spec:
+        known = ", ".join(registry.names("corpora"))
+        raise UsageError(f"there is no corpus or file {spec!r}; known corpora: {known}.")
+    return _load(sniff(path, encoding), path, encoding)
+
+
+def sniff(path: Path, encoding: str = "utf-8") -> str:
+    """Which loader reads a file, told by the columns of its first row."""
+    read: Any = files.read_table if files.is_table(path) else files.read_json_lines
+    _, row = next(iter(read(path, encoding)), (None, None))
+    if row is None:
+        raise DataError.at(path, None, "holds no item", "give at least one context")
+    if "Text_ID" in row or ("passage" in row and "human" in row):
+        return "provo"
+    return "cloze"
+
+
+def _load(name: str, path: Path, encoding: str) -> Corpus:
+    corpus: Corpus = registry.find("corpora", name)(path, encoding)
+    return corpus
+
+
+def _fetched_provo(encoding: str) -> Corpus:
+    path = cache_dir() / PROVO_FILE
+    if not path.exists():
+        raise UsageError(
+            f"provo is not here yet: run aleatoric fetch provo, or put {PROVO_FILE} into "
+            f"{cache_dir()}, or give its path with --corpus."
+        )
+    # The published file was written on a Mac of the old kind.
+    return _load("provo", path, "mac-roman" if encoding == "utf-8" else encoding)
+
+
+def _simulated(argument: str) -> Corpus:
+    options: dict[str, int] = {}
+    for part in filter(None, argument.split(",")):
+        key, _, value = part.partition("=")
+        if key not in ("contexts", "people", "passage", "seed") or not value.isdecimal():
+            raise UsageError(
+                f"simulated:{part} is not understood; use contexts, people, passage and seed, "
+                "as in simulated:contexts=500,people=40."
+            )
+        options[key] = int(value)
+    if any(options.get(key) == 0 for key in ("contexts", "people", "passage")):
+        raise UsageError("a simulated corpus needs at least one context, person and passage.")
+    corpus: Corpus = registry.find("corpora", "simulated")(**options)
+    return corpus

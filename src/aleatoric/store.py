@@ -1,0 +1,398 @@
+"""The run directory: one SQLite file between sampling, scoring and reporting.
+
+Items, draws and statistics are written in whole transactions; scoring reads draws and needs no
+model; every reader walks page by page, so that a run of any size fits in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.errors import DataError, UsageError
+from aleatoric.types import Draws, Item, Row
+
+DATABASE = "run.sqlite"
+SCHEMA_VERSION = 1
+PAGE = 2000
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE items (
+    no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, grp TEXT NOT NULL,
+    context TEXT NOT NULL, original TEXT, responses TEXT NOT NULL);
+CREATE TABLE systems (no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, facts TEXT NOT NULL);
+CREATE TABLE draws (
+    item INTEGER NOT NULL, system INTEGER NOT NULL, row INTEGER NOT NULL, payload TEXT NOT NULL,
+    PRIMARY KEY (item, system, row)) WITHOUT ROWID;
+"""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Joined:
+    """How a model's rows met the corpus: what matched, what had no item, what came again."""
+
+    matched: int
+    unmatched: int
+    repeated: int
+
+
+@dataclass(frozen=True)
+class StatRow:
+    """Statistics of one system on one item, ready to be saved."""
+
+    item: int
+    system: str
+    row: int
+    values: Mapping[str, float | None]
+    splits: Mapping[str, Floats]
+
+
+@dataclass(frozen=True)
+class StatPage:
+    """A page of saved statistics: groups, and name -> (items, splits) values."""
+
+    groups: list[str]
+    values: dict[str, Floats]
+
+
+class Store:
+    """A run directory, opened.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Store.create(Path(folder) / "run", {"level": "word"}) as store:
+    ...         store.add_items([Item("1:2", "1", "There", ("are", "is"))])
+    1
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._db = connection
+
+    @classmethod
+    def create(cls, path: Path, manifest: Mapping[str, Any]) -> Store:
+        """A new run directory; an existing one is refused."""
+        if (path / DATABASE).exists():
+            raise UsageError(f"{path}: holds a run already; choose another --out.")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            connection = _connect(path / DATABASE)
+            connection.execute("PRAGMA journal_mode = WAL")
+        except (OSError, sqlite3.OperationalError) as error:
+            raise UsageError(
+                f"{path}: cannot be written ({error}); choose another --out."
+            ) from None
+        connection.executescript(_SCHEMA)
+        store = cls(path, connection)
+        store.set_meta("schema", SCHEMA_VERSION)
+        store.set_meta("manifest", dict(manifest))
+        return store
+
+    @classmethod
+    def open(cls, path: Path) -> Store:
+        """An existing run directory."""
+        if not (path / DATABASE).is_file():
+            raise UsageError(f"{path}: is no run directory; it has no {DATABASE}.")
+        store = cls(path, _connect(path / DATABASE))
+        try:
+            schema = store.meta("schema")
+        except sqlite3.DatabaseError:
+            fix = "restore it from a copy or run again"
+            raise DataError.at(path / DATABASE, None, "is damaged or no run", fix) from None
+        if schema != SCHEMA_VERSION:
+            raise UsageError(f"{path}: has run format {schema}, not {SCHEMA_VERSION}; update.")
+        return store
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._db.close()
+
+    def discard(self) -> None:
+        """Close and remove what this run wrote: nothing half-written stays behind."""
+        self._db.close()
+        for file in self.path.glob(DATABASE + "*"):
+            file.unlink()
+        if not any(self.path.iterdir()):
+            shutil.rmtree(self.path)
+
+    # Facts about the run -------------------------------------------------------------------
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What was asked for: corpus, protocol, seed, versions."""
+        found: dict[str, Any] = self.meta("manifest")
+        return found
+
+    def meta(self, key: str) -> Any:
+        """A saved fact, or `None`."""
+        found = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if found is None else json.loads(found[0])
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """Save a fact under a key."""
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
+
+    # Items and draws -----------------------------------------------------------------------
+
+    def add_items(self, items: Iterable[Item]) -> int:
+        """Save a corpus's items in one transaction; returns their number."""
+        with self._transaction():
+            self._db.executemany(
+                "INSERT INTO items (id, grp, context, original, responses) VALUES (?, ?, ?, ?, ?)",
+                ((i.id, i.group, i.context, i.original, _dump(i.responses)) for i in items),
+            )
+        return self.n_items
+
+    @property
+    def n_items(self) -> int:
+        """How many items the run holds."""
+        return int(self._db.execute("SELECT count(*) FROM items").fetchone()[0])
+
+    def add_system(self, name: str, facts: Mapping[str, Any]) -> int:
+        """Register a system under its name, once; returns its number."""
+        insert = "INSERT OR IGNORE INTO systems (name, facts) VALUES (?, ?)"
+        self._db.execute(insert, (name, json.dumps(dict(facts))))
+        return self._system_no(name)
+
+    def systems(self) -> dict[str, dict[str, Any]]:
+        """System name -> its facts, in the order of registration."""
+        rows = self._db.execute("SELECT name, facts FROM systems ORDER BY no")
+        return {name: json.loads(facts) for name, facts in rows}
+
+    def add_draws(self, system: str, draws: Iterable[Draws]) -> Joined:
+        """Save draws as they come, joined to items by id, in one transaction."""
+        number = self._system_no(system)
+        matched = unmatched = repeated = 0
+        with self._transaction():
+            for one in draws:
+                item = self._item_no(one.item_id)
+                if item is None:
+                    unmatched += 1
+                    continue
+                matched += 1
+                repeated += one.row > 0
+                row = (item, number, one.row, _dump_draws(one))
+                self._db.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?)", row)
+        return Joined(matched, unmatched, repeated)
+
+    def n_items_with_draws(self, system: str) -> int:
+        """How many items a system has answered."""
+        query = "SELECT count(DISTINCT item) FROM draws WHERE system = ?"
+        return int(self._db.execute(query, (self._system_no(system),)).fetchone()[0])
+
+    def walk(self) -> Iterator[tuple[int, Item, dict[str, list[Draws]]]]:
+        """Every item in order, with its number and each system's draws."""
+        names = dict(self._db.execute("SELECT no, name FROM systems"))
+        for page in self._item_pages():
+            by_item = self._draws_between(page[0][0], page[-1][0], names)
+            for no, item in page:
+                yield no, item, by_item.get(no, {})
+
+    def walk_system(self, system: str) -> Iterator[tuple[Item, list[Draws]]]:
+        """The items that a system has answered, with its draws."""
+        for _, item, systems in self.walk():
+            if system in systems:
+                yield item, systems[system]
+
+    # Statistics ----------------------------------------------------------------------------
+
+    def write_stats(self, columns: Sequence[str], rows: Iterable[StatRow]) -> None:
+        """Replace the statistics of the run; the old ones stay until the new are complete."""
+        _check_names(columns)
+        listed = ", ".join(f"{name} REAL" for name in columns)
+        self._db.execute("DROP TABLE IF EXISTS stats_new")
+        self._db.execute(
+            "CREATE TABLE stats_new (system INTEGER NOT NULL, item INTEGER NOT NULL, row INTEGER "
+            f"NOT NULL, {listed}, splits BLOB, PRIMARY KEY (system, item, row)) WITHOUT ROWID"
+        )
+        split_names = self._insert_stats(columns, rows)
+        with self._transaction():
+            self._db.execute("DROP TABLE IF EXISTS stats")
+            self._db.execute("ALTER TABLE stats_new RENAME TO stats")
+            self.set_meta("stat_columns", list(columns))
+            self.set_meta("split_names", split_names)
+
+    def has_stats(self) -> bool:
+        """Whether the run has been scored."""
+        return self.meta("stat_columns") is not None
+
+    def stat_pages(self, system: str) -> Iterator[StatPage]:
+        """A system's statistics page by page; split statistics replace their means."""
+        columns: list[str] = self.meta("stat_columns")
+        names: list[str] = self.meta("split_names").get(system, [])
+        query = (
+            f"SELECT grp, {', '.join(columns)}, splits FROM stats JOIN items ON items.no = item "
+            "WHERE system = ? ORDER BY item, row"
+        )
+        cursor = self._db.execute(query, (self._system_no(system),))
+        while rows := cursor.fetchmany(PAGE):
+            yield _stat_page(rows, columns, names)
+
+    def rows(self, system: str, metric: str) -> Iterator[Row]:
+        """One metric of one system, item by item."""
+        _check_names([metric])
+        query = (
+            f"SELECT items.id, grp, {metric} FROM stats JOIN items ON items.no = item "
+            "WHERE system = ? ORDER BY item, row"
+        )
+        for item_id, group, value in self._db.execute(query, (self._system_no(system),)):
+            yield Row(item_id, group, value)
+
+    def sorted_values(self, system: str, metric: str) -> tuple[int, Iterator[float]]:
+        """The number of defined values of a metric, and the values in ascending order."""
+        _check_names([metric])
+        where = f"FROM stats WHERE system = ? AND {metric} IS NOT NULL"
+        key = (self._system_no(system),)
+        count = int(self._db.execute(f"SELECT count(*) {where}", key).fetchone()[0])
+        cursor = self._db.execute(f"SELECT {metric} {where} ORDER BY {metric}", key)
+        return count, (value for (value,) in cursor)
+
+    def stat_table(self) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+        """All statistics with their item and system, for export: column names and rows."""
+        columns: list[str] = self.meta("stat_columns")
+        query = (
+            f"SELECT systems.name, items.id, grp, row, {', '.join(columns)} FROM stats "
+            "JOIN items ON items.no = item JOIN systems ON systems.no = system "
+            "ORDER BY system, item, row"
+        )
+        return ["system", "item", "group", "row", *columns], iter(self._db.execute(query))
+
+    # Inside --------------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def _system_no(self, name: str) -> int:
+        found = self._db.execute("SELECT no FROM systems WHERE name = ?", (name,)).fetchone()
+        if found is None:
+            known = ", ".join(self.systems()) or "none"
+            raise UsageError(f"{self.path}: has no system {name!r}; it has: {known}.")
+        return int(found[0])
+
+    def _item_no(self, item_id: str) -> int | None:
+        found = self._db.execute("SELECT no FROM items WHERE id = ?", (item_id,)).fetchone()
+        return None if found is None else int(found[0])
+
+    def _item_pages(self) -> Iterator[list[tuple[int, Item]]]:
+        last = -1
+        query = (
+            "SELECT no, id, grp, context, original, responses FROM items "
+            "WHERE no > ? ORDER BY no LIMIT ?"
+        )
+        while page := self._db.execute(query, (last, PAGE)).fetchall():
+            last = page[-1][0]
+            yield [(no, _item(*rest)) for no, *rest in page]
+
+    def _draws_between(
+        self, first: int, last: int, names: Mapping[int, str]
+    ) -> dict[int, dict[str, list[Draws]]]:
+        query = (
+            "SELECT item, system, row, payload, id FROM draws JOIN items ON items.no = item "
+            "WHERE item BETWEEN ? AND ? ORDER BY item, system, row"
+        )
+        found: dict[int, dict[str, list[Draws]]] = {}
+        for item, system, row, payload, item_id in self._db.execute(query, (first, last)):
+            of_system = found.setdefault(item, {}).setdefault(names[system], [])
+            of_system.append(_load_draws(item_id, row, payload))
+        return found
+
+    def _insert_stats(
+        self, columns: Sequence[str], rows: Iterable[StatRow]
+    ) -> dict[str, list[str]]:
+        numbers = {name: self._system_no(name) for name in self.systems()}
+        split_names: dict[str, list[str]] = {}
+        insert = f"INSERT INTO stats_new VALUES ({', '.join('?' * (len(columns) + 4))})"
+        waiting = iter(rows)
+        while page := list(islice(waiting, PAGE)):
+            for system, group in groupby(page, key=lambda row: row.system):
+                first = next((row for row in group if row.splits), None)
+                if first is not None:
+                    split_names.setdefault(system, list(first.splits))
+            with self._transaction():
+                self._db.executemany(
+                    insert, (_flat(row, numbers[row.system], columns) for row in page)
+                )
+        return split_names
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection
+
+
+def _check_names(columns: Iterable[str]) -> None:
+    """Column names go into SQL text: only plain identifiers do."""
+    for name in columns:
+        if not name.isidentifier() or not name.isascii():
+            raise UsageError(f"{name!r} is no name for a statistic; use letters, digits and _.")
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _dump_draws(draws: Draws) -> str:
+    payload: dict[str, Any] = {"counts": dict(draws.counts)}
+    if draws.failed:
+        payload["failed"] = draws.failed
+    if draws.texts:
+        payload["texts"] = draws.texts
+    if draws.logprobs is not None:
+        payload["logprobs"] = dict(draws.logprobs)
+    return _dump(payload)
+
+
+def _load_draws(item_id: str, row: int, payload: str) -> Draws:
+    found = json.loads(payload)
+    texts = tuple(found.get("texts", ()))
+    return Draws(
+        item_id, found["counts"], found.get("failed", 0), row, texts, found.get("logprobs")
+    )
+
+
+def _item(item_id: str, group: str, context: str, original: str | None, responses: str) -> Item:
+    return Item(item_id, group, context, tuple(json.loads(responses)), original)
+
+
+def _flat(row: StatRow, system: int, columns: Sequence[str]) -> tuple[Any, ...]:
+    splits = b"".join(part.astype("<f4").tobytes() for part in row.splits.values())
+    return (system, row.item, row.row, *(row.values.get(c) for c in columns), splits or None)
+
+
+def _stat_page(rows: list[tuple[Any, ...]], columns: list[str], names: list[str]) -> StatPage:
+    scalars = np.array([row[1:-1] for row in rows], dtype=np.float64)
+    values = {name: scalars[:, [i]] for i, name in enumerate(columns)}
+    blobs = [row[-1] for row in rows]
+    if names and any(blobs):
+        values |= _unpack(blobs, names)
+    return StatPage([row[0] for row in rows], values)
+
+
+def _unpack(blobs: list[bytes | None], names: list[str]) -> dict[str, Floats]:
+    size = next(len(blob) for blob in blobs if blob)
+    undefined = np.full(size // 4, np.nan, dtype="<f4").tobytes()
+    flat = np.frombuffer(b"".join(blob or undefined for blob in blobs), dtype="<f4")
+    cube = flat.reshape(len(blobs), len(names), -1).astype(np.float64)
+    return {name: cube[:, i, :] for i, name in enumerate(names)}

@@ -1,0 +1,29 @@
+"""Studies of a saved run: which one, on which system."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aleatoric import registry
+from aleatoric.errors import UsageError
+from aleatoric.pipeline import Track, cases, model_systems, quietly
+from aleatoric.store import Store
+from aleatoric.types import Study
+
+
+def run_study(
+    store: Store, name: str, system: str | None = None, track: Track[Any] = quietly
+) -> Study:
+    """Run the study `name` on a system of a run; on the only one where none is named."""
+    chosen = system or _only_system(store)
+    run = registry.find("analyses", name)
+    found = list(track(cases(store, chosen), store.n_items, f"{name} of {chosen}"))
+    study: Study = run(found, store.manifest["seed"])
+    return study
+
+
+def _only_system(store: Store) -> str:
+    systems = model_systems(store)
+    if len(systems) != 1:
+        raise UsageError(f"{store.path}: name one system with --system: {', '.join(systems)}.")
+    return systems[0]

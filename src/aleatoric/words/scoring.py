@@ -1,0 +1,240 @@
+"""Per-item statistics at the word level: people, their control, and each system on one item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.inference import control, floor
+from aleatoric.metrics import splits as by_split
+from aleatoric.metrics.overlap import mode
+from aleatoric.metrics.tvd import tvd
+from aleatoric.streams import stream
+from aleatoric.types import Categorical, Choices, Draws, Item, Pair
+from aleatoric.words.distributions import cut, human_counts, model_distribution, pool, regroup
+from aleatoric.words.rules import WordRule, bare, rule_named
+
+HUMAN, ORACLE = "human", "oracle"
+CONTROLS = (HUMAN, ORACLE)
+TARGETS = ("original", "human", "oracle")
+
+Floats = NDArray[np.float64]
+Metric = Callable[[Pair], float | None]
+Abstraction = Callable[[Item, Sequence[str]], Mapping[str, str]]
+"""Words of an item's context -> their classes: parts of speech, clusters of meaning, ..."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What scoring needs to know: the protocol, the metrics, the splits and the seed."""
+
+    choices: Choices
+    metrics: Mapping[str, Metric]
+    abstractions: Mapping[str, Abstraction] = field(default_factory=dict)
+    n_splits: int = 20
+    seed: int = 0
+
+    @property
+    def rule(self) -> WordRule:
+        """The word rule of the protocol."""
+        return rule_named(self.choices.rule, self.choices.lead)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One system's statistics on one item: scalars, and what differs by random split."""
+
+    system: str
+    item_id: str
+    group: str
+    row: int
+    values: Mapping[str, float | None]
+    splits: Mapping[str, Floats] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class People:
+    """An item's answers, counted, with their random halves."""
+
+    item: Item
+    distribution: Categorical
+    majority: str
+    halves: control.Halves | None
+    oracle_majorities: tuple[str | None, ...]
+
+
+def score_item(
+    item: Item, systems: Mapping[str, Sequence[Draws]], settings: Settings
+) -> Iterator[Scored]:
+    """The statistics of the two controls and of every system that has draws for this item."""
+    people = read_people(item, settings)
+    yield _score_human(people, settings)
+    yield _score_oracle(people, settings)
+    for system, rows in systems.items():
+        for draws in _prepared(rows, settings):
+            yield _score_model(people, system, draws, settings)
+
+
+def pair_of(item: Item, rows: Sequence[Draws], choices: Choices) -> Iterator[Pair]:
+    """People and one system on one item; several pairs where repeated rows stay separate.
+
+    >>> item = Item("1:2", "1", "There", ("are", "is"))
+    >>> [p.model.n for p in pair_of(item, [Draws("1:2", {"are": 3})], Choices())]
+    [3]
+    """
+    human = Categorical.from_counts(human_counts(item.responses))
+    for draws in _prepared(rows, Settings(choices, {})):
+        model = model_distribution(draws, choices.failed == "outcome")
+        if model is not None:
+            yield Pair(item.id, item.group, human, model)
+
+
+def read_people(item: Item, settings: Settings) -> People:
+    """Count an item's answers and split them into random halves."""
+    counts = human_counts(item.responses)
+    distribution = Categorical.from_counts(counts)
+    words = tuple(counts)
+    halves = _halves(item, np.array(list(counts.values())), settings)
+    majorities: tuple[str | None, ...] = (None,) * settings.n_splits
+    if halves is not None:
+        majorities = tuple(words[i] for i in halves.target.majority)
+    return People(item, distribution, mode(distribution), halves, majorities)
+
+
+def _prepared(rows: Sequence[Draws], settings: Settings) -> Iterable[Draws]:
+    done = [cut(row, settings.rule) for row in rows]
+    return done if settings.choices.repeats == "separate" else [pool(done)]
+
+
+def _halves(item: Item, counts: NDArray[np.int64], settings: Settings) -> control.Halves | None:
+    n = int(counts.sum())
+    if n < 2:
+        return None
+    codes = np.repeat(np.arange(len(counts)), counts)
+    if settings.choices.splits == "shared":
+        orders = _shared_orders(n, settings.n_splits, settings.seed)
+    else:
+        orders = control.independent_orders(n, settings.n_splits, settings.seed, item.id)
+    return control.split_halves(codes, orders)
+
+
+_shared_orders = lru_cache(maxsize=256)(control.shared_orders)
+
+
+def _score_model(people: People, system: str, draws: Draws, settings: Settings) -> Scored:
+    item = people.item
+    model = model_distribution(draws, settings.choices.failed == "outcome")
+    values: dict[str, float | None] = {"failed": draws.failed, "n_human": people.distribution.n}
+    if model is None:
+        return Scored(system, item.id, item.group, draws.row, values)
+    pair = Pair(item.id, item.group, people.distribution, model)
+    values |= {name: metric(pair) for name, metric in settings.metrics.items()}
+    values |= {name: _abstract_tvd(item, pair, f) for name, f in settings.abstractions.items()}
+    values |= {"n_model": model.n, "floor_tvd": _floor(people, model.n, settings)}
+    answer, confidence = mode(model), max(model.probs)
+    values |= _correctness(people, answer, confidence, settings.choices)
+    oracle = _agreement(answer, people)
+    values["correct_oracle"] = _mean(oracle)
+    return Scored(system, item.id, item.group, draws.row, values, {"correct_oracle": oracle})
+
+
+def _score_human(people: People, settings: Settings) -> Scored:
+    item, own = people.item, people.distribution
+    values: dict[str, float | None] = {"n_human": own.n}
+    values |= _correctness(people, people.majority, max(own.probs), settings.choices)
+    oracle = _agreement(people.majority, people)
+    values["correct_oracle"] = _mean(oracle)
+    return Scored(HUMAN, item.id, item.group, 0, values, {"correct_oracle": oracle})
+
+
+def _score_oracle(people: People, settings: Settings) -> Scored:
+    """One half plays the model, the other is the target, for every split."""
+    item, halves = people.item, people.halves
+    if halves is None:
+        return Scored(ORACLE, item.id, item.group, 0, {"n_human": people.distribution.n})
+    target, player = halves.target, halves.player
+    found = {
+        "tvd": by_split.tvd(target.counts, player.counts),
+        "sq_distance": by_split.sq_distance(target.counts, player.counts),
+        "js": by_split.js(target.counts, player.counts),
+        "confidence": player.counts.max(axis=1) / player.n,
+    }
+    found |= {
+        name: _abstract_oracle_tvd(people, halves, f) for name, f in settings.abstractions.items()
+    }
+    found |= _oracle_correctness(people, halves, settings.choices)
+    values = {name: _mean(splits) for name, splits in found.items()}
+    values |= {"n_human": target.n, "n_model": player.n}
+    values["floor_tvd"] = _floor(people, player.n, settings, target.n)
+    return Scored(ORACLE, item.id, item.group, 0, values, found)
+
+
+def _correctness(
+    people: People, answer: str, confidence: float, choices: Choices
+) -> dict[str, float | None]:
+    return {
+        "confidence": confidence,
+        "correct_original": _matches_original(answer, people.item.original, choices),
+        "correct_human": float(answer == people.majority),
+    }
+
+
+def _oracle_correctness(
+    people: People, halves: control.Halves, choices: Choices
+) -> dict[str, Floats]:
+    words = people.distribution.support
+    answers = [words[i] for i in halves.player.majority]
+    original = [_matches_original(a, people.item.original, choices) for a in answers]
+    oracle = zip(answers, people.oracle_majorities, strict=True)
+    return {
+        "correct_original": np.array([np.nan if o is None else o for o in original]),
+        "correct_human": np.array([float(a == people.majority) for a in answers]),
+        "correct_oracle": np.array([float(a == target) for a, target in oracle]),
+    }
+
+
+def _matches_original(answer: str, original: str | None, choices: Choices) -> float | None:
+    if original is None:
+        return None
+    if choices.original == "raw":
+        return float(answer == original)
+    # Both sides bare, so that "you're" matches where either side lost its apostrophe.
+    return float(bare(original) != "" and bare(answer) == bare(original))
+
+
+def _agreement(answer: str, people: People) -> Floats:
+    return np.array([np.nan if m is None else float(answer == m) for m in people.oracle_majorities])
+
+
+def _floor(
+    people: People, n_model: int | None, settings: Settings, n_human: int | None = None
+) -> float:
+    n_people = n_human or people.distribution.n or 1
+    rng = stream(settings.seed, "floor", people.item.id, n_people, n_model or 0)
+    return floor.plug_in_tvd(np.array(people.distribution.probs), n_people, n_model, rng)
+
+
+def _abstract_tvd(item: Item, pair: Pair, abstraction: Abstraction) -> float:
+    words = list(dict.fromkeys((*pair.human.support, *pair.model.support)))
+    classes = abstraction(item, words)
+    human, model = regroup(pair.human, classes), regroup(pair.model, classes)
+    return tvd(Pair(pair.item_id, pair.group, human, model))
+
+
+def _abstract_oracle_tvd(
+    people: People, halves: control.Halves, abstraction: Abstraction
+) -> Floats:
+    words = people.distribution.support
+    classes = abstraction(people.item, words)
+    names = list(dict.fromkeys(classes[word] for word in words))
+    member = np.array([[classes[word] == name for name in names] for word in words], dtype=np.int64)
+    return by_split.tvd(halves.target.counts @ member, halves.player.counts @ member)
+
+
+def _mean(splits: Floats) -> float | None:
+    known = splits[np.isfinite(splits)]
+    return float(known.mean()) if len(known) else None
