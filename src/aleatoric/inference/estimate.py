@@ -95,4 +95,5 @@ def _mean(by_split: Floats) -> Floats:
     counts = known.sum(axis=-1)
     totals = np.where(known, by_split, 0.0).sum(axis=-1)
     undefined = np.full(np.shape(totals), np.nan)
-    return np.divide(totals, counts, out=undefined, where=counts > 0)
+    mean: Floats = np.divide(totals, counts, out=undefined, where=counts > 0)
+    return mean
