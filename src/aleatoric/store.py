@@ -121,8 +121,8 @@ class Store:
         """An existing run directory."""
         if not (path / DATABASE).is_file():
             raise UsageError(f"{path}: is no run directory; it has no {DATABASE}.")
-        store = cls(path, _connect(path / DATABASE))
         try:
+            store = cls(path, _connect(path / DATABASE))
             schema = store.meta("schema")
         except sqlite3.DatabaseError:
             fix = "restore it from a copy or run again"
