@@ -46,7 +46,8 @@ def _section(command: Any, name: str) -> str:
 def _row(parameter: Any) -> str:
     is_option = parameter.param_type_name == "option"
     shown = ", ".join(parameter.opts) if is_option else parameter.name.upper()
-    default = "" if parameter.default in (None, False) else f"`{parameter.default}`"
+    silent = parameter.default is None or parameter.default is False
+    default = "" if silent else f"`{parameter.default}`"
     if parameter.required:
         default = "required"
     help_text = (parameter.help or "").replace("|", "\\|")
