@@ -1,0 +1,1 @@
+"""Backends: one file a kind of model. Heavy dependencies are imported where they are used."""
