@@ -1,0 +1,302 @@
+"""Exact probabilities of given words as the first word of a model's continuation.
+
+Every token sequence that begins one of the words is followed, most massive first: other cases,
+other segmentations, leading newlines and punctuation, apostrophes and hyphens that may or may not
+belong to the word. What is not followed is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from ..decoding import Decoder
+from .bounds import WordProbabilities
+from .digest import Digest, Reader
+from .lm import TreeLM
+from .machine import Lead, Mode, fold
+from .passages import Passage, encode_contexts, packs_of, passages_of
+from .targets import Targets
+from .tree import Limits, Tree
+from .vocabulary import Ids, Key, Vocabulary
+
+Failed = Literal["reject", "outcome"]
+ROOT: Key = (Mode.LEAD, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A context and the words whose probabilities are asked."""
+
+    context: str
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How far to look: until at most `tolerance` of the mass is open, or `nodes` tokens are run."""
+
+    tolerance: float = 0.01
+    nodes: int = 200
+    failed: Failed = "reject"
+
+
+@dataclass(slots=True)
+class Entry:
+    """A continuation not yet run: its mass, where it hangs, and how its word stands.
+
+    `word` is the folded word so far, `joiner` an apostrophe or hyphen not yet decided.
+    """
+
+    mass: float
+    parent: int
+    token: int
+    key: Key
+    word: str = ""
+    joiner: str = ""
+    number: int = -1
+
+    @property
+    def base(self) -> str:
+        """The letters to which further letters are added."""
+        return self.word + self.joiner
+
+
+@dataclass(slots=True)
+class Progress:
+    """The search of one context."""
+
+    targets: Targets
+    span: tuple[int, int]
+    found: list[float]
+    entries: list[Entry] = field(default_factory=list)
+    dust: float = 0.0
+    failed: float = 0.0
+    nodes: int = 0
+    lead_plan: Plan | None = None
+
+    @property
+    def open(self) -> float:
+        """The mass not yet decided."""
+        return self.dust + sum(entry.mass for entry in self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The tokens of a node that matter, and where each leads: a folded word or a word's index."""
+
+    tokens: Ids
+    leads: list[str | int]
+
+
+def exact(
+    lm: TreeLM,
+    questions: Sequence[Question],
+    *,
+    decoder: Decoder | None = None,
+    lead: Lead = "skip",
+    search: Search | None = None,
+    limits: Limits | None = None,
+    vocabulary: Vocabulary | None = None,
+) -> list[WordProbabilities]:
+    """For each question the probability of each word, with bounds, in the order given."""
+    limits = limits or Limits()
+    vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
+    search = search or Search()
+    encoded = encode_contexts(lm, [q.context for q in questions])
+    answers: dict[int, WordProbabilities] = {}
+    for pack in packs_of(passages_of(encoded), limits.contexts_at_once(lm)):
+        reader = Reader(lm, vocabulary, decoder or Decoder())
+        answers.update(_answer(lm, pack, questions, search, reader, limits))
+    return [answers[i] for i in range(len(questions))]
+
+
+def _answer(
+    lm: TreeLM,
+    pack: list[Passage],
+    questions: Sequence[Question],
+    search: Search,
+    reader: Reader,
+    limits: Limits,
+) -> Iterator[tuple[int, WordProbabilities]]:
+    tree = Tree(lm, pack, limits)
+    running = {}
+    for index, span in tree.spans().items():
+        targets = Targets(questions[index].words)
+        running[index] = Progress(targets, span, [0.0] * len(targets.words))
+    for indices, logits in tree.run_trunk():
+        roots = [(running[i], Entry(1.0, -1, -1, ROOT)) for i in indices]
+        _take(reader, roots, logits, search)
+    while True:
+        chosen = [(p, e) for p in running.values() for e in _choose(p, search)]
+        if not chosen:
+            break
+        _expand(tree, reader, chosen, search)
+    for index, progress in running.items():
+        yield index, summarise(progress, search.failed)
+
+
+def _choose(progress: Progress, search: Search) -> list[Entry]:
+    """The entries to run next: the largest, so many that the others fall below the tolerance."""
+    left = progress.open
+    if left <= search.tolerance:
+        return []
+    progress.entries.sort(key=lambda e: e.mass, reverse=True)
+    count, room = 0, search.nodes - progress.nodes
+    for entry in progress.entries[: max(room, 0)]:
+        if left <= search.tolerance:
+            break
+        left -= entry.mass
+        count += 1
+    chosen, progress.entries = progress.entries[:count], progress.entries[count:]
+    progress.nodes += count
+    return chosen
+
+
+def _expand(
+    tree: Tree, reader: Reader, chosen: list[tuple[Progress, Entry]], search: Search
+) -> None:
+    spans = np.array([progress.span for progress, _ in chosen], dtype=np.int64)
+    parents = np.array([entry.parent for _, entry in chosen], dtype=np.int64)
+    tokens = np.array([entry.token for _, entry in chosen], dtype=np.int64)
+    for part, numbers, logits in tree.extend(spans, parents, tokens):
+        for (_, entry), number in zip(chosen[part], numbers.tolist(), strict=True):
+            entry.number = number
+        _take(reader, chosen[part], logits, search)
+
+
+def _take(
+    reader: Reader, nodes: list[tuple[Progress, Entry]], logits: object, search: Search
+) -> None:
+    """Read the next-token distributions of nodes into their searches."""
+    plans = [plan_for(reader.vocabulary, progress, entry) for progress, entry in nodes]
+    keys = [entry.key for _, entry in nodes]
+    digest = reader.read(logits, keys, [plan.tokens for plan in plans])
+    least = search.tolerance * 1e-3
+    for row, ((progress, entry), plan) in enumerate(zip(nodes, plans, strict=True)):
+        _settle_ends(progress, entry, digest.ends[row])
+        _follow_plan(reader, progress, entry, plan, digest, row, least)
+        _follow_loose(reader, progress, entry, digest, row, least)
+
+
+def plan_for(vocabulary: Vocabulary, progress: Progress, entry: Entry) -> Plan:
+    """The tokens after which the text may still become a word asked for."""
+    if entry.key == ROOT:
+        if progress.lead_plan is None:
+            progress.lead_plan = _plan(vocabulary, progress.targets, entry)
+        return progress.lead_plan
+    return _plan(vocabulary, progress.targets, entry)
+
+
+def _plan(vocabulary: Vocabulary, targets: Targets, entry: Entry) -> Plan:
+    table = vocabulary.table(entry.key)
+    found: list[Ids] = []
+    leads: list[str | int] = []
+    base = entry.base
+    for letters in targets.after(base):
+        tokens = table.grows.get(letters)
+        if tokens is not None:
+            found.append(tokens)
+            leads.extend([base + letters] * len(tokens))
+    for letters, index in targets.closing(base):
+        tokens = table.closes.get(letters)
+        if tokens is not None:
+            found.append(tokens)
+            leads.extend([index] * len(tokens))
+    return Plan(np.concatenate(found) if found else np.zeros(0, dtype=np.int64), leads)
+
+
+def _settle_ends(progress: Progress, entry: Entry, share: float) -> None:
+    """The tokens that end the word where it stands."""
+    if entry.key[0] is Mode.LEAD:
+        progress.failed += entry.mass * share
+    elif (index := progress.targets.folded.get(entry.word)) is not None:
+        progress.found[index] += entry.mass * share
+
+
+def _follow_plan(
+    reader: Reader, progress: Progress, entry: Entry, plan: Plan, digest: Digest, row: int, least: float
+) -> None:
+    masses = digest.planned[row] * entry.mass
+    table = reader.vocabulary.table(entry.key)
+    large = np.flatnonzero(masses > least).tolist()
+    for place in large:
+        lead, mass = plan.leads[place], float(masses[place])
+        if isinstance(lead, int):
+            progress.found[lead] += mass
+        else:
+            token = int(plan.tokens[place])
+            _add(progress, entry, mass, token, lead, table.joiners[token], _key(table, token))
+    progress.dust += float(masses.sum()) - float(masses[large].sum())
+
+
+def _key(table: object, token: int) -> Key:
+    return (Mode(int(table.modes[token])), table.pending[token])  # type: ignore[attr-defined]
+
+
+def _add(
+    progress: Progress, parent: Entry, mass: float, token: int, word: str, joiner: str, key: Key
+) -> None:
+    """Keep a continuation to run later, unless no word asked for can come of it."""
+    through = progress.targets.through
+    if joiner and word not in progress.targets.folded and word + joiner not in through:
+        return
+    if word not in through:
+        return
+    progress.entries.append(Entry(mass, parent.number, token, key, word, joiner))
+
+
+def _follow_loose(
+    reader: Reader, progress: Progress, entry: Entry, digest: Digest, row: int, least: float
+) -> None:
+    table = reader.vocabulary.table(entry.key)
+    tokens, shares = digest.loose[row]
+    masses = shares * entry.mass
+    large = np.flatnonzero(masses > least).tolist()
+    for place in large:
+        _add_loose(progress, entry, float(masses[place]), int(tokens[place]), table)
+    progress.dust += float(digest.loose_total[row]) * entry.mass - float(masses[large].sum())
+
+
+def _add_loose(progress: Progress, entry: Entry, mass: float, token: int, table: object) -> None:
+    letters: str = table.added[token]  # type: ignore[attr-defined]
+    key = _key(table, token)
+    if letters:
+        word, joiner = fold(entry.base + letters), table.joiners[token]  # type: ignore[attr-defined]
+    else:
+        word, joiner = entry.word, entry.joiner or table.joiners[token]  # type: ignore[attr-defined]
+    if key[0] is Mode.DONE:
+        index = progress.targets.folded.get(word)
+        if index is not None:
+            progress.found[index] += mass
+        return
+    _add(progress, entry, mass, token, word, joiner, key)
+
+
+def summarise(progress: Progress, failed: Failed) -> WordProbabilities:
+    """The bounds that a search has reached."""
+    targets = progress.targets
+    guess = list(progress.found)
+    most = [found + progress.dust for found in progress.found]
+    may_fail = progress.dust
+    for entry in progress.entries:
+        if entry.word in targets.folded:
+            guess[targets.folded[entry.word]] += entry.mass
+        if entry.key[0] is Mode.LEAD:
+            may_fail += entry.mass
+        for index in targets.through.get(entry.word, ()):
+            most[index] += entry.mass
+    least_scale = 1.0 - progress.failed if failed == "reject" else 1.0
+    most_scale = least_scale - (may_fail if failed == "reject" else 0.0)
+    return WordProbabilities(
+        targets.words,
+        tuple(x / least_scale for x in progress.found),
+        tuple(x / least_scale for x in guess),
+        tuple(min(1.0, x / max(most_scale, 1e-12)) for x in most),
+        min(1.0, progress.open / max(most_scale, 1e-12)),
+        progress.failed,
+        progress.nodes,
+    )
