@@ -17,27 +17,36 @@ from ..decoding import Decoder
 from .bounds import WordProbabilities
 from .digest import Digest, Reader
 from .lm import TreeLM
-from .machine import Lead, Mode, fold
+from .machine import DONE, LEAD, Lead, fold
 from .passages import Passage, encode_contexts, packs_of, passages_of
 from .targets import Targets
 from .tree import Limits, Tree
 from .vocabulary import Ids, Key, Vocabulary
 
 Failed = Literal["reject", "outcome"]
-ROOT: Key = (Mode.LEAD, b"")
+ROOT: Key = (LEAD, b"")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A context and the words whose probabilities are asked."""
+    """A context and the words whose probabilities are asked.
+
+    With `weights`, people's probabilities of the words, the search goes where the total variation
+    distance is still open, and leaves alone what cannot change it.
+    """
 
     context: str
     words: tuple[str, ...]
+    weights: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How far to look: until at most `tolerance` of the mass is open, or `nodes` tokens are run."""
+    """How far to look: until the bounds are `tolerance` apart, or `nodes` tokens are run.
+
+    The bounds are those of the total variation distance for a question with weights, and the mass
+    left open for one without.
+    """
 
     tolerance: float = 0.01
     nodes: int = 200
@@ -71,6 +80,7 @@ class Progress:
 
     targets: Targets
     span: tuple[int, int]
+    weights: tuple[float, ...]
     found: list[float]
     entries: list[Entry] = field(default_factory=list)
     dust: float = 0.0
@@ -82,6 +92,17 @@ class Progress:
     def open(self) -> float:
         """The mass not yet decided."""
         return self.dust + sum(entry.mass for entry in self.entries)
+
+    def worths(self) -> list[float]:
+        """How much each entry can still change the overlap with people, then the dust."""
+        lacks = [max(0.0, p - q) for p, q in zip(self.weights, self.found, strict=True)]
+        everything = sum(lacks)
+        worths = []
+        for entry in self.entries:
+            through = self.targets.through[entry.word] if entry.word else None
+            lack = everything if through is None else sum(lacks[i] for i in through)
+            worths.append(min(entry.mass, lack))
+        return [*worths, min(self.dust, everything)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +146,10 @@ def _answer(
     tree = Tree(lm, pack, limits)
     running = {}
     for index, span in tree.spans().items():
-        targets = Targets(questions[index].words)
-        running[index] = Progress(targets, span, [0.0] * len(targets.words))
+        question = questions[index]
+        targets, count = Targets(question.words), len(question.words)
+        weights = question.weights or (1.0,) * count
+        running[index] = Progress(targets, span, weights, [0.0] * count)
     for indices, logits in tree.run_trunk():
         roots = [(running[i], Entry(1.0, -1, -1, ROOT)) for i in indices]
         _take(reader, roots, logits, search)
@@ -141,18 +164,21 @@ def _answer(
 
 def _choose(progress: Progress, search: Search) -> list[Entry]:
     """The entries to run next: the largest, so many that the others fall below the tolerance."""
-    left = progress.open
+    worths = progress.worths()
+    left = sum(worths)
     if left <= search.tolerance:
         return []
-    progress.entries.sort(key=lambda e: e.mass, reverse=True)
-    count, room = 0, search.nodes - progress.nodes
-    for entry in progress.entries[: max(room, 0)]:
+    order = sorted(range(len(progress.entries)), key=worths.__getitem__, reverse=True)
+    taken: list[int] = []
+    for place in order[: max(search.nodes - progress.nodes, 0)]:
         if left <= search.tolerance:
             break
-        left -= entry.mass
-        count += 1
-    chosen, progress.entries = progress.entries[:count], progress.entries[count:]
-    progress.nodes += count
+        left -= worths[place]
+        taken.append(place)
+    chosen = [progress.entries[place] for place in taken]
+    for place in sorted(taken, reverse=True):
+        del progress.entries[place]
+    progress.nodes += len(chosen)
     return chosen
 
 
@@ -211,7 +237,7 @@ def _plan(vocabulary: Vocabulary, targets: Targets, entry: Entry) -> Plan:
 
 def _settle_ends(progress: Progress, entry: Entry, share: float) -> None:
     """The tokens that end the word where it stands."""
-    if entry.key[0] is Mode.LEAD:
+    if entry.key[0] == LEAD:
         progress.failed += entry.mass * share
     elif (index := progress.targets.folded.get(entry.word)) is not None:
         progress.found[index] += entry.mass * share
@@ -234,7 +260,7 @@ def _follow_plan(
 
 
 def _key(table: object, token: int) -> Key:
-    return (Mode(int(table.modes[token])), table.pending[token])  # type: ignore[attr-defined]
+    return (int(table.modes[token]), table.pending[token])  # type: ignore[attr-defined]
 
 
 def _add(
@@ -268,7 +294,7 @@ def _add_loose(progress: Progress, entry: Entry, mass: float, token: int, table:
         word, joiner = fold(entry.base + letters), table.joiners[token]  # type: ignore[attr-defined]
     else:
         word, joiner = entry.word, entry.joiner or table.joiners[token]  # type: ignore[attr-defined]
-    if key[0] is Mode.DONE:
+    if key[0] == DONE:
         index = progress.targets.folded.get(word)
         if index is not None:
             progress.found[index] += mass
@@ -285,7 +311,7 @@ def summarise(progress: Progress, failed: Failed) -> WordProbabilities:
     for entry in progress.entries:
         if entry.word in targets.folded:
             guess[targets.folded[entry.word]] += entry.mass
-        if entry.key[0] is Mode.LEAD:
+        if entry.key[0] == LEAD:
             may_fail += entry.mass
         for index in targets.through.get(entry.word, ()):
             most[index] += entry.mass

@@ -9,7 +9,6 @@ whole text (tested).
 from __future__ import annotations
 
 import codecs
-import enum
 import unicodedata
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -20,14 +19,9 @@ Lead = Literal["skip", "condition"]
 _STRAIGHT = str.maketrans(dict.fromkeys(APOSTROPHES, "'") | dict.fromkeys(HYPHENS, "-"))
 
 
-class Mode(enum.IntEnum):
-    """Where the text stands: before the word, in it, after an undecided joiner, done, wordless."""
-
-    LEAD = 0
-    WORD = 1
-    JOIN = 2
-    DONE = 3
-    FAILED = 4
+Mode = int
+LEAD, WORD, JOIN, DONE, FAILED = range(5)
+"""Where the text stands: before the word, in it, after an undecided joiner, done, wordless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +32,7 @@ class State:
     digit follows, `pending` the first bytes of a character not yet complete.
     """
 
-    mode: Mode = Mode.LEAD
+    mode: Mode = LEAD
     word: str = ""
     joiner: str = ""
     pending: bytes = b""
@@ -46,7 +40,7 @@ class State:
     @property
     def settled(self) -> bool:
         """Whether nothing that follows can change the word."""
-        return self.mode >= Mode.DONE
+        return self.mode >= DONE
 
 
 def advance(state: State, piece: bytes | None, lead: Lead = "skip") -> State:
@@ -62,36 +56,37 @@ def advance(state: State, piece: bytes | None, lead: Lead = "skip") -> State:
     if piece is None:
         return _finish(state)
     text, pending = decode(state.pending + piece)
-    state = replace(state, pending=b"")
+    if state.pending and text:
+        state = State(state.mode, state.word, state.joiner)
     for character in text:
         state = _step(state, character, lead)
         if state.settled:
             return state
-    return replace(state, pending=pending)
+    return replace(state, pending=pending) if pending else state
 
 
 def _finish(state: State) -> State:
     """The text ends: the word so far stands, and without a word there is none."""
-    if state.mode is Mode.LEAD:
-        return State(Mode.FAILED)
-    return State(Mode.DONE, state.word)
+    if state.mode == LEAD:
+        return State(FAILED)
+    return State(DONE, state.word)
 
 
 def _step(state: State, character: str, lead: Lead) -> State:
-    if state.mode is Mode.LEAD:
+    if state.mode == LEAD:
         if character.isalnum():
-            return State(Mode.WORD, character)
+            return State(WORD, character)
         at_once = lead == "condition" and not character.isspace()
-        return State(Mode.FAILED) if at_once else state
-    if state.mode is Mode.JOIN:
+        return State(FAILED) if at_once else state
+    if state.mode == JOIN:
         if character.isalnum():
-            return State(Mode.WORD, state.word + state.joiner + character)
-        return State(Mode.DONE, state.word)
+            return State(WORD, state.word + state.joiner + character)
+        return State(DONE, state.word)
     if is_word_character(character):
-        return State(Mode.WORD, state.word + character)
+        return State(WORD, state.word + character)
     if character in JOINERS:
-        return State(Mode.JOIN, state.word, character)
-    return State(Mode.DONE, state.word)
+        return State(JOIN, state.word, character)
+    return State(DONE, state.word)
 
 
 def decode(data: bytes) -> tuple[str, bytes]:
@@ -101,7 +96,7 @@ def decode(data: bytes) -> tuple[str, bytes]:
     ('', b'\\xc3')
     """
     try:
-        return data.decode(), b""
+        return data.decode(), b""  # the common case, and fast
     except UnicodeDecodeError:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         text = decoder.decode(data)
@@ -116,6 +111,8 @@ def fold(text: str) -> str:
     >>> fold("É") == "e\\u0301"
     True
     """
+    if text.isascii():
+        return text.lower()
     return unicodedata.normalize("NFD", text.casefold()).translate(_STRAIGHT)
 
 

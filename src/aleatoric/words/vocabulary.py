@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .machine import Lead, Mode, State, advance, fold
+from .machine import DONE, JOIN, LEAD, Lead, Mode, State, advance, fold
 
 Ids = NDArray[np.int64]
 Key = tuple[Mode, bytes]
@@ -50,7 +50,7 @@ class Vocabulary:
     """The tables of a model's tokens, made when first asked for.
 
     >>> vocabulary = Vocabulary([b" many", b" ", b"s", b".", None])
-    >>> vocabulary.table((Mode.WORD, b"")).ends.tolist()
+    >>> vocabulary.table((WORD, b"")).ends.tolist()
     [0, 1, 3, 4]
     """
 
@@ -58,6 +58,7 @@ class Vocabulary:
         self.pieces = tuple(pieces)
         self.lead = lead
         self._tables: dict[Key, Table] = {}
+        self._first: list[State] = []
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -70,23 +71,37 @@ class Vocabulary:
 
     def _build(self, key: Key) -> Table:
         states = list(self._states(key))
+        joiner = "-" if key[0] == JOIN else ""
         modes = np.array([state.mode for state in states], dtype=np.uint8)
-        joiner = _straight_joiner(key)
-        added = tuple(fold(state.word).removeprefix(joiner) for state in states)
-        joiners = tuple(fold(state.joiner) for state in states)
-        pending = tuple(state.pending for state in states)
-        return _table(key, modes, added, joiners, pending)
+        added = tuple(fold(s.word).removeprefix(joiner) if s.word else "" for s in states)
+        joiners = tuple(fold(s.joiner) if s.mode == JOIN else "" for s in states)
+        return _table(key, modes, added, joiners, tuple(state.pending for state in states))
 
     def _states(self, key: Key) -> Iterable[State]:
-        """The state after each token, from an empty word in the given mode."""
+        """The state after each token, from an empty word in the given mode.
+
+        An incomplete character is given up when a token does not go on with it, and then stands
+        for a character that is no letter.
+        """
         mode, pending = key
-        start = State(mode, "", "-" if mode is Mode.JOIN else "", pending)
-        for piece in self.pieces:
-            yield advance(start, piece, self.lead)
+        start = State(mode, "", "-" if mode == JOIN else "", pending)
+        for token, piece in enumerate(self.pieces):
+            if pending and not _goes_on(piece):
+                yield self._given_up(start, token)
+            else:
+                yield advance(start, piece, self.lead)
+
+    def _given_up(self, start: State, token: int) -> State:
+        if start.mode != LEAD or self.lead == "condition":
+            return advance(start, None)
+        if not self._first:
+            self._first = list(self._states((LEAD, b"")))
+        return self._first[token]
 
 
-def _straight_joiner(key: Key) -> str:
-    return "-" if key[0] is Mode.JOIN else ""
+def _goes_on(piece: bytes | None) -> bool:
+    """Whether a token may be the next part of an incomplete character."""
+    return piece is not None and (piece == b"" or 0x80 <= piece[0] < 0xC0)
 
 
 def _table(
@@ -100,12 +115,12 @@ def _table(
     closes: dict[str, list[int]] = defaultdict(list)
     ends: list[int] = []
     loose: list[int] = []
-    for token, (mode, letters) in enumerate(zip(modes, added, strict=True)):
-        if mode >= Mode.DONE and not letters:
+    for token, (mode, letters) in enumerate(zip(modes.tolist(), added, strict=True)):
+        if mode >= DONE and not letters:
             ends.append(token)
-        elif mode == Mode.LEAD or pending[token] or _joins_backwards(letters):
+        elif mode == LEAD or pending[token] or _joins_backwards(letters):
             loose.append(token)
-        elif mode == Mode.DONE:
+        elif mode == DONE:
             closes[letters].append(token)
         else:
             grows[letters].append(token)
