@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,11 +57,10 @@ class Tree:
         self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
         self._trunk: KV | None = None
         self._width = int(sum(lengths))
-        self._nodes: KV | None = None
+        self._blocks: list[KV] = []
+        self._block = np.zeros(0, dtype=np.int64)
         self._column = np.zeros(0, dtype=np.int64)
         self._parent = np.zeros(0, dtype=np.int64)
-        self._start = np.zeros(0, dtype=np.int64)
-        self._stop = np.zeros(0, dtype=np.int64)
         self._depth = np.zeros(0, dtype=np.int64)
 
     def run_trunk(self) -> Iterator[tuple[list[int], Tensor]]:
@@ -127,12 +126,11 @@ class Tree:
     def _extend(self, spans: Index, parents: Index, tokens: Index) -> tuple[Index, Tensor]:
         chains = self._chains(parents)
         used = np.unique(chains[chains >= 0])
-        depth = np.where(parents >= 0, self._depth[parents], 0) + 1 if len(self._depth) else None
-        depth = np.ones(len(tokens), dtype=np.int64) if depth is None else depth
+        depth = 1 + (np.where(parents >= 0, self._depth[parents], 0) if len(used) else 0 * parents)
         positions = spans[:, 1] - spans[:, 0] + depth - 1
         mask = self._mask(spans, chains, used)
         logits, fresh = self._forward(tokens, positions, mask, self._past(used), None)
-        return self._remember(spans, parents, depth, fresh), logits
+        return self._remember(parents, depth, fresh), logits
 
     def _chains(self, parents: Index) -> Index:
         """The ancestors of each new node, one row a node, -1 where there are no more."""
@@ -159,38 +157,40 @@ class Tree:
         return mask
 
     def _past(self, used: Index) -> KV | None:
-        if self._nodes is None or not len(used):
+        """Keys and values of the trunk and of the given nodes, in ascending order."""
+        if not len(used):
             return self._trunk
         import torch
 
-        columns = torch.as_tensor(self._column[used], device=self.lm.device)
         assert self._trunk is not None
+        parts = [self._trunk, *self._selected(used)]
         return tuple(
-            (torch.cat([tk, k[:, :, columns]], 2), torch.cat([tv, v[:, :, columns]], 2))
-            for (tk, tv), (k, v) in zip(self._trunk, self._nodes, strict=True)
+            (torch.cat([k for k, _ in layer], 2), torch.cat([v for _, v in layer], 2))
+            for layer in zip(*parts, strict=True)
         )
 
-    def _remember(self, spans: Index, parents: Index, depth: Index, fresh: KV) -> Index:
-        held = 0 if self._nodes is None else self._nodes[0][0].shape[2]
-        numbers = np.arange(len(self._parent), len(self._parent) + len(parents))
-        self._nodes = _joined(self._nodes, fresh)
-        self._column = np.concatenate([self._column, held + np.arange(len(parents))])
+    def _selected(self, used: Index) -> Iterator[KV]:
+        blocks = self._block[used]
+        for block in np.unique(blocks):
+            columns = self._column[used[blocks == block]]
+            yield _columns(self._blocks[block], columns)
+
+    def _remember(self, parents: Index, depth: Index, fresh: KV) -> Index:
+        first, count = len(self._parent), len(parents)
+        self._block = np.concatenate([self._block, np.full(count, len(self._blocks))])
+        self._column = np.concatenate([self._column, np.arange(count)])
         self._parent = np.concatenate([self._parent, parents])
         self._depth = np.concatenate([self._depth, depth])
-        return numbers
+        self._blocks.append(fresh)
+        return np.arange(first, first + count)
 
-    def keep_only(self, nodes: Index) -> None:
-        """Forget the keys and values that no continuation of `nodes` will need."""
-        if self._nodes is None:
-            return
-        import torch
+    def keep_of_last(self, nodes: Index) -> None:
+        """Of the part added last, keep only the keys and values of `nodes`.
 
-        chains = self._chains(np.unique(nodes))
-        needed = np.unique(chains[chains >= 0])
-        columns = torch.as_tensor(self._column[needed], device=self.lm.device)
-        self._nodes = tuple((k[:, :, columns], v[:, :, columns]) for k, v in self._nodes)
-        self._column = np.full(len(self._column), -1)
-        self._column[needed] = np.arange(len(needed))
+        The others must not become parents.
+        """
+        self._blocks[-1] = _columns(self._blocks[-1], self._column[nodes])
+        self._column[nodes] = np.arange(len(nodes))
 
     def _forward(
         self, ids: Index, positions: Index, mask: Tensor, past: KV | None, keep: Index | None
@@ -203,15 +203,11 @@ class Tree:
         return self.lm.forward(*tensors, mask, past, kept)
 
 
-def _joined(old: KV | None, fresh: KV) -> KV:
+def _columns(kv: KV, columns: Index) -> KV:
     import torch
 
-    if old is None:
-        return tuple((k.clone(), v.clone()) for k, v in fresh)
-    return tuple(
-        (torch.cat([k, fk], 2), torch.cat([v, fv], 2))
-        for (k, v), (fk, fv) in zip(old, fresh, strict=True)
-    )
+    wanted = torch.as_tensor(columns, device=kv[0][0].device)
+    return tuple((k[:, :, wanted], v[:, :, wanted]) for k, v in kv)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -227,7 +223,3 @@ def _free_memory() -> None:
 
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-__all__ = ["Limits", "Tree"]
-_ = Any
