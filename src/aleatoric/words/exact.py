@@ -12,19 +12,23 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..decoding import Decoder
 from .bounds import WordProbabilities
-from .digest import Digest, Reader
+from .digest import Reader
+from .frontier import ROOT, Entry, follow, root
 from .lm import TreeLM
-from .machine import DONE, LEAD, Lead, fold
+from .machine import DONE, LEAD, Lead
 from .passages import Passage, encode_contexts, packs_of, passages_of
 from .targets import Targets
 from .tree import Limits, Tree
-from .vocabulary import Ids, Key, Vocabulary
+from .vocabulary import Ids, Vocabulary
 
 Failed = Literal["reject", "outcome"]
-ROOT: Key = (LEAD, b"")
+Floats = NDArray[np.float64]
+LOOSE = 32
+"""How many tokens that lead nowhere in particular are looked at for each node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +55,6 @@ class Search:
     tolerance: float = 0.01
     nodes: int = 200
     failed: Failed = "reject"
-
-
-@dataclass(slots=True)
-class Entry:
-    """A continuation not yet run: its mass, where it hangs, and how its word stands.
-
-    `word` is the folded word so far, `joiner` an apostrophe or hyphen not yet decided.
-    """
-
-    mass: float
-    parent: int
-    token: int
-    key: Key
-    word: str = ""
-    joiner: str = ""
-    number: int = -1
-
-    @property
-    def base(self) -> str:
-        """The letters to which further letters are added."""
-        return self.word + self.joiner
 
 
 @dataclass(slots=True)
@@ -151,7 +134,7 @@ def _answer(
         weights = question.weights or (1.0,) * count
         running[index] = Progress(targets, span, weights, [0.0] * count)
     for indices, logits in tree.run_trunk():
-        roots = [(running[i], Entry(1.0, -1, -1, ROOT)) for i in indices]
+        roots = [(running[i], root()) for i in indices]
         _take(reader, roots, logits, search)
     while True:
         chosen = [(p, e) for p in running.values() for e in _choose(p, search)]
@@ -200,12 +183,16 @@ def _take(
     """Read the next-token distributions of nodes into their searches."""
     plans = [plan_for(reader.vocabulary, progress, entry) for progress, entry in nodes]
     keys = [entry.key for _, entry in nodes]
-    digest = reader.read(logits, keys, [plan.tokens for plan in plans])
+    digest = reader.read(logits, keys, [plan.tokens for plan in plans], LOOSE)
+    mass = np.array([entry.mass for _, entry in nodes])
     least = search.tolerance * 1e-3
-    for row, ((progress, entry), plan) in enumerate(zip(nodes, plans, strict=True)):
-        _settle_ends(progress, entry, digest.ends[row])
-        _follow_plan(reader, progress, entry, plan, digest, row, least)
-        _follow_loose(reader, progress, entry, digest, row, least)
+    planned = digest.planned * np.repeat(mass, [len(plan.leads) for plan in plans])
+    loose = digest.loose * mass[:, None]
+    _settle_ends(nodes, digest.ends * mass)
+    _follow_planned(reader, nodes, plans, planned, least)
+    _follow_loose(reader, nodes, digest.loose_tokens, loose, least)
+    for (progress, _), dust in zip(nodes, (digest.loose_rest * mass).tolist(), strict=True):
+        progress.dust += dust
 
 
 def plan_for(vocabulary: Vocabulary, progress: Progress, entry: Entry) -> Plan:
@@ -235,71 +222,81 @@ def _plan(vocabulary: Vocabulary, targets: Targets, entry: Entry) -> Plan:
     return Plan(np.concatenate(found) if found else np.zeros(0, dtype=np.int64), leads)
 
 
-def _settle_ends(progress: Progress, entry: Entry, share: float) -> None:
+def _settle_ends(nodes: list[tuple[Progress, Entry]], masses: Floats) -> None:
     """The tokens that end the word where it stands."""
-    if entry.key[0] == LEAD:
-        progress.failed += entry.mass * share
-    elif (index := progress.targets.folded.get(entry.word)) is not None:
-        progress.found[index] += entry.mass * share
+    for (progress, entry), mass in zip(nodes, masses.tolist(), strict=True):
+        if entry.key[0] == LEAD:
+            progress.failed += mass
+        elif (index := progress.targets.folded.get(entry.word)) is not None:
+            progress.found[index] += mass
 
 
-def _follow_plan(
-    reader: Reader, progress: Progress, entry: Entry, plan: Plan, digest: Digest, row: int, least: float
+def _follow_planned(
+    reader: Reader,
+    nodes: list[tuple[Progress, Entry]],
+    plans: list[Plan],
+    masses: Floats,
+    least: float,
 ) -> None:
-    masses = digest.planned[row] * entry.mass
+    """The tokens on the way to a word: complete words are counted, beginnings kept."""
+    counts = [len(plan.leads) for plan in plans]
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    owners = np.repeat(np.arange(len(nodes)), counts)
+    small = np.where(masses > least, 0.0, masses)
+    for (progress, _), dust in zip(nodes, _by_owner(small, owners, len(nodes)), strict=True):
+        progress.dust += dust
+    for place in np.flatnonzero(masses > least).tolist():
+        owner = int(owners[place])
+        within = place - int(starts[owner])
+        _follow(reader, nodes[owner], plans[owner], within, float(masses[place]))
+
+
+def _by_owner(values: Floats, owners: Ids, count: int) -> list[float]:
+    return list(np.bincount(owners, values, count).tolist())
+
+
+def _follow(
+    reader: Reader, node: tuple[Progress, Entry], plan: Plan, within: int, mass: float
+) -> None:
+    progress, entry = node
+    lead, token = plan.leads[within], int(plan.tokens[within])
+    if isinstance(lead, int):
+        progress.found[lead] += mass
+        return
     table = reader.vocabulary.table(entry.key)
-    large = np.flatnonzero(masses > least).tolist()
-    for place in large:
-        lead, mass = plan.leads[place], float(masses[place])
-        if isinstance(lead, int):
-            progress.found[lead] += mass
-        else:
-            token = int(plan.tokens[place])
-            _add(progress, entry, mass, token, lead, table.joiners[token], _key(table, token))
-    progress.dust += float(masses.sum()) - float(masses[large].sum())
-
-
-def _key(table: object, token: int) -> Key:
-    return (int(table.modes[token]), table.pending[token])  # type: ignore[attr-defined]
-
-
-def _add(
-    progress: Progress, parent: Entry, mass: float, token: int, word: str, joiner: str, key: Key
-) -> None:
-    """Keep a continuation to run later, unless no word asked for can come of it."""
-    through = progress.targets.through
-    if joiner and word not in progress.targets.folded and word + joiner not in through:
-        return
-    if word not in through:
-        return
-    progress.entries.append(Entry(mass, parent.number, token, key, word, joiner))
+    key = (int(table.modes[token]), table.pending[token])
+    _keep(progress, Entry(mass, entry.number, token, key, lead, table.joiners[token]))
 
 
 def _follow_loose(
-    reader: Reader, progress: Progress, entry: Entry, digest: Digest, row: int, least: float
+    reader: Reader,
+    nodes: list[tuple[Progress, Entry]],
+    tokens: Ids,
+    masses: Floats,
+    least: float,
 ) -> None:
-    table = reader.vocabulary.table(entry.key)
-    tokens, shares = digest.loose[row]
-    masses = shares * entry.mass
-    large = np.flatnonzero(masses > least).tolist()
-    for place in large:
-        _add_loose(progress, entry, float(masses[place]), int(tokens[place]), table)
-    progress.dust += float(digest.loose_total[row]) * entry.mass - float(masses[large].sum())
+    """The likeliest tokens whose letters do not tell where they lead."""
+    small = np.where(masses > least, 0.0, masses).sum(-1)
+    for (progress, _), dust in zip(nodes, small.tolist(), strict=True):
+        progress.dust += dust
+    for row, place in zip(*(x.tolist() for x in np.nonzero(masses > least)), strict=True):
+        progress, entry = nodes[row]
+        table = reader.vocabulary.table(entry.key)
+        child = follow(entry, table, int(tokens[row, place]), float(masses[row, place]))
+        if child.key[0] != DONE:
+            _keep(progress, child)
+        elif (index := progress.targets.folded.get(child.word)) is not None:
+            progress.found[index] += child.mass
 
 
-def _add_loose(progress: Progress, entry: Entry, mass: float, token: int, table: object) -> None:
-    letters: str = table.added[token]  # type: ignore[attr-defined]
-    key = _key(table, token)
-    if letters:
-        word, joiner = fold(entry.base + letters), table.joiners[token]  # type: ignore[attr-defined]
-    else:
-        word, joiner = entry.word, entry.joiner or table.joiners[token]  # type: ignore[attr-defined]
-    if key[0] == DONE:
-        index = progress.targets.folded.get(word)
-        if index is not None:
-            progress.found[index] += mass
+def _keep(progress: Progress, child: Entry) -> None:
+    """Keep a continuation to run later, unless no word asked for can come of it."""
+    targets = progress.targets
+    if child.word not in targets.through:
         return
-    _add(progress, entry, mass, token, word, joiner, key)
+    if child.joiner and child.word not in targets.folded and child.base not in targets.through:
+        return
+    progress.entries.append(child)
 
 
 def summarise(progress: Progress, failed: Failed) -> WordProbabilities:
