@@ -1,0 +1,131 @@
+"""Decoders: how a next-token distribution is changed before a token is drawn from it.
+
+Pure functions on torch tensors whose last dimension is the vocabulary. All take and give
+log-probabilities or logits and never probabilities.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_FORMS = "ancestral, greedy, temperature=0.5, top_k=40, top_p=0.9, typical=0.2, or several by commas"
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """A named way to draw tokens. The default is ancestral: the model's own distribution.
+
+    Several steps are applied in the order temperature, top-k, top-p, typical, as transformers
+    does.
+
+    >>> str(Decoder.parse("top_p=0.90, temperature=.5"))
+    'temperature=0.5,top_p=0.9'
+    >>> str(Decoder.parse("temperature=1"))
+    'ancestral'
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    typical: float = 1.0
+    greedy: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self.temperature > 0 and math.isfinite(self.temperature), "temperature", "above 0")
+        _check(self.top_k >= 0, "top_k", "a whole number from 1 up")
+        _check(0 < self.top_p <= 1, "top_p", "above 0 and at most 1")
+        _check(0 < self.typical <= 1, "typical", "above 0 and at most 1")
+
+    @classmethod
+    def parse(cls, text: str) -> Decoder:
+        """The decoder that `text` names, for example `temperature=0.5,top_p=0.9`."""
+        values: dict[str, float | int | bool] = {}
+        for part in text.split(","):
+            name, value = _parse_part(part.strip())
+            if name in values:
+                raise UsageError(f"decoder {text!r} names {name} twice.")
+            values[name] = value
+        values.pop("ancestral", None)
+        if values.get("greedy") and len(values) > 1:
+            raise UsageError(f"decoder {text!r}: greedy cannot be combined.")
+        return cls(**values)  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        if self.greedy:
+            return "greedy"
+        changed = [f for f in fields(self) if getattr(self, f.name) != f.default]
+        return ",".join(f"{f.name}={getattr(self, f.name):g}" for f in changed) or "ancestral"
+
+    def log_probs(self, logits: Tensor) -> Tensor:
+        """The log-probabilities from which the next token is drawn."""
+        if self.greedy:
+            return greedy(logits)
+        if self.temperature != 1.0:
+            logits = logits / self.temperature
+        if self.top_k:
+            logits = top_k(logits, self.top_k)
+        if self.top_p < 1.0:
+            logits = top_p(logits, self.top_p)
+        if self.typical < 1.0:
+            logits = typical(logits, self.typical)
+        return logits.log_softmax(-1)
+
+
+def top_k(logits: Tensor, k: int) -> Tensor:
+    """Only the k largest stay (and those equal to the k-th); the others become -inf."""
+    least = logits.topk(min(k, logits.shape[-1]), -1).values[..., -1:]
+    return logits.masked_fill(logits < least, -math.inf)
+
+
+def top_p(logits: Tensor, p: float) -> Tensor:
+    """Only the smallest set of most likely tokens with at least mass p stays."""
+    ordered, order = logits.sort(-1, descending=False)
+    dropped = ordered.softmax(-1).cumsum(-1) <= 1 - p
+    dropped[..., -1] = False
+    return logits.masked_fill(dropped.scatter(-1, order, dropped), -math.inf)
+
+
+def typical(logits: Tensor, mass: float) -> Tensor:
+    """Only the tokens whose surprise is nearest to the entropy stay, up to the given mass."""
+    logp = logits.log_softmax(-1)
+    entropy = -(logp * logp.exp()).nansum(-1, keepdim=True)
+    _, order = (-logp - entropy).abs().sort(-1, descending=False)
+    cumulative = logits.gather(-1, order).softmax(-1).cumsum(-1)
+    last = (cumulative < mass).sum(-1, keepdim=True).clamp_max(logits.shape[-1] - 1)
+    ranks = order.argsort(-1)
+    return logits.masked_fill(ranks > last, -math.inf)
+
+
+def greedy(logits: Tensor) -> Tensor:
+    """All mass on the most likely token, the first of several."""
+    import torch
+
+    best = logits.argmax(-1, keepdim=True)
+    return torch.full_like(logits, -math.inf).scatter(-1, best, 0.0)
+
+
+def _parse_part(part: str) -> tuple[str, float | int | bool]:
+    name, equals, value = part.partition("=")
+    name = name.strip()
+    if name in ("ancestral", "greedy") and not equals:
+        return name, True
+    try:
+        if name == "top_k":
+            return name, int(value)
+        if name in ("temperature", "top_p", "typical"):
+            return name, float(value)
+    except ValueError:
+        pass
+    raise UsageError(f"unknown decoder {part!r}; use {_FORMS}.")
+
+
+def _check(good: bool, name: str, wanted: str) -> None:
+    if not good:
+        raise UsageError(f"decoder: {name} must be {wanted}.")

@@ -1,0 +1,40 @@
+"""Where downloaded and converted models are kept."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+
+def cache_dir() -> Path:
+    """The cache directory: `$ALEATORIC_CACHE`, or `~/.cache/aleatoric`."""
+    named = os.environ.get("ALEATORIC_CACHE")
+    return Path(named).expanduser() if named else Path.home() / ".cache" / "aleatoric"
+
+
+def build_once(target: Path, build: Callable[[Path], None]) -> Path:
+    """`target`, filled by `build(directory)` on first use.
+
+    The directory is built beside its place and moved there whole, so that an interrupted or a
+    concurrent build never leaves a half-filled one behind.
+    """
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".building-") as scratch:
+        fresh = Path(scratch) / target.name
+        fresh.mkdir()
+        build(fresh)
+        _move_unless_there(fresh, target)
+    return target
+
+
+def _move_unless_there(fresh: Path, target: Path) -> None:
+    try:
+        fresh.rename(target)
+    except OSError:
+        if not target.is_dir():  # another process finishing first is fine
+            shutil.move(str(fresh), str(target))

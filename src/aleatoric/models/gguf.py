@@ -1,0 +1,93 @@
+"""GGUF files: converted once to a safetensors directory, because loading one takes long."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from ..errors import MissingExtraError, ModelError
+from .cache import build_once, cache_dir
+from .hf import Bos, HFModel, load
+
+_FORMAT = 1  # raise it when the conversion changes, so that old caches are not used
+
+
+def load_gguf(
+    path: str | Path, *, dtype: str = "float32", device: str | None = None, bos: Bos = "none"
+) -> HFModel:
+    """The model in a GGUF file, through the cached conversion."""
+    return load(str(convert(path)), dtype=dtype, device=device, bos=bos)
+
+
+def convert(path: str | Path, cache: Path | None = None) -> Path:
+    """The safetensors directory of a GGUF file, made on first use.
+
+    The directory is named by the file's content: another file of the same name is another model.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ModelError(f"{path} is not a file; give the path of a .gguf file.")
+    digest = sha256_of(path)
+    target = (cache or cache_dir()) / "gguf" / f"{path.stem}-{digest[:12]}-v{_FORMAT}"
+    return build_once(target, lambda directory: _convert(path, directory))
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _convert(path: Path, directory: Path) -> None:
+    torch, transformers = _import_heavy()
+    place = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(**place)
+        model = transformers.AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"cannot read {path.name} as GGUF: {error}") from error
+    _fix_pre_tokenizer(tokenizer, path)
+    _plain_copy(model).save_pretrained(directory, safe_serialization=True)
+    tokenizer.save_pretrained(directory)
+
+
+def _plain_copy(model: Any) -> Any:
+    """The same weights in a model that can be saved (a quantised one refuses)."""
+    config = type(model.config).from_dict(
+        {k: v for k, v in model.config.to_dict().items() if k != "quantization_config"}
+    )
+    plain = type(model)(config)
+    plain.load_state_dict(model.state_dict())
+    plain.generation_config = model.generation_config
+    return plain.to(model.dtype)
+
+
+def _fix_pre_tokenizer(tokenizer: Any, path: Path) -> None:
+    """SmolLM splits numbers into digits, which the conversion forgets."""
+    if pre_tokenizer_name(path) != "smollm":
+        return
+    from tokenizers import pre_tokenizers
+
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
+    )
+
+
+def pre_tokenizer_name(path: Path) -> str | None:
+    """The value of `tokenizer.ggml.pre` in a GGUF file."""
+    from gguf import GGUFReader
+
+    field = GGUFReader(str(path)).get_field("tokenizer.ggml.pre")
+    return None if field is None else str(field.contents())
+
+
+def _import_heavy() -> tuple[Any, Any]:
+    try:
+        import accelerate  # noqa: F401
+        import gguf  # noqa: F401
+        import torch
+        import transformers
+    except ImportError as error:
+        raise MissingExtraError(error.name or "gguf", "models") from error
+    return torch, transformers

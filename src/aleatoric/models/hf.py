@@ -1,0 +1,193 @@
+"""Causal language models that transformers loads, from a directory or a hub name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..errors import MissingExtraError, ModelError
+from .pieces import Pieces, token_pieces
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Bos = Literal["none", "add"]
+KV = tuple[tuple["Tensor", "Tensor"], ...]
+"""One (keys, values) a layer, each of shape [1, heads, tokens, width]."""
+
+
+@dataclass(frozen=True, eq=False)
+class HFModel:
+    """A causal LM with its tokenizer, seen as what the word estimators need.
+
+    `pieces` are the bytes of every token (`None`: the token ends the text), `window` is the
+    longest sequence the model takes, `bos` says whether encoded texts begin with the
+    beginning-of-text token.
+    """
+
+    name: str
+    revision: str | None
+    model: Any = field(repr=False)
+    tokenizer: Any = field(repr=False)
+    pieces: Pieces = field(repr=False)
+    window: int
+    bos: Bos = "none"
+
+    @property
+    def device(self) -> Any:
+        """The torch device the model runs on."""
+        return self.model.device
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What makes the model's numbers reproducible, for a signature."""
+        dtype = str(self.model.dtype).removeprefix("torch.")
+        return {
+            "model": self.name,
+            "revision": self.revision or "local",
+            "dtype": dtype,
+            "bos": self.bos,
+        }
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """The tokens of `text`, after the beginning-of-text token where the policy adds it."""
+        ids = tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return (self.tokenizer.bos_token_id, *ids) if self.bos == "add" else ids
+
+    def continuation(self, text: str) -> tuple[int, ...]:
+        """The tokens of `text` as it follows a context (nothing is put before it)."""
+        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def forward(
+        self, ids: Tensor, positions: Tensor, mask: Tensor, past: KV | None, keep: Tensor | None
+    ) -> tuple[Tensor, KV]:
+        """Logits of the tokens `ids[keep]` (all for `None`) and every token's keys and values.
+
+        `mask[i, j]` says that token i attends to column j: first the columns of `past`, then the
+        tokens of this call.
+        """
+        import torch
+
+        with torch.inference_mode():
+            cache = _cache_of(past, self.model.config)
+            out = self.model(
+                input_ids=ids[None],
+                position_ids=positions[None],
+                attention_mask=_additive(mask, self.model.dtype)[None, None],
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=0 if keep is None else keep,
+            )
+            return out.logits[0], _new_columns(out.past_key_values, len(ids))
+
+
+def _additive(mask: Tensor, dtype: Any) -> Tensor:
+    import torch
+
+    zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
+    return zeros.masked_fill_(~mask, torch.finfo(dtype).min)
+
+
+def _cache_of(past: KV | None, config: Any) -> Any:
+    from transformers import DynamicCache
+
+    cache = DynamicCache()
+    for layer, (keys, values) in enumerate(past or ()):
+        cache.update(keys, values, layer)
+    return cache
+
+
+def _new_columns(cache: Any, count: int) -> KV:
+    return tuple((layer.keys[:, :, -count:], layer.values[:, :, -count:]) for layer in cache.layers)
+
+
+def load(
+    name: str,
+    *,
+    revision: str | None = None,
+    dtype: str = "float32",
+    device: str | None = None,
+    bos: Bos = "none",
+    trust_remote_code: bool = False,
+    safetensors_only: bool = True,
+) -> HFModel:
+    """Load a causal LM by directory or hub name.
+
+    Remote code is off and weights must be safetensors unless asked otherwise. `device=None` takes
+    a GPU where there is one.
+    """
+    torch, transformers = _import_heavy()
+    options = {"revision": revision, "trust_remote_code": trust_remote_code}
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            name,
+            dtype=_dtype(torch, dtype),
+            use_safetensors=True if safetensors_only else None,
+            **options,
+        )
+    except (OSError, ValueError, ImportError) as error:
+        raise ModelError(f"cannot load {name!r}: {_first_line(error)}") from error
+    model = model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    found = getattr(model.config, "_commit_hash", None) or revision
+    return wrap(model, tokenizer, name=_short(name), revision=found, bos=bos)
+
+
+def wrap(
+    model: Any, tokenizer: Any, *, name: str, revision: str | None = None, bos: Bos = "none"
+) -> HFModel:
+    """A model and tokenizer already in memory as an `HFModel`; checks that they fit its use."""
+    if bos == "add" and tokenizer.bos_token_id is None:
+        raise ModelError(f"{name} has no beginning-of-text token; use bos='none'.")
+    model.eval()
+    pieces = token_pieces(tokenizer, model.config.get_text_config().vocab_size)
+    pieces = _without(pieces, _end_ids(model))
+    return HFModel(name, revision, model, tokenizer, pieces, _window(model.config), bos)
+
+
+def _without(pieces: Pieces, ends: Iterable[int]) -> Pieces:
+    ends = set(ends)
+    return tuple(None if i in ends else piece for i, piece in enumerate(pieces))
+
+
+def _end_ids(model: Any) -> set[int]:
+    found: set[int] = set()
+    for config in (model.config, getattr(model, "generation_config", None)):
+        ids = getattr(config, "eos_token_id", None)
+        found.update([ids] if isinstance(ids, int) else ids or ())
+    return found
+
+
+def _window(config: Any) -> int:
+    """The longest sequence for which every layer sees the whole past."""
+    config = config.get_text_config()
+    limits = [getattr(config, "max_position_embeddings", None)]
+    if getattr(config, "use_sliding_window", True):
+        limits.append(getattr(config, "sliding_window", None))
+    return min((limit for limit in limits if limit), default=1 << 20)
+
+
+def _dtype(torch: Any, name: str) -> Any:
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise ModelError(f"unknown dtype {name!r}; use float32, bfloat16 or float16.")
+    return found
+
+
+def _import_heavy() -> tuple[Any, Any]:
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        raise MissingExtraError(error.name or "torch", "models") from error
+    return torch, transformers
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _short(name: str) -> str:
+    return Path(name).name if Path(name).is_dir() else name

@@ -1,0 +1,241 @@
+"""The head of a model's next-word distribution: its likely words, mode and entropy, with bounds.
+
+The tree of tokens is expanded most massive first, until the mass of what is not run falls below a
+tolerance, or until no unfinished beginning can overtake the best finished word.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from ..decoding import Decoder
+from ..types import Categorical
+from .bounds import Bounds
+from .digest import Reader
+from .frontier import Entry, follow, root
+from .lm import TreeLM
+from .machine import DONE, FAILED, LEAD, Lead, compose
+from .passages import Passage, encode_contexts, packs_of, passages_of
+from .tree import Limits, Tree
+from .vocabulary import Vocabulary
+
+LONGEST = 8
+"""Tokens that a word is taken to have at most, for the upper bound of the entropy."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSearch:
+    """How far to look.
+
+    `until="mass"` stops when at most `tolerance` of the mass is open, `until="mode"` as soon as the
+    mode is certain (or that). `nodes` bounds the tokens run for a context, `wave` those run before
+    looking again, `branch` the continuations looked at of one node.
+    """
+
+    tolerance: float = 0.05
+    until: Literal["mass", "mode"] = "mass"
+    nodes: int = 400
+    wave: int = 32
+    branch: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The likely words, most likely first. Probabilities are given that there is a word.
+
+    `words.rest` is the open mass, `certified` says that no other word can be likelier than the
+    first, `entropy` is in nats, its upper bound for words of at most eight more tokens.
+    """
+
+    words: Categorical
+    certified: bool
+    entropy: Bounds
+    failed: float
+    nodes: int
+
+    @property
+    def mode(self) -> str | None:
+        """The likeliest word found."""
+        return self.words.support[0] if self.words.support else None
+
+    def top(self, k: int) -> tuple[tuple[str, float], ...]:
+        """The k likeliest words with their (lower bounds of) probabilities."""
+        return tuple(zip(self.words.support[:k], self.words.probs[:k], strict=True))
+
+
+@dataclass(slots=True)
+class Growth:
+    """The expansion of one context: finished words, unfinished entries, and lumps.
+
+    A lump is mass known only by the letters it begins with.
+    """
+
+    span: tuple[int, int]
+    found: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    entries: list[Entry] = field(default_factory=list)
+    lumps: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    failed: float = 0.0
+    nodes: int = 0
+
+    @property
+    def open(self) -> float:
+        """The mass not yet decided."""
+        return sum(self.lumps.values()) + sum(entry.mass for entry in self.entries)
+
+
+def head(
+    lm: TreeLM,
+    contexts: Sequence[str],
+    *,
+    decoder: Decoder | None = None,
+    lead: Lead = "skip",
+    search: HeadSearch | None = None,
+    limits: Limits | None = None,
+    vocabulary: Vocabulary | None = None,
+) -> list[Head]:
+    """The head of the next-word distribution of each context, in the order given."""
+    limits, search = limits or Limits(), search or HeadSearch()
+    vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
+    reader = Reader(lm, vocabulary, decoder or Decoder())
+    heads: dict[int, Head] = {}
+    for pack in packs_of(passages_of(encode_contexts(lm, contexts)), limits.contexts_at_once(lm)):
+        heads.update(_heads(Tree(lm, pack, limits), reader, search))
+    return [heads[i] for i in range(len(contexts))]
+
+
+def _heads(tree: Tree, reader: Reader, search: HeadSearch) -> Iterator[tuple[int, Head]]:
+    running = {index: Growth(span) for index, span in tree.spans().items()}
+    for indices, logits in tree.run_trunk():
+        _take(reader, [(running[i], root()) for i in indices], logits, search)
+    while chosen := [(g, e) for g in running.values() for e in _choose(g, search)]:
+        _expand(tree, reader, chosen, search)
+    for index, growth in running.items():
+        yield index, summarise(growth, len(reader.vocabulary))
+
+
+def _choose(growth: Growth, search: HeadSearch) -> list[Entry]:
+    left = growth.open
+    if left <= search.tolerance or (search.until == "mode" and _certified(growth)):
+        return []
+    growth.entries.sort(key=lambda entry: entry.mass, reverse=True)
+    count = 0
+    for entry in growth.entries[: min(search.wave, search.nodes - growth.nodes)]:
+        if left <= search.tolerance:
+            break
+        left -= entry.mass
+        count += 1
+    chosen, growth.entries = growth.entries[:count], growth.entries[count:]
+    growth.nodes += count
+    return chosen
+
+
+def _expand(
+    tree: Tree, reader: Reader, chosen: list[tuple[Growth, Entry]], search: HeadSearch
+) -> None:
+    spans = np.array([growth.span for growth, _ in chosen], dtype=np.int64)
+    parents = np.array([entry.parent for _, entry in chosen], dtype=np.int64)
+    tokens = np.array([entry.token for _, entry in chosen], dtype=np.int64)
+    for part, numbers, logits in tree.extend(spans, parents, tokens):
+        for (_, entry), number in zip(chosen[part], numbers.tolist(), strict=True):
+            entry.number = number
+        _take(reader, chosen[part], logits, search)
+
+
+def _take(
+    reader: Reader, nodes: list[tuple[Growth, Entry]], logits: object, search: HeadSearch
+) -> None:
+    keys = [entry.key for _, entry in nodes]
+    ends, tokens, shares = reader.branches(logits, keys, search.branch)
+    for row, (growth, entry) in enumerate(nodes):
+        _settle(growth, entry.key[0], entry.word, entry.mass * float(ends[row]))
+        masses = shares[row] * entry.mass
+        large = masses > search.tolerance * 1e-4
+        table = reader.vocabulary.table(entry.key)
+        for token, mass in zip(tokens[row][large].tolist(), masses[large].tolist(), strict=True):
+            _add(growth, follow(entry, table, token, mass))
+        seen = float(ends[row]) * entry.mass + float(masses[large].sum())
+        growth.lumps[entry.word] += max(0.0, entry.mass - seen)
+
+
+def _settle(growth: Growth, mode: int, word: str, mass: float) -> None:
+    if mode in (LEAD, FAILED):
+        growth.failed += mass
+    else:
+        growth.found[word] += mass
+
+
+def _add(growth: Growth, child: Entry) -> None:
+    if child.key[0] in (DONE, FAILED):
+        _settle(growth, child.key[0], child.word, child.mass)
+    else:
+        growth.entries.append(child)
+
+
+def _certified(growth: Growth) -> bool:
+    """Whether no word can reach more mass than the best finished one has."""
+    if not growth.found:
+        return False
+    best = max(growth.found, key=lambda word: growth.found[word])
+    return growth.found[best] >= _most_of_others(growth, best)
+
+
+def _most_of_others(growth: Growth, best: str) -> float:
+    """An upper bound of every other word's mass."""
+    standing: dict[str, float] = defaultdict(float)
+    for entry in growth.entries:
+        standing[entry.word] += entry.mass
+    for word, mass in growth.lumps.items():
+        standing[word] += mass
+    through = {word: _mass_through(word, standing) for word in {*standing, *growth.found}}
+    through = {
+        w: mass + growth.found.get(w, 0.0) for w, mass in through.items() if w != best
+    }
+    return max(through.values(), default=0.0)
+
+
+def _mass_through(word: str, standing: dict[str, float]) -> float:
+    """The unfinished mass that could still become `word` or go on from it."""
+    return sum(standing.get(word[:stop], 0.0) for stop in range(len(word) + 1))
+
+
+def summarise(growth: Growth, vocabulary: int) -> Head:
+    """The head that an expansion has reached."""
+    scale = max(1.0 - growth.failed, 1e-12)
+    ranked = sorted(((-m / scale, compose(w)) for w, m in growth.found.items() if m > 0))
+    words = tuple(word for _, word in ranked)
+    probs = tuple(-mass for mass, _ in ranked)
+    rest = max(0.0, 1.0 - sum(probs))
+    bounds = entropy_bounds(probs, rest, vocabulary)
+    return Head(
+        Categorical(words, probs, rest, None), _certified(growth), bounds, growth.failed, growth.nodes
+    )
+
+
+def entropy_bounds(probs: Sequence[float], rest: float, vocabulary: int) -> Bounds:
+    """Bounds in nats of the entropy of a distribution known but for `rest` of its mass.
+
+    Least where the rest falls on the likeliest word, most where it spreads over all words of
+    `LONGEST` tokens. The guess spreads it like the part that is known.
+
+    >>> entropy_bounds((0.5, 0.5), 0.0, 10).gap
+    0.0
+    """
+    known = _entropy(probs)
+    if not probs:
+        return Bounds(0.0, 0.0, LONGEST * math.log(vocabulary))
+    low = known - _entropy(probs[:1]) + _entropy((probs[0] + rest,))
+    spread = _entropy((rest,)) + rest * LONGEST * math.log(vocabulary)
+    total = 1.0 - rest
+    inner = known / total + math.log(total) if total > 0 else 0.0
+    guess = known + _entropy((rest,)) + rest * max(inner, 0.0)
+    return Bounds(low, max(low, guess), max(known + spread, low))
+
+
+def _entropy(probs: Sequence[float]) -> float:
+    return -sum(p * math.log(p) for p in probs if p > 0)

@@ -1,0 +1,79 @@
+"""Contexts that are beginnings of one another share one forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import ModelError
+from .lm import TreeLM
+
+ROOM = 8
+"""Tokens that must fit in the window after a context: the longest word looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A token sequence and the contexts that are its beginnings: (index, number of tokens)."""
+
+    tokens: tuple[int, ...]
+    contexts: tuple[tuple[int, int], ...]
+
+
+def passages_of(contexts: Sequence[tuple[int, ...]]) -> list[Passage]:
+    """The fewest sequences whose beginnings are the given ones, by tokens and not by letters.
+
+    A context whose tokens are not a beginning of a longer one (because the next word changes how
+    it is cut) stands alone. Ordered by first context.
+
+    >>> passages_of([(1,), (1, 2), (1, 3)])
+    [Passage(tokens=(1, 3), contexts=((2, 2),)), Passage(tokens=(1, 2), contexts=((0, 1), (1, 2)))]
+    """
+    order = sorted(range(len(contexts)), key=lambda i: (contexts[i], i), reverse=True)
+    groups: list[list[int]] = []
+    for i in order:  # a beginning stands right before its continuations in sorted order
+        longest = contexts[groups[-1][0]] if groups else ()
+        if groups and longest[: len(contexts[i])] == contexts[i]:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return [_passage(contexts, group) for group in groups]
+
+
+def _passage(contexts: Sequence[tuple[int, ...]], group: list[int]) -> Passage:
+    spans = tuple((i, len(contexts[i])) for i in reversed(group))
+    return Passage(contexts[group[0]], spans)
+
+
+def encode_contexts(lm: TreeLM, contexts: Sequence[str]) -> list[tuple[int, ...]]:
+    """The tokens of each context; empty and over-long ones are refused with the reason."""
+    encoded = [lm.encode(context) for context in contexts]
+    for context, tokens in zip(contexts, encoded, strict=True):
+        if not tokens:
+            raise ModelError(
+                "a context is empty and the model gets no beginning-of-text token; "
+                "load the model with bos='add' or leave the item out."
+            )
+        if len(tokens) + ROOM > lm.window:
+            raise ModelError(
+                f"the context {_clip(context)!r} has {len(tokens)} tokens, and with {ROOM} for a "
+                f"word it does not fit the model's window of {lm.window}; shorten it."
+            )
+    return encoded
+
+
+def packs_of(passages: Sequence[Passage], size: int) -> list[list[Passage]]:
+    """Passages taken together until a pack holds at least `size` contexts."""
+    packs: list[list[Passage]] = []
+    held = size
+    for passage in passages:
+        if held >= size:
+            packs.append([])
+            held = 0
+        packs[-1].append(passage)
+        held += len(passage.contexts)
+    return packs
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,83 @@
+"""The words asked about, and the beginnings through which a text can reach them."""
+
+from __future__ import annotations
+
+import itertools
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..errors import UsageError
+from .machine import compose, fold
+from .rules import normalise
+
+
+class Targets:
+    """A set of words, indexed by every folded beginning of them.
+
+    `words[i]` is the i-th word as asked, `folded[word]` its index, and `through[beginning]` the
+    indices of the words that a text standing at `beginning` can still become.
+
+    >>> targets = Targets(["Many", "man"])
+    >>> targets.through["man"], targets.through["many"]
+    ((0, 1), (0,))
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = tuple(words)
+        self.folded = {fold(normalise(word)): i for i, word in enumerate(words)}
+        if len(self.folded) < len(words):
+            raise UsageError("two of the words asked about differ only in case or form.")
+        through: dict[str, list[int]] = defaultdict(list)
+        for folded, index in self.folded.items():
+            for beginning in beginnings(folded):
+                through[beginning].append(index)
+        self.through = {beginning: tuple(found) for beginning, found in through.items()}
+
+    def after(self, beginning: str) -> Iterator[str]:
+        """The rests of letters that lead from `beginning` on towards some word, each once."""
+        if beginning == "":
+            return iter(self.through)
+        seen: dict[str, None] = {}
+        for index in self.through.get(beginning, ()):
+            seen.update(dict.fromkeys(beginnings(self._letters(index))))
+        cut = len(beginning)
+        return (b[cut:] for b in seen if len(b) >= cut and b.startswith(beginning))
+
+    def _letters(self, index: int) -> str:
+        return fold(normalise(self.words[index]))
+
+    def closing(self, beginning: str) -> Iterator[tuple[str, int]]:
+        """The rests of letters that complete a word, with the word's index."""
+        cut = len(beginning)
+        for index in self.through.get(beginning, ()):
+            letters = self._letters(index)
+            if letters.startswith(beginning):
+                yield letters[cut:], index
+
+
+def beginnings(folded: str) -> Iterator[str]:
+    """Every string that a beginning of the word may fold to, the empty one and itself included.
+
+    Marks on one letter are kept in a fixed order, so a text that has written only some of them
+    stands at the letter with any of its marks.
+
+    >>> list(beginnings("ab"))
+    ['', 'a', 'ab']
+    """
+    yield ""
+    start = 0
+    for start, stop in _clusters(folded):
+        base, marks = folded[: start + 1], folded[start + 1 : stop]
+        for size in range(len(marks) + 1):
+            for chosen in itertools.combinations(marks, size):
+                yield base + "".join(chosen)
+
+
+def _clusters(folded: str) -> Iterable[tuple[int, int]]:
+    """(start, stop) of each character with the combining marks after it."""
+    starts = [i for i, c in enumerate(folded) if i == 0 or not unicodedata.combining(c)]
+    return zip(starts, [*starts[1:], len(folded)], strict=True)
+
+
+__all__ = ["Targets", "beginnings", "compose"]

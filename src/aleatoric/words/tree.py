@@ -1,0 +1,225 @@
+"""The tree pass: many continuations of many contexts in few forward passes.
+
+The tokens of one or more passages are run once, packed behind one another. Continuations are nodes
+of a tree: each attends to the beginning of its own passage up to its context, and to its
+ancestors. Keys and values are kept, so that no token is ever run twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ModelError
+from .lm import KV, TreeLM
+from .passages import Passage
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is run at once. `nodes=0` chooses by device; `memory` bounds the logits in bytes."""
+
+    nodes: int = 0
+    memory: int = 1 << 30
+    pack: int = 0
+
+    def nodes_at_once(self, lm: TreeLM) -> int:
+        """Nodes of one forward pass: logits and their working copies stay below `memory`."""
+        wanted = self.nodes or (256 if _on_cpu(lm) else 4096)
+        return max(1, min(wanted, self.memory // (16 * len(lm.pieces))))
+
+    def contexts_at_once(self, lm: TreeLM) -> int:
+        """Contexts whose trees grow together."""
+        return self.pack or (48 if _on_cpu(lm) else 512)
+
+
+def _on_cpu(lm: TreeLM) -> bool:
+    return str(lm.device) == "cpu"
+
+
+class Tree:
+    """The growing tree over a pack of passages. Nodes are numbered as they are added."""
+
+    def __init__(self, lm: TreeLM, passages: Sequence[Passage], limits: Limits) -> None:
+        self.lm = lm
+        self.passages = passages
+        self.room = limits.nodes_at_once(lm)
+        lengths = [len(passage.tokens) for passage in passages]
+        self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+        self._trunk: KV | None = None
+        self._width = int(sum(lengths))
+        self._blocks: list[KV] = []
+        self._block = np.zeros(0, dtype=np.int64)
+        self._column = np.zeros(0, dtype=np.int64)
+        self._parent = np.zeros(0, dtype=np.int64)
+        self._depth = np.zeros(0, dtype=np.int64)
+
+    def run_trunk(self) -> Iterator[tuple[list[int], Tensor]]:
+        """Run the passages; gives, in parts, context indices and their next-token logits."""
+        spans = [
+            (index, int(start) + length - 1)
+            for passage, start in zip(self.passages, self._starts, strict=True)
+            for index, length in passage.contexts
+        ]
+        ids = np.concatenate([np.array(p.tokens, dtype=np.int64) for p in self.passages])
+        positions = np.concatenate([np.arange(len(p.tokens)) for p in self.passages])
+        keep = np.array([column for _, column in spans], dtype=np.int64)
+        logits, self._trunk = self._forward(ids, positions, self._trunk_mask(), None, keep)
+        for low in range(0, len(spans), self.room):
+            part = spans[low : low + self.room]
+            yield [index for index, _ in part], logits[low : low + self.room]
+
+    def _trunk_mask(self) -> Tensor:
+        import torch
+
+        owner = np.repeat(np.arange(len(self._starts)), [len(p.tokens) for p in self.passages])
+        which = torch.as_tensor(owner, device=self.lm.device)
+        same = which[:, None] == which[None, :]
+        return same.tril()
+
+    def spans(self) -> dict[int, tuple[int, int]]:
+        """Context index -> the columns of the trunk that it is: (start, stop)."""
+        return {
+            index: (int(start), int(start) + length)
+            for passage, start in zip(self.passages, self._starts, strict=True)
+            for index, length in passage.contexts
+        }
+
+    def extend(
+        self, spans: Index, parents: Index, tokens: Index
+    ) -> Iterator[tuple[slice, Index, Tensor]]:
+        """Add nodes; gives, in parts, (which of them, their numbers, next-token logits).
+
+        `spans` holds the (start, stop) of each node's context, `parents` the node before it or -1.
+        Too little memory halves the part and goes on.
+        """
+        low = 0
+        while low < len(tokens):
+            part = slice(low, min(low + self.room, len(tokens)))
+            try:
+                numbers, logits = self._extend(spans[part], parents[part], tokens[part])
+            except Exception as error:
+                self._halve(error)
+                continue
+            yield part, numbers, logits
+            low = part.stop
+
+    def _halve(self, error: Exception) -> None:
+        if not _is_out_of_memory(error):
+            raise error
+        if self.room == 1:
+            raise ModelError(
+                "out of memory with one node at a time; use a smaller model or a shorter context."
+            ) from error
+        self.room //= 2
+        _free_memory()
+
+    def _extend(self, spans: Index, parents: Index, tokens: Index) -> tuple[Index, Tensor]:
+        chains = self._chains(parents)
+        used = np.unique(chains[chains >= 0])
+        depth = 1 + (np.where(parents >= 0, self._depth[parents], 0) if len(used) else 0 * parents)
+        positions = spans[:, 1] - spans[:, 0] + depth - 1
+        mask = self._mask(spans, chains, used)
+        logits, fresh = self._forward(tokens, positions, mask, self._past(used), None)
+        return self._remember(parents, depth, fresh), logits
+
+    def _chains(self, parents: Index) -> Index:
+        """The ancestors of each new node, one row a node, -1 where there are no more."""
+        rows = [parents]
+        while (rows[-1] >= 0).any():
+            last = rows[-1]
+            rows.append(np.where(last >= 0, self._parent[last], -1))
+        return np.stack(rows[:-1] or [parents], axis=1)
+
+    def _mask(self, spans: Index, chains: Index, used: Index) -> Tensor:
+        import torch
+
+        device = self.lm.device
+        count, past = len(spans), self._width + len(used)
+        mask = torch.zeros((count, past + count), dtype=torch.bool, device=device)
+        bounds = torch.as_tensor(spans, device=device)
+        columns = torch.arange(self._width, device=device)
+        mask[:, : self._width] = (columns >= bounds[:, :1]) & (columns < bounds[:, 1:])
+        rows, places = np.nonzero(chains >= 0)
+        ancestors = self._width + np.searchsorted(used, chains[rows, places])
+        mask[torch.as_tensor(rows), torch.as_tensor(ancestors)] = True
+        own = torch.arange(count, device=device)
+        mask[own, past + own] = True
+        return mask
+
+    def _past(self, used: Index) -> KV | None:
+        """Keys and values of the trunk and of the given nodes, in ascending order."""
+        if not len(used):
+            return self._trunk
+        import torch
+
+        assert self._trunk is not None
+        parts = [self._trunk, *self._selected(used)]
+        return tuple(
+            (torch.cat([k for k, _ in layer], 2), torch.cat([v for _, v in layer], 2))
+            for layer in zip(*parts, strict=True)
+        )
+
+    def _selected(self, used: Index) -> Iterator[KV]:
+        blocks = self._block[used]
+        for block in np.unique(blocks):
+            columns = self._column[used[blocks == block]]
+            yield _columns(self._blocks[block], columns)
+
+    def _remember(self, parents: Index, depth: Index, fresh: KV) -> Index:
+        first, count = len(self._parent), len(parents)
+        self._block = np.concatenate([self._block, np.full(count, len(self._blocks))])
+        self._column = np.concatenate([self._column, np.arange(count)])
+        self._parent = np.concatenate([self._parent, parents])
+        self._depth = np.concatenate([self._depth, depth])
+        self._blocks.append(fresh)
+        return np.arange(first, first + count)
+
+    def keep_of_last(self, nodes: Index) -> None:
+        """Of the part added last, keep only the keys and values of `nodes`.
+
+        The others must not become parents.
+        """
+        self._blocks[-1] = _columns(self._blocks[-1], self._column[nodes])
+        self._column[nodes] = np.arange(len(nodes))
+
+    def _forward(
+        self, ids: Index, positions: Index, mask: Tensor, past: KV | None, keep: Index | None
+    ) -> tuple[Tensor, KV]:
+        import torch
+
+        device = self.lm.device
+        kept = None if keep is None else torch.as_tensor(keep, device=device)
+        tensors = (torch.as_tensor(x, device=device) for x in (ids, positions))
+        return self.lm.forward(*tensors, mask, past, kept)
+
+
+def _columns(kv: KV, columns: Index) -> KV:
+    import torch
+
+    wanted = torch.as_tensor(columns, device=kv[0][0].device)
+    return tuple((k[:, :, wanted], v[:, :, wanted]) for k, v in kv)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "alloc" in str(error) and "memory" in str(error)
+
+
+def _free_memory() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
