@@ -63,10 +63,23 @@ def _version(
 def word(
     corpus: Annotated[str, typer.Option(help="A corpus name, or a file of people's answers.")],
     model: Annotated[
-        list[str] | None, typer.Option(help="recorded:FILE or toy[:temperature=T]; repeatable.")
+        list[str] | None,
+        typer.Option(help="smollm2, hf:NAME, gguf:FILE, recorded:FILE, toy; repeatable."),
     ] = None,
     decoder: Annotated[list[str] | None, typer.Option(help="How to decode; repeatable.")] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Draws a context.")] = 1000,
+    estimator: Annotated[
+        str, typer.Option(help="Of live models: exact, or mc (sampled).")
+    ] = "exact",
+    samples: Annotated[int, typer.Option(min=1, help="Draws a context, for mc.")] = 1000,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="How far apart the bounds of an exact TVD may be.")
+    ] = 0.01,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, ...; a GPU if there is.")] = None,
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    bos: Annotated[str, typer.Option(help="Beginning-of-text token: none or add.")] = "none",
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run the code of a model's repository.")
+    ] = False,
     protocol: Annotated[str, typer.Option(help="corrected, or paper as published.")] = "corrected",
     choose: Annotated[
         list[str] | None, typer.Option(help="One choice of the protocol, as bins=half-open.")
@@ -92,12 +105,15 @@ def word(
     Example: `aleatoric word --corpus answers.jsonl --model recorded:gpt2.jsonl --out runs/gpt2`
     """
     from aleatoric import pipeline
+    from aleatoric.engine.opening import Loading
 
     job = pipeline.WordJob(
         corpus,
         tuple(model or ()),
         tuple(decoder or ("ancestral",)),
         samples,
+        Loading(estimator, dtype, device, bos, trust_remote_code),
+        tolerance,
         pipeline.choose(protocol, choose or ()),
         tuple(metric or ()),
         tagger,

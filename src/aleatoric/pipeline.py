@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import aleatoric
 from aleatoric import registry
+from aleatoric.engine.opening import Loading, open_model
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.estimate import Reduction, estimates
 from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
@@ -18,7 +19,7 @@ from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.sources import open_corpus
 from aleatoric.store import Joined, StatRow, Store
-from aleatoric.types import Case, Choices, Corpus, Draws, Floor, Item, Result, Row, Signature
+from aleatoric.types import Case, Choices, Corpus, Floor, Item, Result, Row, Signature
 from aleatoric.words.scoring import CONTROLS, HUMAN, TARGETS, Settings, pair_of, score_item
 
 T = TypeVar("T")
@@ -30,7 +31,10 @@ MEANS = (
     *("mass_on_human", "rank_of_human_mode"),
 )
 ABSTRACTIONS = ("tvd_syn", "tvd_sem")
-_EXTRA_COLUMNS = ("floor_tvd", "confidence", "failed", "n_human", "n_model")
+_EXTRA_COLUMNS = (
+    *("floor_tvd", "confidence", "failed", "n_human", "n_model"),
+    *("tvd_low", "tvd_high", "mode_certified"),
+)
 
 
 def quietly(work: Iterable[T], total: int, description: str) -> Iterable[T]:
@@ -46,6 +50,8 @@ class WordJob:
     models: tuple[str, ...] = ()
     decoders: tuple[str, ...] = ("ancestral",)
     samples: int = 1000
+    loading: Loading = field(default_factory=Loading)
+    tolerance: float = 0.01
     choices: Choices = field(default_factory=Choices)
     abstractions: tuple[str, ...] = ()
     tagger: str = "textblob"
@@ -92,12 +98,14 @@ def run_word(job: WordJob, out: Path, track: Track[Any] = quietly) -> Store:
     is_new = not store.n_items
     try:
         if is_new:
-            store.add_items(track(corpus.items, len(corpus.items), f"read {corpus.name}"))
-            store.set_meta("notes", list(corpus.notes))
+            with store.transaction():
+                store.add_items(track(corpus.items, len(corpus.items), f"read {corpus.name}"))
+                store.set_meta("notes", list(corpus.notes))
         _draw_all(store, job, corpus, track)
         score_word(store, track)
     except AleatoricError:
-        if is_new:
+        # What a live model has drawn is kept, whatever happened then.
+        if is_new and not store.has_draws():
             store.discard()
         raise
     return store
@@ -162,6 +170,10 @@ def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
         "models": list(job.models),
         "decoders": list(job.decoders),
         "samples": job.samples,
+        "estimator": job.loading.estimator,
+        "tolerance": job.tolerance,
+        "dtype": job.loading.dtype,
+        "bos": job.loading.bos,
         "choices": job.choices.as_dict(),
         "abstractions": list(job.abstractions),
         "tagger": job.tagger,
@@ -176,40 +188,50 @@ def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
 def _draw_all(store: Store, job: WordJob, corpus: Corpus, track: Track[Any]) -> None:
     """Draw with every model under every decoder, but for what the run holds already."""
     for spec in job.models:
-        kind, _, argument = spec.partition(":")
-        model: WordModel = registry.find("models", kind)(argument)
+        model = open_model(spec, job.loading)
         # What was recorded was decoded already: one system, whatever decoders are asked for.
         decoders = ("as recorded",) if model.estimator == "recorded" else job.decoders
         for decoder in decoders:
             facts = {"model": f"{spec}@{model.version}", "decoder": decoder}
             facts |= {"estimator": model.estimator, "label": model.label}
-            if facts not in store.systems().values():
-                name = _system_name(store, model, spec, decoder, len(decoders) > 1)
-                _draw(
-                    store, name, facts, model.draws(_items(corpus, name, track), _ask(job, decoder))
-                )
+            name = _system_name(store, model, facts, len(decoders) > 1)
+            _draw(store, name, facts, model, _ask(job, decoder), track)
 
 
-def _draw(store: Store, name: str, facts: Mapping[str, Any], draws: Iterable[Draws]) -> None:
-    """Save one system whole, with notes on what did not join."""
+def _draw(
+    store: Store,
+    name: str,
+    facts: Mapping[str, Any],
+    model: WordModel,
+    ask: Ask,
+    track: Track[Any],
+) -> None:
+    """Save a system's draws as they come, with notes on what did not join."""
+    if store.meta(f"done {name}"):
+        return
+    store.add_system(name, facts)
+    done = store.answered(name)
+    waiting = (item for _, item, _ in store.walk() if item.id not in done)
+    items: Iterable[Item] = track(waiting, store.n_items - len(done), name)
+    joined = store.add_draws(name, model.draws(items, ask), whole=model.estimator == "recorded")
     with store.transaction():
-        store.add_system(name, facts)
-        joined = store.add_draws(name, draws)
-        choices = Choices(**store.manifest["choices"])
-        store.set_meta("notes", [*notes(store), *_join_notes(store, name, joined, choices)])
-
-
-def _items(corpus: Corpus, name: str, track: Track[Any]) -> Iterable[Item]:
-    return track(corpus.items, len(corpus.items), name)
+        found = _join_notes(store, name, joined, ask.choices)
+        store.set_meta("notes", [*notes(store), *found])
+        store.set_meta(f"done {name}", True)
 
 
 def _ask(job: WordJob, decoder: str) -> Ask:
-    return Ask(decoder, job.samples, job.seed)
+    return Ask(decoder, job.samples, job.seed, job.tolerance, job.choices)
 
 
-def _system_name(store: Store, model: WordModel, spec: str, decoder: str, several: bool) -> str:
-    name = f"{model.label} {decoder}" if several else model.label
-    return name if name not in (*store.systems(), *CONTROLS) else f"{spec} {decoder}"
+def _system_name(store: Store, model: WordModel, facts: Mapping[str, Any], several: bool) -> str:
+    """The name a system has in the run, or a new one that no other has."""
+    for name, known in store.systems().items():
+        if known == facts:
+            return name
+    short = f"{model.label} {facts['decoder']}" if several else model.label
+    taken = (*store.systems(), *CONTROLS)
+    return short if short not in taken else f"{facts['model']} {facts['decoder']}"
 
 
 def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> Iterator[str]:

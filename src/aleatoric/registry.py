@@ -21,6 +21,11 @@ PLUGINS: dict[str, dict[str, str]] = {
         "recorded": "aleatoric.models.recorded:load",
         "toy": "aleatoric.models.toy:load",
     },
+    "language_models": {
+        "smollm2": "aleatoric.models.smollm2:load_smollm2",
+        "hf": "aleatoric.models.hf:load",
+        "gguf": "aleatoric.models.gguf:load_gguf",
+    },
     "metrics": {
         "tvd": "aleatoric.metrics.tvd:tvd",
         "sq_distance": "aleatoric.metrics.tvd:sq_distance",

@@ -10,8 +10,8 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.errors import DataError, UsageError
-from aleatoric.types import Draws, Item, Row
+from aleatoric.types import Categorical, Draws, Exact, Item, Row
 
 DATABASE = "run.sqlite"
 SCHEMA_VERSION = 1
@@ -203,11 +203,11 @@ class Store:
         rows = self._db.execute("SELECT name, facts FROM systems ORDER BY no")
         return {name: json.loads(facts) for name, facts in rows}
 
-    def add_draws(self, system: str, draws: Iterable[Draws]) -> Joined:
-        """Save draws, joined to items by id, in one transaction."""
+    def add_draws(self, system: str, draws: Iterable[Draws], whole: bool = True) -> Joined:
+        """Save draws joined to items by id: in one transaction, or as they come."""
         number = self._system_no(system)
         matched = unmatched = repeated = 0
-        with self.transaction():
+        with self.transaction() if whole else nullcontext():
             for one in draws:
                 item = self._item_no(one.item_id)
                 if item is None:
@@ -219,10 +219,19 @@ class Store:
                 self._db.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?)", row)
         return Joined(matched, unmatched, repeated)
 
+    def has_draws(self) -> bool:
+        """Whether any system has answered anything."""
+        return self._db.execute("SELECT 1 FROM draws LIMIT 1").fetchone() is not None
+
     def n_items_with_draws(self, system: str) -> int:
         """How many items a system has answered."""
         query = "SELECT count(DISTINCT item) FROM draws WHERE system = ?"
         return int(self._db.execute(query, (self._system_no(system),)).fetchone()[0])
+
+    def answered(self, system: str) -> set[str]:
+        """The ids of the items that a system has answered."""
+        query = "SELECT DISTINCT id FROM draws JOIN items ON items.no = item WHERE system = ?"
+        return {item_id for (item_id,) in self._db.execute(query, (self._system_no(system),))}
 
     def walk(self) -> Iterator[tuple[int, Item, dict[str, list[Draws]]]]:
         """Every item in order, with its number and each system's draws."""
@@ -381,15 +390,22 @@ def _dump_draws(draws: Draws) -> str:
         payload["texts"] = draws.texts
     if draws.logprobs is not None:
         payload["logprobs"] = dict(draws.logprobs)
+    if draws.exact is not None:
+        payload["exact"] = asdict(draws.exact)
     return _dump(payload)
 
 
 def _load_draws(item_id: str, row: int, payload: str) -> Draws:
     found = json.loads(payload)
-    texts = tuple(found.get("texts", ()))
-    return Draws(
-        item_id, found["counts"], found.get("failed", 0), row, texts, found.get("logprobs")
-    )
+    texts, failed = tuple(found.get("texts", ())), found.get("failed", 0)
+    exact = _load_exact(found["exact"]) if "exact" in found else None
+    return Draws(item_id, found["counts"], failed, row, texts, found.get("logprobs"), exact)
+
+
+def _load_exact(found: dict[str, Any]) -> Exact:
+    words = found.pop("words")
+    support, probs = tuple(words["support"]), tuple(words["probs"])
+    return Exact(Categorical(support, probs, words["rest"], words["n"]), **found)
 
 
 def _item(item_id: str, group: str, context: str, original: str | None, responses: str) -> Item:

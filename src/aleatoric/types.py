@@ -43,7 +43,8 @@ class Draws:
     """What a model gave for one item: counted words, and how many draws held no word.
 
     `row` numbers the rows of a recorded file that speak of the same item. `texts`, where given,
-    are raw texts still to be cut by a word rule; `logprobs` are log-probabilities of words.
+    are raw texts still to be cut by a word rule; `logprobs` are log-probabilities of words;
+    `exact` are probabilities of words in place of draws.
     """
 
     item_id: str
@@ -52,6 +53,7 @@ class Draws:
     row: int = 0
     texts: tuple[str, ...] = ()
     logprobs: Mapping[str, float] | None = None
+    exact: Exact | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,22 @@ class Categorical:
     def _mass(self) -> dict[str, float]:
         # Every metric looks words up: the mapping is made once.
         return dict(zip(self.support, self.probs, strict=True))
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Word probabilities that needed no sampling, with what is known of their error.
+
+    `words` holds people's words and the model's own likeliest ones; `tvd_low` and `tvd_high` bound
+    the total variation distance to people; `certified` says that no word can be likelier than the
+    likeliest one here; `failed` is the probability of a text without a word.
+    """
+
+    words: Categorical
+    tvd_low: float
+    tvd_high: float
+    certified: bool
+    failed: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from aleatoric.types import Draws, Item
+from aleatoric.types import Choices, Draws, Item
 
 
 @dataclass(frozen=True)
 class Ask:
-    """What is asked of a model: how to decode, how many draws an item, from which seed."""
+    """What is asked of a model: how to decode, how many draws an item, from which seed.
+
+    `tolerance` is how far apart the bounds of an exact distance may be.
+    """
 
     decoder: str
     samples: int
     seed: int
+    tolerance: float = 0.01
+    choices: Choices = field(default_factory=Choices)
 
 
 class WordModel(Protocol):

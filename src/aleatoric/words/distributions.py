@@ -45,6 +45,8 @@ def model_distribution(draws: Draws, keep_failed: bool) -> Categorical | None:
     >>> model_distribution(Draws("1:2", {"The": 1, "the": 2}, failed=1), keep_failed=False)
     Categorical(support=('the',), probs=(1.0,), rest=0.0, n=3)
     """
+    if draws.exact is not None:
+        return draws.exact.words
     if draws.logprobs is not None:
         return renormalised(draws.logprobs)
     counts = normalised_counts(draws.counts)

@@ -139,7 +139,16 @@ def _score_model(people: People, system: str, draws: Draws, settings: Settings) 
     values |= _correctness(people, answer, confidence, settings.choices)
     oracle = _agreement(answer, people)
     values["correct_oracle"] = _mean(oracle)
+    values |= _exact_bounds(draws)
     return Scored(system, item.id, item.group, draws.row, values, {"correct_oracle": oracle})
+
+
+def _exact_bounds(draws: Draws) -> dict[str, float | None]:
+    if draws.exact is None:
+        return {}
+    exact = draws.exact
+    bounds = {"tvd_low": exact.tvd_low, "tvd_high": exact.tvd_high}
+    return bounds | {"mode_certified": float(exact.certified)}
 
 
 def _score_human(people: People, settings: Settings) -> Scored:

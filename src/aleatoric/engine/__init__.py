@@ -1,0 +1,1 @@
+"""How items are worked through by live models."""

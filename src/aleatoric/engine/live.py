@@ -1,0 +1,130 @@
+"""A language model in this process as a source of next words: exact, sampled, or as published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from aleatoric.decoding import Decoder
+from aleatoric.errors import UsageError
+from aleatoric.types import Categorical, Draws, Exact, Item
+from aleatoric.words.bounds import WordProbabilities
+from aleatoric.words.distributions import human_counts
+from aleatoric.words.exact import Question, Search, exact
+from aleatoric.words.head import Head, HeadSearch, head
+from aleatoric.words.mc import Prompt, mc
+from aleatoric.words.tree import Limits
+from aleatoric.words.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from aleatoric.models.base import Ask
+    from aleatoric.models.hf import HFModel
+
+ESTIMATORS = ("exact", "mc")
+
+
+@dataclass(frozen=True)
+class LiveModel:
+    """A loaded language model with an estimator of its next-word distribution."""
+
+    lm: HFModel
+    label: str
+    estimator: str
+    limits: Limits
+
+    @property
+    def version(self) -> str:
+        """Revision, precision and the policy for the beginning-of-text token."""
+        found = self.lm.identity
+        return f"{found['revision']},{found['dtype']},bos={found['bos']}"
+
+    def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
+        """Words for items, a few passages at a time, so that they can be saved as they come."""
+        decoder = Decoder.parse(ask.decoder)
+        vocabulary = Vocabulary(self.lm.pieces, ask.choices.lead)
+        for part in _parts(items, self.limits.contexts_at_once(self.lm)):
+            if self.estimator == "mc":
+                yield from self._sampled(part, ask, decoder, vocabulary)
+            else:
+                yield from self._exact(part, ask, decoder, vocabulary)
+
+    def _sampled(
+        self, items: Sequence[Item], ask: Ask, decoder: Decoder, vocabulary: Vocabulary
+    ) -> Iterable[Draws]:
+        prompts = [Prompt(item.id, item.context) for item in items]
+        return mc(
+            self.lm,
+            prompts,
+            samples=ask.samples,
+            seed=ask.seed,
+            decoder=decoder,
+            lead=ask.choices.lead,
+            limits=self.limits,
+            vocabulary=vocabulary,
+        )
+
+    def _exact(
+        self, items: Sequence[Item], ask: Ask, decoder: Decoder, vocabulary: Vocabulary
+    ) -> Iterator[Draws]:
+        people = [Categorical.from_counts(human_counts(item.responses)) for item in items]
+        questions = [
+            Question(item.context, own.support, own.probs)
+            for item, own in zip(items, people, strict=True)
+        ]
+        search = Search(tolerance=ask.tolerance, failed=ask.choices.failed)
+        asked = exact(
+            self.lm,
+            questions,
+            decoder=decoder,
+            lead=ask.choices.lead,
+            search=search,
+            limits=self.limits,
+            vocabulary=vocabulary,
+        )
+        heads = head(
+            self.lm,
+            [item.context for item in items],
+            decoder=decoder,
+            lead=ask.choices.lead,
+            search=HeadSearch(until="mode"),
+            limits=self.limits,
+            vocabulary=vocabulary,
+        )
+        for item, own, found, top in zip(items, people, asked, heads, strict=True):
+            yield Draws(item.id, {}, exact=_joined(own, found, top))
+
+
+def _joined(people: Categorical, found: WordProbabilities, top: Head) -> Exact:
+    """People's words with their probabilities, and the model's likeliest words beside them."""
+    words = dict(zip(found.words, found.value, strict=True))
+    for word, probability in top.words.as_dict().items():
+        words.setdefault(word, probability)
+    rest = max(0.0, 1.0 - sum(words.values()))
+    bounds = found.tvd(people.as_dict())
+    known = Categorical(tuple(words), tuple(words.values()), rest)
+    return Exact(known, bounds.low, bounds.high, top.certified, found.failed)
+
+
+def _parts(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Whole passages, taken together until there are enough contexts to keep a device busy."""
+    part: list[Item] = []
+    for _, passage in groupby(items, key=lambda item: item.group):
+        part.extend(passage)
+        if len(part) >= size:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def check_estimator(name: str) -> str:
+    """`name`, if it is an estimator of a live model.
+
+    >>> check_estimator("exact")
+    'exact'
+    """
+    if name not in ESTIMATORS:
+        raise UsageError(f"there is no estimator {name!r}; use {' or '.join(ESTIMATORS)}.")
+    return name

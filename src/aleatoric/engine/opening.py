@@ -1,0 +1,55 @@
+"""From what a user wrote after --model to a source of next words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from aleatoric import registry
+from aleatoric.errors import UsageError
+from aleatoric.models.base import WordModel
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How live models are loaded and asked."""
+
+    estimator: str = "exact"
+    dtype: str = "float32"
+    device: str | None = None
+    bos: str = "none"
+    trust_remote_code: bool = False
+
+
+def open_model(spec: str, loading: Loading) -> WordModel:
+    """The model of `recorded:FILE`, `toy`, `smollm2`, `hf:NAME[@REVISION]`, `gguf:FILE`, ...
+
+    >>> open_model("toy", Loading()).label
+    'toy'
+    """
+    kind, _, argument = spec.partition(":")
+    if kind in registry.names("models"):
+        model: WordModel = registry.find("models", kind)(argument)
+        return model
+    if kind not in registry.names("language_models"):
+        known = [*registry.names("models"), *registry.names("language_models")]
+        raise UsageError(f"there is no model {spec!r}; known kinds: {', '.join(sorted(known))}.")
+    return _open_live(spec, kind, argument, loading)
+
+
+def _open_live(spec: str, kind: str, argument: str, loading: Loading) -> WordModel:
+    # Imported here: live models need torch, recorded ones do not.
+    from aleatoric.engine.live import LiveModel, check_estimator
+    from aleatoric.words.tree import Limits
+
+    estimator = check_estimator(loading.estimator)
+    options: dict[str, Any] = {"dtype": loading.dtype, "device": loading.device}
+    options |= {"bos": loading.bos}
+    if kind == "hf":
+        argument, _, revision = argument.partition("@")
+        options |= {"revision": revision or None, "trust_remote_code": loading.trust_remote_code}
+    if not argument and kind != "smollm2":
+        raise UsageError(f"{kind}: needs a name; write {kind}:NAME.")
+    places = [argument] if argument else []
+    lm = registry.find("language_models", kind)(*places, **options)
+    return LiveModel(lm, spec.rstrip("/").rpartition("/")[2], estimator, Limits())
