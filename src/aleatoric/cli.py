@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -145,6 +145,26 @@ def score(
             _show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
 
 
+@app.command()
+def fetch(
+    corpus: Annotated[str, typer.Argument(help="What to download: provo.")],
+    url: Annotated[str | None, typer.Option(help="Another address of the same file.")] = None,
+    sha256: Annotated[str | None, typer.Option(help="The checksum it must have.")] = None,
+    to: Annotated[Path | None, typer.Option(help="A folder; else the cache.")] = None,
+) -> None:
+    """Download a published corpus; a broken download goes on where it stopped.
+
+    Example: `aleatoric fetch provo`
+    """
+    from aleatoric import fetch as downloads
+    from aleatoric.cache import cache_dir
+
+    download = downloads.named(corpus, url, sha256)
+    with _byte_bar(download.filename) as progress:
+        path = downloads.fetch(download, to or cache_dir(), progress)
+    _say(f"{path} is here and verified ({download.licence}, {download.page})")
+
+
 @app.command(name="list")
 def list_(
     kind: Annotated[str | None, typer.Argument(help="corpora, models, metrics, ...")] = None,
@@ -223,6 +243,19 @@ def _print_json(document: dict[str, Any]) -> None:
 
 def _say(text: str) -> None:
     Console(stderr=True, highlight=False).print(escape(printable(text)), soft_wrap=True)
+
+
+@contextmanager
+def _byte_bar(description: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar of bytes on stderr where somebody is looking."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with shown as bar:
+        task = bar.add_task(description, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _track(work: Iterable[Any], total: int, description: str) -> Iterable[Any]:
