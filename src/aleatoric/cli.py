@@ -32,8 +32,26 @@ reproduce_app = typer.Typer(no_args_is_help=True, help="The papers' tables besid
 app.add_typer(reproduce_app, name="reproduce")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+def _known_layout(layout: str) -> str:
+    """Refuse a bad --format before the work, not after it."""
+    from aleatoric.report.tables import FORMATS
+
+    if layout not in ("terminal", *FORMATS):
+        known = ", ".join(("terminal", *FORMATS))
+        raise UsageError(f"there is no format {layout!r}; use {known}.")
+    return layout
+
+
 FormatOption = Annotated[
-    str, typer.Option("--format", help="terminal, markdown, latex or csv.", show_default=True)
+    str,
+    typer.Option(
+        "--format",
+        help="terminal, markdown, latex or csv.",
+        show_default=True,
+        callback=_known_layout,
+    ),
 ]
 SeedOption = Annotated[int, typer.Option(help="The same seed gives the same bytes.")]
 
@@ -43,7 +61,8 @@ def main() -> None:
     try:
         app()
     except AleatoricError as error:
-        sys.stderr.write(f"error: {printable(str(error))}\n")
+        one_line = printable(str(error)).replace("\n", " ")
+        sys.stderr.write(f"error: {one_line}\n")
         sys.exit(error.status)
     except KeyboardInterrupt:
         sys.stderr.write("stopped.\n")
@@ -145,6 +164,21 @@ def score(
             _show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
 
 
+@app.command(name="list")
+def list_(
+    kind: Annotated[str | None, typer.Argument(help="corpora, models, metrics, ...")] = None,
+) -> None:
+    """What there is to choose from.
+
+    Example: `aleatoric list corpora`
+    """
+    if kind is not None and kind not in registry.PLUGINS:
+        known = ", ".join(registry.PLUGINS)
+        raise UsageError(f"there is no kind {kind!r}; the kinds are {known}.")
+    for one in [kind] if kind else registry.PLUGINS:
+        print(f"{one}: {', '.join(registry.names(one))}")
+
+
 @app.command()
 def fetch(
     corpus: Annotated[str, typer.Argument(help="What to download: provo.")],
@@ -163,21 +197,6 @@ def fetch(
     with _byte_bar(download.filename) as progress:
         path = downloads.fetch(download, to or cache_dir(), progress)
     _say(f"{path} is here and verified ({download.licence}, {download.page})")
-
-
-@app.command(name="list")
-def list_(
-    kind: Annotated[str | None, typer.Argument(help="corpora, models, metrics, ...")] = None,
-) -> None:
-    """What there is to choose from.
-
-    Example: `aleatoric list corpora`
-    """
-    if kind is not None and kind not in registry.PLUGINS:
-        known = ", ".join(registry.PLUGINS)
-        raise UsageError(f"there is no kind {kind!r}; the kinds are {known}.")
-    for one in [kind] if kind else registry.PLUGINS:
-        print(f"{one}: {', '.join(registry.names(one))}")
 
 
 @reproduce_app.command(name="next-word")
@@ -227,9 +246,6 @@ def _show_tables(tables: list[Table], as_json: bool, layout: str) -> None:
     if as_json:
         _print_json({"tables": [table.__dict__ for table in tables]})
         return
-    if layout != "terminal" and layout not in render.FORMATS:
-        known = ", ".join(("terminal", *render.FORMATS))
-        raise UsageError(f"there is no format {layout!r}; use {known}.")
     for table in tables:
         if layout == "terminal":
             Console(width=None if sys.stdout.isatty() else 160).print(render.to_rich(table))

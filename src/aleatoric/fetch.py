@@ -146,7 +146,8 @@ def _receive(download: Download, part: Path, progress: Progress) -> None:
         for attempt in range(1, ATTEMPTS + 1):
             before = part.stat().st_size
             try:
-                return _receive_once(client, download, part, progress)
+                _receive_once(client, download, part, progress)
+                return
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 grown = part.stat().st_size > before
                 if attempt == ATTEMPTS or not grown:
@@ -155,20 +156,21 @@ def _receive(download: Download, part: Path, progress: Progress) -> None:
                 time.sleep(0.2 * attempt)
 
 
-def _receive_once(
-    client: httpx.Client, download: Download, part: Path, progress: Progress
-) -> None:
+def _receive_once(client: httpx.Client, download: Download, part: Path, progress: Progress) -> None:
     have, headers = _resume_from(part, download.url)
     headers["Accept-Encoding"] = "identity"  # a range counts bytes as they are sent
     with client.stream("GET", download.url, headers=headers) as response:
-        if response.status_code == 416 and have:  # there is no such rest: start again
-            _forget(part)
-            part.touch()
-            return _receive_once(client, download, part, progress)
-        response.raise_for_status()
-        start = have if _continues(response, have) else 0
-        _remember(part, download.url, response)
-        _write_body(response, part, start, progress)
+        if response.status_code in (200, 206):
+            start = _start(response, have)
+            _remember(part, download.url, response)
+            _write_body(response, part, start, progress)
+        elif response.status_code != 416 or not have:
+            response.raise_for_status()
+            raise _unreachable(download, part, ValueError(f"status {response.status_code}"))
+    if response.status_code == 416:  # there is no such rest: what is here is of no use
+        _forget(part)
+        part.touch()
+        _receive_once(client, download, part, progress)
 
 
 def _resume_from(part: Path, url: str) -> tuple[int, dict[str, str]]:
@@ -183,9 +185,16 @@ def _resume_from(part: Path, url: str) -> tuple[int, dict[str, str]]:
     return 0, {}
 
 
-def _continues(response: httpx.Response, have: int) -> bool:
-    sent = response.headers.get("Content-Range", "")
-    return response.status_code == 206 and sent.startswith(f"bytes {have}-")
+def _start(response: httpx.Response, have: int) -> int:
+    """Where the bytes of a response belong: after those that are there, or at the beginning."""
+    sent = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    if response.status_code == 200:
+        return 0
+    if sent is None or int(sent[1]) not in (0, have):
+        raise FetchError(
+            f"{response.url} sends another part than was asked for; use another --url."
+        )
+    return int(sent[1])
 
 
 def _remember(part: Path, url: str, response: httpx.Response) -> None:
