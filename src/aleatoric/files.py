@@ -268,7 +268,7 @@ def _open_binary(path: Path) -> Iterator[BinaryIO]:
     with _open_plain(path) as file:
         if file.peek(2)[:2] == b"\x1f\x8b":
             with gzip.GzipFile(fileobj=file) as unpacked:
-                yield _with_newlines(io.BufferedReader(unpacked), path)  # type: ignore[arg-type]
+                yield _with_newlines(io.BufferedReader(unpacked), path)
         else:
             yield _with_newlines(file, path)
 
