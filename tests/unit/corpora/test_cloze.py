@@ -123,7 +123,7 @@ def test_another_encoding_is_read_when_it_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "no-such", "base64", "undefined"])
 def test_encodings_that_cannot_be_read_are_refused(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "a.csv"
-    path.write_bytes("context,response\na,b\n".encode())
+    path.write_bytes(b"context,response\na,b\n")
     with pytest.raises(DataError, match=r"a\.csv: .*; (save|try)"):
         items(path, encoding)
 
