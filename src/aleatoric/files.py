@@ -277,7 +277,7 @@ def _with_newlines(file: io.BufferedReader, path: Path) -> io.BufferedReader:
     """The file itself, or with newlines for carriage returns where it has only those."""
     with _reading((path, 1)):
         head = file.peek(1)
-    if b"\r" not in head or b"\n" in head:
+    if b"\r" not in head[:-1] or b"\n" in head:
         return file
     return io.BufferedReader(_CarriageReturns(file))
 

@@ -29,10 +29,12 @@ def normalised_counts(counts: Mapping[str, int]) -> dict[str, int]:
     >>> normalised_counts({"The": 1, "the": 2})
     {'the': 3}
     """
+    words = list(map(normalise, counts))
+    if len(set(words)) == len(words):
+        return dict(zip(words, counts.values(), strict=True))
     merged: dict[str, int] = {}
-    for word, count in counts.items():
-        key = normalise(word)
-        merged[key] = merged.get(key, 0) + count
+    for word, count in zip(words, counts.values(), strict=True):
+        merged[word] = merged.get(word, 0) + count
     return merged
 
 
