@@ -11,6 +11,7 @@ from aleatoric.cache import cache_dir
 from aleatoric.errors import DataError, UsageError
 from aleatoric.types import Corpus
 
+_MOST_SIMULATED = {"contexts": 10**9, "people": 10**6, "passage": 10**4, "seed": 2**63}
 _OF_PROVO = ("Text_ID", "Word_Number", "Response_Count", "human")
 
 
@@ -72,13 +73,14 @@ def _simulated(argument: str) -> Corpus:
     options: dict[str, int] = {}
     for part in filter(None, argument.split(",")):
         key, _, value = part.partition("=")
-        if key not in ("contexts", "people", "passage", "seed") or not value.isdecimal():
+        if key not in _MOST_SIMULATED or not value.isdecimal():
             raise UsageError(
                 f"simulated:{part} is not understood; use contexts, people, passage and seed, "
                 "as in simulated:contexts=500,people=40."
             )
+        least, most = key != "seed", _MOST_SIMULATED[key]
+        if len(value) > len(str(most)) or not least <= int(value) <= most:
+            raise UsageError(f"simulated:{part} is out of range; {key} is {least:d} to {most}.")
         options[key] = int(value)
-    if any(options.get(key) == 0 for key in ("contexts", "people", "passage")):
-        raise UsageError("a simulated corpus needs at least one context, person and passage.")
     corpus: Corpus = registry.find("corpora", "simulated")(**options)
     return corpus
