@@ -85,7 +85,7 @@ def word(
         list[str] | None, typer.Option(help="recorded:FILE or toy[:temperature=T]; repeatable.")
     ] = None,
     decoder: Annotated[list[str] | None, typer.Option(help="How to decode; repeatable.")] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Draws a context.")] = 1000,
+    samples: Annotated[int, typer.Option(min=1, max=10**7, help="Draws a context.")] = 1000,
     protocol: Annotated[str, typer.Option(help="corrected, or paper as published.")] = "corrected",
     choose: Annotated[
         list[str] | None, typer.Option(help="One choice of the protocol, as bins=half-open.")
