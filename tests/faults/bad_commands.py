@@ -66,6 +66,18 @@ RECORDINGS = [
         lines({"id": "1", "logprobs": {"a": "-1"}}),
     ),
     recorded("no logprobs", "no object with words; write", lines({"id": "1", "logprobs": {}})),
+    recorded(
+        "logprobs twice",
+        "has logprobs and another row; give",
+        lines(*[{"id": "1", "logprobs": {"a": -1}}] * 2),
+        2,
+    ),
+    recorded(
+        "samples after logprobs",
+        "has logprobs and another row; give",
+        lines({"id": "1", "logprobs": {"a": -1}}, {"id": "1", "samples": {"a": 1}}),
+        2,
+    ),
     recorded("NaN logprobs", "no JSON number; leave", b'{"id": "1", "logprobs": {"a": NaN}}\n'),
     recorded("samples as a number", "no object of counts; write", lines({"id": "1", "samples": 3})),
     recorded("a negative count", "too small; use", lines({"id": "1", "samples": {"a": -1}})),
