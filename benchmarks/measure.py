@@ -37,4 +37,3 @@ def cost_of(arguments: list[str]) -> Cost:
 
 _UNIT = 1 if sys.platform == "darwin" else 1024
 """ru_maxrss is in bytes on a Mac and in KiB elsewhere."""
-

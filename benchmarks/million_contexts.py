@@ -22,7 +22,9 @@ def main(sizes: tuple[int, ...] = SIZES) -> None:
             cost = cost_of([*asked, "--out", out, "--json"])
         peaks.append(cost.peak_mb)
         rate = contexts / cost.seconds
-        print(f"{contexts:>9} contexts: {cost.seconds:7.1f} s ({rate:.0f}/s), {cost.peak_mb:.0f} MB")
+        print(
+            f"{contexts:>9} contexts: {cost.seconds:7.1f} s ({rate:.0f}/s), {cost.peak_mb:.0f} MB"
+        )
     print(f"memory at {sizes[-1]} / at {sizes[0]}: {peaks[-1] / peaks[0]:.2f}")
 
 

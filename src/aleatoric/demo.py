@@ -12,8 +12,8 @@ TEMPERATURES = (0.25, 0.5, 2.0, 4.0)
 CORPUS = "simulated:contexts=400,people=40"
 SAMPLES = 40
 NEXT_STEP = (
-    "These people are simulated: the model named toy is their true distribution, so its excess "
-    "over the floor is noise, and every other temperature should stand behind it. Real people: "
+    "These people are simulated: the model named toy is their true distribution, so no other "
+    "temperature comes nearer, and its squared distance is 0 but for noise. With real people: "
     "aleatoric word --corpus answers.jsonl --model recorded:model.jsonl --out runs/first"
 )
 

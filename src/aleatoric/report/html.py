@@ -18,7 +18,7 @@ from aleatoric.types import Case, Categorical
 
 N_WORST = 10
 N_WORDS = 5
-CONTEXT_CHARS = 300
+CONTEXT_CHARS = 160
 LEAD = (
     "People were asked for the next word of each context, and disagreed. This page shows how far "
     "each system's next-word distribution is from theirs: the share of probability that would "
@@ -51,7 +51,7 @@ def render(store: Store, pictures: Mapping[str, Picture]) -> str:
     results = pipeline.results(store)
     corpus = store.manifest["corpus"]["name"]
     page: str = _template().render(
-        title=f"aleatoric: next words of {corpus}",
+        title=f"Next words: {corpus}",
         lead=LEAD,
         notes=[printable(note) for note in pipeline.notes(store)],
         table=word_table(results),

@@ -29,7 +29,8 @@ def normalised_counts(counts: Mapping[str, int]) -> dict[str, int]:
     >>> normalised_counts({"The": 1, "the": 2})
     {'the': 3}
     """
-    words = list(map(normalise, counts))
+    # A model's thousand words are mostly ASCII: whole lists are folded at once where they are.
+    words = list(map(str.lower if "".join(counts).isascii() else normalise, counts))
     if len(set(words)) == len(words):
         return dict(zip(words, counts.values(), strict=True))
     merged: dict[str, int] = {}
