@@ -94,7 +94,7 @@ class Server(ThreadingHTTPServer):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(fetch.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
     with Server(("127.0.0.1", 0), Handler) as running:
         running.how = Behaviour()
         thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from provo_layout import COLUMNS, rows, table, with_lone_dash, with_slipped_numbers
 
-from aleatoric import fetch
+from aleatoric import fetch, files
 from aleatoric.corpora import provo
 from aleatoric.errors import DataError, UsageError
 from aleatoric.sources import open_corpus, sniff
@@ -50,9 +50,9 @@ def test_items_survive_the_published_layout(
 
 
 def test_the_whole_corpus_round_trips_with_the_flaws_of_the_published_file(
-    shared_provo: Path, tmp_path: Path
+    shared: Path, tmp_path: Path
 ) -> None:
-    from_json = provo.load(shared_provo)
+    from_json = provo.load(shared / "data" / "provo" / "provo_cloze.jsonl.gz")
     flawed = (with_lone_dash(with_slipped_numbers(row)) for row in rows(from_json.items))
     data = table(flawed, line_end="\r", encoding="mac-roman")
     from_table = load(tmp_path / "norms.csv", data, "mac-roman")
@@ -136,7 +136,7 @@ def test_a_published_file_is_recognised_with_its_encoding(
     path.write_bytes(table(rows(ITEMS), line_end="\r", encoding="mac-roman"))
     with pytest.raises(DataError, match="name its encoding with --encoding"):
         open_corpus("provo")
-    published = replace(known, sha256=provo.files.sha256_of(path))
+    published = replace(known, sha256=files.sha256_of(path))
     monkeypatch.setitem(fetch.DOWNLOADS, "provo", published)
     for spec in ("provo", str(path), f"provo:{path}"):
         assert open_corpus(spec).items == ITEMS
