@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +87,7 @@ def candidates(k_max: int) -> range:
 
 
 def chosen(found: Sequence[Clustering], least_gain: float = LEAST_GAIN) -> Clustering:
-    """The selection "by SSE": the first k whose successor lowers SSE by less than 5%, else the last.
+    """The selection "by SSE": the first k whose successor lowers it by less than 5%, else the last.
 
     The paper does not print its rule; this is the one of its published code, on squared errors
     as the paper describes them (the code sums plain distances). With three widely spaced
@@ -96,7 +97,7 @@ def chosen(found: Sequence[Clustering], least_gain: float = LEAST_GAIN) -> Clust
     >>> chosen([a, b, c]) is b, chosen([a, b]) is b
     (True, True)
     """
-    for one, following in zip(found, found[1:], strict=False):
+    for one, following in pairwise(found):
         if one.sse - following.sse < least_gain * one.sse:
             return one
     return found[-1]

@@ -147,8 +147,9 @@ def combine(fits: list[Fit], names: list[str], spreads: Floats) -> list[Coeffici
     error = Z * np.sqrt(within + (1 + 1 / m) * between)
     kept = np.sum([one.kept for one in fits], axis=0)
     centre = values.mean(axis=0)
-    rows = zip(names, centre, centre - error, centre + error, spreads, kept, strict=True)
-    return [Coefficient(n, *map(float, numbers), int(k)) for n, *numbers, k in rows]
+    columns = [plain(numbers) for numbers in (centre, centre - error, centre + error, spreads)]
+    rows = zip(names, *columns, kept.tolist(), strict=True)
+    return [Coefficient(*row) for row in rows]
 
 
 def _named(fixed: Mapping[str, Floats], oracle: Floats) -> dict[str, Floats]:
@@ -200,7 +201,7 @@ def _scatters(tvds: SplitTVDs, fixed: Mapping[str, Floats]) -> dict[str, Picture
         "fig9_model_entropy": ("model entropy (nats)", fixed["model entropy"]),
     }
     found: dict[str, Picture] = {
-        key: scatter(f"TVD against {name}", name, label, values, target)
+        key: scatter(f"TVD against {name.partition(' (')[0]}", name, label, values, target)
         for key, (name, values) in named.items()
     }
     groups = {"punct.": fixed["punctuation"], **{name: fixed[name] for name in POS}}

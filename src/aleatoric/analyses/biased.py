@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.analyses.people import SplitTVDs, halves_of, mean_interval, split_tvds
-from aleatoric.analyses.pictures import Histograms, histograms
+from aleatoric.analyses.pictures import TVD_EDGES, Histograms, histograms
 from aleatoric.errors import UsageError
 from aleatoric.inference.control import Half
 from aleatoric.metrics.calibration import ece, equal_width_edges
@@ -119,5 +119,4 @@ def _eces(answers: Answers) -> tuple[str, str]:
 
 def _picture(tvds: SplitTVDs, model: Floats) -> Histograms:
     samples = {"model (renormalised)": model, "oracle 2": tvds.oracle_all.ravel()}
-    edges = np.linspace(0, 1, 31)
-    return histograms("Biased estimator", "TVD to all people", samples, edges)
+    return histograms("Biased estimator", "TVD to all people", samples, TVD_EDGES)

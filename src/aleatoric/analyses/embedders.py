@@ -89,7 +89,8 @@ def _looked_up(
     """Answers are case-folded, and a file may know a word only with a capital."""
     found: dict[str, Floats] = {}
     for word in words:
-        vector = next((table[v] for v in (word, word.capitalize(), word.upper()) if v in table), None)
+        variants = (word, word.capitalize(), word.upper())
+        vector = next((table[v] for v in variants if v in table), None)
         if vector is not None:
             found[word] = vector.astype(np.float64)
     return found

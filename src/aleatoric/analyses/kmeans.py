@@ -4,7 +4,7 @@ A context has a few hundred words with vectors of a few hundred dimensions, and 
 many clusters as words: a library's k-means spends seconds a context there. Everything k-means needs
 is in the matrix of inner products: distances to a chosen point are its rows, distances to a mean
 are averages over them. So restarts become columns of one matrix product. Seeding is greedy
-k-means++ and the result is the best of all restarts, as in scikit-learn, against which it is tested.
+k-means++ and the best of all restarts is taken, as in scikit-learn, against which it is tested.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ def _drawn(weights: Floats, trials: int, rng: np.random.Generator) -> Labels:
     """Indices drawn with probability proportional to the weights of each row."""
     cumulative = weights.cumsum(axis=1)
     at = rng.random((len(weights), trials)) * cumulative[:, -1:]
-    below: Labels = (cumulative[:, None, :] <= at[:, :, None]).sum(axis=2)
+    below = (cumulative[:, None, :] <= at[:, :, None]).sum(axis=2)
     # All weights 0: every point is a seed already, and any will do.
-    return np.minimum(below, weights.shape[1] - 1)
+    drawn: Labels = np.minimum(below, weights.shape[1] - 1)
+    return drawn

@@ -11,6 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 Values: TypeAlias = tuple[float, ...]
 
+TVD_EDGES: Values = tuple(i / 20 - 0.025 for i in range(22))
+"""Bins for TVDs of small samples: halves of 40 people differ by twentieths, the bins' centres."""
+
 
 @dataclass(frozen=True)
 class Line:

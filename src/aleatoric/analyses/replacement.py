@@ -81,7 +81,7 @@ def replace(model: Floats, oracle: Floats, groups: Sequence[str], seed: int) -> 
     >>> found.points[0].ks > found.points[12].ks > found.points[20].ks == 0
     True
     """
-    ranks = _ranks(*model.shape, seed)
+    ranks = _ranks(len(model), model.shape[1], seed)
     shares = np.round(np.arange(0, 1 + STEP / 2, STEP), 10)
     by_split = np.array([_distances(model, oracle, ranks, s, shares) for s in _columns(model)])
     points = tuple(
@@ -246,7 +246,7 @@ def _shown(interval: Interval | None, percent: bool = False) -> str:
 
 
 def _picture(found: Replacement, tvds: SplitTVDs, seed: int) -> dict[str, Panels]:
-    ranks = _ranks(*tvds.model.shape, seed)
+    ranks = _ranks(len(tvds.cases), tvds.model.shape[1], seed)
     densities = tuple(
         density(f"k = {k:.0%}", mixed(tvds.model, tvds.oracle, ranks, k).ravel()) for k in SHOWN
     )

@@ -36,8 +36,16 @@ PENN = {
 
 UNIVERSAL_DEPENDENCIES = {
     **{tag: tag for tag in ("ADJ", "ADP", "ADV", "DET", "NOUN", "NUM", "PRON", "VERB", "X")},
-    **{"AUX": "VERB", "CCONJ": "CONJ", "CONJ": "CONJ", "SCONJ": "ADP", "PART": "PRT"},
-    **{"PROPN": "NOUN", "PUNCT": ".", "SYM": ".", "INTJ": "X", "SPACE": "X"},
+    "AUX": "VERB",
+    "CCONJ": "CONJ",
+    "CONJ": "CONJ",
+    "SCONJ": "ADP",
+    "PART": "PRT",
+    "PROPN": "NOUN",
+    "PUNCT": ".",
+    "SYM": ".",
+    "INTJ": "X",
+    "SPACE": "X",
 }
 """The tags of Universal Dependencies, as spaCy has them -> universal."""
 
