@@ -42,8 +42,8 @@ def by_tag(tagger: Tagger) -> Abstraction:
 def by_cluster(embedder: Embedder, seed: int) -> Abstraction:
     """Classes by k-means clusters of the words' standardised vectors: TVD_sem.
 
-    >>> vectors = {"dog": np.array([1.0, 0.1]), "cat": np.array([1.0, 0.0])}
-    >>> vectors |= {"run": np.array([-1.0, 0.0]), "go": np.array([-1.0, 0.1])}
+    >>> vectors = {"dog": np.array([1.0, 0.9]), "cat": np.array([0.9, 1.0])}
+    >>> vectors["run"] = np.array([-1.0, -1.0])
     >>> classes = by_cluster(lambda words: {w: vectors[w] for w in words if w in vectors}, seed=0)
     >>> found = classes(Item("1:2", "1", "the", ("dog",)), ["dog", "cat", "run", "xyz"])
     >>> found["dog"] == found["cat"], found["dog"] == found["run"], found["xyz"] == UNKNOWN
