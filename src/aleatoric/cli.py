@@ -145,6 +145,48 @@ def score(
             _show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
 
 
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Draw figures into this folder.")] = None,
+) -> None:
+    """Pages and figures of a saved run.
+
+    Example: `aleatoric report runs/gpt2 --html report.html --figures figures`
+    """
+    from aleatoric.report.make import make_report
+    from aleatoric.store import Store
+
+    if html is None and figures is None:
+        raise UsageError("nothing to write: give --html FILE, --figures DIR or both.")
+    with Store.open(run) as store:
+        for path in make_report(store, html, figures, _track):
+            _say(f"wrote {path}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the run and its report go.")] = Path("demo"),
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+    layout: FormatOption = "terminal",
+) -> None:
+    """A simulated population with a known truth, models around it, and a report.
+
+    Example: `aleatoric demo`
+    """
+    from aleatoric import pipeline
+    from aleatoric.demo import NEXT_STEP, run_demo
+    from aleatoric.report.make import make_report
+
+    with run_demo(out / "run", seed, _track) as store:
+        _show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
+        for path in make_report(store, out / "report.html", None, _track):
+            _say(f"wrote {path}")
+    _say(NEXT_STEP)
+
+
 @app.command(name="list")
 def list_(
     kind: Annotated[str | None, typer.Argument(help="corpora, models, metrics, ...")] = None,

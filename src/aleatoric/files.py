@@ -227,7 +227,7 @@ def _open_binary(path: Path) -> Iterator[BinaryIO]:
     with _open_plain(path) as file:
         if file.peek(2)[:2] == b"\x1f\x8b":
             with gzip.GzipFile(fileobj=file) as unpacked:
-                yield io.BufferedReader(unpacked)  # type: ignore[arg-type]
+                yield io.BufferedReader(unpacked)
         else:
             yield file
 

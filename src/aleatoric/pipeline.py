@@ -18,7 +18,7 @@ from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.sources import open_corpus
 from aleatoric.store import Joined, StatRow, Store
-from aleatoric.types import Case, Choices, Corpus, Floor, Item, Result, Row, Signature
+from aleatoric.types import Case, Choices, Corpus, Draws, Floor, Item, Result, Row, Signature
 from aleatoric.words.scoring import CONTROLS, HUMAN, TARGETS, Settings, pair_of, score_item
 
 T = TypeVar("T")
@@ -88,14 +88,17 @@ def run_word(job: WordJob, out: Path, track: Track[Any] = quietly) -> Store:
     Where the input is bad, nothing of the run stays behind.
     """
     corpus = open_corpus(job.corpus, job.encoding)
-    store = Store.create(out, _manifest(job, corpus))
+    store = Store.continue_or_create(out, _manifest(job, corpus))
+    is_new = not store.n_items
     try:
-        n_items = store.add_items(track(corpus.items, len(corpus.items), f"read {corpus.name}"))
-        notes = [*corpus.notes, *_draw_all(store, job, corpus, n_items, track)]
-        store.set_meta("notes", notes)
+        if is_new:
+            store.add_items(track(corpus.items, len(corpus.items), f"read {corpus.name}"))
+            store.set_meta("notes", list(corpus.notes))
+        _draw_all(store, job, corpus, track)
         score_word(store, track)
     except AleatoricError:
-        store.discard()
+        if is_new:
+            store.discard()
         raise
     return store
 
@@ -170,23 +173,38 @@ def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def _draw_all(
-    store: Store, job: WordJob, corpus: Corpus, n_items: int, track: Track[Any]
-) -> Iterator[str]:
-    """Draw with every model under every decoder; yields notes on what did not join."""
+def _draw_all(store: Store, job: WordJob, corpus: Corpus, track: Track[Any]) -> None:
+    """Draw with every model under every decoder, but for what the run holds already."""
     for spec in job.models:
         kind, _, argument = spec.partition(":")
         model: WordModel = registry.find("models", kind)(argument)
         # What was recorded was decoded already: one system, whatever decoders are asked for.
         decoders = ("as recorded",) if model.estimator == "recorded" else job.decoders
         for decoder in decoders:
-            name = _system_name(store, model, spec, decoder, len(decoders) > 1)
             facts = {"model": f"{spec}@{model.version}", "decoder": decoder}
             facts |= {"estimator": model.estimator, "label": model.label}
-            store.add_system(name, facts)
-            items: Iterable[Item] = track(corpus.items, n_items, name)
-            joined = store.add_draws(name, model.draws(items, Ask(decoder, job.samples, job.seed)))
-            yield from _join_notes(store, name, joined, n_items, job.choices)
+            if facts not in store.systems().values():
+                name = _system_name(store, model, spec, decoder, len(decoders) > 1)
+                _draw(
+                    store, name, facts, model.draws(_items(corpus, name, track), _ask(job, decoder))
+                )
+
+
+def _draw(store: Store, name: str, facts: Mapping[str, Any], draws: Iterable[Draws]) -> None:
+    """Save one system whole, with notes on what did not join."""
+    with store.transaction():
+        store.add_system(name, facts)
+        joined = store.add_draws(name, draws)
+        choices = Choices(**store.manifest["choices"])
+        store.set_meta("notes", [*notes(store), *_join_notes(store, name, joined, choices)])
+
+
+def _items(corpus: Corpus, name: str, track: Track[Any]) -> Iterable[Item]:
+    return track(corpus.items, len(corpus.items), name)
+
+
+def _ask(job: WordJob, decoder: str) -> Ask:
+    return Ask(decoder, job.samples, job.seed)
 
 
 def _system_name(store: Store, model: WordModel, spec: str, decoder: str, several: bool) -> str:
@@ -194,9 +212,8 @@ def _system_name(store: Store, model: WordModel, spec: str, decoder: str, severa
     return name if name not in (*store.systems(), *CONTROLS) else f"{spec} {decoder}"
 
 
-def _join_notes(
-    store: Store, name: str, joined: Joined, n_items: int, choices: Choices
-) -> Iterator[str]:
+def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> Iterator[str]:
+    n_items = store.n_items
     missing = n_items - store.n_items_with_draws(name)
     if not joined.matched:
         raise UsageError(

@@ -7,6 +7,9 @@ contexts of one passage are alike, as in real corpora, and every estimate has a 
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
+from itertools import islice
+
 import numpy as np
 
 from aleatoric.streams import stream
@@ -17,14 +20,16 @@ _ONSETS = ("b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z",
 _VOWELS = ("a", "e", "i", "o", "u", "ai", "ou")
 
 
-def word(number: int) -> str:
-    """The made-up word of a number: two syllables, different for different numbers.
+@cache
+def vocabulary() -> tuple[str, ...]:
+    """The made-up words: two syllables each, all different.
 
-    >>> word(0), word(1), len({word(i) for i in range(VOCABULARY)}) == VOCABULARY
-    ('baba', 'bada', True)
+    >>> vocabulary()[:2], len(set(vocabulary())) == VOCABULARY
+    (('baba', 'bada'), True)
     """
     syllables = [onset + vowel for vowel in _VOWELS for onset in _ONSETS]
-    return syllables[number // len(syllables)] + syllables[number % len(syllables)]
+    words = (first + second for first in syllables for second in syllables)
+    return tuple(islice(words, VOCABULARY))
 
 
 def truth(context: str, temperature: float = 1.0) -> Categorical:
@@ -33,14 +38,19 @@ def truth(context: str, temperature: float = 1.0) -> Categorical:
     >>> round(sum(truth("baba zouda").probs), 12)
     1.0
     """
-    passage = context.partition(" ")[0]
     rng = stream(0, "truth", context)
-    steepness = 0.5 + stream(0, "passage", passage).gamma(4.0, 0.2) + rng.gamma(2.0, 0.15)
+    steepness = _passage_steepness(context.partition(" ")[0]) + rng.gamma(2.0, 0.15)
     size = int(rng.integers(3, 60))
     numbers = rng.choice(VOCABULARY, size=size, replace=False)
     weights = np.arange(1, size + 1, dtype=np.float64) ** (-steepness / temperature)
     probs = weights / weights.sum()
-    return Categorical(tuple(word(int(n)) for n in numbers), tuple(probs.tolist()))
+    words = vocabulary()
+    return Categorical(tuple(words[n] for n in numbers), tuple(probs.tolist()))
+
+
+@lru_cache(maxsize=64)
+def _passage_steepness(passage: str) -> float:
+    return 0.5 + stream(0, "passage", passage).gamma(4.0, 0.2)
 
 
 def sample(distribution: Categorical, n: int, rng: np.random.Generator) -> dict[str, int]:
@@ -51,4 +61,6 @@ def sample(distribution: Categorical, n: int, rng: np.random.Generator) -> dict[
     """
     probs = np.array(distribution.probs)
     counts = rng.multinomial(n, probs / probs.sum())
-    return {w: int(c) for w, c in zip(distribution.support, counts, strict=True) if c}
+    # In random order: in the order of the truth, ties for the majority would be won by the truth.
+    seen = rng.permutation(np.flatnonzero(counts))
+    return {distribution.support[i]: int(counts[i]) for i in seen}

@@ -101,12 +101,28 @@ class Store:
         return store
 
     @classmethod
+    def continue_or_create(cls, path: Path, manifest: Mapping[str, Any]) -> Store:
+        """The run in `path` if it was asked for with the same words, or a new one."""
+        if not (path / DATABASE).exists():
+            return cls.create(path, manifest)
+        store = cls.open(path)
+        saved = store.manifest
+        # Other package versions may finish a run; anything else would mix two runs in one.
+        asked = json.loads(json.dumps(dict(manifest)))
+        for name in sorted((saved.keys() | asked.keys()) - {"versions"}):
+            if saved.get(name) != asked.get(name):
+                raise UsageError(
+                    f"{path}: holds another run (its {name} differs); choose another --out."
+                )
+        return store
+
+    @classmethod
     def open(cls, path: Path) -> Store:
         """An existing run directory."""
         if not (path / DATABASE).is_file():
             raise UsageError(f"{path}: is no run directory; it has no {DATABASE}.")
-        store = cls(path, _connect(path / DATABASE))
         try:
+            store = cls(path, _connect(path / DATABASE))
             schema = store.meta("schema")
         except sqlite3.DatabaseError:
             fix = "restore it from a copy or run again"
@@ -129,6 +145,20 @@ class Store:
         if not any(self.path.iterdir()):
             shutil.rmtree(self.path)
 
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing; inside another transaction, a part of it."""
+        if self._db.in_transaction:
+            yield
+            return
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
     # Facts about the run -------------------------------------------------------------------
 
     @property
@@ -150,7 +180,7 @@ class Store:
 
     def add_items(self, items: Iterable[Item]) -> int:
         """Save a corpus's items in one transaction; returns their number."""
-        with self._transaction():
+        with self.transaction():
             self._db.executemany(
                 "INSERT INTO items (id, grp, context, original, responses) VALUES (?, ?, ?, ?, ?)",
                 ((i.id, i.group, i.context, i.original, _dump(i.responses)) for i in items),
@@ -174,10 +204,10 @@ class Store:
         return {name: json.loads(facts) for name, facts in rows}
 
     def add_draws(self, system: str, draws: Iterable[Draws]) -> Joined:
-        """Save draws as they come, joined to items by id, in one transaction."""
+        """Save draws, joined to items by id, in one transaction."""
         number = self._system_no(system)
         matched = unmatched = repeated = 0
-        with self._transaction():
+        with self.transaction():
             for one in draws:
                 item = self._item_no(one.item_id)
                 if item is None:
@@ -220,7 +250,7 @@ class Store:
             f"NOT NULL, {listed}, splits BLOB, PRIMARY KEY (system, item, row)) WITHOUT ROWID"
         )
         split_names = self._insert_stats(columns, rows)
-        with self._transaction():
+        with self.transaction():
             self._db.execute("DROP TABLE IF EXISTS stats")
             self._db.execute("ALTER TABLE stats_new RENAME TO stats")
             self.set_meta("stat_columns", list(columns))
@@ -273,16 +303,6 @@ class Store:
 
     # Inside --------------------------------------------------------------------------------
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
-
     def _system_no(self, name: str) -> int:
         found = self._db.execute("SELECT no FROM systems WHERE name = ?", (name,)).fetchone()
         if found is None:
@@ -329,7 +349,7 @@ class Store:
                 first = next((row for row in group if row.splits), None)
                 if first is not None:
                     split_names.setdefault(system, list(first.splits))
-            with self._transaction():
+            with self.transaction():
                 self._db.executemany(
                     insert, (_flat(row, numbers[row.system], columns) for row in page)
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 FAILED = "\0failed"
@@ -53,7 +54,7 @@ class Draws:
     logprobs: Mapping[str, float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Categorical:
     """A distribution over outcomes; `rest` is unassigned mass, `n` the draws behind it.
 
@@ -75,12 +76,17 @@ class Categorical:
         probs = tuple(count / total for count in counts.values())
         return cls(tuple(counts), probs, 0.0, total)
 
-    def as_dict(self) -> dict[str, float]:
+    def as_dict(self) -> Mapping[str, float]:
         """Outcome -> probability.
 
         >>> Categorical(("a",), (1.0,)).as_dict()
         {'a': 1.0}
         """
+        return self._mass
+
+    @cached_property
+    def _mass(self) -> dict[str, float]:
+        # Every metric looks words up: the mapping is made once.
         return dict(zip(self.support, self.probs, strict=True))
 
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import astuple, dataclass
 
-from aleatoric.simulation import VOCABULARY, sample, truth, word
+from aleatoric.simulation import VOCABULARY, sample, truth, vocabulary
 from aleatoric.streams import stream
 from aleatoric.types import Corpus, Item
 
@@ -31,17 +31,17 @@ class Population(Collection[Item]):
         return any(item == own for own in self)
 
     def _passage(self, number: int, start: int) -> Iterator[Item]:
+        """Each context is the one before and a next word drawn from its true distribution."""
         rng = stream(self.seed, "simulated", number)
-        length = min(self.passage, self.contexts - start)
-        words = [word(int(n)) for n in rng.integers(VOCABULARY, size=length + 2)]
         # The passage's number keeps the first word, and with it the passage, unique.
-        words[0] = f"{words[0]}{number}"
-        for position in range(1, length + 1):
-            context = " ".join(words[: position + 1])
-            counts = sample(truth(context), self.people, rng)
+        context = f"{vocabulary()[rng.integers(VOCABULARY)]}{number}"
+        for position in range(2, min(self.passage, self.contexts - start) + 2):
+            known = truth(context)
+            counts = sample(known, self.people, rng)
             answers = tuple(w for w, count in counts.items() for _ in range(count))
-            item_id = f"{number + 1}:{position + 2}"
-            yield Item(item_id, str(number + 1), context, answers, words[position + 1])
+            (original,) = sample(known, 1, rng)
+            yield Item(f"{number + 1}:{position}", str(number + 1), context, answers, original)
+            context = f"{context} {original}"
 
 
 def load(contexts: int = 500, people: int = 40, passage: int = 50, seed: int = 0) -> Corpus:

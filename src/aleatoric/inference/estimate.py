@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from aleatoric.types import Estimate
 
 Floats = NDArray[np.float64]
 Chunk = Mapping[str, Floats]
+MAX_UNITS = 4096
 
 
 class Reduction(Protocol):
@@ -32,7 +34,10 @@ class Reduction(Protocol):
 
 
 class GroupSums:
-    """Sums of columns by group, grown as groups appear.
+    """Sums of columns by resampling unit: a group, until there are too many of them.
+
+    Beyond `MAX_UNITS` groups, further ones join a unit by their name's checksum. Units stay
+    independent of each other, so resampling them is still right, and memory stays bounded.
 
     >>> sums = GroupSums()
     >>> sums.add(["a", "b", "a"], np.array([[1.0], [2.0], [3.0]]))
@@ -41,30 +46,38 @@ class GroupSums:
     """
 
     def __init__(self) -> None:
-        self._index: dict[str, int] = {}
+        self._units: dict[str, int] = {}
         self._table: Floats = np.zeros((0, 0))
         self.n_items = 0
 
     def add(self, groups: list[str], columns: Floats) -> None:
         """Add one row of columns an item."""
-        index = [self._index.setdefault(group, len(self._index)) for group in groups]
-        if len(self._index) > len(self._table):
-            grown = np.zeros((max(2 * len(self._table), len(self._index)), columns.shape[1]))
+        units = [self._unit(group) for group in groups]
+        if len(self._units) > len(self._table):
+            grown = np.zeros((len(self._units), columns.shape[1]))
             grown[: len(self._table)] = self._table if self._table.size else 0.0
             self._table = grown
-        np.add.at(self._table, index, columns)
+        np.add.at(self._table, units, columns)
         self.n_items += len(groups)
+
+    def _unit(self, group: str) -> int:
+        if group not in self._units and len(self._units) >= MAX_UNITS:
+            return zlib.crc32(group.encode()) % MAX_UNITS
+        return self._units.setdefault(group, len(self._units))
 
     @property
     def table(self) -> Floats:
-        """(groups, k) sums, in the order in which the groups appeared."""
-        return self._table[: len(self._index)]
+        """(units, k) sums, in the order in which the units appeared."""
+        return self._table
 
 
 def estimates(
     pages: Iterable[tuple[list[str], Chunk]], reductions: Mapping[str, Reduction], seed: int
 ) -> dict[str, Estimate]:
-    """Every reduction's value and group-bootstrap interval, from one walk over the pages."""
+    """Every reduction's value and group-bootstrap interval, from one walk over the pages.
+
+    `n_groups` of an estimate is the number of resampled units.
+    """
     sums = {name: GroupSums() for name in reductions}
     for groups, chunk in pages:
         for name, reduction in reductions.items():
@@ -95,4 +108,5 @@ def _mean(by_split: Floats) -> Floats:
     counts = known.sum(axis=-1)
     totals = np.where(known, by_split, 0.0).sum(axis=-1)
     undefined = np.full(np.shape(totals), np.nan)
-    return np.divide(totals, counts, out=undefined, where=counts > 0)
+    mean: Floats = np.divide(totals, counts, out=undefined, where=counts > 0)
+    return mean

@@ -74,7 +74,7 @@ class ECE:
         index = np.where(known, bin_index(confidence, self.edges, self.closed), -1)
         member = index[:, None, :] == np.arange(len(self.edges) + 1)[None, :, None]
         gap = np.where(known, confidence - correct, 0.0)
-        gaps = (member * gap[:, None, :]).reshape(len(gap), -1)
+        gaps = (member * gap[:, None, :]).reshape(len(gap), member.shape[1] * member.shape[2])
         return np.concatenate([gaps, known], axis=1)
 
     def values(self, sums: Floats) -> Floats:

@@ -21,8 +21,8 @@ def mass_on_human(pair: Pair) -> float:
     >>> mass_on_human(Pair("i", "g", human, Categorical(("a", "z"), (0.75, 0.25))))
     0.75
     """
-    human = set(pair.human.support)
-    return sum(q for word, q in pair.model.as_dict().items() if word in human)
+    model = pair.model.as_dict()
+    return sum(model.get(word, 0.0) for word in pair.human.support)
 
 
 def rank_of_human_mode(pair: Pair) -> float | None:
@@ -37,6 +37,6 @@ def rank_of_human_mode(pair: Pair) -> float | None:
     own = pair.model.as_dict().get(mode(pair.human), 0.0)
     if own == 0:
         return None
-    above = sum(q > own for q in pair.model.probs)
-    equal = sum(q == own for q in pair.model.probs)
+    above = sum(map(own.__lt__, pair.model.probs))
+    equal = pair.model.probs.count(own)
     return above + (equal + 1) / 2

@@ -53,4 +53,5 @@ def divide(totals: Floats, counts: Floats) -> Floats:
     [0.5, nan]
     """
     undefined = np.full(np.broadcast(totals, counts).shape, np.nan)
-    return np.divide(totals, counts, out=undefined, where=counts > 0)
+    quotient: Floats = np.divide(totals, counts, out=undefined, where=counts > 0)
+    return quotient

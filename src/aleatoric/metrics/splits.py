@@ -18,7 +18,8 @@ def tvd(left: Counts, right: Counts) -> Floats:
     >>> tvd(np.array([[1, 1]]), np.array([[2, 0]])).tolist()
     [0.5]
     """
-    return np.abs(_shares(left) - _shares(right)).sum(axis=1) / 2
+    distance: Floats = np.abs(_shares(left) - _shares(right)).sum(axis=1) / 2
+    return distance
 
 
 def sq_distance(left: Counts, right: Counts) -> Floats:
@@ -28,7 +29,8 @@ def sq_distance(left: Counts, right: Counts) -> Floats:
     [-1.0]
     """
     cross = (_shares(left) * _shares(right)).sum(axis=1)
-    return _self_product(left) + _self_product(right) - 2 * cross
+    distance: Floats = _self_product(left) + _self_product(right) - 2 * cross
+    return distance
 
 
 def js(left: Counts, right: Counts) -> Floats:
@@ -49,7 +51,8 @@ def _shares(counts: Counts) -> Floats:
 def _self_product(counts: Counts) -> Floats:
     n = counts.sum(axis=1)
     agreeing = (counts * (counts - 1)).sum(axis=1).astype(np.float64)
-    return np.divide(agreeing, n * (n - 1), out=np.full(len(n), np.nan), where=n > 1)
+    product: Floats = np.divide(agreeing, n * (n - 1), out=np.full(len(n), np.nan), where=n > 1)
+    return product
 
 
 def _relative_entropy(p: Floats, q: Floats) -> Floats:

@@ -29,10 +29,13 @@ def normalised_counts(counts: Mapping[str, int]) -> dict[str, int]:
     >>> normalised_counts({"The": 1, "the": 2})
     {'the': 3}
     """
+    # A model's thousand words are mostly ASCII: whole lists are folded at once where they are.
+    words = list(map(str.lower if "".join(counts).isascii() else normalise, counts))
+    if len(set(words)) == len(words):
+        return dict(zip(words, counts.values(), strict=True))
     merged: dict[str, int] = {}
-    for word, count in counts.items():
-        key = normalise(word)
-        merged[key] = merged.get(key, 0) + count
+    for word, count in zip(words, counts.values(), strict=True):
+        merged[word] = merged.get(word, 0) + count
     return merged
 
 

@@ -186,14 +186,14 @@ def _correctness(
 def _oracle_correctness(
     people: People, halves: control.Halves, choices: Choices
 ) -> dict[str, Floats]:
-    words = people.distribution.support
-    answers = [words[i] for i in halves.player.majority]
-    original = [_matches_original(a, people.item.original, choices) for a in answers]
-    oracle = zip(answers, people.oracle_majorities, strict=True)
+    words, original = people.distribution.support, people.item.original
+    answers, targets = halves.player.majority, halves.target.majority
+    # A few different words are all splits' majorities: each is compared once.
+    matches = {i: _matches_original(words[i], original, choices) for i in set(answers.tolist())}
     return {
-        "correct_original": np.array([np.nan if o is None else o for o in original]),
-        "correct_human": np.array([float(a == people.majority) for a in answers]),
-        "correct_oracle": np.array([float(a == target) for a, target in oracle]),
+        "correct_original": np.array([_or_nan(matches[i]) for i in answers.tolist()]),
+        "correct_human": (answers == words.index(people.majority)).astype(np.float64),
+        "correct_oracle": (answers == targets).astype(np.float64),
     }
 
 
@@ -235,6 +235,11 @@ def _abstract_oracle_tvd(
     return by_split.tvd(halves.target.counts @ member, halves.player.counts @ member)
 
 
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
 def _mean(splits: Floats) -> float | None:
-    known = splits[np.isfinite(splits)]
-    return float(known.mean()) if len(known) else None
+    """The mean over splits; none of an item's splits is defined, or all are."""
+    mean = float(splits.sum()) / len(splits)
+    return None if np.isnan(mean) else mean

@@ -1,0 +1,42 @@
+# The commands of the README. Each sets up what it needs in .venv first.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: setup demo test check bench docs format clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "aleatoric needs Python 3.11 or newer; run make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[hf,nlp,openai,report,dev]'
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/aleatoric demo --out demo
+
+test: $(READY)
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered --cov-report=xml
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.provo_scoring
+	$(BIN)/python -m benchmarks.million_contexts
+
+docs: $(READY)
+	$(BIN)/python docs/generate.py
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv build dist demo .coverage coverage.xml

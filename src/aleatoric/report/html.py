@@ -1,0 +1,101 @@
+"""One self-contained page of a run: no network, every text escaped."""
+
+from __future__ import annotations
+
+import base64
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aleatoric import pipeline
+from aleatoric.errors import MissingExtraError, UsageError
+from aleatoric.report.tables import printable
+from aleatoric.report.view import number, word_table
+from aleatoric.store import Store
+from aleatoric.types import Case, Categorical
+
+N_WORST = 10
+N_WORDS = 5
+CONTEXT_CHARS = 160
+LEAD = (
+    "People were asked for the next word of each context, and disagreed. This page shows how far "
+    "each system's next-word distribution is from theirs: the share of probability that would "
+    "have to move (total variation distance, TVD), beside what a perfect model would score with "
+    "the same number of answers (floor)."
+)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn figure and what it shows, in words."""
+
+    png: bytes
+    alt: str
+
+
+def write_html(store: Store, path: Path, pictures: Mapping[str, Picture] | None = None) -> None:
+    """Write the page of a run; an unfinished page is never left behind."""
+    page = render(store, pictures or {})
+    unfinished = path.with_name(path.name + ".part")
+    try:
+        unfinished.write_text(page, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error}); choose another file.") from None
+
+
+def render(store: Store, pictures: Mapping[str, Picture]) -> str:
+    """The page as text."""
+    results = pipeline.results(store)
+    corpus = store.manifest["corpus"]["name"]
+    page: str = _template().render(
+        title=f"Next words: {corpus}",
+        lead=LEAD,
+        notes=[printable(note) for note in pipeline.notes(store)],
+        table=word_table(results),
+        figures=[_embedded(picture) for picture in pictures.values()],
+        worst=[_worst(store, system) for system in pipeline.model_systems(store)],
+        signatures=[str(result.signature) for result in results if result.metric == "tvd"],
+    )
+    return page
+
+
+def _template() -> Any:
+    try:
+        from jinja2 import Environment, PackageLoader
+    except ImportError:
+        raise MissingExtraError("jinja2", "report") from None
+    environment = Environment(loader=PackageLoader("aleatoric.report"), autoescape=True)
+    return environment.get_template("report.html.j2")
+
+
+def _embedded(picture: Picture) -> dict[str, str]:
+    return {"png": base64.b64encode(picture.png).decode(), "alt": picture.alt}
+
+
+def _worst(store: Store, system: str) -> dict[str, Any]:
+    """The contexts with the highest TVD, with the first words of both sides."""
+    values = {row.item_id: row.value for row in store.rows(system, "tvd") if row.value is not None}
+    chosen = set(heapq.nlargest(N_WORST, values, key=lambda item_id: values[item_id]))
+    cases = {c.item.id: c for c in pipeline.cases(store, system) if c.item.id in chosen}
+    ordered = sorted(cases.values(), key=lambda case: -values[case.item.id])
+    return {"system": system, "rows": [_shown(case, values[case.item.id]) for case in ordered]}
+
+
+def _shown(case: Case, tvd: float) -> dict[str, str]:
+    context = case.item.context
+    cut = "…" + context[-CONTEXT_CHARS:] if len(context) > CONTEXT_CHARS else context
+    return {
+        "item": printable(case.item.id),
+        "tvd": number(tvd),
+        "context": printable(cut),
+        "people": _first_words(case.pair.human),
+        "model": _first_words(case.pair.model),
+    }
+
+
+def _first_words(distribution: Categorical) -> str:
+    best = heapq.nlargest(N_WORDS, distribution.as_dict().items(), key=lambda pair: pair[1])
+    return ", ".join(f"{printable(word[:40])} {probability:.0%}" for word, probability in best)

@@ -1,0 +1,139 @@
+"""The commands as a user types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+
+PEOPLE = [
+    {
+        "id": "1",
+        "group": "a",
+        "context": "There",
+        "responses": {"are": 3, "is": 1},
+        "original": "Are",
+    },
+    {"id": "2", "group": "b", "context": "It", "responses": ["is", "was"], "original": "is,"},
+]
+MODEL = [
+    {"id": "1", "samples": {"Are": 1, "are": 2, "is": 1}},
+    {"id": "2", "texts": [" is\nnot", "was", "..."]},
+]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    people, model = tmp_path / "people.jsonl", tmp_path / "model.jsonl"
+    people.write_text("".join(json.dumps(row) + "\n" for row in PEOPLE))
+    model.write_text("".join(json.dumps(row) + "\n" for row in MODEL))
+    return people, model
+
+
+def test_word_in_json(cli: Callable, files: tuple[Path, Path]) -> None:
+    ran = cli("word", "--corpus", files[0], "--model", f"recorded:{files[1]}", "--json")
+    assert ran.status == 0
+    tvd = ran.results["model", "tvd"]
+    assert tvd["estimate"]["value"] == 0
+    assert tvd["estimate"]["n_items"] == 2
+    assert set(tvd["estimate"]["interval"]) == {"low", "high", "level", "method"}
+    assert "corpus:people#" in tvd["signature"]
+    assert ran.results["model", "ece_original"]["estimate"]["n_undefined"] == 0
+
+
+def test_the_papers_rule_glues_words(cli: Callable, files: tuple[Path, Path]) -> None:
+    asked = ("word", "--corpus", files[0], "--model", f"recorded:{files[1]}", "--json")
+    ran = cli(*asked, "--protocol", "paper")
+    assert ran.results["model", "tvd"]["estimate"]["value"] == pytest.approx(0.25)
+    mixed = cli(*asked, "--protocol", "paper", "--choose", "rule=corrected")
+    assert mixed.results["model", "tvd"]["estimate"]["value"] == 0
+    assert "rule=corrected" in mixed.results["model", "tvd"]["signature"]
+
+
+def test_failed_draws_can_be_an_outcome(cli: Callable, files: tuple[Path, Path]) -> None:
+    asked = ("word", "--corpus", files[0], "--model", f"recorded:{files[1]}", "--json")
+    ran = cli(*asked, "--choose", "failed=outcome")
+    assert ran.results["model", "tvd"]["estimate"]["value"] == pytest.approx(1 / 6)
+
+
+def test_saved_runs_are_scored_and_exported(
+    cli: Callable, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    run, rows = tmp_path / "run", tmp_path / "rows.parquet"
+    cli("word", "--corpus", files[0], "--model", f"recorded:{files[1]}", "--out", run)
+    ran = cli("score", run, "--export", rows, "--export", tmp_path / "rows.csv", "--json")
+    assert ran.results["model", "tvd"]["estimate"]["n_items"] == 2
+    table = parquet.read_table(rows).to_pylist()
+    assert {row["system"] for row in table} == {"human", "oracle", "model"}
+    assert (tmp_path / "rows.csv").read_text().startswith('"system","item","group","row","tvd"')
+
+
+@pytest.mark.parametrize("layout", ["markdown", "latex", "csv", "terminal"])
+def test_tables_for_papers(cli: Callable, files: tuple[Path, Path], layout: str) -> None:
+    ran = cli("word", "--corpus", files[0], "--model", f"recorded:{files[1]}", "--format", layout)
+    assert ran.status == 0
+    assert "model" in ran.out
+    assert "TVD" in ran.out
+
+
+def test_hostile_names_do_not_steer_the_terminal(
+    cli: Callable, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    hostile = tmp_path / "\x1b[31mred[bold].jsonl"
+    hostile.write_text(files[1].read_text())
+    ran = cli(
+        "word", "--corpus", files[0], "--model", f"recorded:{hostile}", "--out", tmp_path / "r"
+    )
+    assert ran.status == 0
+    assert "\x1b" not in ran.out + ran.err
+    assert "[bold]" in ran.out
+
+
+def test_missing_items_are_counted_not_dropped(
+    cli: Callable, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    part = tmp_path / "part.jsonl"
+    part.write_text(
+        json.dumps(MODEL[0]) + "\n" + json.dumps({"id": "7", "samples": {"x": 1}}) + "\n"
+    )
+    ran = cli("word", "--corpus", files[0], "--model", f"recorded:{part}", "--json")
+    assert ran.results["part", "tvd"]["estimate"]["n_missing"] == 1
+    notes = json.loads(ran.out)["notes"]
+    assert "part: 1 of 2 items have no row and are left out" in notes
+    assert "part: 1 rows name no item of the corpus and are left out" in notes
+
+
+def test_demo_writes_a_page(cli: Callable, tmp_path: Path) -> None:
+    ran = cli("demo", "--out", tmp_path / "demo", "--json")
+    found = {s: r["estimate"]["value"] for (s, m), r in ran.results.items() if m == "tvd"}
+    models = [name for name in found if name.startswith("toy")]
+    assert min(models, key=lambda name: found[name]) == "toy"
+    assert "simulated" in ran.err
+    assert "<html" in (tmp_path / "demo" / "report.html").read_text()
+
+
+def test_page_escapes_hostile_texts(cli: Callable, tmp_path: Path) -> None:
+    people, model = tmp_path / "people.jsonl", tmp_path / "m.jsonl"
+    hostile = "<script>alert(1)</script>"
+    people.write_text(json.dumps({"context": hostile * 900, "responses": [hostile]}) + "\n")
+    model.write_text(json.dumps({"id": 1, "samples": {hostile: 2}}) + "\n")
+    cli("word", "--corpus", people, "--model", f"recorded:{model}", "--out", tmp_path / "run")
+    assert cli("report", tmp_path / "run", "--html", tmp_path / "page.html").status == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+
+
+def test_help_has_examples(cli: Callable) -> None:
+    for command in ("word", "score", "list", "demo", "report"):
+        assert "Example" in cli(command, "--help").out
+
+
+def test_neither_the_package_nor_its_command_line_loads_torch() -> None:
+    program = "import sys, aleatoric.cli, aleatoric.pipeline; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)

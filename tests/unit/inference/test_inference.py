@@ -1,0 +1,106 @@
+"""Bootstrap, control and floor against plain computations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aleatoric.inference import control, floor
+from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.inference.estimate import MAX_UNITS, GroupSums, estimates
+from aleatoric.metrics.reduction import Mean
+
+
+def test_group_bootstrap_is_the_naive_one() -> None:
+    """Resampling groups by hand gives the same interval, up to its own noise."""
+    rng = np.random.default_rng(1)
+    groups = [rng.normal(rng.normal(), 0.1, size=rng.integers(2, 9)) for _ in range(30)]
+    sums = np.array([[g.sum(), len(g)] for g in groups])
+    own = group_bootstrap(sums, lambda s: s[:, 0] / s[:, 1], seed=0, n_replicates=4000)
+    naive = []
+    for _ in range(4000):
+        drawn = [groups[i] for i in rng.integers(len(groups), size=len(groups))]
+        naive.append(np.concatenate(drawn).mean())
+    low, high = np.quantile(naive, [0.025, 0.975])
+    assert own is not None
+    assert own.low == pytest.approx(low, abs=0.03)
+    assert own.high == pytest.approx(high, abs=0.03)
+
+
+def test_one_group_has_no_interval() -> None:
+    assert group_bootstrap(np.ones((1, 2)), lambda s: s[:, 0] / s[:, 1], seed=0) is None
+
+
+def test_an_interval_of_groups_is_wider_than_one_of_items_where_groups_agree() -> None:
+    values = np.repeat(np.random.default_rng(0).normal(size=10), 20)[:, None]
+    chunk = {"x": values}
+    reductions = {"m": Mean("x")}
+    alike = [str(i // 20) for i in range(200)]
+    alone = [str(i) for i in range(200)]
+    wide = estimates([(alike, chunk)], reductions, seed=0)["m"]
+    narrow = estimates([(alone, chunk)], reductions, seed=0)["m"]
+    assert wide.value == pytest.approx(narrow.value)
+    assert wide.interval is not None
+    assert narrow.interval is not None
+    ratio = (wide.interval.high - wide.interval.low) / (narrow.interval.high - narrow.interval.low)
+    assert ratio == pytest.approx(20**0.5, rel=0.15)
+
+
+def test_units_are_bounded_and_lose_no_item() -> None:
+    sums = GroupSums()
+    groups = [str(i) for i in range(3 * MAX_UNITS)]
+    sums.add(groups, np.ones((len(groups), 1)))
+    assert len(sums.table) == MAX_UNITS
+    assert sums.table.sum() == len(groups)
+
+
+def test_all_undefined_is_none_with_a_count() -> None:
+    chunk = {"x": np.full((3, 1), np.nan)}
+    found = estimates([(["a", "b", "c"], chunk)], {"m": Mean("x")}, seed=0)["m"]
+    assert (found.value, found.interval, found.n_items, found.n_undefined) == (None, None, 0, 3)
+
+
+def test_halves_are_disjoint_and_complete() -> None:
+    codes = np.array([0, 0, 0, 1, 1, 2, 3])
+    orders = control.independent_orders(len(codes), 50, 0, "item")
+    halves = control.split_halves(codes, orders)
+    assert (halves.target.counts + halves.player.counts == np.bincount(codes)).all()
+    assert halves.target.n == 3
+    assert halves.player.n == 4
+
+
+def test_ties_within_a_half_are_not_decided_by_the_whole() -> None:
+    """Four different answers: each is as often the majority of a half."""
+    orders = control.independent_orders(4, 4000, 0, "item")
+    halves = control.split_halves(np.arange(4), orders)
+    shares = np.bincount(halves.target.majority, minlength=4) / 4000
+    assert shares == pytest.approx(np.full(4, 0.25), abs=0.03)
+
+
+def test_majority_is_the_most_frequent_answer() -> None:
+    codes = np.array([0, 1, 1, 1, 1, 1])
+    halves = control.split_halves(codes, control.independent_orders(6, 100, 0, "item"))
+    assert set(halves.target.majority) == {1}
+
+
+def test_shared_orders_are_those_of_pythons_generator() -> None:
+    """The published code: random.seed(s), then random.sample; 20 of 40 answers."""
+    import random
+
+    random.seed(5)
+    expected = sorted(random.sample(range(40), 20))
+    assert control.shared_orders(40, 6, 0)[5, :20].tolist() == expected
+
+
+def test_floor_is_what_two_samples_of_one_distribution_score() -> None:
+    probs = np.array([0.5, 0.3, 0.2])
+    own = floor.plug_in_tvd(probs, 20, 30, np.random.default_rng(0), 20_000)
+    rng = np.random.default_rng(1)
+    people, model = rng.multinomial(20, probs, 20_000) / 20, rng.multinomial(30, probs, 20_000) / 30
+    assert own == pytest.approx(np.abs(people - model).sum(axis=1).mean() / 2, abs=0.003)
+
+
+def test_an_exact_model_has_a_lower_floor() -> None:
+    probs, rng = np.array([0.5, 0.3, 0.2]), np.random.default_rng(0)
+    exact = floor.plug_in_tvd(probs, 20, None, rng, 5000)
+    assert exact < floor.plug_in_tvd(probs, 20, 20, rng, 5000)

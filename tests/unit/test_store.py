@@ -1,0 +1,85 @@
+"""The run directory: whole or absent, readable without its maker."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from aleatoric.errors import DataError, UsageError
+from aleatoric.pipeline import WordJob, results, run_word
+from aleatoric.store import DATABASE, Store
+from aleatoric.types import Draws, Item
+
+ITEMS = [Item("1:2", "1", "There", ("are", "is")), Item("1:3", "1", "There are", ("two",), "now")]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.create(tmp_path / "run", {"level": "word", "seed": 0})
+
+
+def test_items_and_draws_come_back_as_they_were(store: Store) -> None:
+    store.add_items(ITEMS)
+    store.add_system("m", {"model": "x"})
+    drawn = [Draws("1:2", {"The": 2, "the": 1}, 1), Draws("1:2", {}, 0, 1, ("raw text",))]
+    joined = store.add_draws("m", [*drawn, Draws("9:9", {"a": 1})])
+    assert (joined.matched, joined.unmatched, joined.repeated) == (2, 1, 1)
+    walked = [(item, systems) for _, item, systems in store.walk()]
+    assert walked == [(ITEMS[0], {"m": drawn}), (ITEMS[1], {})]
+
+
+def test_a_failed_import_leaves_nothing(store: Store) -> None:
+    def broken() -> object:
+        yield ITEMS[0]
+        raise DataError("broken")
+
+    with pytest.raises(DataError):
+        store.add_items(broken())  # type: ignore[arg-type]
+    assert store.n_items == 0
+
+
+def test_discard_removes_only_what_the_run_wrote(store: Store) -> None:
+    (store.path / "mine.txt").write_text("keep")
+    store.discard()
+    assert [p.name for p in store.path.iterdir()] == ["mine.txt"]
+
+
+def test_journal_is_write_ahead(store: Store) -> None:
+    with sqlite3.connect(store.path / DATABASE) as reader:
+        assert reader.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no run directory"):
+        Store.open(tmp_path)
+    (tmp_path / DATABASE).write_bytes(b"this is no database at all" * 100)
+    with pytest.raises(DataError, match="damaged"):
+        Store.open(tmp_path)
+
+
+def test_another_job_in_the_same_directory_is_refused_by_name(tmp_path: Path) -> None:
+    job = WordJob("simulated:contexts=5", ("toy",), samples=5)
+    run_word(job, tmp_path / "run").__exit__()
+    with pytest.raises(UsageError, match="its seed differs"):
+        run_word(WordJob("simulated:contexts=5", ("toy",), samples=5, seed=1), tmp_path / "run")
+
+
+def test_results_need_neither_corpus_nor_model(tmp_path: Path) -> None:
+    corpus = tmp_path / "people.jsonl"
+    corpus.write_text('{"context": "a", "responses": ["x", "y"]}\n')
+    recorded = tmp_path / "m.jsonl"
+    recorded.write_text('{"id": 1, "samples": {"x": 3}}\n')
+    job = WordJob(str(corpus), (f"recorded:{recorded}",))
+    run_word(job, tmp_path / "run").__exit__()
+    corpus.unlink()
+    recorded.unlink()
+    with Store.open(tmp_path / "run") as store:
+        found = {(r.system, r.metric): r.estimate.value for r in results(store)}
+    assert found["m", "tvd"] == 0.5
+
+
+def test_stat_names_are_identifiers(store: Store) -> None:
+    with pytest.raises(UsageError):
+        store.write_stats(["tvd; DROP TABLE items"], [])
