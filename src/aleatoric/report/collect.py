@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,5 +146,5 @@ def _difference(own: Sequence[Case], seed: int) -> Floats:
     return difference
 
 
-def _top(shares: dict[str, float], top: int) -> list[str]:
+def _top(shares: Mapping[str, float], top: int) -> list[str]:
     return sorted(shares, key=lambda word: -shares[word])[:top]
