@@ -1,10 +1,10 @@
-"""k-means on few points of many dimensions, all restarts at once.
+"""k-means on few points of many dimensions.
 
 A context has a few hundred words with vectors of a few hundred dimensions, and up to two thirds as
 many clusters as words: a library's k-means spends seconds a context there. Everything k-means needs
 is in the matrix of inner products: distances to a chosen point are its rows, distances to a mean
-are averages over them. So restarts become columns of one matrix product. Seeding is greedy
-k-means++ and the best of all restarts is taken, as in scikit-learn, against which it is tested.
+are averages over them, and no step touches the vectors again. Seeding is greedy k-means++, for all
+restarts at once, and the best restart is taken, as in scikit-learn, against which it is tested.
 """
 
 from __future__ import annotations
@@ -63,35 +63,36 @@ def kmeans(points: Points, k: int, rng: np.random.Generator, n_init: int = N_INI
     """
     centres = _seeds(points, k, rng, n_init)
     # Each point to its nearest seed, for every restart.
-    labels = points.distances[:, centres].argmin(axis=2).T
-    best = Clustering(labels[0], np.inf)
+    starts = points.distances[:, centres].argmin(axis=2).T
+    return min((_settled(points, labels) for labels in starts), key=lambda one: one.sse)
+
+
+def _settled(points: Points, labels: Labels) -> Clustering:
+    """Points move to their nearest mean until none does."""
     for _ in range(MAX_ITER):
-        moved, sse = _step(points, labels, k)
-        leader = int(sse.argmin())
-        if sse[leader] < best.sse:
-            best = Clustering(labels[leader], float(sse[leader]))
-        # A restart that stands still is done.
-        labels = moved[(moved != labels).any(axis=1)]
-        if not len(labels):
+        labels, moved, sse = _step(points, labels)
+        if (moved == labels).all():
             break
-    return best
+        labels = moved
+    return Clustering(labels, sse)
 
 
-def _step(points: Points, labels: Labels, k: int) -> tuple[Labels, Floats]:
-    """Every point moves to its nearest mean, in all restarts; also the SSE before the move.
+def _step(points: Points, labels: Labels) -> tuple[Labels, Labels, float]:
+    """Labels counted from 0 without gaps, those of the nearest means, and the SSE before the move.
 
-    A cluster that ran empty stays empty: it only makes its restart worse.
+    A cluster that ran empty is gone: it only makes its restart worse.
     """
-    n_init, n = labels.shape
-    member = np.zeros((n, n_init, k), dtype=np.float64)
-    member[np.arange(n)[None, :], np.arange(n_init)[:, None], labels] = 1.0
-    sizes = member.sum(axis=0)
-    to_sums = (points.products @ member.reshape(n, -1)).reshape(n, n_init, k)
-    within = (member * to_sums).sum(axis=0)
-    safe = np.maximum(sizes, 1.0)
-    gap = np.where(sizes > 0, within / safe**2, np.inf) - 2 * to_sums / safe
-    sse = points.squares.sum() - (within / safe).sum(axis=1)
-    return gap.argmin(axis=2).T, sse
+    order = np.argsort(labels, kind="stable")
+    starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
+    sizes = np.diff(starts, append=len(labels))
+    # Sums over the members of each cluster, by points that stand side by side.
+    to_means = np.add.reduceat(points.products[order], starts, axis=0) / sizes[:, None]
+    place = np.repeat(np.arange(len(sizes)), sizes)
+    norms = np.add.reduceat(to_means[place, order], starts) / sizes
+    compact = np.empty_like(labels)
+    compact[order] = place
+    moved = (norms[:, None] - 2 * to_means).argmin(axis=0)
+    return compact, moved, float(points.squares.sum() - norms @ sizes)
 
 
 def _seeds(points: Points, k: int, rng: np.random.Generator, n_init: int) -> Labels:

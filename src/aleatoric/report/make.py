@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric.pipeline import Track, quietly
+from aleatoric.report.collect import figure_data
+from aleatoric.report.figures import draw_all
 from aleatoric.report.html import write_html
 from aleatoric.store import Store
 
@@ -18,3 +20,5 @@ def make_report(
     if html is not None:
         write_html(store, html)
         yield html
+    if figures is not None:
+        yield from draw_all(figure_data(store), figures)

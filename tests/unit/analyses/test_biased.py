@@ -20,9 +20,7 @@ def cases(make_case: Callable[..., Case]) -> list[Case]:
     model = renormalised(logprobs)
     people = {"dog": 6, "cat": 2, "cow": 2}
     originals = ("Dog.", "cat", None)
-    return [
-        make_case(f"{i}:1", people, model, original=word) for i, word in enumerate(originals)
-    ]
+    return [make_case(f"{i}:1", people, model, original=word) for i, word in enumerate(originals)]
 
 
 def test_the_model_is_set_beside_both_halves(cases: list[Case]) -> None:

@@ -29,7 +29,9 @@ def test_the_ends_of_the_curve_are_the_model_and_people(flat_model: list[Case]) 
     assert last.tvd == pytest.approx(tvds.oracle.mean())
     assert (last.ks, last.p) == (0.0, 1.0)
     assert first.ks == pytest.approx(
-        np.mean([ks_2samp(m, o).statistic for m, o in zip(tvds.model.T, tvds.oracle.T, strict=True)])
+        np.mean(
+            [ks_2samp(m, o).statistic for m, o in zip(tvds.model.T, tvds.oracle.T, strict=True)]
+        )
     )
 
 

@@ -127,8 +127,9 @@ def test_typical_contexts_are_an_open_and_a_constrained_one(store: Store) -> Non
 
 
 def test_every_figure_is_drawn(data: dict[str, Picture], tmp_path: Path) -> None:
-    # The many sheets of a passage are drawn elsewhere.
-    chosen = {name: one for name, one in data.items() if "figH" not in name}
+    # The many sheets of a passage are drawn elsewhere, and one system's figures are enough.
+    left_out = ("figH", "temperature=2")
+    chosen = {n: one for n, one in data.items() if not any(part in n for part in left_out)}
     paths = figures.draw_all(chosen, tmp_path / "new", ("png",))
     assert len(paths) == len(chosen)
     assert all(path.read_bytes().startswith(PNG) for path in paths)
@@ -179,12 +180,14 @@ def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
 def test_drawing_leaves_no_setting_and_loads_no_pyplot(tmp_path: Path) -> None:
     code = (
         "import sys, matplotlib; from pathlib import Path\n"
-        "before = dict(matplotlib.rcParams)\n"
+        # Reading the backend would choose one, and load pyplot for it.
+        "def now(): return {k: matplotlib.rcParams[k] for k in matplotlib.rcParams if k != 'backend'}\n"
+        "before = now()\n"
         "from aleatoric.analyses.pictures import density, Lines\n"
         "from aleatoric.report import figures\n"
         "lines = Lines('t', 'x', 'y', (density('a', [0.1, 0.5, 0.7]),))\n"
         f"figures.draw_all({{'a': lines}}, Path({str(tmp_path)!r}), ('png',))\n"
-        "assert dict(matplotlib.rcParams) == before\n"
+        "assert now() == before\n"
         "assert 'matplotlib.pyplot' not in sys.modules and 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
