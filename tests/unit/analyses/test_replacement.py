@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.stats import ks_2samp
@@ -39,7 +41,7 @@ def test_distances_fall_as_more_is_replaced(flat_model: list[Case]) -> None:
     tvds = split_tvds(flat_model, seed=0)
     found = replacement.replace(tvds.model, tvds.oracle, tvds.groups, seed=0)
     ks = [point.ks for point in found.points]
-    assert all(before > after for before, after in zip(ks, ks[1:], strict=False))
+    assert all(before > after for before, after in pairwise(ks))
     for criterion in found.criteria:
         assert criterion.interval is not None
         assert 0.5 < criterion.interval.low <= criterion.k <= criterion.interval.high <= 1

@@ -82,7 +82,7 @@ def test_nltk_says_what_to_download(monkeypatch: pytest.MonkeyPatch) -> None:
         raise LookupError("many lines")
 
     monkeypatch.setattr(tag, "PerceptronTagger", missing)
-    with pytest.raises(UsageError, match="nltk.downloader averaged_perceptron_tagger_eng"):
+    with pytest.raises(UsageError, match=r"nltk\.downloader averaged_perceptron_tagger_eng"):
         taggers.nltk()
 
 

@@ -181,7 +181,8 @@ def test_drawing_leaves_no_setting_and_loads_no_pyplot(tmp_path: Path) -> None:
     code = (
         "import sys, matplotlib; from pathlib import Path\n"
         # Reading the backend would choose one, and load pyplot for it.
-        "def now(): return {k: matplotlib.rcParams[k] for k in matplotlib.rcParams if k != 'backend'}\n"
+        "params = matplotlib.rcParams\n"
+        "def now(): return {k: params[k] for k in params if k != 'backend'}\n"
         "before = now()\n"
         "from aleatoric.analyses.pictures import density, Lines\n"
         "from aleatoric.report import figures\n"
