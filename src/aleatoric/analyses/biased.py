@@ -99,7 +99,7 @@ def _table(tvds: SplitTVDs, model: Floats, seed: int) -> Table:
     two = half_answers(tvds.cases, [half.player for half in halves])
     rows = (
         ("model (renormalised)", f"{model.mean():.3f}{shown}", *_eces(model_answers(tvds.cases))),
-        ("oracle 1", "–", *_eces(one)),
+        ("oracle 1", f"{_target_to_all(tvds).mean():.3f}", *_eces(one)),
         ("oracle 2", f"{tvds.oracle_all.mean():.3f}", *_eces(two)),
     )
     notes = (
@@ -110,6 +110,16 @@ def _table(tvds: SplitTVDs, model: Floats, seed: int) -> Table:
     )
     columns = ("system", "TVD", "ECE original", "ECE human")
     return Table("Biased estimator", columns, rows, notes)
+
+
+def _target_to_all(tvds: SplitTVDs) -> Floats:
+    """TVD of the target half to all people: its distance to the other half, times that one's share.
+
+    All people are a mixture of the two halves, and TVD is linear along it.
+    """
+    n = np.array([len(case.item.responses) for case in tvds.cases])
+    distance: Floats = tvds.oracle * ((n - n // 2) / n)[:, None]
+    return distance
 
 
 def _eces(answers: Answers) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from aleatoric.analyses import biased
+from aleatoric.analyses.people import split_tvds
 from aleatoric.errors import UsageError
 from aleatoric.types import Case, Categorical
 from aleatoric.words.distributions import renormalised
@@ -33,6 +34,12 @@ def test_the_model_is_set_beside_both_halves(cases: list[Case]) -> None:
     assert set(rows) == {"model (renormalised)", "oracle 1", "oracle 2"}
     heights = study.figures["fig5_biased"].heights
     assert set(heights) == {"model (renormalised)", "oracle 2"}
+
+
+def test_both_halves_are_as_far_from_all_people(cases: list[Case]) -> None:
+    tvds = split_tvds(cases, seed=0)
+    # Ten answers: the halves are of one size, and all people stand in the middle between them.
+    assert biased._target_to_all(tvds) == pytest.approx(tvds.oracle_all)
 
 
 def test_correctness_is_undefined_without_an_original(cases: list[Case]) -> None:
