@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,8 +32,26 @@ reproduce_app = typer.Typer(no_args_is_help=True, help="The papers' tables besid
 app.add_typer(reproduce_app, name="reproduce")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+def _known_layout(layout: str) -> str:
+    """Refuse a bad --format before the work, not after it."""
+    from aleatoric.report.tables import FORMATS
+
+    if layout not in ("terminal", *FORMATS):
+        known = ", ".join(("terminal", *FORMATS))
+        raise UsageError(f"there is no format {layout!r}; use {known}.")
+    return layout
+
+
 FormatOption = Annotated[
-    str, typer.Option("--format", help="terminal, markdown, latex or csv.", show_default=True)
+    str,
+    typer.Option(
+        "--format",
+        help="terminal, markdown, latex or csv.",
+        show_default=True,
+        callback=_known_layout,
+    ),
 ]
 SeedOption = Annotated[int, typer.Option(help="The same seed gives the same bytes.")]
 
@@ -43,7 +61,8 @@ def main() -> None:
     try:
         app()
     except AleatoricError as error:
-        sys.stderr.write(f"error: {printable(str(error))}\n")
+        one_line = printable(str(error)).replace("\n", " ")
+        sys.stderr.write(f"error: {one_line}\n")
         sys.exit(error.status)
     except KeyboardInterrupt:
         sys.stderr.write("stopped.\n")
@@ -66,7 +85,7 @@ def word(
         list[str] | None, typer.Option(help="recorded:FILE or toy[:temperature=T]; repeatable.")
     ] = None,
     decoder: Annotated[list[str] | None, typer.Option(help="How to decode; repeatable.")] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Draws a context.")] = 1000,
+    samples: Annotated[int, typer.Option(min=1, max=10**7, help="Draws a context.")] = 1000,
     protocol: Annotated[str, typer.Option(help="corrected, or paper as published.")] = "corrected",
     choose: Annotated[
         list[str] | None, typer.Option(help="One choice of the protocol, as bins=half-open.")
@@ -202,6 +221,26 @@ def list_(
         print(f"{one}: {', '.join(registry.names(one))}")
 
 
+@app.command()
+def fetch(
+    corpus: Annotated[str, typer.Argument(help="What to download: provo.")],
+    url: Annotated[str | None, typer.Option(help="Another address of the same file.")] = None,
+    sha256: Annotated[str | None, typer.Option(help="The checksum it must have.")] = None,
+    to: Annotated[Path | None, typer.Option(help="A folder; else the cache.")] = None,
+) -> None:
+    """Download a published corpus; a broken download goes on where it stopped.
+
+    Example: `aleatoric fetch provo`
+    """
+    from aleatoric import fetch as downloads
+    from aleatoric.cache import cache_dir
+
+    download = downloads.named(corpus, url, sha256)
+    with _byte_bar(download.filename) as progress:
+        path = downloads.fetch(download, to or cache_dir(), progress)
+    _say(f"{path} is here and verified ({download.licence}, {download.page})")
+
+
 @reproduce_app.command(name="next-word")
 def reproduce_next_word(
     data: Annotated[Path, typer.Option(help="A folder with Provo and recorded systems.")],
@@ -249,9 +288,6 @@ def _show_tables(tables: list[Table], as_json: bool, layout: str) -> None:
     if as_json:
         _print_json({"tables": [table.__dict__ for table in tables]})
         return
-    if layout != "terminal" and layout not in render.FORMATS:
-        known = ", ".join(("terminal", *render.FORMATS))
-        raise UsageError(f"there is no format {layout!r}; use {known}.")
     for table in tables:
         if layout == "terminal":
             Console(width=None if sys.stdout.isatty() else 160).print(render.to_rich(table))
@@ -265,6 +301,19 @@ def _print_json(document: dict[str, Any]) -> None:
 
 def _say(text: str) -> None:
     Console(stderr=True, highlight=False).print(escape(printable(text)), soft_wrap=True)
+
+
+@contextmanager
+def _byte_bar(description: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar of bytes on stderr where somebody is looking."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with shown as bar:
+        task = bar.add_task(description, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _track(work: Iterable[Any], total: int, description: str) -> Iterable[Any]:

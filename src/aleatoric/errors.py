@@ -37,6 +37,10 @@ class ModelError(AleatoricError):
     """A model could not be loaded or did not answer."""
 
 
+class FetchError(AleatoricError):
+    """A download failed for a reason outside the command: network, server, disk."""
+
+
 class MissingExtraError(UsageError):
     """An optional dependency is needed.
 

@@ -12,9 +12,12 @@ import hashlib
 import io
 import json
 import math
+import os
+import stat
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -37,34 +40,48 @@ def read_json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place
 def read_table(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, dict[str, str]]]:
     """Each row of a CSV or TSV file with a header line, as column -> text, with its place."""
     lines = _NumberedLines(path, encoding)
-    head = next(lines, None)
+    head = next((line for line in lines if line.strip()), None)
     if head is None:
         raise DataError.at(path, None, "the file is empty", "it needs a header line and rows")
     delimiter = "\t" if head.count("\t") > head.count(",") else ","
-    columns = [name.strip() for name in next(csv.reader([head], delimiter=delimiter))]
+    # Strict: a quote that is never closed must not swallow the rows after it.
+    rows = csv.reader(chain([head], lines), delimiter=delimiter, strict=True)
+    columns = _columns(_next_row(rows, lines) or [], (path, lines.number))
+    place = (path, lines.number + 1)
+    while (row := _next_row(rows, lines)) is not None:
+        if any(cell.strip() for cell in row):
+            yield place, _named_cells(columns, row, place)
+        place = (path, lines.number + 1)
+
+
+def _next_row(rows: Iterator[list[str]], lines: _NumberedLines) -> list[str] | None:
+    try:
+        return next(rows, None)
+    except csv.Error as error:
+        problem = f"not CSV ({str(error).partition(' - ')[0]})"
+        fix = "close the quotes of the field and double those inside it"
+        raise DataError.at(lines.path, lines.number, problem, fix) from None
+
+
+def _columns(head: list[str], place: Place) -> list[str]:
+    columns = [name.strip() for name in head]
     if len(set(columns)) < len(columns):
-        raise DataError.at(path, 1, "a column name stands twice", "give every column its own name")
-    rows = csv.reader(lines, delimiter=delimiter)
-    while True:
-        try:
-            row = next(rows, None)
-        except csv.Error as error:
-            raise DataError.at(
-                path, lines.number, f"not CSV ({error})", "quote the field"
-            ) from None
-        if row is None:
-            return
-        if not row:
-            continue
-        place = (path, lines.number)
-        if len(row) != len(columns):
-            problem = f"{len(row)} fields where the header has {len(columns)}"
-            raise DataError.at(*place, problem, "quote fields that hold the delimiter")
-        yield place, dict(zip(columns, row, strict=True))
+        twice = next(name for name in columns if columns.count(name) > 1)
+        problem = f"the column name {_shown(twice)} stands twice"
+        raise DataError.at(*place, problem, "give every column its own name")
+    return columns
+
+
+def _named_cells(columns: list[str], row: list[str], place: Place) -> dict[str, str]:
+    if len(row) != len(columns):
+        problem = f"{len(row)} fields where the header has {len(columns)}"
+        raise DataError.at(*place, problem, "quote fields that hold the delimiter")
+    return dict(zip(columns, row, strict=True))
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, str]]:
     """Each line of a text file with its place, decoded strictly and bounded in length."""
+    _check_encoding(path, encoding)
     with _open_binary(path) as file:
         number = 0
         while True:
@@ -95,7 +112,7 @@ def is_table(path: Path) -> bool:
 def required(row: Mapping[str, Any], key: str, place: Place) -> Any:
     """`row[key]`, or an error that lists what is there."""
     if key not in row:
-        found = ", ".join(sorted(map(repr, row))[:12]) or "nothing"
+        found = ", ".join(sorted(map(_shown, row))[:12]) or "nothing"
         raise DataError.at(*place, f"{key!r} is missing (found {found})", f"add {key!r}")
     return row[key]
 
@@ -108,6 +125,8 @@ def text_of(value: Any, name: str, place: Place) -> str:
     if len(value) > MAX_TEXT_CHARS:
         problem = f"{name} has {len(value)} characters"
         raise DataError.at(*place, problem, f"shorten it to at most {MAX_TEXT_CHARS}")
+    if "\0" in value:
+        raise DataError.at(*place, f"{name} holds a NUL character", "remove it")
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -195,31 +214,53 @@ def _parse_object(text: str, place: Place) -> dict[str, Any]:
 
 
 def _read_line(file: BinaryIO, place: Place) -> bytes:
-    try:
+    with _reading(place):
         raw = file.readline(MAX_LINE_BYTES + 1)
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise DataError.at(
-            *place, "the gzip data are cut off or damaged", "copy or download the file again"
-        ) from None
     if len(raw) > MAX_LINE_BYTES:
         problem = f"the line is longer than {MAX_LINE_BYTES // 2**20} MiB"
         raise DataError.at(*place, problem, "put one item on a line")
     return raw
 
 
+@contextmanager
+def _reading(place: Place) -> Iterator[None]:
+    """What goes wrong while bytes are read, as an error with its place."""
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        problem = "the gzip data are cut off or damaged"
+        raise DataError.at(*place, problem, "copy or download the file again") from None
+    except OSError as error:
+        raise DataError.at(*place, f"cannot be read ({error.strerror})", "check it") from None
+
+
+def _check_encoding(path: Path, encoding: str) -> None:
+    """Lines are cut before they are decoded, so a line end must be one byte."""
+    try:
+        cuts = b"a\n".decode(encoding) == "a\n"
+    except LookupError:
+        problem = f"there is no encoding {_shown(encoding)}"
+        raise DataError.at(path, None, problem, "try --encoding utf-8") from None
+    except UnicodeError:
+        cuts = False
+    if not cuts:
+        problem = f"a file in {encoding} cannot be read line by line"
+        raise DataError.at(path, None, problem, "save it as UTF-8")
+
+
 def _decode(raw: bytes, encoding: str, place: Place) -> str:
     # A byte order mark may open a file that Windows wrote; it is no part of the text.
     raw = raw.removeprefix(b"\xef\xbb\xbf") if place[1] == 1 else raw
+    fix = "save the file as UTF-8, or name its encoding with --encoding"
     try:
-        return raw.decode(encoding)
-    except UnicodeDecodeError as error:
-        problem = f"byte 0x{raw[error.start]:02x} at column {error.start + 1} is not {encoding}"
-        fix = "save the file as UTF-8, or name its encoding with --encoding"
+        text = raw.decode(encoding)
+    except UnicodeError as error:
+        column = getattr(error, "start", 0)
+        problem = f"byte 0x{raw[column]:02x} at column {column + 1} is not {encoding}"
         raise DataError.at(*place, problem, fix) from None
-    except LookupError:
-        raise DataError.at(
-            place[0], None, f"there is no encoding {encoding!r}", "try --encoding utf-8"
-        ) from None
+    if "\0" in text:
+        raise DataError.at(*place, f"a NUL byte stands at column {text.index(chr(0)) + 1}", fix)
+    return text
 
 
 @contextmanager
@@ -227,26 +268,55 @@ def _open_binary(path: Path) -> Iterator[BinaryIO]:
     with _open_plain(path) as file:
         if file.peek(2)[:2] == b"\x1f\x8b":
             with gzip.GzipFile(fileobj=file) as unpacked:
-                yield io.BufferedReader(unpacked)
+                yield _with_newlines(io.BufferedReader(unpacked), path)
         else:
-            yield file
+            yield _with_newlines(file, path)
+
+
+def _with_newlines(file: io.BufferedReader, path: Path) -> io.BufferedReader:
+    """The file itself, or with newlines for carriage returns where it has only those."""
+    with _reading((path, 1)):
+        head = file.peek(1)
+    if b"\r" not in head[:-1] or b"\n" in head:
+        return file
+    return io.BufferedReader(_CarriageReturns(file))
+
+
+class _CarriageReturns(io.RawIOBase):
+    """A file whose lines end as on old Macs, as spreadsheets there still write them."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer)).replace(b"\r", b"\n")
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _open_plain(path: Path) -> io.BufferedReader:
     try:
-        return open(path, "rb")
+        mode = os.stat(path).st_mode
+        if stat.S_ISREG(mode):
+            return open(path, "rb")
     except FileNotFoundError:
         raise DataError.at(path, None, "there is no such file", "check the path") from None
-    except IsADirectoryError:
-        raise DataError.at(path, None, "this is a folder", "name a file in it") from None
     except OSError as error:
         raise DataError.at(path, None, f"cannot be read ({error.strerror})", "check it") from None
+    if stat.S_ISDIR(mode):
+        raise DataError.at(path, None, "this is a folder", "name a file in it")
+    # A file is read more than once, which a pipe does not allow.
+    raise DataError.at(path, None, "is no regular file", "save it to a file first")
 
 
 class _NumberedLines(Iterator[str]):
     """Lines of a file for csv.reader, remembering the number of the last one given."""
 
     def __init__(self, path: Path, encoding: str) -> None:
+        self.path = path
         self._lines = read_lines(path, encoding)
         self.number = 0
 

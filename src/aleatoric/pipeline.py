@@ -216,8 +216,9 @@ def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> It
     n_items = store.n_items
     missing = n_items - store.n_items_with_draws(name)
     if not joined.matched:
+        model = store.systems()[name]["model"].rpartition("@")[0]
         raise UsageError(
-            f"{name}: none of its {joined.unmatched} rows names an item of the corpus; "
+            f"{model}: none of its {joined.unmatched} rows names an item of the corpus; "
             "check id, or passage and position."
         )
     if missing:

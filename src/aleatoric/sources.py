@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
-from aleatoric import files, registry
+from aleatoric import fetch, files, registry
 from aleatoric.cache import cache_dir
 from aleatoric.errors import DataError, UsageError
 from aleatoric.types import Corpus
 
-PROVO_FILE = "Provo_Corpus-Predictability_Norms.csv"
+_MOST_SIMULATED = {"contexts": 10**9, "people": 10**6, "passage": 10**4, "seed": 2**63}
+_OF_PROVO = ("Text_ID", "Word_Number", "Response_Count", "human")
 
 
 def open_corpus(spec: str, encoding: str = "utf-8") -> Corpus:
@@ -23,13 +25,14 @@ def open_corpus(spec: str, encoding: str = "utf-8") -> Corpus:
     if name == "simulated":
         return _simulated(argument)
     if spec == "provo":
-        return _fetched_provo(encoding)
+        return _fetched("provo", encoding)
     if name in registry.names("corpora") and argument:
-        return _load(name, Path(argument), encoding)
+        return _load(name, Path(argument), _encoding_of(Path(argument), encoding))
     path = Path(spec)
-    if not path.exists() and "." not in path.name and "/" not in spec:
+    if not os.path.exists(path) and "." not in path.name and "/" not in spec:
         known = ", ".join(registry.names("corpora"))
         raise UsageError(f"there is no corpus or file {spec!r}; known corpora: {known}.")
+    encoding = _encoding_of(path, encoding)
     return _load(sniff(path, encoding), path, encoding)
 
 
@@ -39,9 +42,8 @@ def sniff(path: Path, encoding: str = "utf-8") -> str:
     _, row = next(iter(read(path, encoding)), (None, None))
     if row is None:
         raise DataError.at(path, None, "holds no item", "give at least one context")
-    if "Text_ID" in row or ("passage" in row and "human" in row):
-        return "provo"
-    return "cloze"
+    # One of the columns is enough: the loader then names those that are missing.
+    return "provo" if any(name in row for name in _OF_PROVO) else "cloze"
 
 
 def _load(name: str, path: Path, encoding: str) -> Corpus:
@@ -49,28 +51,36 @@ def _load(name: str, path: Path, encoding: str) -> Corpus:
     return corpus
 
 
-def _fetched_provo(encoding: str) -> Corpus:
-    path = cache_dir() / PROVO_FILE
+def _encoding_of(path: Path, encoding: str) -> str:
+    """A published file is known by its bytes, and its encoding with it; no other is guessed."""
+    if encoding != "utf-8" or not files.is_table(path):
+        return encoding
+    return fetch.published_encoding(files.sha256_of(path)) or encoding
+
+
+def _fetched(name: str, encoding: str) -> Corpus:
+    path = cache_dir() / fetch.DOWNLOADS[name].filename
     if not path.exists():
         raise UsageError(
-            f"provo is not here yet: run aleatoric fetch provo, or put {PROVO_FILE} into "
-            f"{cache_dir()}, or give its path with --corpus."
+            f"{name} is not here yet: run aleatoric fetch {name}, or put {path.name} into "
+            f"{path.parent}, or give its path with --corpus."
         )
-    # The published file was written on a Mac of the old kind.
-    return _load("provo", path, "mac-roman" if encoding == "utf-8" else encoding)
+    fetch.check_unchanged(path)
+    return _load(name, path, _encoding_of(path, encoding))
 
 
 def _simulated(argument: str) -> Corpus:
     options: dict[str, int] = {}
     for part in filter(None, argument.split(",")):
         key, _, value = part.partition("=")
-        if key not in ("contexts", "people", "passage", "seed") or not value.isdecimal():
+        if key not in _MOST_SIMULATED or not value.isdecimal():
             raise UsageError(
                 f"simulated:{part} is not understood; use contexts, people, passage and seed, "
                 "as in simulated:contexts=500,people=40."
             )
+        least, most = key != "seed", _MOST_SIMULATED[key]
+        if len(value) > len(str(most)) or not least <= int(value) <= most:
+            raise UsageError(f"simulated:{part} is out of range; {key} is {least:d} to {most}.")
         options[key] = int(value)
-    if any(options.get(key) == 0 for key in ("contexts", "people", "passage")):
-        raise UsageError("a simulated corpus needs at least one context, person and passage.")
     corpus: Corpus = registry.find("corpora", "simulated")(**options)
     return corpus

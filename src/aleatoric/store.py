@@ -7,7 +7,6 @@ model; every reader walks page by page, so that a run of any size fits in memory
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -77,15 +76,19 @@ class Store:
     1
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, made: Sequence[Path] = ()
+    ) -> None:
         self.path = path
         self._db = connection
+        self._made = made  # folders that were not there before, innermost first
 
     @classmethod
     def create(cls, path: Path, manifest: Mapping[str, Any]) -> Store:
         """A new run directory; an existing one is refused."""
         if (path / DATABASE).exists():
             raise UsageError(f"{path}: holds a run already; choose another --out.")
+        made = [folder for folder in (path, *path.parents) if not folder.exists()]
         try:
             path.mkdir(parents=True, exist_ok=True)
             connection = _connect(path / DATABASE)
@@ -95,7 +98,7 @@ class Store:
                 f"{path}: cannot be written ({error}); choose another --out."
             ) from None
         connection.executescript(_SCHEMA)
-        store = cls(path, connection)
+        store = cls(path, connection, made)
         store.set_meta("schema", SCHEMA_VERSION)
         store.set_meta("manifest", dict(manifest))
         return store
@@ -142,8 +145,9 @@ class Store:
         self._db.close()
         for file in self.path.glob(DATABASE + "*"):
             file.unlink()
-        if not any(self.path.iterdir()):
-            shutil.rmtree(self.path)
+        for folder in self._made:
+            if not any(folder.iterdir()):
+                folder.rmdir()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -28,14 +28,17 @@ class Item:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Items with the facts that identify them; `items` may be lazy but can be walked repeatedly."""
+    """Items with the facts that identify them; `items` may be lazy but can be walked repeatedly.
+
+    `notes` say what a reader should know; those of lazy items are complete after a walk.
+    """
 
     name: str
     version: str
     sha256: str
     licence: str
     items: Collection[Item]
-    notes: tuple[str, ...] = ()
+    notes: Iterable[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

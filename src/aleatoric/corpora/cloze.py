@@ -7,13 +7,13 @@ A row is `context` and `responses` (a list, or an object of counts), and may hav
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aleatoric import files
-from aleatoric.corpora.items import Answers, LazyItems, UniqueIds, require_items
+from aleatoric.corpora.items import Answers, Blanks, LazyItems, UniqueIds, require_items
 from aleatoric.errors import DataError
 from aleatoric.files import Place
 from aleatoric.types import Corpus, Item
@@ -21,27 +21,30 @@ from aleatoric.types import Corpus, Item
 
 def load(source: Path, encoding: str = "utf-8") -> Corpus:
     """Read a cloze corpus; JSON lines are streamed, a table is held in memory."""
+    blanks = Blanks()
+    items: Collection[Item]
     if files.is_table(source):
-        items = tuple(_read_table(source, encoding))
-        return _corpus(source, require_items(items, source))
-    return _corpus(source, LazyItems(lambda: _read_json_lines(source, encoding), source))
-
-
-def _corpus(source: Path, items: Any) -> Corpus:
+        items = require_items(tuple(_read_table(source, encoding, blanks)), source)
+    else:
+        items = LazyItems(lambda: _read_json_lines(source, encoding, blanks), source)
     name = source.name.partition(".")[0]
-    return Corpus(name, "own", files.sha256_of(source), "as its owner states", items)
+    sha256 = files.sha256_of(source)
+    return Corpus(name, "own", sha256, "as its owner states", items, blanks)
 
 
-def _read_json_lines(source: Path, encoding: str) -> Iterator[Item]:
+def _read_json_lines(source: Path, encoding: str, blanks: Blanks) -> Iterator[Item]:
     ids = UniqueIds()
+    blanks.count = 0
     for place, row in files.read_json_lines(source, encoding):
         context = files.text_of(files.required(row, "context", place), "context", place)
-        responses = _responses(files.required(row, "responses", place), place)
+        answers = _answers(files.required(row, "responses", place), place)
+        blanks.count += answers.blank
         item_id = files.key_of(row.get("id", place[1]), "id", place)
         ids.add(item_id, place)
         # Without a group every context stands alone.
         group = files.key_of(row.get("group", item_id), "group", place)
-        yield Item(item_id, group, context, responses, optional_text(row, "original", place))
+        original = optional_text(row, "original", place)
+        yield Item(item_id, group, context, answers.closed(), original)
 
 
 def optional_text(row: dict[str, Any], key: str, place: Place) -> str | None:
@@ -50,7 +53,7 @@ def optional_text(row: dict[str, Any], key: str, place: Place) -> str | None:
     return None if value is None else files.text_of(value, key, place)
 
 
-def _responses(value: Any, place: Place) -> tuple[str, ...]:
+def _answers(value: Any, place: Place) -> Answers:
     answers = Answers(place)
     if isinstance(value, dict):
         for word, count in files.counts_of(value, "responses", place).items():
@@ -58,7 +61,7 @@ def _responses(value: Any, place: Place) -> tuple[str, ...]:
     else:
         for word in files.texts_of(value, "responses", place):
             answers.add(word, 1)
-    return answers.closed()
+    return answers
 
 
 @dataclass
@@ -66,32 +69,38 @@ class _Open:
     """A context of a table whose answers are still being read."""
 
     place: Place
-    item_id: str
-    group: str
-    context: str
-    original: str | None
+    facts: dict[str, str | None]
     answers: Answers
 
 
-def _read_table(source: Path, encoding: str) -> Iterator[Item]:
+def _read_table(source: Path, encoding: str, blanks: Blanks) -> Iterator[Item]:
     found: dict[str, _Open] = {}
     for place, row in files.read_table(source, encoding):
-        context = files.required(row, "context", place)
-        item_id = row.get("id") or context
-        entry = found.get(item_id)
-        if entry is None:
-            group = row.get("group") or item_id
-            original = row.get("original") or None
-            entry = _Open(place, item_id, group, context, original, Answers(place))
-            found[item_id] = entry
-        elif entry.context != context:
-            problem = f"id {item_id!a} has another context than in line {entry.place[1]}"
-            raise DataError.at(*place, problem, "give every context its own id")
+        item_id, facts = _table_facts(row, place)
+        entry = found.setdefault(item_id, _Open(place, facts, Answers(place)))
+        _check_same(item_id, entry, facts, place)
         response = files.required(row, "response", place)
         entry.answers.add(response, _table_count(row, "count", place))
-    for entry in found.values():
+    for item_id, entry in found.items():
         words = entry.answers.closed()
-        yield Item(entry.item_id, entry.group, entry.context, words, entry.original)
+        blanks.count += entry.answers.blank
+        context, group = entry.facts["context"] or "", entry.facts["group"] or item_id
+        yield Item(item_id, group, context, words, entry.facts["original"])
+
+
+def _table_facts(row: dict[str, str], place: Place) -> tuple[str, dict[str, str | None]]:
+    """The id of a row's context, and what all rows of that id must agree on."""
+    context = files.required(row, "context", place)
+    item_id = files.key_of(row.get("id") or context, "id" if "id" in row else "context", place)
+    facts = {"group": row.get("group") or None, "original": row.get("original") or None}
+    return item_id, {"context": context, **facts}
+
+
+def _check_same(item_id: str, entry: _Open, facts: dict[str, str | None], place: Place) -> None:
+    for name, value in facts.items():
+        if value != entry.facts[name]:
+            problem = f"id {item_id!a:.60} has another {name} than in line {entry.place[1]}"
+            raise DataError.at(*place, problem, "give every context its own id")
 
 
 def _table_count(row: dict[str, str], column: str, place: Place) -> int:

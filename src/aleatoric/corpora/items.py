@@ -36,6 +36,23 @@ class Answers:
         return tuple(self._words)
 
 
+class Blanks:
+    """How many blank answers a walk over a corpus has dropped, as its note.
+
+    >>> blanks = Blanks()
+    >>> blanks.count += 2
+    >>> list(blanks)
+    ['2 blank answers were dropped']
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __iter__(self) -> Iterator[str]:
+        if self.count:
+            yield f"{self.count} blank answers were dropped"
+
+
 class UniqueIds:
     """Remembers ids and where they stood, to refuse a second item of the same id."""
 

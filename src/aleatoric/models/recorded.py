@@ -4,7 +4,8 @@ A row names its item by `id`, or by `passage` and `position`, and holds one of
 - `samples` or `counts`: an object of words and their counts,
 - `texts` (or `samples` as a list): raw texts, cut later by the word rule,
 - `logprobs`: an object of words and natural log-probabilities, for the biased estimator.
-`failed` counts draws without a word. Several rows for one item are further samples of it.
+`failed` counts draws without a word. Several rows for one item are further samples of it; only
+log-probabilities, which are no samples, come once an item.
 """
 
 from __future__ import annotations
@@ -45,10 +46,16 @@ class RecordedModel:
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Every row of the file, in its order; the run joins them to items."""
         rows_seen: Counter[str] = Counter()
+        exact: set[str] = set()
         for place, row in files.read_json_lines(self.path):
             item_id = _item_id(row, place)
+            if item_id in exact or ("logprobs" in row and rows_seen[item_id]):
+                problem = f"item {item_id!a:.60} has logprobs and another row"
+                raise DataError.at(*place, problem, "give log-probabilities once, and alone")
             yield _draws(item_id, rows_seen[item_id], row, place)
             rows_seen[item_id] += 1
+            if "logprobs" in row:
+                exact.add(item_id)
         if not rows_seen:
             raise DataError.at(self.path, None, "holds no row", "record at least one item")
 

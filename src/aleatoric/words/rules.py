@@ -39,7 +39,12 @@ def is_word_character(character: str) -> bool:
     >>> [is_word_character(c) for c in "aé7_-"]
     [True, True, True, False, False]
     """
-    return character.isalnum() or unicodedata.category(character).startswith("M")
+    return _is_alphanumeric(character) or unicodedata.category(character).startswith("M")
+
+
+def _is_alphanumeric(character: str) -> bool:
+    # U+02BC is an apostrophe that Unicode counts among the letters.
+    return character.isalnum() and character not in JOINERS
 
 
 def first_span(text: str) -> Span | None:
@@ -52,7 +57,7 @@ def first_span(text: str) -> Span | None:
     >>> first_span("... !") is None
     True
     """
-    start = next((i for i, c in enumerate(text) if c.isalnum()), None)
+    start = next((i for i, c in enumerate(text) if _is_alphanumeric(c)), None)
     if start is None:
         return None
     stop = start
@@ -63,7 +68,7 @@ def first_span(text: str) -> Span | None:
             return Span(start, stop, ended=True)
         elif stop + 1 == len(text):
             return Span(start, stop, ended=False)  # inner or not: the next character decides
-        elif text[stop + 1].isalnum():
+        elif _is_alphanumeric(text[stop + 1]):
             stop += 2
         else:
             return Span(start, stop, ended=True)
@@ -110,7 +115,8 @@ def normalise(word: str) -> str:
     """
     if word.isascii():
         return word.lower()
-    return unicodedata.normalize("NFC", word.casefold()).translate(_STRAIGHT)
+    folded = unicodedata.normalize("NFD", word).casefold()  # in this order, as Unicode asks
+    return unicodedata.normalize("NFC", folded).translate(_STRAIGHT)
 
 
 def bare(word: str) -> str:

@@ -1,0 +1,271 @@
+"""Downloads of published corpora: verified by checksum, resumed where a connection broke.
+
+A file appears under its name only when it is complete and its SHA-256 is right. Until then it is a
+`.part` file, which the next attempt continues if the server still has the same version of it.
+Beside the finished file stands its checksum, so that a later change is noticed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from aleatoric import files
+from aleatoric.errors import DataError, FetchError, UsageError
+
+if TYPE_CHECKING:  # httpx is slow to import, and only a download needs it
+    import httpx
+
+MAX_BYTES = 2**30
+ATTEMPTS = 4
+CONNECT_SECONDS = 10.0
+STALL_SECONDS = 30.0
+
+Progress = Callable[[int, int | None], None]
+"""Told of the bytes that are there, and of their total where it is known."""
+
+
+@dataclass(frozen=True)
+class Download:
+    """A published file. Without a `sha256`, the first download is trusted and remembered."""
+
+    url: str
+    filename: str
+    sha256: str | None
+    licence: str
+    page: str
+    encoding: str = "utf-8"
+
+
+DOWNLOADS = {
+    "provo": Download(
+        url="https://osf.io/download/e4a2m/",
+        filename="Provo_Corpus-Predictability_Norms.csv",
+        # Recorded by several public projects that downloaded this file (14,301,138 bytes).
+        sha256="965fb72eab55f51e08fc1b5622638b85b1085976ff513e2a7bee4adbbd4e6489",
+        licence="CC BY 4.0",
+        page="https://osf.io/sjefs/",
+        encoding="mac-roman",
+    ),
+}
+"""What can be fetched, by corpus name. A new corpus is one entry."""
+
+
+def named(name: str, url: str | None = None, sha256: str | None = None) -> Download:
+    """The download of a corpus, from another address or with another checksum if asked.
+
+    >>> named("provo").licence
+    'CC BY 4.0'
+    """
+    if name not in DOWNLOADS:
+        raise UsageError(f"there is nothing to fetch for {name!r}; use {', '.join(DOWNLOADS)}.")
+    found = DOWNLOADS[name]
+    if url is not None:
+        found = replace(found, url=_checked_url(url))
+    if sha256 is not None:
+        found = replace(found, sha256=_checked_sha256(sha256))
+    return found
+
+
+def fetch(download: Download, folder: Path, progress: Progress = lambda done, total: None) -> Path:
+    """The file of a download in `folder`; it is fetched unless it is there and unchanged."""
+    target = folder / download.filename
+    if target.exists():
+        _check_present(target, download)
+        return target
+    part = _make_part(target)
+    try:
+        _receive(download, part, progress)
+        _publish(part, target, download)
+    except OSError as error:
+        raise FetchError(f"{part}: cannot be written ({error.strerror}); free it.") from None
+    return target
+
+
+def check_unchanged(path: Path) -> None:
+    """Refuse a fetched file that no longer has the checksum recorded beside it."""
+    recorded = _recorded_sha256(path)
+    if recorded is not None and files.sha256_of(path) != recorded:
+        fix = "delete it and fetch it again"
+        raise DataError.at(path, None, "was changed since it was fetched", fix)
+
+
+def published_encoding(sha256: str) -> str | None:
+    """The encoding of a file that is one of the published ones, byte for byte.
+
+    >>> published_encoding("0" * 64) is None, published_encoding(DOWNLOADS["provo"].sha256 or "")
+    (True, 'mac-roman')
+    """
+    return next((d.encoding for d in DOWNLOADS.values() if d.sha256 == sha256), None)
+
+
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"{url!a} is no web address; use http:// or https://.")
+    return url
+
+
+def _checked_sha256(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", text):
+        raise UsageError(f"{text!a:.80} is no SHA-256; it has 64 hexadecimal digits.")
+    return text.lower()
+
+
+def _check_present(target: Path, download: Download) -> None:
+    expected = download.sha256 or _recorded_sha256(target)
+    if expected is not None and files.sha256_of(target) != expected:
+        fix = "move it away to fetch the published one"
+        raise DataError.at(target, None, "is there, but is not the published file", fix)
+
+
+def _make_part(target: Path) -> Path:
+    part = _beside(target, ".part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part.touch()
+    except OSError as error:
+        problem = f"{target.parent}: cannot be written ({error.strerror})"
+        raise UsageError(f"{problem}; choose another folder with --to.") from None
+    return part
+
+
+def _receive(download: Download, part: Path, progress: Progress) -> None:
+    """Fill `part`, going on where the connection breaks as long as that brings anything."""
+    import httpx
+
+    timeout = httpx.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS)
+    with httpx.Client(timeout=timeout, follow_redirects=True) as client:
+        for attempt in range(1, ATTEMPTS + 1):
+            before = part.stat().st_size
+            try:
+                _receive_once(client, download, part, progress)
+                return
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                grown = part.stat().st_size > before
+                if attempt == ATTEMPTS or not grown:
+                    _drop_if_empty(part)
+                    raise _unreachable(download, part, error) from None
+                time.sleep(0.2 * attempt)
+
+
+def _receive_once(client: httpx.Client, download: Download, part: Path, progress: Progress) -> None:
+    have, headers = _resume_from(part, download.url)
+    headers["Accept-Encoding"] = "identity"  # a range counts bytes as they are sent
+    with client.stream("GET", download.url, headers=headers) as response:
+        if response.status_code in (200, 206):
+            start = _start(response, have)
+            _remember(part, download.url, response)
+            _write_body(response, part, start, progress)
+        elif response.status_code != 416 or not have:
+            response.raise_for_status()
+            raise _unreachable(download, part, ValueError(f"status {response.status_code}"))
+    if response.status_code == 416:  # there is no such rest: what is here is of no use
+        _forget(part)
+        part.touch()
+        _receive_once(client, download, part, progress)
+
+
+def _resume_from(part: Path, url: str) -> tuple[int, dict[str, str]]:
+    """How much is there already, and the headers that ask for the rest of the same version."""
+    have = part.stat().st_size
+    try:
+        known = json.loads(_beside(part, ".json").read_text("utf-8"))
+        if have and known["url"] == url and known["validator"]:
+            return have, {"Range": f"bytes={have}-", "If-Range": str(known["validator"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # nothing usable is known about the part: it is fetched anew
+    return 0, {}
+
+
+def _start(response: httpx.Response, have: int) -> int:
+    """Where the bytes of a response belong: after those that are there, or at the beginning."""
+    sent = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    if response.status_code == 200:
+        return 0
+    if sent is None or int(sent[1]) not in (0, have):
+        raise FetchError(
+            f"{response.url} sends another part than was asked for; use another --url."
+        )
+    return int(sent[1])
+
+
+def _remember(part: Path, url: str, response: httpx.Response) -> None:
+    """Note what identifies this version of the file; a weak ETag does not identify bytes."""
+    etag = response.headers.get("ETag", "")
+    strong = etag if etag and not etag.startswith("W/") else None
+    validator = strong or response.headers.get("Last-Modified")
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        validator = None
+    _beside(part, ".json").write_text(json.dumps({"url": url, "validator": validator}), "utf-8")
+
+
+def _write_body(response: httpx.Response, part: Path, start: int, progress: Progress) -> None:
+    length = response.headers.get("Content-Length", "")
+    total = start + int(length) if length.isdecimal() else None
+    done = start
+    with part.open("r+b") as file:
+        file.truncate(start)
+        file.seek(start)
+        for block in response.iter_bytes():
+            done += len(block)
+            if done > MAX_BYTES:
+                _forget(part)
+                raise FetchError(f"{response.url} sends over {MAX_BYTES} bytes; check the address.")
+            file.write(block)
+            progress(done, total)
+
+
+def _publish(part: Path, target: Path, download: Download) -> None:
+    """Give a complete and verified part its name; a wrong one is removed."""
+    found = files.sha256_of(part)
+    if download.sha256 is not None and found != download.sha256:
+        _forget(part)
+        raise FetchError(
+            f"what {download.url} sent has SHA-256 {found}, not {download.sha256}, and was removed;"
+            f" try again, or name the right checksum with --sha256 if {download.page} has a newer"
+            " version."
+        )
+    with part.open("r+b") as file:
+        os.fsync(file.fileno())
+    _beside(target, ".sha256").write_text(f"{found}  {target.name}\n", "utf-8")
+    part.replace(target)
+    _forget(part)
+
+
+def _unreachable(download: Download, part: Path, error: Exception) -> FetchError:
+    reason = (" ".join(str(error).split()) or type(error).__name__).partition(" For more")[0]
+    again = "run this again to go on where it broke, or " if part.exists() else ""
+    return FetchError(
+        f"{download.url} cannot be fetched ({reason:.200}); {again}get {download.filename} from "
+        f"{download.page} and put it into {part.parent}."
+    )
+
+
+def _recorded_sha256(path: Path) -> str | None:
+    try:
+        words = _beside(path, ".sha256").read_text("utf-8").split()
+    except (OSError, ValueError):
+        return None
+    return words[0] if words else None
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _drop_if_empty(part: Path) -> None:
+    if not part.stat().st_size:
+        _forget(part)
+
+
+def _forget(part: Path) -> None:
+    part.unlink(missing_ok=True)
+    _beside(part, ".json").unlink(missing_ok=True)

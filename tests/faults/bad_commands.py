@@ -1,0 +1,198 @@
+"""Bad recordings, bad options and bad places, each with a good corpus."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+from bad_inputs import CORPORA, COUNTS, GOOD, TABLES, Case, lines
+
+_REPRODUCE = ("reproduce", "next-word", "--data")
+
+
+def recorded(name: str, says: str, data: bytes, line: int | None = 1) -> Case:
+    """A good corpus and a bad recording."""
+    files = {"c.jsonl": lines(GOOD), "m.jsonl": data}
+    argv = ("--corpus", "{dir}/c.jsonl", "--model", "recorded:{dir}/m.jsonl")
+    return Case(f"recorded {name}", says, files, argv, "m.jsonl", line)
+
+
+def usage(name: str, says: str, *argv: str) -> Case:
+    """Good files and a bad command."""
+    return Case(name, says, {"c.jsonl": lines(GOOD)}, ("--corpus", "{dir}/c.jsonl", *argv))
+
+
+def hold_a_run(folder: Path) -> None:
+    (folder / "run").mkdir()
+    (folder / "run" / "run.sqlite").write_bytes(b"this is no database, but it is somebody's")
+
+
+def hold_a_file(folder: Path) -> None:
+    (folder / "run").write_text("a file where the run should go")
+
+
+def link_to_nothing(folder: Path) -> None:
+    (folder / "c.jsonl").symlink_to(folder / "gone")
+
+
+RECORDINGS = [
+    recorded("without an id", "'id' is missing .*; add", lines({"samples": {"a": 1}})),
+    recorded(
+        "with passage alone",
+        "'position' is missing .*; add",
+        lines({"passage": 1, "samples": {"a": 1}}),
+    ),
+    recorded("with a null id", "is no identifier; use", lines({"id": None, "samples": {"a": 1}})),
+    recorded(
+        "rows that join nothing",
+        "none of its 2 rows .*; check",
+        lines(*[{"id": "x", "samples": {"a": 1}}] * 2),
+        None,
+    ),
+    recorded(
+        "samples and texts",
+        "samples and texts; give",
+        lines({"id": "1", "samples": {"a": 1}, "texts": ["b"]}),
+    ),
+    recorded("nothing in a row", "this one none; give", lines({"id": "1"})),
+    recorded(
+        "positive logprobs",
+        "0.5 is no log-probability; use",
+        lines({"id": "1", "logprobs": {"a": 0.5}}),
+    ),
+    recorded(
+        "a logprob that is text",
+        "is no log-probability; use",
+        lines({"id": "1", "logprobs": {"a": "-1"}}),
+    ),
+    recorded("no logprobs", "no object with words; write", lines({"id": "1", "logprobs": {}})),
+    recorded(
+        "logprobs twice",
+        "has logprobs and another row; give",
+        lines(*[{"id": "1", "logprobs": {"a": -1}}] * 2),
+        2,
+    ),
+    recorded(
+        "samples after logprobs",
+        "has logprobs and another row; give",
+        lines({"id": "1", "logprobs": {"a": -1}}, {"id": "1", "samples": {"a": 1}}),
+        2,
+    ),
+    recorded("NaN logprobs", "no JSON number; leave", b'{"id": "1", "logprobs": {"a": NaN}}\n'),
+    recorded("samples as a number", "no object of counts; write", lines({"id": "1", "samples": 3})),
+    recorded("a negative count", "too small; use", lines({"id": "1", "samples": {"a": -1}})),
+    recorded(
+        "a fraction of failures",
+        "failed 0.5 is not whole; use",
+        lines({"id": "1", "samples": {"a": 1}, "failed": 0.5}),
+    ),
+    recorded(
+        "texts that are no texts", "is int, not text; write", lines({"id": "1", "texts": [1]})
+    ),
+    recorded(
+        "the sentinel of failures",
+        "NUL character; remove",
+        b'{"id": "1", "samples": {"\\u0000failed": 3}}\n',
+    ),
+    recorded(
+        "truncated JSON in line 2",
+        "not JSON .*; write",
+        lines({"id": "1", "samples": {"a": 1}}) + b'{"id"',
+        2,
+    ),
+    recorded("an empty file", "holds no row; record", b"", None),
+    recorded("a CSV file", "not JSON .*; write", b"id,word\n1,a\n"),
+    recorded(
+        "truncated gzip",
+        "gzip data are cut off or damaged; copy",
+        gzip.compress(lines({"id": "1", "samples": {"a": 1}}))[:-9],
+        None,
+    ),
+]
+
+USAGE = [
+    Case("no such file", "no such file; check", file="c.jsonl"),
+    Case("no such folder", "no such file; check", argv=("--corpus", "{dir}/no/c.jsonl")),
+    Case(
+        "a name longer than any file",
+        "cannot be read|no corpus",
+        argv=("--corpus", "{dir}/" + "c" * 300 + ".jsonl"),
+    ),
+    Case("a folder for a corpus", "this is a folder; name", argv=("--corpus", "{dir}")),
+    Case("a device for a corpus", "no regular file; save", argv=("--corpus", "/dev/null")),
+    Case("a link to nothing", "no such file; check", file="c.jsonl", prepare=link_to_nothing),
+    Case("an unknown corpus", "no corpus or file 'brown'; known", argv=("--corpus", "brown")),
+    Case("a corpus that is not fetched", "run aleatoric fetch provo", argv=("--corpus", "provo")),
+    Case(
+        "a kind of corpus without a file",
+        "no corpus or file 'cloze'|cloze",
+        argv=("--corpus", "cloze:"),
+    ),
+    Case(
+        "simulated of an unknown option",
+        "not understood; use",
+        argv=("--corpus", "simulated:size=3"),
+    ),
+    Case(
+        "simulated with text", "not understood; use", argv=("--corpus", "simulated:contexts=many")
+    ),
+    Case(
+        "simulated without people",
+        "people is 1 to 1000000",
+        argv=("--corpus", "simulated:people=0"),
+    ),
+    Case(
+        "simulated with a negative",
+        "not understood; use",
+        argv=("--corpus", "simulated:contexts=-5"),
+    ),
+    Case(
+        "simulated too large",
+        "people is 1 to 1000000",
+        argv=("--corpus", "simulated:people=99999999999"),
+    ),
+    usage("an unknown kind of model", "no .* named 'magic'; known", "--model", "magic:wand"),
+    usage("a recording without a file", "needs a file; write", "--model", "recorded:"),
+    usage("a recording that is not there", "no such file; check", "--model", "recorded:{dir}/no"),
+    usage("a recording that is a folder", "this is a folder; name", "--model", "recorded:{dir}"),
+    usage("a toy of an unknown option", "no toy model; use", "--model", "toy:size=3"),
+    usage("a toy at temperature 0", "no toy model; use", "--model", "toy:temperature=0"),
+    usage("a toy at temperature nan", "no toy model; use", "--model", "toy:temperature=nan"),
+    usage("an unknown protocol", "no protocol 'new'; use", "--protocol", "new"),
+    usage("an unknown choice", "no choice 'colour'; the choices are", "--choose", "colour=red"),
+    usage("a choice without a value", "is not known; use", "--choose", "bins"),
+    usage("an unknown value of a choice", "is not known; use", "--choose", "bins=open"),
+    usage("a choice of the protocol", "no choice 'protocol'", "--choose", "protocol=paper"),
+    usage("an unknown metric", "no metric 'bleu'; use", "--metric", "bleu"),
+    usage("an unknown format", "no format 'html'; use", "--format", "html"),
+    usage("an unknown encoding", "no encoding 'klingon'; try", "--encoding", "klingon"),
+    usage("an encoding without line ends", "line by line; save", "--encoding", "utf-16"),
+    Case("a run that is damaged", "choose|restore", {"c.jsonl": lines(GOOD)}, prepare=hold_a_run),
+    Case(
+        "a file where the run should go",
+        "choose another --out",
+        {"c.jsonl": lines(GOOD)},
+        prepare=hold_a_file,
+    ),
+]
+
+
+def other(name: str, says: str, *command: str) -> Case:
+    """Another command than `word`."""
+    return Case(name, says, argv=(), command=command, prepare=hold_a_run)
+
+
+OTHERS = [
+    other("score of nothing", "no run directory; it has", "score", "{dir}/none"),
+    other("score of a damaged run", "is damaged or no run; restore", "score", "{dir}/run"),
+    other(
+        "score in an unknown format", "no format 'x'; use", "score", "{dir}/run", "--format", "x"
+    ),
+    other("list of nothing", "no kind 'x'; the kinds are", "list", "x"),
+    other("fetch of nothing", "nothing to fetch for 'x'; use", "fetch", "x"),
+    other("fetch from no address", "no web address; use", "fetch", "provo", "--url", "x"),
+    other("reproduce without data", "is no folder; name", *_REPRODUCE, "{dir}/none"),
+    other("reproduce from an empty folder", "holds 0 files .*; put", *_REPRODUCE, "{dir}/run"),
+]
+
+CASES = [*OTHERS, *CORPORA, *COUNTS, *TABLES, *RECORDINGS, *USAGE]

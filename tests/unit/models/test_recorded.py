@@ -1,0 +1,183 @@
+"""Recorded draws: how rows meet items, what is told of those that do not, and raw texts."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aleatoric import cli, pipeline
+from aleatoric.models import recorded
+from aleatoric.models.base import Ask
+from aleatoric.store import Store
+from aleatoric.types import Draws
+
+ASK = Ask("as recorded", 1000, 0)
+PEOPLE = [
+    {"passage": 1, "position": 2, "context": "There", "original": "are", "human": {"are": 2}},
+    {"passage": 1, "position": 3, "context": "There are", "human": {"now": 1, "many": 3}},
+    {"passage": 2, "position": 2, "context": "It", "human": {"is": 2, "was": 2}},
+]
+
+
+def write(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+def read(path: Path, *rows: dict[str, Any]) -> list[Draws]:
+    model = recorded.load(str(write(path, *rows)))
+    return list(model.draws((), ASK))
+
+
+@contextmanager
+def run(folder: Path, *rows: dict[str, Any], choices: tuple[str, ...] = ()) -> Iterator[Store]:
+    corpus = write(folder / "people.jsonl", *PEOPLE)
+    model = write(folder / "model.jsonl", *rows)
+    chosen = pipeline.choose("corrected", choices)
+    job = pipeline.WordJob(str(corpus), (f"recorded:{model}",), choices=chosen, n_splits=2)
+    with pipeline.run_word(job, folder / "run") as store:
+        yield store
+
+
+def tvd(store: Store) -> tuple[float | None, int, int]:
+    """The model's expected TVD, the items behind it, and the items it has no row for."""
+    found = next(r for r in pipeline.results(store) if (r.system, r.metric) == ("model", "tvd"))
+    return found.estimate.value, found.estimate.n_items, found.estimate.n_missing
+
+
+def about_model(store: Store) -> list[str]:
+    return [note for note in pipeline.notes(store) if note.startswith("model:")]
+
+
+def test_rows_name_their_item_by_id_or_by_passage_and_position(tmp_path: Path) -> None:
+    draws = read(
+        tmp_path / "m.jsonl",
+        {"id": "1:2", "samples": {"are": 1}},
+        {"id": 7, "samples": {"are": 1}},
+        {"passage": 1, "position": 3, "samples": {"are": 1}},
+        {"passage": "a", "position": "b", "samples": {"are": 1}},
+        {"id": "mine", "passage": 1, "position": 3, "samples": {"are": 1}},
+    )
+    assert [d.item_id for d in draws] == ["1:2", "7", "1:3", "a:b", "mine"]
+
+
+def test_both_names_of_an_item_are_one(tmp_path: Path) -> None:
+    by_id = {"id": "1:2", "samples": {"are": 1}}
+    by_place = {"passage": 1, "position": 2, "samples": {"is": 3}}
+    with run(tmp_path, by_id, by_place) as store:
+        [(item, draws)] = store.walk_system("model")
+        assert item.id == "1:2"
+        assert [(d.row, dict(d.counts)) for d in draws] == [(0, {"are": 1}), (1, {"is": 3})]
+
+
+@pytest.mark.parametrize("name", ["samples", "counts"])
+def test_counts_have_two_names(tmp_path: Path, name: str) -> None:
+    [draws] = read(tmp_path / "m.jsonl", {"id": "1:2", name: {"a": 2, "b": 0}, "failed": 3})
+    assert draws == Draws("1:2", {"a": 2}, failed=3)
+
+
+@pytest.mark.parametrize("name", ["samples", "texts"])
+def test_raw_texts_have_two_names(tmp_path: Path, name: str) -> None:
+    [draws] = read(tmp_path / "m.jsonl", {"id": "1:2", name: [" a dog", "", "\n"]})
+    assert draws == Draws("1:2", {}, texts=(" a dog", "", "\n"))
+
+
+def test_log_probabilities_are_kept_as_they_are(tmp_path: Path) -> None:
+    [draws] = read(tmp_path / "m.jsonl", {"id": "1:2", "logprobs": {"a": -1, "b": 0}})
+    assert draws.logprobs == {"a": -1.0, "b": 0.0}
+
+
+def test_a_recording_is_named_by_its_file_and_pinned_by_its_bytes(tmp_path: Path) -> None:
+    path = write(tmp_path / "gpt2.v1.jsonl", {"id": "1", "samples": {"a": 1}})
+    packed = tmp_path / "gpt2.jsonl.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    one, other = recorded.load(str(path)), recorded.load(str(packed))
+    assert (one.label, other.label, one.estimator) == ("gpt2", "gpt2", "recorded")
+    assert one.version != other.version
+    assert list(one.draws((), ASK)) == list(other.draws((), ASK))
+
+
+def test_everything_that_does_not_join_is_counted(tmp_path: Path) -> None:
+    stranger = {"id": "9:9", "samples": {"x": 1}}
+    with run(tmp_path, {"id": "1:2", "samples": {"are": 2}}, stranger, stranger) as store:
+        assert tvd(store) == (0.0, 1, 2)
+        assert about_model(store) == [
+            "model: 2 of 3 items have no row and are left out",
+            "model: 2 rows name no item of the corpus and are left out",
+        ]
+
+
+def test_a_complete_recording_has_nothing_to_note(tmp_path: Path) -> None:
+    rows = [{**who, "samples": who["human"]} for who in PEOPLE]
+    with run(tmp_path, *rows) as store:
+        assert tvd(store) == (0.0, 3, 0)
+        assert about_model(store) == []
+
+
+REPEATED = [
+    {"id": "1:2", "samples": {"are": 1}},
+    {"id": "1:2", "samples": {"is": 1}},
+    {"id": "1:2", "samples": {"is": 2}},
+]
+
+
+def test_repeated_rows_are_further_samples_of_their_item(tmp_path: Path) -> None:
+    with run(tmp_path, *REPEATED) as store:
+        assert tvd(store) == (pytest.approx(0.75), 1, 2)
+        assert "model: 2 rows repeat an item and count as further samples" in about_model(store)
+
+
+def test_repeated_rows_may_count_as_items_of_their_own(tmp_path: Path) -> None:
+    with run(tmp_path, *REPEATED, choices=("repeats=separate",)) as store:
+        assert tvd(store) == (pytest.approx(2 / 3), 3, 2)
+        assert "model: 2 rows repeat an item and count as items of their own" in about_model(store)
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        ((), 0.5),  # are, is; the text without a word is rejected
+        (("rule=paper",), 1.0),  # arethey, isnt
+        (("lead=condition",), 0.0),  # are; the quoted one does not follow at once
+        (("failed=outcome",), 2 / 3),  # are, is, no word
+    ],
+)
+def test_raw_texts_go_through_the_chosen_rule(
+    tmp_path: Path, choices: tuple[str, ...], expected: float
+) -> None:
+    row = {"id": "1:2", "texts": [" are\nthey", ' "is-', "?!"]}
+    if "rule=paper" in choices:
+        row = {"id": "1:2", "texts": [" are\nthey", " isn't", "?!"]}
+    with run(tmp_path, row, choices=choices) as store:
+        assert tvd(store)[0] == pytest.approx(expected)
+
+
+def test_an_item_whose_draws_hold_no_word_is_undefined_and_counted(tmp_path: Path) -> None:
+    empty = [{"id": "1:2", "texts": ["..."]}, {"id": "1:3", "samples": {}, "failed": 4}]
+    good = {"id": "2:2", "samples": {"is": 1, "was": 1}}
+    with run(tmp_path, *empty, {"id": "1:3", "samples": {}}, good) as store:
+        found = next(r for r in pipeline.results(store) if (r.system, r.metric) == ("model", "tvd"))
+        assert (found.estimate.value, found.estimate.n_undefined) == (0.0, 2)
+
+
+def test_the_json_tells_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = write(tmp_path / "people.jsonl", *PEOPLE)
+    model = write(tmp_path / "model.jsonl", *REPEATED, {"id": "x", "samples": {"a": 1}})
+    argv = ["aleatoric", "word", "--corpus", str(corpus), "--model", f"recorded:{model}"]
+    monkeypatch.setattr(sys, "argv", [*argv, "--splits", "2", "--json"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert not end.value.code
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["notes"]) == 3
+    of_model = [r for r in found["results"] if (r["system"], r["metric"]) == ("model", "tvd")]
+    assert [r["estimate"]["n_missing"] for r in of_model] == [2]

@@ -1,0 +1,192 @@
+"""Both word rules on awkward texts. The paper's defects are kept on purpose, so they are listed."""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+
+import pytest
+
+from aleatoric.words import rules
+from aleatoric.words.rules import Span, first_span, first_word, first_word_at_once, first_word_paper
+
+AWKWARD = [
+    # text, corrected, paper
+    ("", None, None),
+    (" ", None, None),
+    ("\n", None, None),
+    ("...", None, None),
+    ("\u2014 \u201c\u2026\u201d ?!", None, None),
+    ("word", "word", "word"),
+    (" word", "word", "word"),
+    ("word.", "word", "word"),
+    ("Word word", "Word", "Word"),
+    # newlines and other white space
+    ("said\nCome", "said", "saidCome"),
+    ("\nsaid\nCome", "said", "saidCome"),
+    ("\n\n", None, None),
+    ("said\r\nCome", "said", "said\rCome"),
+    ("one\ttwo", "one", "one\ttwo"),
+    ("\tone", "one", "\tone"),
+    ("one\u00a0two", "one", "one\u00a0two"),
+    ("one\u2003two", "one", "one\u2003two"),
+    ("one\u2028two", "one", "one\u2028two"),
+    ("one\x0btwo", "one", "one\x0btwo"),
+    # apostrophes
+    ("it's late", "it's", "its"),
+    ("it\u2019s late", "it\u2019s", "its"),
+    ("it\u02bcs late", "it\u02bcs", "it\u02bcs"),  # a letter to Unicode, so to \w too
+    ("dogs\u02bc tails", "dogs", "dogs\u02bc"),
+    ("\u02bctis", "tis", "\u02bctis"),
+    ("'tis", "tis", "tis"),
+    ("'Tis the", "Tis", "Tis"),
+    ("dogs' tails", "dogs", "dogs"),
+    ("rock 'n' roll", "rock", "rock"),
+    ("'n' roll", "n", "n"),
+    ("o'clock", "o'clock", "oclock"),
+    ("fo'c's'le", "fo'c's'le", "focsle"),
+    ("don''t", "don", "dont"),
+    ("'", None, None),
+    # hyphens and dashes
+    ("well-known, then", "well-known", "wellknown"),
+    ("well\u2011known", "well\u2011known", "wellknown"),
+    ("-known", "known", "known"),
+    ("well- known", "well", "well"),
+    ("well--known", "well", "wellknown"),
+    ("well\u2014known", "well", "wellknown"),
+    ("well\u2013known", "well", "wellknown"),
+    ("well-'known", "well", "wellknown"),
+    ("mother-in-law's", "mother-in-law's", "motherinlaws"),
+    # numbers
+    ("3.14 is", "3", "314"),
+    ("1,000 men", "1", "1000"),
+    ("5th", "5th", "5th"),
+    ("$5 bill", "5", "5"),
+    ("-5 degrees", "5", "5"),
+    ("20-30", "20-30", "2030"),
+    ("1990s", "1990s", "1990s"),
+    ("x\u00b2", "x\u00b2", "x\u00b2"),
+    # quotes, brackets, markup
+    ('"Hello," he', "Hello", "Hello"),
+    ("\u201cHello\u201d", "Hello", "Hello"),
+    ("\u00abBonjour\u00bb", "Bonjour", "Bonjour"),
+    ("(see below)", "see", "see"),
+    ("<b>bold</b>", "b", "bboldb"),
+    ("and/or", "and", "andor"),
+    ("e.g. this", "e", "eg"),
+    ("user@example.org", "user", "userexampleorg"),
+    ("snake_case", "snake", "snake_case"),
+    ("_emphasis_", "emphasis", "_emphasis_"),
+    # scripts
+    ("caf\u00e9 au", "caf\u00e9", "caf\u00e9"),
+    ("cafe\u0301 au", "cafe\u0301", "cafe"),  # \w knows no combining marks
+    ("\u0301accent", "accent", "accent"),
+    ("na\u00efve", "na\u00efve", "na\u00efve"),
+    ("猫が好き。犬", "猫が好き", "猫が好き犬"),
+    ("\u300c\u732b\u300d", "\u732b", "\u732b"),
+    ("مرحبا،", "مرحبا", "مرحبا"),
+    ("שָׁלוֹם", "שָׁלוֹם", "שלום"),
+    ("नमस्ते जी", "नमस्ते", "नमसत"),
+    ("Αθήνα·", "Αθήνα", "Αθήνα"),
+    # emoji and characters without width
+    ("\U0001f600", None, None),
+    ("\U0001f600 hi", "hi", "hi"),
+    ("hi\U0001f600there", "hi", "hithere"),
+    ("\U0001f468\u200d\U0001f469\u200d\U0001f467", None, None),
+    ("zero\u200bwidth", "zero", "zerowidth"),
+    ("soft\u00adhyphen", "soft", "softhyphen"),
+    ("\ufeffmark", "mark", "mark"),
+    ("\u202eright", "right", "right"),
+    ("nul\x00byte", "nul", "nulbyte"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "corrected", "paper"), AWKWARD, ids=[ascii(a[0]) for a in AWKWARD]
+)
+def test_awkward_texts(text: str, corrected: str | None, paper: str | None) -> None:
+    assert first_word(text) == corrected
+    assert first_word_paper(text) == paper
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        (" said", "said"),
+        ("\n\tsaid he", "said"),
+        ("said", "said"),
+        (", said", None),
+        ("'tis", None),
+        ("\u201cYes", None),
+        ("\u200bsaid", None),
+        ("", None),
+    ],
+)
+def test_conditioning_on_a_word_at_once(text: str, word: str | None) -> None:
+    assert first_word_at_once(text) == word
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [
+        ("word", Span(0, 4, False)),
+        ("word ", Span(0, 4, True)),
+        ("word\n", Span(0, 4, True)),
+        ("word'", Span(0, 4, False)),
+        ("word' ", Span(0, 4, True)),
+        ("word--", Span(0, 4, True)),
+        ("it's", Span(0, 4, False)),
+        (" it's.", Span(1, 5, True)),
+        ("e\u0301", Span(0, 2, False)),
+        ("a-\u0301", Span(0, 1, True)),
+        ("?", None),
+    ],
+)
+def test_a_word_has_ended_when_something_after_it_says_so(text: str, span: Span | None) -> None:
+    assert first_span(text) == span
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a" * 1_000_000, "!" * 1_000_000 + "a", "a-" * 500_000, "\u0301" * 1_000_000, " " * 1_000_000],
+    ids=["letters", "punctuation", "hyphens", "marks", "spaces"],
+)
+@pytest.mark.parametrize("rule", [first_word, first_word_at_once, first_word_paper])
+def test_a_megabyte_takes_no_more_than_a_moment(rule: rules.WordRule, text: str) -> None:
+    start = time.perf_counter()
+    rule(text)
+    assert time.perf_counter() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Don\u2019t", "don't"),
+        ("CAF\u00c9", "cafe\u0301"),
+        ("Stra\u00dfe", "STRASSE"),
+        ("well\u2011known", "Well-known"),
+        ("\u212aelvin", "kelvin"),
+    ],
+)
+def test_forms_that_are_one_word_when_compared(one: str, other: str) -> None:
+    assert rules.normalise(one) == rules.normalise(other)
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"), [('light"', "light"), ("You're,", "youre"), ("\u2014", "")]
+)
+def test_a_corpus_word_without_its_punctuation(word: str, shown: str) -> None:
+    assert rules.bare(word) == shown
+
+
+def test_rules_by_name() -> None:
+    assert rules.rule_named("corrected") is first_word
+    assert rules.rule_named("corrected", "condition") is first_word_at_once
+    assert rules.rule_named("paper") is first_word_paper
+
+
+def test_composed_and_decomposed_words_are_cut_alike() -> None:
+    text = "\u00e9t\u00e9, \u00c5ngstr\u00f6m"
+    assert unicodedata.normalize("NFC", first_word(unicodedata.normalize("NFD", text)) or "") == (
+        first_word(text)
+    )
