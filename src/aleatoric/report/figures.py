@@ -75,7 +75,7 @@ def draw(picture: Picture) -> list[Figure]:
     except ModuleNotFoundError:
         raise MissingExtraError("matplotlib", "report") from None
     with matplotlib.rc_context(_STYLE):
-        return [_sheet(page) for page in _pages(picture)]
+        return [_laid_out(_sheet(page)) for page in _pages(picture)]
 
 
 def safe(text: str) -> str:
@@ -137,6 +137,15 @@ def _sheet(page: Panels) -> Figure:
     if page.title:
         figure.suptitle(safe(page.title), fontsize=11)
     return figure
+
+
+def _laid_out(sheet: Figure) -> Figure:
+    """The sheet with its layout settled: each format would work it out again."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        sheet.draw_without_rendering()
+    sheet.set_layout_engine("none")
+    return sheet
 
 
 def _width(page: Panels) -> float:
