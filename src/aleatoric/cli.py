@@ -169,7 +169,9 @@ def score(
     from aleatoric.store import Store
 
     with Store.open(run) as store:
-        pipeline.score_word(store, _track)
+        # A study reads draws: statistics that are there need not be computed again for it.
+        if not analysis or not store.has_stats():
+            pipeline.score_word(store, _track)
         for path in export or ():
             export_rows(store, path)
             _say(f"wrote {path}")

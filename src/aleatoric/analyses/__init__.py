@@ -1,0 +1,1 @@
+"""The papers' studies, one file each: cases in, a `Study` (tables and figure data) out."""

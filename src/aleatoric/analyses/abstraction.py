@@ -1,0 +1,119 @@
+"""TVD beyond exact words: classes of words by part of speech or by meaning (§5, App. G)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.analyses.kmeans import Clustering, Points, kmeans
+from aleatoric.analyses.taggers import Tagger
+from aleatoric.streams import stream
+from aleatoric.types import FAILED, Item
+from aleatoric.words.scoring import Abstraction
+
+Floats = NDArray[np.float64]
+Embedder = Callable[[Sequence[str]], Mapping[str, Floats]]
+"""Words -> vectors; a word without a vector is left out."""
+
+UNKNOWN = "\0no vector"
+"""The one class of all words without a vector."""
+
+LEAST_GAIN = 0.05
+
+
+def by_tag(tagger: Tagger) -> Abstraction:
+    """Classes by the universal tag of the word, tagged in its context: TVD_syn.
+
+    >>> classes = by_tag(lambda context, words: ["NOUN" for _ in words])
+    >>> classes(Item("1:2", "1", "the", ("dog",)), ["dog", "cat"])
+    {'dog': 'NOUN', 'cat': 'NOUN'}
+    """
+
+    def classes(item: Item, words: Sequence[str]) -> dict[str, str]:
+        real = [word for word in words if word != FAILED]
+        return _and_failed(dict(zip(real, tagger(item.context, real), strict=True)), words)
+
+    return classes
+
+
+def by_cluster(embedder: Embedder, seed: int) -> Abstraction:
+    """Classes by k-means clusters of the words' standardised vectors: TVD_sem.
+
+    >>> vectors = {"dog": np.array([1.0, 0.9]), "cat": np.array([0.9, 1.0])}
+    >>> vectors["run"] = np.array([-1.0, -1.0])
+    >>> classes = by_cluster(lambda words: {w: vectors[w] for w in words if w in vectors}, seed=0)
+    >>> found = classes(Item("1:2", "1", "the", ("dog",)), ["dog", "cat", "run", "xyz"])
+    >>> found["dog"] == found["cat"], found["dog"] == found["run"], found["xyz"] == UNKNOWN
+    (True, False, True)
+    """
+
+    def classes(item: Item, words: Sequence[str]) -> dict[str, str]:
+        real = [word for word in words if word != FAILED]
+        vectors = embedder(real)
+        # In the order of the alphabet: the same words form the same clusters in whatever order.
+        known = sorted(word for word in real if word in vectors)
+        labels = cluster([vectors[word] for word in known], stream(seed, "clusters", item.id))
+        named = {word: f"cluster {label}" for word, label in zip(known, labels, strict=True)}
+        return _and_failed({word: named.get(word, UNKNOWN) for word in real}, words)
+
+    return classes
+
+
+def cluster(vectors: Sequence[Floats], rng: np.random.Generator) -> list[int]:
+    """The clusters of vectors after standardisation, as many as `chosen` says.
+
+    With one or two vectors each is a cluster of its own, as in the paper.
+
+    >>> cluster([np.array([0.0, 1.0]), np.array([1.0, 0.0])], np.random.default_rng(0))
+    [0, 1]
+    """
+    if len(vectors) <= 2:
+        return list(range(len(vectors)))
+    points = Points.of(standardised(np.array(vectors, dtype=np.float64)))
+    found = [kmeans(points, k, rng) for k in candidates(len(vectors))]
+    return [int(label) for label in chosen(found).labels]
+
+
+def candidates(k_max: int) -> range:
+    """The numbers of clusters tried for `k_max` > 2 words: App. G's range(2, k_max, k_max // 3).
+
+    >>> list(candidates(3)), list(candidates(7)), list(candidates(300))
+    ([2], [2, 4, 6], [2, 102, 202])
+    """
+    return range(2, k_max, max(1, k_max // 3))
+
+
+def chosen(found: Sequence[Clustering], least_gain: float = LEAST_GAIN) -> Clustering:
+    """The selection "by SSE": the first k whose successor lowers it by less than 5%, else the last.
+
+    The paper does not print its rule; this is the one of its published code, on squared errors
+    as the paper describes them (the code sums plain distances). With three widely spaced
+    candidates it mostly takes the largest: clusters of one or two words.
+
+    >>> a, b, c = (Clustering(np.array([i]), sse) for i, sse in enumerate((10.0, 6.0, 5.9)))
+    >>> chosen([a, b, c]) is b, chosen([a, b]) is b
+    (True, True)
+    """
+    for one, following in pairwise(found):
+        if one.sse - following.sse < least_gain * one.sse:
+            return one
+    return found[-1]
+
+
+def standardised(vectors: Floats) -> Floats:
+    """Every dimension with mean 0 and standard deviation 1; one that never varies stays 0.
+
+    >>> standardised(np.array([[1.0, 5.0], [3.0, 5.0]])).tolist()
+    [[-1.0, 0.0], [1.0, 0.0]]
+    """
+    spread = vectors.std(axis=0)
+    scaled: Floats = (vectors - vectors.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return scaled
+
+
+def _and_failed(classes: dict[str, str], words: Sequence[str]) -> dict[str, str]:
+    """A failed draw, where kept as an outcome, is in no class of words but its own."""
+    return classes | {FAILED: FAILED} if FAILED in words else classes

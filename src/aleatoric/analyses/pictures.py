@@ -1,0 +1,190 @@
+"""A figure's data, before it is drawn: plain frozen objects that tests and pages can read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Values: TypeAlias = tuple[float, ...]
+
+TVD_EDGES: Values = tuple(i / 20 - 0.025 for i in range(22))
+"""Bins for TVDs of small samples: halves of 40 people differ by twentieths, the bins' centres."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve, with a band where `low` and `high` are given."""
+
+    label: str
+    x: Values
+    y: Values
+    low: Values = ()
+    high: Values = ()
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A straight line across the picture, at a value of x or of y."""
+
+    label: str
+    x: float | None = None
+    y: float | None = None
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Several curves over one axis."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    marks: tuple[Mark, ...] = ()
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """Densities of several samples over the same bins."""
+
+    title: str
+    x_label: str
+    edges: Values
+    heights: Mapping[str, Values]
+    means: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """A target against a predictor; `trend` is the mean of the target by tenths of the cases."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x: Values
+    y: Values
+    trend: Line
+    correlation: float | None
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """The distribution of a target by category."""
+
+    title: str
+    x_label: str
+    y_label: str
+    values: Mapping[str, Values]
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Coefficients with intervals; `kept` says which ones the regression did not prune away."""
+
+    title: str
+    x_label: str
+    names: tuple[str, ...]
+    values: Values
+    low: Values
+    high: Values
+    kept: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class WordBars:
+    """The most probable words of people and of a model for one context, with both shares."""
+
+    context: str
+    system: str
+    words: tuple[str, ...]
+    human: Values
+    model: Values
+    tvd: float
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Pictures that belong together, on as many sheets as they need."""
+
+    title: str
+    pictures: tuple[Picture, ...]
+    columns: int = 2
+
+
+Picture: TypeAlias = Lines | Histograms | Scatter | Boxes | Coefficients | WordBars | Panels
+
+
+def plain(values: ArrayLike) -> Values:
+    """An array as plain floats.
+
+    >>> plain(np.array([1, 2]))
+    (1.0, 2.0)
+    """
+    return tuple(float(value) for value in np.asarray(values).ravel())
+
+
+def density(
+    label: str, values: Sequence[float] | NDArray[np.float64], low: float = 0.0, high: float = 1.0
+) -> Line:
+    """A kernel density estimate on [low, high], reflected at both ends: no mass leaks out.
+
+    A sample without spread has no density: its line is empty.
+
+    >>> line = density("model", [0.2, 0.4, 0.6, 0.9])
+    >>> round(float(np.trapezoid(line.y, line.x)), 2)
+    1.0
+    """
+    from scipy.stats import gaussian_kde
+
+    sample = np.asarray(values, dtype=np.float64)
+    if len(sample) < 2 or np.ptp(sample) == 0:
+        return Line(label, (), ())
+    x = np.linspace(low, high, 201)
+    estimate = gaussian_kde(sample)
+    y = estimate(x) + estimate(2 * low - x) + estimate(2 * high - x)
+    return Line(label, plain(x), plain(y))
+
+
+def histograms(
+    title: str,
+    x_label: str,
+    samples: Mapping[str, Sequence[float] | NDArray[np.float64]],
+    edges: Sequence[float] | NDArray[np.float64],
+) -> Histograms:
+    """Densities of samples over common bins; values beyond the edges are put into the end bins.
+
+    >>> histograms("t", "x", {"a": [0.1, 0.2, 0.9]}, [0.0, 0.5, 1.0]).heights["a"]
+    (1.3333333333333333, 0.6666666666666666)
+    """
+    heights, means = {}, {}
+    for label, sample in samples.items():
+        clipped = np.clip(np.asarray(sample, dtype=np.float64), edges[0], edges[-1])
+        counts, _ = np.histogram(clipped, np.asarray(edges))
+        heights[label] = plain(counts / (max(1, len(clipped)) * np.diff(edges)))
+        if len(clipped):
+            means[label] = float(np.mean(sample))
+    return Histograms(title, x_label, plain(edges), heights, means)
+
+
+def scatter(
+    title: str, x_label: str, y_label: str, x: NDArray[np.float64], y: NDArray[np.float64]
+) -> Scatter:
+    """Points with the mean of y by tenths of x.
+
+    >>> found = scatter("t", "x", "y", np.arange(20.0), np.arange(20.0))
+    >>> found.correlation, found.trend.y[:2]
+    (1.0, (0.5, 2.5))
+    """
+    order = np.argsort(x, kind="stable")
+    tenths = [part for part in np.array_split(order, 10) if len(part)]
+    trend = Line(
+        "mean by tenths",
+        plain([x[part].mean() for part in tenths]),
+        plain([y[part].mean() for part in tenths]),
+    )
+    spread = len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
+    correlation = round(float(np.corrcoef(x, y)[0, 1]), 12) if spread else None
+    return Scatter(title, x_label, y_label, plain(x), plain(y), trend, correlation)

@@ -1,0 +1,117 @@
+"""How many samples of a model are enough? Subsamples against the full sample (App. C.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.analyses.people import N_SPLITS, halves_of, mean_interval, model_tvd
+from aleatoric.analyses.pictures import Histograms, histograms
+from aleatoric.errors import UsageError
+from aleatoric.streams import stream
+from aleatoric.types import Case, Categorical, Interval, Study, Table
+from aleatoric.words.distributions import human_counts
+
+Floats = NDArray[np.float64]
+SIZES = (10, 20, 40, 100)
+
+
+@dataclass(frozen=True)
+class Error:
+    """The error of TVD at one sample size; `by_case` are squared errors, mean over splits."""
+
+    size: int
+    mean: float
+    interval: Interval | None
+    bias: float
+    by_case: Floats
+
+
+def run(cases: Iterable[Case], seed: int) -> Study:
+    """The study: squared error of TVD by sample size, and the data of Fig. 11."""
+    usable = [case for case in cases if _is_usable(case)]
+    if not usable:
+        raise UsageError(
+            f"subsampling needs contexts with more than {max(SIZES)} draws of the model and at "
+            "least two answers; there is none."
+        )
+    errors = [errors_at(size, usable, seed) for size in SIZES]
+    full = _sample_sizes(usable)
+    return Study("subsampling", (_table(errors, full),), {"fig11_subsampling": _picture(errors)})
+
+
+def errors_at(size: int, cases: list[Case], seed: int) -> Error:
+    """The error of TVD with `size` draws, against all of a model's draws and the same people.
+
+    >>> from aleatoric.types import Item, Pair
+    >>> people, model = Categorical.from_counts({"a": 4}), Categorical.from_counts({"a": 200})
+    >>> case = Case(Item("1:2", "1", "There", ("a",) * 4), Pair("1:2", "1", people, model))
+    >>> errors_at(10, [case], seed=0).mean
+    0.0
+    """
+    gaps = np.array([_gaps(case, size, seed) for case in cases])
+    squared = (gaps**2).mean(axis=1)
+    groups = [case.pair.group for case in cases]
+    interval = mean_interval(squared, groups, seed)
+    return Error(size, float(squared.mean()), interval, float(gaps.mean()), squared)
+
+
+def _is_usable(case: Case) -> bool:
+    n = case.pair.model.n
+    return n is not None and n > max(SIZES) and len(case.item.responses) >= 2
+
+
+def _gaps(case: Case, size: int, seed: int) -> Floats:
+    """TVD of a subsample minus TVD of the full sample, against the target half of each split."""
+    words = list(human_counts(case.item.responses))
+    target = halves_of(case, seed).target
+    targets = target.counts / target.n
+    shares = _subsamples(case.pair.model, size, stream(seed, "subsampling", size, case.item.id))
+    on_words = {word: i for i, word in enumerate(case.pair.model.support)}
+    columns = np.array([on_words.get(word, -1) for word in words])
+    own = np.where(columns >= 0, shares[:, columns], 0.0)
+    outside = 1 - own.sum(axis=1)
+    small = (np.abs(targets - own).sum(axis=1) + outside) / 2
+    gaps: Floats = small - model_tvd(case.pair.model, words, targets)
+    return gaps
+
+
+def _subsamples(model: Categorical, size: int, rng: np.random.Generator) -> Floats:
+    """Shares of `size` draws without replacement from the model's draws, a row a split."""
+    counts = np.rint(np.array(model.probs) * (model.n or 0)).astype(np.int64)
+    return rng.multivariate_hypergeometric(counts, size, size=N_SPLITS) / size
+
+
+def _sample_sizes(cases: list[Case]) -> str:
+    sizes = sorted({case.pair.model.n or 0 for case in cases})
+    return f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+
+
+def _table(errors: list[Error], full: str) -> Table:
+    rows = tuple(_row(error) for error in errors)
+    notes = (
+        f"Squared error of TVD against the full sample of {full} draws, each against a random half "
+        f"of the people; mean over {N_SPLITS} subsamples, then over contexts.",
+        "bias: mean of TVD minus TVD of the full sample: small samples look worse than they are.",
+        "[low, high]: 95% interval, group bootstrap, percentile.",
+    )
+    columns = ("draws", "MSE", "[low, high]", "RMSE", "median", "90%", "99%", "bias")
+    return Table("Subsampling", columns, rows, notes)
+
+
+def _row(error: Error) -> tuple[str, ...]:
+    interval = error.interval
+    shown = f"[{interval.low:.5f}, {interval.high:.5f}]" if interval else "–"
+    quantiles = (f"{q:.5f}" for q in np.quantile(error.by_case, [0.5, 0.9, 0.99]))
+    mean, root = f"{error.mean:.5f}", f"{np.sqrt(error.mean):.3f}"
+    return (str(error.size), mean, shown, root, *quantiles, f"{error.bias:+.4f}")
+
+
+def _picture(errors: list[Error]) -> Histograms:
+    top = max(float(np.quantile(error.by_case, 0.99)) for error in errors) or 1.0
+    samples = {f"{error.size} draws": error.by_case for error in errors}
+    edges = np.linspace(0, top, 31)
+    return histograms("Subsampling", "squared error of TVD, by context", samples, edges)

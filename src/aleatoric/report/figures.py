@@ -1,0 +1,289 @@
+"""Figures from their data, with matplotlib: readable in grey, the same bytes for the same data.
+
+Colours never stand alone: lines differ by dash and marker, areas by hatch. No pyplot, no display,
+no setting that outlives a call.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import textwrap
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aleatoric.analyses.pictures import (
+    Boxes,
+    Coefficients,
+    Histograms,
+    Lines,
+    Panels,
+    Picture,
+    Scatter,
+    WordBars,
+)
+from aleatoric.errors import MissingExtraError, UsageError
+from aleatoric.report.tables import printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = ("pdf", "png")
+COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
+MARKERS = ("o", "s", "^", "D", "v", "x")
+HATCHES = ("///", "...", "\\\\\\", "xxx", "++", "oo")
+GREY = "#888888"
+ROWS_A_SHEET = 3
+_STYLE: dict[Any, Any] = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "hatch.linewidth": 0.5,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,
+    "savefig.dpi": 200,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+}
+_METADATA = {"pdf": {"CreationDate": None}, "png": {"Software": None}, "svg": {"Date": None}}
+
+
+def draw_all(
+    figures: Mapping[str, Picture], folder: Path, formats: Sequence[str] = FORMATS
+) -> list[Path]:
+    """Draw every figure into a folder; returns the files, one a figure, sheet and format."""
+    unknown = [name for name in formats if name not in _METADATA]
+    if unknown:
+        known = ", ".join(_METADATA)
+        raise UsageError(f"there is no figure format {unknown[0]!r}; use {known}.")
+    folder.mkdir(parents=True, exist_ok=True)
+    return [path for name, one in figures.items() for path in _save(name, one, folder, formats)]
+
+
+def draw(picture: Picture) -> list[Figure]:
+    """A picture as matplotlib figures: one, or several sheets of panels."""
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        raise MissingExtraError("matplotlib", "report") from None
+    with matplotlib.rc_context(_STYLE):
+        return [_laid_out(_sheet(page)) for page in _pages(picture)]
+
+
+def to_png(figure: Figure) -> bytes:
+    """A drawn figure as a PNG file's bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150, metadata=_METADATA["png"])
+    return buffer.getvalue()
+
+
+def safe(text: str) -> str:
+    """Text as it is: dollar signs start no formula, control characters steer nothing.
+
+    >>> safe("costs $5 or $6")
+    'costs \\\\$5 or \\\\$6'
+    """
+    # matplotlib leaves labels that begin with _ out of legends.
+    shown = printable(text).replace("\n", " ").replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
+
+
+def file_name(name: str) -> str:
+    """A figure's name as part of a file name.
+
+    >>> file_name("fig3_coefficients gpt2/small")
+    'fig3_coefficients-gpt2-small'
+    """
+    return re.sub(r"[^\w.=-]+", "-", name).strip("-.") or "figure"
+
+
+def _save(name: str, picture: Picture, folder: Path, formats: Sequence[str]) -> Iterator[Path]:
+    import matplotlib
+
+    sheets = draw(picture)
+    for number, sheet in enumerate(sheets, 1):
+        ending = f"-{number:02}" if len(sheets) > 1 else ""
+        for form in formats:
+            path = folder / f"{file_name(name)}{ending}.{form}"
+            with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}), warnings.catch_warnings():
+                # A word in a script that the font lacks is drawn as boxes.
+                warnings.filterwarnings("ignore", message="Glyph .* missing from")
+                sheet.savefig(path, format=form, metadata=_METADATA[form])
+            yield path
+
+
+def _pages(picture: Picture) -> Iterator[Panels]:
+    """A picture as sheets of panels, none with more rows than fit."""
+    if not isinstance(picture, Panels):
+        yield Panels("", (picture,), 1)
+        return
+    waiting = iter(picture.pictures)
+    while page := tuple(islice(waiting, picture.columns * ROWS_A_SHEET)):
+        yield Panels(picture.title, page, min(picture.columns, len(page)))
+
+
+def _sheet(page: Panels) -> Figure:
+    from matplotlib.figure import Figure
+
+    rows = -(-len(page.pictures) // page.columns)
+    heights = [_height(picture) for picture in page.pictures[:: page.columns]]
+    figure = Figure(figsize=(_width(page), sum(heights)), layout="constrained")
+    grid = figure.subplots(rows, page.columns, squeeze=False, height_ratios=heights)
+    for axes, picture in zip(grid.flat, page.pictures, strict=False):
+        _DRAWERS[type(picture)](axes, picture)
+    for axes in list(grid.flat)[len(page.pictures) :]:
+        axes.set_axis_off()
+    if page.title:
+        figure.suptitle(safe(page.title), fontsize=11)
+    return figure
+
+
+def _laid_out(sheet: Figure) -> Figure:
+    """The sheet with its layout settled: each format would work it out again."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        sheet.draw_without_rendering()
+    sheet.set_layout_engine("none")
+    return sheet
+
+
+def _width(page: Panels) -> float:
+    return 5.6 if page.columns == 1 else 4.2 * page.columns
+
+
+def _height(picture: Picture) -> float:
+    if isinstance(picture, WordBars):
+        return 1.3 + 0.17 * len(picture.words)
+    if isinstance(picture, Coefficients):
+        return 1.0 + 0.24 * len(picture.names)
+    return 3.4
+
+
+def _lines(axes: Axes, data: Lines) -> None:
+    styles = zip(cycle(COLOURS), cycle(DASHES), cycle(MARKERS), strict=False)
+    for line, (colour, dash, marker) in zip(data.lines, styles, strict=False):
+        every = max(1, len(line.x) // 8)
+        shift = (every // max(1, len(data.lines))) * data.lines.index(line)
+        axes.plot(
+            line.x,
+            line.y,
+            color=colour,
+            linestyle=dash,
+            marker=marker,
+            markevery=(min(shift, max(0, len(line.x) - 1)), every),
+            markersize=3.5,
+            label=safe(line.label),
+        )
+        if line.low:
+            axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.2, linewidth=0)
+    _marks(axes, data)
+    _labels(axes, data.title, data.x_label, data.y_label)
+    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    axes.legend()
+
+
+def _marks(axes: Axes, data: Lines) -> None:
+    for mark, dash in zip(data.marks, cycle((":", "--")), strict=False):
+        if mark.y is not None:
+            axes.axhline(mark.y, color=GREY, linestyle=dash, label=safe(mark.label))
+        if mark.x is not None:
+            axes.axvline(mark.x, color=GREY, linestyle=dash, label=safe(mark.label))
+
+
+def _histograms(axes: Axes, data: Histograms) -> None:
+    styles = zip(cycle(COLOURS), cycle(DASHES), cycle(HATCHES), strict=False)
+    for (label, heights), (colour, dash, hatch) in zip(data.heights.items(), styles, strict=False):
+        mean = data.means.get(label)
+        shown = safe(label) + (f" (mean {mean:.3g})" if mean is not None else "")
+        if len(data.heights) <= 2:
+            axes.stairs(
+                heights, data.edges, fill=True, alpha=0.45, fc="none", ec=colour, hatch=hatch
+            )
+        axes.stairs(heights, data.edges, color=colour, linestyle=dash, linewidth=1.4, label=shown)
+    _labels(axes, data.title, data.x_label, "density")
+    axes.set_xlim(*_filled(data))
+    axes.legend()
+
+
+def _filled(data: Histograms) -> tuple[float, float]:
+    """The ends of the bins that hold anything, with an empty one to each side."""
+    used = [i for heights in data.heights.values() for i, height in enumerate(heights) if height]
+    first, last = min(used, default=0), max(used, default=len(data.edges) - 2)
+    return data.edges[max(0, first - 1)], data.edges[min(len(data.edges) - 1, last + 2)]
+
+
+def _scatter(axes: Axes, data: Scatter) -> None:
+    axes.plot(data.x, data.y, ".", color=GREY, markersize=2.5, alpha=0.5, rasterized=True)
+    axes.plot(data.trend.x, data.trend.y, "-o", color="black", ms=4, label=safe(data.trend.label))
+    r = "" if data.correlation is None else f"r = {data.correlation:.2f}"
+    _labels(axes, data.title, data.x_label, data.y_label)
+    axes.legend(title=r)
+
+
+def _boxes(axes: Axes, data: Boxes) -> None:
+    names = [f"{safe(name)}\n{len(values)}" for name, values in data.values.items()]
+    axes.boxplot(
+        [list(values) for values in data.values.values()],
+        tick_labels=names,
+        medianprops={"color": "black", "linewidth": 1.6},
+        flierprops={"marker": ".", "markersize": 2.5, "markeredgecolor": GREY},
+    )
+    axes.tick_params(axis="x", labelsize=6.5)
+    _labels(axes, data.title, f"{data.x_label}, and number of contexts", data.y_label)
+
+
+def _coefficients(axes: Axes, data: Coefficients) -> None:
+    axes.axvline(0, color=GREY, linewidth=0.8)
+    rows = zip(data.names, data.values, data.low, data.high, data.kept, strict=True)
+    for y, (_, value, low, high, kept) in enumerate(rows):
+        face = "black" if kept else "white"
+        axes.plot([low, high], [y, y], "-", color="black", linewidth=1.2)
+        axes.plot([value], [y], "o", color="black", markerfacecolor=face, markersize=5)
+    axes.set_yticks(range(len(data.names)), [safe(name) for name in data.names])
+    axes.invert_yaxis()
+    axes.plot([], [], "o", color="black", label="kept")
+    axes.plot([], [], "o", color="black", markerfacecolor="white", label="pruned")
+    _labels(axes, data.title, data.x_label, "")
+    axes.legend(loc="lower right")
+
+
+def _word_bars(axes: Axes, data: WordBars) -> None:
+    places = range(len(data.words))
+    left, right = [y - 0.2 for y in places], [y + 0.2 for y in places]
+    axes.barh(left, data.human, 0.4, color="#333333", label="people")
+    style: dict[str, Any] = {"color": "white", "edgecolor": COLOURS[1], "hatch": "/////"}
+    axes.barh(right, data.model, 0.4, linewidth=0.8, label=safe(data.system), **style)
+    axes.set_yticks(places, [safe(word) for word in data.words], fontsize=7)
+    axes.invert_yaxis()
+    # The end of a context says most about what follows it.
+    context = textwrap.shorten(data.context[::-1], 110, placeholder="…")[::-1]
+    # A space that does not break keeps the gap with the word before it.
+    title = "\n".join(textwrap.wrap(f"{context}\u00a0___", 58))
+    _labels(axes, title, f"probability (TVD {data.tvd:.2f})", "")
+    axes.title.set_fontsize(8)
+    axes.legend(loc="lower right")
+
+
+def _labels(axes: Axes, title: str, x: str, y: str) -> None:
+    axes.set_title("\n".join(safe(line) for line in title.split("\n")))
+    axes.set_xlabel(safe(x))
+    axes.set_ylabel(safe(y))
+
+
+_DRAWERS: dict[type, Callable[..., None]] = {
+    Lines: _lines,
+    Histograms: _histograms,
+    Scatter: _scatter,
+    Boxes: _boxes,
+    Coefficients: _coefficients,
+    WordBars: _word_bars,
+}

@@ -1,0 +1,56 @@
+"""The biased estimator's table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from aleatoric.analyses import biased
+from aleatoric.analyses.people import split_tvds
+from aleatoric.errors import UsageError
+from aleatoric.types import Case, Categorical
+from aleatoric.words.distributions import renormalised
+
+
+@pytest.fixture
+def cases(make_case: Callable[..., Case]) -> list[Case]:
+    logprobs = {"dog": math.log(0.3), "Dog": math.log(0.1), "cat": math.log(0.1)}
+    model = renormalised(logprobs)
+    people = {"dog": 6, "cat": 2, "cow": 2}
+    originals = ("Dog.", "cat", None)
+    return [make_case(f"{i}:1", people, model, original=word) for i, word in enumerate(originals)]
+
+
+def test_the_model_is_set_beside_both_halves(cases: list[Case]) -> None:
+    study = biased.run(cases, seed=0)
+    rows = {row[0]: row[1:] for row in study.tables[0].rows}
+    # |.6-.8| + |.2-.2| + .2, halved.
+    assert rows["model (renormalised)"][0].startswith("0.200")
+    # Confidence .8, right with one of two known originals, and with every majority.
+    assert rows["model (renormalised)"][1:] == ("0.300", "0.200")
+    assert set(rows) == {"model (renormalised)", "oracle 1", "oracle 2"}
+    heights = study.figures["fig5_biased"].heights
+    assert set(heights) == {"model (renormalised)", "oracle 2"}
+
+
+def test_both_halves_are_as_far_from_all_people(cases: list[Case]) -> None:
+    tvds = split_tvds(cases, seed=0)
+    # Ten answers: the halves are of one size, and all people stand in the middle between them.
+    assert biased._target_to_all(tvds) == pytest.approx(tvds.oracle_all)
+
+
+def test_correctness_is_undefined_without_an_original(cases: list[Case]) -> None:
+    answers = biased.model_answers(cases)
+    assert answers.original[:, 0].tolist()[:2] == [1.0, 0.0]
+    assert np.isnan(answers.original[2, 0])
+
+
+def test_samples_are_refused(make_case: Callable[..., Case]) -> None:
+    sampled = make_case("1:1", {"a": 2}, Categorical.from_counts({"a": 3}))
+    with pytest.raises(UsageError, match="log-probabilities"):
+        biased.run([sampled], seed=0)
+    with pytest.raises(UsageError, match="log-probabilities"):
+        biased.run([], seed=0)

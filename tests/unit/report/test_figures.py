@@ -1,0 +1,216 @@
+"""Figures: their data, then that they are drawn, with any text, the same every time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aleatoric import pipeline
+from aleatoric.analyses.pictures import (
+    Boxes,
+    Coefficients,
+    Histograms,
+    Line,
+    Lines,
+    Mark,
+    Panels,
+    Picture,
+    Scatter,
+    WordBars,
+    density,
+    histograms,
+    scatter,
+)
+from aleatoric.errors import UsageError
+from aleatoric.report import collect, figures
+from aleatoric.store import Store
+from aleatoric.types import FAILED, Case, Categorical, Item, Pair
+
+PNG = b"\x89PNG"
+NASTY = "_cost $5 or $\\frac{1}$ <b> 中 🙂 \x1b[31m \\alpha ^_{"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    job = pipeline.WordJob(
+        "simulated:contexts=60,people=20,passage=6",
+        ("toy", "toy:temperature=2"),
+        samples=150,
+        n_splits=4,
+        abstractions=("tvd_syn",),
+    )
+    with pipeline.run_word(job, tmp_path_factory.mktemp("figures") / "run") as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def data(store: Store) -> dict[str, Picture]:
+    return collect.figure_data(store)
+
+
+def test_a_run_has_all_its_figures(data: dict[str, Picture]) -> None:
+    single = {name.partition(" ")[0] for name in data}
+    assert single == {
+        *("fig1_context", "fig2_tvd_kde", "fig3_coefficients", "fig4_abstractions"),
+        *("fig6_oracle_tvd", "fig7_context_length", "fig8_human_entropy", "fig9_model_entropy"),
+        *("fig10_tags", "fig11_subsampling", "fig12_tvd_differences", "fig14_replacement"),
+        "figH_passage",
+    }
+
+
+def test_densities_are_those_of_oracle_and_systems(store: Store, data: dict[str, Picture]) -> None:
+    figure = data["fig2_tvd_kde"]
+    assert isinstance(figure, Lines)
+    assert [line.label for line in figure.lines] == ["oracle", *pipeline.model_systems(store)]
+    for line in figure.lines:
+        assert float(np.trapezoid(line.y, line.x)) == pytest.approx(1, abs=0.01)
+
+
+def test_differences_are_tvd_minus_that_of_half_the_people(
+    store: Store, data: dict[str, Picture]
+) -> None:
+    figure = data["fig12_tvd_differences"]
+    assert isinstance(figure, Histograms)
+    for result in pipeline.results(store):
+        if result.metric == "tvd" and result.system in figure.means:
+            assert result.estimate.value is not None
+            assert -1 < figure.means[result.system] < result.estimate.value
+
+
+def test_abstractions_are_the_saved_ones(store: Store, data: dict[str, Picture]) -> None:
+    figure = data["fig4_abstractions"]
+    assert isinstance(figure, Panels)
+    (panel,) = figure.pictures
+    assert isinstance(panel, Histograms)
+    (saved,) = (
+        r.estimate.value
+        for r in pipeline.results(store)
+        if r.metric == "tvd_syn" and r.system == pipeline.model_systems(store)[0]
+    )
+    assert panel.means[pipeline.model_systems(store)[0]] == pytest.approx(saved)
+
+
+def test_words_are_the_likeliest_of_both_sides() -> None:
+    human = Categorical.from_counts({f"h{i:02}": 40 - i for i in range(20)})
+    model = Categorical.from_counts({"h00": 5, FAILED: 50, **{f"m{i:02}": 4 for i in range(20)}})
+    case = Case(Item("1:2", "1", "They saw", ("a",)), Pair("1:2", "1", human, model))
+    bars = collect.word_bars(case, "gpt2")
+    assert bars.words[:15] == tuple(f"h{i:02}" for i in range(15))
+    assert bars.words[15] == "(no word)"
+    assert len(bars.words) == 15 + 14
+    assert bars.human[0] == pytest.approx(human.probs[0])
+    assert bars.model[0] == pytest.approx(model.probs[0])
+
+
+def test_a_passage_shows_its_contexts_in_order(store: Store) -> None:
+    system = pipeline.model_systems(store)[0]
+    own = list(pipeline.cases(store, system))
+    group = own[8].pair.group
+    panels = collect.passage_bars(own, system, group)
+    expected = [case.item.context for case in own if case.pair.group == group]
+    assert [p.context for p in panels.pictures if isinstance(p, WordBars)] == expected
+    with pytest.raises(UsageError, match="no context of passage 'nowhere'"):
+        collect.passage_bars(own, system, "nowhere")
+
+
+def test_typical_contexts_are_an_open_and_a_constrained_one(store: Store) -> None:
+    own = list(pipeline.cases(store, pipeline.model_systems(store)[0]))
+    wide, narrow = collect.typical_contexts(own)
+    assert len(wide.pair.human.support) > len(narrow.pair.human.support)
+    assert len(collect.typical_contexts(own[:1])) == 1
+
+
+def test_every_figure_is_drawn(data: dict[str, Picture], tmp_path: Path) -> None:
+    # The many sheets of a passage are drawn elsewhere, and one system's figures are enough.
+    left_out = ("figH", "temperature=2")
+    chosen = {n: one for n, one in data.items() if not any(part in n for part in left_out)}
+    paths = figures.draw_all(chosen, tmp_path / "new", ("png",))
+    assert len(paths) == len(chosen)
+    assert all(path.read_bytes().startswith(PNG) for path in paths)
+
+
+def nasty() -> dict[str, Picture]:
+    line = Line(NASTY, (0.0, 1.0), (1.0, 2.0), (0.5, 1.0), (1.5, 3.0))
+    bars = WordBars(NASTY * 9, NASTY, (NASTY, "a"), (0.5, 0.1), (0.2, 0.0), 0.3)
+    return {
+        "lines": Lines(NASTY, NASTY, NASTY, (line, Line("none", (), ())), (Mark(NASTY, y=1.0),)),
+        "histograms": histograms(NASTY, NASTY, {NASTY: [0.1], "none": []}, [0, 0.5, 1]),
+        "scatter": Scatter(NASTY, NASTY, NASTY, (0.5,), (0.5,), line, None),
+        "boxes": Boxes(NASTY, NASTY, NASTY, {NASTY: (0.1, 0.2)}),
+        "coefficients": Coefficients(NASTY, NASTY, (NASTY,), (0.1,), (0.0,), (0.2,), (True,)),
+        "panels": Panels(NASTY, (bars,) * 7, 2),
+    }
+
+
+@pytest.mark.parametrize("name", list(nasty()))
+def test_any_text_is_drawn_as_text(name: str, tmp_path: Path) -> None:
+    paths = figures.draw_all({f"../{name}/{NASTY}": nasty()[name]}, tmp_path, ("png",))
+    assert len(paths) == (2 if name == "panels" else 1)
+    assert all(path.parent == tmp_path and path.stat().st_size > 1000 for path in paths)
+
+
+def test_legends_show_labels_as_they_are() -> None:
+    (figure,) = figures.draw(nasty()["lines"])
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
+    first = legend.get_texts()[0].get_text()
+    assert first.strip().startswith(r"_cost \$5 or \$")
+    assert "\x1b" not in first
+
+
+@pytest.mark.parametrize("form", ["pdf", "png", "svg"])
+def test_the_same_data_give_the_same_bytes(form: str, tmp_path: Path) -> None:
+    picture = {"a": nasty()["lines"]}
+    (one,) = figures.draw_all(picture, tmp_path / "1", (form,))
+    (two,) = figures.draw_all(picture, tmp_path / "2", (form,))
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'bmp'; use pdf, png, svg"):
+        figures.draw_all({}, tmp_path, ("bmp",))
+
+
+def test_drawing_leaves_no_setting_and_loads_no_pyplot(tmp_path: Path) -> None:
+    code = (
+        "import sys, matplotlib; from pathlib import Path\n"
+        # Reading the backend would choose one, and load pyplot for it.
+        "params = matplotlib.rcParams\n"
+        "def now(): return {k: params[k] for k in params if k != 'backend'}\n"
+        "before = now()\n"
+        "from aleatoric.analyses.pictures import density, Lines\n"
+        "from aleatoric.report import figures\n"
+        "lines = Lines('t', 'x', 'y', (density('a', [0.1, 0.5, 0.7]),))\n"
+        f"figures.draw_all({{'a': lines}}, Path({str(tmp_path)!r}), ('png',))\n"
+        "assert now() == before\n"
+        "assert 'matplotlib.pyplot' not in sys.modules and 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
+
+
+def test_a_density_keeps_its_mass_within_bounds() -> None:
+    at_the_edge = density("a", np.array([0.97, 0.99, 1.0, 1.0, 0.98]))
+    assert float(np.trapezoid(at_the_edge.y, at_the_edge.x)) == pytest.approx(1, abs=0.02)
+    assert density("same", [0.5, 0.5]).x == ()
+    assert density("one", [0.5]).x == ()
+
+
+def test_values_beyond_the_edges_are_not_lost() -> None:
+    found = histograms("t", "x", {"a": [-1.0, 0.5, 2.0, 3.0]}, [0.0, 0.4, 1.0])
+    assert found.heights["a"] == pytest.approx((0.25 / 0.4, 0.75 / 0.6))
+    assert found.means["a"] == pytest.approx(1.125)
+
+
+def test_the_trend_is_the_mean_by_tenths() -> None:
+    x = np.arange(100.0)[::-1]
+    found = scatter("t", "x", "y", x, -x)
+    assert len(found.trend.x) == 10
+    assert found.trend.y[0] == pytest.approx(-4.5)
+    assert found.correlation == -1
+    assert scatter("t", "x", "y", np.ones(3), np.arange(3.0)).correlation is None
