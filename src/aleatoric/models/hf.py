@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -120,16 +121,13 @@ def load(
     """
     torch, transformers = _import_heavy()
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            name,
-            dtype=_dtype(torch, dtype),
-            use_safetensors=True if safetensors_only else None,
-            **options,
-        )
-    except (OSError, ValueError, ImportError) as error:
-        raise ModelError(f"cannot load {name!r}: {_first_line(error)}") from error
+    weights = {"dtype": _dtype(torch, dtype), "use_safetensors": True if safetensors_only else None}
+    with quiet(transformers):
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
+            model = transformers.AutoModelForCausalLM.from_pretrained(name, **options, **weights)
+        except (OSError, ValueError, ImportError) as error:
+            raise ModelError(f"cannot load {name!r}: {_first_line(error)}") from error
     model = model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     found = getattr(model.config, "_commit_hash", None) or revision
     return wrap(model, tokenizer, name=_short(name), revision=found, bos=bos)
@@ -145,6 +143,18 @@ def wrap(
     pieces = token_pieces(tokenizer, model.config.get_text_config().vocab_size)
     pieces = _without(pieces, _end_ids(model))
     return HFModel(name, revision, model, tokenizer, pieces, _window(model.config), bos)
+
+
+@contextmanager
+def quiet(transformers: Any) -> Iterator[None]:
+    """Without transformers' own progress bars, which would write into ours."""
+    shown = transformers.utils.logging.is_progress_bar_enabled()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            transformers.utils.logging.enable_progress_bar()
 
 
 def _without(pieces: Pieces, ends: Iterable[int]) -> Pieces:
@@ -181,7 +191,7 @@ def _import_heavy() -> tuple[Any, Any]:
         import torch
         import transformers
     except ImportError as error:
-        raise MissingExtraError(error.name or "torch", "models") from error
+        raise MissingExtraError(error.name or "torch", "hf") from error
     return torch, transformers
 
 

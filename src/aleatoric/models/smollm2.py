@@ -11,8 +11,9 @@ import sys
 import zipfile
 from pathlib import Path
 
+from ..cache import cache_dir
 from ..errors import ModelError
-from .cache import build_once, cache_dir
+from .build import build_once
 from .gguf import convert, sha256_of
 from .hf import Bos, HFModel, load
 
