@@ -15,7 +15,9 @@ from .errors import UsageError
 if TYPE_CHECKING:
     from torch import Tensor
 
-_FORMS = "ancestral, greedy, temperature=0.5, top_k=40, top_p=0.9, typical=0.2, or several by commas"
+_FORMS = (
+    "ancestral, greedy, temperature=0.5, top_k=40, top_p=0.9, typical=0.2, or several by commas"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -156,7 +157,7 @@ def test_the_machine_reads_pieces_as_the_rule_reads_the_whole(text, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=4)))
     edges = [0, *cuts, len(raw)]
     state = State()
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in itertools.pairwise(edges):
         state = advance(state, raw[low:high])
     state = advance(state, None)
     assert (state.word if state.mode == DONE else None) == first_word(text)

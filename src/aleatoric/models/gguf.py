@@ -86,7 +86,7 @@ def pre_tokenizer_name(path: Path) -> str | None:
 
 def _import_heavy() -> tuple[Any, Any]:
     try:
-        import accelerate  # noqa: F401
+        import accelerate  # type: ignore[import-untyped]  # noqa: F401
         import gguf  # noqa: F401
         import torch
         import transformers

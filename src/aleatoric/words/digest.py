@@ -70,7 +70,11 @@ class Reader:
         fetched = _fetch(parts)
         shape = tuple(loose.shape)
         return Digest(
-            fetched[0], fetched[1], loose_tokens.cpu().numpy(), fetched[2].reshape(shape), fetched[3]
+            fetched[0],
+            fetched[1],
+            loose_tokens.cpu().numpy(),
+            fetched[2].reshape(shape),
+            fetched[3],
         )
 
     def branches(self, logits: Any, keys: Sequence[Key], k: int) -> tuple[Floats, Ids, Floats]:

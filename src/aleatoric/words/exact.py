@@ -52,7 +52,7 @@ class Search:
     left open for one without.
     """
 
-    tolerance: float = 0.01
+    tolerance: float = 0.02
     nodes: int = 200
     failed: Failed = "reject"
 

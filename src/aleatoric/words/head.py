@@ -21,7 +21,7 @@ from .digest import Reader
 from .frontier import Entry, follow, root
 from .lm import TreeLM
 from .machine import DONE, FAILED, LEAD, Lead, compose
-from .passages import Passage, encode_contexts, packs_of, passages_of
+from .passages import encode_contexts, packs_of, passages_of
 from .tree import Limits, Tree
 from .vocabulary import Vocabulary
 
@@ -193,9 +193,7 @@ def _most_of_others(growth: Growth, best: str) -> float:
     for word, mass in growth.lumps.items():
         standing[word] += mass
     through = {word: _mass_through(word, standing) for word in {*standing, *growth.found}}
-    through = {
-        w: mass + growth.found.get(w, 0.0) for w, mass in through.items() if w != best
-    }
+    through = {w: mass + growth.found.get(w, 0.0) for w, mass in through.items() if w != best}
     return max(through.values(), default=0.0)
 
 
@@ -213,7 +211,11 @@ def summarise(growth: Growth, vocabulary: int) -> Head:
     rest = max(0.0, 1.0 - sum(probs))
     bounds = entropy_bounds(probs, rest, vocabulary)
     return Head(
-        Categorical(words, probs, rest, None), _certified(growth), bounds, growth.failed, growth.nodes
+        Categorical(words, probs, rest, None),
+        _certified(growth),
+        bounds,
+        growth.failed,
+        growth.nodes,
     )
 
 

@@ -136,9 +136,7 @@ class Sampler:
         self._ends: dict[tuple[int, bytes], NDArray[np.bool_]] = {}
         self._opening: dict[int, State] = {}
 
-    def step(
-        self, nodes: Sequence[Node], numbers: Index, logits: object, depth: int
-    ) -> list[Node]:
+    def step(self, nodes: Sequence[Node], numbers: Index, logits: object, depth: int) -> list[Node]:
         """Draw once for every sample; count the words that end, give the nodes that go on."""
         tokens = self._tokens(nodes, logits, depth)
         children: list[Node] = []

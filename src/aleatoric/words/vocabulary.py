@@ -71,7 +71,9 @@ class Vocabulary:
     def _build(self, key: Key) -> Table:
         everything = np.arange(len(self.pieces))
         if not key[1]:
-            return _patched(self._nothing_but_ends(key), key, everything, self._states(key, everything))
+            return _patched(
+                self._nothing_but_ends(key), key, everything, self._states(key, everything)
+            )
         going = np.array([t for t, piece in enumerate(self.pieces) if _goes_on(piece)], np.int64)
         return _patched(self._given_up(key), key, going, self._states(key, going))
 
@@ -119,7 +121,9 @@ def _patched(base: Table, key: Key, tokens: Ids, states: list[State]) -> Table:
         old | {s: _ids([*old.get(s, ()), *ids]) for s, ids in new.items()}
         for old, new in zip(kept[2:], fresh[2:], strict=True)
     )
-    return Table(key, modes, tuple(added), tuple(joiners), tuple(pending), ends, loose, grows, closes)
+    return Table(
+        key, modes, tuple(added), tuple(joiners), tuple(pending), ends, loose, grows, closes
+    )
 
 
 def _without(

@@ -1,3 +1,4 @@
+# ruff: noqa: E402  (the imports below need torch, and the tests are skipped without it)
 from __future__ import annotations
 
 import hashlib
