@@ -75,12 +75,22 @@ def paper(lm: HFModel, item: Cloze, samples: int) -> Counter[str]:
     return Counter(normalise(word) for word in words if word)
 
 
-def timed(work: Callable[[], Any], synchronise: Callable[[], None]) -> tuple[float, Any]:
-    synchronise()
-    start = time.perf_counter()
+@dataclass(frozen=True)
+class Cost:
+    """Wall-clock and processor seconds of one context."""
+
+    wall: float
+    cpu: float
+
+
+def timed(work: Callable[[], Any], count: int, sync: Callable[[], None]) -> tuple[Cost, Any]:
+    """The cost of `work` a context, for `count` contexts."""
+    sync()
+    wall, cpu = time.perf_counter(), time.process_time()
     result = work()
-    synchronise()
-    return time.perf_counter() - start, result
+    sync()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return Cost(wall / count, cpu / count), result
 
 
 def questions(items: Sequence[Cloze]) -> list[Question]:
@@ -96,34 +106,47 @@ def mean_tvd(items: Sequence[Cloze], found: Sequence[WordProbabilities]) -> str:
 
 
 def compare(lm: HFModel, items: Sequence[Cloze], options: argparse.Namespace) -> None:
-    vocabulary = Vocabulary(lm.pieces)
-    sync = _synchroniser(lm)
+    vocabulary, sync = Vocabulary(lm.pieces), _synchroniser(lm)
     exact(lm, questions(items[:2]), vocabulary=vocabulary)  # make the tables, warm the kernels
     search = Search(tolerance=options.tolerance)
-    t_exact, found = timed(
-        lambda: exact(lm, questions(items), search=search, vocabulary=vocabulary), sync
+    costs: dict[str, Cost] = {}
+    costs["exact"], found = timed(
+        lambda: exact(lm, questions(items), search=search, vocabulary=vocabulary), len(items), sync
     )
-    prompts = [Prompt(item.id, item.context) for item in items]
-    t_mc, _ = timed(lambda: mc(lm, prompts, samples=options.samples, vocabulary=vocabulary), sync)
-    chosen = items[:: max(1, len(items) // options.generate)][: options.generate]
-    t_paper, _ = timed(lambda: [paper(lm, item, options.samples) for item in chosen], sync)
-    each = {"paper": t_paper / len(chosen), "exact": t_exact / len(items), "mc": t_mc / len(items)}
     nodes = sum(f.nodes for f in found) / len(found)
     print(f"{len(items)} contexts, {nodes:.1f} nodes each for exact, {mean_tvd(items, found)}")
-    for name, seconds in each.items():
-        print(f"{name:6} {seconds:9.4f} s a context  {each['paper'] / seconds:8.0f} x")
+    few = spread(items, options.mc)
+    prompts = [Prompt(item.id, item.context) for item in few]
+    costs["mc"], _ = timed(
+        lambda: mc(lm, prompts, samples=options.samples, vocabulary=vocabulary), len(few), sync
+    )
+    fewer = spread(items, options.generate)
+    costs["paper"], _ = timed(
+        lambda: [paper(lm, item, options.samples) for item in fewer], len(fewer), sync
+    )
+    for name, cost in costs.items():
+        ratios = costs["paper"].wall / cost.wall, costs["paper"].cpu / cost.cpu
+        print(
+            f"{name:6} {cost.wall:9.4f} s a context ({ratios[0]:6.0f} x), "
+            f"{cost.cpu:9.4f} CPU s ({ratios[1]:6.0f} x)"
+        )
+
+
+def spread(items: Sequence[Cloze], count: int) -> Sequence[Cloze]:
+    """`count` items, evenly spread; all for 0."""
+    return items[len(items) // (2 * count) :: len(items) // count][:count] if count else items
 
 
 def full(lm: HFModel, items: Sequence[Cloze], options: argparse.Namespace) -> None:
     vocabulary, sync = Vocabulary(lm.pieces), _synchroniser(lm)
     search = Search(tolerance=options.tolerance)
-    seconds, found = timed(
-        lambda: exact(lm, questions(items), search=search, vocabulary=vocabulary), sync
+    cost, found = timed(
+        lambda: exact(lm, questions(items), search=search, vocabulary=vocabulary), 1, sync
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     nodes = sum(f.nodes for f in found)
-    print(f"exact: {len(items)} contexts, {nodes} nodes, {seconds:.1f} s, peak {peak:.2f} GB")
-    print(mean_tvd(items, found))
+    print(f"exact: {len(items)} contexts, {nodes} nodes, peak {peak:.2f} GB")
+    print(f"{cost.wall:.1f} s, {cost.cpu:.1f} CPU s, {mean_tvd(items, found)}")
 
 
 def _synchroniser(lm: HFModel) -> Callable[[], None]:
@@ -141,6 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--passage", type=int, default=1, help="the passage to compare on")
     parser.add_argument("--samples", type=int, default=1000)
     parser.add_argument("--generate", type=int, default=1, help="contexts given to generate()")
+    parser.add_argument("--mc", type=int, default=0, help="contexts given to mc; 0 for all")
     parser.add_argument("--tolerance", type=float, default=0.02)
     parser.add_argument("--full", action="store_true", help="exact on the whole corpus only")
     options = parser.parse_args(arguments)
