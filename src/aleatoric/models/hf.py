@@ -142,7 +142,38 @@ def wrap(
     model.eval()
     pieces = token_pieces(tokenizer, model.config.get_text_config().vocab_size)
     pieces = _without(pieces, _end_ids(model))
-    return HFModel(name, revision, model, tokenizer, pieces, _window(model.config), bos)
+    lm = HFModel(name, revision, model, tokenizer, pieces, _window(model.config), bos)
+    check_attention(lm)
+    return lm
+
+
+def check_attention(lm: HFModel) -> None:
+    """Refuse a model whose attention does not obey a mask that hides a token in the middle."""
+    import torch
+
+    a, b, c = (i for i, _ in zip(range(3), lm.pieces, strict=False))
+    plain = torch.ones((2, 2), dtype=torch.bool, device=lm.device).tril()
+    hidden = torch.ones((3, 3), dtype=torch.bool, device=lm.device).tril()
+    hidden[2, 1] = False
+    try:
+        wanted, _ = lm.forward(*_probe(lm, [a, c], [0, 1]), plain, None, None)
+        found, _ = lm.forward(*_probe(lm, [a, b, c], [0, 1, 1]), hidden, None, None)
+    except (AttributeError, TypeError, RuntimeError, ValueError) as error:
+        raise ModelError(f"{lm.name}: {_NO_TREE} ({_first_line(error)}).") from error
+    if (wanted[-1].softmax(-1) - found[-1].softmax(-1)).abs().max() > 0.02:
+        raise ModelError(f"{lm.name}: {_NO_TREE}.")
+
+
+_NO_TREE = (
+    "its attention does not take a mask and a cache of keys and values, which the tree pass needs; "
+    "use a decoder-only transformer with the eager or sdpa attention"
+)
+
+
+def _probe(lm: HFModel, ids: list[int], positions: list[int]) -> tuple[Tensor, Tensor]:
+    import torch
+
+    return torch.tensor(ids, device=lm.device), torch.tensor(positions, device=lm.device)
 
 
 @contextmanager

@@ -67,8 +67,14 @@ class Level:
     def part(self, low: int, high: int) -> Level:
         """Nodes low..high-1 with their samples."""
         first, last = np.searchsorted(self.node, [low, high])
-        nodes = (x[low:high] for x in (self.walk, self.state, self.parent, self.token))
-        return Level(*nodes, self.sample[first:last], self.node[first:last] - low)
+        return Level(
+            self.walk[low:high],
+            self.state[low:high],
+            self.parent[low:high],
+            self.token[low:high],
+            self.sample[first:last],
+            self.node[first:last] - low,
+        )
 
 
 def mc(
@@ -137,11 +143,11 @@ def _joined(parts: Sequence[Level]) -> Level:
     """Levels one after another as one."""
     counts = np.cumsum([0, *(len(part.token) for part in parts)])
     nodes = [part.node + shift for part, shift in zip(parts, counts[:-1], strict=True)]
-    columns = [
+    walk, state, parent, token, sample = (
         np.concatenate([getattr(part, name) for part in parts])
         for name in ("walk", "state", "parent", "token", "sample")
-    ]
-    return Level(*columns, np.concatenate(nodes))
+    )
+    return Level(walk, state, parent, token, sample, np.concatenate(nodes))
 
 
 def _deepen(tree: Tree, sampler: Sampler, walks: list[Walk], level: Level, depth: int) -> Level:
@@ -239,5 +245,5 @@ def _below(
     renumbered = np.cumsum(open_) - 1
     node, sample = renumbered[which[going]], level.sample[going]
     order = np.argsort(node, kind="stable")
-    nodes = (x[open_] for x in (level.walk[parent], state, parent, token))
-    return Level(*nodes, sample[order], node[order])
+    walk = level.walk[parent[open_]]
+    return Level(walk, state[open_], parent[open_], token[open_], sample[order], node[order])
