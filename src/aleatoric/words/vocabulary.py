@@ -49,6 +49,7 @@ class Table:
 class Vocabulary:
     """The tables of a model's tokens, made when first asked for.
 
+    >>> from aleatoric.words.machine import WORD
     >>> vocabulary = Vocabulary([b" many", b" ", b"s", b".", None])
     >>> vocabulary.table((WORD, b"")).ends.tolist()
     [0, 1, 3, 4]
