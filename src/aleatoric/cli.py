@@ -92,7 +92,7 @@ def word(
     samples: Annotated[int, typer.Option(min=1, max=10**7, help="Draws a context, for mc.")] = 1000,
     tolerance: Annotated[
         float, typer.Option(min=0, help="How far apart the bounds of an exact TVD may be.")
-    ] = 0.01,
+    ] = 0.02,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, ...; a GPU if there is.")] = None,
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
     bos: Annotated[str, typer.Option(help="Beginning-of-text token: none or add.")] = "none",

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from .errors import UsageError
+from aleatoric.errors import UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -51,7 +51,7 @@ class WordJob:
     decoders: tuple[str, ...] = ("ancestral",)
     samples: int = 1000
     loading: Loading = field(default_factory=Loading)
-    tolerance: float = 0.01
+    tolerance: float = 0.02
     choices: Choices = field(default_factory=Choices)
     abstractions: tuple[str, ...] = ()
     tagger: str = "textblob"

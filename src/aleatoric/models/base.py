@@ -19,7 +19,7 @@ class Ask:
     decoder: str
     samples: int
     seed: int
-    tolerance: float = 0.01
+    tolerance: float = 0.02
     choices: Choices = field(default_factory=Choices)
 
 

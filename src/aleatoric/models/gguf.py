@@ -6,9 +6,10 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from ..errors import MissingExtraError, ModelError
-from .cache import build_once, cache_dir
-from .hf import Bos, HFModel, load
+from aleatoric.cache import cache_dir
+from aleatoric.errors import MissingExtraError, ModelError
+from aleatoric.models.build import build_once
+from aleatoric.models.hf import Bos, HFModel, load, quiet
 
 _FORMAT = 1  # raise it when the conversion changes, so that old caches are not used
 
@@ -42,14 +43,15 @@ def sha256_of(path: Path) -> str:
 def _convert(path: Path, directory: Path) -> None:
     torch, transformers = _import_heavy()
     place = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(**place)
-        model = transformers.AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"cannot read {path.name} as GGUF: {error}") from error
-    _fix_pre_tokenizer(tokenizer, path)
-    _plain_copy(model).save_pretrained(directory, safe_serialization=True)
-    tokenizer.save_pretrained(directory)
+    with quiet(transformers):
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(**place)
+            model = transformers.AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
+        except Exception as error:  # a broken file fails in many ways inside the reader
+            raise ModelError(f"cannot read {path.name} as GGUF: {error}") from error
+        _fix_pre_tokenizer(tokenizer, path)
+        _plain_copy(model).save_pretrained(directory)
+        tokenizer.save_pretrained(directory)
 
 
 def _plain_copy(model: Any) -> Any:
@@ -84,10 +86,10 @@ def pre_tokenizer_name(path: Path) -> str | None:
 
 def _import_heavy() -> tuple[Any, Any]:
     try:
-        import accelerate  # noqa: F401
+        import accelerate  # type: ignore[import-untyped]  # noqa: F401
         import gguf  # noqa: F401
         import torch
         import transformers
     except ImportError as error:
-        raise MissingExtraError(error.name or "gguf", "models") from error
+        raise MissingExtraError(error.name or "gguf", "hf") from error
     return torch, transformers

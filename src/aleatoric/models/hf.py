@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import MissingExtraError, ModelError
-from .pieces import Pieces, token_pieces
+from aleatoric.errors import MissingExtraError, ModelError
+from aleatoric.models.pieces import Pieces, token_pieces
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -120,16 +121,13 @@ def load(
     """
     torch, transformers = _import_heavy()
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            name,
-            dtype=_dtype(torch, dtype),
-            use_safetensors=True if safetensors_only else None,
-            **options,
-        )
-    except (OSError, ValueError, ImportError) as error:
-        raise ModelError(f"cannot load {name!r}: {_first_line(error)}") from error
+    weights = {"dtype": _dtype(torch, dtype), "use_safetensors": True if safetensors_only else None}
+    with quiet(transformers):
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
+            model = transformers.AutoModelForCausalLM.from_pretrained(name, **options, **weights)
+        except (OSError, ValueError, ImportError) as error:
+            raise ModelError(f"cannot load {name!r}: {_first_line(error)}") from error
     model = model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     found = getattr(model.config, "_commit_hash", None) or revision
     return wrap(model, tokenizer, name=_short(name), revision=found, bos=bos)
@@ -144,7 +142,50 @@ def wrap(
     model.eval()
     pieces = token_pieces(tokenizer, model.config.get_text_config().vocab_size)
     pieces = _without(pieces, _end_ids(model))
-    return HFModel(name, revision, model, tokenizer, pieces, _window(model.config), bos)
+    lm = HFModel(name, revision, model, tokenizer, pieces, _window(model.config), bos)
+    check_attention(lm)
+    return lm
+
+
+def check_attention(lm: HFModel) -> None:
+    """Refuse a model whose attention does not obey a mask that hides a token in the middle."""
+    import torch
+
+    a, b, c = (i for i, _ in zip(range(3), lm.pieces, strict=False))
+    plain = torch.ones((2, 2), dtype=torch.bool, device=lm.device).tril()
+    hidden = torch.ones((3, 3), dtype=torch.bool, device=lm.device).tril()
+    hidden[2, 1] = False
+    try:
+        wanted, _ = lm.forward(*_probe(lm, [a, c], [0, 1]), plain, None, None)
+        found, _ = lm.forward(*_probe(lm, [a, b, c], [0, 1, 1]), hidden, None, None)
+    except (AttributeError, TypeError, RuntimeError, ValueError) as error:
+        raise ModelError(f"{lm.name}: {_NO_TREE} ({_first_line(error)}).") from error
+    if (wanted[-1].softmax(-1) - found[-1].softmax(-1)).abs().max() > 0.02:
+        raise ModelError(f"{lm.name}: {_NO_TREE}.")
+
+
+_NO_TREE = (
+    "its attention does not take a mask and a cache of keys and values, which the tree pass needs; "
+    "use a decoder-only transformer with the eager or sdpa attention"
+)
+
+
+def _probe(lm: HFModel, ids: list[int], positions: list[int]) -> tuple[Tensor, Tensor]:
+    import torch
+
+    return torch.tensor(ids, device=lm.device), torch.tensor(positions, device=lm.device)
+
+
+@contextmanager
+def quiet(transformers: Any) -> Iterator[None]:
+    """Without transformers' own progress bars, which would write into ours."""
+    shown = transformers.utils.logging.is_progress_bar_enabled()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            transformers.utils.logging.enable_progress_bar()
 
 
 def _without(pieces: Pieces, ends: Iterable[int]) -> Pieces:
@@ -181,7 +222,7 @@ def _import_heavy() -> tuple[Any, Any]:
         import torch
         import transformers
     except ImportError as error:
-        raise MissingExtraError(error.name or "torch", "models") from error
+        raise MissingExtraError(error.name or "torch", "hf") from error
     return torch, transformers
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..errors import ModelError
+from aleatoric.errors import ModelError
 
 Pieces = tuple[bytes | None, ...]
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")

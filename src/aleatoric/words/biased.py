@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ..decoding import Decoder
-from ..types import Categorical
-from .digest import Reader
-from .lm import TreeLM
-from .passages import encode_contexts, packs_of, passages_of
-from .rules import normalise
-from .tree import Limits, Tree
-from .vocabulary import Vocabulary
+from aleatoric.decoding import Decoder
+from aleatoric.types import Categorical
+from aleatoric.words.digest import Reader
+from aleatoric.words.lm import TreeLM
+from aleatoric.words.passages import encode_contexts, packs_of, passages_of
+from aleatoric.words.rules import normalise
+from aleatoric.words.tree import Limits, Tree
+from aleatoric.words.vocabulary import Vocabulary
 
 Path = tuple[int, ...]
 

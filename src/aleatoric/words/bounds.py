@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..types import Categorical
+from aleatoric.types import Categorical
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decoding import Decoder
-from .lm import TreeLM
-from .vocabulary import Ids, Key, Vocabulary
+from aleatoric.decoding import Decoder
+from aleatoric.words.lm import TreeLM
+from aleatoric.words.vocabulary import Ids, Key, Vocabulary
 
 if TYPE_CHECKING:
     from torch import Tensor

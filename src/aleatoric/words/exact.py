@@ -14,16 +14,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decoding import Decoder
-from .bounds import WordProbabilities
-from .digest import Reader
-from .frontier import ROOT, Entry, follow, root
-from .lm import TreeLM
-from .machine import DONE, LEAD, Lead
-from .passages import Passage, encode_contexts, packs_of, passages_of
-from .targets import Targets
-from .tree import Limits, Tree
-from .vocabulary import Ids, Vocabulary
+from aleatoric.decoding import Decoder
+from aleatoric.words.bounds import WordProbabilities
+from aleatoric.words.digest import Reader
+from aleatoric.words.frontier import ROOT, Entry, follow, root
+from aleatoric.words.lm import TreeLM
+from aleatoric.words.machine import DONE, LEAD, Lead
+from aleatoric.words.passages import Passage, encode_contexts, packs_of, passages_of
+from aleatoric.words.targets import Targets
+from aleatoric.words.tree import Limits, Tree
+from aleatoric.words.vocabulary import Ids, Vocabulary
 
 Failed = Literal["reject", "outcome"]
 Floats = NDArray[np.float64]
@@ -52,7 +52,7 @@ class Search:
     left open for one without.
     """
 
-    tolerance: float = 0.01
+    tolerance: float = 0.02
     nodes: int = 200
     failed: Failed = "reject"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .machine import LEAD, fold
-from .vocabulary import Key, Table
+from aleatoric.words.machine import LEAD, fold
+from aleatoric.words.vocabulary import Key, Table
 
 ROOT: Key = (LEAD, b"")
 

@@ -14,16 +14,16 @@ from typing import Literal
 
 import numpy as np
 
-from ..decoding import Decoder
-from ..types import Categorical
-from .bounds import Bounds
-from .digest import Reader
-from .frontier import Entry, follow, root
-from .lm import TreeLM
-from .machine import DONE, FAILED, LEAD, Lead, compose
-from .passages import Passage, encode_contexts, packs_of, passages_of
-from .tree import Limits, Tree
-from .vocabulary import Vocabulary
+from aleatoric.decoding import Decoder
+from aleatoric.types import Categorical
+from aleatoric.words.bounds import Bounds
+from aleatoric.words.digest import Reader
+from aleatoric.words.frontier import Entry, follow, root
+from aleatoric.words.lm import TreeLM
+from aleatoric.words.machine import DONE, FAILED, LEAD, Lead, compose
+from aleatoric.words.passages import encode_contexts, packs_of, passages_of
+from aleatoric.words.tree import Limits, Tree
+from aleatoric.words.vocabulary import Vocabulary
 
 LONGEST = 8
 """Tokens that a word is taken to have at most, for the upper bound of the entropy."""

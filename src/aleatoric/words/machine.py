@@ -13,7 +13,7 @@ import unicodedata
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from .rules import APOSTROPHES, HYPHENS, JOINERS, is_word_character
+from aleatoric.words.rules import APOSTROPHES, HYPHENS, JOINERS, is_word_character
 
 Lead = Literal["skip", "condition"]
 _STRAIGHT = str.maketrans(dict.fromkeys(APOSTROPHES, "'") | dict.fromkeys(HYPHENS, "-"))

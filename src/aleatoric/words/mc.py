@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decoding import Decoder
-from ..streams import stream
-from ..types import Draws
-from .digest import Reader
-from .draw import draw, levels
-from .lm import TreeLM
-from .machine import FAILED, Lead, State, advance
-from .passages import Passage, encode_contexts, packs_of, passages_of
-from .rules import normalise
-from .tree import Limits, Tree
-from .vocabulary import Vocabulary
+from aleatoric.decoding import Decoder
+from aleatoric.streams import stream
+from aleatoric.types import Draws
+from aleatoric.words.digest import Reader
+from aleatoric.words.draw import draw, levels
+from aleatoric.words.lm import TreeLM
+from aleatoric.words.machine import Lead
+from aleatoric.words.passages import Passage, encode_contexts, packs_of, passages_of
+from aleatoric.words.states import Index, States
+from aleatoric.words.tree import Limits, Tree
+from aleatoric.words.vocabulary import Vocabulary
 
-Index = NDArray[np.int64]
 LONGEST = 64
 """Tokens after which a text that has not settled its word counts as without one."""
 
@@ -38,26 +38,43 @@ class Prompt:
     context: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Walk:
-    """The samples of one context: their counted words, and the deepest token allowed."""
+    """The samples of one context: where it lies in the trunk, and the deepest token allowed."""
 
     prompt: Prompt
     span: tuple[int, int]
     depth: int
-    counts: Counter[str] = field(default_factory=Counter)
-    failed: int = 0
+    outcomes: Counter[int] = field(default_factory=Counter)
+    """How many samples settled in each state."""
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """A token sequence that some samples have drawn and that has not settled their word."""
+class Level:
+    """The unsettled nodes of one depth, and the samples at them.
 
-    walk: Walk
-    state: State
-    parent: int
-    token: int
-    samples: Index
+    For nodes the walk, the word's state, the node before and the token; for samples their number
+    within the walk and their node, in the order of nodes.
+    """
+
+    walk: Index
+    state: Index
+    parent: Index
+    token: Index
+    sample: Index
+    node: Index
+
+    def part(self, low: int, high: int) -> Level:
+        """Nodes low..high-1 with their samples."""
+        first, last = np.searchsorted(self.node, [low, high])
+        return Level(
+            self.walk[low:high],
+            self.state[low:high],
+            self.parent[low:high],
+            self.token[low:high],
+            self.sample[first:last],
+            self.node[first:last] - low,
+        )
 
 
 def mc(
@@ -89,41 +106,61 @@ def _walk(
     lm: TreeLM, pack: list[Passage], prompts: Sequence[Prompt], sampler: Sampler, limits: Limits
 ) -> Iterator[tuple[int, Draws]]:
     tree = Tree(lm, pack, limits)
-    walks = {i: _start(lm, prompts[i], span) for i, span in tree.spans().items()}
-    everyone = np.arange(sampler.samples)
-    nodes: list[Node] = []
-    for indices, logits in tree.run_trunk():
-        roots = [Node(walks[i], State(), -1, -1, everyone) for i in indices]
-        nodes += sampler.step(roots, np.full(len(roots), -1), logits, 0)
-    depth = 1
-    while nodes:
-        nodes = list(_deepen(tree, sampler, _within(nodes, depth), depth))
+    spans = tree.spans()
+    walks = [_start(lm, prompts[i], span) for i, span in spans.items()]
+    place = {index: row for row, index in enumerate(spans)}
+    parts = [
+        sampler.step(walks, _roots([place[i] for i in indices], sampler.samples), logits, 0)
+        for indices, logits in tree.run_trunk()
+    ]
+    level, depth = _under_context(_joined(parts)), 1
+    while len(level.token):
+        level = _deepen(tree, sampler, walks, level, depth)
         depth += 1
-    for i, walk in walks.items():
-        yield i, Draws(walk.prompt.id, dict(sorted(walk.counts.items())), walk.failed)
+    for index, walk in zip(spans, walks, strict=True):
+        yield index, sampler.count(walk)
 
 
 def _start(lm: TreeLM, prompt: Prompt, span: tuple[int, int]) -> Walk:
     return Walk(prompt, span, min(LONGEST, lm.window - (span[1] - span[0])))
 
 
-def _within(nodes: list[Node], depth: int) -> list[Node]:
-    """The nodes that may still grow; the samples of the others are without a word."""
-    for node in nodes:
-        if depth > node.walk.depth:
-            node.walk.failed += len(node.samples)
-    return [node for node in nodes if depth <= node.walk.depth]
+def _roots(walks: list[int], samples: int) -> Level:
+    """The contexts themselves, with all samples."""
+    count = len(walks)
+    none = np.full(count, -1, dtype=np.int64)
+    sample = np.tile(np.arange(samples), count)
+    node = np.repeat(np.arange(count), samples)
+    return Level(np.array(walks), np.zeros(count, np.int64), none, none, sample, node)
 
 
-def _deepen(tree: Tree, sampler: Sampler, nodes: list[Node], depth: int) -> Iterator[Node]:
-    """Run the nodes and draw their samples' next tokens."""
-    spans = np.array([node.walk.span for node in nodes], dtype=np.int64).reshape(-1, 2)
-    parents = np.array([node.parent for node in nodes], dtype=np.int64)
-    tokens = np.array([node.token for node in nodes], dtype=np.int64)
-    for part, numbers, logits in tree.extend(spans, parents, tokens):
-        children = sampler.step(nodes[part], numbers, logits, depth)
-        tree.keep_of_last(np.unique([child.parent for child in children]).astype(np.int64))
-        yield from children
+def _under_context(level: Level) -> Level:
+    """The first tokens after a context have no node before them."""
+    return replace(level, parent=np.full_like(level.parent, -1))
+
+
+def _joined(parts: Sequence[Level]) -> Level:
+    """Levels one after another as one."""
+    counts = np.cumsum([0, *(len(part.token) for part in parts)])
+    nodes = [part.node + shift for part, shift in zip(parts, counts[:-1], strict=True)]
+    walk, state, parent, token, sample = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("walk", "state", "parent", "token", "sample")
+    )
+    return Level(walk, state, parent, token, sample, np.concatenate(nodes))
+
+
+def _deepen(tree: Tree, sampler: Sampler, walks: list[Walk], level: Level, depth: int) -> Level:
+    """Run the nodes of a level and draw their samples' next tokens."""
+    spans = np.array([walk.span for walk in walks], dtype=np.int64)[level.walk]
+    parts = [level.part(0, 0)]
+    for part, numbers, logits in tree.extend(spans, level.parent, level.token):
+        here = level.part(part.start, part.stop)
+        below = sampler.step(walks, here, logits, depth)
+        parents = numbers[below.parent]
+        tree.keep_of_last(np.unique(parents))
+        parts.append(replace(below, parent=parents))
+    return _joined(parts)
 
 
 class Sampler:
@@ -133,80 +170,80 @@ class Sampler:
         self.reader = reader
         self.samples = samples
         self.seed = seed
-        self._ends: dict[tuple[int, bytes], NDArray[np.bool_]] = {}
-        self._opening: dict[int, State] = {}
+        self.states = States(reader.vocabulary)
 
-    def step(self, nodes: Sequence[Node], numbers: Index, logits: object, depth: int) -> list[Node]:
-        """Draw once for every sample; count the words that end, give the nodes that go on."""
-        tokens = self._tokens(nodes, logits, depth)
-        children: list[Node] = []
-        low = 0
-        for node, number in zip(nodes, numbers.tolist(), strict=True):
-            high = low + len(node.samples)
-            children += self._settle(node, number, tokens[low:high])
-            low = high
-        return children
+    def step(self, walks: Sequence[Walk], level: Level, logits: Any, depth: int) -> Level:
+        """Draw once for every sample; count those that settle, give the nodes below.
 
-    def _tokens(self, nodes: Sequence[Node], logits: object, depth: int) -> Index:
+        A node's parent is its place in `level`.
+        """
+        tokens = self._tokens(walks, level, logits, depth)
+        tokens[self.states.ending(level.state[level.node], tokens)] = self.states.end
+        wide = self.states.end + 1
+        pairs, which = np.unique(level.node * wide + tokens, return_inverse=True)
+        parent, token = np.divmod(pairs, wide)
+        state = self.states.after(level.state[parent], token)
+        deepest = np.array([walk.depth for walk in walks])[level.walk[parent]]
+        closed = self.states.settled(state) | (depth >= deepest)
+        self._record(walks, level.walk[parent], state, closed, np.bincount(which))
+        return _below(level, parent, token, state, ~closed, which)
+
+    def _tokens(self, walks: Sequence[Walk], level: Level, logits: Any, depth: int) -> Index:
         import torch
 
         probabilities = self.reader.probabilities(logits)
-        counts = [len(node.samples) for node in nodes]
         device = probabilities.device
-        rows = torch.as_tensor(np.repeat(np.arange(len(nodes)), counts), device=device)
-        uniforms = torch.as_tensor(self._uniforms(nodes, depth), device=device)
+        rows = torch.as_tensor(level.node, device=device)
+        uniforms = torch.as_tensor(self._uniforms(walks, level, depth), device=device)
         drawn: Index = draw(probabilities, rows, uniforms).cpu().numpy()
         return drawn
 
-    def _uniforms(self, nodes: Sequence[Node], depth: int) -> NDArray[np.float32]:
+    def _uniforms(self, walks: Sequence[Walk], level: Level, depth: int) -> NDArray[np.float32]:
         """The numbers of each sample at this depth: a property of the sample, not of the batch."""
-        parts = []
-        made: dict[int, NDArray[np.float32]] = {}
-        for node in nodes:
-            if id(node.walk) not in made:
-                made[id(node.walk)] = self._of_prompt(node.walk.prompt, depth)
-            parts.append(made[id(node.walk)][node.samples])
-        return np.concatenate(parts)
+        present, place = np.unique(level.walk[level.node], return_inverse=True)
+        numbers = np.stack([self._of_prompt(walks[w].prompt, depth) for w in present.tolist()])
+        found: NDArray[np.float32] = numbers[place, level.sample]
+        return found
 
     def _of_prompt(self, prompt: Prompt, depth: int) -> NDArray[np.float32]:
         rng = stream(self.seed, "mc", prompt.id, str(self.reader.decoder), depth)
         width = levels(len(self.reader.vocabulary))
         return rng.random((self.samples, width), dtype=np.float32)
 
-    def _settle(self, node: Node, number: int, tokens: Index) -> list[Node]:
-        ends = self._ending(node.state)[tokens]
-        _count(node.walk, advance(node.state, None), int(ends.sum()))
-        if ends.all():
-            return []
-        open_tokens, open_samples = tokens[~ends], node.samples[~ends]
-        children = []
-        for token in np.unique(open_tokens).tolist():
-            samples = open_samples[open_tokens == token]
-            state = advance(node.state, self.reader.vocabulary.pieces[token], self._lead)
-            if state.settled:
-                _count(node.walk, state, len(samples))
-            else:
-                children.append(Node(node.walk, state, number, token, samples))
-        return children
+    def _record(
+        self,
+        walks: Sequence[Walk],
+        walk: Index,
+        state: Index,
+        closed: NDArray[np.bool_],
+        counts: Index,
+    ) -> None:
+        rows = zip(*(x[closed].tolist() for x in (walk, state, counts)), strict=True)
+        for index, number, count in rows:
+            walks[index].outcomes[number] += count
 
-    @property
-    def _lead(self) -> Lead:
-        return self.reader.vocabulary.lead
-
-    def _ending(self, state: State) -> NDArray[np.bool_]:
-        """Which tokens settle the outcome without adding a letter."""
-        key = (state.mode, state.pending)
-        if key not in self._ends:
-            mask = np.zeros(len(self.reader.vocabulary), dtype=np.bool_)
-            mask[self.reader.vocabulary.table(key).ends] = True
-            self._ends[key] = mask
-        return self._ends[key]
+    def count(self, walk: Walk) -> Draws:
+        """The words of a walk's samples, and how many samples have none."""
+        words: Counter[str | None] = Counter()
+        done = self.states.settled(np.array(list(walk.outcomes), dtype=np.int64))
+        for (state, count), settled in zip(walk.outcomes.items(), done.tolist(), strict=True):
+            words[self.states.word(state) if settled else None] += count
+        failed = words.pop(None, 0)
+        return Draws(walk.prompt.id, {w: words[w] for w in sorted(w for w in words if w)}, failed)
 
 
-def _count(walk: Walk, state: State, samples: int) -> None:
-    if not samples:
-        return
-    if state.mode == FAILED:
-        walk.failed += samples
-    else:
-        walk.counts[normalise(state.word)] += samples
+def _below(
+    level: Level,
+    parent: Index,
+    token: Index,
+    state: Index,
+    open_: NDArray[np.bool_],
+    which: Index,
+) -> Level:
+    """The level of the pairs that stay open, with the samples at them."""
+    going = open_[which]
+    renumbered = np.cumsum(open_) - 1
+    node, sample = renumbered[which[going]], level.sample[going]
+    order = np.argsort(node, kind="stable")
+    walk = level.walk[parent[open_]]
+    return Level(walk, state[open_], parent[open_], token[open_], sample[order], node[order])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import ModelError
-from .lm import TreeLM
+from aleatoric.errors import ModelError
+from aleatoric.words.lm import TreeLM
 
 ROOM = 8
 """Tokens that must fit in the window after a context: the longest word looked at."""

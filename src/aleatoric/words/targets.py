@@ -7,9 +7,9 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..errors import UsageError
-from .machine import compose, fold
-from .rules import normalise
+from aleatoric.errors import UsageError
+from aleatoric.words.machine import fold
+from aleatoric.words.rules import normalise
 
 
 class Targets:
@@ -25,12 +25,14 @@ class Targets:
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = tuple(words)
-        self.folded = {fold(normalise(word)): i for i, word in enumerate(words)}
+        self.letters = [fold(normalise(word)) for word in words]
+        self.folded = {letters: i for i, letters in enumerate(self.letters)}
         if len(self.folded) < len(words):
             raise UsageError("two of the words asked about differ only in case or form.")
+        self._beginnings = [list(beginnings(letters)) for letters in self.letters]
         through: dict[str, list[int]] = defaultdict(list)
-        for folded, index in self.folded.items():
-            for beginning in beginnings(folded):
+        for index, found in enumerate(self._beginnings):
+            for beginning in found:
                 through[beginning].append(index)
         self.through = {beginning: tuple(found) for beginning, found in through.items()}
 
@@ -38,22 +40,16 @@ class Targets:
         """The rests of letters that lead from `beginning` on towards some word, each once."""
         if beginning == "":
             return iter(self.through)
-        seen: dict[str, None] = {}
-        for index in self.through.get(beginning, ()):
-            seen.update(dict.fromkeys(beginnings(self._letters(index))))
         cut = len(beginning)
-        return (b[cut:] for b in seen if len(b) >= cut and b.startswith(beginning))
-
-    def _letters(self, index: int) -> str:
-        return fold(normalise(self.words[index]))
+        found = (b for i in self.through.get(beginning, ()) for b in self._beginnings[i])
+        return iter(dict.fromkeys(b[cut:] for b in found if b.startswith(beginning)))
 
     def closing(self, beginning: str) -> Iterator[tuple[str, int]]:
         """The rests of letters that complete a word, with the word's index."""
         cut = len(beginning)
         for index in self.through.get(beginning, ()):
-            letters = self._letters(index)
-            if letters.startswith(beginning):
-                yield letters[cut:], index
+            if self.letters[index].startswith(beginning):
+                yield self.letters[index][cut:], index
 
 
 def beginnings(folded: str) -> Iterator[str]:
@@ -65,8 +61,10 @@ def beginnings(folded: str) -> Iterator[str]:
     >>> list(beginnings("ab"))
     ['', 'a', 'ab']
     """
+    if folded.isascii():
+        yield from (folded[:stop] for stop in range(len(folded) + 1))
+        return
     yield ""
-    start = 0
     for start, stop in _clusters(folded):
         base, marks = folded[: start + 1], folded[start + 1 : stop]
         for size in range(len(marks) + 1):
@@ -78,6 +76,3 @@ def _clusters(folded: str) -> Iterable[tuple[int, int]]:
     """(start, stop) of each character with the combining marks after it."""
     starts = [i for i, c in enumerate(folded) if i == 0 or not unicodedata.combining(c)]
     return zip(starts, [*starts[1:], len(folded)], strict=True)
-
-
-__all__ = ["Targets", "beginnings", "compose"]

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ModelError
-from .lm import KV, TreeLM
-from .passages import Passage
+from aleatoric.errors import ModelError
+from aleatoric.words.lm import KV, TreeLM
+from aleatoric.words.passages import Passage
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -199,8 +199,8 @@ class Tree:
 
         device = self.lm.device
         kept = None if keep is None else torch.as_tensor(keep, device=device)
-        tensors = (torch.as_tensor(x, device=device) for x in (ids, positions))
-        return self.lm.forward(*tensors, mask, past, kept)
+        tokens, places = (torch.as_tensor(x, device=device) for x in (ids, positions))
+        return self.lm.forward(tokens, places, mask, past, kept)
 
 
 def _columns(kv: KV, columns: Index) -> KV:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .machine import DONE, JOIN, LEAD, Lead, Mode, State, advance, fold
+from aleatoric.words.machine import DONE, FAILED, JOIN, LEAD, Lead, Mode, State, advance, fold
 
 Ids = NDArray[np.int64]
 Key = tuple[Mode, bytes]
@@ -49,6 +49,7 @@ class Table:
 class Vocabulary:
     """The tables of a model's tokens, made when first asked for.
 
+    >>> from aleatoric.words.machine import WORD
     >>> vocabulary = Vocabulary([b" many", b" ", b"s", b".", None])
     >>> vocabulary.table((WORD, b"")).ends.tolist()
     [0, 1, 3, 4]
@@ -58,7 +59,6 @@ class Vocabulary:
         self.pieces = tuple(pieces)
         self.lead = lead
         self._tables: dict[Key, Table] = {}
-        self._first: list[State] = []
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -70,33 +70,34 @@ class Vocabulary:
         return self._tables[key]
 
     def _build(self, key: Key) -> Table:
-        states = list(self._states(key))
-        joiner = "-" if key[0] == JOIN else ""
-        modes = np.array([state.mode for state in states], dtype=np.uint8)
-        added = tuple(fold(s.word).removeprefix(joiner) if s.word else "" for s in states)
-        joiners = tuple(fold(s.joiner) if s.mode == JOIN else "" for s in states)
-        return _table(key, modes, added, joiners, tuple(state.pending for state in states))
+        everything = np.arange(len(self.pieces))
+        if not key[1]:
+            return _patched(
+                self._nothing_but_ends(key), key, everything, self._states(key, everything)
+            )
+        going = np.array([t for t, piece in enumerate(self.pieces) if _goes_on(piece)], np.int64)
+        return _patched(self._given_up(key), key, going, self._states(key, going))
 
-    def _states(self, key: Key) -> Iterable[State]:
-        """The state after each token, from an empty word in the given mode.
-
-        An incomplete character is given up when a token does not go on with it, and then stands
-        for a character that is no letter.
-        """
+    def _states(self, key: Key, tokens: Ids) -> list[State]:
+        """The state after each token, from an empty word in the given mode."""
         mode, pending = key
         start = State(mode, "", "-" if mode == JOIN else "", pending)
-        for token, piece in enumerate(self.pieces):
-            if pending and not _goes_on(piece):
-                yield self._given_up(start, token)
-            else:
-                yield advance(start, piece, self.lead)
+        return [advance(start, self.pieces[token], self.lead) for token in tokens.tolist()]
 
-    def _given_up(self, start: State, token: int) -> State:
-        if start.mode != LEAD or self.lead == "condition":
-            return advance(start, None)
-        if not self._first:
-            self._first = list(self._states((LEAD, b"")))
-        return self._first[token]
+    def _given_up(self, key: Key) -> Table:
+        """What tokens do that do not go on with an incomplete character.
+
+        The character then stands for one that is no letter: it ends a word, and leads to none.
+        """
+        if key[0] == LEAD and self.lead == "skip":
+            return self.table((LEAD, b""))
+        return self._nothing_but_ends(key)
+
+    def _nothing_but_ends(self, key: Key) -> Table:
+        size = len(self.pieces)
+        modes = np.full(size, FAILED if key[0] == LEAD else DONE, dtype=np.uint8)
+        blank, ids = ("",) * size, np.arange(size)
+        return Table(key, modes, blank, blank, (b"",) * size, ids, ids[:0], {}, {})
 
 
 def _goes_on(piece: bytes | None) -> bool:
@@ -104,37 +105,69 @@ def _goes_on(piece: bytes | None) -> bool:
     return piece is not None and (piece == b"" or 0x80 <= piece[0] < 0xC0)
 
 
-def _table(
-    key: Key,
-    modes: NDArray[np.uint8],
-    added: tuple[str, ...],
-    joiners: tuple[str, ...],
-    pending: tuple[bytes, ...],
-) -> Table:
-    grows: dict[str, list[int]] = defaultdict(list)
-    closes: dict[str, list[int]] = defaultdict(list)
+def _patched(base: Table, key: Key, tokens: Ids, states: list[State]) -> Table:
+    """The table `base` with the effects of some tokens replaced."""
+    modes, added = base.modes.copy(), list(base.added)
+    joiners, pending = list(base.joiners), list(base.pending)
+    lead_joiner = "-" if key[0] == JOIN else ""
+    for token, state in zip(tokens.tolist(), states, strict=True):
+        modes[token], pending[token] = state.mode, state.pending
+        added[token] = fold(state.word).removeprefix(lead_joiner) if state.word else ""
+        undecided = state.mode == JOIN and (state.word or key[0] != JOIN)
+        joiners[token] = fold(state.joiner) if undecided else ""
+    kept = _without(base, tokens)
+    fresh = _sorted_by_effect(key, tokens, modes, added, pending)
+    ends, loose = (_ids(sorted([*old, *new])) for old, new in zip(kept[:2], fresh[:2], strict=True))
+    grows, closes = (
+        old | {s: _ids([*old.get(s, ()), *ids]) for s, ids in new.items()}
+        for old, new in zip(kept[2:], fresh[2:], strict=True)
+    )
+    return Table(
+        key, modes, tuple(added), tuple(joiners), tuple(pending), ends, loose, grows, closes
+    )
+
+
+def _without(
+    base: Table, tokens: Ids
+) -> tuple[list[int], list[int], dict[str, Ids], dict[str, Ids]]:
+    """A table's lists without some tokens."""
+    gone = np.zeros(len(base.modes), dtype=np.bool_)
+    gone[tokens] = True
+    touched = {base.added[token] for token in tokens.tolist()}
+    grows, closes = (
+        {s: ids[~gone[ids]] if s in touched else ids for s, ids in index.items()}
+        for index in (base.grows, base.closes)
+    )
+    ends, loose = (ids[~gone[ids]].tolist() for ids in (base.ends, base.loose))
+    return ends, loose, grows, closes
+
+
+def _sorted_by_effect(
+    key: Key, tokens: Ids, modes: NDArray[np.uint8], added: list[str], pending: list[bytes]
+) -> tuple[list[int], list[int], dict[str, list[int]], dict[str, list[int]]]:
     ends: list[int] = []
     loose: list[int] = []
-    for token, (mode, letters) in enumerate(zip(modes.tolist(), added, strict=True)):
+    grows: dict[str, list[int]] = defaultdict(list)
+    closes: dict[str, list[int]] = defaultdict(list)
+    for token, mode in zip(tokens.tolist(), modes[tokens].tolist(), strict=True):
+        letters = added[token]
         if mode >= DONE and not letters:
             ends.append(token)
-        elif mode == LEAD or pending[token] or _joins_backwards(letters):
+        elif mode == LEAD or pending[token] or _joins_backwards(letters, key[0]):
             loose.append(token)
-        elif mode == DONE:
-            closes[letters].append(token)
         else:
-            grows[letters].append(token)
-    lists = (_ids(ends), _ids(loose), _indexed(grows), _indexed(closes))
-    return Table(key, modes, added, joiners, pending, *lists)
+            (closes if mode == DONE else grows)[letters].append(token)
+    return ends, loose, grows, closes
 
 
-def _joins_backwards(letters: str) -> bool:
-    """Whether the first character may change places with a mark before it."""
-    return bool(letters) and unicodedata.combining(letters[0]) > 0
+def _joins_backwards(letters: str, mode: Mode) -> bool:
+    """Whether the first character may change places with a mark before it.
 
-
-def _indexed(groups: dict[str, list[int]]) -> dict[str, Ids]:
-    return {letters: _ids(tokens) for letters, tokens in groups.items()}
+    So does, after an undecided joiner, a token without any: it leaves the joiner undecided.
+    """
+    if not letters:
+        return mode == JOIN
+    return unicodedata.combining(letters[0]) > 0
 
 
 def _ids(tokens: list[int]) -> Ids:

@@ -1,18 +1,11 @@
-"""Where downloaded and converted models are kept."""
+"""Directories that are made once: downloaded and converted models."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-
-
-def cache_dir() -> Path:
-    """The cache directory: `$ALEATORIC_CACHE`, or `~/.cache/aleatoric`."""
-    named = os.environ.get("ALEATORIC_CACHE")
-    return Path(named).expanduser() if named else Path.home() / ".cache" / "aleatoric"
 
 
 def build_once(target: Path, build: Callable[[Path], None]) -> Path:

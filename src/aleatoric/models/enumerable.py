@@ -1,0 +1,100 @@
+"""A tiny exact language model whose every text can be enumerated.
+
+Its next-token distributions are drawn once for every token sequence from a seed, and its texts
+end after a fixed number of tokens. So the distribution of the first word is a finite sum, which
+the fast estimators are checked against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.errors import ModelError
+from aleatoric.streams import stream
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KV = tuple[tuple["Tensor", "Tensor"], ...]
+
+
+@dataclass(frozen=True)
+class EnumerableLM:
+    """A language model over given token bytes; the last token ends the text.
+
+    >>> toy = EnumerableLM((b" a", b"b", b"."), depth=2, seed=0)
+    >>> round(sum(p for _, p in toy.texts((0,))), 9)
+    1.0
+    """
+
+    tokens: tuple[bytes, ...]
+    depth: int = 4
+    seed: int = 0
+    sharpness: float = 2.0
+    window: int = 64
+    context: int = field(default=1)
+
+    @property
+    def pieces(self) -> tuple[bytes | None, ...]:
+        """The bytes of each token; `None` for the last, which ends the text."""
+        return (*self.tokens, None)
+
+    @property
+    def device(self) -> Any:
+        """The central processor."""
+        import torch
+
+        return torch.device("cpu")
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Greedy longest-first cutting of `text` into tokens."""
+        data, ids = text.encode(), []
+        while data:
+            fits = [i for i, piece in enumerate(self.tokens) if piece and data.startswith(piece)]
+            if not fits:
+                raise ModelError(f"the toy vocabulary cannot write {text!r}.")
+            best = max(fits, key=lambda i: len(self.tokens[i]))
+            ids.append(best)
+            data = data[len(self.tokens[best]) :]
+        return tuple(ids)
+
+    def continuation(self, text: str) -> tuple[int, ...]:
+        """The tokens of `text`."""
+        return self.encode(text)
+
+    def next_log_probs(self, path: Sequence[int]) -> NDArray[np.float64]:
+        """Log-probabilities of the next token after a token sequence."""
+        size = len(self.tokens) + 1
+        if len(path) >= self.context + self.depth:
+            return np.where(np.arange(size) == size - 1, 0.0, -np.inf)
+        draws = stream(self.seed, *map(int, path)).normal(size=size) * self.sharpness
+        top = draws.max()
+        return np.asarray(draws - top - np.log(np.exp(draws - top).sum()), dtype=np.float64)
+
+    def texts(self, path: tuple[int, ...]) -> Iterator[tuple[bytes, float]]:
+        """Every text that can follow `path`, with its probability."""
+        for token, logp in enumerate(self.next_log_probs(path)):
+            if token == len(self.tokens):
+                yield b"", float(np.exp(logp))
+            elif np.isfinite(logp):
+                for rest, p in self.texts((*path, token)):
+                    yield self.tokens[token] + rest, p * float(np.exp(logp))
+
+    def forward(
+        self, ids: Tensor, positions: Tensor, mask: Tensor, past: KV | None, keep: Tensor | None
+    ) -> tuple[Tensor, KV]:
+        """Logits as a model gives them; keys are the tokens themselves."""
+        import torch
+
+        own = ids.double()[None, None, :, None]
+        seen = own if past is None else torch.cat([past[0][0], own], 2)
+        tokens = seen[0, 0, :, 0].long()
+        rows = range(len(ids)) if keep is None else keep.tolist()
+        paths = [tokens[mask[i]].tolist() for i in rows]
+        logits = np.stack([self.next_log_probs(path) for path in paths])
+        return torch.as_tensor(logits), ((own, own),)
