@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
+from numpy.typing import DTypeLike, NDArray
 
 
 def stream(seed: int, *keys: str | int) -> np.random.Generator:
@@ -23,5 +25,19 @@ def stream(seed: int, *keys: str | int) -> np.random.Generator:
     # Length-prefixed parts: ("ab", "c") and ("a", "bc") are different keys.
     parts = [str(seed), *map(str, keys)]
     text = "".join(f"{len(part)}:{part};" for part in parts)
-    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
-    return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
+    digest = hashlib.blake2b(text.encode(), digest_size=32).digest()
+    # numpy takes any seed sequence, though its stubs name only its own.
+    return np.random.Generator(np.random.PCG64(_Digest(digest)))  # type: ignore[arg-type]
+
+
+class _Digest(ISeedSequence):
+    """A digest as the state of a generator: it is mixed already, and mixing again takes longer."""
+
+    def __init__(self, digest: bytes) -> None:
+        self._digest = digest
+
+    def generate_state(
+        self, n_words: int, dtype: DTypeLike = np.uint32
+    ) -> NDArray[np.uint32 | np.uint64]:
+        """The first words of the digest."""
+        return np.frombuffer(self._digest, dtype=dtype, count=n_words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,9 +47,23 @@ def group_bootstrap(
 
 def _resampled_weights(n_groups: int, n_replicates: int, seed: int) -> Iterator[Floats]:
     """How often each group is drawn in each replicate, some replicates at a time."""
+    if n_groups * n_replicates <= _CELLS_AT_ONCE:
+        yield _all_weights(n_groups, n_replicates, seed)
+        return
     rng = stream(seed, "bootstrap", n_groups)
-    chances = np.full(n_groups, 1 / n_groups)
     at_once = max(1, _CELLS_AT_ONCE // n_groups)
     for start in range(0, n_replicates, at_once):
-        size = min(at_once, n_replicates - start)
-        yield rng.multinomial(n_groups, chances, size=size).astype(np.float64)
+        yield _weights(rng, n_groups, min(at_once, n_replicates - start))
+
+
+@lru_cache(maxsize=2)
+def _all_weights(n_groups: int, n_replicates: int, seed: int) -> Floats:
+    """Every metric of a run resamples the same groups: they are drawn once."""
+    weights = _weights(stream(seed, "bootstrap", n_groups), n_groups, n_replicates)
+    weights.flags.writeable = False
+    return weights
+
+
+def _weights(rng: np.random.Generator, n_groups: int, size: int) -> Floats:
+    chances = np.full(n_groups, 1 / n_groups)
+    return rng.multinomial(n_groups, chances, size=size).astype(np.float64)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-N_REPLICATES = 20
+N_REPLICATES = 10
 
 
 def plug_in_tvd(

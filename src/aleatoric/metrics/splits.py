@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import rel_entr
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -40,7 +41,9 @@ def js(left: Counts, right: Counts) -> Floats:
     [0.0]
     """
     p, q = _shares(left), _shares(right)
-    return (_relative_entropy(p, (p + q) / 2) + _relative_entropy(q, (p + q) / 2)) / 2
+    middle = (p + q) / 2
+    divergence: Floats = (rel_entr(p, middle) + rel_entr(q, middle)).sum(axis=1) / 2
+    return divergence
 
 
 def _shares(counts: Counts) -> Floats:
@@ -50,12 +53,6 @@ def _shares(counts: Counts) -> Floats:
 
 def _self_product(counts: Counts) -> Floats:
     n = counts.sum(axis=1)
-    agreeing = (counts * (counts - 1)).sum(axis=1).astype(np.float64)
-    product: Floats = np.divide(agreeing, n * (n - 1), out=np.full(len(n), np.nan), where=n > 1)
+    agreeing = (counts * counts).sum(axis=1) - n
+    product: Floats = agreeing / np.where(n > 1, n * (n - 1), np.nan)
     return product
-
-
-def _relative_entropy(p: Floats, q: Floats) -> Floats:
-    logs = np.log(np.divide(p, q, out=np.ones_like(p), where=p > 0))
-    total: Floats = (p * logs).sum(axis=1)
-    return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -64,7 +65,6 @@ class People:
     distribution: Categorical
     majority: str
     halves: control.Halves | None
-    oracle_majorities: tuple[str | None, ...]
 
 
 def score_item(
@@ -97,12 +97,8 @@ def read_people(item: Item, settings: Settings) -> People:
     """Count an item's answers and split them into random halves."""
     counts = human_counts(item.responses)
     distribution = Categorical.from_counts(counts)
-    words = tuple(counts)
     halves = _halves(item, np.array(list(counts.values())), settings)
-    majorities: tuple[str | None, ...] = (None,) * settings.n_splits
-    if halves is not None:
-        majorities = tuple(words[i] for i in halves.target.majority)
-    return People(item, distribution, mode(distribution), halves, majorities)
+    return People(item, distribution, mode(distribution), halves)
 
 
 def _prepared(rows: Sequence[Draws], settings: Settings) -> Iterable[Draws]:
@@ -137,7 +133,7 @@ def _score_model(people: People, system: str, draws: Draws, settings: Settings) 
     values |= {"n_model": model.n, "floor_tvd": _floor(people, model.n, settings)}
     answer, confidence = mode(model), max(model.probs)
     values |= _correctness(people, answer, confidence, settings.choices)
-    oracle = _agreement(answer, people)
+    oracle = _agreement(answer, people, settings)
     values["correct_oracle"] = _mean(oracle)
     values |= _exact_bounds(draws)
     return Scored(system, item.id, item.group, draws.row, values, {"correct_oracle": oracle})
@@ -155,7 +151,7 @@ def _score_human(people: People, settings: Settings) -> Scored:
     item, own = people.item, people.distribution
     values: dict[str, float | None] = {"n_human": own.n}
     values |= _correctness(people, people.majority, max(own.probs), settings.choices)
-    oracle = _agreement(people.majority, people)
+    oracle = _agreement(people.majority, people, settings)
     values["correct_oracle"] = _mean(oracle)
     return Scored(HUMAN, item.id, item.group, 0, values, {"correct_oracle": oracle})
 
@@ -176,7 +172,8 @@ def _score_oracle(people: People, settings: Settings) -> Scored:
         name: _abstract_oracle_tvd(people, halves, f) for name, f in settings.abstractions.items()
     }
     found |= _oracle_correctness(people, halves, settings.choices)
-    values = {name: _mean(splits) for name, splits in found.items()}
+    means = np.stack(list(found.values())).mean(axis=1).tolist()
+    values = {name: _or_none(mean) for name, mean in zip(found, means, strict=True)}
     values |= {"n_human": target.n, "n_model": player.n}
     values["floor_tvd"] = _floor(people, player.n, settings, target.n)
     return Scored(ORACLE, item.id, item.group, 0, values, found)
@@ -215,8 +212,14 @@ def _matches_original(answer: str, original: str | None, choices: Choices) -> fl
     return float(bare(original) != "" and bare(answer) == bare(original))
 
 
-def _agreement(answer: str, people: People) -> Floats:
-    return np.array([np.nan if m is None else float(answer == m) for m in people.oracle_majorities])
+def _agreement(answer: str, people: People, settings: Settings) -> Floats:
+    """Whether an answer is the majority of the target half, by split."""
+    if people.halves is None:
+        return np.full(settings.n_splits, np.nan)
+    words = people.distribution.support
+    index = words.index(answer) if answer in people.distribution.as_dict() else -1
+    agrees: Floats = (people.halves.target.majority == index).astype(np.float64)
+    return agrees
 
 
 def _floor(
@@ -248,7 +251,10 @@ def _or_nan(value: float | None) -> float:
     return np.nan if value is None else value
 
 
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
 def _mean(splits: Floats) -> float | None:
     """The mean over splits; none of an item's splits is defined, or all are."""
-    mean = float(splits.sum()) / len(splits)
-    return None if np.isnan(mean) else mean
+    return _or_none(float(splits.sum()) / len(splits))
