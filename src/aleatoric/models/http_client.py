@@ -23,6 +23,8 @@ from aleatoric.models.retry import Patience, is_passing, pause, retry_after
 T = TypeVar("T")
 MOST_BYTES = 32 * 2**20
 """More than any honest reply: a server that never stops must not fill the memory."""
+LOOKS = 3
+"""How often a document that may not be there is looked for."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _log = logging.getLogger(__name__)
 
@@ -83,11 +85,14 @@ class Client:
         self._slots = asyncio.Semaphore(concurrency)
         self._http = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {key}"} if key else {},
-            timeout=timeout,
             limits=httpx.Limits(max_connections=concurrency),
             # A proxy cannot reach this machine's own loopback.
             trust_env=urlsplit(base_url).hostname not in LOOPBACK,
         )
+
+    def narrow(self, concurrency: int) -> None:
+        """Ask by fewer requests at a time; called before the first one."""
+        self._slots = asyncio.Semaphore(concurrency)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -103,7 +108,9 @@ class Client:
         async with self._slots:
             for attempt in range(self._patience.retries + 1):
                 try:
-                    _, document = await self._once("POST", self._base + path, body)
+                    # A slow server may still work on what was given up: it gets more time.
+                    limit = self._timeout * min(2**attempt, 8)
+                    _, document = await self._once("POST", self._base + path, body, limit)
                     return read(document)
                 except PassingError as trouble:
                     await self._wait(attempt, trouble, rng)
@@ -111,11 +118,15 @@ class Client:
 
     async def get(self, url: str) -> tuple[Mapping[str, str], Any] | None:
         """Headers and document at an address, or `None` where there is none."""
-        try:
-            async with self._slots:
-                return await self._once("GET", url, None)
-        except (PassingError, RefusedError):
-            return None
+        for _ in range(LOOKS):
+            try:
+                async with self._slots:
+                    return await self._once("GET", url, None, self._timeout)
+            except PassingError:
+                await asyncio.sleep(self._patience.first / 2)
+            except RefusedError:
+                break
+        return None
 
     async def _wait(self, attempt: int, trouble: PassingError, rng: np.random.Generator) -> None:
         if attempt == self._patience.retries:
@@ -130,16 +141,18 @@ class Client:
         self._on_retry()
         await asyncio.sleep(seconds)
 
-    async def _once(self, method: str, url: str, body: Any) -> tuple[Mapping[str, str], Any]:
+    async def _once(
+        self, method: str, url: str, body: Any, limit: float
+    ) -> tuple[Mapping[str, str], Any]:
         try:
             # The outer limit is for servers that drip: httpx's own starts anew with every byte.
             async with (
-                asyncio.timeout(self._timeout),
-                self._http.stream(method, url, json=body) as response,
+                asyncio.timeout(limit),
+                self._http.stream(method, url, json=body, timeout=limit) as response,
             ):
                 content = await _content(response)
         except (TimeoutError, httpx.TimeoutException):
-            raise PassingError(f"nothing came within {self._timeout:g} s") from None
+            raise PassingError(f"nothing came within {limit:g} s") from None
         except httpx.RequestError as error:
             raise PassingError(f"the connection failed ({type(error).__name__})") from None
         if not response.is_success:

@@ -74,7 +74,7 @@ class OpenAIModel:
             session = Session(self.spec, ask, client, self._tally)
             try:
                 run_in(loop, session.prepare())
-                yield from as_finished(items, session.draw, loop, 2 * self.spec.concurrency)
+                yield from as_finished(items, session.draw, loop, 2 * self.spec.most_at_once)
             finally:
                 run_in(loop, client.close())
 
@@ -92,7 +92,7 @@ class OpenAIModel:
             spec.base_url,
             key_for(spec.base_url),
             spec.patience,
-            spec.concurrency,
+            spec.most_at_once,
             spec.timeout,
             self._tally.count_retry,
         )

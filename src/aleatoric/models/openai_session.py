@@ -88,9 +88,10 @@ class Session:
         server = self._spec.server
         if server == "auto":
             found = await server_at(self._spec.base_url, self._client)
-            self._tally.is_server_known, server = found is not None, found or "openai"
+            self._tally.is_server_known, server = found is not None, found or "other"
         self._tally.server = server
         budget = self._spec.budget(self._ask.samples)
+        # OpenAI's newer models refuse the older name, which is the only one that others know.
         is_newer = server == "openai" and self._is_chat
         self._fixed = {
             "model": self._spec.model,
@@ -99,6 +100,10 @@ class Session:
         }
         if server in ("transformers", "ollama"):
             self._most = 1  # they answer a request for several with one
+        if server == "transformers" and self._spec.concurrency is None:
+            # It works on one at a time, and all share one random generator, which a second
+            # request would seed anew before the first is done.
+            self._client.narrow(1)
 
     async def draw(self, item: Item) -> Draws:
         """All that is asked for on one item."""
@@ -147,7 +152,7 @@ class Session:
                 found |= {start + i: reply for i, reply in enumerate(replies[:size])}
                 if len(replies) < size:
                     self._most = min(self._most, len(replies))
-        self._tally.replies += count
+        self._tally.count_replies([reply.text for reply in found.values()])
         return [found[number] for number in range(count)]
 
     async def _several(self, item: Item, prompt: str, start: int, size: int) -> list[Reply]:

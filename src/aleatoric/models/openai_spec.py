@@ -13,6 +13,7 @@ from aleatoric.models.retry import Patience
 from aleatoric.models.servers import SENT
 
 Mode = Literal["completions", "chat", "chat-list"]
+CONCURRENCY = 8
 _FORM = "write openai:MODEL@BASE_URL, such as openai:gpt-4o@https://api.openai.com/v1?mode=chat"
 _SPLIT = re.compile(r"(?P<model>.+?)@(?P<url>https?://.*)", re.DOTALL)
 
@@ -28,8 +29,10 @@ class Spec:
     max_tokens: int | None = None
     n: int = 128
     """The most samples asked for in one request."""
-    concurrency: int = 8
+    concurrency: int | None = None
+    """Requests at a time; where not said, 8, or what suits the server."""
     timeout: float = 60.0
+    """Seconds for a first try; later ones get more."""
     retries: int = 8
     backoff: float = 0.5
     price_in: float | None = None
@@ -47,6 +50,11 @@ class Spec:
     def patience(self) -> Patience:
         """How often the server is asked again."""
         return Patience(retries=self.retries, first=self.backoff)
+
+    @property
+    def most_at_once(self) -> int:
+        """Requests at a time, before the kind of server is known."""
+        return self.concurrency or CONCURRENCY
 
     def budget(self, samples: int) -> int:
         """How many tokens a reply may have."""

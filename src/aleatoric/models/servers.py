@@ -18,6 +18,7 @@ Decoding = Mapping[str, float]
 SENT: dict[str, tuple[str, ...]] = {
     "openai": ("temperature", "top_p"),
     "ollama": ("temperature", "top_p"),
+    "other": ("temperature", "top_p"),
     "vllm": ("temperature", "top_p", "top_k"),
     "llamacpp": ("temperature", "top_p", "top_k", "typical"),
     "transformers": ("temperature", "top_p", "top_k", "typical"),
@@ -116,6 +117,7 @@ def _no_penalties() -> dict[str, float]:
 _FIELDS = {
     "openai": _plain,
     "ollama": _plain,
+    "other": _plain,
     "vllm": _vllm,
     "llamacpp": _llamacpp,
     "transformers": _transformers,

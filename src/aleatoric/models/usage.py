@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from aleatoric.models.chat_replies import WordList
+
+ENOUGH_TO_TELL = 5
+"""Fewer replies than this may be alike by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class Tally:
     server: str | None = None
     is_server_known: bool = True
     served: set[str] = field(default_factory=set)
+    items: int = 0
+    uniform_items: int = 0
 
     def count_retry(self) -> None:
         """One more request that was asked again."""
@@ -63,6 +68,13 @@ class Tally:
         self.completion_tokens += spent[1]
         if isinstance(document.get("model"), str):
             self.served.add(document["model"])
+
+    def count_replies(self, texts: Sequence[str]) -> None:
+        """The replies to one item, and whether they are all alike."""
+        self.replies += len(texts)
+        if len(texts) >= ENOUGH_TO_TELL:
+            self.items += 1
+            self.uniform_items += len(set(texts)) == 1
 
     def count_list(self, found: WordList) -> None:
         """A list, and how many words it lacks."""
@@ -98,7 +110,11 @@ class Tally:
         if not self.is_server_known:
             found.append(
                 f"{label}: the kind of server is not known, so its own top-k or penalties may "
-                "apply; name it with server=vllm, llamacpp, ollama, transformers or openai"
+                "apply; name it with server=vllm, llamacpp, ollama, transformers, openai or other"
+            )
+        if self.items >= ENOUGH_TO_TELL and self.uniform_items == self.items:
+            found.append(
+                f"{label}: the replies to every item are all alike; does the server sample?"
             )
         if self.failed:
             found.append(f"{label}: {self.failed} draws held no word")
