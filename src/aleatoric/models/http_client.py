@@ -37,6 +37,10 @@ class PassingError(Exception):
         self.wait = wait
 
 
+class AbsentError(PassingError):
+    """Nobody took the call."""
+
+
 class RefusedError(ModelError):
     """The server will not do it, however often it is asked."""
 
@@ -117,15 +121,21 @@ class Client:
         raise AssertionError("the last attempt returns or raises")
 
     async def get(self, url: str) -> tuple[Mapping[str, str], Any] | None:
-        """Headers and document at an address, or `None` where there is none."""
+        """Headers and document at an address, or `None` where there is none.
+
+        A server that is not there at all is an error at once: this is how a run begins.
+        """
+        trouble: Exception | None = None
         for _ in range(LOOKS):
             try:
-                async with self._slots:
-                    return await self._once("GET", url, None, self._timeout)
-            except PassingError:
-                await asyncio.sleep(self._patience.first / 2)
+                return await self._once("GET", url, None, self._timeout)
             except RefusedError:
-                break
+                return None
+            except PassingError as error:
+                trouble = error
+                await asyncio.sleep(self._patience.first / 2)
+        if isinstance(trouble, AbsentError):
+            raise ModelError(f"nothing answers at {self._base}; is the server running?")
         return None
 
     async def _wait(self, attempt: int, trouble: PassingError, rng: np.random.Generator) -> None:
@@ -153,6 +163,8 @@ class Client:
                 content = await _content(response)
         except (TimeoutError, httpx.TimeoutException):
             raise PassingError(f"nothing came within {limit:g} s") from None
+        except httpx.ConnectError:
+            raise AbsentError("the connection failed (ConnectError)") from None
         except httpx.RequestError as error:
             raise PassingError(f"the connection failed ({type(error).__name__})") from None
         if not response.is_success:

@@ -161,6 +161,8 @@ def test_no_server_at_all() -> None:
     model = load("gpt@http://127.0.0.1:9/v1?server=vllm&retries=1&backoff=0.01")
     with pytest.raises(ModelError, match=r"no answer in 2 tries: the connection failed"):
         list(model.draws(items(1), ask(1)))
+    with pytest.raises(ModelError, match=r"is the server running\?"):
+        list(load("gpt@http://127.0.0.1:9/v1?backoff=0.01").draws(items(1), ask(1)))
 
 
 def test_what_was_finished_is_given_before_the_error(server: Any) -> None:
