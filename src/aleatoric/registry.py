@@ -18,6 +18,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "simulated": "aleatoric.corpora.simulated:load",
     },
     "models": {
+        "openai": "aleatoric.models.openai:load",
         "recorded": "aleatoric.models.recorded:load",
         "toy": "aleatoric.models.toy:load",
     },

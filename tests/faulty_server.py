@@ -1,0 +1,171 @@
+"""A small OpenAI-compatible server on loopback that misbehaves as it is told.
+
+With an `upstream` it is a proxy: what it does not spoil comes from the real server there.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from typing import Any
+
+STALL = 1.0
+"""Seconds that a stalled reply takes: longer than the tests' time limits."""
+
+
+class FaultyServer(ThreadingHTTPServer):
+    """Answers well but for the faults it is given, one a POST in their order (`None`: well)."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.faults: Iterator[str | None] = iter(())
+        self.asked: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.times: list[float] = []
+        self.gets: list[str] = []
+        self.text: Callable[[int, dict[str, Any]], str] = lambda number, body: f" word{number} is"
+        self.finish_reason: Callable[[int], str] = lambda number: "length"
+        self.upstream: str | None = None
+        self.about: dict[str, Any] = {}
+        self.running = self.most_running = 0
+        self.numbers = count()
+        self.lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up is expected here."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: FaultyServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.server.gets.append(self.path)
+        found = self.server.about.get(self.path)
+        self._send(404 if found is None else 200, json.dumps(found or {}))
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        with self.server.lock:
+            self.server.running += 1
+            self.server.most_running = max(self.server.most_running, self.server.running)
+            fault = next(self.server.faults, None)
+            self.server.asked.append(body)
+            self.server.headers.append({k.lower(): v for k, v in self.headers.items()})
+            self.server.times.append(time.monotonic())
+        try:
+            self._answer(fault, body)
+        finally:
+            with self.server.lock:
+                self.server.running -= 1
+
+    def _answer(self, fault: str | None, body: dict[str, Any]) -> None:
+        kind, _, detail = (fault or "").partition(":")
+        if self.server.upstream is not None and kind not in ("status", "hang-up", "body"):
+            good = self._forwarded(body)
+        else:
+            good = json.dumps(self._completion(body, kind, detail))
+        if kind == "status":
+            self._send_status(detail)
+        elif kind == "cut":
+            self._send(200, good, length=len(good) + 100)
+            self.close_connection = True
+        elif kind == "hang-up":
+            self.close_connection = True
+        elif kind == "stall":
+            time.sleep(STALL)
+            self._send(200, good)
+        elif kind == "drip":
+            self._drip(good)
+        elif kind == "body":
+            self._send(200, detail)
+        else:
+            time.sleep(0.002)
+            self._send(200, good)
+
+    def _forwarded(self, body: dict[str, Any]) -> str:
+        request = urllib.request.Request(
+            f"{self.server.upstream}{self.path}",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request) as response:
+            return str(response.read().decode())
+
+    def _completion(self, body: dict[str, Any], kind: str, detail: str) -> dict[str, Any]:
+        size = body.get("n", 1)
+        if kind in ("few", "many"):
+            size = int(detail) if kind == "few" else size + 2
+        choices = [self._choice("messages" in body, body) for _ in range(size)]
+        usage = {"prompt_tokens": 10, "completion_tokens": 2 * size}
+        return {"model": "served-1", "choices": choices, "usage": usage}
+
+    def _choice(self, is_chat: bool, body: dict[str, Any]) -> dict[str, Any]:
+        number = next(self.server.numbers)
+        text = self.server.text(number, body)
+        holder = {"message": {"content": text}} if is_chat else {"text": text}
+        return holder | {"finish_reason": self.server.finish_reason(number)}
+
+    def _send_status(self, detail: str) -> None:
+        status, _, wait = detail.partition(" ")
+        if wait == "date":
+            wait = formatdate(time.time() + 2, usegmt=True)
+        headers = {"Retry-After": wait} if wait and wait != "quota" else {}
+        secret = self.headers.get("authorization", "").removeprefix("Bearer ")
+        error = {"message": f"you sent {secret}, and that is not liked"}
+        error |= {"code": "insufficient_quota"} if wait == "quota" else {}
+        self._send(int(status), json.dumps({"error": error}), headers)
+
+    def _drip(self, text: str) -> None:
+        self._send(200, "", length=len(text))
+        for character in text:
+            self.wfile.write(character.encode())
+            self.wfile.flush()
+            time.sleep(0.1)
+
+    def _send(
+        self,
+        status: int,
+        text: str,
+        headers: dict[str, str] | None = None,
+        length: int | None = None,
+    ) -> None:
+        content = text.encode()
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content) if length is None else length))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+@contextmanager
+def serving() -> Iterator[FaultyServer]:
+    """A server that runs until the block ends."""
+    faulty = FaultyServer()
+    thread = threading.Thread(target=faulty.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield faulty
+    finally:
+        faulty.shutdown()
+        faulty.server_close()
+        thread.join()
