@@ -208,23 +208,28 @@ def report(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where the run and its report go.")] = Path("demo"),
+    toy: Annotated[
+        bool, typer.Option("--toy", help="A made-up language instead of SmolLM2; seconds.")
+    ] = False,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     layout: FormatOption = "terminal",
 ) -> None:
-    """A simulated population with a known truth, models around it, and a report.
+    """Simulated people with a known truth, models around it, and a report.
 
     Example: `aleatoric demo`
     """
+    from aleatoric import demo as made
     from aleatoric import pipeline
-    from aleatoric.demo import NEXT_STEP, run_demo
     from aleatoric.report.make import make_report
 
-    with run_demo(out / "run", seed, _track) as store:
+    run = made.run_toy if toy else made.run_smollm2
+    with run(out, seed, _track) as store:
         _show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
         for path in make_report(store, out / "report.html", None, _track):
             _say(f"wrote {path}")
-    _say(NEXT_STEP)
+    _say(made.ABOUT_TOY if toy else made.ABOUT_SMOLLM2)
+    _say(made.NEXT_STEP)
 
 
 @app.command(name="list")

@@ -62,8 +62,16 @@ class Decoder:
     def __str__(self) -> str:
         if self.greedy:
             return "greedy"
-        changed = [f for f in fields(self) if getattr(self, f.name) != f.default]
-        return ",".join(f"{f.name}={getattr(self, f.name):g}" for f in changed) or "ancestral"
+        return ",".join(f"{name}={value:g}" for name, value in self.changes()) or "ancestral"
+
+    def changes(self) -> list[tuple[str, float]]:
+        """The steps that change the model's own distribution, with their values.
+
+        >>> Decoder.parse("top_k=40").changes()
+        [('top_k', 40)]
+        """
+        steps = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]
+        return [(name, own) for name, own, off in steps if own != off and name != "greedy"]
 
     def log_probs(self, logits: Tensor) -> Tensor:
         """The log-probabilities from which the next token is drawn."""

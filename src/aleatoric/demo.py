@@ -1,25 +1,93 @@
-"""The demo: a simulated population whose truth is known, and models around it."""
+"""The demo: simulated people whose truth is known, and models around it.
+
+The people are SmolLM2 itself at a planted temperature, so the right answer is known: that
+temperature stands at the floor, and every other decoder behind it.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from aleatoric.engine.opening import Loading, open_model
+from aleatoric.models.base import Ask
 from aleatoric.pipeline import Track, WordJob, quietly, run_word
 from aleatoric.store import Store
+from aleatoric.types import Draws, Item
 
-TEMPERATURES = (0.25, 0.5, 2.0, 4.0)
-CORPUS = "simulated:contexts=400,people=40"
-SAMPLES = 40
-NEXT_STEP = (
+PEOPLE = 40
+PLANTED = "temperature=0.8"
+DECODERS = ("ancestral", "temperature=0.5", PLANTED, "temperature=1.2", "top_p=0.9", "greedy")
+FIRST_WORDS = 4
+PASSAGES = (
+    "The old lighthouse keeper climbed the stairs every evening to light the lamp before the "
+    "fishing boats came home",
+    "When the train stopped in the middle of the bridge the passengers looked at each other and "
+    "nobody said a word",
+    "My grandmother kept her recipes in a wooden box and she never let anyone read them until "
+    "the winter she turned ninety",
+    "Scientists have found that the smallest animals in the forest often do the most important "
+    "work for the trees",
+)
+TOY_TEMPERATURES = (0.25, 0.5, 2.0, 4.0)
+TOY_CORPUS = "simulated:contexts=400,people=40"
+
+ABOUT_SMOLLM2 = (
+    f"These people are simulated: they are SmolLM2 itself at {PLANTED}. That row should have the "
+    "lowest TVD, at the floor, and every other decoder should stand behind it."
+)
+ABOUT_TOY = (
     "These people are simulated: the model named toy is their true distribution, so no other "
-    "temperature comes nearer, and its squared distance is 0 but for noise. With real people: "
-    "aleatoric word --corpus answers.jsonl --model recorded:model.jsonl --out runs/first"
+    "temperature comes nearer, and its squared distance is 0 but for noise."
+)
+NEXT_STEP = (
+    "With real people: aleatoric word --corpus answers.jsonl --model smollm2 --out runs/first"
 )
 
 
-def run_demo(out: Path, seed: int = 0, track: Track[Any] = quietly) -> Store:
-    """Simulated people against the perfect model and tempered ones; returns the open run."""
-    models = ("toy", *(f"toy:temperature={t:g}" for t in TEMPERATURES))
-    job = WordJob(CORPUS, models, samples=SAMPLES, seed=seed)
-    return run_word(job, out, track)
+def run_smollm2(out: Path, seed: int = 0, track: Track[Any] = quietly) -> Store:
+    """People who are SmolLM2 at a planted temperature, against its decoders; the open run."""
+    people = out / "people.jsonl"
+    if not people.exists():
+        _write_people(people, seed, track)
+    job = WordJob(str(people), ("smollm2",), DECODERS, seed=seed)
+    return run_word(job, out / "run", track)
+
+
+def run_toy(out: Path, seed: int = 0, track: Track[Any] = quietly) -> Store:
+    """A made-up language against the perfect model and tempered ones; the open run."""
+    models = ("toy", *(f"toy:temperature={t:g}" for t in TOY_TEMPERATURES))
+    job = WordJob(TOY_CORPUS, models, samples=PEOPLE, seed=seed)
+    return run_word(job, out / "run", track)
+
+
+def contexts() -> Iterator[Item]:
+    """Every beginning of every passage, from a few words on, with the word that follows.
+
+    >>> next(contexts()).context
+    'The old lighthouse keeper'
+    """
+    for number, passage in enumerate(PASSAGES, start=1):
+        words = passage.split()
+        for position in range(FIRST_WORDS, len(words)):
+            item_id, context = f"{number}:{position + 1}", " ".join(words[:position])
+            yield Item(item_id, str(number), context, (), words[position])
+
+
+def _write_people(path: Path, seed: int, track: Track[Any]) -> None:
+    """Draw the answers of simulated people and keep them beside the run."""
+    model = open_model("smollm2", Loading(estimator="mc"))
+    items = {item.id: item for item in contexts()}
+    # Another stream than the systems': people and models must not share random numbers.
+    ask = Ask(PLANTED, PEOPLE, seed + 1)
+    drawn = model.draws(track(items.values(), len(items), "ask simulated people"), ask)
+    lines = [_line(items[draws.item_id], draws) for draws in drawn]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def _line(item: Item, draws: Draws) -> str:
+    row = {"id": item.id, "group": item.group, "context": item.context, "original": item.original}
+    return json.dumps(row | {"responses": dict(draws.counts)}, ensure_ascii=False) + "\n"

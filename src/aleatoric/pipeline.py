@@ -30,10 +30,12 @@ MEANS = (
     *("tvd", "sq_distance", "js", "entropy_human", "entropy_model"),
     *("mass_on_human", "rank_of_human_mode"),
 )
+EXACT_MEANS = ("tvd_low", "tvd_high", "mode_certified")
+"""Of exact distributions: the bounds of TVD, and the share of contexts with a certain mode."""
 ABSTRACTIONS = ("tvd_syn", "tvd_sem")
 _EXTRA_COLUMNS = (
-    *("floor_tvd", "confidence", "failed", "n_human", "n_model"),
-    *("tvd_low", "tvd_high", "mode_certified"),
+    *("floor_low", "floor_high", "confidence", "failed", "n_human", "n_model"),
+    *EXACT_MEANS,
 )
 
 
@@ -215,8 +217,8 @@ def _draw(
     items: Iterable[Item] = track(waiting, store.n_items - len(done), name)
     joined = store.add_draws(name, model.draws(items, ask), whole=model.estimator == "recorded")
     with store.transaction():
-        found = _join_notes(store, name, joined, ask.choices)
-        store.set_meta("notes", [*notes(store), *found])
+        found = [*_join_notes(store, name, joined, ask.choices), *model.notes()]
+        store.set_meta("notes", [*notes(store), *(n for n in found if n not in notes(store))])
         store.set_meta(f"done {name}", True)
 
 
@@ -273,10 +275,10 @@ def _system_results(store: Store, system: str) -> Iterator[Result]:
     manifest, facts = store.manifest, store.systems()[system]
     reductions = _reductions(store, system)
     pages = ((page.groups, page.values) for page in store.stat_pages(system))
-    with_floor = {**reductions, "floor_tvd": Mean("floor_tvd"), "n_model": Mean("n_model")}
-    found = estimates(pages, with_floor, manifest["seed"])
-    floor = Floor(found.pop("floor_tvd").value, "plug-in")
-    drawn = found.pop("n_model").value
+    others = {name: Mean(name) for name in ("floor_low", "floor_high", "n_model")}
+    found = estimates(pages, reductions | others, manifest["seed"])
+    low, high, drawn = (found.pop(name).value for name in others)
+    floor = Floor(high, low, high, "low: plug-in; high: Good-Turing with Chao1")
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
     for metric, estimate in found.items():
         if system in CONTROLS and estimate.value is None:
@@ -304,6 +306,8 @@ def _reductions(store: Store, system: str) -> dict[str, Reduction]:
     means: dict[str, Reduction] = {}
     if system != HUMAN:
         means = {name: Mean(name) for name in (*MEANS, *manifest["abstractions"])}
+    if store.systems()[system]["estimator"] == "exact":
+        means |= {name: Mean(name) for name in EXACT_MEANS}
     closed = manifest["choices"]["bins"] == "closed"
     edges = _edges(store, system, manifest["choices"]["binning"])
     return means | {f"ece_{t}": ECE(f"correct_{t}", edges, closed) for t in TARGETS}

@@ -164,9 +164,15 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What a perfect model would score at the same sample sizes."""
+    """What a perfect model would score at the same sample sizes, between two estimates.
+
+    `low` takes people's own distribution for the truth; `high`, which is `value`, leaves room for
+    words that nobody happened to say.
+    """
 
     value: float | None
+    low: float | None
+    high: float | None
     method: str
 
 

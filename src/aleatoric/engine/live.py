@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from aleatoric.models.hf import HFModel
 
 ESTIMATORS = ("exact", "mc")
+MODE = HeadSearch(until="mode", nodes=32, wave=8)
+"""Enough to find the likeliest word nearly always; where it is not certain, the run says so."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ class LiveModel:
         """Revision, precision and the policy for the beginning-of-text token."""
         found = self.lm.identity
         return f"{found['revision']},{found['dtype']},bos={found['bos']}"
+
+    def notes(self) -> Sequence[str]:
+        """Nothing beyond its numbers."""
+        return ()
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Words for items, a few passages at a time, so that they can be saved as they come."""
@@ -88,7 +94,7 @@ class LiveModel:
             [item.context for item in items],
             decoder=decoder,
             lead=ask.choices.lead,
-            search=HeadSearch(until="mode"),
+            search=MODE,
             limits=self.limits,
             vocabulary=vocabulary,
         )

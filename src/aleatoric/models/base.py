@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -39,6 +39,10 @@ class WordModel(Protocol):
     @property
     def estimator(self) -> str:
         """How its distributions come about: recorded, mc, exact."""
+        ...
+
+    def notes(self) -> Sequence[str]:
+        """What a reader of its numbers should know, once it has drawn: failures, costs, ..."""
         ...
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:

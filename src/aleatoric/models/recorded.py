@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,10 @@ class RecordedModel:
     def estimator(self) -> str:
         """Whatever made the recording."""
         return "recorded"
+
+    def notes(self) -> Sequence[str]:
+        """Nothing beyond its numbers."""
+        return ()
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Every row of the file, in its order; the run joins them to items."""

@@ -7,10 +7,10 @@ transformers does not sample at all unless told to), and each names it different
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
+from aleatoric.decoding import Decoder
 from aleatoric.errors import UsageError
 
 Decoding = Mapping[str, float]
@@ -26,9 +26,6 @@ SENT: dict[str, tuple[str, ...]] = {
 """Kind of server -> the decoders it can be asked for."""
 
 _OFF = {"temperature": 1.0, "top_k": 0.0, "top_p": 1.0, "typical": 1.0}
-_FORMS = (
-    "ancestral, greedy, temperature=0.5, top_k=40, top_p=0.9, typical=0.2, or several by commas"
-)
 
 
 def parse_decoder(text: str) -> dict[str, float]:
@@ -37,26 +34,10 @@ def parse_decoder(text: str) -> dict[str, float]:
     >>> parse_decoder("ancestral"), parse_decoder("temperature=.5, top_p=0.9")
     ({}, {'temperature': 0.5, 'top_p': 0.9})
     """
-    if text.strip() in ("ancestral", "greedy"):
-        return {} if text.strip() == "ancestral" else {"temperature": 0.0}
-    steps: dict[str, float] = {}
-    for part in text.split(","):
-        name, _, value = (side.strip() for side in part.partition("="))
-        if name in steps or not _fits(name, value):
-            raise UsageError(f"decoder {text!r} is not understood; use {_FORMS}.")
-        steps[name] = float(value)
-    return {name: value for name, value in steps.items() if value != _OFF[name]}
-
-
-def _fits(name: str, value: str) -> bool:
-    try:
-        number = float(value)
-    except ValueError:
-        return False
-    if name == "top_k":
-        return value.isdecimal() and number >= 1
-    most = {"temperature": math.inf, "top_p": 1.0, "typical": 1.0}.get(name, 0.0)
-    return 0 < number <= most and math.isfinite(number)
+    decoder = Decoder.parse(text)
+    if decoder.greedy:
+        return {"temperature": 0.0}
+    return {name: float(value) for name, value in decoder.changes()}
 
 
 def sampling_fields(server: str, decoder: str, max_tokens: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from aleatoric.errors import UsageError
@@ -38,8 +38,14 @@ class ToyModel:
         """Always sampled."""
         return "mc"
 
+    def notes(self) -> Sequence[str]:
+        """Nothing beyond its numbers."""
+        return ()
+
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """`ask.samples` words for each item, from the item's own stream."""
+        if ask.decoder != "ancestral":
+            raise UsageError(f"toy knows no decoder {ask.decoder!r}; use toy:temperature=0.5.")
         for item in items:
             rng = stream(ask.seed, "toy", item.id, self.label, ask.decoder)
             yield Draws(item.id, sample(truth(item.context, self.temperature), ask.samples, rng))

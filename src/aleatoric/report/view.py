@@ -60,7 +60,7 @@ def _word_row(
     tvd = found.get((system, "tvd"))
     floor = tvd.floor if tvd else None
     cells = [with_interval(tvd.estimate) if tvd else UNDEFINED]
-    cells += [number(floor.value if floor else None), number(tvd.excess if tvd else None)]
+    cells += [_floor_range(floor), number(tvd.excess if tvd else None)]
     for metric in rest:
         result = found.get((system, metric))
         cells.append(number(result.estimate.value) if result else UNDEFINED)
@@ -68,15 +68,23 @@ def _word_row(
     return (system, *cells, str(items))
 
 
+def _floor_range(floor: Floor | None) -> str:
+    if floor is None or floor.value is None:
+        return UNDEFINED
+    return f"{number(floor.low)}–{number(floor.high)}"
+
+
 def _word_notes(results: Sequence[Result]) -> tuple[str, ...]:
     interval = next((r.estimate.interval for r in results if r.estimate.interval), None)
     notes = ["TVD: total variation distance to people; ECE is shown to be compared, not trusted."]
-    floors = {r.floor.method for r in results if isinstance(r.floor, Floor)}
-    if floors:
+    if any(r.floor for r in results):
         notes.append(
-            f"floor: what a perfect model would score at these sample sizes ({', '.join(floors)} "
-            "estimate, its lower end)."
+            "floor: what a perfect model would score at these sample sizes, without and with room "
+            "for words that nobody happened to say; excess: above its upper end."
         )
+    exact = next((r for r in results if r.metric == "mode_certified"), None)
+    if exact is not None:
+        notes.append("exact: no sampling; bounds of TVD are in --json as tvd_low and tvd_high.")
     if interval:
         notes.append(f"[low, high]: {interval.level:.0%} interval, {interval.method}.")
     return tuple(notes)

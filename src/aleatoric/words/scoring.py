@@ -130,7 +130,7 @@ def _score_model(people: People, system: str, draws: Draws, settings: Settings) 
     pair = Pair(item.id, item.group, people.distribution, model)
     values |= {name: metric(pair) for name, metric in settings.metrics.items()}
     values |= {name: _abstract_tvd(item, pair, f) for name, f in settings.abstractions.items()}
-    values |= {"n_model": model.n, "floor_tvd": _floor(people, model.n, settings)}
+    values |= {"n_model": model.n, **_floors(people, model.n, settings)}
     answer, confidence = mode(model), max(model.probs)
     values |= _correctness(people, answer, confidence, settings.choices)
     oracle = _agreement(answer, people, settings)
@@ -143,8 +143,11 @@ def _exact_bounds(draws: Draws) -> dict[str, float | None]:
     if draws.exact is None:
         return {}
     exact = draws.exact
-    bounds = {"tvd_low": exact.tvd_low, "tvd_high": exact.tvd_high}
-    return bounds | {"mode_certified": float(exact.certified)}
+    return {
+        "tvd_low": exact.tvd_low,
+        "tvd_high": exact.tvd_high,
+        "mode_certified": float(exact.certified),
+    }
 
 
 def _score_human(people: People, settings: Settings) -> Scored:
@@ -175,7 +178,7 @@ def _score_oracle(people: People, settings: Settings) -> Scored:
     means = np.stack(list(found.values())).mean(axis=1).tolist()
     values = {name: _or_none(mean) for name, mean in zip(found, means, strict=True)}
     values |= {"n_human": target.n, "n_model": player.n}
-    values["floor_tvd"] = _floor(people, player.n, settings, target.n)
+    values |= _floors(people, player.n, settings, target.n)
     return Scored(ORACLE, item.id, item.group, 0, values, found)
 
 
@@ -222,12 +225,17 @@ def _agreement(answer: str, people: People, settings: Settings) -> Floats:
     return agrees
 
 
-def _floor(
+def _floors(
     people: People, n_model: int | None, settings: Settings, n_human: int | None = None
-) -> float:
-    n_people = n_human or people.distribution.n or 1
+) -> dict[str, float | None]:
+    """The two ends of what a perfect model would score at these sizes."""
+    total = people.distribution.n or 1
+    counts = np.rint(np.array(people.distribution.probs) * total).astype(np.int64)
+    n_people = n_human or total
     rng = stream(settings.seed, "floor", people.item.id, n_people, n_model or 0)
-    return floor.plug_in_tvd(np.array(people.distribution.probs), n_people, n_model, rng)
+    low = floor.expected_tvd(floor.plug_in(counts), n_people, n_model, rng)
+    high = floor.expected_tvd(floor.good_turing(counts), n_people, n_model, rng)
+    return {"floor_low": low, "floor_high": high}
 
 
 def _abstract_tvd(item: Item, pair: Pair, abstraction: Abstraction) -> float:
