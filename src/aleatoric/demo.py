@@ -28,8 +28,6 @@ PASSAGES = (
     "nobody said a word",
     "My grandmother kept her recipes in a wooden box and she never let anyone read them until "
     "the winter she turned ninety",
-    "Scientists have found that the smallest animals in the forest often do the most important "
-    "work for the trees",
 )
 TOY_TEMPERATURES = (0.25, 0.5, 2.0, 4.0)
 TOY_CORPUS = "simulated:contexts=400,people=40"
@@ -52,7 +50,8 @@ def run_smollm2(out: Path, seed: int = 0, track: Track[Any] = quietly) -> Store:
     people = out / "people.jsonl"
     if not people.exists():
         _write_people(people, seed, track)
-    job = WordJob(str(people), ("smollm2",), DECODERS, seed=seed)
+    remarks = (f"these people are simulated: SmolLM2 itself at {PLANTED}",)
+    job = WordJob(str(people), ("smollm2",), DECODERS, seed=seed, remarks=remarks)
     return run_word(job, out / "run", track)
 
 

@@ -61,6 +61,8 @@ class WordJob:
     n_splits: int = 20
     seed: int = 0
     encoding: str = "utf-8"
+    remarks: tuple[str, ...] = ()
+    """What readers must know of the people or the run; shown with every result."""
 
 
 def choose(protocol: str, overrides: Iterable[str]) -> Choices:
@@ -102,7 +104,7 @@ def run_word(job: WordJob, out: Path, track: Track[Any] = quietly) -> Store:
         if is_new:
             with store.transaction():
                 store.add_items(track(corpus.items, len(corpus.items), f"read {corpus.name}"))
-                store.set_meta("notes", list(corpus.notes))
+                store.set_meta("notes", [*job.remarks, *corpus.notes])
         _draw_all(store, job, corpus, track)
         score_word(store, track)
     except AleatoricError:

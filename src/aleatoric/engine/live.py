@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from aleatoric.words.bounds import WordProbabilities
 from aleatoric.words.distributions import human_counts
 from aleatoric.words.exact import Question, Search, exact
 from aleatoric.words.head import Head, HeadSearch, head
+from aleatoric.words.machine import Lead
 from aleatoric.words.mc import Prompt, mc
 from aleatoric.words.tree import Limits
 from aleatoric.words.vocabulary import Vocabulary
@@ -35,6 +36,7 @@ class LiveModel:
     label: str
     estimator: str
     limits: Limits
+    _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, repr=False)
 
     @property
     def version(self) -> str:
@@ -48,13 +50,24 @@ class LiveModel:
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Words for items, a few passages at a time, so that they can be saved as they come."""
+        if ask.choices.rule == "paper":
+            raise UsageError(
+                f"{self.label}: live models follow the corrected word rule; "
+                "add --choose rule=corrected, or record texts and use recorded:FILE."
+            )
         decoder = Decoder.parse(ask.decoder)
-        vocabulary = Vocabulary(self.lm.pieces, ask.choices.lead)
+        vocabulary = self._vocabulary(ask.choices.lead)
         for part in _parts(items, self.limits.contexts_at_once(self.lm)):
             if self.estimator == "mc":
                 yield from self._sampled(part, ask, decoder, vocabulary)
             else:
                 yield from self._exact(part, ask, decoder, vocabulary)
+
+    def _vocabulary(self, lead: Lead) -> Vocabulary:
+        # Sorting a vocabulary takes seconds: once for all decoders.
+        if lead not in self._vocabularies:
+            self._vocabularies[lead] = Vocabulary(self.lm.pieces, lead)
+        return self._vocabularies[lead]
 
     def _sampled(
         self, items: Sequence[Item], ask: Ask, decoder: Decoder, vocabulary: Vocabulary
