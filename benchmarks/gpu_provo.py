@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ def main() -> None:
     decoder = Decoder(temperature=options.temperature)
     prompts = provo_sized(lm)
     vocabulary = Vocabulary(lm.pieces)
+    print("model and vocabulary are ready", flush=True)
     people = mc(lm, prompts, samples=PEOPLE, seed=1, decoder=decoder, vocabulary=vocabulary)
     questions = [question(prompt, own.counts) for prompt, own in zip(prompts, people, strict=True)]
 
@@ -53,7 +54,10 @@ def main() -> None:
     def run_mc() -> Any:
         return mc(lm, prompts, samples=1000, decoder=decoder, vocabulary=vocabulary)
 
+    tokens = np.mean([len(lm.continuation(f" {w}")) for own in people[::40] for w in own.counts])
+    print(f"people are drawn: {tokens:.1f} tokens a word", flush=True)
     found, exact_s = best_of(run_exact, lm)
+    print(f"exact: {exact_s:.2f} s", flush=True)
     _, mc_s = best_of(run_mc, lm)
     paper_s = paper(lm, prompts[:: len(prompts) // options.paper_contexts], decoder)
     nodes = np.mean([one.nodes for one in found])
@@ -73,8 +77,21 @@ def gpt2_shape(folder: Path, device: str) -> HFModel:
         tokenizer_object=ByteLevelBPETokenizer(*files), eos_token="<|endoftext|>"
     )
     torch.manual_seed(0)
-    model = GPT2LMHeadModel(GPT2Config()).to(device)
-    return wrap(model, tokenizer, name="gpt2-shape")
+    model = GPT2LMHeadModel(GPT2Config(tie_word_embeddings=False))
+    lm = wrap(model, tokenizer, name="gpt2-shape")
+    _prefer_new_words(model, lm.pieces)
+    model.to(device)
+    return lm
+
+
+def _prefer_new_words(model: GPT2LMHeadModel, pieces: Sequence[bytes | None]) -> None:
+    """A bias towards tokens that begin a word: random weights alone write words without end."""
+    begins = torch.tensor([bool(p) and p[:1] == b" " for p in pieces])
+    head = torch.nn.Linear(model.config.n_embd, len(pieces))
+    with torch.no_grad():
+        head.weight.normal_(std=0.02)
+        head.bias.copy_(torch.where(begins, 0.35, 0.0))
+    model.lm_head = head
 
 
 def provo_sized(lm: HFModel) -> list[Prompt]:

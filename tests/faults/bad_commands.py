@@ -151,7 +151,7 @@ USAGE = [
         "people is 1 to 1000000",
         argv=("--corpus", "simulated:people=99999999999"),
     ),
-    usage("an unknown kind of model", "no .* named 'magic'; known", "--model", "magic:wand"),
+    usage("an unknown kind of model", "no model 'magic:wand'; known", "--model", "magic:wand"),
     usage("a recording without a file", "needs a file; write", "--model", "recorded:"),
     usage("a recording that is not there", "no such file; check", "--model", "recorded:{dir}/no"),
     usage("a recording that is a folder", "this is a folder; name", "--model", "recorded:{dir}"),

@@ -14,7 +14,7 @@ from aleatoric.types import Interval
 Floats = NDArray[np.float64]
 LEVEL = 0.95
 N_REPLICATES = 2000
-_CELLS_AT_ONCE = 4_000_000
+_CELLS_AT_ONCE = 500_000
 
 
 def group_bootstrap(

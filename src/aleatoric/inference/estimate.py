@@ -14,7 +14,7 @@ from aleatoric.types import Estimate
 
 Floats = NDArray[np.float64]
 Chunk = Mapping[str, Floats]
-MAX_UNITS = 4096
+MAX_UNITS = 1000
 
 
 class Reduction(Protocol):

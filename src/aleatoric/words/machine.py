@@ -13,7 +13,7 @@ import unicodedata
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from aleatoric.words.rules import APOSTROPHES, HYPHENS, JOINERS, is_word_character
+from aleatoric.words.rules import APOSTROPHES, HYPHENS, JOINERS, is_alphanumeric, is_word_character
 
 Lead = Literal["skip", "condition"]
 _STRAIGHT = str.maketrans(dict.fromkeys(APOSTROPHES, "'") | dict.fromkeys(HYPHENS, "-"))
@@ -74,12 +74,12 @@ def _finish(state: State) -> State:
 
 def _step(state: State, character: str, lead: Lead) -> State:
     if state.mode == LEAD:
-        if character.isalnum():
+        if is_alphanumeric(character):
             return State(WORD, character)
         at_once = lead == "condition" and not character.isspace()
         return State(FAILED) if at_once else state
     if state.mode == JOIN:
-        if character.isalnum():
+        if is_alphanumeric(character):
             return State(WORD, state.word + state.joiner + character)
         return State(DONE, state.word)
     if is_word_character(character):
@@ -113,7 +113,8 @@ def fold(text: str) -> str:
     """
     if text.isascii():
         return text.lower()
-    return unicodedata.normalize("NFD", text.casefold()).translate(_STRAIGHT)
+    folded = unicodedata.normalize("NFD", text).casefold()
+    return unicodedata.normalize("NFD", folded).translate(_STRAIGHT)
 
 
 def compose(folded: str) -> str:

@@ -39,10 +39,15 @@ def is_word_character(character: str) -> bool:
     >>> [is_word_character(c) for c in "aé7_-"]
     [True, True, True, False, False]
     """
-    return _is_alphanumeric(character) or unicodedata.category(character).startswith("M")
+    return is_alphanumeric(character) or unicodedata.category(character).startswith("M")
 
 
-def _is_alphanumeric(character: str) -> bool:
+def is_alphanumeric(character: str) -> bool:
+    """A letter or a digit; no apostrophe.
+
+    >>> is_alphanumeric("a"), is_alphanumeric("\\u02bc")
+    (True, False)
+    """
     # U+02BC is an apostrophe that Unicode counts among the letters.
     return character.isalnum() and character not in JOINERS
 
@@ -57,7 +62,7 @@ def first_span(text: str) -> Span | None:
     >>> first_span("... !") is None
     True
     """
-    start = next((i for i, c in enumerate(text) if _is_alphanumeric(c)), None)
+    start = next((i for i, c in enumerate(text) if is_alphanumeric(c)), None)
     if start is None:
         return None
     stop = start
@@ -68,7 +73,7 @@ def first_span(text: str) -> Span | None:
             return Span(start, stop, ended=True)
         elif stop + 1 == len(text):
             return Span(start, stop, ended=False)  # inner or not: the next character decides
-        elif _is_alphanumeric(text[stop + 1]):
+        elif is_alphanumeric(text[stop + 1]):
             stop += 2
         else:
             return Span(start, stop, ended=True)

@@ -29,6 +29,7 @@ class States:
         self._rows: dict[Key, int] = {}
         self._ends = np.zeros((0, len(vocabulary)), dtype=np.bool_)
         self._row_of: list[int] = []
+        self._settled: list[bool] = []
         self._number(State())
 
     def ending(self, states: Index, tokens: Index) -> NDArray[np.bool_]:
@@ -44,9 +45,7 @@ class States:
 
     def settled(self, states: Index) -> NDArray[np.bool_]:
         """Which states nothing can change any more."""
-        done = np.array([state.settled for state in self._states], dtype=np.bool_)
-        found: NDArray[np.bool_] = done[states]
-        return found
+        return np.array([self._settled[number] for number in states.tolist()], dtype=np.bool_)
 
     def word(self, state: int) -> str | None:
         """The word of a settled state, in the form in which words are compared."""
@@ -67,6 +66,7 @@ class States:
         if number is None:
             number = self._numbers[state] = len(self._states)
             self._states.append(state)
+            self._settled.append(state.settled)
             self._row_of.append(-1 if state.settled else self._row((state.mode, state.pending)))
         return number
 
