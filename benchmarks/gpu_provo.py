@@ -73,20 +73,20 @@ def main() -> None:
 def gpt2_shape(folder: Path, device: str) -> HFModel:
     """GPT-2 small with random weights and GPT-2's own tokenizer."""
     files = str(folder / "encoder.json"), str(folder / "vocab.bpe")
-    tokenizer = PreTrainedTokenizerFast(
+    tokenizer: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=ByteLevelBPETokenizer(*files), eos_token="<|endoftext|>"
     )
     torch.manual_seed(0)
-    model = GPT2LMHeadModel(GPT2Config(tie_word_embeddings=False))
+    model: Any = GPT2LMHeadModel(GPT2Config(tie_word_embeddings=False))  # type: ignore[no-untyped-call]
     lm = wrap(model, tokenizer, name="gpt2-shape")
     _prefer_new_words(model, lm.pieces)
     model.to(device)
     return lm
 
 
-def _prefer_new_words(model: GPT2LMHeadModel, pieces: Sequence[bytes | None]) -> None:
+def _prefer_new_words(model: Any, pieces: Sequence[bytes | None]) -> None:
     """A bias towards tokens that begin a word: random weights alone write words without end."""
-    begins = torch.tensor([bool(p) and p[:1] == b" " for p in pieces])
+    begins = torch.tensor([(p or b"").startswith(b" ") for p in pieces])
     head = torch.nn.Linear(model.config.n_embd, len(pieces))
     with torch.no_grad():
         head.weight.normal_(std=0.02)

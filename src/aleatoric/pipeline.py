@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import aleatoric
 from aleatoric import registry
+from aleatoric.codec import StatRow
 from aleatoric.engine.opening import Loading, open_model
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.estimate import Reduction, estimates
@@ -18,7 +19,7 @@ from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edg
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.sources import open_corpus
-from aleatoric.store import Joined, StatRow, Store
+from aleatoric.store import Joined, Store
 from aleatoric.types import Case, Choices, Corpus, Floor, Item, Result, Row, Signature
 from aleatoric.words.scoring import CONTROLS, HUMAN, TARGETS, Settings, pair_of, score_item
 

@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.codec import (
+    StatPage,
+    StatRow,
+    dump,
+    dump_draws,
+    flat,
+    load_draws,
+    load_item,
+    stat_page,
+)
 from aleatoric.errors import DataError, UsageError
-from aleatoric.types import Categorical, Draws, Exact, Item, Row
+from aleatoric.types import Draws, Item, Row
 
 DATABASE = "run.sqlite"
 SCHEMA_VERSION = 1
@@ -45,25 +55,6 @@ class Joined:
     matched: int
     unmatched: int
     repeated: int
-
-
-@dataclass(frozen=True)
-class StatRow:
-    """Statistics of one system on one item, ready to be saved."""
-
-    item: int
-    system: str
-    row: int
-    values: Mapping[str, float | None]
-    splits: Mapping[str, Floats]
-
-
-@dataclass(frozen=True)
-class StatPage:
-    """A page of saved statistics: groups, and name -> (items, splits) values."""
-
-    groups: list[str]
-    values: dict[str, Floats]
 
 
 class Store:
@@ -187,7 +178,7 @@ class Store:
         with self.transaction():
             self._db.executemany(
                 "INSERT INTO items (id, grp, context, original, responses) VALUES (?, ?, ?, ?, ?)",
-                ((i.id, i.group, i.context, i.original, _dump(i.responses)) for i in items),
+                ((i.id, i.group, i.context, i.original, dump(i.responses)) for i in items),
             )
         return self.n_items
 
@@ -219,7 +210,7 @@ class Store:
                     continue
                 matched += 1
                 repeated += one.row > 0
-                row = (item, number, one.row, _dump_draws(one))
+                row = (item, number, one.row, dump_draws(one))
                 self._db.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?)", row)
         return Joined(matched, unmatched, repeated)
 
@@ -283,7 +274,7 @@ class Store:
         )
         cursor = self._db.execute(query, (self._system_no(system),))
         while rows := cursor.fetchmany(PAGE):
-            yield _stat_page(rows, columns, names)
+            yield stat_page(rows, columns, names)
 
     def rows(self, system: str, metric: str) -> Iterator[Row]:
         """One metric of one system, item by item."""
@@ -335,7 +326,7 @@ class Store:
         )
         while page := self._db.execute(query, (last, PAGE)).fetchall():
             last = page[-1][0]
-            yield [(no, _item(*rest)) for no, *rest in page]
+            yield [(no, load_item(*rest)) for no, *rest in page]
 
     def _draws_between(
         self, first: int, last: int, names: Mapping[int, str]
@@ -347,7 +338,7 @@ class Store:
         found: dict[int, dict[str, list[Draws]]] = {}
         for item, system, row, payload, item_id in self._db.execute(query, (first, last)):
             of_system = found.setdefault(item, {}).setdefault(names[system], [])
-            of_system.append(_load_draws(item_id, row, payload))
+            of_system.append(load_draws(item_id, row, payload))
         return found
 
     def _insert_stats(
@@ -364,7 +355,7 @@ class Store:
                     split_names.setdefault(system, list(first.splits))
             with self.transaction():
                 self._db.executemany(
-                    insert, (_flat(row, numbers[row.system], columns) for row in page)
+                    insert, (flat(row, numbers[row.system], columns) for row in page)
                 )
         return split_names
 
@@ -380,59 +371,3 @@ def _check_names(columns: Iterable[str]) -> None:
     for name in columns:
         if not name.isidentifier() or not name.isascii():
             raise UsageError(f"{name!r} is no name for a statistic; use letters, digits and _.")
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _dump_draws(draws: Draws) -> str:
-    payload: dict[str, Any] = {"counts": dict(draws.counts)}
-    if draws.failed:
-        payload["failed"] = draws.failed
-    if draws.texts:
-        payload["texts"] = draws.texts
-    if draws.logprobs is not None:
-        payload["logprobs"] = dict(draws.logprobs)
-    if draws.exact is not None:
-        payload["exact"] = asdict(draws.exact)
-    return _dump(payload)
-
-
-def _load_draws(item_id: str, row: int, payload: str) -> Draws:
-    found = json.loads(payload)
-    texts, failed = tuple(found.get("texts", ())), found.get("failed", 0)
-    exact = _load_exact(found["exact"]) if "exact" in found else None
-    return Draws(item_id, found["counts"], failed, row, texts, found.get("logprobs"), exact)
-
-
-def _load_exact(found: dict[str, Any]) -> Exact:
-    words = found.pop("words")
-    support, probs = tuple(words["support"]), tuple(words["probs"])
-    return Exact(Categorical(support, probs, words["rest"], words["n"]), **found)
-
-
-def _item(item_id: str, group: str, context: str, original: str | None, responses: str) -> Item:
-    return Item(item_id, group, context, tuple(json.loads(responses)), original)
-
-
-def _flat(row: StatRow, system: int, columns: Sequence[str]) -> tuple[Any, ...]:
-    splits = b"".join(part.astype("<f4").tobytes() for part in row.splits.values())
-    return (system, row.item, row.row, *(row.values.get(c) for c in columns), splits or None)
-
-
-def _stat_page(rows: list[tuple[Any, ...]], columns: list[str], names: list[str]) -> StatPage:
-    scalars = np.array([row[1:-1] for row in rows], dtype=np.float64)
-    values = {name: scalars[:, [i]] for i, name in enumerate(columns)}
-    blobs = [row[-1] for row in rows]
-    if names and any(blobs):
-        values |= _unpack(blobs, names)
-    return StatPage([row[0] for row in rows], values)
-
-
-def _unpack(blobs: list[bytes | None], names: list[str]) -> dict[str, Floats]:
-    size = next(len(blob) for blob in blobs if blob)
-    undefined = np.full(size // 4, np.nan, dtype="<f4").tobytes()
-    flat = np.frombuffer(b"".join(blob or undefined for blob in blobs), dtype="<f4")
-    cube = flat.reshape(len(blobs), len(names), -1).astype(np.float64)
-    return {name: cube[:, i, :] for i, name in enumerate(names)}
