@@ -31,6 +31,7 @@ MEANS = (
     *("tvd", "sq_distance", "js", "entropy_human", "entropy_model"),
     *("mass_on_human", "rank_of_human_mode"),
 )
+LIVE = ("exact", "mc", "list")
 EXACT_MEANS = ("tvd_low", "tvd_high", "mode_certified")
 """Of exact distributions: the bounds of TVD, and the share of contexts with a certain mode."""
 ABSTRACTIONS = ("tvd_syn", "tvd_sem")
@@ -106,11 +107,10 @@ def run_word(job: WordJob, out: Path, track: Track[Any] = quietly) -> Store:
             with store.transaction():
                 store.add_items(track(corpus.items, len(corpus.items), f"read {corpus.name}"))
                 store.set_meta("notes", [*job.remarks, *corpus.notes])
-        _draw_all(store, job, corpus, track)
+        _draw_all(store, job, track)
         score_word(store, track)
     except AleatoricError:
-        # What a live model has drawn is kept, whatever happened then.
-        if is_new and not store.has_draws():
+        if is_new and not _holds_live_draws(store):
             store.discard()
         raise
     return store
@@ -190,7 +190,13 @@ def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def _draw_all(store: Store, job: WordJob, corpus: Corpus, track: Track[Any]) -> None:
+def _holds_live_draws(store: Store) -> bool:
+    """Whether a live model has answered anything: that cost time, and is kept whatever happens."""
+    live = (name for name, facts in store.systems().items() if facts["estimator"] in LIVE)
+    return any(store.n_items_with_draws(name) for name in live)
+
+
+def _draw_all(store: Store, job: WordJob, track: Track[Any]) -> None:
     """Draw with every model under every decoder, but for what the run holds already."""
     for spec in job.models:
         model = open_model(spec, job.loading)
@@ -242,7 +248,7 @@ def _system_name(store: Store, model: WordModel, facts: Mapping[str, Any], sever
 def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> Iterator[str]:
     n_items = store.n_items
     missing = n_items - store.n_items_with_draws(name)
-    if not joined.matched:
+    if missing == n_items:
         model = store.systems()[name]["model"].rpartition("@")[0]
         raise UsageError(
             f"{model}: none of its {joined.unmatched} rows names an item of the corpus; "

@@ -214,10 +214,6 @@ class Store:
                 self._db.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?)", row)
         return Joined(matched, unmatched, repeated)
 
-    def has_draws(self) -> bool:
-        """Whether any system has answered anything."""
-        return self._db.execute("SELECT 1 FROM draws LIMIT 1").fetchone() is not None
-
     def n_items_with_draws(self, system: str) -> int:
         """How many items a system has answered."""
         query = "SELECT count(DISTINCT item) FROM draws WHERE system = ?"

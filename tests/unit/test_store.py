@@ -83,3 +83,24 @@ def test_results_need_neither_corpus_nor_model(tmp_path: Path) -> None:
 def test_stat_names_are_identifiers(store: Store) -> None:
     with pytest.raises(UsageError):
         store.write_stats(["tvd; DROP TABLE items"], [])
+
+
+def test_a_bad_second_model_leaves_nothing_of_the_first(tmp_path: Path) -> None:
+    people, good, bad = (tmp_path / f"{name}.jsonl" for name in ("people", "good", "bad"))
+    people.write_text('{"context": "a", "responses": ["x", "y"]}\n')
+    good.write_text('{"id": 1, "samples": {"x": 3}}\n')
+    bad.write_text('{"id": 1, "samples": {"x": -3}}\n')
+    job = WordJob(str(people), (f"recorded:{good}", f"recorded:{bad}"))
+    with pytest.raises(DataError, match="too small"):
+        run_word(job, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_whose_last_step_is_missing_is_finished(tmp_path: Path) -> None:
+    """Every draw is there, but the run died before it said so."""
+    job = WordJob("simulated:contexts=5", ("toy",), samples=5)
+    with run_word(job, tmp_path / "run") as store:
+        store.set_meta("done toy", False)
+    with run_word(job, tmp_path / "run") as store:
+        found = {(r.system, r.metric): r.estimate for r in results(store)}
+    assert found["toy", "tvd"].n_items == 5
