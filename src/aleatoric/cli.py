@@ -115,7 +115,9 @@ def word(
     embedder: Annotated[
         str, typer.Option(help="For tvd_sem: minilm, wordllama, vectors:FILE.")
     ] = "minilm",
-    splits: Annotated[int, typer.Option(min=1, help="Random splits of the people.")] = 20,
+    splits: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Random splits of the people.")
+    ] = 20,
     seed: SeedOption = 0,
     encoding: Annotated[str, typer.Option(help="Of the corpus file.")] = "utf-8",
     out: Annotated[Path | None, typer.Option(help="Keep the run in this directory.")] = None,

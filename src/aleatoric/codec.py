@@ -89,16 +89,18 @@ def load_item(item_id: str, group: str, context: str, original: str | None, resp
 
 
 def flat(row: StatRow, system: int, columns: Sequence[str]) -> tuple[Any, ...]:
-    """A row of statistics as the values of one SQL row; splits are packed as single floats.
+    """A row of statistics as the values of one SQL row; splits are packed.
 
     >>> flat(StatRow(7, "m", 0, {"tvd": 0.5}, {}), 3, ["tvd"])
     (3, 7, 0, 0.5, None)
     """
-    splits = b"".join(part.astype("<f4").tobytes() for part in row.splits.values())
+    splits = b"".join(part.astype("<f8").tobytes() for part in row.splits.values())
     return (system, row.item, row.row, *(row.values.get(c) for c in columns), splits or None)
 
 
-def stat_page(rows: list[tuple[Any, ...]], columns: list[str], names: list[str]) -> StatPage:
+def stat_page(
+    rows: list[tuple[Any, ...]], columns: list[str], names: list[str], n_splits: int = 1
+) -> StatPage:
     """Rows (group, values, packed splits) as arrays; split statistics replace their means.
 
     >>> stat_page([("g", 0.5, None)], ["tvd"], []).values["tvd"].tolist()
@@ -107,14 +109,14 @@ def stat_page(rows: list[tuple[Any, ...]], columns: list[str], names: list[str])
     scalars = np.array([row[1:-1] for row in rows], dtype=np.float64)
     values = {name: scalars[:, [i]] for i, name in enumerate(columns)}
     blobs = [row[-1] for row in rows]
-    if names and any(blobs):
-        values |= _unpack(blobs, names)
+    if names:
+        values |= _unpack(blobs, names, n_splits)
     return StatPage([row[0] for row in rows], values)
 
 
-def _unpack(blobs: list[bytes | None], names: list[str]) -> dict[str, Floats]:
-    size = next(len(blob) for blob in blobs if blob)
-    undefined = np.full(size // 4, np.nan, dtype="<f4").tobytes()
-    flat = np.frombuffer(b"".join(blob or undefined for blob in blobs), dtype="<f4")
-    cube = flat.reshape(len(blobs), len(names), -1).astype(np.float64)
+def _unpack(blobs: list[bytes | None], names: list[str], n_splits: int) -> dict[str, Floats]:
+    """The packed splits of a page; an item without any is undefined in all of them."""
+    undefined = np.full(len(names) * n_splits, np.nan, dtype="<f8").tobytes()
+    flat = np.frombuffer(b"".join(blob or undefined for blob in blobs), dtype="<f8")
+    cube = flat.reshape(len(blobs), len(names), n_splits)
     return {name: cube[:, i, :] for i, name in enumerate(names)}

@@ -84,7 +84,9 @@ def _write_people(path: Path, seed: int, track: Track[Any]) -> None:
     drawn = model.draws(track(items.values(), len(items), "ask simulated people"), ask)
     lines = [_line(items[draws.item_id], draws) for draws in drawn]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(lines), encoding="utf-8")
+    unfinished = path.with_name(path.name + ".part")
+    unfinished.write_text("".join(lines), encoding="utf-8")
+    unfinished.replace(path)
 
 
 def _line(item: Item, draws: Draws) -> str:

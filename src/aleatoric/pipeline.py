@@ -9,6 +9,8 @@ from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
+import numpy as np
+
 import aleatoric
 from aleatoric import registry
 from aleatoric.codec import StatRow
@@ -100,7 +102,10 @@ def run_word(job: WordJob, out: Path, track: Track[Any] = quietly) -> Store:
     Where the input is bad, nothing of the run stays behind.
     """
     corpus = open_corpus(job.corpus, job.encoding)
-    store = Store.continue_or_create(out, _manifest(job, corpus))
+    manifest = _manifest(job, corpus)
+    # What scoring will need must be there before hours are spent on drawing.
+    _abstractions(manifest)
+    store = Store.continue_or_create(out, manifest)
     is_new = not store.n_items
     try:
         if is_new:
@@ -137,9 +142,8 @@ def scoring_settings(store: Store) -> Settings:
     """The settings that a run's manifest asks for."""
     manifest = store.manifest
     metrics = {name: registry.find("metrics", name) for name in MEANS}
-    found = {name: _abstraction(name, manifest) for name in manifest["abstractions"]}
-    choices = Choices(**manifest["choices"])
-    return Settings(choices, metrics, found, manifest["n_splits"], manifest["seed"])
+    choices, seed = Choices(**manifest["choices"]), manifest["seed"]
+    return Settings(choices, metrics, _abstractions(manifest), manifest["n_splits"], seed)
 
 
 def results(store: Store) -> list[Result]:
@@ -149,8 +153,27 @@ def results(store: Store) -> list[Result]:
 
 def notes(store: Store) -> list[str]:
     """What a reader of the numbers should know: joins, drops, simulated people."""
+    return [*_saved_notes(store), *_failed_notes(store)]
+
+
+def _saved_notes(store: Store) -> list[str]:
     found: list[str] = store.meta("notes") or []
     return found
+
+
+def _failed_notes(store: Store) -> Iterator[str]:
+    """How many draws of each model held no word."""
+    if not store.has_stats():
+        return
+    kept = store.manifest["choices"]["failed"] == "outcome"
+    for name in model_systems(store):
+        failed, drawn = store.total(name, "failed"), store.total(name, "n_model")
+        if failed:
+            fate = "kept as an outcome" if kept else "rejected"
+            total = drawn if kept else drawn + failed
+            yield f"{name}: {failed} of {total} draws held no word and are {fate}"
+        if not store.meta(f"done {name}"):
+            yield f"{name}: is not finished; repeat the command to continue it"
 
 
 def cases(store: Store, system: str) -> Iterator[Case]:
@@ -227,7 +250,8 @@ def _draw(
     joined = store.add_draws(name, model.draws(items, ask), whole=model.estimator == "recorded")
     with store.transaction():
         found = [*_join_notes(store, name, joined, ask.choices), *model.notes()]
-        store.set_meta("notes", [*notes(store), *(n for n in found if n not in notes(store))])
+        saved = _saved_notes(store)
+        store.set_meta("notes", [*saved, *(note for note in found if note not in saved)])
         store.set_meta(f"done {name}", True)
 
 
@@ -261,6 +285,10 @@ def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> It
     if joined.repeated:
         meaning = "further samples" if choices.repeats == "pool" else "items of their own"
         yield f"{name}: {joined.repeated} rows repeat an item and count as {meaning}"
+
+
+def _abstractions(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _abstraction(name, manifest) for name in manifest["abstractions"]}
 
 
 def _abstraction(name: str, manifest: Mapping[str, Any]) -> Any:
@@ -298,7 +326,7 @@ def _system_results(store: Store, system: str) -> Iterator[Result]:
             facts["model"],
             facts["decoder"],
             facts["estimator"],
-            manifest["choices"],
+            _choices_in_force(manifest, metric, facts["estimator"]),
             "exact" if drawn is None else f"{drawn:g}",
             manifest["seed"],
             metric,
@@ -308,6 +336,17 @@ def _system_results(store: Store, system: str) -> Iterator[Result]:
         counted = replace(estimate, n_missing=missing)
         rows = StoredRows(store, system, metric)
         yield Result(system, metric, signature, counted, own_floor, rows)
+
+
+def _choices_in_force(manifest: Mapping[str, Any], metric: str, estimator: str) -> dict[str, str]:
+    """Everything beyond model, decoder and seed that changes this number."""
+    found: dict[str, str] = manifest["choices"] | {"n_splits": str(manifest["n_splits"])}
+    if estimator == "exact":
+        found["tolerance"] = f"{manifest['tolerance']:g}"
+    tools = {"tvd_syn": "tagger", "tvd_sem": "embedder"}
+    if metric in tools:
+        found[tools[metric]] = manifest[tools[metric]]
+    return found
 
 
 def _reductions(store: Store, system: str) -> dict[str, Reduction]:
@@ -325,8 +364,10 @@ def _reductions(store: Store, system: str) -> dict[str, Reduction]:
 def _edges(store: Store, system: str, binning: str) -> tuple[float, ...]:
     if binning == "equal-width":
         return equal_width_edges()
-    count, confidences = store.sorted_values(system, "confidence")
-    return equal_mass_edges(confidences, count)
+    # The oracle's confidences differ by split: its first split stands for them.
+    found = np.concatenate([page.values["confidence"][:, 0] for page in store.stat_pages(system)])
+    confidences = np.sort(found[np.isfinite(found)])
+    return equal_mass_edges(confidences.tolist(), len(confidences))
 
 
 @dataclass(frozen=True)

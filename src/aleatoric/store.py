@@ -264,13 +264,14 @@ class Store:
         """A system's statistics page by page; split statistics replace their means."""
         columns: list[str] = self.meta("stat_columns")
         names: list[str] = self.meta("split_names").get(system, [])
+        n_splits: int = self.manifest.get("n_splits", 1)
         query = (
             f"SELECT grp, {', '.join(columns)}, splits FROM stats JOIN items ON items.no = item "
             "WHERE system = ? ORDER BY item, row"
         )
         cursor = self._db.execute(query, (self._system_no(system),))
         while rows := cursor.fetchmany(PAGE):
-            yield stat_page(rows, columns, names)
+            yield stat_page(rows, columns, names, n_splits)
 
     def rows(self, system: str, metric: str) -> Iterator[Row]:
         """One metric of one system, item by item."""
@@ -282,14 +283,11 @@ class Store:
         for item_id, group, value in self._db.execute(query, (self._system_no(system),)):
             yield Row(item_id, group, value)
 
-    def sorted_values(self, system: str, metric: str) -> tuple[int, Iterator[float]]:
-        """The number of defined values of a metric, and the values in ascending order."""
-        _check_names([metric])
-        where = f"FROM stats WHERE system = ? AND {metric} IS NOT NULL"
-        key = (self._system_no(system),)
-        count = int(self._db.execute(f"SELECT count(*) {where}", key).fetchone()[0])
-        cursor = self._db.execute(f"SELECT {metric} {where} ORDER BY {metric}", key)
-        return count, (value for (value,) in cursor)
+    def total(self, system: str, column: str) -> int:
+        """The sum of a count over a system's items."""
+        _check_names([column])
+        query = f"SELECT sum({column}) FROM stats WHERE system = ?"
+        return int(self._db.execute(query, (self._system_no(system),)).fetchone()[0] or 0)
 
     def stat_table(self) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
         """All statistics with their item and system, for export: column names and rows."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from aleatoric.errors import DataError, UsageError
-from aleatoric.pipeline import WordJob, results, run_word
+from aleatoric.pipeline import WordJob, notes, results, run_word
 from aleatoric.store import DATABASE, Store
 from aleatoric.types import Draws, Item
 
@@ -104,3 +105,42 @@ def test_a_run_whose_last_step_is_missing_is_finished(tmp_path: Path) -> None:
     with run_word(job, tmp_path / "run") as store:
         found = {(r.system, r.metric): r.estimate for r in results(store)}
     assert found["toy", "tvd"].n_items == 5
+
+
+def test_a_page_without_any_split_is_undefined_in_all_of_them(tmp_path: Path) -> None:
+    """Thousands of items with one answer, then one with two: pages of both kinds."""
+    people = tmp_path / "people.jsonl"
+    alone, two = {"context": "a", "responses": ["x"]}, {"context": "a", "responses": ["x", "y"]}
+    people.write_text("".join(json.dumps(row) + "\n" for row in [alone] * 2100 + [two]))
+    with run_word(WordJob(str(people)), tmp_path / "run") as store:
+        found = {(r.system, r.metric): r.estimate for r in results(store)}
+    assert (found["oracle", "tvd"].n_items, found["oracle", "tvd"].n_undefined) == (1, 2100)
+    assert found["human", "ece_oracle"].n_items == 1
+
+
+def test_pooled_groups_are_still_counted(tmp_path: Path) -> None:
+    people = tmp_path / "people.jsonl"
+    row = json.dumps({"context": "a", "responses": ["x", "y"]}) + "\n"
+    people.write_text(row * 1500)
+    with run_word(WordJob(str(people)), tmp_path / "run") as store:
+        estimate = next(r.estimate for r in results(store) if r.metric == "ece_human")
+    assert estimate.n_groups == 1500
+    assert estimate.interval is not None
+    assert "pooled into 1000 units" in estimate.interval.method
+
+
+def test_failed_draws_are_reported(tmp_path: Path) -> None:
+    people, model = tmp_path / "people.jsonl", tmp_path / "m.jsonl"
+    people.write_text('{"context": "a", "responses": ["x", "y"], "original": "..."}\n')
+    model.write_text('{"id": 1, "texts": ["...", " x", "!"]}\n')
+    with run_word(WordJob(str(people), (f"recorded:{model}",)), tmp_path / "run") as store:
+        assert "m: 2 of 3 draws held no word and are rejected" in notes(store)
+        found = {(r.system, r.metric): r.estimate for r in results(store)}
+    # A word of punctuation alone can never be answered: undefined, not wrong.
+    assert found["m", "ece_original"].n_undefined == 1
+
+
+def test_what_scoring_needs_is_checked_before_anything_is_drawn(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="tvd_syn or tvd_sem"):
+        run_word(WordJob("simulated:contexts=5", ("toy",), abstractions=("x",)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

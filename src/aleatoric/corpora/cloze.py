@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric import files
-from aleatoric.corpora.items import Answers, Blanks, LazyItems, UniqueIds, require_items
+from aleatoric.corpora.items import (
+    Answers,
+    Blanks,
+    LazyItems,
+    UniqueIds,
+    optional_text,
+    parse_count,
+    require_items,
+)
 from aleatoric.errors import DataError
 from aleatoric.files import Place
 from aleatoric.types import Corpus, Item
@@ -45,12 +53,6 @@ def _read_json_lines(source: Path, encoding: str, blanks: Blanks) -> Iterator[It
         group = files.key_of(row.get("group", item_id), "group", place)
         original = optional_text(row, "original", place)
         yield Item(item_id, group, context, answers.closed(), original)
-
-
-def optional_text(row: dict[str, Any], key: str, place: Place) -> str | None:
-    """A text that may be absent or null."""
-    value = row.get(key)
-    return None if value is None else files.text_of(value, key, place)
 
 
 def _answers(value: Any, place: Place) -> Answers:
@@ -105,13 +107,3 @@ def _check_same(item_id: str, entry: _Open, facts: dict[str, str | None], place:
 
 def _table_count(row: dict[str, str], column: str, place: Place) -> int:
     return parse_count(row[column], column, place) if column in row else 1
-
-
-def parse_count(text: str, column: str, place: Place) -> int:
-    """A whole number written in a table."""
-    try:
-        value = float(text)
-    except ValueError:
-        fix = "use a whole number from 1 up"
-        raise DataError.at(*place, f"{column} {text!a:.40} is no number", fix) from None
-    return files.count_of(value, column, place)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
+from aleatoric import files
 from aleatoric.errors import DataError
 from aleatoric.files import MAX_RESPONSES, Place
 from aleatoric.types import Item
@@ -98,3 +100,19 @@ def require_items(items: tuple[Item, ...], source: Path) -> tuple[Item, ...]:
     if not items:
         raise DataError.at(source, None, "holds no item", "give at least one context")
     return items
+
+
+def optional_text(row: dict[str, Any], key: str, place: Place) -> str | None:
+    """A text that may be absent or null."""
+    value = row.get(key)
+    return None if value is None else files.text_of(value, key, place)
+
+
+def parse_count(text: str, column: str, place: Place) -> int:
+    """A whole number written in a table."""
+    try:
+        value = float(text)
+    except ValueError:
+        fix = "use a whole number from 1 up"
+        raise DataError.at(*place, f"{column} {text!a:.40} is no number", fix) from None
+    return files.count_of(value, column, place)

@@ -20,8 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aleatoric import files
-from aleatoric.corpora.cloze import optional_text, parse_count
-from aleatoric.corpora.items import Answers, Blanks, UniqueIds, require_items
+from aleatoric.corpora.items import (
+    Answers,
+    Blanks,
+    UniqueIds,
+    optional_text,
+    parse_count,
+    require_items,
+)
 from aleatoric.errors import DataError
 from aleatoric.files import Place
 from aleatoric.types import Corpus, Item

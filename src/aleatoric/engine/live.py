@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from aleatoric.models.base import Ask
     from aleatoric.models.hf import HFModel
 
-ESTIMATORS = ("exact", "mc")
 MODE = HeadSearch(until="mode", nodes=32, wave=8)
 """Enough to find the likeliest word nearly always; where it is not certain, the run says so."""
 
@@ -136,14 +135,3 @@ def _parts(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
             part = []
     if part:
         yield part
-
-
-def check_estimator(name: str) -> str:
-    """`name`, if it is an estimator of a live model.
-
-    >>> check_estimator("exact")
-    'exact'
-    """
-    if name not in ESTIMATORS:
-        raise UsageError(f"there is no estimator {name!r}; use {' or '.join(ESTIMATORS)}.")
-    return name

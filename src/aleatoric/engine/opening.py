@@ -9,6 +9,8 @@ from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.models.base import WordModel
 
+ESTIMATORS = ("exact", "mc")
+
 
 @dataclass(frozen=True)
 class Loading:
@@ -27,6 +29,7 @@ def open_model(spec: str, loading: Loading) -> WordModel:
     >>> open_model("toy", Loading()).label
     'toy'
     """
+    check_estimator(loading.estimator)
     kind, _, argument = spec.partition(":")
     if kind in registry.names("models"):
         model: WordModel = registry.find("models", kind)(argument)
@@ -39,10 +42,9 @@ def open_model(spec: str, loading: Loading) -> WordModel:
 
 def _open_live(spec: str, kind: str, argument: str, loading: Loading) -> WordModel:
     # Imported here: live models need torch, recorded ones do not.
-    from aleatoric.engine.live import LiveModel, check_estimator
+    from aleatoric.engine.live import LiveModel
     from aleatoric.words.tree import Limits
 
-    estimator = check_estimator(loading.estimator)
     options: dict[str, Any] = {"dtype": loading.dtype, "device": loading.device}
     options |= {"bos": loading.bos}
     if kind == "hf":
@@ -52,4 +54,10 @@ def _open_live(spec: str, kind: str, argument: str, loading: Loading) -> WordMod
         raise UsageError(f"{kind}: needs a name; write {kind}:NAME.")
     places = [argument] if argument else []
     lm = registry.find("language_models", kind)(*places, **options)
-    return LiveModel(lm, spec.rstrip("/").rpartition("/")[2], estimator, Limits())
+    return LiveModel(lm, spec.rstrip("/").rpartition("/")[2], loading.estimator, Limits())
+
+
+def check_estimator(name: str) -> None:
+    """Refuse what is no estimator of a live model."""
+    if name not in ESTIMATORS:
+        raise UsageError(f"there is no estimator {name!r}; use {' or '.join(ESTIMATORS)}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -47,6 +48,7 @@ class GroupSums:
 
     def __init__(self) -> None:
         self._units: dict[str, int] = {}
+        self._pooled: set[int] = set()
         self._table: Floats = np.zeros((0, 0))
         self.n_items = 0
 
@@ -62,8 +64,14 @@ class GroupSums:
 
     def _unit(self, group: str) -> int:
         if group not in self._units and len(self._units) >= MAX_UNITS:
+            self._pooled.add(hash(group))
             return zlib.crc32(group.encode()) % MAX_UNITS
         return self._units.setdefault(group, len(self._units))
+
+    @property
+    def n_pooled(self) -> int:
+        """How many groups share a unit with others because there are too many."""
+        return len(self._pooled)
 
     @property
     def table(self) -> Floats:
@@ -74,10 +82,7 @@ class GroupSums:
 def estimates(
     pages: Iterable[tuple[list[str], Chunk]], reductions: Mapping[str, Reduction], seed: int
 ) -> dict[str, Estimate]:
-    """Every reduction's value and group-bootstrap interval, from one walk over the pages.
-
-    `n_groups` of an estimate is the number of resampled units.
-    """
+    """Every reduction's value and group-bootstrap interval, from one walk over the pages."""
     sums = {name: GroupSums() for name in reductions}
     for groups, chunk in pages:
         for name, reduction in reductions.items():
@@ -97,7 +102,10 @@ def estimate(sums: GroupSums, reduction: Reduction, seed: int) -> Estimate:
         return Estimate(None, None, 0, 0, undefined)
     interval = group_bootstrap(sums.table, lambda s: _mean(reduction.values(s)), seed)
     spread = float(by_split.std(ddof=1)) if len(by_split) > 1 else None
-    groups = sum(reduction.defined(row) > 0 for row in sums.table)
+    groups = sum(reduction.defined(row) > 0 for row in sums.table) + sums.n_pooled
+    if interval is not None and sums.n_pooled:
+        method = f"{interval.method}, groups pooled into {MAX_UNITS} units"
+        interval = replace(interval, method=method)
     value = float(_mean(by_split))
     return Estimate(value, interval, defined, groups, undefined, spread=spread)
 

@@ -29,11 +29,12 @@ def equal_mass_edges(
 
     Equal confidences never part: an edge opens the bin of the value it equals.
 
-    >>> equal_mass_edges([0.1, 0.2, 0.3, 0.4], n=4, n_bins=2)
-    (0.3,)
+    >>> equal_mass_edges([0.125, 0.25, 0.5, 0.75], n=4, n_bins=2)
+    (0.5,)
     """
     starts = {round(i * n / n_bins) for i in range(1, n_bins)}
-    found = (c for i, c in enumerate(confidences) if i in starts and i > 0)
+    # In single precision, like the confidences that are placed: an edge opens its own value's bin.
+    found = (float(np.float32(c)) for i, c in enumerate(confidences) if i in starts and i > 0)
     return tuple(dict.fromkeys(found))
 
 

@@ -14,7 +14,7 @@ from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.report.tables import printable
 from aleatoric.report.view import number, word_table
 from aleatoric.store import Store
-from aleatoric.types import Case, Categorical
+from aleatoric.types import FAILED, Case, Categorical
 
 N_WORST = 10
 N_WORDS = 5
@@ -98,4 +98,8 @@ def _shown(case: Case, tvd: float) -> dict[str, str]:
 
 def _first_words(distribution: Categorical) -> str:
     best = heapq.nlargest(N_WORDS, distribution.as_dict().items(), key=lambda pair: pair[1])
-    return ", ".join(f"{printable(word[:40])} {probability:.0%}" for word, probability in best)
+    return ", ".join(f"{_word(word)} {probability:.0%}" for word, probability in best)
+
+
+def _word(word: str) -> str:
+    return "(no word)" if word == FAILED else printable(word[:40])

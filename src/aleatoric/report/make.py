@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aleatoric.pipeline import Track, model_systems, quietly
+from aleatoric.pipeline import Track, model_systems, quietly, score_word
 from aleatoric.report.collect import figure_data, tvd_densities
 from aleatoric.report.figures import draw, draw_all, to_png
 from aleatoric.report.html import Picture, write_html
@@ -22,6 +22,8 @@ def make_report(
     store: Store, html: Path | None, figures: Path | None, track: Track[Any] = quietly
 ) -> Iterator[Path]:
     """Write what is asked for; yields each file when it is there."""
+    if not store.has_stats():
+        score_word(store, track)
     if html is not None:
         write_html(store, html, _pictures(store))
         yield html

@@ -152,7 +152,7 @@ def _exact_bounds(draws: Draws) -> dict[str, float | None]:
 
 def _score_human(people: People, settings: Settings) -> Scored:
     item, own = people.item, people.distribution
-    values: dict[str, float | None] = {"n_human": own.n}
+    values: dict[str, float | None] = {"n_human": own.n, "n_model": own.n}
     values |= _correctness(people, people.majority, max(own.probs), settings.choices)
     oracle = _agreement(people.majority, people, settings)
     values["correct_oracle"] = _mean(oracle)
@@ -212,7 +212,8 @@ def _matches_original(answer: str, original: str | None, choices: Choices) -> fl
     if choices.original == "raw":
         return float(answer == original)
     # Both sides bare, so that "you're" matches where either side lost its apostrophe.
-    return float(bare(original) != "" and bare(answer) == bare(original))
+    target = bare(original)
+    return float(bare(answer) == target) if target else None
 
 
 def _agreement(answer: str, people: People, settings: Settings) -> Floats:

@@ -14,7 +14,7 @@ from scipy.stats import entropy
 
 from aleatoric.metrics import divergence, overlap, splits
 from aleatoric.metrics import entropy as entropies
-from aleatoric.metrics.calibration import ece, equal_mass_edges, equal_width_edges
+from aleatoric.metrics.calibration import bin_index, ece, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.tvd import sq_distance, tvd
 from aleatoric.types import Categorical, Pair
 
@@ -167,3 +167,13 @@ def test_equal_mass_bins_hold_equal_numbers_where_values_differ(values: list[flo
     edges = equal_mass_edges(values, len(values), 4)
     sizes = np.bincount(np.searchsorted(edges, values, side="right"), minlength=1)
     assert sizes.max() - sizes.min() <= 2
+
+
+@given(st.lists(st.integers(1, 40), min_size=2, max_size=60))
+def test_an_edge_opens_the_bin_of_the_value_it_equals(counts_of_40: list[int]) -> None:
+    values = sorted(count / 40 for count in counts_of_40)
+    edges = equal_mass_edges(values, len(values), 4)
+    for value in values:
+        below = sum(edge <= float(np.float32(value)) for edge in edges)
+        assert bin_index(np.array([value]), edges)[0] == below
+    assert set(edges) <= {float(np.float32(value)) for value in values}
