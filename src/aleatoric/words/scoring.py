@@ -62,6 +62,7 @@ class People:
     """An item's answers, counted, with their random halves."""
 
     item: Item
+    counts: NDArray[np.int64]
     distribution: Categorical
     majority: str
     halves: control.Halves | None
@@ -97,8 +98,9 @@ def read_people(item: Item, settings: Settings) -> People:
     """Count an item's answers and split them into random halves."""
     counts = human_counts(item.responses)
     distribution = Categorical.from_counts(counts)
-    halves = _halves(item, np.array(list(counts.values())), settings)
-    return People(item, distribution, mode(distribution), halves)
+    numbers = np.array(list(counts.values()))
+    halves = _halves(item, numbers, settings)
+    return People(item, numbers, distribution, mode(distribution), halves)
 
 
 def _prepared(rows: Sequence[Draws], settings: Settings) -> Iterable[Draws]:
@@ -230,12 +232,9 @@ def _floors(
     people: People, n_model: int | None, settings: Settings, n_human: int | None = None
 ) -> dict[str, float | None]:
     """The two ends of what a perfect model would score at these sizes."""
-    total = people.distribution.n or 1
-    counts = np.rint(np.array(people.distribution.probs) * total).astype(np.int64)
-    n_people = n_human or total
+    n_people = n_human or people.distribution.n or 1
     rng = stream(settings.seed, "floor", people.item.id, n_people, n_model or 0)
-    low = floor.expected_tvd(floor.plug_in(counts), n_people, n_model, rng)
-    high = floor.expected_tvd(floor.good_turing(counts), n_people, n_model, rng)
+    low, high = floor.floors(people.counts, n_people, n_model, rng)
     return {"floor_low": low, "floor_high": high}
 
 
