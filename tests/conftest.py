@@ -13,6 +13,8 @@ import pytest
 
 from aleatoric.cli import main
 
+# Threads that wait for one another by spinning take minutes for a tiny model on a busy machine.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 ROOT = Path(__file__).resolve().parent.parent
 
 

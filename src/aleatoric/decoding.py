@@ -75,6 +75,14 @@ class Decoder:
 
     def log_probs(self, logits: Tensor) -> Tensor:
         """The log-probabilities from which the next token is drawn."""
+        return self._changed(logits).log_softmax(-1)
+
+    def probs(self, logits: Tensor) -> Tensor:
+        """The probabilities from which the next token is drawn."""
+        return self._changed(logits).softmax(-1)
+
+    def _changed(self, logits: Tensor) -> Tensor:
+        """Logits of the distribution from which the next token is drawn."""
         if self.greedy:
             return greedy(logits)
         if self.temperature != 1.0:
@@ -85,7 +93,7 @@ class Decoder:
             logits = top_p(logits, self.top_p)
         if self.typical < 1.0:
             logits = typical(logits, self.typical)
-        return logits.log_softmax(-1)
+        return logits
 
 
 def top_k(logits: Tensor, k: int) -> Tensor:

@@ -63,6 +63,10 @@ class EnumerableLM:
             data = data[len(self.tokens[best]) :]
         return tuple(ids)
 
+    def encode_all(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        """The tokens of several texts."""
+        return [self.encode(text) for text in texts]
+
     def continuation(self, text: str) -> tuple[int, ...]:
         """The tokens of `text`."""
         return self.encode(text)

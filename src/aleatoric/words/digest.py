@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from aleatoric.decoding import Decoder
 from aleatoric.words.lm import TreeLM
-from aleatoric.words.vocabulary import Ids, Key, Vocabulary
+from aleatoric.words.transfer import fetch, send
+from aleatoric.words.vocabulary import Ids, Vocabulary
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,52 +37,58 @@ class Digest:
 
 
 class Reader:
-    """Turns logits into digests under a decoder."""
+    """Turns logits into digests under a decoder. Nodes name their tables by number."""
 
     def __init__(self, lm: TreeLM, vocabulary: Vocabulary, decoder: Decoder) -> None:
         self.vocabulary = vocabulary
         self.decoder = decoder
         self._device = lm.device
-        self._keys: dict[Key, int] = {}
+        self._columns = np.zeros(0, dtype=np.int64)
         self._ends: Tensor | None = None
-        self._loose: dict[Key, Tensor] = {}
+        self._loose: dict[int, Tensor] = {}
 
     def log_probs(self, logits: Any) -> Tensor:
         """Next-token log-probabilities under the decoder, in float32 at least."""
-        import torch
-
-        wide = logits if logits.dtype == torch.float64 else logits.float()
-        return self.decoder.log_probs(wide)
+        return self.decoder.log_probs(_wide(logits))
 
     def probabilities(self, logits: Any) -> Tensor:
         """Next-token probabilities under the decoder."""
-        return self.log_probs(logits).exp()
+        return self.decoder.probs(_wide(logits))
 
     def log_probs_of(self, logits: Any, tokens: Sequence[Ids]) -> list[Floats]:
         """For each row the log-probabilities of its tokens."""
-        flat = _at(self.log_probs(logits), tokens).double().cpu().numpy()
-        return np.split(flat, np.cumsum([len(row) for row in tokens])[:-1])
+        counts = [len(row) for row in tokens]
+        rows = np.repeat(np.arange(len(tokens)), counts)
+        flat = _at(self.log_probs(logits), rows, np.concatenate(tokens)).double().cpu().numpy()
+        return np.split(flat, np.cumsum(counts)[:-1])
 
-    def read(self, logits: Any, keys: Sequence[Key], planned: Sequence[Ids], k: int) -> Digest:
-        """The digest of nodes with the given logits, tables and planned tokens."""
+    def read(
+        self, logits: Any, tables: Ids, rows: Ids, tokens: Ids, k: int
+    ) -> Callable[[], Digest]:
+        """The digest of nodes with the given tables, and of planned tokens in the given rows.
+
+        The work is queued on the device; calling the result waits for it.
+        """
+        import torch
+
         probs = self.probabilities(logits)
-        loose_tokens, loose, rest = self._read_loose(probs, keys, k)
-        parts = [self._ends_of(probs, keys), _at(probs, planned), loose.flatten(), rest]
-        fetched = _fetch(parts)
-        shape = tuple(loose.shape)
-        return Digest(
-            fetched[0],
-            fetched[1],
-            loose_tokens.cpu().numpy(),
-            fetched[2].reshape(shape),
-            fetched[3],
-        )
+        loose_tokens, loose, rest = self._read_loose(probs, tables, k)
+        parts = [self._ends_of(probs, tables), _at(probs, rows, tokens), loose.flatten(), rest]
+        shares, numbers = fetch(torch.cat(parts)), fetch(loose_tokens)
+        cuts = np.cumsum([len(part) for part in parts])[:-1]
 
-    def branches(self, logits: Any, keys: Sequence[Key], k: int) -> tuple[Floats, Ids, Floats]:
+        def arrive() -> Digest:
+            ends, planned, flat, left = np.split(shares().astype(np.float64), cuts)
+            return Digest(ends, planned, numbers(), flat.reshape(-1, k), left)
+
+        return arrive
+
+    def branches(self, logits: Any, tables: Ids, k: int) -> tuple[Floats, Ids, Floats]:
         """Each row's ending share, its k likeliest tokens that do not end, and their shares."""
         probs = self.probabilities(logits)
-        ends = self._ends_of(probs, keys)
-        mask = self._end_columns(keys).T
+        ends = self._ends_of(probs, tables)
+        assert self._ends is not None
+        mask = self._ends[:, _on(probs, self._columns[tables])].T
         top = probs.masked_fill(mask.bool(), 0.0).topk(min(k, probs.shape[-1]), -1)
         return (
             ends.double().cpu().numpy(),
@@ -89,44 +96,39 @@ class Reader:
             top.values.double().cpu().numpy(),
         )
 
-    def _ends_of(self, probs: Tensor, keys: Sequence[Key]) -> Tensor:
+    def _ends_of(self, probs: Tensor, tables: Ids) -> Tensor:
         """The ending share of each row: one product with the tables' masks."""
-        import torch
-
-        self._register(keys)
+        self._register(tables)
         assert self._ends is not None
-        columns = torch.as_tensor([self._keys[key] for key in keys], device=probs.device)
         by_table = probs @ self._ends.to(probs.dtype)
-        return by_table.gather(1, columns[:, None])[:, 0]
+        return by_table.gather(1, _on(probs, self._columns[tables])[:, None])[:, 0]
 
-    def _end_columns(self, keys: Sequence[Key]) -> Tensor:
-        assert self._ends is not None
-        return self._ends[:, [self._keys[key] for key in keys]]
-
-    def _register(self, keys: Sequence[Key]) -> None:
+    def _register(self, tables: Ids) -> None:
+        """Make the masks of tables met for the first time; `_columns` says where each is."""
         import torch
 
-        fresh = [key for key in dict.fromkeys(keys) if key not in self._keys]
+        missing = int(tables.max(initial=-1)) + 1 - len(self._columns)
+        self._columns = np.pad(self._columns, (0, max(missing, 0)), constant_values=-1)
+        fresh = [n for n in np.unique(tables).tolist() if self._columns[n] < 0]
         if not fresh:
             return
         masks = torch.zeros((len(self.vocabulary), len(fresh)), device=self._device)
-        for column, key in enumerate(fresh):
-            self._keys[key] = len(self._keys)
-            masks[torch.as_tensor(self.vocabulary.table(key).ends), column] = 1.0
+        for column, number in enumerate(fresh):
+            ends = self.vocabulary.numbered(number).ends
+            masks[torch.as_tensor(ends, device=self._device), column] = 1.0
+        known = 0 if self._ends is None else self._ends.shape[1]
+        self._columns[fresh] = np.arange(known, known + len(fresh))
         self._ends = masks if self._ends is None else torch.cat([self._ends, masks], 1)
 
-    def _read_loose(
-        self, probs: Tensor, keys: Sequence[Key], k: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _read_loose(self, probs: Tensor, tables: Ids, k: int) -> tuple[Tensor, Tensor, Tensor]:
         """The k likeliest loose tokens of each row, their shares, and the share of the others."""
         import torch
 
-        tokens = torch.zeros((len(keys), k), dtype=torch.long, device=probs.device)
-        shares = probs.new_zeros((len(keys), k))
-        rest = probs.new_zeros(len(keys))
-        for key in dict.fromkeys(keys):
-            rows = torch.as_tensor([i for i, other in enumerate(keys) if other == key])
-            rows, loose = rows.to(probs.device), self._loose_of(key)
+        tokens = torch.zeros((len(tables), k), dtype=torch.long, device=probs.device)
+        shares = probs.new_zeros((len(tables), k))
+        rest = probs.new_zeros(len(tables))
+        for number in np.unique(tables).tolist():
+            rows, loose = _on(probs, np.flatnonzero(tables == number)), self._loose_of(number)
             part = probs[rows[:, None], loose[None, :]]
             top = part.topk(min(k, len(loose)), -1)
             tokens[rows, : top.values.shape[1]] = loose[top.indices]
@@ -134,28 +136,26 @@ class Reader:
             rest[rows] = (part.sum(-1) - top.values.sum(-1)).clamp_min(0.0)
         return tokens, shares, rest
 
-    def _loose_of(self, key: Key) -> Tensor:
+    def _loose_of(self, number: int) -> Tensor:
         import torch
 
-        if key not in self._loose:
-            loose = self.vocabulary.table(key).loose
-            self._loose[key] = torch.as_tensor(loose, device=self._device)
-        return self._loose[key]
+        if number not in self._loose:
+            loose = self.vocabulary.numbered(number).loose
+            self._loose[number] = torch.as_tensor(loose, device=self._device)
+        return self._loose[number]
 
 
-def _at(table: Tensor, tokens: Sequence[Ids]) -> Tensor:
-    """The entries of each row at its tokens, one after another."""
+def _wide(logits: Any) -> Any:
     import torch
 
-    rows = np.repeat(np.arange(len(tokens)), [len(row) for row in tokens])
-    columns = np.concatenate(tokens)
-    device = table.device
-    return table[torch.as_tensor(rows, device=device), torch.as_tensor(columns, device=device)]
+    return logits if logits.dtype == torch.float64 else logits.float()
 
 
-def _fetch(parts: Sequence[Tensor]) -> list[Floats]:
-    """Several vectors brought from the device in one transfer."""
-    import torch
+def _on(like: Tensor, values: Ids) -> Tensor:
+    """`values` on the device of `like`."""
+    return send(values, like.device)
 
-    flat = torch.cat(list(parts)).double().cpu().numpy()
-    return np.split(flat, np.cumsum([len(part) for part in parts])[:-1])
+
+def _at(table: Tensor, rows: Ids, columns: Ids) -> Tensor:
+    """The entries of a table at the given rows and columns."""
+    return table[_on(table, rows), _on(table, columns)]

@@ -4,14 +4,23 @@ A draw walks down a binary tree over token numbers, one uniform number a level, 
 compares it with the share of the left half. A last-bit difference in the probabilities (another
 batch size, another device) changes a draw only where a uniform number falls into that last bit;
 with a cumulative sum over the vocabulary it would change one draw in ten.
+
+The uniform numbers are made from the draw's own key by SplitMix64 in whole numbers, so they are
+the same on every device and need not travel there.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aleatoric.words.ragged import Index
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
 
 
 def levels(size: int) -> int:
@@ -23,11 +32,10 @@ def levels(size: int) -> int:
     return max(1, (size - 1).bit_length())
 
 
-def draw(probabilities: Tensor, rows: Tensor, uniforms: Tensor) -> Tensor:
-    """For each i a token from the distribution `probabilities[rows[i]]`.
+def draw(probabilities: Tensor, rows: Tensor, keys: Tensor) -> Tensor:
+    """For each i a token from the distribution `probabilities[rows[i]]`, by the draw's key.
 
-    `uniforms` has a row a draw, with `levels(vocabulary)` numbers in [0, 1). Tokens without mass
-    are never drawn.
+    Tokens without mass are never drawn.
     """
     import torch
 
@@ -36,8 +44,49 @@ def draw(probabilities: Tensor, rows: Tensor, uniforms: Tensor) -> Tensor:
     for level, floor in enumerate(reversed(sums[:-1])):
         left = floor[rows, 2 * place]
         both = left + floor[rows, 2 * place + 1]
-        place = 2 * place + (uniforms[:, level] * both >= left).long()
+        place = 2 * place + (uniform(keys, level) * both >= left).long()
     return place
+
+
+def child(keys: Index, number: Index | int) -> Index:
+    """The keys of the `number`-th children of `keys`.
+
+    >>> child(np.array([5, 5]), np.array([0, 1])).tolist() == child(np.array([5]), 0).tolist() * 2
+    False
+    """
+    steps = np.atleast_1d(np.asarray(number, dtype=np.int64)) + 1
+    found: Index = mix(keys + steps * _GOLDEN)  # arrays of whole numbers wrap around in silence
+    return found
+
+
+def uniform(keys: Tensor, number: int) -> Tensor:
+    """The `number`-th uniform number in [0, 1) of each key, of 24 bits.
+
+    >>> import torch
+    >>> uniform(torch.tensor([1, 2]), 0).lt(1.0).all().item()
+    True
+    """
+    step = (number + 1) * _GOLDEN
+    signed = (step + (1 << 63)) % (1 << 64) - (1 << 63)
+    found: Tensor = _shift(mix(keys + signed), 40).float() * 2.0**-24
+    return found
+
+
+def mix(values: Any) -> Any:
+    """SplitMix64's finaliser on signed 64-bit numbers, of numpy or torch.
+
+    >>> import numpy as np
+    >>> int(mix(np.array([1]))[0])
+    6238072747940578789
+    """
+    values = (values ^ _shift(values, 30)) * -4658895280553007687
+    values = (values ^ _shift(values, 27)) * -7723592293110705685
+    return values ^ _shift(values, 31)
+
+
+def _shift(values: Any, bits: int) -> Any:
+    """A shift to the right that brings in zeros, also for negative numbers."""
+    return (values >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def _pyramid(probabilities: Tensor) -> list[Tensor]:

@@ -22,7 +22,7 @@ from aleatoric.words.frontier import Entry, follow, root
 from aleatoric.words.lm import TreeLM
 from aleatoric.words.machine import DONE, FAILED, LEAD, Lead, compose
 from aleatoric.words.passages import encode_contexts, packs_of, passages_of
-from aleatoric.words.tree import Limits, Tree
+from aleatoric.words.tree import Limits, Tree, each_pack
 from aleatoric.words.vocabulary import Vocabulary
 
 LONGEST = 8
@@ -103,9 +103,8 @@ def head(
     limits, search = limits or Limits(), search or HeadSearch()
     vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
     reader = Reader(lm, vocabulary, decoder or Decoder())
-    heads: dict[int, Head] = {}
-    for pack in packs_of(passages_of(encode_contexts(lm, contexts)), limits.contexts_at_once(lm)):
-        heads.update(_heads(Tree(lm, pack, limits), reader, search))
+    packs = packs_of(passages_of(encode_contexts(lm, contexts)), limits.contexts_at_once(lm))
+    heads = dict(each_pack(lm, packs, lambda pack: _heads(Tree(lm, pack, limits), reader, search)))
     return [heads[i] for i in range(len(contexts))]
 
 
@@ -150,8 +149,8 @@ def _expand(
 def _take(
     reader: Reader, nodes: list[tuple[Growth, Entry]], logits: object, search: HeadSearch
 ) -> None:
-    keys = [entry.key for _, entry in nodes]
-    ends, tokens, shares = reader.branches(logits, keys, search.branch)
+    tables = np.array([reader.vocabulary.number(entry.key) for _, entry in nodes], dtype=np.int64)
+    ends, tokens, shares = reader.branches(logits, tables, search.branch)
     for row, (growth, entry) in enumerate(nodes):
         _settle(growth, entry.key[0], entry.word, entry.mass * float(ends[row]))
         masses = shares[row] * entry.mass

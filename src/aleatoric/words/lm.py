@@ -30,6 +30,9 @@ class TreeLM(Protocol):
     def encode(self, text: str) -> tuple[int, ...]:
         """The tokens of a context."""
 
+    def encode_all(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        """The tokens of several contexts."""
+
     def continuation(self, text: str) -> tuple[int, ...]:
         """The tokens of a text as it follows a context."""
 

@@ -6,9 +6,8 @@ drawn the same tokens share a node, so a thousand samples cost some hundred node
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,14 @@ from aleatoric.decoding import Decoder
 from aleatoric.streams import stream
 from aleatoric.types import Draws
 from aleatoric.words.digest import Reader
-from aleatoric.words.draw import draw, levels
+from aleatoric.words.draw import child, draw
 from aleatoric.words.lm import TreeLM
 from aleatoric.words.machine import Lead
 from aleatoric.words.passages import Passage, encode_contexts, packs_of, passages_of
-from aleatoric.words.states import Index, States
-from aleatoric.words.tree import Limits, Tree
+from aleatoric.words.ragged import Index
+from aleatoric.words.states import States
+from aleatoric.words.transfer import Arrival, fetch, send
+from aleatoric.words.tree import Limits, Tree, each_pack
 from aleatoric.words.vocabulary import Vocabulary
 
 LONGEST = 64
@@ -38,15 +39,16 @@ class Prompt:
     context: str
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """The samples of one context: where it lies in the trunk, and the deepest token allowed."""
+@dataclass(frozen=True, eq=False)
+class Walks:
+    """The contexts of a pack, as arrays.
 
-    prompt: Prompt
-    span: tuple[int, int]
-    depth: int
-    outcomes: Counter[int] = field(default_factory=Counter)
-    """How many samples settled in each state."""
+    Where each lies in the trunk, the deepest token allowed, and the key of its random numbers.
+    """
+
+    spans: Index
+    depths: Index
+    keys: Index
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,33 +98,42 @@ def mc(
     vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
     sampler = Sampler(Reader(lm, vocabulary, decoder or Decoder()), samples, seed)
     encoded = encode_contexts(lm, [prompt.context for prompt in prompts])
-    found: dict[int, Draws] = {}
-    for pack in packs_of(passages_of(encoded), limits.contexts_at_once(lm)):
-        found.update(_walk(lm, pack, prompts, sampler, limits))
+    packs = packs_of(passages_of(encoded), limits.contexts_at_once(lm, "mc"))
+    found = dict(each_pack(lm, packs, lambda pack: _walk(lm, pack, prompts, sampler, limits)))
     return [found[i] for i in range(len(prompts))]
 
 
 def _walk(
     lm: TreeLM, pack: list[Passage], prompts: Sequence[Prompt], sampler: Sampler, limits: Limits
-) -> Iterator[tuple[int, Draws]]:
+) -> Iterator[tuple[int, Draws] | None]:
     tree = Tree(lm, pack, limits)
     spans = tree.spans()
-    walks = [_start(lm, prompts[i], span) for i, span in spans.items()]
+    walks = _start(lm, [prompts[i] for i in spans], list(spans.values()), sampler)
     place = {index: row for row, index in enumerate(spans)}
-    parts = [
-        sampler.step(walks, _roots([place[i] for i in indices], sampler.samples), logits, 0)
-        for indices, logits in tree.run_trunk()
-    ]
+    outcomes: list[Outcomes] = []
+    parts = []
+    for indices, logits in tree.run_trunk():
+        roots = _roots([place[i] for i in indices], sampler.samples)
+        arrive = sampler.draw(walks, roots, logits, 0)
+        yield None
+        below, settled = sampler.step(walks, roots, arrive(), 0)
+        parts.append(below)
+        outcomes.append(settled)
     level, depth = _under_context(_joined(parts)), 1
     while len(level.token):
-        level = _deepen(tree, sampler, walks, level, depth)
+        level = yield from _deepen(tree, sampler, walks, level, depth, outcomes)
         depth += 1
-    for index, walk in zip(spans, walks, strict=True):
-        yield index, sampler.count(walk)
+    names = [prompts[i].id for i in spans]
+    yield from zip(spans, sampler.count(names, outcomes), strict=True)
 
 
-def _start(lm: TreeLM, prompt: Prompt, span: tuple[int, int]) -> Walk:
-    return Walk(prompt, span, min(LONGEST, lm.window - (span[1] - span[0])))
+def _start(
+    lm: TreeLM, prompts: Sequence[Prompt], spans: Sequence[tuple[int, int]], sampler: Sampler
+) -> Walks:
+    lengths = [stop - start for start, stop in spans]
+    depths = [min(LONGEST, lm.window - length) for length in lengths]
+    keys = [sampler.key(prompt) for prompt in prompts]
+    return Walks(*(np.array(x, dtype=np.int64) for x in (spans, depths, keys)))
 
 
 def _roots(walks: list[int], samples: int) -> Level:
@@ -150,17 +161,35 @@ def _joined(parts: Sequence[Level]) -> Level:
     return Level(walk, state, parent, token, sample, np.concatenate(nodes))
 
 
-def _deepen(tree: Tree, sampler: Sampler, walks: list[Walk], level: Level, depth: int) -> Level:
+def _deepen(
+    tree: Tree,
+    sampler: Sampler,
+    walks: Walks,
+    level: Level,
+    depth: int,
+    outcomes: list[Outcomes],
+) -> Generator[None, None, Level]:
     """Run the nodes of a level and draw their samples' next tokens."""
-    spans = np.array([walk.span for walk in walks], dtype=np.int64)[level.walk]
     parts = [level.part(0, 0)]
-    for part, numbers, logits in tree.extend(spans, level.parent, level.token):
+    for part, numbers, logits in tree.extend(walks.spans[level.walk], level.parent, level.token):
         here = level.part(part.start, part.stop)
-        below = sampler.step(walks, here, logits, depth)
+        arrive = sampler.draw(walks, here, logits, depth)
+        yield
+        below, settled = sampler.step(walks, here, arrive(), depth)
         parents = numbers[below.parent]
         tree.keep_of_last(np.unique(parents))
         parts.append(replace(below, parent=parents))
+        outcomes.append(settled)
     return _joined(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """How many samples of a walk have come to an end in a state."""
+
+    walk: Index
+    state: Index
+    count: Index
 
 
 class Sampler:
@@ -172,64 +201,62 @@ class Sampler:
         self.seed = seed
         self.states = States(reader.vocabulary)
 
-    def step(self, walks: Sequence[Walk], level: Level, logits: Any, depth: int) -> Level:
-        """Draw once for every sample; count those that settle, give the nodes below.
+    def key(self, prompt: Prompt) -> int:
+        """The key of a prompt's random numbers."""
+        rng = stream(self.seed, "mc", prompt.id, str(self.reader.decoder))
+        return int(rng.integers(-(1 << 63), (1 << 63) - 1, endpoint=True))
+
+    def draw(self, walks: Walks, level: Level, logits: Any, depth: int) -> Arrival:
+        """Draw the next token of every sample; the work is queued on the device."""
+        probabilities = self.reader.probabilities(logits)
+        device = probabilities.device
+        rows, keys = (send(x, device) for x in (level.node, self._keys(walks, level, depth)))
+        return fetch(draw(probabilities, rows, keys))
+
+    def step(self, walks: Walks, level: Level, drawn: Index, depth: int) -> tuple[Level, Outcomes]:
+        """The nodes below the drawn tokens, and the samples that have settled.
 
         A node's parent is its place in `level`.
         """
-        tokens = self._tokens(walks, level, logits, depth)
-        tokens[self.states.ending(level.state[level.node], tokens)] = self.states.end
+        ends = self.states.ending(level.state[level.node], drawn)
+        tokens = np.where(ends, self.states.end, drawn)
         wide = self.states.end + 1
         pairs, which = np.unique(level.node * wide + tokens, return_inverse=True)
         parent, token = np.divmod(pairs, wide)
-        state = self.states.after(level.state[parent], token)
-        deepest = np.array([walk.depth for walk in walks])[level.walk[parent]]
-        closed = self.states.settled(state) | (depth >= deepest)
-        self._record(walks, level.walk[parent], state, closed, np.bincount(which))
-        return _below(level, parent, token, state, ~closed, which)
+        state, walk = self.states.after(level.state[parent], token), level.walk[parent]
+        closed = self.states.settled(state) | (depth >= walks.depths[walk])
+        settled = Outcomes(walk[closed], state[closed], np.bincount(which)[closed])
+        return _below(level, parent, token, state, ~closed, which), settled
 
-    def _tokens(self, walks: Sequence[Walk], level: Level, logits: Any, depth: int) -> Index:
-        import torch
-
-        probabilities = self.reader.probabilities(logits)
-        device = probabilities.device
-        rows = torch.as_tensor(level.node, device=device)
-        uniforms = torch.as_tensor(self._uniforms(walks, level, depth), device=device)
-        drawn: Index = draw(probabilities, rows, uniforms).cpu().numpy()
-        return drawn
-
-    def _uniforms(self, walks: Sequence[Walk], level: Level, depth: int) -> NDArray[np.float32]:
-        """The numbers of each sample at this depth: a property of the sample, not of the batch."""
-        present, place = np.unique(level.walk[level.node], return_inverse=True)
-        numbers = np.stack([self._of_prompt(walks[w].prompt, depth) for w in present.tolist()])
-        found: NDArray[np.float32] = numbers[place, level.sample]
+    def _keys(self, walks: Walks, level: Level, depth: int) -> Index:
+        """The key of each sample at this depth: a property of the sample, not of the batch."""
+        of_walk = child(walks.keys, depth)
+        found: Index = child(of_walk[level.walk[level.node]], level.sample)
         return found
 
-    def _of_prompt(self, prompt: Prompt, depth: int) -> NDArray[np.float32]:
-        rng = stream(self.seed, "mc", prompt.id, str(self.reader.decoder), depth)
-        width = levels(len(self.reader.vocabulary))
-        return rng.random((self.samples, width), dtype=np.float32)
+    def count(self, names: Sequence[str], outcomes: Sequence[Outcomes]) -> Iterator[Draws]:
+        """The words of each walk's samples, and how many samples have none."""
+        walk, state, count = (
+            np.concatenate([getattr(part, name) for part in outcomes])
+            for name in ("walk", "state", "count")
+        )
+        order = np.argsort(walk, kind="stable")
+        starts = np.searchsorted(walk[order], np.arange(len(names) + 1)).tolist()
+        states, counts = state[order].tolist(), count[order].tolist()
+        for name, low, high in zip(names, starts[:-1], starts[1:], strict=True):
+            yield self._counted(name, states[low:high], counts[low:high])
 
-    def _record(
-        self,
-        walks: Sequence[Walk],
-        walk: Index,
-        state: Index,
-        closed: NDArray[np.bool_],
-        counts: Index,
-    ) -> None:
-        rows = zip(*(x[closed].tolist() for x in (walk, state, counts)), strict=True)
-        for index, number, count in rows:
-            walks[index].outcomes[number] += count
-
-    def count(self, walk: Walk) -> Draws:
-        """The words of a walk's samples, and how many samples have none."""
-        words: Counter[str | None] = Counter()
-        done = self.states.settled(np.array(list(walk.outcomes), dtype=np.int64))
-        for (state, count), settled in zip(walk.outcomes.items(), done.tolist(), strict=True):
-            words[self.states.word(state) if settled else None] += count
+    def _counted(self, name: str, states: list[int], counts: list[int]) -> Draws:
+        words: dict[str | None, int] = {}
+        for state, count in zip(states, counts, strict=True):
+            word = self.states.word(state)
+            words[word] = words.get(word, 0) + count
         failed = words.pop(None, 0)
-        return Draws(walk.prompt.id, {w: words[w] for w in sorted(w for w in words if w)}, failed)
+        return Draws(name, dict(sorted(words.items(), key=_word)), failed)  # type: ignore[arg-type]
+
+
+def _word(item: tuple[str | None, int]) -> str:
+    return item[0] or ""
 
 
 def _below(

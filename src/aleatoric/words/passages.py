@@ -47,7 +47,7 @@ def _passage(contexts: Sequence[tuple[int, ...]], group: list[int]) -> Passage:
 
 def encode_contexts(lm: TreeLM, contexts: Sequence[str]) -> list[tuple[int, ...]]:
     """The tokens of each context; empty and over-long ones are refused with the reason."""
-    encoded = [lm.encode(context) for context in contexts]
+    encoded = lm.encode_all(contexts)
     for context, tokens in zip(contexts, encoded, strict=True):
         if not tokens:
             raise ModelError(

@@ -7,9 +7,10 @@ ancestors. Keys and values are kept, so that no token is ever run twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from aleatoric.errors import ModelError
 from aleatoric.words.lm import KV, TreeLM
 from aleatoric.words.passages import Passage
+from aleatoric.words.transfer import send
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,20 +28,33 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is run at once. `nodes=0` chooses by device; `memory` bounds the logits in bytes."""
+    """How much is run at once; 0 chooses by device.
+
+    `nodes` are the tokens of one forward pass, `memory` bounds their logits in bytes, `pack` are
+    the contexts whose trees grow together.
+    """
 
     nodes: int = 0
-    memory: int = 1 << 30
+    memory: int = 0
     pack: int = 0
 
     def nodes_at_once(self, lm: TreeLM) -> int:
         """Nodes of one forward pass: logits and their working copies stay below `memory`."""
         wanted = self.nodes or (256 if _on_cpu(lm) else 4096)
-        return max(1, min(wanted, self.memory // (16 * len(lm.pieces))))
+        memory = self.memory or (1 << 30 if _on_cpu(lm) else _gpu_memory(lm) // 8)
+        return max(1, min(wanted, memory // (16 * len(lm.pieces))))
 
-    def contexts_at_once(self, lm: TreeLM) -> int:
-        """Contexts whose trees grow together."""
-        return self.pack or (48 if _on_cpu(lm) else 512)
+    def contexts_at_once(self, lm: TreeLM, estimator: Literal["exact", "mc"] = "exact") -> int:
+        """Contexts whose trees grow together: fewer where each has a large tree."""
+        on_gpu = 1024 if estimator == "exact" else 512
+        return self.pack or (48 if _on_cpu(lm) else on_gpu)
+
+
+def _gpu_memory(lm: TreeLM) -> int:
+    import torch
+
+    total: int = torch.cuda.get_device_properties(lm.device).total_memory
+    return total
 
 
 def _on_cpu(lm: TreeLM) -> bool:
@@ -79,10 +94,8 @@ class Tree:
             yield [index for index, _ in part], logits[low : low + self.room]
 
     def _trunk_mask(self) -> Tensor:
-        import torch
-
         owner = np.repeat(np.arange(len(self._starts)), [len(p.tokens) for p in self.passages])
-        which = torch.as_tensor(owner, device=self.lm.device)
+        which = send(owner, self.lm.device)
         same = which[:, None] == which[None, :]
         return same.tril()
 
@@ -146,14 +159,15 @@ class Tree:
         device = self.lm.device
         count, past = len(spans), self._width + len(used)
         mask = torch.zeros((count, past + count), dtype=torch.bool, device=device)
-        bounds = torch.as_tensor(spans, device=device)
+        bounds = send(spans, device)
         columns = torch.arange(self._width, device=device)
         mask[:, : self._width] = (columns >= bounds[:, :1]) & (columns < bounds[:, 1:])
         rows, places = np.nonzero(chains >= 0)
         ancestors = self._width + np.searchsorted(used, chains[rows, places])
-        mask[torch.as_tensor(rows), torch.as_tensor(ancestors)] = True
-        own = torch.arange(count, device=device)
-        mask[own, past + own] = True
+        # A Python truth value would be sent to the device, and wait for all that is queued there.
+        seen = torch.ones((), dtype=torch.bool, device=device)
+        mask.index_put_((send(rows, device), send(ancestors, device)), seen)
+        mask[:, past:].fill_diagonal_(True)
         return mask
 
     def _past(self, used: Index) -> KV | None:
@@ -195,18 +209,71 @@ class Tree:
     def _forward(
         self, ids: Index, positions: Index, mask: Tensor, past: KV | None, keep: Index | None
     ) -> tuple[Tensor, KV]:
-        import torch
-
         device = self.lm.device
-        kept = None if keep is None else torch.as_tensor(keep, device=device)
-        tokens, places = (torch.as_tensor(x, device=device) for x in (ids, positions))
+        kept = None if keep is None else send(keep, device)
+        tokens, places = (send(x, device) for x in (ids, positions))
         return self.lm.forward(tokens, places, mask, past, kept)
 
 
-def _columns(kv: KV, columns: Index) -> KV:
-    import torch
+Answer = TypeVar("Answer")
 
-    wanted = torch.as_tensor(columns, device=kv[0][0].device)
+
+def each_pack(
+    lm: TreeLM,
+    packs: Iterable[list[Passage]],
+    work: Callable[[list[Passage]], Iterator[tuple[int, Answer] | None]],
+) -> Iterator[tuple[int, Answer]]:
+    """The answers of `work` for all packs; a pack that memory cannot hold is halved.
+
+    `work` gives `None` where it waits for the device. On a GPU two packs are worked on in turns,
+    so that one's bookkeeping is done while the other's tokens are run.
+    """
+    waiting = list(packs)[::-1]
+    turns: deque[Turn[Answer]] = deque()
+    while waiting or turns:
+        while waiting and len(turns) < (1 if _on_cpu(lm) else 2):
+            pack = waiting.pop()
+            turns.append(Turn(pack, work(pack), []))
+        turn = turns.popleft()
+        try:
+            answer = next(turn.work, _END)
+        except Exception as error:
+            waiting += _halves(turn.pack, error)
+            continue
+        if answer is _END:
+            yield from turn.answers
+            continue
+        turn.answers.extend([] if answer is None else [answer])
+        turns.append(turn) if answer is None else turns.appendleft(turn)
+
+
+@dataclass(frozen=True, eq=False)
+class Turn(Generic[Answer]):
+    """A pack being worked on, and its answers so far."""
+
+    pack: list[Passage]
+    work: Iterator[tuple[int, Answer] | None]
+    answers: list[tuple[int, Answer]]
+
+
+_END: Any = object()
+
+
+def _halves(pack: list[Passage], error: Exception) -> list[list[Passage]]:
+    """The two halves of a pack that did not fit, the first one last; other errors are raised."""
+    if not _is_out_of_memory(error):
+        raise error
+    if len(pack) == 1:
+        raise ModelError(
+            "out of memory with one passage at a time; use a smaller model or shorter contexts."
+        ) from error
+    _free_memory()
+    middle = len(pack) // 2
+    return [pack[middle:], pack[:middle]]
+
+
+def _columns(kv: KV, columns: Index) -> KV:
+    wanted = send(columns, kv[0][0].device)
     return tuple((k[:, :, wanted], v[:, :, wanted]) for k, v in kv)
 
 

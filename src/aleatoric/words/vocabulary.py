@@ -13,15 +13,29 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.words.machine import DONE, FAILED, JOIN, LEAD, Lead, Mode, State, advance, fold
+from aleatoric.words.machine import (
+    DONE,
+    FAILED,
+    JOIN,
+    LEAD,
+    WORD,
+    Lead,
+    Mode,
+    State,
+    advance,
+    fold,
+)
 
 Ids = NDArray[np.int64]
 Key = tuple[Mode, bytes]
 """A table's name: the mode, and the bytes of an incomplete character."""
+JOINS = ("", "'", "-")
+"""What may stand undecided behind a word, by number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +59,17 @@ class Table:
     grows: dict[str, Ids]
     closes: dict[str, Ids]
 
+    @cached_property
+    def joins(self) -> NDArray[np.int64]:
+        """The number in `JOINS` of each token's undecided joiner."""
+        return np.array([JOINS.index(mark) for mark in self.joiners], dtype=np.int64)
+
+    @cached_property
+    def plain(self) -> NDArray[np.bool_]:
+        """Which tokens add no letters and leave no character incomplete."""
+        pairs = zip(self.added, self.pending, strict=True)
+        return np.array([not letters and not rest for letters, rest in pairs], dtype=np.bool_)
+
 
 class Vocabulary:
     """The tables of a model's tokens, made when first asked for.
@@ -59,6 +84,10 @@ class Vocabulary:
         self.pieces = tuple(pieces)
         self.lead = lead
         self._tables: dict[Key, Table] = {}
+        self._keys: list[Key] = []
+        self._numbers: dict[Key, int] = {}
+        for mode in (LEAD, WORD, JOIN):  # so that such a table's number is its mode
+            self.number((mode, b""))
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -68,6 +97,21 @@ class Vocabulary:
         if key not in self._tables:
             self._tables[key] = self._build(key)
         return self._tables[key]
+
+    def number(self, key: Key) -> int:
+        """The number of a table; with no incomplete character it is the mode itself."""
+        if key not in self._numbers:
+            self._numbers[key] = len(self._keys)
+            self._keys.append(key)
+        return self._numbers[key]
+
+    def key(self, number: int) -> Key:
+        """The name of a table by its number."""
+        return self._keys[number]
+
+    def numbered(self, number: int) -> Table:
+        """A table by its number."""
+        return self.table(self._keys[number])
 
     def _build(self, key: Key) -> Table:
         everything = np.arange(len(self.pieces))

@@ -1,0 +1,152 @@
+"""The words asked about, and the beginnings through which a text can reach them."""
+
+from __future__ import annotations
+
+import itertools
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.errors import UsageError
+from aleatoric.words.machine import fold
+from aleatoric.words.ragged import Index, Ragged
+from aleatoric.words.rules import normalise
+from aleatoric.words.vocabulary import JOINS
+
+
+class Beginnings:
+    """Every folded beginning of every word has a number; 0 is the empty one.
+
+    `letters[i]` is the i-th beginning, `paths` holds the numbers of each word's beginnings, and
+    `ends[j]` the number of the j-th word itself. A word that many contexts ask about is here once.
+
+    >>> found = Beginnings(["many", "man"])
+    >>> found.letters
+    ['', 'm', 'ma', 'man', 'many']
+    >>> found.paths.take(np.array([1]))[1].tolist(), found.ends.tolist()
+    ([0, 1, 2, 3], [4, 3])
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        folded = [fold(normalise(word)) for word in words]
+        self.letters = [""]
+        paths: dict[str, list[int]] = {}
+        before, path = "", [0]
+        for word in sorted(word for word in set(folded) if word.isascii()):
+            shared = _shared(before, word)
+            fresh = range(len(self.letters), len(self.letters) + len(word) - shared)
+            self.letters += [word[:stop] for stop in range(shared + 1, len(word) + 1)]
+            before, path = word, [*path[: shared + 1], *fresh]
+            paths[word] = path
+        self._numbers = {letters: number for number, letters in enumerate(self.letters)}
+        for word in folded:
+            if word not in paths:
+                paths[word] = [self._number(b) for b in dict.fromkeys(beginnings(word))]
+        self.paths = Ragged.of([np.array(paths[word], dtype=np.int64) for word in folded])
+        self.ends = np.array([self._numbers[word] for word in folded], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.letters)
+
+    def _number(self, letters: str) -> int:
+        number = self._numbers.setdefault(letters, len(self.letters))
+        if number == len(self.letters):
+            self.letters.append(letters)
+        return number
+
+    def find(self, letters: str) -> int:
+        """The number of a beginning, -1 for what begins no word."""
+        return self._numbers.get(letters, -1)
+
+    @cached_property
+    def joined(self) -> Index:
+        """`joined[i, j]`: the i-th beginning with the j-th of `JOINS` behind it; -1 for none."""
+        found = np.full((len(self), len(JOINS)), -1, dtype=np.int64)
+        found[:, 0] = np.arange(len(self))
+        for number, letters in enumerate(self.letters):
+            if letters[-1:] in JOINS[1:] and letters[:-1] in self._numbers:
+                found[self._numbers[letters[:-1]], JOINS.index(letters[-1])] = number
+        return found
+
+    @cached_property
+    def lengths(self) -> Index:
+        """How many letters each beginning has."""
+        return np.array([len(letters) for letters in self.letters], dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The beginnings of each context's own words: a cell is a context at a beginning.
+
+    `owner`, `beginning` and `completes` (a place among the words, or -1) describe the cells in
+    ascending order of (owner, beginning); `through` are the places of the words that a text at a
+    cell can still become, `of_context` the cells of each context.
+    """
+
+    owner: Index
+    beginning: Index
+    completes: Index
+    through: Ragged
+    of_context: Ragged
+    _codes: Index
+    _size: int
+
+    @classmethod
+    def of(cls, beginnings: Beginnings, words: Index, owners: Index, contexts: int) -> Cells:
+        """The cells of contexts that ask about `words` (places in `beginnings`)."""
+        size = len(beginnings)
+        place, path = beginnings.paths.take(words)
+        codes, cell = np.unique(owners[place] * size + path, return_inverse=True)
+        ends = owners * size + beginnings.ends[words]
+        completes = np.full(len(codes), -1, dtype=np.int64)
+        completes[np.searchsorted(codes, ends)] = np.arange(len(words))
+        if (completes >= 0).sum() < len(words):
+            raise UsageError("two of the words asked about differ only in case or form.")
+        owner, beginning = np.divmod(codes, size)
+        through = Ragged.grouped(cell, place, len(codes))
+        of_context = Ragged.grouped(owner, np.arange(len(codes)), contexts)
+        return cls(owner, beginning, completes, through, of_context, codes, size)
+
+    def find(self, owners: Index, beginnings: Index) -> Index:
+        """The cells of contexts at beginnings, -1 where a context has no such beginning."""
+        codes = owners * self._size + beginnings
+        places = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
+        good: NDArray[np.bool_] = (beginnings >= 0) & (self._codes[places] == codes)
+        return np.where(good, places, -1)
+
+
+def _shared(a: str, b: str) -> int:
+    """How many letters two words have in common from the start."""
+    if b.startswith(a):
+        return len(a)
+    return next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+
+
+def beginnings(folded: str) -> Iterator[str]:
+    """Every string that a beginning of the word may fold to, the empty one and itself included.
+
+    Marks on one letter are kept in a fixed order, so a text that has written only some of them
+    stands at the letter with any of its marks.
+
+    >>> list(beginnings("ab"))
+    ['', 'a', 'ab']
+    """
+    if folded.isascii():
+        yield from (folded[:stop] for stop in range(len(folded) + 1))
+        return
+    yield ""
+    for start, stop in _clusters(folded):
+        base, marks = folded[: start + 1], folded[start + 1 : stop]
+        for size in range(len(marks) + 1):
+            for chosen in itertools.combinations(marks, size):
+                yield base + "".join(chosen)
+
+
+def _clusters(folded: str) -> Iterable[tuple[int, int]]:
+    """(start, stop) of each character with the combining marks after it."""
+    starts = [i for i, c in enumerate(folded) if i == 0 or not unicodedata.combining(c)]
+    return zip(starts, [*starts[1:], len(folded)], strict=True)
