@@ -42,21 +42,29 @@ def by_length(examples: Sequence[Example], max_tokens: int) -> list[list[int]]:
     [[1, 2], [0]]
     """
     order = sorted(range(len(examples)), key=lambda n: (_sides(examples[n]), n))
-    groups: list[list[int]] = [[]]
-    longest = 0
-    for number in order:
-        length = max(_sides(examples[number]))
-        if length > max_tokens:
-            problem = f"sentence {examples[number].id} has {length} tokens"
+    lengths = [max(_sides(examples[n])) for n in order]
+    groups: list[list[int]] = []
+    start = 0
+    while start < len(order):
+        stop = _stop(lengths, start, max_tokens)
+        if stop == start:
+            problem = f"sentence {examples[order[start]].id} has {lengths[start]} tokens"
             raise DataError(f"{problem}; raise the limit of {max_tokens} tokens a batch.")
-        longest = max(longest, length)
-        if longest * (len(groups[-1]) + 1) > max_tokens:
-            whole = len(groups[-1]) // _MULTIPLE * _MULTIPLE or len(groups[-1])
-            groups[-1:] = [groups[-1][:whole], groups[-1][whole:]]
-            longest = max((max(_sides(examples[n])) for n in groups[-1]), default=0)
-            longest = max(longest, length)
-        groups[-1].append(number)
-    return [group for group in groups if group]
+        groups.append(order[start:stop])
+        start = stop
+    return groups
+
+
+def _stop(lengths: Sequence[int], start: int, max_tokens: int) -> int:
+    """Where the group that begins at `start` ends."""
+    longest, stop = 0, start
+    while stop < len(lengths):
+        longest = max(longest, lengths[stop])
+        if longest * (stop + 1 - start) > max_tokens:
+            count = stop - start
+            return start + (count // _MULTIPLE * _MULTIPLE or count)
+        stop += 1
+    return stop
 
 
 def _sides(example: Example) -> tuple[int, int]:

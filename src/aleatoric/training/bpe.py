@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from aleatoric.errors import MissingExtraError
@@ -80,7 +81,7 @@ class _Learner:
 
     def _count(self, number: int, sign: int) -> set[PairOfPieces]:
         word, weight = self._words[number], self._weights[number]
-        pairs = list(zip(word, word[1:], strict=False))
+        pairs = list(pairwise(word))
         for pair in pairs:
             self._counts[pair] += sign * weight
             if sign > 0:

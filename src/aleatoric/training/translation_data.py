@@ -62,7 +62,7 @@ class _Tokenised:
 
     def is_clean(self) -> bool:
         short, long = sorted((len(self.source), len(self.target)))
-        return 1 <= short and long <= _MOST_WORDS and long <= _MOST_RATIO * short
+        return short >= 1 and long <= _MOST_WORDS and long <= _MOST_RATIO * short
 
 
 def prepare(

@@ -56,7 +56,7 @@ class TranslationModel(nn.Module):
 
     def encode(self, source: Tensor) -> Tensor:
         """What the encoder makes of the source tokens."""
-        state = self.source(source)
+        state: Tensor = self.source(source)
         mask = _key_mask(source)
         for layer in self.encoder:
             state = layer(state, mask)
@@ -64,7 +64,7 @@ class TranslationModel(nn.Module):
 
     def decode(self, given: Tensor, memory: Tensor, source: Tensor) -> Tensor:
         """The decoder's state at each given token."""
-        state = self.target(given)
+        state: Tensor = self.target(given)
         mask = _key_mask(source)
         for layer in self.decoder:
             state = layer(state, memory, mask)
@@ -132,7 +132,8 @@ class _Attention(nn.Module):
         return mixed
 
     def _split(self, state: Tensor) -> Tensor:
-        return state.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        sentences, positions, width = state.shape
+        return state.view(sentences, positions, self.heads, width // self.heads).transpose(1, 2)
 
 
 class _EncoderLayer(nn.Module):
