@@ -7,6 +7,7 @@ except dots inside abbreviations, commas inside numbers and hyphens; special cha
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Literal
 
 Language = Literal["de", "en"]
@@ -69,8 +70,7 @@ def _spaced(before: str, after: str) -> str:
 
 
 def _without_last_dots(words: list[str], language: Language) -> list[str]:
-    following = [*words[1:], ""]
-    return [_split_dot(word, after, language) for word, after in zip(words, following, strict=True)]
+    return [_split_dot(word, after, language) for word, after in pairwise([*words, ""])]
 
 
 def _split_dot(word: str, after: str, language: Language) -> str:

@@ -81,7 +81,8 @@ def run(settings: Settings) -> dict[str, Any]:
     """Train both models, write rows and facts to `settings.out`, and give the facts."""
     started = time.monotonic()
     texts = {split: _text(settings.data, name) for split, name in _SPLITS.items()}
-    data = prepare(*(text.items for text in texts.values()), merges=settings.merges)
+    train, validation, test = (text.items for text in texts.values())
+    data = prepare(train, validation, test, merges=settings.merges)
     _say(f"data: {data.sizes()}")
     outcomes = _train_all(settings, data)
     scores = {kept: _score(settings, data, kept) for kept in outcomes["translation"].epochs}

@@ -22,8 +22,8 @@ Columns = dict[str, NDArray[Any]]
 
 SCHEMES = {"plain": "ancestral", "top_p": "top_p=0.8", "top_k": "top_k=100", "greedy": "greedy"}
 """The paper's generation schemes: name in the columns -> decoder."""
-_COUNTS = ("sentence", "position", "token", "predicted")
-_COUNTS += ("head_sentence", "head_position", "head_token")
+_COUNTS = frozenset(["sentence", "position", "token", "predicted"])
+_COUNTS |= {"head_sentence", "head_position", "head_token"}
 
 
 def write_rows(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
