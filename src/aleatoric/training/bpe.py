@@ -53,12 +53,14 @@ class _Learner:
     def __init__(self, words: Mapping[str, int]) -> None:
         self._weights = list(words.values())
         self._words = [_letters(word) for word in words]
-        self._counts: Counter[PairOfPieces] = Counter()
+        self._counts: defaultdict[PairOfPieces, int] = defaultdict(int)
         self._places: defaultdict[PairOfPieces, set[int]] = defaultdict(set)
-        for number in range(len(self._words)):
-            self._count(number, +1)
-        self._heap = [(-count, _Descending(pair)) for pair, count in self._counts.items()]
-        heapq.heapify(self._heap)
+        self._heap: list[tuple[int, _Descending]] = []
+        for number, (word, weight) in enumerate(zip(self._words, self._weights, strict=True)):
+            for pair in pairwise(word):
+                self._counts[pair] += weight
+                self._places[pair].add(number)
+        self._push(self._counts)
 
     def most_frequent(self) -> PairOfPieces | None:
         """The next pair to merge."""
@@ -71,22 +73,23 @@ class _Learner:
 
     def merge(self, pair: PairOfPieces) -> None:
         """Join `pair` wherever it stands."""
-        changed: set[PairOfPieces] = set()
+        changes: defaultdict[PairOfPieces, int] = defaultdict(int)
         for number in self._places.pop(pair):
-            changed |= self._count(number, -1)
-            self._words[number] = _joined(self._words[number], pair)
-            changed |= self._count(number, +1)
+            before, weight = self._words[number], self._weights[number]
+            after = self._words[number] = _joined(before, pair)
+            for one in pairwise(before):
+                changes[one] -= weight
+            for one in pairwise(after):
+                changes[one] += weight
+                self._places[one].add(number)
+        changed = [one for one, change in changes.items() if change]
         for one in changed:
-            heapq.heappush(self._heap, (-self._counts[one], _Descending(one)))
+            self._counts[one] += changes[one]
+        self._push(changed)
 
-    def _count(self, number: int, sign: int) -> set[PairOfPieces]:
-        word, weight = self._words[number], self._weights[number]
-        pairs = list(pairwise(word))
+    def _push(self, pairs: Iterable[PairOfPieces]) -> None:
         for pair in pairs:
-            self._counts[pair] += sign * weight
-            if sign > 0:
-                self._places[pair].add(number)
-        return set(pairs)
+            heapq.heappush(self._heap, (-self._counts[pair], _Descending(pair)))
 
 
 def _letters(word: str) -> list[str]:

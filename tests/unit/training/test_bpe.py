@@ -76,7 +76,7 @@ def test_a_dictionary_is_ordered_by_count_and_filled_to_a_multiple_of_8() -> Non
 
 
 def test_words_come_back() -> None:
-    words = "a dog 's ball".split()
+    words = ["a", "dog", "'s", "ball"]
     segmenter = Segmenter([], words)
     (pieces,) = segmenter.pieces([words])
     dictionary = Dictionary.of([pieces])
