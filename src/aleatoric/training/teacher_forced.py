@@ -69,11 +69,13 @@ def heads_of(
     `class_mass` is the sum of P(v) over all rows for every v, so that the mass of a class below
     `least` is known too.
     """
-    parts = list(forced(model, model, examples, max_tokens))
-    heads = [_head(part, least) for part in parts]
+    heads: list[Columns] = []
+    mass = np.zeros(model.target.table.num_embeddings)
+    for part in forced(model, model, examples, max_tokens):
+        heads.append(_head(part, least))
+        mass += part.log_probs.double().exp().sum(0).cpu().numpy()
     columns = {name: np.concatenate([head[name] for head in heads]) for name in heads[0]}
-    mass = [part.log_probs.double().exp().sum(0).cpu().numpy() for part in parts]
-    return columns | {"class_mass": np.sum(mass, axis=0)}
+    return columns | {"class_mass": mass}
 
 
 def _head(part: Forced, least: float) -> Columns:
