@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
+
+AnyItem = TypeVar("AnyItem", covariant=True)
 
 FAILED = "\0failed"
 """The outcome that stands for "no complete word" where failed draws are kept as an outcome."""
@@ -26,19 +28,60 @@ class Item:
     original: str | None = None
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """Items with the facts that identify them; `items` may be lazy but can be walked repeatedly.
+@dataclass(frozen=True, slots=True)
+class SentencePair:
+    """A sentence and its translation.
 
-    `notes` say what a reader should know; those of lazy items are complete after a walk.
+    >>> SentencePair("1", "Ein Hund .", "A dog .").target
+    'A dog .'
+    """
+
+    id: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text as it stands, the unit of resampling at the token level.
+
+    >>> Document("1", "There are many.").id
+    '1'
+    """
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Collected(Generic[AnyItem]):
+    """Items of any kind with the facts that identify them.
+
+    `items` may be lazy but can be walked repeatedly; `notes` say what a reader should know, and
+    those of lazy items are complete after a walk.
     """
 
     name: str
     version: str
     sha256: str
     licence: str
-    items: Collection[Item]
+    items: Collection[AnyItem]
     notes: Iterable[str] = ()
+
+
+@dataclass(frozen=True)
+class Corpus(Collected[Item]):
+    """Contexts and what people answered to them: the corpora of the word level."""
+
+
+@dataclass(frozen=True)
+class ParallelText(Collected[SentencePair]):
+    """Sentences and their translations."""
+
+
+@dataclass(frozen=True)
+class TextCorpus(Collected[Document]):
+    """Documents, for a language model to read."""
 
 
 @dataclass(frozen=True, slots=True)

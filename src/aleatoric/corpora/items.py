@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from aleatoric import files
 from aleatoric.errors import DataError
 from aleatoric.files import MAX_RESPONSES, Place
-from aleatoric.types import Item
+
+AnyItem = TypeVar("AnyItem")
 
 
 class Answers:
@@ -69,15 +70,15 @@ class UniqueIds:
             raise DataError.at(*place, problem, "give every item its own id")
 
 
-class LazyItems(Collection[Item]):
+class LazyItems(Collection[AnyItem], Generic[AnyItem]):
     """Items read from their source at every walk, so that they need no memory."""
 
-    def __init__(self, walk: Callable[[], Iterator[Item]], source: Path) -> None:
+    def __init__(self, walk: Callable[[], Iterator[AnyItem]], source: Path) -> None:
         self._walk = walk
         self._source = source
         self._length: int | None = None
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[AnyItem]:
         count = 0
         for item in self._walk():
             count += 1
@@ -95,10 +96,10 @@ class LazyItems(Collection[Item]):
         return any(item == own for own in self)
 
 
-def require_items(items: tuple[Item, ...], source: Path) -> tuple[Item, ...]:
+def require_items(items: tuple[AnyItem, ...], source: Path) -> tuple[AnyItem, ...]:
     """`items`, unless there is none."""
     if not items:
-        raise DataError.at(source, None, "holds no item", "give at least one context")
+        raise DataError.at(source, None, "holds no item", "give at least one")
     return items
 
 

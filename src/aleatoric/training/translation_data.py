@@ -1,0 +1,130 @@
+"""Parallel text as a translation model reads it: prepared as fairseq prepares IWSLT14.
+
+Moses words, training pairs of very unequal length left out, lower case, 10,000 joint byte-pair
+merges, one dictionary a language.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from aleatoric.errors import DataError
+from aleatoric.training.bpe import Dictionary, Segmenter, learn_merges
+from aleatoric.training.moses import Language, tokenise
+from aleatoric.types import SentencePair
+
+MOST_PIECES = 1000
+_MOST_WORDS = 175
+_MOST_RATIO = 1.5
+
+Words = list[str]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence pair as piece numbers, each side with its end of sentence."""
+
+    id: str
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TranslationData:
+    """Everything that training and scoring read."""
+
+    source: Dictionary
+    target: Dictionary
+    train: tuple[Example, ...]
+    validation: tuple[Example, ...]
+    test: tuple[Example, ...]
+
+    def sizes(self) -> dict[str, int]:
+        """The counts that a report states."""
+        return {
+            "train_pairs": len(self.train),
+            "validation_pairs": len(self.validation),
+            "test_pairs": len(self.test),
+            "source_vocabulary": len(self.source),
+            "target_vocabulary": len(self.target),
+            "train_target_tokens": sum(len(one.target) for one in self.train),
+            "test_target_tokens": sum(len(one.target) for one in self.test),
+        }
+
+
+@dataclass(frozen=True)
+class _Tokenised:
+    id: str
+    source: Words
+    target: Words
+
+    def is_clean(self) -> bool:
+        short, long = sorted((len(self.source), len(self.target)))
+        return short >= 1 and long <= _MOST_WORDS and long <= _MOST_RATIO * short
+
+
+def prepare(
+    train: Iterable[SentencePair],
+    validation: Iterable[SentencePair],
+    test: Iterable[SentencePair],
+    languages: tuple[Language, Language] = ("de", "en"),
+    merges: int = 10_000,
+) -> TranslationData:
+    """Learn merges and dictionaries on the training pairs and encode everything.
+
+    Training pairs are left out where a side has over 175 words or 1.5 times the words of the
+    other; validation and test pairs all stay.
+
+    >>> pairs = [SentencePair(str(n), "Ein Hund .", "A dog .") for n in range(3)]
+    >>> prepare(pairs, pairs, pairs, merges=4).sizes()["train_pairs"]
+    3
+    """
+    words = [one for one in _tokenised(train, languages) if one.is_clean()]
+    counts = Counter(word for one in words for word in (*one.source, *one.target))
+    if not counts:
+        raise DataError("no training pair is left after cleaning; check the two files.")
+    segmenter = Segmenter(learn_merges(counts, merges), counts)
+    source = Dictionary.of(segmenter.pieces(one.source for one in words))
+    target = Dictionary.of(segmenter.pieces(one.target for one in words))
+    encoder = _Encoder(segmenter, source, target)
+    held_out = (encoder.encode(_tokenised(pairs, languages)) for pairs in (validation, test))
+    return TranslationData(source, target, encoder.encode(words), *held_out)
+
+
+def _tokenised(
+    pairs: Iterable[SentencePair], languages: tuple[Language, Language]
+) -> list[_Tokenised]:
+    return [
+        _Tokenised(pair.id, _lower(pair.source, languages[0]), _lower(pair.target, languages[1]))
+        for pair in pairs
+    ]
+
+
+def _lower(text: str, language: Language) -> Words:
+    # Only after the words are cut: whether a dot ends a sentence is told by the next capital.
+    return [word.lower() for word in tokenise(text, language)]
+
+
+@dataclass(frozen=True)
+class _Encoder:
+    segmenter: Segmenter
+    source: Dictionary
+    target: Dictionary
+
+    def encode(self, pairs: Sequence[_Tokenised]) -> tuple[Example, ...]:
+        sources = self.segmenter.pieces(one.source for one in pairs)
+        targets = self.segmenter.pieces(one.target for one in pairs)
+        return tuple(
+            _checked(Example(one.id, tuple(self.source.ids(s)), tuple(self.target.ids(t))))
+            for one, s, t in zip(pairs, sources, targets, strict=True)
+        )
+
+
+def _checked(example: Example) -> Example:
+    length = max(len(example.source), len(example.target))
+    if length > MOST_PIECES:
+        problem = f"sentence {example.id} has {length} subword pieces"
+        raise DataError(f"{problem}; split it into sentences of at most {MOST_PIECES}.")
+    return example

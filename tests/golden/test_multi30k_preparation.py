@@ -1,0 +1,24 @@
+"""The paper's sizes of Multi30K (Table 5): 28,332 training pairs, vocabularies (7072, 5184).
+
+They follow from fairseq's preparation of IWSLT14, which the paper does not name: Moses words, a
+length ratio of at most 1.5, lower case, 10,000 joint merges.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aleatoric.corpora import parallel
+from aleatoric.training.translation_data import prepare
+
+
+def test_the_papers_sizes(shared: Path) -> None:
+    folder = shared / "data" / "parallel"
+    train, validation, test = (
+        parallel.load(*(folder / f"multi30k_{split}.{side}.gz" for side in ("de", "en"))).items
+        for split in ("train", "val", "test2016")
+    )
+    sizes = prepare(train, validation, test).sizes()
+    assert (len(train), sizes["train_pairs"]) == (29_000, 28_332)
+    assert (sizes["validation_pairs"], sizes["test_pairs"]) == (1_014, 1_000)
+    assert (sizes["source_vocabulary"], sizes["target_vocabulary"]) == (7_072, 5_184)

@@ -1,0 +1,112 @@
+"""The whole recipe on a toy corpus: what it writes, and what it says of bad input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aleatoric.training import multi30k
+from aleatoric.training.token_rows import SCHEMES, read_rows
+from aleatoric.training.translation_model import Shape
+from aleatoric.training.translation_training import Recipe
+from aleatoric.types import SentencePair
+
+SIZES = {"train": 60, "val": 10, "test2016": 8}
+
+
+def pairs(count: int) -> list[SentencePair]:
+    dogs = ["Ein Hund läuft.", "Zwei Hunde laufen."], ["A dog runs.", "Two dogs run."]
+    return [SentencePair(str(n), dogs[0][n % 2], dogs[1][n % 2]) for n in range(count)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for split, count in SIZES.items():
+        some = pairs(count)
+        for side, texts in (("de", [p.source for p in some]), ("en", [p.target for p in some])):
+            path = tmp_path / "data" / f"multi30k_{split}.{side}.gz"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(gzip.compress("".join(f"{t}\n" for t in texts).encode()))
+    return tmp_path
+
+
+def settings(folder: Path, jobs: int = 1) -> multi30k.Settings:
+    recipe = Recipe(seed=5, epochs=2, max_tokens=128, warmup=10)
+    shape = Shape(layers=1, width=16, heads=2, ffn=16)
+    return multi30k.Settings(
+        folder / "data", folder / "out", folder / "weights", recipe, jobs, shape, merges=20
+    )
+
+
+def test_rows_and_facts_are_written(folder: Path) -> None:
+    facts = multi30k.run(settings(folder))
+    assert json.loads((folder / "out" / "facts.json").read_text()) == json.loads(json.dumps(facts))
+    assert facts["sizes"]["train_pairs"] == 60
+    assert facts["recipe"]["seed"] + 1 == facts["uncertainty_seed"] == 6
+    assert set(facts["test"]) == {"loss", "bleu", "last"}
+    assert {p.name for p in (folder / "weights").iterdir()} == {
+        f"{role}-{kept}.safetensors"
+        for role in ("translation", "uncertainty")
+        for kept in ("loss", "bleu", "last")
+    }
+    rows = read_rows(folder / "out" / "rows-last.npz")
+    assert (
+        len(rows["token"]) == facts["sizes"]["test_target_tokens"] == facts["test"]["last"]["rows"]
+    )
+    assert {f"p_{scheme}" for scheme in SCHEMES} <= set(rows)
+    assert (rows["entropy"] != rows["uncertainty"]).all()
+
+
+def test_a_second_run_and_two_processes_give_the_same_rows(folder: Path) -> None:
+    multi30k.run(settings(folder))
+    first = {p.name: p.read_bytes() for p in (folder / "out").glob("*.npz")}
+    again = replace(settings(folder, jobs=2), out=folder / "again")
+    multi30k.run(again)
+    assert len(first) == 6
+    assert first == {p.name: p.read_bytes() for p in (folder / "again").glob("*.npz")}
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--data", "{0}/none"], r"multi30k_train\.de\.gz: there is no such file; check"),
+        (["--epochs", "0"], "--epochs is a whole number from 1 up"),
+        (["--label-smoothing", "1"], "--label-smoothing is from 0 up and below 1"),
+        (["--limit-minutes", "0"], "--limit-minutes is above 0"),
+    ],
+)
+def test_bad_use_is_one_sentence(
+    folder: Path,
+    argv: list[str],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    usual = ["--data", f"{folder}/data", "--out", f"{folder}/out"]
+    monkeypatch.setattr(sys, "argv", ["x", *usual, *(part.format(folder) for part in argv)])
+    with pytest.raises(SystemExit) as end:
+        multi30k.main()
+    assert end.value.code == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert re.search(says, err)
+    assert not (folder / "out").exists()
+
+
+def test_the_command_needs_only_torch_tokenizers_and_numpy() -> None:
+    """None of the command line's own libraries may be imported on the way."""
+    code = (
+        "import sys; from aleatoric.training import multi30k, teacher_forced, translation_training;"
+        "unwanted = {'typer', 'rich', 'scipy', 'pyarrow', 'sklearn', 'httpx'};"
+        "print(unwanted & set(sys.modules))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "set()\n"
