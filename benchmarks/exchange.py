@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 
@@ -25,14 +26,29 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool did: its name and settings, seconds without loading, one result a context.
+    """What a tool did: its name and settings, its cost without loading, one result a context.
 
     A result maps a word to its probability, or a sampled text to how often it was drawn.
     """
 
     tool: str
-    seconds: float
+    wall: float
+    cpu: float
     results: list[dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Wall-clock and processor seconds since it was made."""
+
+    wall: float = field(default_factory=time.perf_counter)
+    cpu: float = field(default_factory=time.process_time)
+
+    def answer(self, tool: str, results: list[dict[str, float]]) -> Answer:
+        """An answer that took the time since then."""
+        return Answer(
+            tool, time.perf_counter() - self.wall, time.process_time() - self.cpu, results
+        )
 
 
 def ask(request: Request, path: Path) -> None:

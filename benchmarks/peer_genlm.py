@@ -12,12 +12,11 @@ groups queries by their new tokens alone, and would mix up two contexts with the
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import numpy as np
 
-from benchmarks.exchange import Answer, Request, reply, request_given
+from benchmarks.exchange import Answer, Clock, Request, reply, request_given
 
 BEAMS = ((5, 0.05), (20, 0.001))
 """Width and pruning threshold: its manual's, and a finer one."""
@@ -47,13 +46,12 @@ async def answer(llm: Any, trie: Any, request: Request) -> list[Answer]:
         beam = {"K": width, "prune_threshold": threshold}
         await score(llm, trie, request.contexts[0], request.words[0], beam)
         llm.clear_cache()
-        start = time.perf_counter()
+        clock = Clock()
         results = []
         for context, words in zip(request.contexts, request.words, strict=True):
             results.append(await score(llm, trie, context, words, beam))
             llm.clear_cache()
-        seconds = time.perf_counter() - start
-        found.append(Answer(f"genlm-bytes, K={width}, {threshold}", seconds, results))
+        found.append(clock.answer(f"genlm-bytes, K={width}, {threshold}", results))
     await trie.cleanup()
     return found
 

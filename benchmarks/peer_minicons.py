@@ -9,10 +9,9 @@ these letters), once with its correction for the word's end.
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
-from benchmarks.exchange import Answer, Request, reply, request_given
+from benchmarks.exchange import Clock, Request, reply, request_given
 
 
 def main() -> None:
@@ -21,12 +20,12 @@ def main() -> None:
     answers = []
     for name, corrected in (("minicons", False), ("minicons, bow_correction", True)):
         score(scorer, request.contexts[0], request.words[0], corrected=corrected)
-        start = time.perf_counter()
+        clock = Clock()
         results = [
             score(scorer, context, words, corrected=corrected)
             for context, words in zip(request.contexts, request.words, strict=True)
         ]
-        answers.append(Answer(name, time.perf_counter() - start, results))
+        answers.append(clock.answer(name, results))
     reply(answers)
 
 

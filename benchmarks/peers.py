@@ -29,7 +29,7 @@ from aleatoric.words.exact import Question, Search, exact
 from aleatoric.words.mc import Prompt, mc
 from aleatoric.words.rules import first_span, normalise
 from aleatoric.words.vocabulary import Vocabulary
-from benchmarks.exact_vs_generate import Cloze, questions, read, spread, timed
+from benchmarks.exact_vs_generate import Cloze, Cost, questions, read, spread, timed
 from benchmarks.exchange import Answer, Request, answers_in, ask
 
 FAR = Search(tolerance=0.001, nodes=5000)
@@ -81,12 +81,12 @@ def compare_samples(lm: HFModel, items: Sequence[Cloze], options: argparse.Names
         lambda: mc(lm, prompts, samples=options.samples, vocabulary=vocabulary), len(items), _none
     )
     print(f"{len(items)} contexts, {options.samples} samples each")
-    print(f"{'ours, mc':32} {cost.wall:9.3f} s a context")
+    print(f"{'ours, mc':32} {_shown(cost)}")
     request = _request(items, options)
     for answer in run_peer("benchmarks.peer_vllm", options.vllm_python, request):
         theirs = [words_of(texts) for texts in answer.results]
         lost = 1 - sum(words.total() for words in theirs) / (len(items) * options.samples)
-        _print_time(answer, len(items), cost.wall)
+        _print_time(answer, len(items), cost)
         print_distance([draws.counts for draws in ours], theirs)
         print(f"{'':32} {lost:.2%} of its texts have no finished word")
 
@@ -128,7 +128,7 @@ def distances_by_chance(
     return found
 
 
-def _aligned(a: Counts, b: Counts) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _aligned(a: Counts, b: Counts) -> tuple[np.ndarray, np.ndarray]:
     words = sorted({*a, *b})
     return np.array([a.get(w, 0) for w in words]), np.array([b.get(w, 0) for w in words])
 
@@ -162,11 +162,11 @@ def compare_words(lm: HFModel, items: Sequence[Cloze], options: argparse.Namespa
     print(f"{len(items)} contexts, {sum(map(len, truth))} words; ± is half the mean bound width")
     rows = (("TVD", cost, default), ("words", words_cost, words), ("reference", far_cost, far))
     for name, spent, found in rows:
-        print(f"{'ours, exact, ' + name:32} {spent.wall:9.3f} s a context ± {width(found) / 2:.5f}")
+        print(f"{'ours, exact, ' + name:32} {_shown(spent)}, ± {width(found) / 2:.5f}")
         _print_difference(difference(items, truth, [by_word(one) for one in found]))
     for module in ("benchmarks.peer_minicons", "benchmarks.peer_genlm"):
         for answer in run_peer(module, options.words_python, _request(items, options)):
-            _print_time(answer, len(items), words_cost.wall)
+            _print_time(answer, len(items), words_cost)
             _print_difference(difference(items, truth, answer.results))
 
 
@@ -226,9 +226,14 @@ def _request(items: Sequence[Cloze], options: argparse.Namespace) -> Request:
     )
 
 
-def _print_time(answer: Answer, count: int, ours: float) -> None:
-    each = answer.seconds / count
-    print(f"{answer.tool:32} {each:9.3f} s a context, {each / ours:.1f} x ours")
+def _print_time(answer: Answer, count: int, ours: Cost) -> None:
+    cost = Cost(answer.wall / count, answer.cpu / count)
+    ratios = f"{cost.wall / ours.wall:.1f} x ours, CPU {cost.cpu / ours.cpu:.1f} x"
+    print(f"{answer.tool:32} {_shown(cost)}: {ratios}")
+
+
+def _shown(cost: Cost) -> str:
+    return f"{cost.wall:8.3f} s a context, {cost.cpu:8.3f} CPU s"
 
 
 def _print_difference(found: Difference) -> None:
