@@ -32,7 +32,7 @@ from aleatoric.words.vocabulary import Vocabulary
 from benchmarks.exact_vs_generate import Cloze, Cost, questions, read, spread, timed
 from benchmarks.exchange import Answer, Request, answers_in, ask
 
-FAR = Search(tolerance=0.001, nodes=5000)
+FAR = Search(tolerance=0.002, nodes=1000)
 ROOT = Path(__file__).resolve().parent.parent
 Counts = Mapping[str, int]
 
