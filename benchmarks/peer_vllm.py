@@ -44,8 +44,8 @@ def load(request: Request) -> Any:
         max_model_len=512,
         enable_prefix_caching=True,
         block_size=32,
-        max_num_seqs=1000,
-        max_num_batched_tokens=16384,
+        max_num_seqs=256,
+        max_num_batched_tokens=4096,
         generation_config="vllm",
         seed=0,
     )
