@@ -12,10 +12,11 @@ from aleatoric.errors import UsageError
 from aleatoric.types import Categorical, Draws, Exact, Item
 from aleatoric.words.bounds import WordProbabilities
 from aleatoric.words.distributions import human_counts
-from aleatoric.words.exact import Question, Search, exact
-from aleatoric.words.head import Head, HeadSearch, head
+from aleatoric.words.exact import Question, Search
+from aleatoric.words.head import Head, HeadSearch
 from aleatoric.words.machine import Lead
 from aleatoric.words.mc import Prompt, mc
+from aleatoric.words.survey import survey
 from aleatoric.words.tree import Limits
 from aleatoric.words.vocabulary import Vocabulary
 
@@ -92,26 +93,18 @@ class LiveModel:
             for item, own in zip(items, people, strict=True)
         ]
         search = Search(tolerance=ask.tolerance, failed=ask.choices.failed)
-        asked = exact(
+        found = survey(
             self.lm,
             questions,
-            decoder=decoder,
-            lead=ask.choices.lead,
             search=search,
-            limits=self.limits,
-            vocabulary=vocabulary,
-        )
-        heads = head(
-            self.lm,
-            [item.context for item in items],
+            head_search=MODE,
             decoder=decoder,
             lead=ask.choices.lead,
-            search=MODE,
             limits=self.limits,
             vocabulary=vocabulary,
         )
-        for item, own, found, top in zip(items, people, asked, heads, strict=True):
-            yield Draws(item.id, {}, exact=_joined(own, found, top))
+        for item, own, (asked, top) in zip(items, people, found, strict=True):
+            yield Draws(item.id, {}, exact=_joined(own, asked, top))
 
 
 def _joined(people: Categorical, found: WordProbabilities, top: Head) -> Exact:

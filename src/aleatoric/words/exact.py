@@ -17,6 +17,7 @@ from aleatoric.words.bounds import WordProbabilities
 from aleatoric.words.digest import Reader
 from aleatoric.words.lm import TreeLM
 from aleatoric.words.machine import Lead
+from aleatoric.words.notebook import Notebook
 from aleatoric.words.passages import encode_contexts, packs_of, passages_of
 from aleatoric.words.plans import Plans
 from aleatoric.words.searches import Asked, Searches
@@ -96,17 +97,18 @@ class Asking:
 
 
 def answer(
-    tree: Tree, reader: Reader, asking: Asking, search: Search
+    tree: Tree, reader: Reader, asking: Asking, search: Search, notebook: Notebook | None = None
 ) -> Iterator[tuple[int, WordProbabilities] | None]:
     """Search the continuations of a pack's contexts; gives each question's answer.
 
-    Gives `None` where it waits for the device.
+    Gives `None` where it waits for the device. A notebook is told of every node that is run.
     """
     spans = tree.spans()
-    searches = Searches(asking.about(list(spans)), list(spans.values()), asking, reader, search)
-    place = {index: owner for owner, index in enumerate(spans)}
+    asked, places = asking.about(list(spans)), list(spans.values())
+    searches = Searches(asked, places, asking, reader, search, notebook)
+    owner = {index: place for place, index in enumerate(spans)}
     for indices, logits in tree.run_trunk():
-        yield from searches.begin([place[i] for i in indices], logits)
+        yield from searches.begin([owner[i] for i in indices], logits)
     while len(chosen := searches.choose()):
         for part, numbers, logits in tree.extend(
             searches.spans[chosen["owner"]], chosen["parent"], chosen["token"]

@@ -21,7 +21,9 @@ from aleatoric.words.digest import Reader
 from aleatoric.words.frontier import Entry, follow, root
 from aleatoric.words.lm import TreeLM
 from aleatoric.words.machine import DONE, FAILED, LEAD, Lead, compose
+from aleatoric.words.notebook import Notebook, Page
 from aleatoric.words.passages import encode_contexts, packs_of, passages_of
+from aleatoric.words.searches import ENTRY
 from aleatoric.words.tree import Limits, Tree, each_pack
 from aleatoric.words.vocabulary import Vocabulary
 
@@ -76,6 +78,7 @@ class Growth:
     A lump is mass known only by the letters it begins with.
     """
 
+    context: int
     span: tuple[int, int]
     found: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     entries: list[Entry] = field(default_factory=list)
@@ -109,13 +112,44 @@ def head(
 
 
 def _heads(tree: Tree, reader: Reader, search: HeadSearch) -> Iterator[tuple[int, Head]]:
-    running = {index: Growth(span) for index, span in tree.spans().items()}
+    owner = {index: place for place, index in enumerate(tree.spans())}
+    notebook = Notebook(reader, search.branch)
     for indices, logits in tree.run_trunk():
-        _take(reader, [(running[i], root()) for i in indices], logits, search)
-    while chosen := [(g, e) for g in running.values() for e in _choose(g, search)]:
-        _expand(tree, reader, chosen, search)
-    for index, growth in running.items():
+        roots = np.zeros(len(indices), dtype=ENTRY)
+        roots["owner"] = [owner[i] for i in indices]
+        roots["mass"], roots["parent"], roots["token"] = 1.0, -1, -1
+        notebook.note(roots, roots["parent"], logits)
+    yield from grow(tree, reader, search, notebook)
+
+
+def grow(
+    tree: Tree, reader: Reader, search: HeadSearch, notebook: Notebook
+) -> Iterator[tuple[int, Head]]:
+    """The heads of a tree's contexts; what the notebook holds is not run again.
+
+    The notebook must hold the contexts themselves.
+    """
+    spans = tree.spans()
+    growths = [Growth(place, span) for place, span in enumerate(spans.values())]
+    chosen = [(growth, root()) for growth in growths]
+    while chosen:
+        fresh = [(g, e) for g, e in chosen if not _recall(reader, notebook, g, e, search)]
+        _expand(tree, reader, fresh, search)
+        chosen = [(g, e) for g in growths for e in _choose(g, search)]
+    for index, growth in zip(spans, growths, strict=True):
         yield index, summarise(growth, len(reader.vocabulary))
+
+
+def _recall(
+    reader: Reader, notebook: Notebook, growth: Growth, entry: Entry, search: HeadSearch
+) -> bool:
+    """Take what is written of a node; whether anything is."""
+    page = notebook.find(growth.context, entry.parent, entry.token)
+    if page is None:
+        return False
+    entry.number = page.number
+    _absorb(reader, growth, entry, page, search)
+    return True
 
 
 def _choose(growth: Growth, search: HeadSearch) -> list[Entry]:
@@ -137,29 +171,29 @@ def _choose(growth: Growth, search: HeadSearch) -> list[Entry]:
 def _expand(
     tree: Tree, reader: Reader, chosen: list[tuple[Growth, Entry]], search: HeadSearch
 ) -> None:
-    spans = np.array([growth.span for growth, _ in chosen], dtype=np.int64)
+    spans = np.array([growth.span for growth, _ in chosen], dtype=np.int64).reshape(-1, 2)
     parents = np.array([entry.parent for _, entry in chosen], dtype=np.int64)
     tokens = np.array([entry.token for _, entry in chosen], dtype=np.int64)
+    number = reader.vocabulary.number
+    tables = np.array([number(entry.key) for _, entry in chosen], dtype=np.int64)
     for part, numbers, logits in tree.extend(spans, parents, tokens):
-        for (_, entry), number in zip(chosen[part], numbers.tolist(), strict=True):
-            entry.number = number
-        _take(reader, chosen[part], logits, search)
+        read = reader.branches(logits, tables[part], search.branch)
+        pages = zip(numbers.tolist(), read[0].tolist(), read[1], read[2], strict=True)
+        for (growth, entry), page in zip(chosen[part], pages, strict=True):
+            entry.number = page[0]
+            _absorb(reader, growth, entry, Page(*page), search)
 
 
-def _take(
-    reader: Reader, nodes: list[tuple[Growth, Entry]], logits: object, search: HeadSearch
-) -> None:
-    tables = np.array([reader.vocabulary.number(entry.key) for _, entry in nodes], dtype=np.int64)
-    ends, tokens, shares = reader.branches(logits, tables, search.branch)
-    for row, (growth, entry) in enumerate(nodes):
-        _settle(growth, entry.key[0], entry.word, entry.mass * float(ends[row]))
-        masses = shares[row] * entry.mass
-        large = masses > search.tolerance * 1e-4
-        table = reader.vocabulary.table(entry.key)
-        for token, mass in zip(tokens[row][large].tolist(), masses[large].tolist(), strict=True):
-            _add(growth, follow(entry, table, token, mass))
-        seen = float(ends[row]) * entry.mass + float(masses[large].sum())
-        growth.lumps[entry.word] += max(0.0, entry.mass - seen)
+def _absorb(reader: Reader, growth: Growth, entry: Entry, page: Page, search: HeadSearch) -> None:
+    """Put the continuations of a node into the expansion of its context."""
+    _settle(growth, entry.key[0], entry.word, entry.mass * page.ends)
+    masses = page.shares * entry.mass
+    large = masses > search.tolerance * 1e-4
+    table = reader.vocabulary.table(entry.key)
+    for token, mass in zip(page.tokens[large].tolist(), masses[large].tolist(), strict=True):
+        _add(growth, follow(entry, table, token, mass))
+    seen = page.ends * entry.mass + float(masses[large].sum())
+    growth.lumps[entry.word] += max(0.0, entry.mass - seen)
 
 
 def _settle(growth: Growth, mode: int, word: str, mass: float) -> None:

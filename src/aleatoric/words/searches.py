@@ -13,6 +13,7 @@ from aleatoric.words.beginnings import Beginnings, Cells
 from aleatoric.words.bounds import WordProbabilities
 from aleatoric.words.digest import Digest, Reader
 from aleatoric.words.machine import DONE, LEAD, fold
+from aleatoric.words.notebook import Notebook
 from aleatoric.words.plans import Plans
 from aleatoric.words.ragged import Index, Ragged
 
@@ -100,7 +101,9 @@ class Searches:
         names: Names,
         reader: Reader,
         goal: Goal,
+        notebook: Notebook | None = None,
     ) -> None:
+        self._notebook = notebook
         self.spans = np.array(spans, dtype=np.int64)
         self._asked, self._cells = asked, asked.cells
         self._names, self._reader, self._goal = names, reader, goal
@@ -119,6 +122,7 @@ class Searches:
         batch["owner"], batch["mass"], batch["table"] = owners, 1.0, LEAD
         start = self._cells.find(batch["owner"], np.zeros_like(batch["owner"]))
         batch["cell"] = batch["base"] = start
+        batch["parent"] = batch["token"] = -1
         yield from self.take(batch, np.full(len(owners), -1, dtype=np.int64), logits)
 
     def choose(self) -> Entries:
@@ -160,6 +164,8 @@ class Searches:
         """
         plan = self._plan(batch)
         arrive = self._reader.read(logits, batch["table"], plan.rows, plan.tokens, LOOSE)
+        if self._notebook is not None:
+            self._notebook.note(batch, numbers, logits)
         yield
         digest = arrive()
         self._settle_ends(batch, digest.ends * batch["mass"])

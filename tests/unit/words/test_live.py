@@ -30,6 +30,7 @@ from aleatoric.words.machine import DONE, LEAD, State, advance, fold
 from aleatoric.words.mc import Prompt, mc
 from aleatoric.words.passages import encode_contexts, passages_of
 from aleatoric.words.rules import first_word, normalise
+from aleatoric.words.survey import survey
 from aleatoric.words.tree import Limits, Tree
 
 KINDS = ["gpt2", "llama"]
@@ -219,6 +220,26 @@ def test_out_of_memory_halves_the_batch_and_goes_on(monkeypatch):
     assert max(sizes) > 20
 
 
+def test_passages_that_do_not_fit_together_are_run_apart(monkeypatch):
+    lm = tiny("gpt2")
+    contexts = ["There are many", "He said", "It is well-known"]
+    questions = [Question(context, WORDS) for context in contexts]
+    wanted = exact(lm, questions)
+    sizes, plain = [], Tree.run_trunk
+
+    def small(self):
+        sizes.append(len(self.passages))
+        if len(self.passages) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return plain(self)
+
+    monkeypatch.setattr(Tree, "run_trunk", small)
+    found = exact(lm, questions)
+    assert sizes == [3, 1, 2, 1, 1]
+    for one, other in zip(wanted, found, strict=True):
+        assert one.value == pytest.approx(other.value, abs=1e-9)
+
+
 def test_memory_that_never_suffices_is_an_error(monkeypatch):
     def never(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -303,6 +324,19 @@ def test_first_tokens_of_answers_add_up():
         assert share == sum(human[w] for w in words)
         assert q == pytest.approx(float(probs[int(token)]), abs=1e-9)
     assert sum(model.probs) + model.rest == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_survey_is_an_exact_search_and_a_head(kind):
+    lm, questions = tiny(kind), [Question(context, WORDS) for context in CONTEXTS]
+    found = exact(lm, questions)
+    heads = head(lm, CONTEXTS, search=HeadSearch(nodes=30))
+    both = survey(lm, questions, search=Search(), head_search=HeadSearch(nodes=30))
+    for one, top, (asked, own) in zip(found, heads, both, strict=True):
+        assert asked.value == pytest.approx(one.value, abs=1e-9)
+        assert own.words.as_dict() == pytest.approx(top.words.as_dict(), abs=1e-9)
+        assert own.certified == top.certified
+        assert own.nodes == top.nodes
 
 
 def test_draws_follow_the_probabilities():
