@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aleatoric.models.base import Ask
     from aleatoric.models.hf import HFModel
 
-MODE = HeadSearch(until="mode", nodes=32, wave=8)
+MODE = HeadSearch(until="mode", nodes=16, wave=4)
 """Enough to find the likeliest word nearly always; where it is not certain, the run says so."""
 
 

@@ -88,8 +88,11 @@ class Reader:
         probs = self.probabilities(logits)
         ends = self._ends_of(probs, tables)
         assert self._ends is not None
-        mask = self._ends[:, _on(probs, self._columns[tables])].T
-        top = probs.masked_fill(mask.bool(), 0.0).topk(min(k, probs.shape[-1]), -1)
+        for number in np.unique(tables).tolist():
+            rows = _on(probs, np.flatnonzero(tables == number))
+            open_ = 1.0 - self._ends[:, int(self._columns[number])].to(probs.dtype)
+            probs[rows] *= open_
+        top = probs.topk(min(k, probs.shape[-1]), -1)
         return (
             ends.double().cpu().numpy(),
             top.indices.cpu().numpy(),

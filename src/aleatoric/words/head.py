@@ -153,19 +153,32 @@ def _recall(
 
 
 def _choose(growth: Growth, search: HeadSearch) -> list[Entry]:
-    left = growth.open
-    if left <= search.tolerance or (search.until == "mode" and _certified(growth)):
+    """The entries to run next, the most massive of those that matter."""
+    if growth.open <= search.tolerance:
         return []
-    growth.entries.sort(key=lambda entry: entry.mass, reverse=True)
-    count = 0
-    for entry in growth.entries[: min(search.wave, search.nodes - growth.nodes)]:
+    useful = growth.entries if search.until == "mass" else _in_question(growth)
+    useful = sorted(useful, key=lambda entry: entry.mass, reverse=True)
+    left, count = growth.open, 0
+    for entry in useful[: min(search.wave, search.nodes - growth.nodes)]:
         if left <= search.tolerance:
             break
         left -= entry.mass
         count += 1
-    chosen, growth.entries = growth.entries[:count], growth.entries[count:]
+    chosen = useful[:count]
+    taken = set(map(id, chosen))
+    growth.entries = [entry for entry in growth.entries if id(entry) not in taken]
     growth.nodes += count
     return chosen
+
+
+def _in_question(growth: Growth) -> list[Entry]:
+    """The entries that keep the mode uncertain: on the way to the best word or its rival."""
+    if not growth.found:
+        return growth.entries
+    best, rival, most = _rivals(growth)
+    if growth.found[best] >= most:
+        return []
+    return [e for e in growth.entries if rival.startswith(e.word) or best.startswith(e.word)]
 
 
 def _expand(
@@ -214,25 +227,33 @@ def _certified(growth: Growth) -> bool:
     """Whether no word can reach more mass than the best finished one has."""
     if not growth.found:
         return False
+    best, _, most = _rivals(growth)
+    return growth.found[best] >= most
+
+
+def _rivals(growth: Growth) -> tuple[str, str, float]:
+    """The best finished word, the word that could have most mass of all others, and that mass."""
     best = max(growth.found, key=lambda word: growth.found[word])
-    return growth.found[best] >= _most_of_others(growth, best)
+    rival, most = "", 0.0
+    for word, unfinished in _mass_through(growth):
+        mass = unfinished + growth.found.get(word, 0.0)
+        if word != best and mass > most:
+            rival, most = word, mass
+    return best, rival, most
 
 
-def _most_of_others(growth: Growth, best: str) -> float:
-    """An upper bound of every other word's mass."""
-    standing: dict[str, float] = defaultdict(float)
+def _mass_through(growth: Growth) -> Iterator[tuple[str, float]]:
+    """For each beginning and word the unfinished mass that could still become it or go on."""
+    standing: dict[str, float] = defaultdict(float, growth.lumps)
     for entry in growth.entries:
         standing[entry.word] += entry.mass
-    for word, mass in growth.lumps.items():
-        standing[word] += mass
-    through = {word: _mass_through(word, standing) for word in {*standing, *growth.found}}
-    through = {w: mass + growth.found.get(w, 0.0) for w, mass in through.items() if w != best}
-    return max(through.values(), default=0.0)
-
-
-def _mass_through(word: str, standing: dict[str, float]) -> float:
-    """The unfinished mass that could still become `word` or go on from it."""
-    return sum(standing.get(word[:stop], 0.0) for stop in range(len(word) + 1))
+    above: list[tuple[str, float]] = []  # the beginnings of the word at hand, shortest first
+    for word in sorted({*standing, *growth.found}):
+        while above and not word.startswith(above[-1][0]):
+            above.pop()
+        mass = standing.get(word, 0.0) + (above[-1][1] if above else 0.0)
+        above.append((word, mass))
+        yield word, mass
 
 
 def summarise(growth: Growth, vocabulary: int) -> Head:
