@@ -3,7 +3,8 @@
 A draw walks down a binary tree over token numbers, one uniform number a level, and at each level
 compares it with the share of the left half. A last-bit difference in the probabilities (another
 batch size, another device) changes a draw only where a uniform number falls into that last bit;
-with a cumulative sum over the vocabulary it would change one draw in ten.
+with a cumulative sum over the vocabulary it would change one draw in ten. Such a draw is marked, so
+that the caller can decide it by a computation that is the same in every batch.
 
 The uniform numbers are made from the draw's own key by SplitMix64 in whole numbers, so they are
 the same on every device and need not travel there.
@@ -32,20 +33,24 @@ def levels(size: int) -> int:
     return max(1, (size - 1).bit_length())
 
 
-def draw(probabilities: Tensor, rows: Tensor, keys: Tensor) -> Tensor:
+def draw(probabilities: Tensor, rows: Tensor, keys: Tensor, rounding: float = 0.0) -> Tensor:
     """For each i a token from the distribution `probabilities[rows[i]]`, by the draw's key.
 
-    Tokens without mass are never drawn.
+    Tokens without mass are never drawn. A draw that relative errors of `rounding` could have
+    changed is given as -1 - token.
     """
     import torch
 
     sums = _pyramid(probabilities)
     place = torch.zeros_like(rows)
+    close = torch.zeros_like(rows, dtype=torch.bool)
     for level, floor in enumerate(reversed(sums[:-1])):
         left = floor[rows, 2 * place]
         both = left + floor[rows, 2 * place + 1]
-        place = 2 * place + (uniform(keys, level) * both >= left).long()
-    return place
+        margin = uniform(keys, level) * both - left
+        close |= margin.abs() < rounding * both
+        place = 2 * place + (margin >= 0).long()
+    return torch.where(close, -1 - place, place)
 
 
 def child(keys: Index, number: Index | int) -> Index:

@@ -66,6 +66,10 @@ class Level:
     sample: Index
     node: Index
 
+    def of_samples(self, chosen: Index) -> Level:
+        """The same nodes with some of the samples."""
+        return replace(self, sample=self.sample[chosen], node=self.node[chosen])
+
     def part(self, low: int, high: int) -> Level:
         """Nodes low..high-1 with their samples."""
         first, last = np.searchsorted(self.node, [low, high])
@@ -116,7 +120,8 @@ def _walk(
         roots = _roots([place[i] for i in indices], sampler.samples)
         arrive = sampler.draw(walks, roots, logits, 0)
         yield None
-        below, settled = sampler.step(walks, roots, arrive(), 0)
+        drawn = sampler.decide(tree, walks, roots, arrive(), roots.parent, 0)
+        below, settled = sampler.step(walks, roots, drawn, 0)
         parts.append(below)
         outcomes.append(settled)
     level, depth = _under_context(_joined(parts)), 1
@@ -175,7 +180,8 @@ def _deepen(
         here = level.part(part.start, part.stop)
         arrive = sampler.draw(walks, here, logits, depth)
         yield
-        below, settled = sampler.step(walks, here, arrive(), depth)
+        drawn = sampler.decide(tree, walks, here, arrive(), numbers, depth)
+        below, settled = sampler.step(walks, here, drawn, depth)
         parents = numbers[below.parent]
         tree.keep_of_last(np.unique(parents))
         parts.append(replace(below, parent=parents))
@@ -211,7 +217,26 @@ class Sampler:
         probabilities = self.reader.probabilities(logits)
         device = probabilities.device
         rows, keys = (send(x, device) for x in (level.node, self._keys(walks, level, depth)))
-        return fetch(draw(probabilities, rows, keys))
+        return fetch(draw(probabilities, rows, keys, rounding(logits)))
+
+    def decide(
+        self, tree: Tree, walks: Walks, level: Level, drawn: Index, numbers: Index, depth: int
+    ) -> Index:
+        """The draws, with those that rounding could have changed made again.
+
+        They are made from their node's distribution computed alone, so that the same seed gives
+        the same words whatever else is in the batch. `numbers` are the level's nodes in the tree.
+        """
+        close = np.flatnonzero(drawn < 0)
+        decided, keys = drawn.copy(), self._keys(walks, level.of_samples(close), depth)
+        for node in np.unique(level.node[close]).tolist():
+            span = walks.spans[level.walk[node]]
+            probabilities = self.reader.probabilities(tree.alone(span, int(numbers[node])))
+            here = level.node[close] == node
+            own = send(keys[here], probabilities.device)
+            again = draw(probabilities, own * 0, own)
+            decided[close[here]] = fetch(again)()
+        return decided
 
     def step(self, walks: Walks, level: Level, drawn: Index, depth: int) -> tuple[Level, Outcomes]:
         """The nodes below the drawn tokens, and the samples that have settled.
@@ -253,6 +278,13 @@ class Sampler:
             words[word] = words.get(word, 0) + count
         failed = words.pop(None, 0)
         return Draws(name, dict(sorted(words.items(), key=_word)), failed)  # type: ignore[arg-type]
+
+
+def rounding(logits: Any) -> float:
+    """How far rounding may move a probability, relatively; 0 where precision is too low to say."""
+    import torch
+
+    return {torch.float32: 2.0**-18, torch.float64: 2.0**-40}.get(logits.dtype, 0.0)
 
 
 def _word(item: tuple[str | None, int]) -> str:

@@ -71,12 +71,14 @@ class Tree:
         lengths = [len(passage.tokens) for passage in passages]
         self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
         self._trunk: KV | None = None
-        self._width = int(sum(lengths))
+        self._ids = np.concatenate([np.array(p.tokens, dtype=np.int64) for p in passages])
+        self._width = len(self._ids)
         self._blocks: list[KV] = []
         self._block = np.zeros(0, dtype=np.int64)
         self._column = np.zeros(0, dtype=np.int64)
         self._parent = np.zeros(0, dtype=np.int64)
         self._depth = np.zeros(0, dtype=np.int64)
+        self._token = np.zeros(0, dtype=np.int64)
 
     def run_trunk(self) -> Iterator[tuple[list[int], Tensor]]:
         """Run the passages; gives, in parts, context indices and their next-token logits."""
@@ -85,10 +87,9 @@ class Tree:
             for passage, start in zip(self.passages, self._starts, strict=True)
             for index, length in passage.contexts
         ]
-        ids = np.concatenate([np.array(p.tokens, dtype=np.int64) for p in self.passages])
         positions = np.concatenate([np.arange(len(p.tokens)) for p in self.passages])
         keep = np.array([column for _, column in spans], dtype=np.int64)
-        logits, self._trunk = self._forward(ids, positions, self._trunk_mask(), None, keep)
+        logits, self._trunk = self._forward(self._ids, positions, self._trunk_mask(), None, keep)
         for low in range(0, len(spans), self.room):
             part = spans[low : low + self.room]
             yield [index for index, _ in part], logits[low : low + self.room]
@@ -143,7 +144,7 @@ class Tree:
         positions = spans[:, 1] - spans[:, 0] + depth - 1
         mask = self._mask(spans, chains, used)
         logits, fresh = self._forward(tokens, positions, mask, self._past(used), None)
-        return self._remember(parents, depth, fresh), logits
+        return self._remember(parents, depth, tokens, fresh), logits
 
     def _chains(self, parents: Index) -> Index:
         """The ancestors of each new node, one row a node, -1 where there are no more."""
@@ -189,12 +190,13 @@ class Tree:
             columns = self._column[used[blocks == block]]
             yield _columns(self._blocks[block], columns)
 
-    def _remember(self, parents: Index, depth: Index, fresh: KV) -> Index:
+    def _remember(self, parents: Index, depth: Index, tokens: Index, fresh: KV) -> Index:
         first, count = len(self._parent), len(parents)
         self._block = np.concatenate([self._block, np.full(count, len(self._blocks))])
         self._column = np.concatenate([self._column, np.arange(count)])
         self._parent = np.concatenate([self._parent, parents])
         self._depth = np.concatenate([self._depth, depth])
+        self._token = np.concatenate([self._token, tokens])
         self._blocks.append(fresh)
         return np.arange(first, first + count)
 
@@ -205,6 +207,22 @@ class Tree:
         """
         self._blocks[-1] = _columns(self._blocks[-1], self._column[nodes])
         self._column[nodes] = np.arange(len(nodes))
+
+    def alone(self, span: Index, node: int) -> Tensor:
+        """The next-token logits of one node (-1: the context), run by itself.
+
+        What it is run together with changes the last bits of a node's logits; this does not.
+        """
+        import torch
+
+        path: list[int] = []
+        while node >= 0:
+            path.append(int(self._token[node]))
+            node = int(self._parent[node])
+        ids = np.concatenate([self._ids[span[0] : span[1]], np.array(path[::-1], np.int64)])
+        mask = torch.ones((len(ids), len(ids)), dtype=torch.bool, device=self.lm.device).tril()
+        last = np.array([len(ids) - 1])
+        return self._forward(ids, np.arange(len(ids)), mask, None, last)[0]
 
     def _forward(
         self, ids: Index, positions: Index, mask: Tensor, past: KV | None, keep: Index | None

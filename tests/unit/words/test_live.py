@@ -339,6 +339,25 @@ def test_a_survey_is_an_exact_search_and_a_head(kind):
         assert own.nodes == top.nodes
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_draw_that_rounding_could_change_is_made_again_alone(kind, monkeypatch):
+    lm = tiny(kind)
+    prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
+    plain = mc(lm, prompts, samples=50)
+    monkeypatch.setattr("aleatoric.words.mc.rounding", lambda _: 0.2)
+    assert mc(lm, prompts, samples=50) == plain
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_single_precision_draws_the_same_whatever_the_batch(kind):
+    lm = tiny(kind)
+    lm.model.float()
+    prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
+    wanted = mc(lm, prompts, samples=400)
+    for limits in (Limits(nodes=17), Limits(pack=1)):
+        assert mc(lm, prompts[:2], samples=400, limits=limits) == wanted[:2]
+
+
 def test_draws_follow_the_probabilities():
     from aleatoric.words.draw import child, draw
 
