@@ -2,13 +2,13 @@
 
 The paper writes e-ECE for any P̃ made from the model's P by temperature, top-k or top-p. It names
 no temperature for the e-ECE of its tables, so that P̃ = P (`ancestral`) over the whole output space;
-e-ECE_p has top-p .8 and e-ECE_k top-k 100. The ECE of a generation scheme in its Table 1 is the form
-with one draw from P̃ (`samples=1`).
+e-ECE_p has top-p .8 and e-ECE_k top-k 100. The ECE of a generation scheme in its Table 1 is the
+form with one draw from P̃ (`samples=1`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aleatoric.decoding import Decoder
 from aleatoric.errors import UsageError
@@ -24,7 +24,7 @@ class Scheme:
     ('top_p=0.8', 'ancestral,samples=1')
     """
 
-    decoder: Decoder = Decoder()
+    decoder: Decoder = field(default_factory=Decoder)
     samples: int = 0
     """Draws from P̃ a token; 0 takes the expectation over the whole output space."""
 
