@@ -1,8 +1,8 @@
 """Calibration errors that choose their own bins, from fine cells in the order of confidence.
 
 Cells are (cells, 4) bin sums (`aleatoric.metrics.bins`), narrow enough to stand for the
-distribution of confidences: a fixed fine grid, or one cell for each distinct confidence, which makes
-every result here exact. Cells never part: an edge between bins lies between two cells.
+distribution of confidences: a fixed fine grid, or one cell for each distinct confidence, which
+makes every result here exact. Cells never part: an edge between bins lies between two cells.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def drawn(probs: Floats, uniforms: Floats) -> Ints:
     found = np.zeros(uniforms.shape, dtype=np.int64)
     for row, (own, numbers) in enumerate(zip(probs.cumsum(axis=1), uniforms, strict=True)):
         # Rounding may lift a number to the total; the first token to reach it has mass.
-        last = np.searchsorted(own, own[-1])
+        last = min(np.searchsorted(own, own[-1]), len(own) - 1)
         found[row] = np.minimum(np.searchsorted(own, numbers * own[-1], side="right"), last)
     return found
 
@@ -113,9 +113,9 @@ def _top_p(logits: Floats, p: float) -> Floats:
 
 def _typical(logits: Floats, mass: float) -> Floats:
     probs = softmax(logits)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         surprise = -np.log(probs)
-    entropy = np.where(probs > 0, probs * surprise, 0.0).sum(axis=1, keepdims=True)
+        entropy = np.where(probs > 0, probs * surprise, 0.0).sum(axis=1, keepdims=True)
     order = np.abs(surprise - entropy).argsort(axis=1, kind="stable")
     before = np.take_along_axis(probs, order, axis=1).cumsum(axis=1)
     last = (before < mass).sum(axis=1, keepdims=True).clip(max=logits.shape[1] - 1)

@@ -48,10 +48,13 @@ def _columns(
 ) -> Columns:
     if logits.dtype not in (torch.float32, torch.float64):
         logits = logits.float()
-    probs = logits.softmax(-1)
     best = first_best(logits)
+    highest = _at(logits, best)
+    # Differences to the maximum: large logits would cost the entropy its digits.
+    logits = logits - highest[:, None]
+    probs = logits.softmax(-1)
     confidence = _at(probs, best)
-    logz = _at(logits, best) - confidence.log()
+    log_total = -confidence.log()
     hit = _at(probs, targets)
     drawn = zip(schemes, uniforms, strict=True)
     return Columns(
@@ -59,9 +62,9 @@ def _columns(
         correct=as_numpy(best == targets),
         predicted=best.cpu().numpy(),
         brier=as_numpy(torch.linalg.vecdot(probs, probs) - 2 * hit + 1),
-        nll=as_numpy(logz - _at(logits, targets)),
-        entropy=as_numpy(_entropy(logits, probs, logz)),
-        log_normaliser=as_numpy(logz),
+        nll=as_numpy(log_total - _at(logits, targets)),
+        entropy=as_numpy(_entropy(logits, probs, log_total)),
+        log_normaliser=as_numpy(highest + log_total),
         expected=tuple(_expected(logits, probs, best, targets, s, u) for s, u in drawn),
     )
 
@@ -88,15 +91,15 @@ def first_best(logits: Tensor) -> Tensor:
     return torch.where(_at(logits, tail) > _at(logits, inside), tail, inside)
 
 
-def _entropy(logits: Tensor, probs: Tensor, logz: Tensor) -> Tensor:
-    mean = torch.linalg.vecdot(probs, logits)
+def _entropy(logits: Tensor, probs: Tensor, log_total: Tensor) -> Tensor:
+    mean: Tensor = torch.linalg.vecdot(probs, logits)
     undefined = mean.isnan()
     if undefined.any():
         # 0 · -inf: excluded tokens add nothing.
         own = logits[undefined]
         own = torch.where(own == -torch.inf, torch.zeros_like(own), own)
         mean[undefined] = torch.linalg.vecdot(probs[undefined], own)
-    return (logz - mean).clamp_min(0)
+    return (log_total - mean).clamp_min(0)
 
 
 def _expected(
@@ -127,7 +130,7 @@ def _sampled(changed: Tensor, probs: Tensor, targets: Tensor, uniforms: Floats) 
     total = mass[:, -1:].contiguous()
     wanted = torch.from_numpy(uniforms).to(mass.device) * total
     # Rounding may lift a number to the total; the first token to reach it has mass.
-    last = torch.searchsorted(mass, total)
+    last = torch.searchsorted(mass, total).clamp_max(mass.shape[1] - 1)
     draws = torch.minimum(torch.searchsorted(mass, wanted, right=True), last)
     hits = (draws == targets[:, None]).double().mean(-1)
     return as_numpy(probs.gather(1, draws).double().mean(-1)), as_numpy(hits)

@@ -322,11 +322,12 @@ def decoded_kernel(
     first = row * stride
     base = first // VEC * VEC
     shift = (first - base).to(tl.int32)
-    log_total = tl.load(plain + 5 * rows + row)
+    # The greatest P rather than the log normaliser, which loses digits where logits are large.
+    confidence = tl.load(plain + row)
     highest = tl.load(plain + 6 * rows + row)
     target = tl.load(targets + row).to(tl.int32)
     wanted = tl.load(logits + first + target).to(tl.float32)
-    total = tl.exp2((log_total - highest) * LOG2E)
+    total = 1.0 / confidence
     edge = -float("inf")
     if HOT:
         if MODE != TOP_K:
@@ -371,5 +372,5 @@ def decoded_kernel(
     cross += added * own
     stays = (wanted > edge) | ((wanted == edge) & (behind < room))
     chance = tl.exp2(exponent(wanted, highest, LOG2E * sharp)) / mass
-    tl.store(out + row, cross / mass * tl.exp2((highest - log_total) * LOG2E))
+    tl.store(out + row, cross / mass * confidence)
     tl.store(out + rows + row, tl.where(stays, chance, 0.0))
