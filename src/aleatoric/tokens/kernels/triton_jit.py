@@ -171,7 +171,7 @@ def probe(
 ):  # fmt: skip
     """Add a tile to the mass (top-p) or number (top-k) above each threshold."""
     if MODE == TOP_P:
-        w = weigh(x, highest, sharp, HOT, FTZ)[1]
+        _, w = weigh(x, highest, sharp, HOT, FTZ)
     else:
         w = tl.full(x.shape, 1.0, tl.float32)
     a1 += tl.sum(tl.where(x > t1, w, 0.0), axis=1)
