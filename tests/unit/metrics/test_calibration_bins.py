@@ -14,9 +14,7 @@ from aleatoric.metrics.calibration import bin_index, ece, equal_mass_edges, equa
 from aleatoric.metrics.cells import ece_mass, ece_sweep, exact_cells, mass_bins, sweep_bins
 from aleatoric.metrics.smooth import smooth_ece, smooth_ece_at
 
-pairs = st.lists(
-    st.tuples(st.floats(0, 1, width=32), st.floats(0, 1)), min_size=1, max_size=120
-)
+pairs = st.lists(st.tuples(st.floats(0, 1, width=32), st.floats(0, 1)), min_size=1, max_size=120)
 
 
 def arrays(drawn: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:

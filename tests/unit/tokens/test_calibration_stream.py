@@ -102,7 +102,11 @@ def test_kept_rows_give_the_plain_definition() -> None:
     assert (rows.target == targets).all()
     edges = equal_width_edges(10)
     assert found.estimates["ece"].value == pytest.approx(ece(rows.confidence, rows.correct, edges))
-    for scheme, name in (("ancestral", "e_ece"), ("top_p=0.8", "e_ece_p"), ("top_k=100", "e_ece_k")):
+    for scheme, name in (
+        ("ancestral", "e_ece"),
+        ("top_p=0.8", "e_ece_p"),
+        ("top_k=100", "e_ece_k"),
+    ):
         own = rows.expected[scheme]
         expected = ece(own.confidence, own.accuracy, edges)
         assert found.estimates[name].value == pytest.approx(expected, abs=1e-12)

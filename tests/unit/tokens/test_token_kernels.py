@@ -70,7 +70,9 @@ def near(limit: float, decoder: str, logits: np.ndarray, targets: np.ndarray) ->
 @settings(deadline=None, max_examples=200)
 @given(chunks())
 def test_plain_columns_are_the_naive_ones(chunk: tuple[np.ndarray, np.ndarray]) -> None:
-    slow, fast = both(*chunk, ("ancestral", "greedy", "temperature=0.5", "temperature=3", "top_k=3"))
+    slow, fast = both(
+        *chunk, ("ancestral", "greedy", "temperature=0.5", "temperature=3", "top_k=3")
+    )
     for name in PLAIN:
         assert np.allclose(getattr(fast, name), getattr(slow, name), rtol=1e-6, atol=1e-5), name
     for own, other in zip(fast.expected, slow.expected, strict=True):
@@ -96,9 +98,7 @@ def test_columns_with_a_mass_limit_are_the_naive_ones(
 
 @settings(deadline=None, max_examples=100)
 @given(chunks(), st.sampled_from(DECODERS))
-def test_naive_decoding_is_the_decoders(
-    chunk: tuple[np.ndarray, np.ndarray], decoder: str
-) -> None:
+def test_naive_decoding_is_the_decoders(chunk: tuple[np.ndarray, np.ndarray], decoder: str) -> None:
     """In double precision, ties included, all of P̃."""
     logits = chunk[0].astype(np.float64)
     if "typical" in decoder and len(np.unique(logits)) < logits.size:
@@ -143,7 +143,10 @@ def test_e_ece_becomes_ece_as_temperature_falls(engine: str) -> None:
     targets[::2] = rng.integers(0, 80, size=250)
     names = [f"temperature={t}" for t in (1, 0.1, 0.01, 1e-7)]
     rows = token_rows(logits, targets, [*names, "greedy"], units="logits", engine=engine)
-    distance = [np.abs(rows.expected[str(Scheme.parse(n))].confidence - rows.confidence).max() for n in names]
+    distance = [
+        np.abs(rows.expected[str(Scheme.parse(n))].confidence - rows.confidence).max()
+        for n in names
+    ]
     assert distance == sorted(distance, reverse=True)
     for name in (names[-1], "greedy"):
         assert (rows.expected[name].confidence == rows.confidence).all()
@@ -157,7 +160,9 @@ def test_draws_agree_with_the_whole_space_in_expectation(engine: str, decoder: s
     logits, targets = rng.normal(size=(8, 12)) * 1.5, rng.integers(0, 12, size=8)
     many = f"{decoder},samples=20000"
     uniforms = {many: rng.random((8, 20000))}
-    rows = token_rows(logits, targets, [decoder, many], units="logits", uniforms=uniforms, engine=engine)
+    rows = token_rows(
+        logits, targets, [decoder, many], units="logits", uniforms=uniforms, engine=engine
+    )
     whole, drawn = rows.expected[decoder], rows.expected[many]
     # Five standard errors of a mean of numbers in [0, 1].
     assert np.abs(whole.confidence - drawn.confidence).max() < 5 * 0.5 / math.sqrt(20000)
@@ -193,6 +198,8 @@ def test_excluded_reference_has_an_infinite_log_score() -> None:
 def test_rows_without_a_distribution_are_refused(engine: str) -> None:
     for bad in (np.nan, np.inf):
         with pytest.raises(DataError, match="token 1 of the chunk"):
-            token_rows(np.array([[0.0, 1.0], [0.0, bad]]), np.array([0, 0]), units="logits", engine=engine)
+            token_rows(
+                np.array([[0.0, 1.0], [0.0, bad]]), np.array([0, 0]), units="logits", engine=engine
+            )
     with pytest.raises(DataError, match="token 0"):
         token_rows(np.full((1, 3), -np.inf), np.array([0]), units="logits", engine=engine)

@@ -17,8 +17,8 @@ from aleatoric.tokens.kernels.columns import Columns, Floats, Pair, join
 from aleatoric.tokens.kernels.nucleus import top_k, top_p
 from aleatoric.tokens.schemes import Scheme
 
-CPU_CELLS = 1 << 20
-GPU_CELLS = 1 << 27
+CPU_CELLS = 1 << 21
+GPU_CELLS = 1 << 26
 _BLOCK = 256
 
 
@@ -34,25 +34,33 @@ def columns(
     (0.375, 0.5)
     """
     cells = CPU_CELLS if logits.device.type == "cpu" else GPU_CELLS
-    step = max(1, cells // logits.shape[1])
+    step = min(max(1, cells // logits.shape[1]), max(1, len(logits)))
+    # Written anew for each few rows: fresh memory for each would take longer than the sums.
+    room = torch.empty((2, step, logits.shape[1]), dtype=_precision(logits), device=logits.device)
     parts = []
     for start in range(0, len(logits), step):
         own = [None if u is None else u[start : start + step] for u in uniforms]
         rows = slice(start, start + step)
-        parts.append(_columns(logits[rows], targets[rows], schemes, own))
+        parts.append(_columns(logits[rows], targets[rows], schemes, own, room))
     return join(parts)
 
 
+def _precision(logits: Tensor) -> torch.dtype:
+    return torch.float64 if logits.dtype == torch.float64 else torch.float32
+
+
 def _columns(
-    logits: Tensor, targets: Tensor, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
+    logits: Tensor,
+    targets: Tensor,
+    schemes: Sequence[Scheme],
+    uniforms: Sequence[Floats | None],
+    room: Tensor,
 ) -> Columns:
-    if logits.dtype not in (torch.float32, torch.float64):
-        logits = logits.float()
     best = first_best(logits)
-    highest = _at(logits, best)
+    highest = _at(logits, best).to(room.dtype)
     # Differences to the maximum: large logits would cost the entropy its digits.
-    logits = logits - highest[:, None]
-    probs = logits.softmax(-1)
+    below = torch.sub(logits, highest[:, None], out=room[0, : len(logits)])
+    probs = torch.softmax(below, -1, out=room[1, : len(logits)])
     confidence = _at(probs, best)
     log_total = -confidence.log()
     hit = _at(probs, targets)
@@ -62,8 +70,8 @@ def _columns(
         correct=as_numpy(best == targets),
         predicted=best.cpu().numpy(),
         brier=as_numpy(torch.linalg.vecdot(probs, probs) - 2 * hit + 1),
-        nll=as_numpy(log_total - _at(logits, targets)),
-        entropy=as_numpy(_entropy(logits, probs, log_total)),
+        nll=as_numpy(log_total - _at(below, targets)),
+        entropy=as_numpy(_entropy(below, probs, log_total)),
         log_normaliser=as_numpy(highest + log_total),
         expected=tuple(_expected(logits, probs, best, targets, s, u) for s, u in drawn),
     )
@@ -112,7 +120,7 @@ def _expected(
 ) -> Pair:
     decoder = scheme.decoder
     if uniforms is not None:
-        return _sampled(decoder.log_probs(logits).exp(), probs, targets, uniforms)
+        return _sampled(_changed(logits, probs, decoder), probs, targets, uniforms)
     if decoder.greedy:
         return as_numpy(_at(probs, best)), as_numpy(best == targets)
     if decoder == Decoder(top_k=decoder.top_k) and decoder.top_k:
@@ -120,9 +128,14 @@ def _expected(
     elif decoder == Decoder(top_p=decoder.top_p) and decoder.top_p < 1:
         confidence, accuracy = top_p(logits, probs, targets, decoder.top_p)
     else:
-        changed = probs if decoder == Decoder() else decoder.log_probs(logits).exp()
+        changed = _changed(logits, probs, decoder)
         confidence, accuracy = torch.linalg.vecdot(changed, probs), _at(changed, targets)
     return as_numpy(confidence), as_numpy(accuracy)
+
+
+def _changed(logits: Tensor, probs: Tensor, decoder: Decoder) -> Tensor:
+    """P̃ as a whole."""
+    return probs if decoder == Decoder() else decoder.log_probs(logits.to(probs.dtype)).exp()
 
 
 def _sampled(changed: Tensor, probs: Tensor, targets: Tensor, uniforms: Floats) -> Pair:

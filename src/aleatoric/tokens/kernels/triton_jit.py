@@ -85,9 +85,7 @@ def sweep(
     square = tl.zeros([LANES], tl.float32)
     weighted = tl.zeros([LANES], tl.float32)
     x = tile_of(logits, base, 0, shift, width, LANES, VEC, False)
-    best, at, total, square, weighted = take(
-        x, 0, centre, best, at, total, square, weighted, FTZ
-    )
+    best, at, total, square, weighted = take(x, 0, centre, best, at, total, square, weighted, FTZ)
     whole = (shift + width) // TILE
     for tile in tl.range(1, whole, num_stages=STAGES):
         x = tile_of(logits, base, tile * TILE, shift, width, LANES, VEC, True)
