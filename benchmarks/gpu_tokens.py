@@ -13,6 +13,7 @@ import argparse
 import itertools
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ def gap(own: np.ndarray, true: np.ndarray) -> float:
 def expected_gap(
     scheme: Scheme, own: np.ndarray, true: np.ndarray, logits: Tensor, targets: Tensor
 ) -> float:
-    """Under top-p, where the limit falls on a step of the sum, the answer beside it is right too."""
+    """Under top-p, where the limit falls on a step of the sum, the next answer is right too."""
     answers = [true]
     if scheme.decoder.top_p < 1:
         for moved in (-2e-6, 2e-6):
@@ -113,15 +114,13 @@ def expected_gap(
 
 def speeds(rows: int, width: int) -> None:
     logits = torch.empty(rows, width, dtype=torch.bfloat16, device="cuda")
-    for part in logits.split(4000):
+    for part in torch.split(logits, 4000):
         part.copy_(torch.randn(part.shape, device="cuda") * 2.5)
     targets = torch.randint(0, width, (rows,), device="cuda")
     size = logits.numel() * logits.element_size()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {rows} x {width} bfloat16")
-    copy = torch.empty_like(logits)
     # A copy reads and writes: both count as its traffic.
-    show("device copy (read + write)", 2 * size, lambda: copy.copy_(logits))
-    del copy
+    show("device copy (read + write)", 2 * size, logits.clone)
     show("row maximum, torch.amax", size, lambda: logits.amax(-1))
     plain_speeds(logits, targets, size)
     decoded_speeds(logits, targets, size)
@@ -137,7 +136,7 @@ def plain_speeds(logits: Tensor, targets: Tensor, size: int) -> None:
         if not flush and (stages > 1 or lanes != 64 * warps):
             continue
         tuning = Tuning(lanes, warps, stages, flush)
-        show(f"plain {tuning}", size, lambda t=tuning: triton_pass.plain(logits, targets, t))
+        show(f"plain {tuning}", size, partial(triton_pass.plain, logits, targets, tuning))
 
 
 def decoded_speeds(logits: Tensor, targets: Tensor, size: int) -> None:
@@ -149,7 +148,7 @@ def decoded_speeds(logits: Tensor, targets: Tensor, size: int) -> None:
         show(
             f"{name} alone {tuning}",
             size,
-            lambda d=decoder, t=tuning: triton_pass.decoded(logits, targets, table, d, t),
+            partial(triton_pass.decoded, logits, targets, table, decoder, tuning),
         )
 
 
@@ -162,14 +161,14 @@ def whole_speeds(logits: Tensor, targets: Tensor, size: int) -> None:
         show(
             f"all columns, {' and '.join(names) or 'no scheme'}",
             size,
-            lambda s=schemes, n=none: triton_pass.columns(logits, targets, s, n),
+            partial(triton_pass.columns, logits, targets, schemes, none),
         )
 
 
 def torch_speeds(logits: Tensor, targets: Tensor, size: int) -> None:
     """The same in torch: this package's pass, and the shortest program for ECE and e-ECE."""
     compiled: Any = torch.compile(shortest, dynamic=False)
-    parts = list(zip(logits.split(2000), targets.split(2000), strict=True))
+    parts = list(zip(torch.split(logits, 2000), torch.split(targets, 2000), strict=True))
     show("naive PyTorch, ECE and e-ECE", size, lambda: [shortest(x, y) for x, y in parts], 3)
     try:
         show("torch.compile of it", size, lambda: [compiled(x, y) for x, y in parts], 3)
@@ -181,7 +180,7 @@ def torch_speeds(logits: Tensor, targets: Tensor, size: int) -> None:
         show(
             f"torch pass, {' and '.join(names)}",
             size * len(few) // len(logits),
-            lambda s=schemes, x=few, y=wanted: torch_pass.columns(x, y, s, [None] * len(s)),
+            partial(torch_pass.columns, few, wanted, schemes, [None] * len(schemes)),
             3,
         )
 
@@ -204,7 +203,8 @@ def show(name: str, size: int, work: Callable[[], Any], times: int = 7) -> None:
 
 
 def timed(work: Callable[[], Any]) -> float:
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    event: Any = partial(torch.cuda.Event, enable_timing=True)
+    start, end = event(), event()
     torch.cuda.synchronize()
     start.record()
     work()

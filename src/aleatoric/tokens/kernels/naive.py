@@ -76,8 +76,8 @@ def drawn(probs: Floats, uniforms: Floats) -> Ints:
 def decoded(logits: Floats, decoder: Decoder) -> Floats:
     """P̃: the probabilities that `decoder` makes of logits, steps in the decoder's order."""
     if decoder.greedy:
-        best = logits.argmax(axis=1)[:, None]
-        return (np.arange(logits.shape[1]) == best).astype(np.float64)
+        best = np.argmax(logits, axis=1, keepdims=True)
+        return np.asarray(np.arange(logits.shape[1]) == best, dtype=np.float64)
     logits = logits / decoder.temperature
     if decoder.top_k:
         logits = _top_k(logits, decoder.top_k)

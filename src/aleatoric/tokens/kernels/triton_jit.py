@@ -1,27 +1,25 @@
 """The Triton kernels: one program a row of logits.
 
 A row is read in tiles of LANES vectors of VEC neighbours, 16 bytes each, from an aligned address at
-or before its first number: rows of an odd width start anywhere, and only the first and the last tile
-need a mask. Sums are kept by lane and meet once, at the end of the row.
+or before its first number: rows of an odd width start anywhere, and only the first and the last
+tile need a mask. Sums are kept by lane and meet once, at the end of the row.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import triton
+import triton.language as tl
 
-import triton  # type: ignore[import-not-found,unused-ignore]
-import triton.language as tl  # type: ignore[import-not-found,unused-ignore]
-
-LOG2E: Any = tl.constexpr(1.4426950408889634)
-LN2: Any = tl.constexpr(0.6931471805599453)
-FAR: Any = tl.constexpr(30.0)
-LEAST: Any = tl.constexpr(-3.4e38)
-TOP_K: Any = tl.constexpr(1)
-TOP_P: Any = tl.constexpr(2)
-MOST_PASSES: Any = tl.constexpr(200)
+LOG2E = tl.constexpr(1.4426950408889634)
+LN2 = tl.constexpr(0.6931471805599453)
+FAR = tl.constexpr(30.0)
+LEAST = tl.constexpr(-3.4e38)
+TOP_K = tl.constexpr(1)
+TOP_P = tl.constexpr(2)
+MOST_PASSES = tl.constexpr(200)
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def exp2(x, FTZ: tl.constexpr):
     """2^x; without the handling of subnormal results where FTZ, which costs two instructions."""
     if FTZ:
@@ -31,7 +29,7 @@ def exp2(x, FTZ: tl.constexpr):
     return tl.exp2(x)
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def tile_of(
     logits, base, start, shift, width, LANES: tl.constexpr, VEC: tl.constexpr, WHOLE: tl.constexpr
 ):
@@ -45,13 +43,13 @@ def tile_of(
     return x.to(tl.float32)
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def exponent(x, centre, factor):
     """(x - centre) · factor, far below 0 rather than -inf: 0 · -inf would be undefined."""
     return tl.maximum((x - centre) * factor, -1e30, propagate_nan=tl.PropagateNan.ALL)
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def take(x, tile, centre, best, at, total, square, weighted, FTZ: tl.constexpr):
     """Add a tile to the lanes' sums and maxima."""
     d = exponent(x, centre, LOG2E)
@@ -65,7 +63,7 @@ def take(x, tile, centre, best, at, total, square, weighted, FTZ: tl.constexpr):
     return best, at, total, square, weighted
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def sweep(
     logits,
     base,
@@ -100,7 +98,7 @@ def sweep(
     return best, at, tl.sum(total), tl.sum(square), tl.sum(weighted)
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def plain_kernel(
     logits,
     targets,
@@ -153,7 +151,7 @@ def plain_kernel(
     tl.store(out + 6 * rows + row, highest)
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def weigh(x, highest, sharp, HOT: tl.constexpr, FTZ: tl.constexpr):
     """e^{x - max} and the decoder's weight of it, the same where the temperature is 1."""
     e = exp2(exponent(x, highest, LOG2E), FTZ)
@@ -162,7 +160,7 @@ def weigh(x, highest, sharp, HOT: tl.constexpr, FTZ: tl.constexpr):
     return e, e
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def probe(
     x, low, high, t1, t2, t3, lo, hi, a1, a2, a3, highest, sharp,
     MODE: tl.constexpr, HOT: tl.constexpr, FTZ: tl.constexpr,
@@ -181,7 +179,7 @@ def probe(
     return low, high, a1, a2, a3
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def above(
     logits, base, shift, width, t1, t2, t3, lo, hi, highest, sharp,
     LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
@@ -212,7 +210,7 @@ def above(
     return tl.min(low), tl.max(high), tl.sum(a1), tl.sum(a2), tl.sum(a3)
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def add_kept(
     x, place, edge, target, mass, cross, ties, behind, highest, sharp,
     HOT: tl.constexpr, FTZ: tl.constexpr,
@@ -228,7 +226,7 @@ def add_kept(
     return mass, cross, ties, behind
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def kept_sums(
     logits, base, shift, width, edge, target, highest, sharp,
     LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
@@ -260,9 +258,9 @@ def kept_sums(
     return tl.sum(mass), tl.sum(cross), tl.sum(ties), tl.sum(behind)
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def nearer(t, amount, need, lo, hi, over, under):
-    """The bracket after one threshold: (lo, hi], with at least `need` above lo and less above hi."""
+    """The bracket (lo, hi] after one threshold: at least `need` above lo, less above hi."""
     enough = amount >= need
     over = tl.where(enough & (t >= lo), amount, over)
     under = tl.where((amount < need) & (t <= hi), amount, under)
@@ -271,7 +269,7 @@ def nearer(t, amount, need, lo, hi, over, under):
     return lo, hi, over, under
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def edge_of(
     logits, base, shift, width, lo, hi, need, over, highest, sharp,
     LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
@@ -309,7 +307,7 @@ def edge_of(
     return edge
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def decoded_kernel(
     logits, targets, plain, out, stride, width, rows, sharp, limit,
     LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
@@ -341,7 +339,7 @@ def decoded_kernel(
             LANES, VEC, STAGES, MODE, HOT, FTZ,
         )  # fmt: skip
     if MODE == TOP_K:
-        low, high, a1, a2, a3 = above(
+        low, _, a1, a2, a3 = above(
             logits, base, shift, width, LEAST, highest - 4.0, highest - 10.0, LEAST, highest,
             highest, sharp, LANES, VEC, STAGES, MODE, HOT, FTZ,
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """The pass over logits in Triton, on a GPU: one read for all that needs no other distribution.
 
-Temperature, top-k and top-p read a row again, a few times, mostly from cache: the edge of what stays
-is searched for, nothing is sorted. Other decoders, and draws, go through `torch_pass`.
+Temperature, top-k and top-p read a row again, a few times, mostly from cache: the edge of what
+stays is searched for, nothing is sorted. Other decoders, and draws, go through `torch_pass`.
 """
 
 from __future__ import annotations
