@@ -143,8 +143,10 @@ def decoded_speeds(logits: Tensor, targets: Tensor, size: int) -> None:
     """The search after the plain pass, alone."""
     table, _ = triton_pass.plain(logits, targets)
     shapes = [(256, 4), (512, 4), (256, 8), (512, 8), (1024, 8), (512, 16), (1024, 16)]
-    for name, (lanes, warps) in itertools.product(("top_p=0.8", "top_k=100"), shapes):
-        tuning, decoder = Tuning(lanes, warps), Decoder.parse(name)
+    tunings = [Tuning(*shape) for shape in shapes]
+    tunings += [Tuning(512, 8, probes=probes) for probes in (2, 4, 5)]
+    for name, tuning in itertools.product(("top_p=0.8", "top_k=100"), tunings):
+        decoder = Decoder.parse(name)
         show(
             f"{name} alone {tuning}",
             size,

@@ -16,7 +16,7 @@ FAR = tl.constexpr(30.0)
 LEAST = tl.constexpr(-3.4e38)
 TOP_K = tl.constexpr(1)
 TOP_P = tl.constexpr(2)
-MOST_PASSES = tl.constexpr(200)
+MOST_TURNS = tl.constexpr(60)
 
 
 @triton.jit
@@ -154,15 +154,16 @@ def plain_kernel(
 @triton.jit
 def weigh(x, highest, sharp, HOT: tl.constexpr, FTZ: tl.constexpr):
     """e^{x - max} and the decoder's weight of it, the same where the temperature is 1."""
-    e = exp2(exponent(x, highest, LOG2E), FTZ)
+    d = (x - highest) * LOG2E
+    e = exp2(d, FTZ)
     if HOT:
-        return e, exp2(exponent(x, highest, LOG2E * sharp), FTZ)
+        return e, exp2(d * sharp, FTZ)
     return e, e
 
 
 @triton.jit
 def probe(
-    x, low, high, t1, t2, t3, lo, hi, a1, a2, a3, highest, sharp,
+    x, t1, t2, t3, a1, a2, a3, highest, sharp,
     MODE: tl.constexpr, HOT: tl.constexpr, FTZ: tl.constexpr,
 ):  # fmt: skip
     """Add a tile to the mass (top-p) or number (top-k) above each threshold."""
@@ -173,89 +174,83 @@ def probe(
     a1 += tl.sum(tl.where(x > t1, w, 0.0), axis=1)
     a2 += tl.sum(tl.where(x > t2, w, 0.0), axis=1)
     a3 += tl.sum(tl.where(x > t3, w, 0.0), axis=1)
-    held = (x > lo) & (x <= hi)
-    low = tl.minimum(low, tl.min(tl.where(held, x, float("inf")), axis=1))
-    high = tl.maximum(high, tl.max(tl.where(held, x, -float("inf")), axis=1))
-    return low, high, a1, a2, a3
+    return a1, a2, a3
 
 
 @triton.jit
 def above(
-    logits, base, shift, width, t1, t2, t3, lo, hi, highest, sharp,
+    logits, base, shift, width, t1, t2, t3, highest, sharp,
     LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
     MODE: tl.constexpr, HOT: tl.constexpr, FTZ: tl.constexpr,
 ):  # fmt: skip
-    """One read: what lies above three thresholds, and the extremes of what lies in (lo, hi]."""
+    """One read: what lies above three thresholds."""
     TILE: tl.constexpr = LANES * VEC
-    low = tl.full([LANES], float("inf"), tl.float32)
-    high = tl.full([LANES], -float("inf"), tl.float32)
     a1 = tl.zeros([LANES], tl.float32)
     a2 = tl.zeros([LANES], tl.float32)
     a3 = tl.zeros([LANES], tl.float32)
     x = tile_of(logits, base, 0, shift, width, LANES, VEC, False)
-    low, high, a1, a2, a3 = probe(
-        x, low, high, t1, t2, t3, lo, hi, a1, a2, a3, highest, sharp, MODE, HOT, FTZ
-    )
+    a1, a2, a3 = probe(x, t1, t2, t3, a1, a2, a3, highest, sharp, MODE, HOT, FTZ)
     whole = (shift + width) // TILE
     for tile in tl.range(1, whole, num_stages=STAGES):
         x = tile_of(logits, base, tile * TILE, shift, width, LANES, VEC, True)
-        low, high, a1, a2, a3 = probe(
-            x, low, high, t1, t2, t3, lo, hi, a1, a2, a3, highest, sharp, MODE, HOT, FTZ
-        )
+        a1, a2, a3 = probe(x, t1, t2, t3, a1, a2, a3, highest, sharp, MODE, HOT, FTZ)
     last = tl.maximum(whole, 1) * TILE
     x = tile_of(logits, base, last, shift, width, LANES, VEC, False)
-    low, high, a1, a2, a3 = probe(
-        x, low, high, t1, t2, t3, lo, hi, a1, a2, a3, highest, sharp, MODE, HOT, FTZ
-    )
-    return tl.min(low), tl.max(high), tl.sum(a1), tl.sum(a2), tl.sum(a3)
+    a1, a2, a3 = probe(x, t1, t2, t3, a1, a2, a3, highest, sharp, MODE, HOT, FTZ)
+    return tl.sum(a1), tl.sum(a2), tl.sum(a3)
 
 
 @triton.jit
 def add_kept(
-    x, place, edge, target, mass, cross, ties, behind, highest, sharp,
+    x, place, lo, hi, target, mass, cross, ties, behind, low, high, highest, sharp,
     HOT: tl.constexpr, FTZ: tl.constexpr,
 ):  # fmt: skip
-    """Add a tile to Σ w and Σ w·e above the edge, and count what equals it."""
+    """Add a tile to Σ w and Σ w·e above hi, and look at what lies in (lo, hi]."""
     e, w = weigh(x, highest, sharp, HOT, FTZ)
-    kept = tl.where(x > edge, w, 0.0)
-    equal = x == edge
+    kept = tl.where(x > hi, w, 0.0)
+    held = (x > lo) & (x <= hi)
     mass += tl.sum(kept, axis=1)
     cross += tl.sum(kept * e, axis=1)
-    ties += tl.sum(equal.to(tl.int32), axis=1)
-    behind += tl.sum((equal & (place > target)).to(tl.int32), axis=1)
-    return mass, cross, ties, behind
+    ties += tl.sum(held.to(tl.int32), axis=1)
+    behind += tl.sum((held & (place > target)).to(tl.int32), axis=1)
+    low = tl.minimum(low, tl.min(tl.where(held, x, float("inf")), axis=1))
+    high = tl.maximum(high, tl.max(tl.where(held, x, -float("inf")), axis=1))
+    return mass, cross, ties, behind, low, high
 
 
 @triton.jit
 def kept_sums(
-    logits, base, shift, width, edge, target, highest, sharp,
+    logits, base, shift, width, lo, hi, target, highest, sharp,
     LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
     HOT: tl.constexpr, FTZ: tl.constexpr,
 ):  # fmt: skip
-    """One read: Σ w and Σ w·e above the edge, the number equal to it, and of those behind y."""
+    """One read: Σ w and Σ w·e above hi; in (lo, hi] the number, those behind y, the extremes."""
     TILE: tl.constexpr = LANES * VEC
     mass = tl.zeros([LANES], tl.float32)
     cross = tl.zeros([LANES], tl.float32)
     ties = tl.zeros([LANES], tl.int32)
     behind = tl.zeros([LANES], tl.int32)
+    low = tl.full([LANES], float("inf"), tl.float32)
+    high = tl.full([LANES], -float("inf"), tl.float32)
     inner = tl.arange(0, LANES)[:, None] * VEC + tl.arange(0, VEC)[None, :] - shift
     x = tile_of(logits, base, 0, shift, width, LANES, VEC, False)
-    mass, cross, ties, behind = add_kept(
-        x, inner, edge, target, mass, cross, ties, behind, highest, sharp, HOT, FTZ
+    mass, cross, ties, behind, low, high = add_kept(
+        x, inner, lo, hi, target, mass, cross, ties, behind, low, high, highest, sharp, HOT, FTZ
     )
     whole = (shift + width) // TILE
     for tile in tl.range(1, whole, num_stages=STAGES):
         x = tile_of(logits, base, tile * TILE, shift, width, LANES, VEC, True)
-        mass, cross, ties, behind = add_kept(
-            x, inner + tile * TILE, edge, target, mass, cross, ties, behind, highest, sharp,
-            HOT, FTZ,
+        mass, cross, ties, behind, low, high = add_kept(
+            x, inner + tile * TILE, lo, hi, target, mass, cross, ties, behind, low, high,
+            highest, sharp, HOT, FTZ,
         )  # fmt: skip
     last = tl.maximum(whole, 1) * TILE
     x = tile_of(logits, base, last, shift, width, LANES, VEC, False)
-    mass, cross, ties, behind = add_kept(
-        x, inner + last, edge, target, mass, cross, ties, behind, highest, sharp, HOT, FTZ
-    )
-    return tl.sum(mass), tl.sum(cross), tl.sum(ties), tl.sum(behind)
+    mass, cross, ties, behind, low, high = add_kept(
+        x, inner + last, lo, hi, target, mass, cross, ties, behind, low, high, highest, sharp,
+        HOT, FTZ,
+    )  # fmt: skip
+    return tl.sum(mass), tl.sum(cross), tl.sum(ties), tl.sum(behind), tl.min(low), tl.max(high)
 
 
 @triton.jit
@@ -270,47 +265,43 @@ def nearer(t, amount, need, lo, hi, over, under):
 
 
 @triton.jit
-def edge_of(
-    logits, base, shift, width, lo, hi, need, over, highest, sharp,
+def narrow(
+    logits, base, shift, width, lo, hi, over, under, need, fresh, highest, sharp,
     LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
     MODE: tl.constexpr, HOT: tl.constexpr, FTZ: tl.constexpr,
 ):  # fmt: skip
-    """The least number that stays: the least v with less than `need` above it.
+    """One read that narrows the bracket of the edge, the least v with less than `need` above it.
 
-    Three thresholds a read: the middle of the bracket, and two around where the amounts at its ends
-    put the edge. Ends when all numbers left in the bracket are equal.
+    Three thresholds: the middle of the bracket, and two around where the amounts at its ends put
+    the edge. On a `fresh` bracket those amounts say little: quarters, or for top-k steps below
+    the maximum.
     """
-    under = 0.0
-    edge = hi
-    passes = 0
-    while passes < MOST_PASSES:
-        gap = hi - lo
-        t2 = lo + 0.5 * gap
-        guess = lo + gap * tl.minimum(tl.maximum((over - need) / (over - under), 0.0), 1.0)
-        guess = tl.where(passes == 0, t2, guess)
-        reach = tl.where(passes == 0, 0.25, 0.0625) * gap
-        t1 = tl.maximum(guess - reach, lo)
-        t3 = tl.minimum(guess + reach, hi)
-        low, high, a1, a2, a3 = above(
-            logits, base, shift, width, t1, t2, t3, lo, hi, highest, sharp,
-            LANES, VEC, STAGES, MODE, HOT, FTZ,
-        )  # fmt: skip
-        passes += 1
-        if low < high:
-            hi = tl.minimum(hi, high)
-            lo, hi, over, under = nearer(t1, a1, need, lo, hi, over, under)
-            lo, hi, over, under = nearer(t2, a2, need, lo, hi, over, under)
-            lo, hi, over, under = nearer(t3, a3, need, lo, hi, over, under)
-        else:
-            edge = high
-            passes = MOST_PASSES
-    return edge
+    gap = hi - lo
+    t2 = lo + 0.5 * gap
+    guess = lo + gap * tl.minimum(tl.maximum((over - need) / (over - under), 0.0), 1.0)
+    t1 = tl.maximum(guess - 0.0625 * gap, lo)
+    t3 = tl.minimum(guess + 0.0625 * gap, hi)
+    if MODE == TOP_K:
+        t1 = tl.where(fresh, tl.maximum(hi - 10.0, lo), t1)
+        t2 = tl.where(fresh, tl.maximum(hi - 4.0, lo), t2)
+        t3 = tl.where(fresh, tl.maximum(hi - 1.5, lo), t3)
+    else:
+        t1 = tl.where(fresh, lo + 0.25 * gap, t1)
+        t3 = tl.where(fresh, lo + 0.75 * gap, t3)
+    a1, a2, a3 = above(
+        logits, base, shift, width, t1, t2, t3, highest, sharp,
+        LANES, VEC, STAGES, MODE, HOT, FTZ,
+    )  # fmt: skip
+    lo, hi, over, under = nearer(t1, a1, need, lo, hi, over, under)
+    lo, hi, over, under = nearer(t2, a2, need, lo, hi, over, under)
+    lo, hi, over, under = nearer(t3, a3, need, lo, hi, over, under)
+    return lo, hi, over, under
 
 
 @triton.jit
 def decoded_kernel(
     logits, targets, plain, out, stride, width, rows, sharp, limit,
-    LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
+    PROBES: tl.constexpr, LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
     MODE: tl.constexpr, HOT: tl.constexpr, FTZ: tl.constexpr,
 ):  # fmt: skip
     """Row by row p̃ and ã under temperature 1/sharp with none, top-k or top-p (`limit`)."""
@@ -324,44 +315,61 @@ def decoded_kernel(
     target = tl.load(targets + row).to(tl.int32)
     wanted = tl.load(logits + first + target).to(tl.float32)
     total = 1.0 / confidence
-    edge = -float("inf")
-    if HOT:
-        if MODE != TOP_K:
-            total, _, _, _ = kept_sums(
-                logits, base, shift, width, edge, target, highest, sharp,
-                LANES, VEC, STAGES, HOT, FTZ,
-            )  # fmt: skip
+    need = limit
+    lo = -float("inf")
+    hi = -float("inf")
+    over = total
+    under = total * 0.0
+    if (MODE == TOP_K) | HOT:
+        whole, _, count, _, least, _ = kept_sums(
+            logits, base, shift, width, LEAST, LEAST if MODE != TOP_K else highest, target,
+            highest, sharp, LANES, VEC, STAGES, HOT, FTZ,
+        )  # fmt: skip
+        if MODE == TOP_K:
+            over = count.to(tl.float32)
+            # With fewer tokens than k, all stay: nothing is searched for.
+            enough = over >= limit
+            lo = tl.where(enough, least - tl.maximum(1.0, tl.abs(least) * 0.001), lo)
+            hi = tl.where(enough, highest, hi)
+        else:
+            total = whole
+            over = total
     if MODE == TOP_P:
+        need = limit * total
         # All numbers up to `lo` together have less than the mass that is dropped.
         lo = highest + tl.log2((1.0 - limit) * total / width) * LN2 / sharp - 0.01
-        edge = edge_of(
-            logits, base, shift, width, lo, highest, limit * total, total, highest, sharp,
-            LANES, VEC, STAGES, MODE, HOT, FTZ,
+        hi = highest
+    mass = total * 0.0
+    cross = total * 0.0
+    ties = shift * 0
+    behind = shift * 0
+    high = hi
+    turns = 0
+    while turns < MOST_TURNS:
+        if MODE != 0:
+            if hi > lo:
+                for step in range(PROBES):
+                    lo, hi, over, under = narrow(
+                        logits, base, shift, width, lo, hi, over, under, need,
+                        (turns == 0) & (step == 0), highest, sharp,
+                        LANES, VEC, STAGES, MODE, HOT, FTZ,
+                    )  # fmt: skip
+        mass, cross, ties, behind, low, high = kept_sums(
+            logits, base, shift, width, lo, hi, target, highest, sharp,
+            LANES, VEC, STAGES, HOT, FTZ,
         )  # fmt: skip
-    if MODE == TOP_K:
-        low, _, a1, a2, a3 = above(
-            logits, base, shift, width, LEAST, highest - 4.0, highest - 10.0, LEAST, highest,
-            highest, sharp, LANES, VEC, STAGES, MODE, HOT, FTZ,
-        )  # fmt: skip
-        if a1 >= limit:
-            lo = low - tl.maximum(1.0, tl.abs(low) * 0.001)
-            hi = highest
-            over = a1
-            under = 0.0
-            lo, hi, over, under = nearer(highest - 10.0, a3, limit, lo, hi, over, under)
-            lo, hi, over, under = nearer(highest - 4.0, a2, limit, lo, hi, over, under)
-            edge = edge_of(
-                logits, base, shift, width, lo, hi, limit, over, highest, sharp,
-                LANES, VEC, STAGES, MODE, HOT, FTZ,
-            )  # fmt: skip
-    mass, cross, ties, behind = kept_sums(
-        logits, base, shift, width, edge, target, highest, sharp, LANES, VEC, STAGES, HOT, FTZ
-    )
+        turns += 1
+        if low < high:
+            hi = tl.minimum(hi, high)
+        else:
+            turns = MOST_TURNS
+    # All that is left in the bracket equals the edge.
+    edge = high
     own = tl.exp2(exponent(edge, highest, LOG2E))
     weight = tl.exp2(exponent(edge, highest, LOG2E * sharp))
     room = ties
     if MODE == TOP_P:
-        fits = tl.ceil((limit * total - mass) / tl.maximum(weight, 1e-38))
+        fits = tl.ceil((need - mass) / tl.maximum(weight, 1e-38))
         room = tl.minimum(tl.maximum(fits, 1.0), ties.to(tl.float32)).to(tl.int32)
     added = weight * room.to(tl.float32)
     mass += added

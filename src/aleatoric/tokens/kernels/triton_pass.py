@@ -22,12 +22,16 @@ from aleatoric.tokens.schemes import Scheme
 
 @dataclass(frozen=True)
 class Tuning:
-    """How a row is cut: vectors a tile, warps a row, tiles in flight, flushed exponentials."""
+    """How a row is cut: vectors a tile, warps a row, tiles in flight, flushed exponentials.
+
+    `probes` is how often a search narrows its bracket before it looks at what is left in it.
+    """
 
     lanes: int = 256
     warps: int = 4
     stages: int = 1
     flush: bool = True
+    probes: int = 3
 
 
 PLAIN = Tuning()
@@ -121,6 +125,7 @@ def decoded(
         limit,
         MODE=mode,
         HOT=decoder.temperature != 1,
+        PROBES=tuning.probes,
         **_shape(logits, tuning),
     )
     return found
