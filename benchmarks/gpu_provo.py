@@ -58,7 +58,7 @@ def main() -> None:
     print(f"people are drawn: {tokens:.1f} tokens a word", flush=True)
     found, exact_s = best_of(run_exact, lm)
     print(f"exact: {exact_s:.2f} s", flush=True)
-    _, mc_s = best_of(run_mc, lm)
+    _, mc_s = best_of(run_mc, lm, 2)
     paper_s = paper(lm, prompts[:: len(prompts) // options.paper_contexts], decoder)
     nodes = np.mean([one.nodes for one in found])
     name = torch.cuda.get_device_name() if lm.device.type == "cuda" else "CPU"
