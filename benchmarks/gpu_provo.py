@@ -11,6 +11,7 @@ who are 40 draws of the model itself, so that there is mass to search for. FOLDE
 from __future__ import annotations
 
 import argparse
+import gc
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -40,6 +41,7 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.12)
     parser.add_argument("--paper-contexts", type=int, default=5)
     options = parser.parse_args()
+    gc.set_threshold(200_000, 20, 100)  # as the command line does
     lm = gpt2_shape(options.tokenizer, options.device)
     decoder = Decoder(temperature=options.temperature)
     prompts = provo_sized(lm)

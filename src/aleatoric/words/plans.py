@@ -51,22 +51,21 @@ class Plans:
         staying = bases == targets
         bases, targets = np.where(staying, 0, bases), np.where(staying, 0, targets)
         codes, which = np.unique((tables * size + bases) * size + targets, return_inverse=True)
-        rows = [self._step(kind, code) for code in codes.tolist()]
-        return Ragged.of(rows).take(which)
+        known = self._known[kind]
+        self._learn(kind, [code for code in codes.tolist() if code not in known])
+        return Ragged.of([known[code] for code in codes.tolist()]).take(which)
 
-    def _step(self, kind: Kind, code: int) -> Index:
-        found = self._known[kind].get(code)
-        if found is None:
-            rest, target = divmod(code, len(self._beginnings))
-            table, base = divmod(rest, len(self._beginnings))
-            found = self._known[kind][code] = self._look_up(kind, table, base, target)
-        return found
-
-    def _look_up(self, kind: Kind, table: int, base: int, target: int) -> Index:
-        before, after = self._beginnings.letters[base], self._beginnings.letters[target]
-        if not after.startswith(before):
-            return _NONE
-        return self._index(kind, table).get(after[len(before) :], _NONE)
+    def _learn(self, kind: Kind, codes: list[int]) -> None:
+        """Look up steps not met before."""
+        rest, targets = np.divmod(np.array(codes, dtype=np.int64), len(self._beginnings))
+        tables, bases = np.divmod(rest, len(self._beginnings))
+        letters, known = self._beginnings.letters, self._known[kind]
+        indices = {table: self._index(kind, table) for table in np.unique(tables).tolist()}
+        steps = zip(codes, tables.tolist(), bases.tolist(), targets.tolist(), strict=True)
+        for code, table, base, target in steps:
+            before, after = letters[base], letters[target]
+            there = after.startswith(before)
+            known[code] = indices[table].get(after[len(before) :], _NONE) if there else _NONE
 
     def _index(self, kind: Kind, table: int) -> dict[str, Index]:
         found = self._vocabulary.numbered(table)

@@ -28,7 +28,7 @@ class Ragged:
     def of(cls, rows: Sequence[Index]) -> Ragged:
         """The given rows."""
         starts = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum([len(row) for row in rows], out=starts[1:])
+        np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=starts[1:])
         values = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
         return cls(starts, values.astype(np.int64, copy=False))
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aleatoric.words.beginnings import Beginnings, Cells
 from aleatoric.words.bounds import WordProbabilities
 from aleatoric.words.digest import Digest, Reader
-from aleatoric.words.machine import DONE, LEAD, fold
+from aleatoric.words.machine import LEAD, fold
 from aleatoric.words.notebook import Notebook
 from aleatoric.words.plans import Plans
 from aleatoric.words.ragged import Index, Ragged
@@ -229,9 +229,9 @@ class Searches:
         self._find(plan.cells[closing], masses[closing])
         on = np.flatnonzero(large & ~closing)
         rows, tokens, cells = plan.rows[on], plan.tokens[on], plan.cells[on]
-        modes, joins = self._effects(batch["table"][rows], tokens)
+        tables, joins = self._effects(batch["table"][rows], tokens)
         children = self._children(batch[rows], numbers[rows], tokens, masses[on])
-        children["table"], children["cell"], children["base"] = modes, cells, cells
+        children["table"], children["cell"], children["base"] = tables, cells, cells
         return self._kept(children, joins)
 
     def _drop_small(self, owners: Index, masses: Floats) -> NDArray[np.bool_]:
@@ -241,13 +241,13 @@ class Searches:
         return ~small
 
     def _effects(self, tables: Index, tokens: Index) -> tuple[Index, Index]:
-        """The mode and the undecided joiner after each token."""
-        modes, joins = np.zeros_like(tokens), np.zeros_like(tokens)
+        """The table and the undecided joiner after each token."""
+        after, joins = np.zeros_like(tokens), np.zeros_like(tokens)
         for number in np.unique(tables).tolist():
             here = tables == number
-            table = self._reader.vocabulary.numbered(number)
-            modes[here], joins[here] = table.modes[tokens[here]], table.joins[tokens[here]]
-        return modes, joins
+            after[here] = self._reader.vocabulary.after(number)[tokens[here]]
+            joins[here] = self._reader.vocabulary.numbered(number).joins[tokens[here]]
+        return after, joins
 
     def _children(self, parents: Entries, numbers: Index, tokens: Index, masses: Floats) -> Entries:
         """One entry below each of `parents`, whose word stands as it did."""
@@ -276,45 +276,36 @@ class Searches:
         kept = []
         for number in np.unique(children["table"]).tolist():
             here = children[children["table"] == number]
-            plain = self._reader.vocabulary.numbered(number).plain[here["token"]]
-            kept += [self._wordless(here[plain]), self._lettered(here[~plain])]
+            silent = self._reader.vocabulary.numbered(number).silent[here["token"]]
+            kept += [self._silent(here[silent]), self._lettered(here[~silent])]
         return kept
 
-    def _wordless(self, children: Entries) -> Entries:
+    def _silent(self, children: Entries) -> Entries:
         """Children after tokens without letters: the word stands, or has ended."""
-        modes, joins = self._effects(children["table"], children["token"])
-        done = modes == DONE
+        tables, joins = self._effects(children["table"], children["token"])
+        done = tables < 0
         self._find(children["cell"][done], children["mass"][done])
-        children["table"] = modes
+        children["table"] = tables
         return self._kept(children[~done], joins[~done])
 
     def _lettered(self, children: Entries) -> Entries:
-        """Children after tokens with marks or with part of a character, rare and one by one."""
-        found = np.array([self._spell(child) for child in children], dtype=np.int64).reshape(-1, 4)
-        table, cell, base, joins = found.T
-        children["table"], children["cell"], children["base"] = table, cell, base
-        done = table == DONE_TABLE
-        reached = cell >= 0
-        self._find(cell[done & reached], children["mass"][done & reached])
+        """Children after tokens with marks, or letters and part of a character: rare."""
+        tables, joins = self._effects(children["table"], children["token"])
+        cells = np.array([self._spell(child) for child in children], dtype=np.int64)
+        children["table"], children["cell"], children["base"] = tables, cells, cells
+        done, reached = tables < 0, cells >= 0
+        self._find(cells[done & reached], children["mass"][done & reached])
         going = ~done & reached
         return self._kept(children[going], joins[going])
 
-    def _spell(self, child: Any) -> tuple[int, int, int, int]:
-        """The table, cell, base and joiner after one token."""
-        vocabulary, names = self._reader.vocabulary, self._names.beginnings
-        table, token = vocabulary.numbered(int(child["table"])), int(child["token"])
-        mode, letters, joins = int(table.modes[token]), table.added[token], int(table.joins[token])
-        cell = base = int(child["cell"])
-        if not letters:
-            base = int(child["base"])
-        elif child["base"] >= 0:
-            before = names.letters[self._cells.beginning[child["base"]]]
-            cell = base = self._cell_of(int(child["owner"]), fold(before + letters))
-        else:
-            cell = base = -1
-        done = mode >= DONE
-        number = DONE_TABLE if done else vocabulary.number((mode, table.pending[token]))
-        return number, cell, base, joins
+    def _spell(self, child: Any) -> int:
+        """The cell after one token with letters, -1 for none."""
+        if child["base"] < 0:
+            return -1
+        names, cells = self._names.beginnings, self._cells
+        before = names.letters[cells.beginning[child["base"]]]
+        table = self._reader.vocabulary.numbered(int(child["table"]))
+        return self._cell_of(int(child["owner"]), fold(before + table.added[child["token"]]))
 
     def _cell_of(self, owner: int, letters: str) -> int:
         number = self._names.beginnings.find(letters)
@@ -354,10 +345,6 @@ class Searches:
         )
         most = 1.0 - self._failed
         return most, np.maximum(most - may_fail, 1e-12)
-
-
-DONE_TABLE = -1
-"""Stands for the table of a text whose word has ended."""
 
 
 def _pairs(starts: Index) -> list[tuple[int, int]]:

@@ -65,10 +65,9 @@ class Table:
         return np.array([JOINS.index(mark) for mark in self.joiners], dtype=np.int64)
 
     @cached_property
-    def plain(self) -> NDArray[np.bool_]:
-        """Which tokens add no letters and leave no character incomplete."""
-        pairs = zip(self.added, self.pending, strict=True)
-        return np.array([not letters and not rest for letters, rest in pairs], dtype=np.bool_)
+    def silent(self) -> NDArray[np.bool_]:
+        """Which tokens add no letters."""
+        return np.array([not letters for letters in self.added], dtype=np.bool_)
 
 
 class Vocabulary:
@@ -84,6 +83,7 @@ class Vocabulary:
         self.pieces = tuple(pieces)
         self.lead = lead
         self._tables: dict[Key, Table] = {}
+        self._after: dict[int, Ids] = {}
         self._keys: list[Key] = []
         self._numbers: dict[Key, int] = {}
         for mode in (LEAD, WORD, JOIN):  # so that such a table's number is its mode
@@ -112,6 +112,16 @@ class Vocabulary:
     def numbered(self, number: int) -> Table:
         """A table by its number."""
         return self.table(self._keys[number])
+
+    def after(self, number: int) -> Ids:
+        """The number of the table after each token, -1 where the word has ended."""
+        if number not in self._after:
+            table = self.numbered(number)
+            found = np.where(table.modes < DONE, table.modes, -1).astype(np.int64)
+            for token in [t for t, rest in enumerate(table.pending) if rest]:
+                found[token] = self.number((int(table.modes[token]), table.pending[token]))
+            self._after[number] = found
+        return self._after[number]
 
     def _build(self, key: Key) -> Table:
         everything = np.arange(len(self.pieces))

@@ -34,8 +34,8 @@ class Tuning:
     probes: int = 3
 
 
-PLAIN = Tuning()
-DECODED = Tuning(lanes=512, warps=8)
+PLAIN = Tuning(lanes=256, warps=4, stages=3)
+DECODED = Tuning(lanes=128, warps=4, stages=4, probes=4)
 
 
 def columns(
