@@ -228,14 +228,16 @@ class Sampler:
         the same words whatever else is in the batch. `numbers` are the level's nodes in the tree.
         """
         close = np.flatnonzero(drawn < 0)
-        decided, keys = drawn.copy(), self._keys(walks, level.of_samples(close), depth)
-        for node in np.unique(level.node[close]).tolist():
-            span = walks.spans[level.walk[node]]
-            probabilities = self.reader.probabilities(tree.alone(span, int(numbers[node])))
-            here = level.node[close] == node
-            own = send(keys[here], probabilities.device)
-            again = draw(probabilities, own * 0, own)
-            decided[close[here]] = fetch(again)()
+        if not len(close):
+            return drawn
+        few = level.of_samples(close)
+        nodes, rows = np.unique(few.node, return_inverse=True)
+        logits = tree.apart(walks.spans[level.walk[nodes]], numbers[nodes])
+        probabilities = self.reader.probabilities(logits)
+        device = probabilities.device
+        keys = send(self._keys(walks, few, depth), device)
+        decided = drawn.copy()
+        decided[close] = fetch(draw(probabilities, send(rows, device), keys))()
         return decided
 
     def step(self, walks: Walks, level: Level, drawn: Index, depth: int) -> tuple[Level, Outcomes]:

@@ -208,21 +208,49 @@ class Tree:
         self._blocks[-1] = _columns(self._blocks[-1], self._column[nodes])
         self._column[nodes] = np.arange(len(nodes))
 
-    def alone(self, span: Index, node: int) -> Tensor:
-        """The next-token logits of one node (-1: the context), run by itself.
+    def apart(self, spans: Index, nodes: Index) -> Tensor:
+        """The next-token logits of nodes (-1: the context), each as if it were run by itself.
 
-        What it is run together with changes the last bits of a node's logits; this does not.
+        What a node is run together with changes the last bits of its logits. Here every forward
+        pass has one of a few fixed shapes, in which a row's bits do not depend on the others.
         """
         import torch
 
+        rows = [self._sequence(span, int(node)) for span, node in zip(spans, nodes, strict=True)]
+        slots, step = (1, 1) if _on_cpu(self.lm) else (16, 64)
+        lengths = np.array([-(-len(row) // step) * step for row in rows])
+        order = np.argsort(lengths, kind="stable")
+        found: list[Tensor] = [None] * len(rows)  # type: ignore[list-item]
+        for length in np.unique(lengths).tolist():
+            same = order[lengths[order] == length]
+            for low in range(0, len(same), slots):
+                places = same[low : low + slots].tolist()
+                logits = self._in_slots([rows[i] for i in places], slots, length)
+                for place, row in zip(places, logits, strict=False):
+                    found[place] = row
+        return torch.stack(found)
+
+    def _sequence(self, span: Index, node: int) -> Index:
+        """All tokens up to a node."""
         path: list[int] = []
         while node >= 0:
             path.append(int(self._token[node]))
             node = int(self._parent[node])
-        ids = np.concatenate([self._ids[span[0] : span[1]], np.array(path[::-1], np.int64)])
-        mask = torch.ones((len(ids), len(ids)), dtype=torch.bool, device=self.lm.device).tril()
-        last = np.array([len(ids) - 1])
-        return self._forward(ids, np.arange(len(ids)), mask, None, last)[0]
+        return np.concatenate([self._ids[span[0] : span[1]], np.array(path[::-1], np.int64)])
+
+    def _in_slots(self, rows: list[Index], slots: int, length: int) -> Tensor:
+        """Run sequences side by side, in a shape that does not depend on how many there are."""
+        import torch
+
+        ids = np.zeros((slots, length), dtype=np.int64)
+        last = np.zeros(slots, dtype=np.int64)
+        for slot, row in enumerate(rows):
+            ids[slot, : len(row)], last[slot] = row, len(row) - 1
+        owner = torch.arange(slots, device=self.lm.device).repeat_interleave(length)
+        mask = (owner[:, None] == owner[None, :]).tril()
+        positions = np.tile(np.minimum(np.arange(length), self.lm.window - 1), slots)
+        keep = np.arange(slots) * length + last
+        return self._forward(ids.ravel(), positions, mask, None, keep)[0]
 
     def _forward(
         self, ids: Index, positions: Index, mask: Tensor, past: KV | None, keep: Index | None

@@ -349,6 +349,24 @@ def test_a_draw_that_rounding_could_change_is_made_again_alone(kind, monkeypatch
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_nodes_run_apart_have_the_logits_of_plain_forward_passes(kind, monkeypatch):
+    lm = tiny(kind)
+    encoded = encode_contexts(lm, CONTEXTS)
+    tree = Tree(lm, passages_of(encoded), Limits())
+    list(tree.run_trunk())
+    spans = np.array([tree.spans()[i] for i in range(len(CONTEXTS))])
+    none = np.full(len(spans), -1)
+    _ = list(tree.extend(spans, none, np.arange(len(spans)) + 7))
+    for on_cpu in (True, False):
+        monkeypatch.setattr(tree_module, "_on_cpu", lambda _, answer=on_cpu: answer)
+        for nodes, ends in ((none, None), (np.arange(len(spans)), 7)):
+            found = tree.apart(spans, nodes).softmax(-1)
+            for i, row in enumerate(found):
+                ids = encoded[i] if ends is None else (*encoded[i], ends + i)
+                torch.testing.assert_close(row, next_probs(lm, ids), atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_single_precision_draws_the_same_whatever_the_batch(kind):
     lm = tiny(kind)
     lm.model.float()
