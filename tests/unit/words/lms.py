@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -16,6 +18,8 @@ from transformers import (
 )
 
 from aleatoric.models.hf import HFModel, wrap
+from aleatoric.words.machine import DONE, LEAD, State, advance, fold
+from aleatoric.words.rules import normalise
 
 TEXT = (
     "It's well-known that the cat said \"come in\" and the dog didn't. There are many things, "
@@ -68,3 +72,43 @@ def next_probs(lm: HFModel, ids: tuple[int, ...]) -> torch.Tensor:
     """Next-token probabilities by one plain forward pass without any cache."""
     with torch.no_grad():
         return lm.model(torch.tensor([ids])).logits[0, -1].softmax(-1)
+
+
+@dataclass(frozen=True)
+class AtOnce:
+    """A model that never writes a bare space or part of a character, so that sums are finite."""
+
+    inner: Any
+    bias: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def forward(self, *arguments: Any) -> Any:
+        logits, kv = self.inner.forward(*arguments)
+        return logits + self.bias, kv
+
+    def next_probs(self, ids: tuple[int, ...]) -> Any:
+        return (next_probs(self.inner, ids).log() + self.bias).softmax(-1)
+
+
+def at_once(lm: HFModel) -> AtOnce:
+    """The model without such tokens."""
+    after = [advance(State(), piece, "condition") for piece in lm.pieces]
+    barred = [state.mode == LEAD or bool(state.pending) for state in after]
+    return AtOnce(lm, torch.where(torch.tensor(barred), -math.inf, 0.0))
+
+
+def brute_force(lm: AtOnce, context: str, word: str) -> float:
+    """The mass of one word: every segmentation and case, one plain forward pass a node."""
+    target, found = fold(normalise(word)), 0.0
+    stack = [(lm.encode(context), State(), 1.0)]
+    while stack:
+        ids, state, mass = stack.pop()
+        for token, p in enumerate(lm.next_probs(ids).tolist()):
+            after = advance(state, lm.pieces[token], "condition")
+            if after.mode == DONE:
+                found += mass * p * (fold(after.word) == target)
+            elif not after.settled and p > 0 and target.startswith(fold(after.word)):
+                stack.append(((*ids, token), after, mass * p))
+    return found

@@ -6,8 +6,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from lms import next_probs, tiny, tokenizer
+from lms import at_once, brute_force, next_probs, tiny, tokenizer
 from scipy.stats import chi2_contingency, chisquare
 
 from aleatoric.decoding import Decoder
@@ -26,7 +24,6 @@ from aleatoric.words import tree as tree_module
 from aleatoric.words.biased import biased, first_token, word_tokens
 from aleatoric.words.exact import Question, Search, exact
 from aleatoric.words.head import HeadSearch, head
-from aleatoric.words.machine import DONE, LEAD, State, advance, fold
 from aleatoric.words.mc import Prompt, mc
 from aleatoric.words.passages import encode_contexts, passages_of
 from aleatoric.words.rules import first_word, normalise
@@ -36,46 +33,6 @@ from aleatoric.words.tree import Limits, Tree
 KINDS = ["gpt2", "llama"]
 CONTEXTS = ["There", "There are", "There are many", "There are many things", "He said"]
 WORDS = ("the", "many", "it's", "well-known", "a", "café", "said")
-
-
-@dataclass(frozen=True)
-class AtOnce:
-    """A model that never writes a bare space or part of a character, so that sums are finite."""
-
-    inner: Any
-    bias: Any
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def forward(self, *arguments: Any) -> Any:
-        logits, kv = self.inner.forward(*arguments)
-        return logits + self.bias, kv
-
-    def next_probs(self, ids: tuple[int, ...]) -> Any:
-        return (next_probs(self.inner, ids).log() + self.bias).softmax(-1)
-
-
-def at_once(kind: str) -> AtOnce:
-    lm = tiny(kind, torch.float32)
-    after = [advance(State(), piece, "condition") for piece in lm.pieces]
-    barred = [state.mode == LEAD or bool(state.pending) for state in after]
-    return AtOnce(lm, torch.where(torch.tensor(barred), -math.inf, 0.0))
-
-
-def brute_force(lm: AtOnce, context: str, word: str) -> float:
-    """The mass of one word: every segmentation and case, one plain forward pass a node."""
-    target, found = fold(normalise(word)), 0.0
-    stack = [(lm.encode(context), State(), 1.0)]
-    while stack:
-        ids, state, mass = stack.pop()
-        for token, p in enumerate(lm.next_probs(ids).tolist()):
-            after = advance(state, lm.pieces[token], "condition")
-            if after.mode == DONE:
-                found += mass * p * (fold(after.word) == target)
-            elif not after.settled and p > 0 and target.startswith(fold(after.word)):
-                stack.append(((*ids, token), after, mass * p))
-    return found
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,7 +65,7 @@ def test_tree_logits_are_those_of_plain_forward_passes(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_exact_equals_brute_force(kind):
-    lm = at_once(kind)
+    lm = at_once(tiny(kind, torch.float32))
     asked = ("a", "the", "man", "it's")
     search = Search(0.0, 10**6, "outcome")
     [found] = exact(lm, [Question("There are", asked)], lead="condition", search=search)

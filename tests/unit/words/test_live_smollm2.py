@@ -10,6 +10,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from lms import at_once, brute_force
+
 from aleatoric.models import smollm2
 from aleatoric.words.exact import Question, Search, exact
 from aleatoric.words.machine import DONE, State, advance, fold
@@ -55,6 +57,17 @@ def test_exact_equals_one_word_at_a_time(lm):
         alone = math.exp(spelled) * float(logp[-1, ends].exp().sum())
         assert alone <= high + 1e-6
         assert alone >= low * 0.5
+
+
+def test_exact_equals_brute_force():
+    """Every spelling of a word, each node run alone from the start, in float64 as below."""
+    lm = at_once(smollm2.load_smollm2(device="cpu", dtype="float64"))
+    search = Search(0.0, 10**6, "outcome")
+    [found] = exact(lm, [Question("This is", ("a",))], lead="condition", search=search)
+    mass = brute_force(lm, "This is", "a")
+    assert mass > 0.05
+    assert found.low[0] == pytest.approx(mass, abs=1e-6)
+    assert found.high[0] == pytest.approx(mass, abs=1e-6)
 
 
 def test_tree_probabilities_are_those_of_plain_forward_passes():
