@@ -103,18 +103,24 @@ def top_k(logits: Tensor, k: int) -> Tensor:
 
 
 def top_p(logits: Tensor, p: float) -> Tensor:
-    """Only the smallest set of most likely tokens with at least mass p stays."""
-    ordered, order = logits.sort(-1, descending=False)
+    """Only the smallest set of most likely tokens with at least mass p stays.
+
+    Of equally likely tokens, those of higher number stay.
+    """
+    ordered, order = logits.sort(dim=-1, stable=True)
     dropped = ordered.softmax(-1).cumsum(-1) <= 1 - p
     dropped[..., -1] = False
     return logits.masked_fill(dropped.scatter(-1, order, dropped), -math.inf)
 
 
 def typical(logits: Tensor, mass: float) -> Tensor:
-    """Only the tokens whose surprise is nearest to the entropy stay, up to the given mass."""
+    """Only the tokens whose surprise is nearest to the entropy stay, up to the given mass.
+
+    Of tokens at the same distance, those of lower number stay.
+    """
     logp = logits.log_softmax(-1)
     entropy = -(logp * logp.exp()).nansum(-1, keepdim=True)
-    _, order = (-logp - entropy).abs().sort(-1, descending=False)
+    _, order = (-logp - entropy).abs().sort(dim=-1, stable=True)
     cumulative = logits.gather(-1, order).softmax(-1).cumsum(-1)
     last = (cumulative < mass).sum(-1, keepdim=True).clamp_max(logits.shape[-1] - 1)
     ranks = order.argsort(-1)

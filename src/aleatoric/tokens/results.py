@@ -1,0 +1,156 @@
+"""From the sums of a stream to estimates with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.metrics.bins import ece_debiased_of, ece_of, mce_of
+from aleatoric.metrics.cells import exact_cells
+from aleatoric.metrics.reduction import Floats, divide
+from aleatoric.tokens.classes import AllClasses, PredictedClasses
+from aleatoric.tokens.curves import Curve, CurveSums
+from aleatoric.tokens.statistics import TokenRows, join_rows
+from aleatoric.tokens.units import MAX_UNITS, Units, UnitSums
+from aleatoric.types import Estimate, Interval
+
+_RESAMPLED: dict[str, Callable[[Floats], Floats]] = {
+    "ece": ece_of,
+    "ece_debiased": ece_debiased_of,
+    "mce": mce_of,
+}
+_SCORES = {"nll": 1, "brier": 3, "entropy": 4, "accuracy": 5}
+_EXCLUDED = 2
+
+
+@dataclass(frozen=True)
+class CalibrationResult:
+    """Every calibration error of a stream, as fractions (the paper prints percent)."""
+
+    n_tokens: int
+    n_groups: int
+    estimates: Mapping[str, Estimate]
+    """By metric name: ece, mce, e_ece, e_ece_p, brier, nll, ..."""
+    curves: Mapping[str, Curve]
+    """By metric name (ece, e_ece, ...), the bin sums behind it, for reliability diagrams."""
+    rows: TokenRows | None
+    """Per-token rows, where they were asked for."""
+    row_groups: tuple[str, ...]
+    """The group of each kept row."""
+
+
+@dataclass
+class State:
+    """All that a stream remembers."""
+
+    groups: Units
+    scores: UnitSums
+    curves: dict[str, CurveSums]
+    predicted: PredictedClasses | None
+    classes: AllClasses | None
+    rows: list[TokenRows] | None
+    row_groups: list[str]
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens seen."""
+        return int(self.scores.table[:, 0].sum())
+
+    def move(self, moved: NDArray[np.int64] | None) -> None:
+        """Follow units that were bundled."""
+        self.scores.move(moved)
+        for own in self.curves.values():
+            own.units.move(moved)
+
+    def merge(self, other: State) -> None:
+        """Add another state of the same settings."""
+        moved, theirs = self.groups.merge(other.groups)
+        self.move(moved)
+        self.scores.add(theirs[: len(other.scores.table)], other.scores.table)
+        for name, own in self.curves.items():
+            own.merge(other.curves[name], theirs)
+        if self.predicted is not None and other.predicted is not None:
+            self.predicted.merge(other.predicted)
+        if self.classes is not None and other.classes is not None:
+            self.classes.merge(other.classes)
+        if self.rows is not None and other.rows is not None:
+            self.rows.extend(other.rows)
+            self.row_groups.extend(other.row_groups)
+
+
+def summarise(state: State, seed: int) -> CalibrationResult:
+    """Every metric of a state that holds tokens."""
+    rows = join_rows(state.rows) if state.rows else None
+    curves = {name: own.curve() for name, own in state.curves.items()}
+    if rows is not None:
+        curves = _exact(curves, rows)
+    found = {**_errors(state, curves, seed), **_scores(state, seed), **_classwise(state)}
+    return CalibrationResult(
+        n_tokens=state.n_tokens,
+        n_groups=state.groups.n_groups,
+        estimates=found,
+        curves=curves,
+        rows=rows,
+        row_groups=tuple(state.row_groups),
+    )
+
+
+def _exact(curves: dict[str, Curve], rows: TokenRows) -> dict[str, Curve]:
+    pairs = [(rows.confidence, rows.correct)]
+    pairs += [(own.confidence, own.accuracy) for own in rows.expected.values()]
+    named = zip(curves.items(), pairs, strict=True)
+    return {name: replace(curve, cells=exact_cells(*pair)) for (name, curve), pair in named}
+
+
+def _errors(state: State, curves: Mapping[str, Curve], seed: int) -> dict[str, Estimate]:
+    """All errors of the plain curve, and the ECE of every scheme's."""
+    values = {**curves["ece"].errors(), **{n: float(ece_of(c.bins)) for n, c in curves.items()}}
+    found = {}
+    for name, value in values.items():
+        sums = state.curves[name if name in curves else "ece"]
+        error = ece_of if name in curves else _RESAMPLED.get(name)
+        interval = _interval(state, sums.units.table, sums.by_unit(error), seed) if error else None
+        found[name] = _estimate(state, value, interval)
+    return found
+
+
+def _scores(state: State, seed: int) -> dict[str, Estimate]:
+    """Means over tokens; the log score is undefined where a reference has no probability."""
+    table = state.scores.table
+    found = {}
+    for name, column in _SCORES.items():
+        value = float(table[:, column].sum() / state.n_tokens)
+        interval = _interval(state, table[:, [column, 0]], lambda s: divide(s[:, 0], s[:, 1]), seed)
+        found[name] = _estimate(state, value, interval)
+    excluded = int(table[:, _EXCLUDED].sum())
+    if excluded:
+        found["nll"] = Estimate(None, None, 0, 0, n_undefined=excluded)
+    return found
+
+
+def _classwise(state: State) -> dict[str, Estimate]:
+    found: dict[str, float] = {}
+    for own in (state.predicted, state.classes):
+        found |= own.errors() if own is not None else {}
+    return {name: _estimate(state, value, None) for name, value in found.items()}
+
+
+def _interval(
+    state: State, table: Floats, value: Callable[[Floats], Floats], seed: int
+) -> Interval | None:
+    used = table[state.scores.table[:, 0] > 0]
+    interval = group_bootstrap(used, value, seed)
+    if interval is None or not state.groups.pooled:
+        return interval
+    return replace(interval, method=f"{interval.method}, groups pooled into {MAX_UNITS} units")
+
+
+def _estimate(state: State, value: float, interval: Interval | None) -> Estimate:
+    if math.isnan(value):
+        return Estimate(None, None, 0, 0, n_undefined=state.n_tokens)
+    return Estimate(value, interval, state.n_tokens, state.groups.n_groups)

@@ -1,0 +1,79 @@
+"""Class-wise errors over a vocabulary, against loops over classes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aleatoric.metrics.calibration import bin_index, ece, equal_mass_edges, equal_width_edges
+from aleatoric.tokens.classes import AllClasses, PredictedClasses
+from aleatoric.tokens.kernels.naive import softmax
+
+BINS = 5
+
+
+def made(seed: int, n: int = 60, width: int = 7) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, width)) * 2, rng.integers(0, width, size=n)
+
+
+def naive_sce(probs: np.ndarray, targets: np.ndarray) -> float:
+    edges, total = equal_width_edges(BINS), 0.0
+    for k in range(probs.shape[1]):
+        total += ece(probs[:, k], (targets == k).astype(float), edges) or 0.0
+    return total / probs.shape[1]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6))
+def test_sce_is_nixons(seed: int) -> None:
+    logits, targets = made(seed)
+    own = AllClasses(7, BINS)
+    own.add(logits[:25], targets[:25])
+    own.add(logits[25:], targets[25:])
+    assert own.errors()["sce"] == pytest.approx(naive_sce(softmax(logits), targets), abs=1e-12)
+
+
+def test_ace_is_nixons_up_to_its_cells() -> None:
+    """Probabilities in well-separated steps: every step is a cell of its own, and ACE is exact."""
+    rng = np.random.default_rng(0)
+    rows = np.array([[0.9, 0.08, 0.02], [0.3, 0.6, 0.1], [0.02, 0.18, 0.8], [0.1, 0.25, 0.65]])
+    probs = rows[rng.integers(0, 4, size=400)]
+    targets = rng.integers(0, 3, size=400)
+    own = AllClasses(3, 2)
+    own.add(np.log(probs), targets)
+    total = 0.0
+    for k in range(3):
+        edges = equal_mass_edges(sorted(probs[:, k]), 400, 2)
+        index = bin_index(probs[:, k], edges)
+        for b in set(index.tolist()):
+            held = index == b
+            total += abs(probs[held, k].mean() - (targets[held] == k).mean())
+    assert own.errors()["ace"] == pytest.approx(total / 6, abs=1e-9)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6))
+def test_sce_at_predicted_classes_is_the_mean_of_their_own(seed: int) -> None:
+    logits, targets = made(seed)
+    probs = softmax(logits)
+    predicted, confidence = probs.argmax(axis=1), probs.max(axis=1)
+    correct = (predicted == targets).astype(float)
+    own = PredictedClasses(BINS)
+    for part in (slice(0, 20), slice(20, 60)):
+        own.add(predicted[part], confidence[part], correct[part])
+    edges = equal_width_edges(BINS)
+    each = [ece(confidence[predicted == k], correct[predicted == k], edges) for k in set(predicted)]
+    assert own.errors()["sce_predicted"] == pytest.approx(np.mean(each), abs=1e-12)
+    assert 0 <= own.errors()["ace_predicted"] <= 1
+
+
+def test_pairs_that_never_occur_take_no_room() -> None:
+    own = PredictedClasses(15)
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        own.add(rng.integers(0, 20, 5000) * 2500, rng.random(5000), rng.random(5000).round())
+    own.errors()
+    assert len(own._keys) <= 20 * 15 * 8
