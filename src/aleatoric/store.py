@@ -7,6 +7,7 @@ model; every reader walks page by page, so that a run of any size fits in memory
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -43,7 +44,12 @@ CREATE TABLE systems (no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, facts T
 CREATE TABLE draws (
     item INTEGER NOT NULL, system INTEGER NOT NULL, row INTEGER NOT NULL, payload TEXT NOT NULL,
     PRIMARY KEY (item, system, row)) WITHOUT ROWID;
+CREATE TABLE token_sums (
+    system INTEGER PRIMARY KEY, items INTEGER NOT NULL, unscored INTEGER NOT NULL,
+    tokens INTEGER NOT NULL, payload BLOB NOT NULL);
 """
+TOKEN_ROWS = "tokens"
+"""The folder of per-token rows in a run directory, where they are kept."""
 
 Floats = NDArray[np.float64]
 
@@ -55,6 +61,17 @@ class Joined:
     matched: int
     unmatched: int
     repeated: int
+
+
+@dataclass(frozen=True)
+class TokenSums:
+    """How far a system has read a corpus, and the sums of what it read as a stream saved them."""
+
+    items: int
+    unscored: int
+    """Items that were too short to hold a scored token."""
+    tokens: int
+    payload: bytes
 
 
 class Store:
@@ -134,6 +151,7 @@ class Store:
     def discard(self) -> None:
         """Close and remove what this run wrote: nothing half-written stays behind."""
         self._db.close()
+        shutil.rmtree(self.path / TOKEN_ROWS, ignore_errors=True)
         for file in self.path.glob(DATABASE + "*"):
             file.unlink()
         for folder in self._made:
@@ -298,6 +316,23 @@ class Store:
             "ORDER BY system, item, row"
         )
         return ["system", "item", "group", "row", *columns], iter(self._db.execute(query))
+
+    # Tokens --------------------------------------------------------------------------------
+
+    def save_token_sums(self, system: str, sums: TokenSums) -> None:
+        """Replace a system's sums by those of more of the corpus, in one transaction."""
+        row = (self._system_no(system), sums.items, sums.unscored, sums.tokens, sums.payload)
+        self._db.execute("INSERT OR REPLACE INTO token_sums VALUES (?, ?, ?, ?, ?)", row)
+
+    def token_sums(self, system: str) -> TokenSums | None:
+        """A system's sums, or `None` before its first part is done."""
+        query = "SELECT items, unscored, tokens, payload FROM token_sums WHERE system = ?"
+        found = self._db.execute(query, (self._system_no(system),)).fetchone()
+        return None if found is None else TokenSums(*found)
+
+    def token_rows_folder(self, system: str) -> Path:
+        """Where a system's per-token rows lie, a Parquet file for each part of the corpus."""
+        return self.path / TOKEN_ROWS / f"{self._system_no(system):03}"
 
     # Inside --------------------------------------------------------------------------------
 

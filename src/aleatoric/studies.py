@@ -6,7 +6,8 @@ from typing import Any
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
-from aleatoric.pipeline import Track, cases, model_systems, quietly
+from aleatoric.pipeline import cases, model_systems
+from aleatoric.progress import Track, quietly
 from aleatoric.store import Store
 from aleatoric.types import Study
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aleatoric.pipeline import Track, model_systems, quietly, score_word
+from aleatoric.pipeline import model_systems, score_word
+from aleatoric.progress import Track, quietly
 from aleatoric.report.collect import figure_data, tvd_densities
 from aleatoric.report.figures import draw, draw_all, to_png
 from aleatoric.report.html import Picture, write_html

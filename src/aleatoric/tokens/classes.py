@@ -8,6 +8,7 @@ equal mass have borders a factor of 1.45 apart.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,16 @@ class PredictedClasses:
         """Add another's sums."""
         other._settle()
         self._wait(other._keys, other._sums)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All sums, to be saved."""
+        self._settle()
+        return {"keys": self._keys, "sums": self._sums}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over saved sums in place of own ones."""
+        self._keys, self._sums = arrays["keys"], arrays["sums"]
+        self._waiting, self._n_waiting = [], 0
 
     def errors(self) -> dict[str, float]:
         """SCE and ACE as the mean over predicted classes of the class's own ECE."""
@@ -115,6 +126,21 @@ class AllClasses:
         self._bins += other._bins
         self._cells += other._cells
         self._n_tokens += other._n_tokens
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All sums that are not 0, to be saved."""
+        found: dict[str, NDArray[Any]] = {"n_tokens": np.array(self._n_tokens)}
+        for name, table in (("bins", self._bins), ("cells", self._cells)):
+            place = np.flatnonzero(table[..., 0])
+            found |= {f"{name}/place": place, f"{name}/sums": table.reshape(-1, 3)[place]}
+        return found
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over saved sums in place of own ones."""
+        self._n_tokens = int(arrays["n_tokens"])
+        for name, table in (("bins", self._bins), ("cells", self._cells)):
+            table[...] = 0.0
+            table.reshape(-1, 3)[arrays[f"{name}/place"]] = arrays[f"{name}/sums"]
 
     def errors(self) -> dict[str, float]:
         """SCE and ACE by Nixon's formula."""
