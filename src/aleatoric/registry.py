@@ -61,6 +61,11 @@ PLUGINS: dict[str, dict[str, str]] = {
         "ard": "aleatoric.analyses.ard:run",
         "biased": "aleatoric.analyses.biased:run",
     },
+    "token_analyses": {
+        "intrinsic": "aleatoric.analyses.intrinsic:run",
+        "stability": "aleatoric.analyses.stability:run",
+        "frequency": "aleatoric.analyses.frequency:run",
+    },
 }
 """What ships with the package: kind -> name -> "module:attribute"."""
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 import aleatoric
 from aleatoric.engine.forcing import Part, chunks, parts
 from aleatoric.engine.opening import open_forced
 from aleatoric.errors import AleatoricError, DataError, UsageError
+from aleatoric.inference.consistency import of_hits
 from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.progress import Meter, unmetered
 from aleatoric.sources import open_token_corpus
@@ -23,7 +27,8 @@ from aleatoric.tokens.results import CalibrationResult
 from aleatoric.tokens.saving import pack, unpack
 from aleatoric.tokens.schemes import EXPECTED, Scheme
 from aleatoric.tokens.stream import CalibrationStream
-from aleatoric.types import Collected, ParallelText, Result, Signature, TextCorpus
+from aleatoric.tokens.table import TokenTable, read_table, write_part
+from aleatoric.types import Collected, Floor, ParallelText, Result, Signature, TextCorpus
 
 BATCHES_A_PART = 8
 """So many batches are scored between two saves: what a killed run loses at most."""
@@ -101,6 +106,22 @@ def calibration(store: Store, system: str) -> CalibrationResult:
     return stream.result()
 
 
+def token_table(store: Store, system: str) -> TokenTable:
+    """A system's rows, where they were kept.
+
+    Another system that has read the very same tokens lends its entropy as the language's own
+    uncertainty; without one, the system's own entropy stands for it.
+    """
+    table = read_table(store.token_rows_folder(system), system)
+    for name in systems(store):
+        if name == system or store.systems()[name]["reads"] != store.systems()[system]["reads"]:
+            continue
+        other = read_table(store.token_rows_folder(name), name)
+        if np.array_equal(other.target, table.target):
+            return replace(table, uncertainty=other.uncertainty, uncertainty_of=name)
+    return table
+
+
 def notes(store: Store) -> list[str]:
     """What a reader of the numbers should know."""
     found: list[str] = list(store.meta("notes") or [])
@@ -139,34 +160,47 @@ def _read(
     with meter(name, n_items) as advance:
         advance(done.items, 0)
         for part in parts(model, left, BATCHES_A_PART * job.batch_tokens):
-            tokens = _score(stream, model, part, job.batch_tokens)
-            done = _save(store, name, stream, done, part, tokens)
-            advance(part.n_items, tokens)
+            positions = _score(stream, model, part, job.batch_tokens)
+            _keep_rows(store, name, stream, positions, done.items)
+            done = _save(store, name, stream, done, part)
+            advance(part.n_items, len(positions))
     if not done.tokens:
         raise DataError(f"{corpus.name}: no document is longer than a token; give longer texts.")
     store.set_meta(f"done {name}", True)
 
 
-def _score(stream: CalibrationStream, model: ForcedModel, part: Part, batch_tokens: int) -> int:
-    tokens = 0
+def _score(
+    stream: CalibrationStream, model: ForcedModel, part: Part, batch_tokens: int
+) -> NDArray[np.int64]:
+    """Feed a part to the stream; where each of its tokens stands in its document."""
+    positions = [np.zeros(0, dtype=np.int64)]
     for chunk in chunks(model, part.strips, batch_tokens):
         stream.update(chunk.logits, chunk.targets, chunk.groups)
-        tokens += len(chunk.groups)
-    return tokens
+        positions.append(chunk.positions)
+    return np.concatenate(positions)
 
 
-def _save(
+def _keep_rows(
     store: Store,
     name: str,
     stream: CalibrationStream,
-    done: TokenSums,
-    part: Part,
-    tokens: int,
+    positions: NDArray[np.int64],
+    first_item: int,
+) -> None:
+    """Write the rows of a part; named by its first item, so that a repeated part replaces them."""
+    kept = stream.take_rows()
+    if kept is not None:
+        path = store.token_rows_folder(name) / f"{first_item:012}.parquet"
+        write_part(path, *kept, positions)
+
+
+def _save(
+    store: Store, name: str, stream: CalibrationStream, done: TokenSums, part: Part
 ) -> TokenSums:
     sums = TokenSums(
         done.items + part.n_items,
         done.unscored + part.n_unscored,
-        done.tokens + tokens,
+        stream.n_tokens,
         pack(stream.save()),
     )
     store.save_token_sums(name, sums)
@@ -247,7 +281,15 @@ def _system_results(store: Store, system: str) -> Iterator[Result]:
     others = [name for name in found.estimates if name not in METRICS]
     for metric in (*ordered, *others):
         signature = _signature(store, system, metric, found.n_tokens)
-        yield Result(system, metric, signature, found.estimates[metric])
+        floor = _floor(store, found) if metric == "ece" else None
+        yield Result(system, metric, signature, found.estimates[metric], floor)
+
+
+def _floor(store: Store, found: CalibrationResult) -> Floor:
+    """The ECE of a model with these confidences that is calibrated: few tokens alone make one."""
+    manifest = store.manifest
+    ece = of_hits(found.curves["ece"].cells, manifest["bins"], manifest["seed"]).ece
+    return Floor(ece, ece, ece, "mean over 1000 sets of hits drawn from the model's confidences")
 
 
 def _signature(store: Store, system: str, metric: str, n_tokens: int) -> Signature:

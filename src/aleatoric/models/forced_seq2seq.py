@@ -1,4 +1,4 @@
-"""Encoder-decoder models (Marian, T5, BART, ...) on sentence pairs, with the reference as prefix."""
+"""Encoder-decoder models (Marian, T5, BART, ...) on sentence pairs, the reference as prefix."""
 
 from __future__ import annotations
 

@@ -286,4 +286,5 @@ def _first_line(error: Exception) -> str:
 
 
 def short_name(name: str) -> str:
+    """A directory's own name, or the whole name of a model on a hub."""
     return Path(name).name if Path(name).is_dir() else name

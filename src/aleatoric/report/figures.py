@@ -22,6 +22,7 @@ from aleatoric.analyses.pictures import (
     Lines,
     Panels,
     Picture,
+    Reliability,
     Scatter,
     WordBars,
 )
@@ -238,7 +239,7 @@ def _boxes(axes: Axes, data: Boxes) -> None:
         flierprops={"marker": ".", "markersize": 2.5, "markeredgecolor": GREY},
     )
     axes.tick_params(axis="x", labelsize=6.5)
-    _labels(axes, data.title, f"{data.x_label}, and number of contexts", data.y_label)
+    _labels(axes, data.title, f"{data.x_label}, and number of {data.counted}", data.y_label)
 
 
 def _coefficients(axes: Axes, data: Coefficients) -> None:
@@ -273,6 +274,33 @@ def _word_bars(axes: Axes, data: WordBars) -> None:
     axes.legend(loc="lower right")
 
 
+def _reliability(axes: Axes, data: Reliability) -> None:
+    edges = data.edges
+    width = edges[1] - edges[0]
+    filled = [i for i, count in enumerate(data.counts) if count]
+    chosen = [[own[i] for i in filled] for own in (data.confidence, data.accuracy, data.low)]
+    centres, accuracy, low = chosen
+    high = [data.high[i] for i in filled]
+    counts = axes.twinx()
+    counts.stairs(data.counts, edges, fill=True, color="#dddddd")
+    counts.set_yscale("symlog", linthresh=1)
+    counts.set_ylabel("tokens (grey)")
+    counts.spines["right"].set_visible(True)
+    # The counts lie behind: the diagram is drawn over them.
+    axes.set_zorder(counts.get_zorder() + 1)
+    axes.patch.set_visible(False)
+    axes.plot([0, 1], [0, 1], ":", color=GREY)
+    for x, bottom, top in zip(centres, low, high, strict=True):
+        axes.plot([x, x], [bottom, top], "-", color=COLOURS[1], linewidth=4, alpha=0.45)
+    axes.plot([], [], "-", color=COLOURS[1], linewidth=4, alpha=0.45, label="if calibrated, 95%")
+    axes.plot(centres, accuracy, "o-", color="black", markersize=3.5, linewidth=1, label="model")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.set_xticks([edges[0], 0.25, 0.5, 0.75, edges[-1]])
+    _labels(axes, data.title, f"mean confidence, {len(edges) - 1} bins of {width:.3g}", "accuracy")
+    axes.legend(loc="upper left")
+
+
 def _labels(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_title("\n".join(safe(line) for line in title.split("\n")))
     axes.set_xlabel(safe(x))
@@ -286,4 +314,5 @@ _DRAWERS: dict[type, Callable[..., None]] = {
     Boxes: _boxes,
     Coefficients: _coefficients,
     WordBars: _word_bars,
+    Reliability: _reliability,
 }

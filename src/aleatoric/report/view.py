@@ -101,10 +101,12 @@ def token_table(results: Sequence[Result], title: str = "Token level") -> Table:
     found = {(result.system, result.metric): result for result in results}
     systems = list(dict.fromkeys(result.system for result in results))
     metrics = list(dict.fromkeys(result.metric for result in results))
-    rows = tuple(
+    rows = [
         (_token_heading(metric), *(_token_cell(found.get((system, metric))) for system in systems))
         for metric in metrics
-    )
+    ]
+    floors = [_token_floor(found.get((system, "ece"))) for system in systems]
+    rows.insert(1, ("ece floor %", *floors))
     counts = [_counts(found[system, metrics[0]]) for system in systems]
     return Table(
         title, ("metric", *systems), (*rows, ("tokens (groups)", *counts)), _token_notes(results)
@@ -113,6 +115,11 @@ def token_table(results: Sequence[Result], title: str = "Token level") -> Table:
 
 def _counts(result: Result) -> str:
     return f"{result.estimate.n_items} ({result.estimate.n_groups})"
+
+
+def _token_floor(result: Result | None) -> str:
+    floor = result.floor if result else None
+    return UNDEFINED if floor is None or floor.value is None else number(100 * floor.value, 2)
 
 
 def _token_heading(metric: str) -> str:
@@ -138,7 +145,10 @@ def _token_cell(result: Result | None) -> str:
         return UNDEFINED
     if not is_percentage(result.metric):
         return with_interval(result.estimate)
-    return with_interval(_in_percent(result.estimate), 2)
+    shown = _in_percent(result.estimate)
+    # Over a whole vocabulary class-wise errors are tiny: two decimals would show none of them.
+    small = result.metric in ("sce", "ace") and shown.value is not None
+    return f"{shown.value:.3g}" if small else with_interval(shown, 2)
 
 
 def _in_percent(estimate: Estimate) -> Estimate:
@@ -150,7 +160,10 @@ def _in_percent(estimate: Estimate) -> Estimate:
 
 
 def _token_notes(results: Sequence[Result]) -> tuple[str, ...]:
-    notes = ["%: calibration errors in percent; --json gives fractions. nll and entropy in nats."]
+    notes = [
+        "%: calibration errors in percent; --json gives fractions. nll and entropy in nats.",
+        "ece floor: what a calibrated model with these confidences scores on as many tokens.",
+    ]
     if any(result.metric == "sce" for result in results):
         notes.append(
             "sce, ace: over all classes (Nixon et al. 2019); _predicted: the mean over predicted "

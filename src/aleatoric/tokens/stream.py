@@ -101,6 +101,11 @@ class CalibrationStream:
             raise UsageError("streams with different settings cannot be merged.")
         self._state.merge(other._state)
 
+    @property
+    def n_tokens(self) -> int:
+        """Tokens seen so far."""
+        return self._state.n_tokens
+
     def save(self) -> Arrays:
         """All sums so far as plain arrays; per-token rows are not among them."""
         return to_arrays(self._state)
