@@ -35,6 +35,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "smollm2": "aleatoric.models.forced:load_smollm2",
         "hf": "aleatoric.models.forced:load_hf",
         "gguf": "aleatoric.models.forced:load_gguf",
+        "translation": "aleatoric.training.checkpoint:load_forced",
     },
     "metrics": {
         "tvd": "aleatoric.metrics.tvd:tvd",

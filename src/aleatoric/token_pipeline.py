@@ -215,7 +215,7 @@ def _name_of(store: Store, spec: str) -> str | None:
 
 def _add_system(store: Store, spec: str, model: ForcedModel) -> str:
     name = model.label if model.label not in store.systems() else spec
-    facts = {"spec": spec, "model": f"{spec}@{model.version}", "reads": model.reads}
+    facts: dict[str, Any] = {"spec": spec, "model": f"{spec}@{model.version}", "reads": model.reads}
     facts |= {"vocabulary": model.vocabulary_size, "conventions": dict(model.conventions)}
     store.add_system(name, facts)
     return name

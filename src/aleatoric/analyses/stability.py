@@ -79,7 +79,7 @@ def sums_by_unit(
     place = units * bins + index
     columns = token_columns(confidence, accuracy).T
     sums = [np.bincount(place, own, minlength=shape[0] * bins) for own in columns]
-    return np.stack(sums, axis=-1).reshape(shape)
+    return np.stack(sums, axis=-1).astype(np.float64).reshape(shape)
 
 
 def spreads(sums: Floats, subsets: dict[int, list[NDArray[np.intp]]]) -> list[Spread]:

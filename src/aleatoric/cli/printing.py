@@ -92,7 +92,7 @@ def track(work: Iterable[Any], total: int, description: str) -> Iterable[Any]:
 
 @contextmanager
 def meter(description: str, total: int) -> Iterator[Advance]:
-    """Items done and tokens a second on stderr: a bar where somebody is looking, and a last line."""
+    """Items and tokens a second on stderr: a bar where somebody is looking, and a last line."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Left
 

@@ -52,13 +52,15 @@ def of_hits(cells: Floats, n_bins: int, seed: int) -> Consistency:
 def of_expectations(bins: Floats) -> tuple[Floats, Floats]:
     """For expected accuracies: 95% of the means of as many of them, by their own variance.
 
-    >>> low, high = of_expectations(np.array([[4.0, 2.0, 2.0, 1.5]]))
+    A bin of one token has no variance: its ends are NaN.
+
+    >>> low, high = of_expectations(np.array([[4.0, 2.0, 2.0, 1.48]]))
     >>> low.round(3).tolist(), high.round(3).tolist()
-    ([0.255], [0.745])
+    ([0.108], [0.892])
     """
     count = bins[:, COUNT]
     mean = divide(bins[:, ACCURACY], count)
-    spread = np.sqrt(np.maximum(divide(bins[:, SQUARE], count) - mean**2, 0.0))
-    reach = _NORMAL * divide(spread, np.sqrt(count))
+    variance = divide(bins[:, SQUARE] - count * mean**2, count - 1)
+    reach = _NORMAL * np.sqrt(divide(np.maximum(variance, 0.0), count))
     centre = divide(bins[:, CONFIDENCE], count)
     return np.maximum(centre - reach, 0.0), np.minimum(centre + reach, 1.0)

@@ -62,7 +62,7 @@ def _mass_bins_of_each(cells: Floats, n_bins: int) -> Floats:
     sums = [
         np.bincount(place, own.ravel(), len(cells) * n_bins) for own in np.moveaxis(cells, 2, 0)
     ]
-    return np.stack(sums, axis=-1).reshape(len(cells), n_bins, 3)
+    return np.stack(sums, axis=-1).astype(np.float64).reshape(len(cells), n_bins, 3)
 
 
 def sce_predicted_of(sums: Floats) -> float:

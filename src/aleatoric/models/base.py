@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from aleatoric.types import Choices, Document, Draws, Item, SentencePair
+from aleatoric.types import Choices, Draws, Item
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class ForcedModel(Protocol):
         """Everything beyond the weights that changes a number, for the signature."""
         ...
 
-    def strips(self, items: Sequence[Document] | Sequence[SentencePair]) -> list[list[Strip]]:
-        """What is read of each item; an item too short to hold a scored token has no strip."""
+    def strips(self, items: Sequence[Any]) -> list[list[Strip]]:
+        """What is read of each item (of the kind it reads); none where nothing can be scored."""
         ...
 
     def logits(self, strips: Sequence[Strip]) -> Any:

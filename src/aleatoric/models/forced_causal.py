@@ -31,7 +31,8 @@ class Windows:
 
     def of(self, n_tokens: int) -> list[tuple[int, int, int]]:
         """(start, stop, first scored) of each window; every token but the first is scored once."""
-        found, scored = [], 1
+        found: list[tuple[int, int, int]] = []
+        scored = 1
         while scored < n_tokens:
             start = len(found) * self.stride
             stop = min(start + self.length, n_tokens)
