@@ -18,11 +18,11 @@ import aleatoric
 from aleatoric.engine.forcing import Part, chunks, parts
 from aleatoric.engine.opening import open_forced
 from aleatoric.errors import AleatoricError, DataError, UsageError
-from aleatoric.inference.consistency import of_hits
 from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.progress import Meter, unmetered
 from aleatoric.sources import open_token_corpus
 from aleatoric.store import Store, TokenSums
+from aleatoric.tokens.consistency import of_hits
 from aleatoric.tokens.results import CalibrationResult
 from aleatoric.tokens.saving import pack, unpack
 from aleatoric.tokens.schemes import EXPECTED, Scheme
@@ -80,7 +80,7 @@ def run_token(job: TokenJob, out: Path, meter: Meter = unmetered) -> Store:
         for spec in job.models:
             _read(store, job, spec, corpus, n_items, meter)
     except AleatoricError:
-        if not any(store.token_sums(name) for name in store.systems()):
+        if not systems(store):
             store.discard()
         raise
     return store
@@ -93,7 +93,8 @@ def results(store: Store) -> list[Result]:
 
 def systems(store: Store) -> list[str]:
     """The models that have read anything."""
-    return [name for name in store.systems() if store.token_sums(name)]
+    found = {name: store.token_sums(name) for name in store.systems()}
+    return [name for name, sums in found.items() if sums is not None and sums.tokens]
 
 
 def calibration(store: Store, system: str) -> CalibrationResult:

@@ -112,4 +112,5 @@ def meter(description: str, total: int) -> Iterator[Advance]:
         task = bar.add_task(description, total=total, speed="–")
         yield advance
     seconds = time.monotonic() - started
-    say(f"{description}: {read} tokens in {seconds:.1f} s, {read / seconds:,.0f} tokens/s")
+    if read:
+        say(f"{description}: {read} tokens in {seconds:.1f} s, {read / seconds:,.0f} tokens/s")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from aleatoric.errors import MissingExtraError, ModelError
+from aleatoric.errors import MissingExtraError, ModelError, UsageError
 from aleatoric.models.pieces import Pieces, token_pieces
 
 if TYPE_CHECKING:
@@ -167,15 +167,29 @@ def load_parts(
     """Model and tokenizer of a checkpoint, the model by the class `kind` of transformers."""
     torch, transformers = _import_heavy()
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    weights = {"dtype": _dtype(torch, dtype), "use_safetensors": True if safetensors_only else None}
+    weights = {
+        "dtype": dtype_of(torch, dtype),
+        "use_safetensors": True if safetensors_only else None,
+    }
     with quiet(transformers):
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
             model = getattr(transformers, kind).from_pretrained(name, **options, **weights)
         except (OSError, ValueError, ImportError) as error:
             raise ModelError(f"cannot load {name!r}: {_first_line(error)}") from error
-    model = model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
+    model = model.to(device_of(torch, device)).eval()
     return Parts(model, tokenizer, getattr(model.config, "_commit_hash", None) or revision)
+
+
+def device_of(torch: Any, name: str | None) -> str:
+    """The device asked for, or a GPU where there is one; refuses one that is not there."""
+    if name is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"--device {name} cannot be used ({_first_line(error)}).") from None
+    return name
 
 
 def load_config(name: str, revision: str | None = None, trust_remote_code: bool = False) -> Any:
@@ -265,10 +279,11 @@ def window_of(config: Any) -> int:
     return min((limit for limit in limits if limit), default=1 << 20)
 
 
-def _dtype(torch: Any, name: str) -> Any:
+def dtype_of(torch: Any, name: str) -> Any:
+    """A torch dtype by its name."""
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype):
-        raise ModelError(f"unknown dtype {name!r}; use float32, bfloat16 or float16.")
+        raise UsageError(f"--dtype {name} is not known; use float32, bfloat16 or float16.")
     return found
 
 

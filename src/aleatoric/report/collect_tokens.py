@@ -5,8 +5,8 @@ from __future__ import annotations
 from aleatoric import registry, token_pipeline
 from aleatoric.analyses.pictures import Panels, Picture, Reliability, plain
 from aleatoric.errors import UsageError
-from aleatoric.inference.consistency import of_expectations, of_hits
 from aleatoric.store import Store
+from aleatoric.tokens.consistency import of_expectations, of_hits
 from aleatoric.tokens.curves import Curve
 from aleatoric.types import Study
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aleatoric import files
 from aleatoric.errors import DataError, UsageError
 from aleatoric.models.base import Forcing, Reads, Strip
+from aleatoric.models.hf import device_of, dtype_of
 from aleatoric.training.bpe import EOS, PAD
 from aleatoric.training.translation_data import Encoder, TranslationData
 from aleatoric.types import SentencePair
@@ -95,11 +96,8 @@ def _model(weights: Path, saved: Mapping[str, Any], forcing: Forcing) -> Transla
     source, target = len(saved["source"]), len(saved["target"])
     model = TranslationModel(source, target, Shape(**saved["shape"]))
     model.load_state_dict(load_file(weights))
-    device = forcing.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    kind: Any = getattr(torch, forcing.dtype, None)
-    if not isinstance(kind, torch.dtype):
-        raise UsageError(f"--dtype {forcing.dtype} is not known; use float32 or bfloat16.")
-    return model.to(device=device, dtype=kind).eval()
+    kind = dtype_of(torch, forcing.dtype)
+    return model.to(device=device_of(torch, forcing.device), dtype=kind).eval()
 
 
 def _read_vocabulary(folder: Path) -> dict[str, Any]:
