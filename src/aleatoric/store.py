@@ -19,16 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.codec import (
-    StatPage,
-    StatRow,
-    dump,
-    dump_draws,
-    flat,
-    load_draws,
-    load_item,
-    stat_page,
-)
+from aleatoric import codec
+from aleatoric.codec import StatPage, StatRow
 from aleatoric.errors import DataError, UsageError
 from aleatoric.types import Draws, Item, Row
 
@@ -196,7 +188,7 @@ class Store:
         with self.transaction():
             self._db.executemany(
                 "INSERT INTO items (id, grp, context, original, responses) VALUES (?, ?, ?, ?, ?)",
-                ((i.id, i.group, i.context, i.original, dump(i.responses)) for i in items),
+                ((i.id, i.group, i.context, i.original, codec.dump(i.responses)) for i in items),
             )
         return self.n_items
 
@@ -228,7 +220,7 @@ class Store:
                     continue
                 matched += 1
                 repeated += one.row > 0
-                row = (item, number, one.row, dump_draws(one))
+                row = (item, number, one.row, codec.dump_draws(one))
                 self._db.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?)", row)
         return Joined(matched, unmatched, repeated)
 
@@ -289,7 +281,7 @@ class Store:
         )
         cursor = self._db.execute(query, (self._system_no(system),))
         while rows := cursor.fetchmany(PAGE):
-            yield stat_page(rows, columns, names, n_splits)
+            yield codec.stat_page(rows, columns, names, n_splits)
 
     def rows(self, system: str, metric: str) -> Iterator[Row]:
         """One metric of one system, item by item."""
@@ -330,6 +322,12 @@ class Store:
         found = self._db.execute(query, (self._system_no(system),)).fetchone()
         return None if found is None else TokenSums(*found)
 
+    def tokens_read(self, system: str) -> int:
+        """How many tokens a system's sums are of."""
+        query = "SELECT tokens FROM token_sums WHERE system = ?"
+        found = self._db.execute(query, (self._system_no(system),)).fetchone()
+        return int(found[0]) if found else 0
+
     def token_rows_folder(self, system: str) -> Path:
         """Where a system's per-token rows lie, a Parquet file for each part of the corpus."""
         return self.path / TOKEN_ROWS / f"{self._system_no(system):03}"
@@ -355,7 +353,7 @@ class Store:
         )
         while page := self._db.execute(query, (last, PAGE)).fetchall():
             last = page[-1][0]
-            yield [(no, load_item(*rest)) for no, *rest in page]
+            yield [(no, codec.load_item(*rest)) for no, *rest in page]
 
     def _draws_between(
         self, first: int, last: int, names: Mapping[int, str]
@@ -367,7 +365,7 @@ class Store:
         found: dict[int, dict[str, list[Draws]]] = {}
         for item, system, row, payload, item_id in self._db.execute(query, (first, last)):
             of_system = found.setdefault(item, {}).setdefault(names[system], [])
-            of_system.append(load_draws(item_id, row, payload))
+            of_system.append(codec.load_draws(item_id, row, payload))
         return found
 
     def _insert_stats(
@@ -384,7 +382,7 @@ class Store:
                     split_names.setdefault(system, list(first.splits))
             with self.transaction():
                 self._db.executemany(
-                    insert, (flat(row, numbers[row.system], columns) for row in page)
+                    insert, (codec.flat(row, numbers[row.system], columns) for row in page)
                 )
         return split_names
 

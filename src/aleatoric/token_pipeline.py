@@ -93,8 +93,7 @@ def results(store: Store) -> list[Result]:
 
 def systems(store: Store) -> list[str]:
     """The models that have read anything."""
-    found = {name: store.token_sums(name) for name in store.systems()}
-    return [name for name, sums in found.items() if sums is not None and sums.tokens]
+    return [name for name in store.systems() if store.tokens_read(name)]
 
 
 def calibration(store: Store, system: str) -> CalibrationResult:

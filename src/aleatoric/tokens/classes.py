@@ -24,7 +24,7 @@ from aleatoric.tokens.kernels import dense
 PARTS = 8
 LOG_CELLS = 64
 _BUFFER = 1 << 16
-_CELLS_AT_ONCE = 1 << 22
+_CELLS_AT_ONCE = 1 << 23
 
 
 class PredictedClasses:
@@ -156,7 +156,10 @@ class AllClasses:
         return {"sce": static, "ace": ace_of(cells, n_classes, self._n_bins)}
 
     def _add(self, found: dense.RowSums) -> None:
-        self._cells += found.cells
+        counts, probs, hits = self._cells
+        counts += found.counts
+        probs += found.probs
+        np.add.at(hits.reshape(-1), found.hits, 1.0)
         bins = bin_index(found.upper_probs, equal_width_edges(self._n_bins))
         place = found.upper_classes * self._n_bins + bins
         sums = bin_sums(found.upper_probs, found.upper_correct, place, self._upper[..., 0].size)

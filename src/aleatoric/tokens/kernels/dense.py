@@ -17,12 +17,15 @@ _SLACK = 1e-6
 
 @dataclass(frozen=True)
 class RowSums:
-    """`cells` is (3, cells, classes): counts, probabilities, hits by cell of equal ratio.
+    """Counts and probabilities, (cells, classes), by cell of equal ratio, and the hits' places.
 
     The probabilities of at least `upper` stand one by one, with their class and whether it is y.
     """
 
-    cells: Floats
+    counts: NDArray[np.int64]
+    probs: Floats
+    hits: NDArray[np.int64]
+    """Where in the flat tables each reference token's own probability went."""
     upper_probs: Floats
     upper_classes: NDArray[np.int64]
     upper_correct: Floats
@@ -32,8 +35,10 @@ def of_rows(values: Any, targets: NDArray[np.int64], n_cells: int, upper: float)
     """The sums of rows of logits or log-probabilities, on the device that holds them.
 
     >>> found = of_rows(np.log(np.array([[0.75, 0.25]])), np.array([1]), 4, 0.5)
-    >>> found.cells[:, 3].round(6).tolist(), found.upper_classes.tolist()
-    ([[1.0, 1.0], [0.75, 0.25], [0.0, 1.0]], [0])
+    >>> found.counts[3].tolist(), found.probs[3].round(6).tolist(), found.hits.tolist()
+    ([1, 1], [0.75, 0.25], [7])
+    >>> found.upper_classes.tolist(), found.upper_correct.tolist()
+    ([0], [0.0])
     """
     import torch
 
@@ -45,16 +50,15 @@ def of_rows(values: Any, targets: NDArray[np.int64], n_cells: int, upper: float)
     place = cells.mul_(width).add_(torch.arange(width, device=probs.device))
     wanted = torch.as_tensor(targets, device=probs.device)
     hits = place.gather(1, wanted[:, None])[:, 0]
-    tables = [
-        torch.bincount(place.ravel(), minlength=n_cells * width).double(),
-        torch.bincount(place.ravel(), probs.ravel().double(), minlength=n_cells * width),
-        torch.bincount(hits, minlength=n_cells * width).double(),
-    ]
+    counts = torch.bincount(place.ravel(), minlength=n_cells * width)
+    mass = torch.bincount(place.ravel(), probs.ravel().double(), minlength=n_cells * width)
     # A little below the limit: the caller places what is near it by its own rule.
     row, column = (probs >= upper * (1 - _SLACK)).nonzero(as_tuple=True)
     correct = column == wanted[row]
     return RowSums(
-        torch.stack(tables).view(3, n_cells, width).cpu().numpy(),
+        counts.view(n_cells, width).cpu().numpy(),
+        mass.view(n_cells, width).cpu().numpy(),
+        hits.cpu().numpy(),
         probs[row, column].double().cpu().numpy(),
         column.cpu().numpy(),
         correct.double().cpu().numpy(),
