@@ -124,7 +124,7 @@ def token_table(store: Store, system: str) -> TokenTable:
 
 def notes(store: Store) -> list[str]:
     """What a reader of the numbers should know."""
-    found: list[str] = list(store.meta("notes") or [])
+    found: list[str] = []
     for name in systems(store):
         sums = store.token_sums(name)
         if sums is not None and sums.unscored:

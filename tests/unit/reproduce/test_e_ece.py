@@ -90,7 +90,19 @@ def test_nixons_sce_from_heads_is_that_of_whole_rows() -> None:
     assert found == pytest.approx(own.errors()["sce"], abs=1e-12)
 
 
-def test_without_rows_the_training_command_is_named(cli: Callable, made: Path) -> None:
+def test_rows_that_ship_are_found(
+    cli: Callable, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(e_ece, "SHIPPED", made / "out")
+    ran = cli("reproduce", "e-ece", "--data", made / "data")
+    assert ran.status == 0, ran.err
+    assert "rows-loss.npz: seed 5" in ran.out
+
+
+def test_without_rows_the_training_command_is_named(
+    cli: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(e_ece, "SHIPPED", tmp_path)
     ran = cli("reproduce", "e-ece", "--data", made / "data")
     assert ran.status == 2
     assert ran.err.count("\n") == 1
