@@ -19,7 +19,7 @@ from aleatoric.engine.forcing import Part, chunks, parts
 from aleatoric.engine.opening import open_forced
 from aleatoric.errors import AleatoricError, DataError, UsageError
 from aleatoric.models.base import ForcedModel, Forcing
-from aleatoric.progress import Meter, unmetered
+from aleatoric.progress import Advance, Meter, unmetered
 from aleatoric.sources import open_token_corpus
 from aleatoric.store import Store, TokenSums
 from aleatoric.tokens.consistency import of_hits
@@ -152,31 +152,50 @@ def _read(
     model = open_forced(spec, job.forcing)
     _check_kind(model, corpus)
     name = name or _add_system(store, spec, model)
-    stream = _stream(store.manifest, model.vocabulary_size)
     done = store.token_sums(name) or TokenSums(0, 0, 0, b"")
-    if done.items:
-        stream.restore(unpack(done.payload))
-    left = islice(corpus.items, done.items, None)
     with meter(name, n_items) as advance:
         advance(done.items, 0)
-        for part in parts(model, left, BATCHES_A_PART * job.batch_tokens):
-            positions = _score(stream, model, part, job.batch_tokens)
-            _keep_rows(store, name, stream, positions, done.items)
-            done = _save(store, name, stream, done, part)
-            advance(part.n_items, len(positions))
+        left = islice(corpus.items, done.items, None)
+        done = _read_parts(store, name, model, left, done, job.batch_tokens, advance)
     if not done.tokens:
         raise DataError(f"{corpus.name}: no document is longer than a token; give longer texts.")
     store.set_meta(f"done {name}", True)
 
 
+def _read_parts(
+    store: Store,
+    name: str,
+    model: ForcedModel,
+    items: Iterable[Any],
+    done: TokenSums,
+    batch_tokens: int,
+    advance: Advance,
+) -> TokenSums:
+    """Score items after those done, and save after each part."""
+    stream = _stream(store.manifest, model.vocabulary_size)
+    if done.items:
+        stream.restore(unpack(done.payload))
+    for part in parts(model, items, BATCHES_A_PART * batch_tokens):
+        positions = _score(stream, model, part, batch_tokens, advance)
+        _keep_rows(store, name, stream, positions, done.items)
+        done = _save(store, name, stream, done, part)
+        advance(part.n_items, 0)
+    return done
+
+
 def _score(
-    stream: CalibrationStream, model: ForcedModel, part: Part, batch_tokens: int
+    stream: CalibrationStream,
+    model: ForcedModel,
+    part: Part,
+    batch_tokens: int,
+    advance: Advance,
 ) -> NDArray[np.int64]:
     """Feed a part to the stream; where each of its tokens stands in its document."""
     positions = [np.zeros(0, dtype=np.int64)]
     for chunk in chunks(model, part.strips, batch_tokens):
         stream.update(chunk.logits, chunk.targets, chunk.groups)
         positions.append(chunk.positions)
+        advance(0, len(chunk.positions))
     return np.concatenate(positions)
 
 

@@ -17,6 +17,8 @@ from aleatoric import token_pipeline
 from aleatoric.metrics.bins import bin_sums, ece_of
 from aleatoric.metrics.calibration import bin_index, equal_width_edges
 from aleatoric.models import smollm2
+from aleatoric.report.collect_tokens import reliability
+from aleatoric.store import Store
 from aleatoric.tokens.statistics import token_rows
 
 DOCUMENTS = [
@@ -214,6 +216,26 @@ def test_studies_export_and_report_of_a_token_run(
     assert "Contexts least like people" not in page.read_text()
     names = {file.name for file in figures.iterdir()}
     assert {"reliability.pdf", "tab3_quartiles.png", "tab4_stability.pdf"} <= names
+
+
+def test_reliability_diagrams_are_drawn_from_the_sums(
+    cli: Callable, text: Path, models: Path, tmp_path: Path
+) -> None:
+    ran = cli(*asked(text, models / "gpt2", "--out", tmp_path / "run", "--json"))
+    with Store.open(tmp_path / "run") as store:
+        panels = reliability(store, "gpt2")
+    assert [own.title.split(" ")[0] for own in panels.pictures] == [
+        *("ece", "e_ece", "e_ece_p", "e_ece_k")
+    ]
+    plain = panels.pictures[0]
+    counts, confidence, accuracy = map(np.array, (plain.counts, plain.confidence, plain.accuracy))
+    found = ran.results["gpt2", "ece"]["estimate"]
+    assert counts.sum() == found["n_items"]
+    gaps = np.nansum(counts * np.abs(confidence - accuracy)) / counts.sum()
+    assert gaps == pytest.approx(found["value"])
+    filled = counts > 0
+    assert (np.array(plain.low)[filled] <= confidence[filled]).all()
+    assert (confidence[filled] <= np.array(plain.high)[filled]).all()
 
 
 def test_a_second_model_of_the_same_tokens_lends_its_entropy(

@@ -275,30 +275,30 @@ def _word_bars(axes: Axes, data: WordBars) -> None:
 
 
 def _reliability(axes: Axes, data: Reliability) -> None:
-    edges = data.edges
-    width = edges[1] - edges[0]
+    _counts_behind(axes, data)
+    bar: dict[str, Any] = {"color": COLOURS[1], "linewidth": 4, "alpha": 0.45}
     filled = [i for i, count in enumerate(data.counts) if count]
-    chosen = [[own[i] for i in filled] for own in (data.confidence, data.accuracy, data.low)]
-    centres, accuracy, low = chosen
-    high = [data.high[i] for i in filled]
+    for i in filled:
+        axes.plot([data.confidence[i]] * 2, [data.low[i], data.high[i]], "-", **bar)
+    axes.plot([], [], "-", **bar, label="if calibrated, 95%")
+    axes.plot([0, 1], [0, 1], ":", color=GREY)
+    points = [[side[i] for i in filled] for side in (data.confidence, data.accuracy)]
+    axes.plot(*points, "o-", color="black", markersize=3.5, linewidth=1, label="model")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    _labels(axes, data.title, f"confidence, {len(data.counts)} bins", "accuracy")
+    axes.legend(loc="upper left")
+
+
+def _counts_behind(axes: Axes, data: Reliability) -> None:
+    """Tokens by bin, in grey on an axis of their own, with the diagram drawn over them."""
     counts = axes.twinx()
-    counts.stairs(data.counts, edges, fill=True, color="#dddddd")
+    counts.stairs(data.counts, data.edges, fill=True, color="#dddddd")
     counts.set_yscale("symlog", linthresh=1)
     counts.set_ylabel("tokens (grey)")
     counts.spines["right"].set_visible(True)
-    # The counts lie behind: the diagram is drawn over them.
     axes.set_zorder(counts.get_zorder() + 1)
     axes.patch.set_visible(False)
-    axes.plot([0, 1], [0, 1], ":", color=GREY)
-    for x, bottom, top in zip(centres, low, high, strict=True):
-        axes.plot([x, x], [bottom, top], "-", color=COLOURS[1], linewidth=4, alpha=0.45)
-    axes.plot([], [], "-", color=COLOURS[1], linewidth=4, alpha=0.45, label="if calibrated, 95%")
-    axes.plot(centres, accuracy, "o-", color="black", markersize=3.5, linewidth=1, label="model")
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
-    axes.set_xticks([edges[0], 0.25, 0.5, 0.75, edges[-1]])
-    _labels(axes, data.title, f"mean confidence, {len(edges) - 1} bins of {width:.3g}", "accuracy")
-    axes.legend(loc="upper left")
 
 
 def _labels(axes: Axes, title: str, x: str, y: str) -> None:
