@@ -13,7 +13,8 @@ from typing import Any
 
 from aleatoric.engine.opening import Loading, open_model
 from aleatoric.models.base import Ask
-from aleatoric.pipeline import Track, WordJob, quietly, run_word
+from aleatoric.pipeline import WordJob, run_word
+from aleatoric.progress import Track, quietly
 from aleatoric.store import Store
 from aleatoric.types import Draws, Item
 

@@ -12,26 +12,52 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from aleatoric.errors import UsageError
+from aleatoric.levels import level_of
 from aleatoric.store import Store
+from aleatoric.token_pipeline import systems
+from aleatoric.tokens.table import part_files
 
 BATCH = 50_000
 _TEXTS = ("system", "item", "group")
 
 
 def export_rows(store: Store, path: Path) -> None:
-    """Write every system's per-item statistics to `FILE.parquet` or `FILE.csv`."""
-    columns, rows = store.stat_table()
-    schema = pa.schema([(name, _kind(name)) for name in columns])
+    """Write every system's rows, an item's or a token's each, to `FILE.parquet` or `FILE.csv`."""
+    schema, batches = _token_rows(store) if level_of(store) == "token" else _item_rows(store)
     unfinished = path.with_name(path.name + ".part")
     try:
         with _writer(path, unfinished, schema) as writer:
-            for batch in _batches(rows, schema):
+            for batch in batches:
                 writer.write_batch(batch)
         unfinished.replace(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error}); choose another file.") from None
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _item_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    columns, rows = store.stat_table()
+    schema = pa.schema([(name, _kind(name)) for name in columns])
+    return schema, _batches(rows, schema)
+
+
+def _token_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Kept rows with their system before them."""
+    files = [
+        (name, file)
+        for name in systems(store)
+        for file in part_files(store.token_rows_folder(name))
+    ]
+    own = pyarrow.parquet.read_schema(files[0][1])
+    schema = own.insert(0, pa.field("system", pa.string()))
+    return schema, (batch for name, file in files for batch in _of_system(name, file, schema))
+
+
+def _of_system(name: str, file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in pyarrow.parquet.ParquetFile(file).iter_batches(BATCH):
+        names = pa.array([name] * len(batch), pa.string())
+        yield pa.record_batch([names, *batch.columns], schema=schema)
 
 
 def _writer(path: Path, unfinished: Path, schema: pa.Schema) -> Any:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version as package_version
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
@@ -20,14 +20,11 @@ from aleatoric.inference.estimate import Reduction, estimates
 from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Ask, WordModel
+from aleatoric.progress import Track, quietly
 from aleatoric.sources import open_corpus
 from aleatoric.store import Joined, Store
 from aleatoric.types import Case, Choices, Corpus, Floor, Item, Result, Row, Signature
 from aleatoric.words.scoring import CONTROLS, HUMAN, TARGETS, Settings, pair_of, score_item
-
-T = TypeVar("T")
-Track = Callable[[Iterable[T], int, str], Iterable[T]]
-"""Shows progress over an iterable of known length, under a description."""
 
 MEANS = (
     *("tvd", "sq_distance", "js", "entropy_human", "entropy_model"),
@@ -41,11 +38,6 @@ _EXTRA_COLUMNS = (
     *("floor_low", "floor_high", "confidence", "failed", "n_human", "n_model"),
     *EXACT_MEANS,
 )
-
-
-def quietly(work: Iterable[T], total: int, description: str) -> Iterable[T]:
-    """No progress shown."""
-    return work
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,10 @@ PLUGINS: dict[str, dict[str, str]] = {
         "cloze": "aleatoric.corpora.cloze:load",
         "simulated": "aleatoric.corpora.simulated:load",
     },
+    "token_corpora": {
+        "text": "aleatoric.corpora.text:load",
+        "parallel": "aleatoric.corpora.parallel:load",
+    },
     "models": {
         "openai": "aleatoric.models.openai:load",
         "recorded": "aleatoric.models.recorded:load",
@@ -26,6 +30,12 @@ PLUGINS: dict[str, dict[str, str]] = {
         "smollm2": "aleatoric.models.smollm2:load_smollm2",
         "hf": "aleatoric.models.hf:load",
         "gguf": "aleatoric.models.gguf:load_gguf",
+    },
+    "forced_models": {
+        "smollm2": "aleatoric.models.forced:load_smollm2",
+        "hf": "aleatoric.models.forced:load_hf",
+        "gguf": "aleatoric.models.forced:load_gguf",
+        "translation": "aleatoric.training.checkpoint:load_forced",
     },
     "metrics": {
         "tvd": "aleatoric.metrics.tvd:tvd",
@@ -51,6 +61,11 @@ PLUGINS: dict[str, dict[str, str]] = {
         "subsampling": "aleatoric.analyses.subsampling:run",
         "ard": "aleatoric.analyses.ard:run",
         "biased": "aleatoric.analyses.biased:run",
+    },
+    "token_analyses": {
+        "intrinsic": "aleatoric.analyses.intrinsic:run",
+        "stability": "aleatoric.analyses.stability:run",
+        "frequency": "aleatoric.analyses.frequency:run",
     },
 }
 """What ships with the package: kind -> name -> "module:attribute"."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from aleatoric import fetch, files, registry
 from aleatoric.cache import cache_dir
+from aleatoric.corpora.text import Cut
 from aleatoric.errors import DataError, UsageError
-from aleatoric.types import Corpus
+from aleatoric.types import Corpus, ParallelText, TextCorpus
 
 _MOST_SIMULATED = {"contexts": 10**9, "people": 10**6, "passage": 10**4, "seed": 2**63}
 _OF_PROVO = ("Text_ID", "Word_Number", "Response_Count", "human")
@@ -34,6 +35,35 @@ def open_corpus(spec: str, encoding: str = "utf-8") -> Corpus:
         raise UsageError(f"there is no corpus or file {spec!r}; known corpora: {known}.")
     encoding = _encoding_of(path, encoding)
     return _load(sniff(path, encoding), path, encoding)
+
+
+def open_token_corpus(
+    spec: str, encoding: str = "utf-8", documents: str = "blank-lines"
+) -> TextCorpus | ParallelText:
+    """The documents of a path or `text:FILE`, or the pairs of `parallel:SOURCE,TARGET`.
+
+    `documents` says what a document is in plain text: see `aleatoric.corpora.text`.
+    """
+    if documents not in get_args(Cut):
+        known = ", ".join(get_args(Cut))
+        raise UsageError(f"--documents {documents} is not known; use {known}.")
+    kind, _, argument = spec.partition(":")
+    if kind == "parallel":
+        return _parallel(spec, argument, encoding)
+    if kind == "text" and argument:
+        spec = argument
+    load = registry.find("token_corpora", "text")
+    corpus: TextCorpus = load(Path(spec), encoding, documents)
+    return corpus
+
+
+def _parallel(spec: str, argument: str, encoding: str) -> ParallelText:
+    sides = argument.split(",")
+    if len(sides) != 2 or not all(sides):
+        raise UsageError(f"{spec!r} is no parallel text; write parallel:SOURCE,TARGET, two files.")
+    load = registry.find("token_corpora", "parallel")
+    corpus: ParallelText = load(*map(Path, sides), encoding)
+    return corpus
 
 
 def sniff(path: Path, encoding: str = "utf-8") -> str:

@@ -7,6 +7,7 @@ model; every reader walks page by page, so that a run of any size fits in memory
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -18,16 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.codec import (
-    StatPage,
-    StatRow,
-    dump,
-    dump_draws,
-    flat,
-    load_draws,
-    load_item,
-    stat_page,
-)
+from aleatoric import codec
+from aleatoric.codec import StatPage, StatRow
 from aleatoric.errors import DataError, UsageError
 from aleatoric.types import Draws, Item, Row
 
@@ -43,7 +36,12 @@ CREATE TABLE systems (no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, facts T
 CREATE TABLE draws (
     item INTEGER NOT NULL, system INTEGER NOT NULL, row INTEGER NOT NULL, payload TEXT NOT NULL,
     PRIMARY KEY (item, system, row)) WITHOUT ROWID;
+CREATE TABLE token_sums (
+    system INTEGER PRIMARY KEY, items INTEGER NOT NULL, unscored INTEGER NOT NULL,
+    tokens INTEGER NOT NULL, payload BLOB NOT NULL);
 """
+TOKEN_ROWS = "tokens"
+"""The folder of per-token rows in a run directory, where they are kept."""
 
 Floats = NDArray[np.float64]
 
@@ -55,6 +53,17 @@ class Joined:
     matched: int
     unmatched: int
     repeated: int
+
+
+@dataclass(frozen=True)
+class TokenSums:
+    """How far a system has read a corpus, and the sums of what it read as a stream saved them."""
+
+    items: int
+    unscored: int
+    """Items that were too short to hold a scored token."""
+    tokens: int
+    payload: bytes
 
 
 class Store:
@@ -134,6 +143,7 @@ class Store:
     def discard(self) -> None:
         """Close and remove what this run wrote: nothing half-written stays behind."""
         self._db.close()
+        shutil.rmtree(self.path / TOKEN_ROWS, ignore_errors=True)
         for file in self.path.glob(DATABASE + "*"):
             file.unlink()
         for folder in self._made:
@@ -178,7 +188,7 @@ class Store:
         with self.transaction():
             self._db.executemany(
                 "INSERT INTO items (id, grp, context, original, responses) VALUES (?, ?, ?, ?, ?)",
-                ((i.id, i.group, i.context, i.original, dump(i.responses)) for i in items),
+                ((i.id, i.group, i.context, i.original, codec.dump(i.responses)) for i in items),
             )
         return self.n_items
 
@@ -210,7 +220,7 @@ class Store:
                     continue
                 matched += 1
                 repeated += one.row > 0
-                row = (item, number, one.row, dump_draws(one))
+                row = (item, number, one.row, codec.dump_draws(one))
                 self._db.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?)", row)
         return Joined(matched, unmatched, repeated)
 
@@ -271,7 +281,7 @@ class Store:
         )
         cursor = self._db.execute(query, (self._system_no(system),))
         while rows := cursor.fetchmany(PAGE):
-            yield stat_page(rows, columns, names, n_splits)
+            yield codec.stat_page(rows, columns, names, n_splits)
 
     def rows(self, system: str, metric: str) -> Iterator[Row]:
         """One metric of one system, item by item."""
@@ -299,6 +309,29 @@ class Store:
         )
         return ["system", "item", "group", "row", *columns], iter(self._db.execute(query))
 
+    # Tokens --------------------------------------------------------------------------------
+
+    def save_token_sums(self, system: str, sums: TokenSums) -> None:
+        """Replace a system's sums by those of more of the corpus, in one transaction."""
+        row = (self._system_no(system), sums.items, sums.unscored, sums.tokens, sums.payload)
+        self._db.execute("INSERT OR REPLACE INTO token_sums VALUES (?, ?, ?, ?, ?)", row)
+
+    def token_sums(self, system: str) -> TokenSums | None:
+        """A system's sums, or `None` before its first part is done."""
+        query = "SELECT items, unscored, tokens, payload FROM token_sums WHERE system = ?"
+        found = self._db.execute(query, (self._system_no(system),)).fetchone()
+        return None if found is None else TokenSums(*found)
+
+    def tokens_read(self, system: str) -> int:
+        """How many tokens a system's sums are of."""
+        query = "SELECT tokens FROM token_sums WHERE system = ?"
+        found = self._db.execute(query, (self._system_no(system),)).fetchone()
+        return int(found[0]) if found else 0
+
+    def token_rows_folder(self, system: str) -> Path:
+        """Where a system's per-token rows lie, a Parquet file for each part of the corpus."""
+        return self.path / TOKEN_ROWS / f"{self._system_no(system):03}"
+
     # Inside --------------------------------------------------------------------------------
 
     def _system_no(self, name: str) -> int:
@@ -320,7 +353,7 @@ class Store:
         )
         while page := self._db.execute(query, (last, PAGE)).fetchall():
             last = page[-1][0]
-            yield [(no, load_item(*rest)) for no, *rest in page]
+            yield [(no, codec.load_item(*rest)) for no, *rest in page]
 
     def _draws_between(
         self, first: int, last: int, names: Mapping[int, str]
@@ -332,7 +365,7 @@ class Store:
         found: dict[int, dict[str, list[Draws]]] = {}
         for item, system, row, payload, item_id in self._db.execute(query, (first, last)):
             of_system = found.setdefault(item, {}).setdefault(names[system], [])
-            of_system.append(load_draws(item_id, row, payload))
+            of_system.append(codec.load_draws(item_id, row, payload))
         return found
 
     def _insert_stats(
@@ -349,7 +382,7 @@ class Store:
                     split_names.setdefault(system, list(first.splits))
             with self.transaction():
                 self._db.executemany(
-                    insert, (flat(row, numbers[row.system], columns) for row in page)
+                    insert, (codec.flat(row, numbers[row.system], columns) for row in page)
                 )
         return split_names
 

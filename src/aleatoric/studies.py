@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from aleatoric import registry
+from aleatoric import pipeline, registry, token_pipeline
 from aleatoric.errors import UsageError
-from aleatoric.pipeline import Track, cases, model_systems, quietly
+from aleatoric.levels import level_of
+from aleatoric.progress import Track, quietly
 from aleatoric.store import Store
 from aleatoric.types import Study
 
@@ -15,20 +16,41 @@ def run_study(
     store: Store, name: str, system: str | None = None, track: Track[Any] = quietly
 ) -> Study:
     """Run the study `name` on a system of a run; on the only one where none is named."""
-    chosen = system or _only_system(store)
-    if chosen not in model_systems(store):
-        known = ", ".join(model_systems(store)) or "none"
-        raise UsageError(f"{store.path}: has no model {chosen!r} to study; its models: {known}.")
+    level = level_of(store)
+    known = model_systems(store)
+    chosen = system or _only_system(store, known)
+    if chosen not in known:
+        listed = ", ".join(known) or "none"
+        raise UsageError(f"{store.path}: has no model {chosen!r} to study; its models: {listed}.")
+    if level == "token":
+        return _token_study(store, name, chosen)
     run = registry.find("analyses", name)
-    found = list(track(cases(store, chosen), store.n_items, f"{name} of {chosen}"))
+    cases = pipeline.cases(store, chosen)
+    found = list(track(cases, store.n_items, f"{name} of {chosen}"))
     study: Study = run(found, store.manifest["seed"])
     return study
 
 
-def _only_system(store: Store) -> str:
-    systems = model_systems(store)
+def model_systems(store: Store) -> list[str]:
+    """The systems of a run that can be studied."""
+    if level_of(store) == "token":
+        return token_pipeline.systems(store)
+    return pipeline.model_systems(store)
+
+
+def _token_study(store: Store, name: str, system: str) -> Study:
+    run = registry.find("token_analyses", name)
+    manifest = store.manifest
+    study: Study = run(
+        token_pipeline.token_table(store, system), manifest["seed"], manifest["bins"]
+    )
+    return study
+
+
+def _only_system(store: Store, systems: list[str]) -> str:
     if not systems:
-        raise UsageError(f"{store.path}: has no model to study; give --model to aleatoric word.")
+        command = f"aleatoric {level_of(store)}"
+        raise UsageError(f"{store.path}: has no model to study; give --model to {command}.")
     if len(systems) != 1:
         raise UsageError(f"{store.path}: name one system with --system: {', '.join(systems)}.")
     return systems[0]

@@ -130,7 +130,7 @@ def test_page_escapes_hostile_texts(cli: Callable, tmp_path: Path) -> None:
 
 
 def test_help_has_examples(cli: Callable) -> None:
-    for command in ("word", "score", "list", "demo", "report"):
+    for command in ("word", "token", "score", "list", "demo", "report"):
         assert "Example" in cli(command, "--help").out
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from aleatoric import registry
+from aleatoric.engine.opening import open_forced
 from aleatoric.errors import AleatoricError, UsageError
+from aleatoric.models.base import Forcing
+from aleatoric.tokens.statistics import Expected
+from aleatoric.tokens.table import PLAIN, TokenTable
 from aleatoric.types import Categorical, Pair
 
 EVERYTHING = [(kind, name) for kind in registry.PLUGINS for name in registry.names(kind)]
@@ -28,6 +33,33 @@ def test_every_name_leads_to_a_documented_callable(kind: str, name: str) -> None
 def test_a_metric_gives_a_finite_number_or_none(name: str, model: Categorical) -> None:
     value = registry.find("metrics", name)(Pair("i", "g", SAME, model))
     assert value is None or math.isfinite(value)
+
+
+@pytest.mark.parametrize("name", registry.names("token_analyses"))
+def test_a_study_of_tokens_gives_tables_and_figures(name: str) -> None:
+    rng = np.random.default_rng(0)
+    confidence, correct = rng.random(120), rng.integers(0, 2, 120).astype(float)
+    table = TokenTable(
+        unit=np.arange(120) // 6,
+        target=rng.integers(0, 9, 120),
+        predicted=rng.integers(0, 9, 120),
+        confidence=confidence,
+        correct=correct,
+        expected={PLAIN: Expected(confidence / 2, correct / 2)},
+        uncertainty=rng.random(120),
+        uncertainty_of="another model",
+    )
+    study = registry.find("token_analyses", name)(table, 0, 15)
+    assert study.name == name
+    assert all(len(row) == len(own.columns) for own in study.tables for row in own.rows)
+    assert study.figures
+
+
+@pytest.mark.parametrize("name", registry.names("forced_models"))
+def test_a_reader_of_references_that_is_not_there_is_refused(name: str) -> None:
+    spec = "smollm2:x" if name == "smollm2" else f"{name}:"
+    with pytest.raises(UsageError, match="is no model"):
+        open_forced(spec, Forcing())
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:

@@ -78,6 +78,7 @@ class Boxes:
     x_label: str
     y_label: str
     values: Mapping[str, Values]
+    counted: str = "contexts"
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,23 @@ class WordBars:
 
 
 @dataclass(frozen=True)
+class Reliability:
+    """Accuracy by bin of confidence; NaN where a bin is empty.
+
+    `low` and `high` are the ends of the consistency bars: where 95% of a calibrated model's
+    accuracies lie.
+    """
+
+    title: str
+    edges: Values
+    confidence: Values
+    accuracy: Values
+    low: Values
+    high: Values
+    counts: Values
+
+
+@dataclass(frozen=True)
 class Panels:
     """Pictures that belong together, on as many sheets as they need."""
 
@@ -114,7 +132,9 @@ class Panels:
     columns: int = 2
 
 
-Picture: TypeAlias = Lines | Histograms | Scatter | Boxes | Coefficients | WordBars | Panels
+Picture: TypeAlias = (
+    Lines | Histograms | Scatter | Boxes | Coefficients | WordBars | Reliability | Panels
+)
 
 
 def plain(values: ArrayLike) -> Values:

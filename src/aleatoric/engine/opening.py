@@ -1,4 +1,4 @@
-"""From what a user wrote after --model to a source of next words."""
+"""From what a user wrote after --model to a source of next words, or a reader of references."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
-from aleatoric.models.base import WordModel
+from aleatoric.models.base import ForcedModel, Forcing, WordModel
 
 ESTIMATORS = ("exact", "mc")
 
@@ -55,6 +55,19 @@ def _open_live(spec: str, kind: str, argument: str, loading: Loading) -> WordMod
     places = [argument] if argument else []
     lm = registry.find("language_models", kind)(*places, **options)
     return LiveModel(lm, spec.rstrip("/").rpartition("/")[2], loading.estimator, Limits())
+
+
+def open_forced(spec: str, forcing: Forcing) -> ForcedModel:
+    """The teacher-forced model of `smollm2`, `hf:NAME[@REVISION]`, `gguf:FILE`, ..."""
+    kind, _, argument = spec.partition(":")
+    if kind not in registry.names("forced_models"):
+        known = ", ".join(registry.names("forced_models"))
+        raise UsageError(f"there is no model {spec!r} to read references; known kinds: {known}.")
+    if bool(argument) == (kind == "smollm2"):
+        fix = "write smollm2" if argument else f"write {kind}:NAME"
+        raise UsageError(f"{spec!r} is no model; {fix}.")
+    model: ForcedModel = registry.find("forced_models", kind)(argument, forcing)
+    return model
 
 
 def check_estimator(name: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from aleatoric.errors import MissingExtraError, ModelError
+from aleatoric.errors import MissingExtraError, ModelError, UsageError
 from aleatoric.models.pieces import Pieces, token_pieces
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class HFModel:
         if not texts:
             return []
         start = (self.tokenizer.bos_token_id,) if self.bos == "add" else ()
-        return [(*start, *row) for row in _token_rows(self.tokenizer, list(texts))]
+        return [(*start, *row) for row in token_rows(self.tokenizer, list(texts))]
 
     def continuation(self, text: str) -> tuple[int, ...]:
         """The tokens of `text` as it follows a context (nothing is put before it)."""
@@ -90,7 +90,7 @@ class HFModel:
             return out.logits[0], _new_columns(out.past_key_values, len(ids))
 
 
-def _token_rows(tokenizer: Any, texts: list[str]) -> Iterable[list[int]]:
+def token_rows(tokenizer: Any, texts: list[str]) -> Iterable[list[int]]:
     """The tokens of each text, without special ones."""
     fast = getattr(tokenizer, "backend_tokenizer", None)
     if fast is None:
@@ -138,18 +138,68 @@ def load(
     Remote code is off and weights must be safetensors unless asked otherwise. `device=None` takes
     a GPU where there is one.
     """
+    parts = load_parts(
+        name, "AutoModelForCausalLM", revision, dtype, device, trust_remote_code, safetensors_only
+    )
+    return wrap(
+        parts.model, parts.tokenizer, name=short_name(name), revision=parts.revision, bos=bos
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What a checkpoint holds."""
+
+    model: Any
+    tokenizer: Any
+    revision: str | None
+
+
+def load_parts(
+    name: str,
+    kind: str,
+    revision: str | None = None,
+    dtype: str = "float32",
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    safetensors_only: bool = True,
+) -> Parts:
+    """Model and tokenizer of a checkpoint, the model by the class `kind` of transformers."""
     torch, transformers = _import_heavy()
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    weights = {"dtype": _dtype(torch, dtype), "use_safetensors": True if safetensors_only else None}
+    weights = {
+        "dtype": dtype_of(torch, dtype),
+        "use_safetensors": True if safetensors_only else None,
+    }
     with quiet(transformers):
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
-            model = transformers.AutoModelForCausalLM.from_pretrained(name, **options, **weights)
+            model = getattr(transformers, kind).from_pretrained(name, **options, **weights)
         except (OSError, ValueError, ImportError) as error:
             raise ModelError(f"cannot load {name!r}: {_first_line(error)}") from error
-    model = model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    found = getattr(model.config, "_commit_hash", None) or revision
-    return wrap(model, tokenizer, name=_short(name), revision=found, bos=bos)
+    model = model.to(device_of(torch, device)).eval()
+    return Parts(model, tokenizer, getattr(model.config, "_commit_hash", None) or revision)
+
+
+def device_of(torch: Any, name: str | None) -> str:
+    """The device asked for, or a GPU where there is one; refuses one that is not there."""
+    if name is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"--device {name} cannot be used ({_first_line(error)}).") from None
+    return name
+
+
+def load_config(name: str, revision: str | None = None, trust_remote_code: bool = False) -> Any:
+    """The configuration of a checkpoint."""
+    _, transformers = _import_heavy()
+    options = {"revision": revision, "trust_remote_code": trust_remote_code}
+    try:
+        return transformers.AutoConfig.from_pretrained(name, **options)
+    except (OSError, ValueError, ImportError) as error:
+        raise ModelError(f"cannot load {name!r}: {_first_line(error)}") from error
 
 
 def wrap(
@@ -161,7 +211,7 @@ def wrap(
     model.eval()
     pieces = token_pieces(tokenizer, model.config.get_text_config().vocab_size)
     pieces = _without(pieces, _end_ids(model))
-    lm = HFModel(name, revision, model, tokenizer, pieces, _window(model.config), bos)
+    lm = HFModel(name, revision, model, tokenizer, pieces, window_of(model.config), bos)
     check_attention(lm)
     return lm
 
@@ -220,7 +270,7 @@ def _end_ids(model: Any) -> set[int]:
     return found
 
 
-def _window(config: Any) -> int:
+def window_of(config: Any) -> int:
     """The longest sequence for which every layer sees the whole past."""
     config = config.get_text_config()
     limits = [getattr(config, "max_position_embeddings", None)]
@@ -229,10 +279,11 @@ def _window(config: Any) -> int:
     return min((limit for limit in limits if limit), default=1 << 20)
 
 
-def _dtype(torch: Any, name: str) -> Any:
+def dtype_of(torch: Any, name: str) -> Any:
+    """A torch dtype by its name."""
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype):
-        raise ModelError(f"unknown dtype {name!r}; use float32, bfloat16 or float16.")
+        raise UsageError(f"--dtype {name} is not known; use float32, bfloat16 or float16.")
     return found
 
 
@@ -249,5 +300,6 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
+    """A directory's own name, or the whole name of a model on a hub."""
     return Path(name).name if Path(name).is_dir() else name

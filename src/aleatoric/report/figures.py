@@ -22,6 +22,7 @@ from aleatoric.analyses.pictures import (
     Lines,
     Panels,
     Picture,
+    Reliability,
     Scatter,
     WordBars,
 )
@@ -238,7 +239,7 @@ def _boxes(axes: Axes, data: Boxes) -> None:
         flierprops={"marker": ".", "markersize": 2.5, "markeredgecolor": GREY},
     )
     axes.tick_params(axis="x", labelsize=6.5)
-    _labels(axes, data.title, f"{data.x_label}, and number of contexts", data.y_label)
+    _labels(axes, data.title, f"{data.x_label}, and number of {data.counted}", data.y_label)
 
 
 def _coefficients(axes: Axes, data: Coefficients) -> None:
@@ -273,6 +274,33 @@ def _word_bars(axes: Axes, data: WordBars) -> None:
     axes.legend(loc="lower right")
 
 
+def _reliability(axes: Axes, data: Reliability) -> None:
+    _counts_behind(axes, data)
+    bar: dict[str, Any] = {"color": COLOURS[1], "linewidth": 4, "alpha": 0.45}
+    filled = [i for i, count in enumerate(data.counts) if count]
+    for i in filled:
+        axes.plot([data.confidence[i]] * 2, [data.low[i], data.high[i]], "-", **bar)
+    axes.plot([], [], "-", **bar, label="if calibrated, 95%")
+    axes.plot([0, 1], [0, 1], ":", color=GREY)
+    points = [[side[i] for i in filled] for side in (data.confidence, data.accuracy)]
+    axes.plot(*points, "o-", color="black", markersize=3.5, linewidth=1, label="model")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    _labels(axes, data.title, f"confidence, {len(data.counts)} bins", "accuracy")
+    axes.legend(loc="upper left")
+
+
+def _counts_behind(axes: Axes, data: Reliability) -> None:
+    """Tokens by bin, in grey on an axis of their own, with the diagram drawn over them."""
+    counts = axes.twinx()
+    counts.stairs(data.counts, data.edges, fill=True, color="#dddddd")
+    counts.set_yscale("symlog", linthresh=1)
+    counts.set_ylabel("tokens (grey)")
+    counts.spines["right"].set_visible(True)
+    axes.set_zorder(counts.get_zorder() + 1)
+    axes.patch.set_visible(False)
+
+
 def _labels(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_title("\n".join(safe(line) for line in title.split("\n")))
     axes.set_xlabel(safe(x))
@@ -286,4 +314,5 @@ _DRAWERS: dict[type, Callable[..., None]] = {
     Boxes: _boxes,
     Coefficients: _coefficients,
     WordBars: _word_bars,
+    Reliability: _reliability,
 }

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aleatoric import pipeline
+from aleatoric import levels, pipeline
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.report.tables import printable
-from aleatoric.report.view import number, word_table
+from aleatoric.report.view import number, results_table
 from aleatoric.store import Store
 from aleatoric.types import FAILED, Case, Categorical
 
@@ -24,6 +24,12 @@ LEAD = (
     "each system's next-word distribution is from theirs: the share of probability that would "
     "have to move (total variation distance, TVD), beside what a perfect model would score with "
     "the same number of answers (floor)."
+)
+
+LEAD_TOKENS = (
+    "At each position of a text the model gives a distribution over its vocabulary, and the text "
+    "has a token. This page shows whether the model is as often right as it is sure: for its most "
+    "likely token (ECE), and for what it would say under a generation scheme (e-ECE)."
 )
 
 
@@ -48,16 +54,17 @@ def write_html(store: Store, path: Path, pictures: Mapping[str, Picture] | None 
 
 def render(store: Store, pictures: Mapping[str, Picture]) -> str:
     """The page as text."""
-    results = pipeline.results(store)
+    results, level = levels.results(store), levels.level_of(store)
     corpus = store.manifest["corpus"]["name"]
+    of_words = level == "word"
     page: str = _template().render(
-        title=f"Next words: {corpus}",
-        lead=LEAD,
-        notes=[printable(note) for note in pipeline.notes(store)],
-        table=word_table(results),
+        title=f"{'Next words' if of_words else 'Reference tokens'}: {corpus}",
+        lead=LEAD if of_words else LEAD_TOKENS,
+        notes=[printable(note) for note in levels.notes(store)],
+        table=results_table(results, level),
         figures=[_embedded(picture) for picture in pictures.values()],
-        worst=[_worst(store, system) for system in pipeline.model_systems(store)],
-        signatures=[str(result.signature) for result in results if result.metric == "tvd"],
+        worst=[_worst(store, one) for one in pipeline.model_systems(store)] if of_words else [],
+        signatures=[str(r.signature) for r in results if not of_words or r.metric == "tvd"],
     )
     return page
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from aleatoric.types import Estimate, Floor, Result, Table
 
@@ -41,6 +42,11 @@ def with_interval(estimate: Estimate, digits: int = 3) -> str:
         return text
     low, high = estimate.interval.low, estimate.interval.high
     return f"{text} [{number(low, digits)}, {number(high, digits)}]"
+
+
+def results_table(results: Sequence[Result], level: str = "word") -> Table:
+    """The results of a run as the table of its level."""
+    return token_table(results) if level == "token" else word_table(results)
 
 
 def word_table(results: Sequence[Result], title: str = "Word level") -> Table:
@@ -87,4 +93,85 @@ def _word_notes(results: Sequence[Result]) -> tuple[str, ...]:
         notes.append("exact: no sampling; bounds of TVD are in --json as tvd_low and tvd_high.")
     if interval:
         notes.append(f"[low, high]: {interval.level:.0%} interval, {interval.method}.")
+    return tuple(notes)
+
+
+def token_table(results: Sequence[Result], title: str = "Token level") -> Table:
+    """A row a metric and a column a system; calibration errors in percent, as papers print them."""
+    found = {(result.system, result.metric): result for result in results}
+    systems = list(dict.fromkeys(result.system for result in results))
+    metrics = list(dict.fromkeys(result.metric for result in results))
+    rows = [
+        (_token_heading(metric), *(_token_cell(found.get((system, metric))) for system in systems))
+        for metric in metrics
+    ]
+    floors = [_token_floor(found.get((system, "ece"))) for system in systems]
+    rows.insert(1, ("ece floor %", *floors))
+    counts = [_counts(found[system, metrics[0]]) for system in systems]
+    return Table(
+        title, ("metric", *systems), (*rows, ("tokens (groups)", *counts)), _token_notes(results)
+    )
+
+
+def _counts(result: Result) -> str:
+    return f"{result.estimate.n_items} ({result.estimate.n_groups})"
+
+
+def _token_floor(result: Result | None) -> str:
+    floor = result.floor if result else None
+    return UNDEFINED if floor is None or floor.value is None else number(100 * floor.value, 2)
+
+
+def _token_heading(metric: str) -> str:
+    return f"{metric} %" if is_percentage(metric) else metric
+
+
+def is_percentage(metric: str) -> bool:
+    """Whether a metric is a calibration error, shown in percent.
+
+    >>> is_percentage("e_ece_p"), is_percentage("entropy")
+    (True, False)
+    """
+    return metric.partition("[")[0].removeprefix("e_").partition("_")[0] in (
+        "ece",
+        "mce",
+        "sce",
+        "ace",
+    )
+
+
+def _token_cell(result: Result | None) -> str:
+    if result is None:
+        return UNDEFINED
+    if not is_percentage(result.metric):
+        return with_interval(result.estimate)
+    shown = _in_percent(result.estimate)
+    # Over a whole vocabulary class-wise errors are tiny: two decimals would show none of them.
+    small = result.metric in ("sce", "ace") and shown.value is not None
+    return f"{shown.value:.3g}" if small else with_interval(shown, 2)
+
+
+def _in_percent(estimate: Estimate) -> Estimate:
+    if estimate.value is None:
+        return estimate
+    own = estimate.interval
+    interval = own and replace(own, low=100 * own.low, high=100 * own.high)
+    return replace(estimate, value=100 * estimate.value, interval=interval)
+
+
+def _token_notes(results: Sequence[Result]) -> tuple[str, ...]:
+    notes = [
+        "%: calibration errors in percent; --json gives fractions. nll and entropy in nats.",
+        "ece floor: what a calibrated model with these confidences scores on as many tokens.",
+    ]
+    if any(result.metric == "sce" for result in results):
+        notes.append(
+            "sce, ace: over all classes (Nixon et al. 2019); _predicted: the mean over predicted "
+            "classes of the class's own error."
+        )
+    interval = next((r.estimate.interval for r in results if r.estimate.interval), None)
+    if interval:
+        notes.append(f"[low, high]: {interval.level:.0%} interval, {interval.method}.")
+    else:
+        notes.append("no intervals: they need two documents or more.")
     return tuple(notes)

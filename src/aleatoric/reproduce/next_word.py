@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric.errors import DataError
-from aleatoric.pipeline import Track, WordJob, choose, quietly, results, run_word
+from aleatoric.pipeline import WordJob, choose, results, run_word
+from aleatoric.progress import Track, quietly
 from aleatoric.sources import sniff
 from aleatoric.types import Estimate, Result, Table
 

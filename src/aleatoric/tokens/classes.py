@@ -8,6 +8,7 @@ equal mass have borders a factor of 1.45 apart.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,13 @@ from aleatoric.metrics.bins import bin_sums
 from aleatoric.metrics.calibration import bin_index, equal_width_edges
 from aleatoric.metrics.classwise import ace_of, ace_predicted_of, sce_of, sce_predicted_of
 from aleatoric.metrics.reduction import Floats
-from aleatoric.tokens.checks import host
 from aleatoric.tokens.curves import cell_index
-from aleatoric.tokens.kernels.naive import softmax
+from aleatoric.tokens.kernels import dense
 
 PARTS = 8
 LOG_CELLS = 64
-_LOWEST = -24.0
 _BUFFER = 1 << 16
-_CELLS_AT_ONCE = 1 << 22
+_CELLS_AT_ONCE = 1 << 23
 
 
 class PredictedClasses:
@@ -55,6 +54,16 @@ class PredictedClasses:
         """Add another's sums."""
         other._settle()
         self._wait(other._keys, other._sums)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All sums, to be saved."""
+        self._settle()
+        return {"keys": self._keys, "sums": self._sums}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over saved sums in place of own ones."""
+        self._keys, self._sums = arrays["keys"], arrays["sums"]
+        self._waiting, self._n_waiting = [], 0
 
     def errors(self) -> dict[str, float]:
         """SCE and ACE as the mean over predicted classes of the class's own ECE."""
@@ -89,6 +98,9 @@ class PredictedClasses:
 class AllClasses:
     """Sums by class and bin over every class at every token (Nixon et al. 2019).
 
+    Nearly every probability lies in the lowest bin: only the others are placed one by one, and
+    the lowest bin has what they leave of the class's total.
+
     >>> own = AllClasses(n_classes=2, n_bins=2)
     >>> own.add(np.log(np.array([[0.75, 0.25], [0.75, 0.25]])), np.array([0, 1]))
     >>> errors = own.errors()
@@ -99,41 +111,72 @@ class AllClasses:
     def __init__(self, n_classes: int, n_bins: int) -> None:
         self._n_bins = n_bins
         self._n_tokens = 0
-        self._bins: Floats = np.zeros((n_classes, n_bins, 3))
-        self._cells: Floats = np.zeros((n_classes, LOG_CELLS, 3))
+        self._upper: Floats = np.zeros((n_classes, n_bins, 3))
+        self._cells: Floats = np.zeros((3, LOG_CELLS, n_classes))
 
     def add(self, values: Any, targets: NDArray[np.int64]) -> None:
         """Add a chunk of logits or log-probabilities, some rows at a time."""
-        step = max(1, _CELLS_AT_ONCE // len(self._bins))
+        step = max(1, _CELLS_AT_ONCE // len(self._upper))
         for start in range(0, len(targets), step):
             part = values[start : start + step]
-            self._add(softmax(_doubles(part)), targets[start : start + step])
+            found = dense.of_rows(part, targets[start : start + step], LOG_CELLS, 1 / self._n_bins)
+            self._add(found)
         self._n_tokens += len(targets)
 
     def merge(self, other: AllClasses) -> None:
         """Add another's sums."""
-        self._bins += other._bins
+        self._upper += other._upper
         self._cells += other._cells
         self._n_tokens += other._n_tokens
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All sums that are not 0, to be saved: bits say where they stand."""
+        found: dict[str, NDArray[Any]] = {"n_tokens": np.array(self._n_tokens)}
+        for name, table in self._tables().items():
+            held = table != 0
+            found |= {f"{name}/held": np.packbits(held), f"{name}/sums": _narrow(table[held])}
+        return found
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over saved sums in place of own ones."""
+        self._n_tokens = int(arrays["n_tokens"])
+        for name, table in self._tables().items():
+            bits = np.unpackbits(arrays[f"{name}/held"], count=table.size)
+            held = bits.astype(bool).reshape(table.shape)
+            table[...] = 0.0
+            table[held] = arrays[f"{name}/sums"]
+
     def errors(self) -> dict[str, float]:
         """SCE and ACE by Nixon's formula."""
-        n_classes = len(self._bins)
-        static = sce_of(self._bins, n_classes, self._n_tokens)
-        return {"sce": static, "ace": ace_of(self._cells, n_classes, self._n_bins)}
+        cells = np.moveaxis(self._cells, (0, 1, 2), (2, 1, 0))
+        bins = self._upper.copy()
+        bins[:, 0] = cells.sum(axis=1) - bins[:, 1:].sum(axis=1)
+        n_classes = len(bins)
+        static = sce_of(bins, n_classes, self._n_tokens)
+        return {"sce": static, "ace": ace_of(cells, n_classes, self._n_bins)}
 
-    def _add(self, probs: Floats, targets: NDArray[np.int64]) -> None:
-        correct = (np.arange(probs.shape[1]) == targets[:, None]).astype(np.float64)
-        bins = bin_index(probs, equal_width_edges(self._n_bins))
-        logs = np.log(np.maximum(probs, np.exp(_LOWEST)))
-        cells = ((logs / -_LOWEST + 1) * LOG_CELLS).astype(np.intp).clip(0, LOG_CELLS - 1)
-        for table, own in ((self._bins, bins), (self._cells, cells)):
-            width = table.shape[1]
-            place = (np.arange(probs.shape[1]) * width + own).ravel()
-            sums = bin_sums(probs.ravel(), correct.ravel(), place, table[..., 0].size)
-            table += sums[:, :3].reshape(table.shape)
+    def _add(self, found: dense.RowSums) -> None:
+        counts, probs, hits = self._cells
+        counts += found.counts
+        probs += found.probs
+        np.add.at(hits.reshape(-1), found.hits, 1.0)
+        bins = bin_index(found.upper_probs, equal_width_edges(self._n_bins))
+        place = found.upper_classes * self._n_bins + bins
+        sums = bin_sums(found.upper_probs, found.upper_correct, place, self._upper[..., 0].size)
+        self._upper += sums[:, :3].reshape(self._upper.shape)
+        # What single precision places in the lowest bin after all is counted there as the rest.
+        self._upper[:, 0] = 0.0
+
+    def _tables(self) -> dict[str, Floats]:
+        return {
+            "upper": self._upper,
+            "counts": self._cells[0],
+            "probs": self._cells[1],
+            "hits": self._cells[2],
+        }
 
 
-def _doubles(values: Any) -> Floats:
-    numbers: Floats = host(values.double() if hasattr(values, "double") else values)
-    return numbers.astype(np.float64)
+def _narrow(sums: Floats) -> NDArray[Any]:
+    """Counts as whole numbers of half the size; anything else as it is."""
+    whole = sums.astype(np.int32) if sums.max(initial=0) < 2**31 else sums
+    return whole if np.array_equal(whole, sums) else sums

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -15,8 +15,17 @@ from aleatoric.tokens.curves import CurveSums
 from aleatoric.tokens.draws import GroupDraws
 from aleatoric.tokens.kernels.columns import Columns
 from aleatoric.tokens.results import CalibrationResult, State, summarise
+from aleatoric.tokens.saving import Arrays, from_arrays, to_arrays
 from aleatoric.tokens.schemes import EXPECTED, Scheme
-from aleatoric.tokens.statistics import Engine, TokenRows, Units, as_rows, check_units, run
+from aleatoric.tokens.statistics import (
+    Engine,
+    TokenRows,
+    Units,
+    as_rows,
+    check_units,
+    join_rows,
+    run,
+)
 from aleatoric.tokens.units import Units as ResamplingUnits
 from aleatoric.tokens.units import UnitSums
 
@@ -91,6 +100,37 @@ class CalibrationStream:
         if self._settings != other._settings:
             raise UsageError("streams with different settings cannot be merged.")
         self._state.merge(other._state)
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens seen so far."""
+        return self._state.n_tokens
+
+    def save(self) -> Arrays:
+        """All sums so far as plain arrays; per-token rows are not among them."""
+        return to_arrays(self._state)
+
+    def restore(self, saved: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what `save` gave in a stream of the same settings.
+
+        The draws of a sampled scheme start again: no group may come both before and after.
+
+        >>> settings = {"vocabulary_size": 2, "units": "logprobs"}
+        >>> before, after = CalibrationStream(**settings), CalibrationStream(**settings)
+        >>> before.update(np.log([[0.5, 0.5]]), np.array([0]), group="1")
+        >>> after.restore(before.save())
+        >>> after.result().n_tokens
+        1
+        """
+        from_arrays(self._state, saved)
+
+    def take_rows(self) -> tuple[TokenRows, list[str]] | None:
+        """The rows kept since they were last taken, with their groups; the stream forgets them."""
+        if not self._state.rows:
+            return None
+        rows, groups = join_rows(self._state.rows), self._state.row_groups
+        self._state.rows, self._state.row_groups = [], []
+        return rows, groups
 
     def result(self) -> CalibrationResult:
         """Every metric of what was seen so far; more may follow."""

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from aleatoric.corpora import parallel
 from aleatoric.errors import AleatoricError, MissingExtraError, UsageError
 from aleatoric.training.bpe import UNK
+from aleatoric.training.checkpoint import save_vocabulary
 from aleatoric.training.token_rows import SCHEMES, write_rows
 from aleatoric.training.translation_data import TranslationData, prepare
 from aleatoric.types import ParallelText
@@ -84,6 +85,7 @@ def run(settings: Settings) -> dict[str, Any]:
     train, validation, test = (text.items for text in texts.values())
     data = prepare(train, validation, test, merges=settings.merges)
     _say(f"data: {data.sizes()}")
+    save_vocabulary(settings.checkpoints, data, settings.shape)
     outcomes = _train_all(settings, data)
     scores = {kept: _score(settings, data, kept) for kept in outcomes["translation"].epochs}
     facts = {

@@ -7,11 +7,12 @@ merges, one dictionary a language.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aleatoric.errors import DataError
-from aleatoric.training.bpe import Dictionary, Segmenter, learn_merges
+from aleatoric.training.bpe import Dictionary, PairOfPieces, Segmenter, learn_merges
 from aleatoric.training.moses import Language, tokenise
 from aleatoric.types import SentencePair
 
@@ -35,11 +36,20 @@ class Example:
 class TranslationData:
     """Everything that training and scoring read."""
 
-    source: Dictionary
-    target: Dictionary
+    encoder: Encoder
     train: tuple[Example, ...]
     validation: tuple[Example, ...]
     test: tuple[Example, ...]
+
+    @property
+    def source(self) -> Dictionary:
+        """The pieces of the source language."""
+        return self.encoder.source
+
+    @property
+    def target(self) -> Dictionary:
+        """The pieces of the target language."""
+        return self.encoder.target
 
     def sizes(self) -> dict[str, int]:
         """The counts that a report states."""
@@ -85,12 +95,14 @@ def prepare(
     counts = Counter(word for one in words for word in (*one.source, *one.target))
     if not counts:
         raise DataError("no training pair is left after cleaning; check the two files.")
-    segmenter = Segmenter(learn_merges(counts, merges), counts)
+    learned = learn_merges(counts, merges)
+    segmenter = Segmenter(learned, counts)
     source = Dictionary.of(segmenter.pieces(one.source for one in words))
     target = Dictionary.of(segmenter.pieces(one.target for one in words))
-    encoder = _Encoder(segmenter, source, target)
-    held_out = (encoder.encode(_tokenised(pairs, languages)) for pairs in (validation, test))
-    return TranslationData(source, target, encoder.encode(words), *held_out)
+    letters = "".join(sorted(set("".join(counts))))
+    encoder = Encoder(segmenter, source, target, languages, tuple(learned), letters)
+    held_out = (encoder.encode_pairs(pairs) for pairs in (validation, test))
+    return TranslationData(encoder, encoder.encode(words), *held_out)
 
 
 def _tokenised(
@@ -108,12 +120,54 @@ def _lower(text: str, language: Language) -> Words:
 
 
 @dataclass(frozen=True)
-class _Encoder:
+class SavedEncoder:
+    """All that an encoder is made of, as plain data."""
+
+    languages: tuple[Language, Language]
+    merges: tuple[PairOfPieces, ...]
+    letters: str
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Sentence pairs to piece numbers, as the training pairs taught it."""
+
     segmenter: Segmenter
     source: Dictionary
     target: Dictionary
+    languages: tuple[Language, Language]
+    merges: tuple[PairOfPieces, ...]
+    letters: str
+
+    @classmethod
+    def restored(cls, saved: Mapping[str, Any]) -> Encoder:
+        """The encoder that `saved` describes, read from JSON."""
+        merges = tuple((left, right) for left, right in saved["merges"])
+        source, target = (Dictionary(tuple(saved[side])) for side in ("source", "target"))
+        first, second = saved["languages"]
+        segmenter = Segmenter(merges, saved["letters"])
+        return cls(segmenter, source, target, (first, second), merges, saved["letters"])
+
+    def saved(self) -> SavedEncoder:
+        """Plain data that `restored` takes.
+
+        >>> pairs = [SentencePair(str(n), "Ein Hund .", "A dog .") for n in range(3)]
+        >>> encoder = prepare(pairs, pairs, pairs, merges=4).encoder
+        >>> again = Encoder.restored(vars(encoder.saved()))
+        >>> again.encode_pairs(pairs) == encoder.encode_pairs(pairs)
+        True
+        """
+        pieces = (self.source.pieces, self.target.pieces)
+        return SavedEncoder(self.languages, self.merges, self.letters, *pieces)
+
+    def encode_pairs(self, pairs: Iterable[SentencePair]) -> tuple[Example, ...]:
+        """Whole sentence pairs in pieces."""
+        return self.encode(_tokenised(pairs, self.languages))
 
     def encode(self, pairs: Sequence[_Tokenised]) -> tuple[Example, ...]:
+        """Pairs cut into words already."""
         sources = self.segmenter.pieces(one.source for one in pairs)
         targets = self.segmenter.pieces(one.target for one in pairs)
         return tuple(

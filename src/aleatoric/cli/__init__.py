@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import gc
-import json
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 import aleatoric
 from aleatoric import registry
+from aleatoric.cli.options import (
+    BosOption,
+    DeviceOption,
+    DtypeOption,
+    EncodingOption,
+    FormatOption,
+    JsonOption,
+    OutOption,
+    RemoteCodeOption,
+    SeedOption,
+)
+from aleatoric.cli.printing import (
+    byte_bar,
+    print_json,
+    run_folder,
+    say,
+    show_results,
+    show_tables,
+    track,
+)
+from aleatoric.cli.token import reproduce_e_ece, token
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.report.tables import printable
-from aleatoric.types import Table
 
 app = typer.Typer(
     name="aleatoric",
@@ -31,30 +45,6 @@ app = typer.Typer(
 )
 reproduce_app = typer.Typer(no_args_is_help=True, help="The papers' tables beside ours.")
 app.add_typer(reproduce_app, name="reproduce")
-
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-
-
-def _known_layout(layout: str) -> str:
-    """Refuse a bad --format before the work, not after it."""
-    from aleatoric.report.tables import FORMATS
-
-    if layout not in ("terminal", *FORMATS):
-        known = ", ".join(("terminal", *FORMATS))
-        raise UsageError(f"there is no format {layout!r}; use {known}.")
-    return layout
-
-
-FormatOption = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="terminal, markdown, latex or csv.",
-        show_default=True,
-        callback=_known_layout,
-    ),
-]
-SeedOption = Annotated[int, typer.Option(help="The same seed gives the same bytes.")]
 
 
 def main() -> None:
@@ -96,12 +86,10 @@ def word(
     tolerance: Annotated[
         float, typer.Option(min=0, help="How far apart the bounds of an exact TVD may be.")
     ] = 0.02,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, ...; a GPU if there is.")] = None,
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
-    bos: Annotated[str, typer.Option(help="Beginning-of-text token: none or add.")] = "none",
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run the code of a model's repository.")
-    ] = False,
+    device: DeviceOption = None,
+    dtype: DtypeOption = "float32",
+    bos: BosOption = "none",
+    trust_remote_code: RemoteCodeOption = False,
     protocol: Annotated[str, typer.Option(help="corrected, or paper as published.")] = "corrected",
     choose: Annotated[
         list[str] | None, typer.Option(help="One choice of the protocol, as bins=half-open.")
@@ -119,8 +107,8 @@ def word(
         int, typer.Option(min=1, max=10_000, help="Random splits of the people.")
     ] = 20,
     seed: SeedOption = 0,
-    encoding: Annotated[str, typer.Option(help="Of the corpus file.")] = "utf-8",
-    out: Annotated[Path | None, typer.Option(help="Keep the run in this directory.")] = None,
+    encoding: EncodingOption = "utf-8",
+    out: OutOption = None,
     as_json: JsonOption = False,
     layout: FormatOption = "terminal",
 ) -> None:
@@ -146,10 +134,10 @@ def word(
         seed,
         encoding,
     )
-    with _run_folder(out) as folder, pipeline.run_word(job, folder, _track) as store:
-        _show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
+    with run_folder(out) as folder, pipeline.run_word(job, folder, track) as store:
+        show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
         if out is not None:
-            _say(f"saved in {out}; see it again with: aleatoric score {out}")
+            say(f"saved in {out}; see it again with: aleatoric score {out}")
 
 
 @app.command()
@@ -169,22 +157,21 @@ def score(
 
     Example: `aleatoric score runs/gpt2 --export rows.parquet --analysis replacement`
     """
-    from aleatoric import pipeline, studies
+    from aleatoric import levels, studies
     from aleatoric.export import export_rows
     from aleatoric.store import Store
 
     with Store.open(run) as store:
-        # A study reads draws: statistics that are there need not be computed again for it.
-        if not analysis or not store.has_stats():
-            pipeline.score_word(store, _track)
+        levels.score(store, track, again=not analysis)
         for path in export or ():
             export_rows(store, path)
-            _say(f"wrote {path}")
+            say(f"wrote {path}")
         if analysis:
-            found = [studies.run_study(store, name, system, _track) for name in analysis]
-            _show_tables([table for study in found for table in study.tables], as_json, layout)
+            found = [studies.run_study(store, name, system, track) for name in analysis]
+            show_tables([table for study in found for table in study.tables], as_json, layout)
         else:
-            _show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
+            found_results, notes = levels.results(store), levels.notes(store)
+            show_results(found_results, notes, as_json, layout, levels.level_of(store))
 
 
 @app.command()
@@ -203,8 +190,8 @@ def report(
     if html is None and figures is None:
         raise UsageError("nothing to write: give --html FILE, --figures DIR or both.")
     with Store.open(run) as store:
-        for path in make_report(store, html, figures, _track):
-            _say(f"wrote {path}")
+        for path in make_report(store, html, figures, track):
+            say(f"wrote {path}")
 
 
 @app.command()
@@ -226,12 +213,12 @@ def demo(
     from aleatoric.report.make import make_report
 
     run = made.run_toy if toy else made.run_smollm2
-    with run(out, seed, _track) as store:
-        _show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
-        for path in make_report(store, out / "report.html", None, _track):
-            _say(f"wrote {path}")
-    _say(made.ABOUT_TOY if toy else made.ABOUT_SMOLLM2)
-    _say(made.NEXT_STEP)
+    with run(out, seed, track) as store:
+        show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
+        for path in make_report(store, out / "report.html", None, track):
+            say(f"wrote {path}")
+    say(made.ABOUT_TOY if toy else made.ABOUT_SMOLLM2)
+    say(made.NEXT_STEP)
 
 
 @app.command(name="list")
@@ -264,9 +251,9 @@ def fetch(
     from aleatoric.cache import cache_dir
 
     download = downloads.named(corpus, url, sha256)
-    with _byte_bar(download.filename) as progress:
+    with byte_bar(download.filename) as progress:
         path = downloads.fetch(download, to or cache_dir(), progress)
-    _say(f"{path} is here and verified ({download.licence}, {download.page})")
+    say(f"{path} is here and verified ({download.licence}, {download.page})")
 
 
 @reproduce_app.command(name="next-word")
@@ -282,76 +269,15 @@ def reproduce_next_word(
     """
     from aleatoric.reproduce import next_word
 
-    lines = next_word.reproduce(data, seed, _track)
+    lines = next_word.reproduce(data, seed, track)
     if as_json:
-        _print_json({"results": [line.as_dict() for line in lines]})
+        print_json({"results": [line.as_dict() for line in lines]})
     else:
-        _show_tables([next_word.to_table(lines)], False, layout)
+        show_tables([next_word.to_table(lines)], False, layout)
 
 
-@contextmanager
-def _run_folder(out: Path | None) -> Iterator[Path]:
-    """The asked-for directory, or one that is gone afterwards."""
-    if out is not None:
-        yield out
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder) / "run"
-
-
-def _show_results(results: list[Any], notes: list[str], as_json: bool, layout: str) -> None:
-    from aleatoric.report.view import word_table
-
-    if as_json:
-        _print_json({"results": [result.as_dict() for result in results], "notes": notes})
-        return
-    _show_tables([word_table(results)], False, layout)
-    for note in notes:
-        _say(f"note: {note}")
-
-
-def _show_tables(tables: list[Table], as_json: bool, layout: str) -> None:
-    from aleatoric.report import tables as render
-
-    if as_json:
-        _print_json({"tables": [table.__dict__ for table in tables]})
-        return
-    for table in tables:
-        if layout == "terminal":
-            Console(width=None if sys.stdout.isatty() else 160).print(render.to_rich(table))
-        else:
-            print(render.FORMATS[layout](table))
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    print(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1))
-
-
-def _say(text: str) -> None:
-    Console(stderr=True, highlight=False).print(escape(printable(text)), soft_wrap=True)
-
-
-@contextmanager
-def _byte_bar(description: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar of bytes on stderr where somebody is looking."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with shown as bar:
-        task = bar.add_task(description, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def _track(work: Iterable[Any], total: int, description: str) -> Iterable[Any]:
-    """A progress bar on stderr where somebody is looking."""
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    return track(
-        work, description, total, console=console, transient=True, disable=not console.is_terminal
-    )
+app.command()(token)
+reproduce_app.command(name="e-ece")(reproduce_e_ece)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,48 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aleatoric.errors import UsageError
+
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+def _known_layout(layout: str) -> str:
+    """Refuse a bad --format before the work, not after it."""
+    from aleatoric.report.tables import FORMATS
+
+    if layout not in ("terminal", *FORMATS):
+        known = ", ".join(("terminal", *FORMATS))
+        raise UsageError(f"there is no format {layout!r}; use {known}.")
+    return layout
+
+
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="terminal, markdown, latex or csv.",
+        show_default=True,
+        callback=_known_layout,
+    ),
+]
+SeedOption = Annotated[int, typer.Option(help="The same seed gives the same bytes.")]
+SchemeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="One more e-ECE, as temperature=0.5 or ancestral,samples=1; repeatable.",
+    ),
+]
+DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, ...; a GPU if there is.")]
+DtypeOption = Annotated[str, typer.Option(help="float32, bfloat16 or float16.")]
+BosOption = Annotated[str, typer.Option(help="Beginning-of-text token: none or add.")]
+RemoteCodeOption = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run the code of a model's repository.")
+]
+OutOption = Annotated[Path | None, typer.Option(help="Keep the run in this directory.")]
+EncodingOption = Annotated[str, typer.Option(help="Of the corpus file.")]

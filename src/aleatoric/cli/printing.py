@@ -1,0 +1,116 @@
+"""What commands print: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from aleatoric.progress import Advance
+from aleatoric.report.tables import printable
+from aleatoric.types import Result, Table
+
+
+@contextmanager
+def run_folder(out: Path | None) -> Iterator[Path]:
+    """The asked-for directory, or one that is gone afterwards."""
+    if out is not None:
+        yield out
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "run"
+
+
+def show_results(
+    results: list[Result], notes: list[str], as_json: bool, layout: str, level: str = "word"
+) -> None:
+    """Results as one JSON document, or as a table with its notes on stderr."""
+    from aleatoric.report.view import results_table
+
+    if as_json:
+        print_json({"results": [result.as_dict() for result in results], "notes": notes})
+        return
+    show_tables([results_table(results, level)], False, layout)
+    for note in notes:
+        say(f"note: {note}")
+
+
+def show_tables(tables: list[Table], as_json: bool, layout: str) -> None:
+    """Tables as one JSON document, or in a layout."""
+    from aleatoric.report import tables as render
+
+    if as_json:
+        print_json({"tables": [table.__dict__ for table in tables]})
+        return
+    for table in tables:
+        if layout == "terminal":
+            Console(width=None if sys.stdout.isatty() else 160).print(render.to_rich(table))
+        else:
+            print(render.FORMATS[layout](table))
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1))
+
+
+def say(text: str) -> None:
+    """A line on stderr."""
+    Console(stderr=True, highlight=False).print(escape(printable(text)), soft_wrap=True)
+
+
+@contextmanager
+def byte_bar(description: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar of bytes on stderr where somebody is looking."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with shown as bar:
+        task = bar.add_task(description, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def track(work: Iterable[Any], total: int, description: str) -> Iterable[Any]:
+    """A progress bar on stderr where somebody is looking."""
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return track(
+        work, description, total, console=console, transient=True, disable=not console.is_terminal
+    )
+
+
+@contextmanager
+def meter(description: str, total: int) -> Iterator[Advance]:
+    """Items and tokens a second on stderr: a bar where somebody is looking, and a last line."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Left
+
+    console = Console(stderr=True)
+    speed = TextColumn("{task.fields[speed]} tokens/s")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), speed, Left())
+    shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    started, read = time.monotonic(), 0
+
+    def advance(items: int, tokens: int) -> None:
+        nonlocal read
+        read += tokens
+        rate = f"{read / max(time.monotonic() - started, 1e-9):,.0f}"
+        bar.update(task, advance=items, speed=rate)
+
+    with shown as bar:
+        task = bar.add_task(description, total=total, speed="–")
+        yield advance
+    seconds = time.monotonic() - started
+    if read:
+        say(f"{description}: {read} tokens in {seconds:.1f} s, {read / seconds:,.0f} tokens/s")

@@ -1,0 +1,216 @@
+"""Tables 1 to 4 of the e-ECE paper for Multi30K DE→EN: as printed, and ours from per-token rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aleatoric
+from aleatoric.analyses import intrinsic, stability
+from aleatoric.corpora import parallel
+from aleatoric.errors import DataError, UsageError
+from aleatoric.reproduce.e_ece_rows import EXPECTED, PairNames, errors, pair_errors, to_table
+from aleatoric.training.token_rows import Columns, read_rows
+from aleatoric.types import Estimate, Result, Signature, Table
+
+PRINTED_ERRORS = {
+    "ece": 10.39,
+    "sce": 18.68,
+    "ace": 19.76,
+    "e_ece": 6.87,
+    "e_ece_p": 7.92,
+    "e_ece_k": 8.50,
+}
+"""Table 2, Multi30K, in percent."""
+PRINTED_SCHEMES = {"greedy": 10.39, "plain": 8.21, "top_k": 7.39, "top_p": 8.10}
+"""Table 1, Multi30K, in percent, by the recipe's name of the scheme."""
+PRINTED_QUARTILES = (("0.36", "0.00"), ("0.79", "0.01"), ("1.12", "0.02"), ("2.76", "0.21"))
+PRINTED_R = "0.56"
+PRINTED_STABILITY = {
+    "10": ("26.19", "8.18", "19.05", "15.81", "3.61", "11.39"),
+    "50": ("13.36", "3.26", "6.22", "9.01", "2.58", "4.59"),
+    "500": ("7.45", "1.23", "0.31", "4.48", "0.93", "0.06"),
+    "1000": ("6.97", "1.36", "0.17", "4.48", "0.93", "0.06"),
+    "all": ("7.14", "", "", "4.42", "", ""),
+}
+"""Table 4, which the paper prints for IWSLT14 alone."""
+SCHEME_NAMES = {"greedy": "greedy", "plain": "pure", "top_k": "top-k 100", "top_p": "top-p 0.8"}
+END_OF_SENTENCE = 2
+SHIPPED = Path(__file__).with_name("multi30k")
+"""Rows of trained models that come with the package, where they do."""
+TRAINING = (
+    "python -m aleatoric.training.multi30k --data {data} --out multi30k --device cuda --jobs 2"
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A printed number beside ours, as fractions."""
+
+    printed: float | None
+    result: Result
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return self.result.as_dict() | {"printed": self.printed}
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """Everything that is printed."""
+
+    lines: tuple[Line, ...]
+    tables: tuple[Table, ...]
+
+
+def reproduce(data: Path, rows: Path | None = None, bins: int = 15, seed: int = 0) -> Reproduction:
+    """All tables from the rows of the test set that the recipe wrote."""
+    path = rows or _find_rows(data)
+    columns = read_rows(path)
+    text = parallel.load(data / "multi30k_test2016.de.gz", data / "multi30k_test2016.en.gz")
+    note = _check_origin(path, text.sha256)
+    heads = path.with_name(path.name.replace("rows-", "heads-"))
+    classes = read_rows(heads) if heads != path and heads.is_file() else None
+    found = errors(columns, classes, bins, seed)
+    words = errors(_without_ends(columns), None, bins, seed)
+    lines = tuple(_lines(found, text.sha256, path.stem, bins, seed))
+    table = to_table(columns)
+    return Reproduction(
+        lines,
+        (
+            _table_2(found, words, note, bins),
+            _table_1(columns, bins),
+            _table_3(intrinsic.run(table, seed, bins).tables[0]),
+            _table_4(stability.run(table, seed, bins).tables[0]),
+        ),
+    )
+
+
+def _find_rows(data: Path) -> Path:
+    """The recipe's rows beside the data, or those that ship; of the least validation loss first."""
+    for folder in (data, SHIPPED):
+        for kept in ("loss", "bleu", "last"):
+            if (folder / f"rows-{kept}.npz").is_file():
+                return folder / f"rows-{kept}.npz"
+    raise UsageError(
+        f"{data}: holds no rows-*.npz of the trained models; give --rows FILE, or make it with "
+        f"{TRAINING.format(data=data)} (about 20 minutes on an H200)."
+    )
+
+
+def _check_origin(rows: Path, sha256: str) -> str:
+    """Refuse rows of other sentences; say where the rows come from."""
+    facts_file = rows.with_name("facts.json")
+    if not facts_file.is_file():
+        return f"{rows.name}: no facts.json beside it tells how it was made."
+    facts = json.loads(facts_file.read_text(encoding="utf-8"))
+    if facts["data_sha256"]["test"] != sha256:
+        problem = "its rows were made from another test set"
+        raise DataError.at(rows, None, problem, "give the --data that the recipe was given")
+    kept = rows.stem.removeprefix("rows-")
+    epochs = {role: own["epochs"].get(kept) for role, own in facts["models"].items()}
+    return (
+        f"{rows.name}: seed {facts['recipe']['seed']}, label smoothing "
+        f"{facts['recipe']['label_smoothing']:g}, epoch {epochs['translation']} of the translation "
+        f"model and {epochs['uncertainty']} of the uncertainty model, test BLEU "
+        f"{facts['test'][kept]['bleu']:.1f}, {facts['environment']['device']}."
+    )
+
+
+def _without_ends(columns: Columns) -> Columns:
+    words = columns["token"] != END_OF_SENTENCE
+    return {name: own[words] for name, own in columns.items()}
+
+
+def _lines(found: dict[str, Estimate], sha256: str, model: str, bins: int, seed: int) -> list[Line]:
+    lines = []
+    for metric, estimate in found.items():
+        printed = PRINTED_ERRORS.get(metric.removesuffix("_predicted"))
+        signature = Signature(
+            "multi30k_test2016",
+            sha256,
+            f"translation@{model}",
+            EXPECTED.get(metric, "none"),
+            "whole-space" if metric in EXPECTED else "teacher-forced",
+            {"bins": str(bins), "closed": "at-1", "eos": "scored"},
+            str(estimate.n_items),
+            seed,
+            metric,
+            aleatoric.__version__,
+        )
+        value = None if printed is None else printed / 100
+        lines.append(Line(value, Result("translation", metric, signature, estimate)))
+    return lines
+
+
+def _table_2(found: dict[str, Estimate], words: dict[str, Estimate], note: str, bins: int) -> Table:
+    rows = tuple(
+        (
+            metric,
+            _printed(PRINTED_ERRORS.get(metric.removesuffix("_predicted"))),
+            _percent(estimate),
+            _interval(estimate),
+            _percent(words.get(metric)),
+        )
+        for metric, estimate in found.items()
+    )
+    notes = (
+        f"In percent, {bins} bins of equal width; the paper names no number of bins.",
+        "sce: over all classes (Nixon et al. 2019), tiny by its 1/K; _predicted: the mean over "
+        "predicted classes of the class's own error, which alone has the size of the printed.",
+        note,
+    )
+    columns = ("metric", "printed", "ours", "[low, high]", "without sentence ends")
+    return Table("e-ECE, Table 2: Multi30K DE→EN", columns, rows, notes)
+
+
+def _table_1(columns: Columns, bins: int) -> Table:
+    rows = []
+    for scheme, printed in PRINTED_SCHEMES.items():
+        own = pair_errors(columns, PairNames(f"draw_p_{scheme}", f"draw_a_{scheme}"), bins)
+        other = pair_errors(columns, PairNames(f"draw_scheme_p_{scheme}", f"draw_a_{scheme}"), bins)
+        rows.append(
+            (SCHEME_NAMES[scheme], f"{printed:.2f}", f"{100 * own:.2f}", f"{100 * other:.2f}")
+        )
+    notes = ("One token drawn a position. P: the model's own; P̃: after the scheme.",)
+    columns_shown = ("scheme", "printed", "ours, confidence P", "ours, confidence P̃")
+    return Table("e-ECE, Table 1: ECE by generation scheme", columns_shown, tuple(rows), notes)
+
+
+def _table_3(ours: Table) -> Table:
+    rows = [
+        (own[0], *printed, *own[1:3])
+        for own, printed in zip(ours.rows, PRINTED_QUARTILES, strict=False)
+    ]
+    last = ours.rows[-1]
+    rows.append(("r", PRINTED_R, "p < 0.01", last[1], last[2]))
+    columns = ("quartile", "printed E[H]", "printed m(d)", "ours E[H]", "ours m(d)")
+    return Table("e-ECE, Table 3: intrinsic uncertainty", columns, tuple(rows), ours.notes)
+
+
+def _table_4(ours: Table) -> Table:
+    rows = tuple(
+        (own[0], *(f"{p} / {o}" if p or o else "" for p, o in zip(printed, own[1:], strict=True)))
+        for own in ours.rows
+        for printed in [PRINTED_STABILITY[own[0]]]
+    )
+    notes = ("printed / ours: the paper prints IWSLT14 (6,750 sentences), ours is Multi30K.",)
+    return Table("e-ECE, Table 4: stability", ours.columns, rows, (*notes, *ours.notes))
+
+
+def _printed(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _percent(estimate: Estimate | None) -> str:
+    if estimate is None or estimate.value is None:
+        return "–"
+    value = 100 * estimate.value
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def _interval(estimate: Estimate) -> str:
+    own = estimate.interval
+    return "–" if own is None else f"[{100 * own.low:.2f}, {100 * own.high:.2f}]"
