@@ -18,7 +18,7 @@ from aleatoric.tokens.schemes import Scheme
 
 Floats = NDArray[np.float64]
 Units = Literal["logits", "logprobs"]
-Engine = Literal["auto", "naive", "torch", "triton"]
+Engine = Literal["auto", "naive", "torch", "numba", "triton"]
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,10 @@ def run(
         from aleatoric.tokens.kernels import triton_pass
 
         return triton_pass.columns(logits, wanted, schemes, uniforms)
+    if engine == "numba":
+        from aleatoric.tokens.kernels import numba_pass
+
+        return numba_pass.columns(logits, wanted, schemes, uniforms)
     from aleatoric.tokens.kernels import torch_pass
 
     return torch_pass.columns(logits, wanted, schemes, uniforms)
@@ -139,7 +143,10 @@ def _fastest(values: Any) -> Engine:
     device = getattr(getattr(values, "device", None), "type", "cpu")
     if device == "cuda" and values.dtype.itemsize <= 4 and find_spec("triton"):
         return "triton"
-    return "torch" if find_spec("torch") else "naive"
+    if not find_spec("torch"):
+        return "naive"
+    single = device == "cpu" and values.dtype.itemsize <= 4
+    return "numba" if single and find_spec("numba") else "torch"
 
 
 def _uniforms(schemes: Sequence[Scheme], given: Mapping[str, Floats]) -> list[Floats | None]:

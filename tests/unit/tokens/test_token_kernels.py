@@ -80,6 +80,29 @@ def test_plain_columns_are_the_naive_ones(chunk: tuple[np.ndarray, np.ndarray]) 
 
 
 @settings(deadline=None, max_examples=200)
+@given(chunks())
+def test_compiled_columns_are_the_naive_ones(chunk: tuple[np.ndarray, np.ndarray]) -> None:
+    numba_pass = pytest.importorskip("aleatoric.tokens.kernels.numba_pass", exc_type=ImportError)
+    logits, targets = chunk
+    schemes = [Scheme.parse("ancestral"), Scheme.parse("greedy")]
+    slow = naive.columns(logits.astype(np.float64), targets, schemes, [None] * 2)
+    fast = numba_pass.columns(torch.tensor(logits), torch.tensor(targets), schemes, [None] * 2)
+    for name in PLAIN:
+        assert np.allclose(getattr(fast, name), getattr(slow, name), rtol=1e-6, atol=1e-5), name
+    for own, other in zip(fast.expected, slow.expected, strict=True):
+        assert np.allclose(own, other, rtol=0, atol=1e-5)
+
+
+def test_a_maximum_far_above_the_first_block_keeps_sums_in_range() -> None:
+    logits = torch.full((2, 9000), -50.0)
+    logits[0, 8000], logits[1, 5000] = 300.0, 20.0
+    rows = token_rows(logits, torch.tensor([8000, 0]), ["ancestral"], units="logits")
+    assert rows.predicted.tolist() == [8000, 5000]
+    assert np.allclose(rows.confidence, [1.0, 1.0], atol=1e-5)
+    assert np.allclose(rows.nll, [0.0, 70.0], atol=1e-4)
+
+
+@settings(deadline=None, max_examples=200)
 @given(chunks(), st.sampled_from(["top_p=0.3", "top_p=0.8", "typical=0.4"]))
 def test_columns_with_a_mass_limit_are_the_naive_ones(
     chunk: tuple[np.ndarray, np.ndarray], decoder: str
@@ -133,7 +156,7 @@ def test_large_logits_keep_their_digits() -> None:
         assert np.allclose(fast.nll, slow.nll, atol=1e-5)
 
 
-@pytest.mark.parametrize("engine", ["naive", "torch"])
+@pytest.mark.parametrize("engine", ["naive", "torch", "numba"])
 def test_e_ece_becomes_ece_as_temperature_falls(engine: str) -> None:
     """Exactly: the same numbers, not near ones, once all mass is on the mode."""
     rng = np.random.default_rng(0)
@@ -152,7 +175,7 @@ def test_e_ece_becomes_ece_as_temperature_falls(engine: str) -> None:
         assert (rows.expected[name].accuracy == rows.correct).all()
 
 
-@pytest.mark.parametrize("engine", ["naive", "torch"])
+@pytest.mark.parametrize("engine", ["naive", "torch", "numba"])
 @pytest.mark.parametrize("decoder", ["ancestral", "top_p=0.8", "top_k=3"])
 def test_draws_agree_with_the_whole_space_in_expectation(engine: str, decoder: str) -> None:
     rng = np.random.default_rng(3)
@@ -193,7 +216,7 @@ def test_excluded_reference_has_an_infinite_log_score() -> None:
     assert rows.expected["ancestral"].accuracy.tolist() == [0.0]
 
 
-@pytest.mark.parametrize("engine", ["naive", "torch"])
+@pytest.mark.parametrize("engine", ["naive", "torch", "numba"])
 def test_rows_without_a_distribution_are_refused(engine: str) -> None:
     for bad in (np.nan, np.inf):
         with pytest.raises(DataError, match="token 1 of the chunk"):
