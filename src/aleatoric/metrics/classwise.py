@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 
 from aleatoric.metrics.bins import ACCURACY, CONFIDENCE, COUNT, ece_of
-from aleatoric.metrics.cells import mass_bins
 from aleatoric.metrics.reduction import Floats, divide
 
 _CLASSES_AT_ONCE = 4096
@@ -80,7 +79,19 @@ def ace_predicted_of(cells: list[Floats], n_bins: int) -> float:
     >>> ace_predicted_of([np.array([[1.0, 0.25, 0.0], [1.0, 0.75, 1.0]])], n_bins=2)
     0.25
     """
-    return _mean_defined(np.array([float(ece_of(mass_bins(own, n_bins))) for own in cells]))
+    parts = [cells[i : i + _CLASSES_AT_ONCE] for i in range(0, len(cells), _CLASSES_AT_ONCE)]
+    errors = [ece_of(_mass_bins_of_each(_padded(part), n_bins)) for part in parts]
+    return _mean_defined(np.concatenate(errors) if errors else np.zeros(0))
+
+
+def _padded(cells: list[Floats]) -> Floats:
+    """Classes with unequal numbers of cells as one table, with empty cells at the end."""
+    sizes = np.array([len(own) for own in cells])
+    table = np.zeros((len(cells), int(sizes.max()), 3))
+    rows = np.repeat(np.arange(len(cells)), sizes)
+    places = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    table[rows, places] = np.concatenate([own[:, :3] for own in cells])
+    return table
 
 
 def _mean_defined(values: Floats) -> float:
