@@ -30,6 +30,9 @@ from aleatoric.words.vocabulary import Vocabulary
 LONGEST = 8
 """Tokens that a word is taken to have at most, for the upper bound of the entropy."""
 
+WORTHWHILE = 0.002
+"""The least mass on the way to the mode that is looked into."""
+
 
 @dataclass(frozen=True, slots=True)
 class HeadSearch:
@@ -172,13 +175,18 @@ def _choose(growth: Growth, search: HeadSearch) -> list[Entry]:
 
 
 def _in_question(growth: Growth) -> list[Entry]:
-    """The entries that keep the mode uncertain: on the way to the best word or its rival."""
+    """The entries that matter to the mode: on the way to the best word, and to its rival.
+
+    Those of the rival only while running all of them could make the mode certain.
+    """
     if not growth.found:
         return growth.entries
     best, rival, most = _rivals(growth)
-    if growth.found[best] >= most:
-        return []
-    return [e for e in growth.entries if rival.startswith(e.word) or best.startswith(e.word)]
+    own = [e for e in growth.entries if best.startswith(e.word) and e.mass > WORTHWHILE]
+    others = [e for e in growth.entries if rival.startswith(e.word) and e not in own]
+    lead = most - growth.found[best]
+    decisive = 0 < lead <= sum(e.mass for e in [*own, *others])
+    return [*own, *others] if decisive else own
 
 
 def _expand(
