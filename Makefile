@@ -11,7 +11,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "aleatoric needs Python 3.11 or newer; run make PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--editable '.[hf,nlp,openai,report,dev]'
+		--editable '.[fast,hf,nlp,openai,report,dev]'
 	touch $(READY)
 
 demo: $(READY)
@@ -22,7 +22,7 @@ MODEL := $(BIN)/python -c 'from aleatoric.models.smollm2 import directory; direc
 
 test: $(READY)
 	$(MODEL) || echo "the embedded model could not be fetched: tests that need it will skip"
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered --cov-report=xml
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --cov --cov-report=term:skip-covered --cov-report=xml
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -62,7 +62,7 @@ class Decoder:
     def __str__(self) -> str:
         if self.greedy:
             return "greedy"
-        return ",".join(f"{name}={value:g}" for name, value in self.changes()) or "ancestral"
+        return ",".join(f"{name}={_text(value)}" for name, value in self.changes()) or "ancestral"
 
     def changes(self) -> list[tuple[str, float]]:
         """The steps that change the model's own distribution, with their values.
@@ -148,6 +148,11 @@ def _parse_part(part: str) -> tuple[str, float | int | bool]:
     except ValueError:
         pass
     raise UsageError(f"unknown decoder {part!r}; use {_FORMS}.")
+
+
+def _text(value: float) -> str:
+    """A number that reads back as itself, without needless digits."""
+    return str(int(value)) if value == int(value) else repr(value)
 
 
 def _check(good: bool, name: str, wanted: str) -> None:

@@ -186,7 +186,7 @@ def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
     return {
         "level": "word",
         "corpus": {"name": corpus.name, "version": corpus.version, "sha256": corpus.sha256}
-        | {"licence": corpus.licence, "spec": job.corpus},
+        | {"licence": corpus.licence, "spec": job.corpus, "encoding": job.encoding},
         "models": list(job.models),
         "decoders": list(job.decoders),
         "samples": job.samples,

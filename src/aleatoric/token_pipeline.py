@@ -269,7 +269,7 @@ def _manifest(job: TokenJob, corpus: Collected[Any]) -> dict[str, Any]:
     return {
         "level": "token",
         "corpus": {"name": corpus.name, "version": corpus.version, "sha256": corpus.sha256}
-        | {"licence": corpus.licence, "spec": job.corpus},
+        | {"licence": corpus.licence, "spec": job.corpus, "encoding": job.encoding},
         "models": list(job.models),
         "schemes": list(job.all_schemes),
         "bins": job.bins,

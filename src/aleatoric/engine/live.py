@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from aleatoric.decoding import Decoder
 from aleatoric.errors import UsageError
-from aleatoric.types import Categorical, Draws, Exact, Item
+from aleatoric.types import FAILED, Categorical, Draws, Exact, Item
 from aleatoric.words.bounds import WordProbabilities
 from aleatoric.words.distributions import human_counts
 from aleatoric.words.exact import Question, Search
@@ -104,14 +104,27 @@ class LiveModel:
             vocabulary=vocabulary,
         )
         for item, own, (asked, top) in zip(items, people, found, strict=True):
-            yield Draws(item.id, {}, exact=_joined(own, asked, top))
+            known = _joined(own, asked, top, ask.choices.failed == "outcome")
+            # A context after which no word was found has no next-word distribution.
+            yield Draws(item.id, {}, exact=known) if known else Draws(item.id, {}, failed=1)
 
 
-def _joined(people: Categorical, found: WordProbabilities, top: Head) -> Exact:
-    """People's words with their probabilities, and the model's likeliest words beside them."""
+def _joined(
+    people: Categorical, found: WordProbabilities, top: Head, keep_failed: bool
+) -> Exact | None:
+    """People's words with their probabilities, and the model's likeliest words beside them.
+
+    A text without a word is an outcome of its own where such texts are kept. `None` where nothing
+    has any probability.
+    """
     words = dict(zip(found.words, found.value, strict=True))
+    scale = 1.0 - top.failed if keep_failed else 1.0  # a head is given that there is a word
     for word, probability in top.words.as_dict().items():
-        words.setdefault(word, probability)
+        words.setdefault(word, probability * scale)
+    if keep_failed:
+        words[FAILED] = found.failed
+    if not max(words.values(), default=0.0) > 0.0:
+        return None
     rest = max(0.0, 1.0 - sum(words.values()))
     bounds = found.tvd(people.as_dict())
     known = Categorical(tuple(words), tuple(words.values()), rest)

@@ -110,6 +110,9 @@ def _check_origin(rows: Path, sha256: str) -> str:
         problem = "its rows were made from another test set"
         raise DataError.at(rows, None, problem, "give the --data that the recipe was given")
     kept = rows.stem.removeprefix("rows-")
+    if kept not in facts["test"]:
+        problem = "its name is none that the recipe gives"
+        raise DataError.at(rows, None, problem, "keep the names rows-loss, rows-bleu and rows-last")
     epochs = {role: own["epochs"].get(kept) for role, own in facts["models"].items()}
     return (
         f"{rows.name}: seed {facts['recipe']['seed']}, label smoothing "

@@ -17,6 +17,9 @@ from aleatoric.words.ragged import Index, Ragged
 from aleatoric.words.rules import normalise
 from aleatoric.words.vocabulary import JOINS
 
+MARKS = 6
+"""A letter with more marks than this is looked for with its marks in their order alone."""
+
 
 class Beginnings:
     """Every folded beginning of every word has a number; 0 is the empty one.
@@ -141,6 +144,9 @@ def beginnings(folded: str) -> Iterator[str]:
     yield ""
     for start, stop in _clusters(folded):
         base, marks = folded[: start + 1], folded[start + 1 : stop]
+        if len(marks) > MARKS:
+            yield from (base + marks[:size] for size in range(len(marks) + 1))
+            continue
         for size in range(len(marks) + 1):
             for chosen in itertools.combinations(marks, size):
                 yield base + "".join(chosen)

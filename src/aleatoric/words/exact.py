@@ -105,7 +105,7 @@ def answer(
     """
     spans = tree.spans()
     asked, places = asking.about(list(spans)), list(spans.values())
-    searches = Searches(asked, places, asking, reader, search, notebook)
+    searches = Searches(asked, places, asking, reader, search, tree.lm.window, notebook)
     owner = {index: place for place, index in enumerate(spans)}
     for indices, logits in tree.run_trunk():
         yield from searches.begin([owner[i] for i in indices], logits)

@@ -25,6 +25,7 @@ class Entry:
     word: str = ""
     joiner: str = ""
     number: int = -1
+    depth: int = 0
 
     @property
     def base(self) -> str:
@@ -45,4 +46,4 @@ def follow(entry: Entry, table: Table, token: int, mass: float) -> Entry:
         word, joiner = fold(entry.base + letters), table.joiners[token]
     else:  # an incomplete character leaves an undecided joiner undecided
         word, joiner = entry.word, table.joiners[token] or entry.joiner
-    return Entry(mass, entry.number, token, key, word, joiner)
+    return Entry(mass, entry.number, token, key, word, joiner, depth=entry.depth + 1)

@@ -83,6 +83,7 @@ class Growth:
 
     context: int
     span: tuple[int, int]
+    room: int
     found: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     entries: list[Entry] = field(default_factory=list)
     lumps: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -133,7 +134,11 @@ def grow(
     The notebook must hold the contexts themselves.
     """
     spans = tree.spans()
-    growths = [Growth(place, span) for place, span in enumerate(spans.values())]
+    window = tree.lm.window
+    growths = [
+        Growth(place, (start, stop), window - (stop - start))
+        for place, (start, stop) in enumerate(spans.values())
+    ]
     chosen = [(growth, root()) for growth in growths]
     while chosen:
         fresh = [(g, e) for g, e in chosen if not _recall(reader, notebook, g, e, search)]
@@ -227,6 +232,8 @@ def _settle(growth: Growth, mode: int, word: str, mass: float) -> None:
 def _add(growth: Growth, child: Entry) -> None:
     if child.key[0] in (DONE, FAILED):
         _settle(growth, child.key[0], child.word, child.mass)
+    elif child.depth > growth.room:
+        growth.lumps[child.word] += child.mass
     else:
         growth.entries.append(child)
 

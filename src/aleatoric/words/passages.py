@@ -11,6 +11,9 @@ from aleatoric.words.lm import TreeLM
 ROOM = 8
 """Tokens that must fit in the window after a context: the longest word looked at."""
 
+TOKENS = 4096
+"""The most tokens of several passages that are run together."""
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -62,16 +65,21 @@ def encode_contexts(lm: TreeLM, contexts: Sequence[str]) -> list[tuple[int, ...]
     return encoded
 
 
-def packs_of(passages: Sequence[Passage], size: int) -> list[list[Passage]]:
-    """Passages taken together until a pack holds at least `size` contexts."""
+def packs_of(passages: Sequence[Passage], size: int, tokens: int = TOKENS) -> list[list[Passage]]:
+    """Passages taken together until a pack holds at least `size` contexts.
+
+    A pack of several passages has at most `tokens` tokens: its attention mask grows with their
+    square.
+    """
     packs: list[list[Passage]] = []
-    held = size
+    held, length = size, 0
     for passage in passages:
-        if held >= size:
+        if held >= size or length + len(passage.tokens) > tokens:
             packs.append([])
-            held = 0
+            held, length = 0, 0
         packs[-1].append(passage)
         held += len(passage.contexts)
+        length += len(passage.tokens)
     return packs
 
 

@@ -26,6 +26,7 @@ ENTRY = np.dtype(
         ("mass", np.float64),
         ("parent", np.int64),  # the node it hangs from, -1 for the context itself
         ("token", np.int64),
+        ("depth", np.int64),  # tokens after the context
         ("table", np.int64),  # what the next token does to the word
         ("cell", np.int64),  # the word so far
         ("base", np.int64),  # the word and an undecided joiner, -1 where no word goes on so
@@ -101,10 +102,13 @@ class Searches:
         names: Names,
         reader: Reader,
         goal: Goal,
+        window: int,
         notebook: Notebook | None = None,
     ) -> None:
         self._notebook = notebook
         self.spans = np.array(spans, dtype=np.int64)
+        self._room = window - (self.spans[:, 1] - self.spans[:, 0])
+        """Tokens that fit behind each context."""
         self._asked, self._cells = asked, asked.cells
         self._names, self._reader, self._goal = names, reader, goal
         self._count = len(spans)
@@ -252,6 +256,7 @@ class Searches:
     def _children(self, parents: Entries, numbers: Index, tokens: Index, masses: Floats) -> Entries:
         """One entry below each of `parents`, whose word stands as it did."""
         children = parents.copy()
+        children["depth"] += 1
         children["parent"], children["token"], children["mass"] = numbers, tokens, masses
         return children
 
@@ -263,7 +268,9 @@ class Searches:
         base = self._cells.find(children["owner"], joined)
         children["base"] = np.where(marked, base, children["base"])
         whole = self._cells.completes[children["cell"]] >= 0
-        kept: Entries = children[~marked | whole | (base >= 0)]
+        fits = children["depth"] <= self._room[children["owner"]]
+        self._dust += _by(children["owner"][~fits], children["mass"][~fits], self._count)
+        kept: Entries = children[fits & (~marked | whole | (base >= 0))]
         return kept
 
     def _follow_loose(self, batch: Entries, numbers: Index, digest: Digest) -> list[Entries]:
@@ -343,8 +350,8 @@ class Searches:
         may_fail = self._dust + _by(
             self._entries["owner"][leading], self._entries["mass"][leading], self._count
         )
-        most = 1.0 - self._failed
-        return most, np.maximum(most - may_fail, 1e-12)
+        most = np.maximum(1.0 - self._failed, 1e-12)
+        return most, np.maximum(1.0 - self._failed - may_fail, 1e-12)
 
 
 def _pairs(starts: Index) -> list[tuple[int, int]]:

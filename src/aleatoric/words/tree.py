@@ -53,6 +53,8 @@ class Limits:
 def _gpu_memory(lm: TreeLM) -> int:
     import torch
 
+    if torch.device(lm.device).type != "cuda":
+        return 8 << 30
     total: int = torch.cuda.get_device_properties(lm.device).total_memory
     return total
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ DECODERS = (
     "temperature=0.7,top_p=0.9",
     "top_k=5,top_p=0.5",
 )
+ENGINES = ["naive", "torch", *(["numba"] if find_spec("numba") else [])]
 PLAIN = ("confidence", "correct", "predicted", "brier", "nll", "entropy", "log_normaliser")
 
 
@@ -82,7 +84,9 @@ def test_plain_columns_are_the_naive_ones(chunk: tuple[np.ndarray, np.ndarray]) 
 @settings(deadline=None, max_examples=200)
 @given(chunks())
 def test_compiled_columns_are_the_naive_ones(chunk: tuple[np.ndarray, np.ndarray]) -> None:
-    numba_pass = pytest.importorskip("aleatoric.tokens.kernels.numba_pass", exc_type=ImportError)
+    pytest.importorskip("numba")
+    from aleatoric.tokens.kernels import numba_pass
+
     logits, targets = chunk
     schemes = [Scheme.parse("ancestral"), Scheme.parse("greedy")]
     slow = naive.columns(logits.astype(np.float64), targets, schemes, [None] * 2)
@@ -156,7 +160,7 @@ def test_large_logits_keep_their_digits() -> None:
         assert np.allclose(fast.nll, slow.nll, atol=1e-5)
 
 
-@pytest.mark.parametrize("engine", ["naive", "torch", "numba"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_e_ece_becomes_ece_as_temperature_falls(engine: str) -> None:
     """Exactly: the same numbers, not near ones, once all mass is on the mode."""
     rng = np.random.default_rng(0)
@@ -175,7 +179,7 @@ def test_e_ece_becomes_ece_as_temperature_falls(engine: str) -> None:
         assert (rows.expected[name].accuracy == rows.correct).all()
 
 
-@pytest.mark.parametrize("engine", ["naive", "torch", "numba"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("decoder", ["ancestral", "top_p=0.8", "top_k=3"])
 def test_draws_agree_with_the_whole_space_in_expectation(engine: str, decoder: str) -> None:
     rng = np.random.default_rng(3)
@@ -216,7 +220,7 @@ def test_excluded_reference_has_an_infinite_log_score() -> None:
     assert rows.expected["ancestral"].accuracy.tolist() == [0.0]
 
 
-@pytest.mark.parametrize("engine", ["naive", "torch", "numba"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_rows_without_a_distribution_are_refused(engine: str) -> None:
     for bad in (np.nan, np.inf):
         with pytest.raises(DataError, match="token 1 of the chunk"):

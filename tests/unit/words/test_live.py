@@ -206,6 +206,19 @@ def test_memory_that_never_suffices_is_an_error(monkeypatch):
         mc(tiny("gpt2"), [Prompt("a", "He")], samples=10)
 
 
+def test_searches_stop_at_the_end_of_the_window():
+    lm = tiny("gpt2", window=16)
+    context = "many " * 8
+    while len(lm.encode(context)) > 8:
+        context = context[:-5]
+    long = Question(context, ("a" * 40,))
+    [(asked, own)] = survey(
+        lm, [long], search=Search(1e-6, 3000), head_search=HeadSearch(1e-3, nodes=600)
+    )
+    assert asked.open <= 1.0
+    assert own.nodes > 0
+
+
 def test_a_context_longer_than_the_window_is_refused():
     with pytest.raises(ModelError, match="window of 128"):
         exact(tiny("gpt2"), [Question("many " * 200, ("a",))])
