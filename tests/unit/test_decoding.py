@@ -83,3 +83,9 @@ def test_greedy_puts_all_mass_on_the_first_maximum():
 def test_log_probabilities_sum_to_one(text):
     total = Decoder.parse(text).log_probs(logits()).exp().sum(-1)
     torch.testing.assert_close(total, torch.ones(7))
+
+
+def test_a_decoder_reads_back_as_itself():
+    for text in ("top_k=1000000", "temperature=0.70710678", "top_p=0.9", "temperature=2"):
+        assert Decoder.parse(str(Decoder.parse(text))) == Decoder.parse(text)
+        assert str(Decoder.parse(text)) == text
