@@ -21,7 +21,7 @@ from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edg
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.progress import Track, quietly
-from aleatoric.sources import open_corpus
+from aleatoric.sources import corpus_facts, open_corpus
 from aleatoric.store import Joined, Store
 from aleatoric.types import Case, Choices, Corpus, Floor, Item, Result, Row, Signature
 from aleatoric.words.scoring import CONTROLS, HUMAN, TARGETS, Settings, pair_of, score_item
@@ -185,8 +185,7 @@ def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
     packages = ("numpy", "scipy", "scikit-learn")
     return {
         "level": "word",
-        "corpus": {"name": corpus.name, "version": corpus.version, "sha256": corpus.sha256}
-        | {"licence": corpus.licence, "spec": job.corpus, "encoding": job.encoding},
+        "corpus": corpus_facts(corpus, job.corpus, job.encoding),
         "models": list(job.models),
         "decoders": list(job.decoders),
         "samples": job.samples,
@@ -300,14 +299,20 @@ def _shown_order(store: Store) -> list[str]:
     return [*CONTROLS, *model_systems(store)]
 
 
+def _floor(plug_in: float | None, good_turing: float | None) -> Floor:
+    """Between the two estimates; with a handful of people either may be the lower one."""
+    low, high = sorted(x for x in (plug_in, good_turing) if x is not None) or (None, None)
+    return Floor(high, low, high, "between plug-in and Good-Turing with Chao1")
+
+
 def _system_results(store: Store, system: str) -> Iterator[Result]:
     manifest, facts = store.manifest, store.systems()[system]
     reductions = _reductions(store, system)
     pages = ((page.groups, page.values) for page in store.stat_pages(system))
     others = {name: Mean(name) for name in ("floor_low", "floor_high", "n_model")}
     found = estimates(pages, reductions | others, manifest["seed"])
-    low, high, drawn = (found.pop(name).value for name in others)
-    floor = Floor(high, low, high, "low: plug-in; high: Good-Turing with Chao1")
+    plug_in, good_turing, drawn = (found.pop(name).value for name in others)
+    floor = _floor(plug_in, good_turing)
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
     for metric, estimate in found.items():
         if system in CONTROLS and estimate.value is None:

@@ -10,7 +10,7 @@ from aleatoric import fetch, files, registry
 from aleatoric.cache import cache_dir
 from aleatoric.corpora.text import Cut
 from aleatoric.errors import DataError, UsageError
-from aleatoric.types import Corpus, ParallelText, TextCorpus
+from aleatoric.types import Collected, Corpus, ParallelText, TextCorpus
 
 _MOST_SIMULATED = {"contexts": 10**9, "people": 10**6, "passage": 10**4, "seed": 2**63}
 _OF_PROVO = ("Text_ID", "Word_Number", "Response_Count", "human")
@@ -55,6 +55,16 @@ def open_token_corpus(
     load = registry.find("token_corpora", "text")
     corpus: TextCorpus = load(Path(spec), encoding, documents)
     return corpus
+
+
+def corpus_facts(corpus: Collected[Any], spec: str, encoding: str) -> dict[str, str]:
+    """What identifies a corpus in a run: its bytes, how they were asked for and how read.
+
+    >>> corpus_facts(open_corpus("simulated"), "simulated", "utf-8")["spec"]
+    'simulated'
+    """
+    known = {"name": corpus.name, "version": corpus.version, "sha256": corpus.sha256}
+    return known | {"licence": corpus.licence, "spec": spec, "encoding": encoding}
 
 
 def _parallel(spec: str, argument: str, encoding: str) -> ParallelText:

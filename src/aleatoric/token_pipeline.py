@@ -20,7 +20,7 @@ from aleatoric.engine.opening import open_forced
 from aleatoric.errors import AleatoricError, DataError, UsageError
 from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.progress import Advance, Meter, unmetered
-from aleatoric.sources import open_token_corpus
+from aleatoric.sources import corpus_facts, open_token_corpus
 from aleatoric.store import Store, TokenSums
 from aleatoric.tokens.consistency import of_hits
 from aleatoric.tokens.results import CalibrationResult
@@ -268,8 +268,7 @@ def _manifest(job: TokenJob, corpus: Collected[Any]) -> dict[str, Any]:
     forcing = job.forcing
     return {
         "level": "token",
-        "corpus": {"name": corpus.name, "version": corpus.version, "sha256": corpus.sha256}
-        | {"licence": corpus.licence, "spec": job.corpus, "encoding": job.encoding},
+        "corpus": corpus_facts(corpus, job.corpus, job.encoding),
         "models": list(job.models),
         "schemes": list(job.all_schemes),
         "bins": job.bins,

@@ -209,8 +209,8 @@ class Estimate:
 class Floor:
     """What a perfect model would score at the same sample sizes, between two estimates.
 
-    `low` takes people's own distribution for the truth; `high`, which is `value`, leaves room for
-    words that nobody happened to say.
+    One takes people's own distribution for the truth, the other leaves room for words that nobody
+    happened to say. `value` is the higher end.
     """
 
     value: float | None

@@ -57,7 +57,7 @@ def expected_tvd(
 def floors(
     counts: Counts, n_human: int, n_model: int | None, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """The expected TVD of a perfect model under both estimates of the truth, the lower first.
+    """The expected TVD of a perfect model under both estimates of the truth, plug-in first.
 
     >>> floors(np.array([40]), 40, 40, np.random.default_rng(0))
     (0.0, 0.0)

@@ -85,12 +85,11 @@ class Beginnings:
 class Cells:
     """The beginnings of each context's own words: a cell is a context at a beginning.
 
-    `owner`, `beginning` and `completes` (a place among the words, or -1) describe the cells in
-    ascending order of (owner, beginning); `through` are the places of the words that a text at a
+    `beginning` and `completes` (a place among the words, or -1) describe the cells in ascending
+    order of (context, beginning); `through` are the places of the words that a text at a
     cell can still become, `of_context` the cells of each context.
     """
 
-    owner: Index
     beginning: Index
     completes: Index
     through: Ragged
@@ -112,7 +111,10 @@ class Cells:
         owner, beginning = np.divmod(codes, size)
         through = Ragged.grouped(cell, place, len(codes))
         of_context = Ragged.grouped(owner, np.arange(len(codes)), contexts)
-        return cls(owner, beginning, completes, through, of_context, codes, size)
+        return cls(beginning, completes, through, of_context, codes, size)
+
+    def __len__(self) -> int:
+        return len(self.beginning)
 
     def find(self, owners: Index, beginnings: Index) -> Index:
         """The cells of contexts at beginnings, -1 where a context has no such beginning."""

@@ -55,7 +55,7 @@ def encode_contexts(lm: TreeLM, contexts: Sequence[str]) -> list[tuple[int, ...]
         if not tokens:
             raise ModelError(
                 "a context is empty and the model gets no beginning-of-text token; "
-                "load the model with bos='add' or leave the item out."
+                "use --bos add (bos='add' in Python) or leave the item out."
             )
         if len(tokens) + ROOM > lm.window:
             raise ModelError(

@@ -207,7 +207,7 @@ class Searches:
         least = names.lengths[self._cells.beginning[batch["base"][row]]]
         on = names.lengths[path] >= least
         cells = self._cells.find(batch["owner"][row[on]], path[on])
-        size = len(self._cells.owner)
+        size = len(self._cells)
         row, cell = np.divmod(np.unique(row[on] * size + cells), size)
         return row, cell
 

@@ -105,10 +105,6 @@ class Vocabulary:
             self._keys.append(key)
         return self._numbers[key]
 
-    def key(self, number: int) -> Key:
-        """The name of a table by its number."""
-        return self._keys[number]
-
     def numbered(self, number: int) -> Table:
         """A table by its number."""
         return self.table(self._keys[number])
