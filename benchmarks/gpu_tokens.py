@@ -115,10 +115,14 @@ def expected_gap(
 
 def speeds(rows: int, width: int, few: bool) -> None:
     logits = torch.empty(rows, width, dtype=torch.bfloat16, device="cuda")
-    for part in torch.split(logits, 4000):
-        part.copy_(torch.randn(part.shape, device="cuda") * 2.5)
     targets = torch.randint(0, width, (rows,), device="cuda")
     size = logits.numel() * logits.element_size()
+    fill_mixed(logits)
+    print("rows of many shapes", flush=True)
+    whole_speeds(logits, targets, size)
+    for part in torch.split(logits, 4000):
+        part.copy_(torch.randn(part.shape, device="cuda") * 2.5)
+    print("normal rows", flush=True)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {rows} x {width} bfloat16")
     # A copy reads and writes: both count as its traffic.
     show("device copy (read + write)", 2 * size, logits.clone)
@@ -127,6 +131,16 @@ def speeds(rows: int, width: int, few: bool) -> None:
     decoded_speeds(logits, targets, size, few)
     whole_speeds(logits, targets, size)
     torch_speeds(logits, targets, size)
+
+
+def fill_mixed(logits: Tensor) -> None:
+    """Rows from nearly flat to nearly certain, with heavy tails, as a language model has them."""
+    for part in torch.split(logits, 4000):
+        rows = len(part)
+        noise = torch.randn(part.shape, device="cuda")
+        heavy = noise * torch.rand(rows, 1, device="cuda") * 2 + noise.abs() ** 1.5
+        heavy[:, :40] += torch.rand(rows, 40, device="cuda") * 12
+        part.copy_(heavy)
 
 
 def plain_speeds(logits: Tensor, targets: Tensor, size: int, few: bool) -> None:
@@ -148,7 +162,8 @@ def decoded_speeds(logits: Tensor, targets: Tensor, size: int, few: bool) -> Non
     tunings = [Tuning(*shape) for shape in shapes]
     tunings += [Tuning(512, 8, probes=probes) for probes in (2, 4, 5)]
     if few:
-        tunings = [Tuning(512, 8), Tuning(1024, 8), Tuning(1024, 16), Tuning(512, 8, probes=2)]
+        shapes = [(64, 2, 4), (128, 4, 4), (128, 4, 3)]
+        tunings = [Tuning(*shape, probes=probes) for shape in shapes for probes in (2, 3, 4, 5)]
     for name, tuning in itertools.product(("top_p=0.8", "top_k=100"), tunings):
         decoder = Decoder.parse(name)
         show(

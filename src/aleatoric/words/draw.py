@@ -42,12 +42,13 @@ def draw(probabilities: Tensor, rows: Tensor, keys: Tensor, rounding: float = 0.
     import torch
 
     sums = _pyramid(probabilities)
+    numbers = uniforms(keys, len(sums) - 1)
     place = torch.zeros_like(rows)
     close = torch.zeros_like(rows, dtype=torch.bool)
     for level, floor in enumerate(reversed(sums[:-1])):
         left = floor[rows, 2 * place]
         both = left + floor[rows, 2 * place + 1]
-        margin = uniform(keys, level) * both - left
+        margin = numbers[level] * both - left
         close |= margin.abs() < rounding * both
         place = 2 * place + (margin >= 0).long()
     return torch.where(close, -1 - place, place)
@@ -64,16 +65,17 @@ def child(keys: Index, number: Index | int) -> Index:
     return found
 
 
-def uniform(keys: Tensor, number: int) -> Tensor:
-    """The `number`-th uniform number in [0, 1) of each key, of 24 bits.
+def uniforms(keys: Tensor, count: int) -> Tensor:
+    """(count, keys): the first uniform numbers in [0, 1) of each key, of 24 bits.
 
     >>> import torch
-    >>> uniform(torch.tensor([1, 2]), 0).lt(1.0).all().item()
+    >>> uniforms(torch.tensor([1, 2]), 3).lt(1.0).all().item()
     True
     """
-    step = (number + 1) * _GOLDEN
-    signed = (step + (1 << 63)) % (1 << 64) - (1 << 63)
-    found: Tensor = _shift(mix(keys + signed), 40).float() * 2.0**-24
+    import torch
+
+    steps = torch.arange(1, count + 1, device=keys.device) * _GOLDEN
+    found: Tensor = _shift(mix(keys + steps[:, None]), 40).float() * 2.0**-24
     return found
 
 

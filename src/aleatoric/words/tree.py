@@ -46,7 +46,7 @@ class Limits:
 
     def contexts_at_once(self, lm: TreeLM, estimator: Literal["exact", "mc"] = "exact") -> int:
         """Contexts whose trees grow together: fewer where each has a large tree."""
-        on_gpu = 1024 if estimator == "exact" else 512
+        on_gpu = 704 if estimator == "exact" else 512
         return self.pack or (48 if _on_cpu(lm) else on_gpu)
 
 

@@ -113,7 +113,8 @@ class Vocabulary:
         """The number of the table after each token, -1 where the word has ended."""
         if number not in self._after:
             table = self.numbered(number)
-            found = np.where(table.modes < DONE, table.modes, -1).astype(np.int64)
+            modes = table.modes.astype(np.int64)
+            found = np.where(modes < DONE, modes, -1)
             for token in [t for t, rest in enumerate(table.pending) if rest]:
                 found[token] = self.number((int(table.modes[token]), table.pending[token]))
             self._after[number] = found

@@ -42,7 +42,8 @@ def test_kernels_are_the_naive_pass(
 ) -> None:
     if not torch.cuda.is_available():
         monkeypatch.setattr(triton_pass.plain, "__defaults__", (SMALL,))
-        monkeypatch.setattr(triton_pass.decoded, "__defaults__", (SMALL,))
+        monkeypatch.setattr(triton_pass, "TOP_P", SMALL)
+        monkeypatch.setattr(triton_pass, "TOP_K", SMALL)
     logits, targets = made(kind, width, dtype)
     schemes = [Scheme.parse(name) for name in NAMES]
     device = "cuda" if torch.cuda.is_available() else "cpu"

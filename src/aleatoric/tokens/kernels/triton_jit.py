@@ -265,29 +265,41 @@ def nearer(t, amount, need, lo, hi, over, under):
 
 
 @triton.jit
+def spacing(lo, hi, MANTISSA: tl.constexpr):
+    """The widest step between neighbouring numbers of the logits' type in (lo, hi]."""
+    largest = tl.maximum(tl.maximum(tl.abs(lo), tl.abs(hi)), 1e-30)
+    return tl.exp2(tl.floor(tl.log2(largest)) - MANTISSA)
+
+
+@triton.jit
 def narrow(
-    logits, base, shift, width, lo, hi, over, under, need, fresh, highest, sharp,
-    LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
+    logits, base, shift, width, lo, hi, over, under, need, read, prior, reach, highest, sharp,
+    LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr, MANTISSA: tl.constexpr,
     MODE: tl.constexpr, HOT: tl.constexpr, FTZ: tl.constexpr,
 ):  # fmt: skip
     """One read that narrows the bracket of the edge, the least v with less than `need` above it.
 
-    Three thresholds: the middle of the bracket, and two around where the amounts at its ends put
-    the edge. On a `fresh` bracket those amounts say little: quarters, or for top-k steps below
-    the maximum.
+    Three thresholds around where the amounts at the bracket's ends put the edge. At the first
+    `read` those amounts say little: `prior` and `reach` are where top-p's edge is looked for, for
+    top-k these are steps below the maximum. Quarters where few numbers are left between the ends,
+    and after two reads: they never fail.
     """
     gap = hi - lo
-    t2 = lo + 0.5 * gap
+    step = spacing(lo, hi, MANTISSA)
     guess = lo + gap * tl.minimum(tl.maximum((over - need) / (over - under), 0.0), 1.0)
-    t1 = tl.maximum(guess - 0.0625 * gap, lo)
-    t3 = tl.minimum(guess + 0.0625 * gap, hi)
+    beside = tl.maximum(0.03125 * gap, 0.6 * step)
     if MODE == TOP_K:
-        t1 = tl.where(fresh, tl.maximum(hi - 10.0, lo), t1)
-        t2 = tl.where(fresh, tl.maximum(hi - 4.0, lo), t2)
-        t3 = tl.where(fresh, tl.maximum(hi - 1.5, lo), t3)
+        guess = tl.where(read == 0, hi - 4.0, guess)
+        beside = tl.where(read == 0, 2.5, beside)
     else:
-        t1 = tl.where(fresh, lo + 0.25 * gap, t1)
-        t3 = tl.where(fresh, lo + 0.75 * gap, t3)
+        guess = tl.where(read == 0, prior, guess)
+        beside = tl.where(read == 0, reach, beside)
+    if (gap < 4.0 * step) | (read > 2):
+        guess = lo + 0.5 * gap
+        beside = 0.25 * gap
+    t1 = tl.minimum(tl.maximum(guess - beside, lo), hi)
+    t2 = tl.minimum(tl.maximum(guess, lo), hi)
+    t3 = tl.minimum(tl.maximum(guess + beside, lo), hi)
     a1, a2, a3 = above(
         logits, base, shift, width, t1, t2, t3, highest, sharp,
         LANES, VEC, STAGES, MODE, HOT, FTZ,
@@ -300,11 +312,14 @@ def narrow(
 
 @triton.jit
 def decoded_kernel(
-    logits, targets, plain, out, stride, width, rows, sharp, limit,
+    logits, targets, plain, out, stride, width, rows, sharp, limit, quantile,
     PROBES: tl.constexpr, LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
-    MODE: tl.constexpr, HOT: tl.constexpr, FTZ: tl.constexpr,
+    MANTISSA: tl.constexpr, MODE: tl.constexpr, HOT: tl.constexpr, FTZ: tl.constexpr,
 ):  # fmt: skip
-    """Row by row p̃ and ã under temperature 1/sharp with none, top-k or top-p (`limit`)."""
+    """Row by row p̃ and ã under temperature 1/sharp with none, top-k or top-p (`limit`).
+
+    `quantile` is the standard normal one at `limit`.
+    """
     row = tl.program_id(0).to(tl.int64)
     first = row * stride
     base = first // VEC * VEC
@@ -318,6 +333,8 @@ def decoded_kernel(
     need = limit
     lo = -float("inf")
     hi = -float("inf")
+    prior = total * 0.0
+    reach = total * 0.0
     over = total
     under = total * 0.0
     if (MODE == TOP_K) | HOT:
@@ -339,6 +356,15 @@ def decoded_kernel(
         # All numbers up to `lo` together have less than the mass that is dropped.
         lo = highest + tl.log2((1.0 - limit) * total / width) * LN2 / sharp - 0.01
         hi = highest
+        prior = 0.5 * (lo + hi)
+        reach = 0.25 * (hi - lo)
+        if not HOT:
+            # Were log P(v), v drawn from P, normal: H and Σ P² give its mean and its spread.
+            entropy = tl.load(plain + 4 * rows + row)
+            square = tl.load(plain + rows + row)
+            spread = tl.sqrt(tl.maximum(2.0 * (entropy + tl.log2(square) * LN2), 0.0))
+            prior = highest - tl.log2(confidence) * LN2 - entropy - quantile * spread
+            reach = 0.25 * spread + 0.01
     mass = total * 0.0
     cross = total * 0.0
     ties = shift * 0
@@ -348,11 +374,11 @@ def decoded_kernel(
     while turns < MOST_TURNS:
         if MODE != 0:
             if hi > lo:
-                for step in range(PROBES):
+                for probe_number in range(PROBES):
                     lo, hi, over, under = narrow(
                         logits, base, shift, width, lo, hi, over, under, need,
-                        (turns == 0) & (step == 0), highest, sharp,
-                        LANES, VEC, STAGES, MODE, HOT, FTZ,
+                        turns * PROBES + probe_number, prior, reach, highest, sharp,
+                        LANES, VEC, STAGES, MANTISSA, MODE, HOT, FTZ,
                     )  # fmt: skip
         mass, cross, ties, behind, low, high = kept_sums(
             logits, base, shift, width, lo, hi, target, highest, sharp,

@@ -6,8 +6,10 @@ stays is searched for, nothing is sorted. Other decoders, and draws, go through 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import torch
@@ -35,7 +37,8 @@ class Tuning:
 
 
 PLAIN = Tuning(lanes=256, warps=4, stages=3)
-DECODED = Tuning(lanes=128, warps=4, stages=4, probes=4)
+TOP_P = Tuning(lanes=128, warps=4, stages=4, probes=3)
+TOP_K = Tuning(lanes=128, warps=4, stages=4, probes=5)
 
 
 def columns(
@@ -104,11 +107,12 @@ def searchable(decoder: Decoder) -> bool:
 
 
 def decoded(
-    logits: Tensor, targets: Tensor, table: Tensor, decoder: Decoder, tuning: Tuning = DECODED
+    logits: Tensor, targets: Tensor, table: Tensor, decoder: Decoder, tuning: Tuning | None = None
 ) -> Tensor:
     """(2, rows): p̃ and ã, given the plain pass's table."""
     from aleatoric.tokens.kernels.triton_jit import decoded_kernel
 
+    tuning = tuning or (TOP_K if decoder.top_k else TOP_P)
     rows, width = logits.shape
     found = torch.empty((2, rows), dtype=torch.float32, device=logits.device)
     mode = 1 if decoder.top_k else 2 if decoder.top_p < 1 else 0
@@ -123,9 +127,11 @@ def decoded(
         rows,
         1 / decoder.temperature,
         limit,
+        NormalDist().inv_cdf(limit) if mode == 2 else 0.0,
         MODE=mode,
         HOT=decoder.temperature != 1,
         PROBES=tuning.probes,
+        MANTISSA=round(-math.log2(torch.finfo(logits.dtype).eps)),
         **_shape(logits, tuning),
     )
     return found
