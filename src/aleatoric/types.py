@@ -53,6 +53,35 @@ class Document:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class TextItem:
+    """One input and what people wrote to it, one text a person.
+
+    `input` has one part, or the turns of a dialogue in their order.
+
+    >>> TextItem("1", "1", ("Adjacent counties are Marin.",), ("Nearby is Marin.",)).id
+    '1'
+    """
+
+    id: str
+    group: str
+    input: tuple[str, ...]
+    references: tuple[str, ...]
+    original: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What a generator wrote to one input, one text a draw.
+
+    >>> len(Texts("1", ("Marin is near.", "Near Marin.")).texts)
+    2
+    """
+
+    item_id: str
+    texts: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Collected(Generic[AnyItem]):
     """Items of any kind with the facts that identify them.
@@ -82,6 +111,13 @@ class ParallelText(Collected[SentencePair]):
 @dataclass(frozen=True)
 class TextCorpus(Collected[Document]):
     """Documents, for a language model to read."""
+
+
+@dataclass(frozen=True)
+class MultiRef(Collected[TextItem]):
+    """Inputs and the texts that several people wrote to each: the corpora of the text level."""
+
+    language: str = "en"
 
 
 @dataclass(frozen=True, slots=True)

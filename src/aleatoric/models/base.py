@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from aleatoric.types import Choices, Draws, Item
+from aleatoric.types import Choices, Draws, Item, TextItem, Texts
 
 
 @dataclass(frozen=True)
@@ -116,4 +116,49 @@ class ForcedModel(Protocol):
 
     def logits(self, strips: Sequence[Strip]) -> Any:
         """A torch tensor [strips, positions, vocabulary], padded at the end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What is asked of a generator: how to decode, how many texts an input, how long.
+
+    `template` is filled with the input; `chat` puts it through the model's chat template; `turns`
+    joins the turns of a dialogue ("eos": by the model's end-of-text token).
+    """
+
+    decoder: str = "ancestral"
+    samples: int = 10
+    seed: int = 0
+    max_new_tokens: int = 100
+    template: str = "{input}"
+    chat: bool = False
+    turns: str = "eos"
+    stop: tuple[str, ...] = ()
+
+
+class TextModel(Protocol):
+    """A writer of whole texts."""
+
+    @property
+    def label(self) -> str:
+        """A short name for tables."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """What pins the model: a revision or a checksum, and its precision."""
+        ...
+
+    @property
+    def conventions(self) -> Mapping[str, str]:
+        """Everything beyond the weights that changes a text, for the signature."""
+        ...
+
+    def notes(self) -> Sequence[str]:
+        """What a reader of its numbers should know, once it has written."""
+        ...
+
+    def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
+        """Texts for inputs, as they come; an input's texts depend on the seed and its id alone."""
         ...

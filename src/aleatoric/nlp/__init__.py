@@ -1,0 +1,1 @@
+"""Tokenisers, taggers and encoders, each imported when asked for."""

@@ -1,0 +1,1 @@
+"""Distances between two texts, one file each."""

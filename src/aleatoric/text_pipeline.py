@@ -1,0 +1,1 @@
+"""Where the stages of the text level meet: corpus -> texts -> distances -> results."""
