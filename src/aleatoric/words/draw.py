@@ -43,15 +43,19 @@ def draw(probabilities: Tensor, rows: Tensor, keys: Tensor, rounding: float = 0.
 
     sums = _pyramid(probabilities)
     numbers = uniforms(keys, len(sums) - 1)
-    place = torch.zeros_like(rows)
-    close = torch.zeros_like(rows, dtype=torch.bool)
-    for level, floor in enumerate(reversed(sums[:-1])):
-        left = floor[rows, 2 * place]
-        both = left + floor[rows, 2 * place + 1]
-        margin = numbers[level] * both - left
-        close |= margin.abs() < rounding * both
-        place = 2 * place + (margin >= 0).long()
-    return torch.where(close, -1 - place, place)
+    # Few, large steps: on a GPU each costs more to start than to run. At every level the nodes of
+    # all rows are numbered through, so the halves of node i are the i-th pair of the level below.
+    node, margins, masses = rows, [], []
+    for number, floor in zip(numbers, reversed(sums[:-1]), strict=True):
+        left, right = floor.reshape(-1, 2).index_select(0, node).unbind(1)
+        both = left + right
+        margin = number * both - left
+        node = torch.add(margin >= 0, node, alpha=2)
+        margins.append(margin)
+        masses.append(both)
+    place = node - rows * sums[0].shape[1]
+    close = torch.stack(margins).abs() < rounding * torch.stack(masses)
+    return torch.where(close.any(0), -1 - place, place)
 
 
 def child(keys: Index, number: Index | int) -> Index:

@@ -282,24 +282,35 @@ def narrow(
     Three thresholds around where the amounts at the bracket's ends put the edge. At the first
     `read` those amounts say little: `prior` and `reach` are where top-p's edge is looked for, for
     top-k these are steps below the maximum. Quarters where few numbers are left between the ends,
-    and after two reads: they never fail.
+    and after some reads: they never fail.
     """
     gap = hi - lo
     step = spacing(lo, hi, MANTISSA)
-    guess = lo + gap * tl.minimum(tl.maximum((over - need) / (over - under), 0.0), 1.0)
-    beside = tl.maximum(0.03125 * gap, 0.6 * step)
     if MODE == TOP_K:
-        guess = tl.where(read == 0, hi - 4.0, guess)
-        beside = tl.where(read == 0, 2.5, beside)
+        # The number of tokens above a threshold falls about exponentially with it.
+        share = tl.log2(over / need) / tl.log2(over / tl.maximum(under, 0.5))
     else:
-        guess = tl.where(read == 0, prior, guess)
-        beside = tl.where(read == 0, reach, beside)
-    if (gap < 4.0 * step) | (read > 2):
+        share = (over - need) / (over - under)
+    guess = lo + gap * tl.minimum(tl.maximum(share, 0.0), 1.0)
+    beside = tl.maximum(0.03125 * gap, 0.6 * step)
+    if (gap < 4.0 * step) | (read > 3):
         guess = lo + 0.5 * gap
         beside = 0.25 * gap
-    t1 = tl.minimum(tl.maximum(guess - beside, lo), hi)
-    t2 = tl.minimum(tl.maximum(guess, lo), hi)
-    t3 = tl.minimum(tl.maximum(guess + beside, lo), hi)
+    t1 = guess - beside
+    t2 = guess
+    t3 = guess + beside
+    if read == 0:
+        if MODE == TOP_K:
+            t1 = hi - 10.0
+            t2 = hi - 4.0
+            t3 = hi - 1.5
+        else:
+            t1 = prior - reach
+            t2 = prior
+            t3 = prior + reach
+    t1 = tl.minimum(tl.maximum(t1, lo), hi)
+    t2 = tl.minimum(tl.maximum(t2, lo), hi)
+    t3 = tl.minimum(tl.maximum(t3, lo), hi)
     a1, a2, a3 = above(
         logits, base, shift, width, t1, t2, t3, highest, sharp,
         LANES, VEC, STAGES, MODE, HOT, FTZ,

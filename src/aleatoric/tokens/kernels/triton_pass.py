@@ -38,7 +38,7 @@ class Tuning:
 
 PLAIN = Tuning(lanes=256, warps=4, stages=3)
 TOP_P = Tuning(lanes=128, warps=4, stages=4, probes=3)
-TOP_K = Tuning(lanes=128, warps=4, stages=4, probes=5)
+TOP_K = Tuning(lanes=128, warps=4, stages=4, probes=4)
 
 
 def columns(
