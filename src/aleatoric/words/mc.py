@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from aleatoric.decoding import Decoder
 from aleatoric.streams import stream
 from aleatoric.types import Draws
+from aleatoric.words.aside import Aside, deepest
 from aleatoric.words.digest import Reader
 from aleatoric.words.draw import child, draw
 from aleatoric.words.lm import TreeLM
@@ -114,22 +115,20 @@ def _walk(
     spans = tree.spans()
     walks = _start(lm, [prompts[i] for i in spans], list(spans.values()), sampler)
     place = {index: row for row, index in enumerate(spans)}
-    outcomes: list[Outcomes] = []
+    done = Done([], {})
     parts = []
     for indices, logits in tree.run_trunk():
         roots = _roots([place[i] for i in indices], sampler.samples)
         arrive = sampler.draw(walks, roots, logits, 0)
         yield None
-        drawn = sampler.decide(tree, walks, roots, arrive(), roots.parent, 0)
-        below, settled = sampler.step(walks, roots, drawn, 0)
-        parts.append(below)
-        outcomes.append(settled)
+        parts.append(sampler.step(tree, walks, roots, arrive(), roots.parent, 0, done))
     level, depth = _under_context(_joined(parts)), 1
     while len(level.token):
-        level = yield from _deepen(tree, sampler, walks, level, depth, outcomes)
+        level = yield from _deepen(tree, sampler, walks, level, depth, done)
         depth += 1
+    yield from sampler.walk_aside(tree, walks, done)
     names = [prompts[i].id for i in spans]
-    yield from zip(spans, sampler.count(names, outcomes), strict=True)
+    yield from zip(spans, sampler.count(names, done.outcomes), strict=True)
 
 
 def _start(
@@ -172,7 +171,7 @@ def _deepen(
     walks: Walks,
     level: Level,
     depth: int,
-    outcomes: list[Outcomes],
+    done: Done,
 ) -> Generator[None, None, Level]:
     """Run the nodes of a level and draw their samples' next tokens."""
     parts = [level.part(0, 0)]
@@ -180,12 +179,10 @@ def _deepen(
         here = level.part(part.start, part.stop)
         arrive = sampler.draw(walks, here, logits, depth)
         yield
-        drawn = sampler.decide(tree, walks, here, arrive(), numbers, depth)
-        below, settled = sampler.step(walks, here, drawn, depth)
+        below = sampler.step(tree, walks, here, arrive(), numbers, depth, done)
         parents = numbers[below.parent]
         tree.keep_of_last(np.unique(parents))
         parts.append(replace(below, parent=parents))
-        outcomes.append(settled)
     return _joined(parts)
 
 
@@ -196,6 +193,14 @@ class Outcomes:
     walk: Index
     state: Index
     count: Index
+
+
+@dataclass(frozen=True, eq=False)
+class Done:
+    """What the walks of a pack have come to: ends, and by depth the samples that step aside."""
+
+    outcomes: list[Outcomes]
+    asides: dict[int, Aside]
 
 
 class Sampler:
@@ -219,41 +224,65 @@ class Sampler:
         rows, keys = (send(x, device) for x in (level.node, self._keys(walks, level, depth)))
         return fetch(draw(probabilities, rows, keys, rounding(logits)))
 
-    def decide(
-        self, tree: Tree, walks: Walks, level: Level, drawn: Index, numbers: Index, depth: int
-    ) -> Index:
-        """The draws, with those that rounding could have changed made again.
+    def step(
+        self,
+        tree: Tree,
+        walks: Walks,
+        level: Level,
+        drawn: Index,
+        numbers: Index,
+        depth: int,
+        done: Done,
+    ) -> Level:
+        """The nodes below the drawn tokens; a node's parent is its place in `level`.
 
-        They are made from their node's distribution computed alone, so that the same seed gives
-        the same words whatever else is in the batch. `numbers` are the level's nodes in the tree.
+        Samples that have settled, and those whose draw rounding could have changed, go to `done`.
+        `numbers` are the level's nodes in the tree.
         """
         close = np.flatnonzero(drawn < 0)
-        if not len(close):
-            return drawn
-        few = level.of_samples(close)
-        nodes, rows = np.unique(few.node, return_inverse=True)
-        logits = tree.apart(walks.spans[level.walk[nodes]], numbers[nodes])
-        probabilities = self.reader.probabilities(logits)
-        device = probabilities.device
-        keys = send(self._keys(walks, few, depth), device)
-        decided = drawn.copy()
-        decided[close] = fetch(draw(probabilities, send(rows, device), keys))()
-        return decided
-
-    def step(self, walks: Walks, level: Level, drawn: Index, depth: int) -> tuple[Level, Outcomes]:
-        """The nodes below the drawn tokens, and the samples that have settled.
-
-        A node's parent is its place in `level`.
-        """
-        ends = self.states.ending(level.state[level.node], drawn)
-        tokens = np.where(ends, self.states.end, drawn)
+        if len(close):
+            aside = _aside(tree, walks, level.of_samples(close), numbers)
+            done.asides[depth] = done.asides.get(depth, Aside.none()) + aside
+            sure = np.flatnonzero(drawn >= 0)
+            level, drawn = level.of_samples(sure), drawn[sure]
+        tokens = self._shortened(level.state[level.node], drawn)
         wide = self.states.end + 1
         pairs, which = np.unique(level.node * wide + tokens, return_inverse=True)
         parent, token = np.divmod(pairs, wide)
         state, walk = self.states.after(level.state[parent], token), level.walk[parent]
         closed = self.states.settled(state) | (depth >= walks.depths[walk])
-        settled = Outcomes(walk[closed], state[closed], np.bincount(which)[closed])
-        return _below(level, parent, token, state, ~closed, which), settled
+        counts = np.bincount(which, minlength=len(pairs))
+        done.outcomes.append(Outcomes(walk[closed], state[closed], counts[closed]))
+        return _below(level, parent, token, state, ~closed, which)
+
+    def _shortened(self, states: Index, drawn: Index) -> Index:
+        """Tokens, one number for all that settle the outcome as it is."""
+        return np.where(self.states.ending(states, drawn), self.states.end, drawn)
+
+    def walk_aside(self, tree: Tree, walks: Walks, done: Done) -> Iterator[None]:
+        """Walk the samples that stepped aside to their ends, each by itself."""
+        here, depth = Aside.none(), 0
+        while len(here) or depth <= deepest(list(done.asides)):
+            here = here + done.asides.get(depth, Aside.none())
+            if len(here):
+                here = yield from self._step_aside(tree, walks, here, depth, done)
+            depth += 1
+
+    def _step_aside(
+        self, tree: Tree, walks: Walks, here: Aside, depth: int, done: Done
+    ) -> Generator[None, None, Aside]:
+        texts, rows = here.texts()
+        probabilities = self.reader.probabilities(tree.apart(texts))
+        device = probabilities.device
+        keys = child(child(walks.keys, depth)[here.walk], here.sample)
+        arrive = fetch(draw(probabilities, send(rows, device), send(keys, device)))
+        yield
+        drawn = arrive()
+        state = self.states.after(here.state, self._shortened(here.state, drawn))
+        closed = self.states.settled(state) | (depth >= walks.depths[here.walk])
+        ones = np.ones(int(closed.sum()), dtype=np.int64)
+        done.outcomes.append(Outcomes(here.walk[closed], state[closed], ones))
+        return here.going_on(~closed, state, drawn)
 
     def _keys(self, walks: Walks, level: Level, depth: int) -> Index:
         """The key of each sample at this depth: a property of the sample, not of the batch."""
@@ -280,6 +309,15 @@ class Sampler:
             words[word] = words.get(word, 0) + count
         failed = words.pop(None, 0)
         return Draws(name, dict(sorted(words.items(), key=_word)), failed)  # type: ignore[arg-type]
+
+
+def _aside(tree: Tree, walks: Walks, level: Level, numbers: Index) -> Aside:
+    """The samples of a level with their whole texts."""
+    walk = level.walk[level.node]
+    nodes = numbers[level.node].tolist()
+    spans = walks.spans[walk].tolist()
+    texts = [tree.text(tuple(span), node) for span, node in zip(spans, nodes, strict=True)]
+    return Aside(walk, level.sample, level.state[level.node], tuple(texts))
 
 
 def rounding(logits: Any) -> float:

@@ -210,37 +210,36 @@ class Tree:
         self._blocks[-1] = _columns(self._blocks[-1], self._column[nodes])
         self._column[nodes] = np.arange(len(nodes))
 
-    def apart(self, spans: Index, nodes: Index) -> Tensor:
-        """The next-token logits of nodes (-1: the context), each as if it were run by itself.
+    def apart(self, texts: Sequence[tuple[int, ...]]) -> Tensor:
+        """The next-token logits of texts (their tokens), each as if it were run by itself.
 
-        What a node is run together with changes the last bits of its logits. Here every forward
+        What a text is run together with changes the last bits of its logits. Here every forward
         pass has one of a few fixed shapes, in which a row's bits do not depend on the others.
         """
         import torch
 
-        rows = [self._sequence(span, int(node)) for span, node in zip(spans, nodes, strict=True)]
         slots, step = (1, 1) if _on_cpu(self.lm) else (16, 64)
-        lengths = np.array([-(-len(row) // step) * step for row in rows])
+        lengths = np.array([-(-len(text) // step) * step for text in texts])
         order = np.argsort(lengths, kind="stable")
-        found: list[Tensor] = [None] * len(rows)  # type: ignore[list-item]
+        found: list[Tensor] = [None] * len(texts)  # type: ignore[list-item]
         for length in np.unique(lengths).tolist():
             same = order[lengths[order] == length]
             for low in range(0, len(same), slots):
                 places = same[low : low + slots].tolist()
-                logits = self._in_slots([rows[i] for i in places], slots, length)
+                logits = self._in_slots([texts[i] for i in places], slots, length)
                 for place, row in zip(places, logits, strict=False):
                     found[place] = row
         return torch.stack(found)
 
-    def _sequence(self, span: Index, node: int) -> Index:
-        """All tokens up to a node."""
+    def text(self, span: tuple[int, int], node: int) -> tuple[int, ...]:
+        """All tokens of a context up to a node below it (-1: the context alone)."""
         path: list[int] = []
         while node >= 0:
             path.append(int(self._token[node]))
             node = int(self._parent[node])
-        return np.concatenate([self._ids[span[0] : span[1]], np.array(path[::-1], np.int64)])
+        return (*self._ids[span[0] : span[1]].tolist(), *path[::-1])
 
-    def _in_slots(self, rows: list[Index], slots: int, length: int) -> Tensor:
+    def _in_slots(self, rows: list[tuple[int, ...]], slots: int, length: int) -> Tensor:
         """Run sequences side by side, in a shape that does not depend on how many there are."""
         import torch
 

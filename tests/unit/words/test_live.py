@@ -332,9 +332,11 @@ def test_nodes_run_apart_have_the_logits_of_plain_forward_passes(kind, monkeypat
     for on_cpu in (True, False):
         monkeypatch.setattr(tree_module, "_on_cpu", lambda _, answer=on_cpu: answer)
         for nodes, ends in ((none, None), (np.arange(len(spans)), 7)):
-            found = tree.apart(spans, nodes).softmax(-1)
+            texts = [tree.text(tuple(span), int(node)) for span, node in zip(spans, nodes)]
+            found = tree.apart(texts).softmax(-1)
             for i, row in enumerate(found):
                 ids = encoded[i] if ends is None else (*encoded[i], ends + i)
+                assert texts[i] == tuple(ids)
                 torch.testing.assert_close(row, next_probs(lm, ids), atol=1e-10, rtol=0)
 
 

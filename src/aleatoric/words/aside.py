@@ -1,0 +1,70 @@
+"""Samples whose next draw rounding could have changed: they leave the batch and walk on alone.
+
+A node's probabilities differ in their last bits with what it is run together with. Where that
+could change a draw, the sample's whole text is run by itself, in a shape that is the same whatever
+the batch, so that the same seed gives the same words. These few wait until a pack is done: decided
+one by one they would hold up all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.words.ragged import Index
+
+
+@dataclass(frozen=True, eq=False)
+class Aside:
+    """Samples of one depth: their walk, their number in it, their word's state, their tokens."""
+
+    walk: Index
+    sample: Index
+    state: Index
+    tokens: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def none(cls) -> Aside:
+        """No samples.
+
+        >>> len(Aside.none())
+        0
+        """
+        empty = np.zeros(0, dtype=np.int64)
+        return cls(empty, empty, empty, ())
+
+    def __len__(self) -> int:
+        return len(self.walk)
+
+    def __add__(self, other: Aside) -> Aside:
+        return Aside(
+            np.concatenate([self.walk, other.walk]),
+            np.concatenate([self.sample, other.sample]),
+            np.concatenate([self.state, other.state]),
+            self.tokens + other.tokens,
+        )
+
+    def texts(self) -> tuple[list[tuple[int, ...]], Index]:
+        """The different texts, and which of them each sample has."""
+        numbers = {tokens: number for number, tokens in enumerate(dict.fromkeys(self.tokens))}
+        return list(numbers), np.array([numbers[t] for t in self.tokens], dtype=np.int64)
+
+    def going_on(self, going: NDArray[np.bool_], state: Index, drawn: Index) -> Aside:
+        """Some of the samples, one token later."""
+        tokens = [
+            (*self.tokens[i], token)
+            for i, token in zip(np.flatnonzero(going).tolist(), drawn[going].tolist(), strict=True)
+        ]
+        return Aside(self.walk[going], self.sample[going], state[going], tuple(tokens))
+
+
+def deepest(waiting: Sequence[int]) -> int:
+    """The greatest depth at which samples wait, -1 for none.
+
+    >>> deepest([0, 3]), deepest([])
+    (3, -1)
+    """
+    return max(waiting, default=-1)
