@@ -68,7 +68,7 @@ def _table(found: Quartiles, source: str) -> Table:
     named = zip(found.mean_entropy, found.median_d, found.counts, strict=True)
     rows = [(f"Q{i}", f"{h:.2f}", f"{d:.4f}", str(n)) for i, (h, d, n) in enumerate(named, 1)]
     shown = "–" if found.r is None else f"{found.r:.3f}"
-    p_value = "–" if found.p_value is None else f"p = {found.p_value:.2g}"
+    p_value = "–" if found.p_value is None else shown_p(found.p_value)
     notes = (
         f"E[H]: mean entropy in nats, of {source}; m(d): median of d = |(p̂−â) − (p̃−ã)|.",
         "r: Pearson correlation of H and d over tokens; its p-value takes tokens for independent.",
@@ -77,9 +77,18 @@ def _table(found: Quartiles, source: str) -> Table:
     return Table("Intrinsic uncertainty", columns, (*rows, ("r", shown, p_value, "")), notes)
 
 
+def shown_p(p_value: float) -> str:
+    """A p-value as text; beyond what can be told from 0 as a bound.
+
+    >>> shown_p(0.031), shown_p(0.0)
+    ('p = 0.031', 'p < 1e-300')
+    """
+    return f"p = {p_value:.2g}" if p_value > 1e-300 else "p < 1e-300"
+
+
 def _boxes(table: TokenTable) -> Boxes:
     d = table.disagreement
-    # Every so manieth token: a picture of millions of points shows no more.
+    # Some of the tokens: a picture of millions of points shows no more.
     values = {
         f"Q{i}": plain(d[part][:: max(1, len(part) // _MOST_DRAWN)])
         for i, part in enumerate(_parts(table.uncertainty), 1)
