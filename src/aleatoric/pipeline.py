@@ -14,7 +14,7 @@ import numpy as np
 import aleatoric
 from aleatoric import registry
 from aleatoric.codec import StatRow
-from aleatoric.engine.opening import Loading, open_model
+from aleatoric.engine.opening import Loading, check_specs, open_model
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.estimate import Reduction, estimates
 from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
@@ -93,6 +93,7 @@ def run_word(job: WordJob, out: Path, track: Track[Any] = quietly) -> Store:
 
     Where the input is bad, nothing of the run stays behind.
     """
+    check_specs(job.models, "models", "language_models")
     corpus = open_corpus(job.corpus, job.encoding)
     manifest = _manifest(job, corpus)
     # What scoring will need must be there before hours are spent on drawing.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import aleatoric
 from aleatoric.engine.forcing import Part, chunks, parts
-from aleatoric.engine.opening import open_forced
+from aleatoric.engine.opening import check_specs, open_forced
 from aleatoric.errors import AleatoricError, DataError, UsageError
 from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.progress import Advance, Meter, unmetered
@@ -73,6 +73,7 @@ def run_token(job: TokenJob, out: Path, meter: Meter = unmetered) -> Store:
     """
     if not job.models:
         raise UsageError("give a model to read the corpus, as --model smollm2.")
+    check_specs(job.models, "forced_models")
     corpus = open_token_corpus(job.corpus, job.encoding, job.documents)
     n_items = len(corpus.items)
     store = Store.continue_or_create(out, _manifest(job, corpus))

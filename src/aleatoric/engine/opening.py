@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aleatoric import registry
@@ -10,6 +12,7 @@ from aleatoric.errors import UsageError
 from aleatoric.models.base import ForcedModel, Forcing, WordModel
 
 ESTIMATORS = ("exact", "mc")
+_OF_FILES = ("recorded", "gguf", "translation")
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,22 @@ def open_forced(spec: str, forcing: Forcing) -> ForcedModel:
         raise UsageError(f"{spec!r} is no model; {fix}.")
     model: ForcedModel = registry.find("forced_models", kind)(argument, forcing)
     return model
+
+
+def check_specs(specs: Iterable[str], *kinds: str) -> None:
+    """Refuse specs of no known kind and files that are not there, before any model has worked.
+
+    >>> check_specs(["toy", "smollm2"], "models", "language_models")
+    """
+    known = sorted({name for kind in kinds for name in registry.names(kind)})
+    for spec in specs:
+        name, _, argument = spec.partition(":")
+        if name not in known:
+            raise UsageError(f"there is no model {spec!r}; known kinds: {', '.join(known)}.")
+        path = Path(argument.rpartition("@")[0] or argument)
+        is_path = name in _OF_FILES or argument.startswith(("/", "./", "../", "~"))
+        if argument and is_path and not (path.exists() or Path(argument).exists()):
+            raise UsageError(f"{argument}: no such file; check --model {spec}.")
 
 
 def check_estimator(name: str) -> None:

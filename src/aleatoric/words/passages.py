@@ -52,17 +52,29 @@ def encode_contexts(lm: TreeLM, contexts: Sequence[str]) -> list[tuple[int, ...]
     """The tokens of each context; empty and over-long ones are refused with the reason."""
     encoded = lm.encode_all(contexts)
     for context, tokens in zip(contexts, encoded, strict=True):
-        if not tokens:
-            raise ModelError(
-                "a context is empty and the model gets no beginning-of-text token; "
-                "use --bos add (bos='add' in Python) or leave the item out."
-            )
-        if len(tokens) + ROOM > lm.window:
-            raise ModelError(
-                f"the context {_clip(context)!r} has {len(tokens)} tokens, and with {ROOM} for a "
-                f"word it does not fit the model's window of {lm.window}; shorten it."
-            )
+        problem = problem_of(context, tokens, lm.window)
+        if problem is not None:
+            raise ModelError(problem)
     return encoded
+
+
+def problem_of(context: str, tokens: Sequence[int], window: int) -> str | None:
+    """Why a model cannot continue a context, and what to do.
+
+    >>> problem_of("There are", (5, 6), 1024) is None
+    True
+    """
+    if not tokens:
+        return (
+            "a context is empty and the model gets no beginning-of-text token; "
+            "use --bos add (bos='add' in Python) or leave the item out."
+        )
+    if len(tokens) + ROOM > window:
+        return (
+            f"the context {_clip(context)!r} has {len(tokens)} tokens, and with {ROOM} for a "
+            f"word it does not fit the model's window of {window}; shorten it."
+        )
+    return None
 
 
 def packs_of(passages: Sequence[Passage], size: int, tokens: int = TOKENS) -> list[list[Passage]]:

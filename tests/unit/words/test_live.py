@@ -332,7 +332,8 @@ def test_nodes_run_apart_have_the_logits_of_plain_forward_passes(kind, monkeypat
     for on_cpu in (True, False):
         monkeypatch.setattr(tree_module, "_on_cpu", lambda _, answer=on_cpu: answer)
         for nodes, ends in ((none, None), (np.arange(len(spans)), 7)):
-            texts = [tree.text(tuple(span), int(node)) for span, node in zip(spans, nodes)]
+            pairs = zip(spans, nodes, strict=True)
+            texts = [tree.text(tuple(span), int(node)) for span, node in pairs]
             found = tree.apart(texts).softmax(-1)
             for i, row in enumerate(found):
                 ids = encoded[i] if ends is None else (*encoded[i], ends + i)
@@ -367,3 +368,14 @@ def test_results_are_draws():
     assert isinstance(found, Draws)
     assert sum(found.counts.values()) + found.failed == 50
     assert len(tokenizer()) == len(tiny("gpt2").pieces)
+
+
+def test_a_context_that_cannot_be_continued_is_named():
+    from aleatoric.engine.live import LiveModel
+    from aleatoric.models.base import Ask
+    from aleatoric.types import Item
+
+    model = LiveModel(tiny("gpt2", window=16), "tiny", "exact", Limits())
+    items = [Item("1:1", "1", "He", ("is",)), Item("1:9", "1", "many " * 40, ("is",))]
+    with pytest.raises(ModelError, match=r"item '1:9': the context .* shorten it"):
+        list(model.draws(items, Ask("ancestral", 10, 0)))
