@@ -31,6 +31,7 @@ from aleatoric.cli.printing import (
     show_tables,
     track,
 )
+from aleatoric.cli.text import text
 from aleatoric.cli.token import reproduce_e_ece, token
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.report.tables import printable
@@ -179,6 +180,10 @@ def report(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
     figures: Annotated[Path | None, typer.Option(help="Draw figures into this folder.")] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="Of texts: the page shows this input; repeatable."),
+    ] = None,
 ) -> None:
     """Pages and figures of a saved run.
 
@@ -190,7 +195,7 @@ def report(
     if html is None and figures is None:
         raise UsageError("nothing to write: give --html FILE, --figures DIR or both.")
     with Store.open(run) as store:
-        for path in make_report(store, html, figures, track):
+        for path in make_report(store, html, figures, track, tuple(inputs or ())):
             say(f"wrote {path}")
 
 
@@ -277,6 +282,7 @@ def reproduce_next_word(
 
 
 app.command()(token)
+app.command()(text)
 reproduce_app.command(name="e-ece")(reproduce_e_ece)
 
 

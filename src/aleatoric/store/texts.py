@@ -6,13 +6,9 @@ joined and scored by the same statements.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric import codec
 from aleatoric.errors import UsageError
@@ -22,8 +18,6 @@ from aleatoric.types import TextItem, Texts
 PAGE = 200
 """Inputs read at once: texts are longer than words."""
 _ITEM = "SELECT no, id, grp, context, original, responses FROM items "
-_AT_ONCE = 500
-Vector = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,54 +109,48 @@ class TextShelf:
         return found
 
 
-class EmbeddingCache:
-    """Vectors of texts by content, kept in a run: what was embedded once is not embedded again.
+class EmbeddingCache(MutableMapping[str, bytes]):
+    """Vectors of texts by content, kept in a run: what was encoded once is not encoded again.
 
     >>> import tempfile
     >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with Store.create(Path(folder) / "run", {"level": "text"}) as store:
-    ...         cache = EmbeddingCache(store, "minilm")
-    ...         cache.save(["a"], np.ones((1, 2), dtype=np.float32))
-    ...         cache.load(["a", "b"])
-    {'a': array([1., 1.], dtype=float32)}
+    ...         cache = EmbeddingCache(store)
+    ...         cache.update({"a": b"1234"})
+    ...         cache.get("a"), cache.get("b"), len(cache)
+    (b'1234', None, 1)
     """
 
-    def __init__(self, store: Store, encoder: str) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._db = store.db
-        self._encoder = encoder
         self._db.execute(
-            "CREATE TABLE IF NOT EXISTS embeddings (encoder TEXT NOT NULL, hash BLOB NOT NULL, "
-            "vector BLOB NOT NULL, PRIMARY KEY (encoder, hash)) WITHOUT ROWID"
+            "CREATE TABLE IF NOT EXISTS embeddings "
+            "(hash TEXT PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
         )
 
-    def load(self, texts: Sequence[str]) -> dict[str, Vector]:
-        """The vectors of those texts that have one."""
-        by_hash = {_hash(text): text for text in texts}
-        found: dict[str, Vector] = {}
-        hashes = list(by_hash)
-        for start in range(0, len(hashes), _AT_ONCE):
-            part = hashes[start : start + _AT_ONCE]
-            query = (
-                "SELECT hash, vector FROM embeddings WHERE encoder = ? "
-                f"AND hash IN ({', '.join('?' * len(part))})"
-            )
-            for key, vector in self._db.execute(query, (self._encoder, *part)):
-                found[by_hash[key]] = np.frombuffer(vector, dtype="<f4")
-        return found
+    def __getitem__(self, key: str) -> bytes:
+        query = "SELECT vector FROM embeddings WHERE hash = ?"
+        found = self._db.execute(query, (key,)).fetchone()
+        if found is None:
+            raise KeyError(key)
+        return bytes(found[0])
 
-    def save(self, texts: Sequence[str], vectors: NDArray[np.floating]) -> None:
-        """Keep vectors, one a text, in one transaction."""
-        packed = vectors.astype("<f4")
-        rows = zip(texts, packed, strict=True)
+    def __setitem__(self, key: str, vector: bytes) -> None:
+        self._db.execute("INSERT OR REPLACE INTO embeddings VALUES (?, ?)", (key, vector))
+
+    def update(self, vectors: Mapping[str, bytes]) -> None:  # type: ignore[override]
+        """Keep many vectors in one transaction."""
         with self._store.transaction():
-            self._db.executemany(
-                "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)",
-                ((self._encoder, _hash(text), vector.tobytes()) for text, vector in rows),
-            )
+            for key, vector in vectors.items():
+                self[key] = vector
 
+    def __delitem__(self, key: str) -> None:
+        self._db.execute("DELETE FROM embeddings WHERE hash = ?", (key,))
 
-def _hash(text: str) -> bytes:
-    # A lone surrogate is no text for UTF-8, and must not stop a run.
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    def __iter__(self) -> Iterator[str]:
+        return (key for (key,) in self._db.execute("SELECT hash FROM embeddings"))
+
+    def __len__(self) -> int:
+        return int(self._db.execute("SELECT count(*) FROM embeddings").fetchone()[0])
