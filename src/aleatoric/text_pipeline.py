@@ -16,16 +16,18 @@ from aleatoric.engine.opening import Loading, open_text_model
 from aleatoric.engine.text_scoring import (
     CONTROL,
     FLOOR_METHOD,
-    PROBES,
+    Distances,
+    Scorer,
     distances_of,
-    open_probes,
-    shown_metrics,
+    metric_names,
     statistics,
 )
+from aleatoric.analyses.fit import TextCase
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.estimate import estimates
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import TextModel, Writing
+from aleatoric.probes.opening import default_names
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import corpus_facts, open_text_corpus
 from aleatoric.store import Joined, Store
@@ -49,7 +51,8 @@ class TextJob:
     """How texts are asked for; its decoder and seed are replaced by those of the job."""
     loading: Loading = field(default_factory=Loading)
     protocol: str = "corrected"
-    probes: tuple[str, ...] = PROBES
+    probes: tuple[str, ...] = ()
+    """By default those that what is installed can work out for the corpus' language."""
     tokeniser: str | None = None
     tagger: str | None = None
     encoder: str | None = None
@@ -70,7 +73,7 @@ def run_text(job: TextJob, out: Path, track: Track[Any] = quietly) -> Store:
     corpus = open_text_corpus(job.corpus, job.encoding)
     manifest = _manifest(job, corpus)
     # What scoring will need must be there before hours are spent on writing.
-    open_probes(manifest)
+    Scorer.of(manifest)
     store = Store.continue_or_create(out, manifest)
     is_new = not store.n_items
     try:
@@ -89,7 +92,10 @@ def score_text(store: Store, track: Track[Any] = quietly) -> None:
     """Compute the per-input statistics of a saved run; needs no model that writes."""
     facts = {"model": CONTROL, "decoder": "none", "estimator": "people", "conventions": {}}
     store.add_system(CONTROL, facts)
-    columns, rows = statistics(store, track)
+    scorer = Scorer.of(store.manifest, store)
+    store.set_meta("probe_facts", scorer.facts())
+    store.set_meta("probe_bounds", {probe.name: probe.bounds for probe in scorer.probes})
+    columns, rows = statistics(store, scorer, track)
     store.write_stats(columns, rows)
 
 
@@ -111,7 +117,7 @@ def model_systems(store: Store) -> list[str]:
 
 def metrics_of(store: Store) -> list[str]:
     """The metrics of a run, in the order in which they are given."""
-    return shown_metrics(store.meta("stat_columns") or ())
+    return metric_names(store.meta("stat_columns") or ())
 
 
 def cases(store: Store, system: str) -> Iterator[TextCase]:
@@ -270,7 +276,7 @@ def _manifest(job: TextJob, corpus: MultiRef) -> dict[str, Any]:
         "dtype": job.loading.dtype,
         "bos": job.loading.bos,
         "protocol": job.protocol,
-        "probes": list(job.probes),
+        "probes": list(job.probes) or list(default_names(_language(job, corpus))),
         "tokeniser": job.tokeniser,
         "tagger": job.tagger,
         "encoder": job.encoder,
@@ -282,6 +288,11 @@ def _manifest(job: TextJob, corpus: MultiRef) -> dict[str, Any]:
 
 
 _OF_SYSTEM = ("decoder", "seed")
+
+
+def _language(job: TextJob, corpus: MultiRef) -> str:
+    # The authors read German with English tools too.
+    return "en" if job.protocol == "paper" else corpus.language
 
 
 def _versions(packages: Iterable[str]) -> Iterator[tuple[str, str]]:

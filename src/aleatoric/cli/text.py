@@ -99,7 +99,7 @@ def text(
         ),
         Loading(dtype=dtype, device=device, bos=bos, trust_remote_code=trust_remote_code),
         protocol,
-        tuple(probe or text_pipeline.PROBES),
+        tuple(probe or ()),
         tokeniser,
         tagger,
         encoder,
