@@ -21,6 +21,13 @@ PLUGINS: dict[str, dict[str, str]] = {
         "text": "aleatoric.corpora.text:load",
         "parallel": "aleatoric.corpora.parallel:load",
     },
+    "text_corpora": {
+        "multiref": "aleatoric.corpora.multiref:load",
+        "asset": "aleatoric.corpora.asset:load",
+        "wmt14-10ref": "aleatoric.corpora.wmt14:load",
+        "dailydialog++": "aleatoric.corpora.dailydialog:load",
+        "writingprompts": "aleatoric.corpora.writingprompts:load",
+    },
     "models": {
         "openai": "aleatoric.models.openai:load",
         "recorded": "aleatoric.models.recorded:load",
@@ -45,6 +52,11 @@ PLUGINS: dict[str, dict[str, str]] = {
         "entropy_model": "aleatoric.metrics.entropy:entropy_model",
         "mass_on_human": "aleatoric.metrics.overlap:mass_on_human",
         "rank_of_human_mode": "aleatoric.metrics.overlap:rank_of_human_mode",
+    },
+    "divergences": {
+        "w1": "aleatoric.metrics.wasserstein:w1",
+        "energy": "aleatoric.metrics.energy:energy",
+        "ks": "aleatoric.metrics.ks:ks",
     },
     "taggers": {
         "textblob": "aleatoric.nlp.taggers:textblob",
