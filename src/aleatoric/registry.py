@@ -59,9 +59,23 @@ PLUGINS: dict[str, dict[str, str]] = {
         "ks": "aleatoric.metrics.ks:ks",
     },
     "taggers": {
-        "textblob": "aleatoric.analyses.taggers:textblob",
-        "nltk": "aleatoric.analyses.taggers:nltk",
-        "spacy": "aleatoric.analyses.taggers:spacy",
+        "textblob": "aleatoric.nlp.taggers:textblob",
+        "nltk": "aleatoric.nlp.taggers:nltk",
+        "spacy": "aleatoric.nlp.taggers:spacy",
+    },
+    "tokenisers": {
+        "spacy": "aleatoric.nlp.tokenisers:spacy",
+        "spacy-words": "aleatoric.nlp.tokenisers:spacy_words",
+        "whitespace": "aleatoric.nlp.tokenisers:whitespace",
+    },
+    "encoders": {
+        "minilm": "aleatoric.nlp.encoders:minilm",
+        "st": "aleatoric.nlp.encoders:sentence_transformers",
+    },
+    "probes": {
+        "lexical": "aleatoric.probes.lexical:open_lexical",
+        "syntactic": "aleatoric.probes.syntactic:open_syntactic",
+        "semantic": "aleatoric.probes.semantic:open_semantic",
     },
     "embedders": {
         "minilm": "aleatoric.analyses.embedders:minilm",
