@@ -243,7 +243,7 @@ def list_(
 
 @app.command()
 def fetch(
-    corpus: Annotated[str, typer.Argument(help="What to download: provo.")],
+    corpus: Annotated[str, typer.Argument(help="What to download: provo, asset, wmt14-10ref, ...")],
     url: Annotated[str | None, typer.Option(help="Another address of the same file.")] = None,
     sha256: Annotated[str | None, typer.Option(help="The checksum it must have.")] = None,
     to: Annotated[Path | None, typer.Option(help="A folder; else the cache.")] = None,
@@ -255,10 +255,12 @@ def fetch(
     from aleatoric import fetch as downloads
     from aleatoric.cache import cache_dir
 
-    download = downloads.named(corpus, url, sha256)
-    with byte_bar(download.filename) as progress:
-        path = downloads.fetch(download, to or cache_dir(), progress)
-    say(f"{path} is here and verified ({download.licence}, {download.page})")
+    for download in downloads.files_of(corpus, url, sha256):
+        with byte_bar(download.filename) as progress:
+            path = downloads.fetch(download, to or cache_dir(), progress)
+        downloads.unpack(path, download.members)
+        known = "is here and verified" if download.sha256 else "is here, its checksum beside it"
+        say(f"{path} {known} ({download.licence}, {download.page})")
 
 
 @reproduce_app.command(name="next-word")

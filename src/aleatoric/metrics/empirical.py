@@ -54,7 +54,8 @@ def mean(values: Floats) -> Floats:
     """
     n = counts(values)
     total = np.nansum(values, axis=1)
-    return np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
+    found: Floats = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
+    return found
 
 
 def counts(values: Floats) -> Integers:

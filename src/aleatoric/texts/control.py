@@ -3,7 +3,8 @@
 `paper` is the published procedure, with its defect: it draws pair distances with replacement and
 compares them with the first half of the same distances. `corrected` splits the people of an input
 into disjoint halves, so that one half plays the generator and the other the people; `matched` gives
-a system the same statistic at the same numbers of texts. Each comes for one input, and `_batch` for many of one shape.
+a system the same statistic at the same numbers of texts. Each comes for one input, and with
+`_batch` for many of one shape.
 """
 
 from __future__ import annotations
@@ -106,8 +107,8 @@ def matched_batch(
 ) -> Statistics:
     """A system's statistics at the control's numbers: floor(n / 2) generations, half b of people.
 
-    People are split as `corrected_batch` splits them. A system with fewer generations than half a has
-    people cannot be matched: NaN.
+    People are split as `corrected_batch` splits them. A system with fewer generations than half a
+    has people cannot be matched: NaN.
 
     >>> from aleatoric.metrics.wasserstein import w1
     >>> everything = np.full((1, 8, 8), 0.5)
@@ -120,9 +121,7 @@ def matched_batch(
     drawn = generation_orders(n, inputs.ids, own.seed, own.n_splits)[:, :, :half]
     if n < half:
         return _undefined(len(inputs.ids), divergences)
-    return _of_splits(
-        inputs.matrices, inputs.n_people + drawn, people[:, :, half:], divergences
-    )
+    return _of_splits(inputs.matrices, inputs.n_people + drawn, people[:, :, half:], divergences)
 
 
 def paper(distances: Floats, divergences: Mapping[str, Divergence]) -> dict[str, float]:

@@ -92,7 +92,8 @@ def _fast_share(name: str, high: Floats, seen: Floats, half: _Sizes, smaller: _S
     slow = np.log(smaller.slow() / half.slow())
     fast = np.log(smaller.fast(name) / half.fast(name))
     ratio = np.divide(seen, high, out=np.ones_like(high), where=(high > 0) & (seen > 0))
-    return np.clip((np.log(ratio) - slow) / (fast - slow), 0.0, 1.0)
+    share: Floats = np.clip((np.log(ratio) - slow) / (fast - slow), 0.0, 1.0)
+    return share
 
 
 def _shrinking(name: str, shares: Floats, half: _Sizes, scored: _Sizes) -> Floats:
