@@ -1,4 +1,4 @@
-"""Where the stages of the text level meet: corpus -> texts -> distances -> statistics -> results."""
+"""Where the stages of the text level meet: corpus -> texts -> statistics -> results."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aleatoric
+from aleatoric.analyses.fit import TextCase
 from aleatoric.engine.opening import Loading, open_text_model
 from aleatoric.engine.text_scoring import (
     CONTROL,
@@ -22,7 +23,6 @@ from aleatoric.engine.text_scoring import (
     metric_names,
     statistics,
 )
-from aleatoric.analyses.fit import TextCase
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.estimate import estimates
 from aleatoric.metrics.reduction import Mean
@@ -57,7 +57,7 @@ class TextJob:
     tagger: str | None = None
     encoder: str | None = None
     """Where none is named: by the corpus' language, or the protocol's own."""
-    n_splits: int = 100
+    n_splits: int = 20
     seed: int = 0
     encoding: str = "utf-8"
     limit: int | None = None
@@ -261,9 +261,7 @@ def _unfinished_notes(store: Store) -> Iterator[str]:
 
 def _manifest(job: TextJob, corpus: MultiRef) -> dict[str, Any]:
     if job.protocol not in PROTOCOLS:
-        raise UsageError(
-            f"there is no protocol {job.protocol!r}; use {' or '.join(PROTOCOLS)}."
-        )
+        raise UsageError(f"there is no protocol {job.protocol!r}; use {' or '.join(PROTOCOLS)}.")
     asked = {key: value for key, value in asdict(job.writing).items() if key not in _OF_SYSTEM}
     return {
         "level": "text",
@@ -326,9 +324,7 @@ def _floor(metric: str, found: Mapping[str, Estimate]) -> Floor | None:
     return Floor(high.value, low.value, high.value, FLOOR_METHOD)
 
 
-def _signature(
-    store: Store, system: str, metric: str, found: Mapping[str, Estimate]
-) -> Signature:
+def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estimate]) -> Signature:
     manifest, facts = store.manifest, store.systems()[system]
     people, texts = found["n_people"].value, found["n_texts"].value
     choices = {"protocol": manifest["protocol"], "n_splits": str(manifest["n_splits"])}

@@ -62,7 +62,7 @@ def text(
     protocol: Annotated[str, typer.Option(help="corrected, or paper as published.")] = "corrected",
     splits: Annotated[
         int, typer.Option(min=1, max=10_000, help="Random splits of the people.")
-    ] = 100,
+    ] = 20,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first inputs.")] = None,
     device: DeviceOption = None,
     dtype: DtypeOption = "float32",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -12,8 +11,8 @@ import numpy as np
 
 from aleatoric import registry
 from aleatoric.codec import StatRow
-from aleatoric.metrics.empirical import Divergence, Floats, mean
-from aleatoric.probes.base import Block, Probe
+from aleatoric.metrics.empirical import Divergence, Floats
+from aleatoric.probes.base import Probe
 from aleatoric.probes.opening import open_probes
 from aleatoric.progress import Track
 from aleatoric.store import Store
@@ -24,6 +23,7 @@ from aleatoric.texts.control import Inputs, Splitting, paper_people
 from aleatoric.texts.floors import METHOD as FLOOR_METHOD
 from aleatoric.texts.floors import floors
 from aleatoric.texts.protocol import Preparation, preparation
+from aleatoric.texts.variability import Group, ScoredTexts, Scores, score_blocks
 
 __all__ = ["CONTROL", "FLOOR_METHOD", "PAIR", "Distances", "Scorer", "metric_names", "statistics"]
 
@@ -35,9 +35,9 @@ SIDES = ("M", "C")
 DIVERGENCES = ("w1", "energy", "ks")
 COUNTS = ("n_people", "n_texts", "n_empty")
 PAPER_TOKENISER = "spacy:en"
-_ENDS = ("low", "high")
-Values = dict[str, dict[str, Floats]]
-"""System -> statistic -> its value by input."""
+MATCHED = "_matched"
+Values = dict[str, Floats]
+"""Statistic -> its values: (probes, inputs)."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,17 @@ class Scorer:
         """Probe -> what changes its distances, for signatures."""
         return {p.name: {**self.prepare.facts, **p.facts} for p in self.probes}
 
-    def block(self, found: Produced) -> Block:
-        """The prepared texts of an input."""
-        parts = [self.prepare.people(found.item.references)]
-        parts += [self.prepare.systems(texts) for texts in found.systems.values()]
-        texts = tuple(text for part in parts for text in part)
-        return Block(texts, tuple(map(len, parts)))
+    def texts(self, found: Produced, names: Sequence[str]) -> ScoredTexts:
+        """The prepared texts of an input; a system that wrote nothing to it has none."""
+        systems = (self.prepare.systems(found.systems.get(name, ())) for name in names)
+        return ScoredTexts(
+            found.item.id, self.prepare.people(found.item.references), tuple(systems)
+        )
+
+    def scores(self, items: Sequence[ScoredTexts], names: Sequence[str]) -> Scores:
+        """The statistics of some inputs, by the protocol's idea of people."""
+        stands = paper_people if self.is_paper else _as_they_are
+        return score_blocks(items, names, self.probes, self.divergences, stands)
 
 
 def metric_names(columns: Iterable[str]) -> list[str]:
@@ -110,186 +115,156 @@ def statistics(
     store: Store, scorer: Scorer, track: Track[Any]
 ) -> tuple[list[str], Iterator[StatRow]]:
     """The columns of a run's statistics and their rows, an input and system each."""
-    names = _statistics_of(scorer)
-    columns = [f"{name}/{probe.name}" for name in names for probe in scorer.probes]
+    names = [name for name in store.systems() if name != CONTROL]
+    columns = [
+        f"{name}/{p.name}" for name in statistic_names(scorer.protocol) for p in scorer.probes
+    ]
     walk = track(TextShelf(store).walk(), store.n_items, "score")
-    return [*columns, *COUNTS], _rows(iter(walk), scorer)
+    return [*columns, *COUNTS], _rows(iter(walk), names, scorer)
+
+
+def statistic_names(protocol: str) -> list[str]:
+    """The statistics of a probe, in the order in which they are shown.
+
+    >>> statistic_names("paper")[:4]
+    ['mean_H', 'mean_M', 'mean_C', 'w1_M']
+    """
+    compared = [f"{name}_{side}" for name in ("w1", "dmu") for side in SIDES]
+    more = [f"{name}_{side}" for name in DIVERGENCES[1:] for side in SIDES]
+    names = ["mean_H", "mean_M", "mean_C", *compared, *more]
+    if protocol == "paper":
+        return [*names, PAIR]
+    matched = [f"{name}_{side}{MATCHED}" for name in ("w1", "dmu") for side in SIDES]
+    ends = [f"floor_{end}_w1_{side}" for side in SIDES for end in ("low", "high")]
+    return [*names, *matched, *ends, PAIR]
 
 
 def distances_of(store: Store, found: Produced) -> dict[str, dict[str, Distances]]:
     """Probe -> system -> the distances of one input, people beside each system."""
-    scorer = Scorer.of(store.manifest, store)
-    block = scorer.block(found)
-    parts = list(_parts(block.sizes))
-    people = parts[0]
-    matrices = {probe.name: probe.matrices([block])[0] for probe in scorer.probes}
+    scorer, names = Scorer.of(store.manifest, store), list(found.systems)
+    (group,) = scorer.scores([scorer.texts(found, names)], names).groups
+    human = group.human()
+    sides = [(name, group.model(i), group.cross(i)) for i, name in enumerate(names)]
     return {
-        name: {
-            system: Distances(
-                _within(matrix[None], people)[0],
-                _within(matrix[None], own)[0],
-                matrix[own, people].ravel(),
-            )
-            for system, own in zip(found.systems, parts[1:], strict=True)
-        }
-        for name, matrix in matrices.items()
+        probe.name: {n: Distances(human[p, 0], own[p, 0], cross[p, 0]) for n, own, cross in sides}
+        for p, probe in enumerate(scorer.probes)
     }
 
 
-def _statistics_of(scorer: Scorer) -> list[str]:
-    """Statistic names in the order in which they are shown."""
-    compared = [f"{name}_{side}" for name in ("w1", "dmu") for side in SIDES]
-    more = [f"{name}_{side}" for name in DIVERGENCES[1:] for side in SIDES]
-    names = ["mean_H", "mean_M", "mean_C", *compared, *more]
-    if scorer.is_paper:
-        return [*names, PAIR]
-    matched = [f"{name}_{side}_matched" for name in ("w1", "dmu") for side in SIDES]
-    ends = [f"floor_{end}_w1_{side}" for side in SIDES for end in _ENDS]
-    return [*names, *matched, *ends, PAIR]
-
-
-def _rows(walk: Iterator[Produced], scorer: Scorer) -> Iterator[StatRow]:
+def _rows(walk: Iterator[Produced], names: Sequence[str], scorer: Scorer) -> Iterator[StatRow]:
     while chunk := list(islice(walk, CHUNK)):
-        blocks = [scorer.block(found) for found in chunk]
-        values: list[dict[str, dict[str, float]]] = [_counted(b, f) for b, f in zip(blocks, chunk)]
-        shapes = _by_shape(chunk, blocks)
-        for probe in scorer.probes:
-            matrices = probe.matrices(blocks)
-            for rows in shapes:
-                stacked = np.stack([matrices[row] for row in rows])
-                batch = Batch([chunk[row] for row in rows], blocks[rows[0]].sizes, stacked)
-                _spread(batch.values(scorer), probe.name, rows, values)
-        for found, own in zip(chunk, values, strict=True):
-            for system, one in own.items():
-                yield StatRow(found.no, system, 0, one, {})
+        items = [scorer.texts(found, names) for found in chunk]
+        scores = scorer.scores(items, names)
+        columns = {name: dict(scores.systems[name]) for name in names}
+        columns[CONTROL] = dict(scores.people)
+        for group in scores.groups:
+            own = Beside(group, [chunk[row].item.id for row in group.rows], scorer)
+            for system, values in own.values(names).items():
+                _place(columns[system], values, group, scorer, len(chunk))
+        yield from _chunk_rows(chunk, items, names, columns)
 
 
-def _counted(block: Block, found: Produced) -> dict[str, dict[str, float]]:
-    """How many texts there are of people and of each system, and how many hold nothing."""
-    names = [CONTROL, *found.systems]
-    counted = {}
-    for name, part in zip(names, _parts(block.sizes), strict=True):
-        own = block.texts[part]
-        empty = sum(not text.strip() for text in own)
-        counted[name] = {"n_people": block.sizes[0], "n_texts": len(own), "n_empty": empty}
-    return counted
-
-
-def _by_shape(chunk: Sequence[Produced], blocks: Sequence[Block]) -> list[list[int]]:
-    """Rows whose inputs have as many texts of the same systems: one array holds them all."""
-    groups: dict[Any, list[int]] = {}
-    for row, (found, block) in enumerate(zip(chunk, blocks, strict=True)):
-        groups.setdefault((tuple(found.systems), block.sizes), []).append(row)
-    return list(groups.values())
-
-
-def _spread(
-    found: Values, probe: str, rows: Sequence[int], values: list[dict[str, dict[str, float]]]
+def _place(
+    columns: dict[str, Floats], values: Values, group: Group, scorer: Scorer, n_items: int
 ) -> None:
-    """Put a batch's statistics to the inputs that they are of."""
-    for system, by_name in found.items():
-        for name, numbers in by_name.items():
-            for row, number in zip(rows, numbers.tolist(), strict=True):
-                values[row][system][f"{name}/{probe}"] = number
+    """Put a group's values where its inputs stand in the chunk."""
+    for statistic, own in values.items():
+        for probe, row in zip(scorer.probes, own, strict=True):
+            key = f"{statistic}/{probe.name}"
+            columns.setdefault(key, np.full(n_items, np.nan))[group.rows] = row
 
 
-def _parts(sizes: Sequence[int]) -> Iterator[slice]:
-    """Where the texts of people and of each system stand in a block."""
-    start = 0
-    for size in sizes:
-        yield slice(start, start + size)
-        start += size
+def _chunk_rows(
+    chunk: Sequence[Produced],
+    items: Sequence[ScoredTexts],
+    names: Sequence[str],
+    columns: Mapping[str, Mapping[str, Floats]],
+) -> Iterator[StatRow]:
+    """A row for people and one for each system that wrote something to the input."""
+    listed = {
+        system: {name: values.tolist() for name, values in own.items()}
+        for system, own in columns.items()
+    }
+    for place, (found, item) in enumerate(zip(chunk, items, strict=True)):
+        texts = {CONTROL: item.people} | dict(zip(names, item.systems, strict=True))
+        for system, own in texts.items():
+            if system == CONTROL or system in found.systems:
+                values = {name: numbers[place] for name, numbers in listed[system].items()}
+                values |= _counted(own, len(item.people))
+                yield StatRow(found.no, system, 0, values, {})
 
 
-def _within(matrices: Floats, part: slice) -> Floats:
-    """The distances of pairs i < j of one part: (inputs, pairs)."""
-    first, second = np.triu_indices(part.stop - part.start, k=1)
-    pairs: Floats = matrices[:, part.start + first, part.start + second]
-    return pairs
+def _counted(texts: Sequence[str], n_people: int) -> dict[str, float]:
+    """How many texts there are, and how many hold nothing."""
+    empty = sum(not text.strip() for text in texts)
+    return {"n_people": n_people, "n_texts": len(texts), "n_empty": empty}
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Inputs of one shape, with the distances of their texts by one probe."""
+class Beside:
+    """What the systems of inputs of one shape are to be compared with: controls and floors."""
 
-    found: Sequence[Produced]
-    sizes: tuple[int, ...]
-    matrices: Floats
+    group: Group
+    ids: Sequence[str]
+    scorer: Scorer
 
-    @property
-    def ids(self) -> list[str]:
-        """The ids of its inputs."""
-        return [one.item.id for one in self.found]
-
-    @cached_property
-    def human(self) -> Floats:
-        """H: (inputs, pairs)."""
-        return _within(self.matrices, slice(0, self.sizes[0]))
-
-    def values(self, scorer: Scorer) -> Values:
-        """The statistics of the control and of every system."""
-        parts = list(_parts(self.sizes))
-        found: Values = {CONTROL: self._control(scorer)}
-        for name, part in zip(self.found[0].systems, parts[1:], strict=True):
-            found[name] = self._system(part, scorer)
+    def values(self, names: Sequence[str]) -> dict[str, Values]:
+        """System -> statistics, the control's first."""
+        found = {CONTROL: self._pairs() | self._control()}
+        if not self.scorer.is_paper:
+            found |= {name: self._system(i) for i, name in enumerate(names)}
         return found
 
-    def _control(self, scorer: Scorer) -> dict[str, Floats]:
+    def _control(self) -> Values:
         """People against people."""
-        own = {"mean_H": mean(self.human), PAIR: self._random_pairs(scorer.splitting.seed)}
+        scorer = self.scorer
         if scorer.is_paper:
-            # One control stands for both: its halves are of the same pairs.
-            found = control.paper_batch(self.human, scorer.divergences)
-            return own | {f"{k}_{side}": v for k, v in found.items() for side in SIDES}
+            human = self.group.human()
+            found = control.paper_batch(human.reshape(-1, human.shape[2]), scorer.divergences)
+            # One control stands for both sides: its halves are of the same pairs.
+            return self._shaped({f"{k}_{side}": v for k, v in found.items() for side in SIDES})
         found = control.corrected_batch(self._people(), scorer.divergences, scorer.splitting)
-        alike = {f"{name}_matched": v for name, v in found.items() if name.startswith(_COMPARED)}
-        return own | found | alike
+        alike = {f"{k}{MATCHED}": v for k, v in found.items() if k.startswith(("w1_", "dmu_"))}
+        return self._shaped(found | alike)
 
-    def _system(self, part: slice, scorer: Scorer) -> dict[str, Floats]:
-        """A system's texts against people's."""
-        people = paper_people(self.human) if scorer.is_paper else self.human
-        sides = {"M": _within(self.matrices, part), "C": self._cross(part)}
-        found = {"mean_H": mean(self.human)}
-        for side, texts in sides.items():
-            found[f"mean_{side}"] = mean(texts)
-            found[f"dmu_{side}"] = mean(texts) - mean(people)
-            for name, divergence in scorer.divergences.items():
-                found[f"{name}_{side}"] = divergence(texts, people)
-        return found if scorer.is_paper else found | self._beside(part, scorer)
-
-    def _beside(self, part: slice, scorer: Scorer) -> dict[str, Floats]:
-        """What a system is to be compared with: itself at the control's numbers, and the floors."""
-        own = replace(self._people(), matrices=self._of(part))
+    def _system(self, place: int) -> Values:
+        """A system at the control's numbers of texts, and the floors at its own."""
+        n_people, n_texts = self.group.sizes[0], self.group.sizes[place + 1]
+        if not n_texts:
+            return {}
+        scorer = self.scorer
+        own = self._inputs(self.group.with_people(place), n_people)
         of_w1 = {"w1": scorer.divergences["w1"]}
         matched = control.matched_batch(own, of_w1, scorer.splitting)
-        found = {f"{name}_matched": values for name, values in matched.items()}
-        n_texts = part.stop - part.start
+        found = {f"{name}{MATCHED}": values for name, values in matched.items()}
         for name, floor in floors(self._people(), n_texts, scorer.splitting).items():
             found |= {f"floor_low_{name}": floor.low, f"floor_high_{name}": floor.high}
-        return found
+        return self._shaped(found)
 
     def _people(self) -> Inputs:
-        n = self.sizes[0]
-        return Inputs(self.ids, self.matrices[:, :n, :n], n)
+        n = self.group.sizes[0]
+        return self._inputs(self.group.distances[:, :, :n, :n], n)
 
-    def _of(self, part: slice) -> Floats:
-        """The distances of people's texts and one system's."""
-        chosen = np.r_[: self.sizes[0], part]
-        return self.matrices[:, chosen[:, None], chosen]
+    def _inputs(self, distances: Floats, n_people: int) -> Inputs:
+        """All probes as one batch: an input's splits are the same for each of them."""
+        width = distances.shape[-1]
+        ids = [*self.ids] * len(self.scorer.probes)
+        return Inputs(ids, distances.reshape(-1, width, width), n_people)
 
-    def _cross(self, part: slice) -> Floats:
-        """C: (inputs, pairs)."""
-        grid: Floats = self.matrices[:, part, : self.sizes[0]]
-        return grid.reshape(len(grid), -1)
+    def _shaped(self, found: Mapping[str, Floats]) -> Values:
+        shape = self.group.distances.shape[:2]
+        return {name: values.reshape(shape) for name, values in found.items()}
 
-    def _random_pairs(self, seed: int) -> Floats:
-        """One pair's distance an input; NaN where there is none."""
-        n_pairs = self.human.shape[1]
+    def _pairs(self) -> Values:
+        """One pair of people's texts an input, the same for every probe; NaN without any."""
+        human = self.group.human()
+        n_pairs = human.shape[2]
         if not n_pairs:
-            return np.full(len(self.human), np.nan)
+            return {PAIR: np.full(human.shape[:2], np.nan)}
+        seed = self.scorer.splitting.seed
         chosen = [stream(seed, "text-pair", one).integers(n_pairs) for one in self.ids]
-        picked: Floats = self.human[np.arange(len(chosen)), chosen]
-        return picked
+        return {PAIR: human[:, np.arange(len(chosen)), chosen]}
 
 
-_COMPARED = ("w1_", "dmu_")
+def _as_they_are(distances: Floats) -> Floats:
+    return distances

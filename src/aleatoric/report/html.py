@@ -12,8 +12,8 @@ from typing import Any
 from aleatoric import levels, pipeline
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.report import page_texts
-from aleatoric.report.tables import printable
 from aleatoric.report.numbers import number
+from aleatoric.report.tables import printable
 from aleatoric.report.view import results_tables
 from aleatoric.store import Store
 from aleatoric.types import FAILED, Case, Categorical, Result

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from aleatoric import levels, pipeline, text_pipeline, token_pipeline
+from aleatoric import levels, pipeline, token_pipeline
 from aleatoric.analyses.pictures import Panels
 from aleatoric.analyses.pictures import Picture as Data
 from aleatoric.errors import UsageError
@@ -54,7 +54,9 @@ def make_report(
     levels.score(store, track, again=False)
     level = levels.level_of(store)
     if inputs and level != "text":
-        raise UsageError(f"{store.path}: --input is of text-level runs; this is one of the {level} level.")
+        raise UsageError(
+            f"{store.path}: --input is of text-level runs; this is one of the {level} level."
+        )
     if html is not None:
         pictures = _PICTURES[level](store)
         if level == "text":

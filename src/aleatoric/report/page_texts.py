@@ -56,11 +56,11 @@ class Instance:
 
 def ends_of(store: Store) -> list[Ends]:
     """A list for every system and probe."""
-    found = []
+    found: list[Ends] = []
     for system in text_pipeline.model_systems(store):
         cases = list(text_pipeline.cases(store, system))
-        for probe in probes_of(store):
-            found.append(_ends(system, fit(cases, probe, n_listed=N_LISTED)))
+        fits = (fit(cases, probe, n_listed=N_LISTED) for probe in probes_of(store))
+        found.extend(_ends(system, one) for one in fits)
     return found
 
 
