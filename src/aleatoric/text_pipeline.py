@@ -30,14 +30,16 @@ from aleatoric.models.base import TextModel, Writing
 from aleatoric.probes.opening import default_names
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import corpus_facts, open_text_corpus
-from aleatoric.store import Joined, Store
+from aleatoric.store import Store
 from aleatoric.store.texts import TextShelf
-from aleatoric.types import Estimate, Floor, MultiRef, Result, Row, Signature
+from aleatoric.types import Estimate, Floor, MultiRef, Result, Row, Signature, Texts
 
 PROTOCOLS = ("corrected", "paper")
 RECORDED = "recorded"
-_PACKAGES = ("numpy", "scipy", "spacy", "textblob", "sentence-transformers", "torch")
-_PACKAGES += ("transformers", "tokenizers")
+_PACKAGES = (
+    *("numpy", "scipy", "spacy", "textblob", "sentence-transformers"),
+    *("torch", "transformers", "tokenizers"),
+)
 
 
 @dataclass(frozen=True)
@@ -177,24 +179,21 @@ def _write(
     # A recorded file is read whole or not at all: a bad last line must not leave half of it.
     if facts["estimator"] == RECORDED:
         with store.transaction():
-            joined = _save(shelf, name, track(written, left, name))
+            _save(shelf, name, track(written, left, name))
     else:
-        joined = _save(shelf, name, track(written, left, name))
+        _save(shelf, name, track(written, left, name))
+    _check_any(store, name)
     with store.transaction():
-        found = [*_join_notes(store, name, joined), *model.notes()]
         saved = _saved_notes(store)
-        store.set_meta("notes", [*saved, *(note for note in found if note not in saved)])
+        store.set_meta("notes", [*saved, *(note for note in model.notes() if note not in saved)])
         store.set_meta(f"done {name}", True)
 
 
-def _save(shelf: TextShelf, name: str, written: Iterable[Any]) -> Joined:
-    matched = unmatched = 0
+def _save(shelf: TextShelf, name: str, written: Iterable[Texts]) -> None:
+    """Keep what was written; an input without a text stays without."""
     for texts in written:
-        if shelf.add(name, texts):
-            matched += 1
-        else:
-            unmatched += 1
-    return Joined(matched, unmatched, 0)
+        if texts.texts:
+            shelf.add(name, texts)
 
 
 def _system_facts(spec: str, model: TextModel, decoder: str, recorded: bool) -> dict[str, Any]:
@@ -217,18 +216,10 @@ def _system_name(store: Store, model: TextModel, facts: Mapping[str, Any], sever
     return short if short not in taken else f"{facts['model']} {facts['decoder']}"
 
 
-def _join_notes(store: Store, name: str, joined: Joined) -> Iterator[str]:
-    n_items = store.n_items
-    missing = n_items - store.n_items_with_draws(name)
-    if missing == n_items:
+def _check_any(store: Store, name: str) -> None:
+    if not store.n_items_with_draws(name):
         model = store.systems()[name]["model"].rpartition("@")[0]
-        raise UsageError(
-            f"{model}: none of its {joined.unmatched} rows names an input of the corpus; check id."
-        )
-    if missing:
-        yield f"{name}: {missing} of {n_items} inputs have no texts and are left out"
-    if joined.unmatched:
-        yield f"{name}: {joined.unmatched} rows name no input of the corpus and are left out"
+        raise UsageError(f"{model}: has no text to any input of the corpus; check its rows.")
 
 
 def _holds_live_texts(store: Store) -> bool:

@@ -220,7 +220,9 @@ class Beside:
         scorer = self.scorer
         if scorer.is_paper:
             human = self.group.human()
-            found = control.paper_batch(human.reshape(-1, human.shape[2]), scorer.divergences)
+            n_rows = human.shape[0] * human.shape[1]
+            flat = human.reshape(n_rows, human.shape[2])
+            found = control.paper_batch(flat, scorer.divergences)
             # One control stands for both sides: its halves are of the same pairs.
             return self._shaped({f"{k}_{side}": v for k, v in found.items() for side in SIDES})
         found = control.corrected_batch(self._people(), scorer.divergences, scorer.splitting)
@@ -249,7 +251,7 @@ class Beside:
         """All probes as one batch: an input's splits are the same for each of them."""
         width = distances.shape[-1]
         ids = [*self.ids] * len(self.scorer.probes)
-        return Inputs(ids, distances.reshape(-1, width, width), n_people)
+        return Inputs(ids, distances.reshape(len(ids), width, width), n_people)
 
     def _shaped(self, found: Mapping[str, Floats]) -> Values:
         shape = self.group.distances.shape[:2]

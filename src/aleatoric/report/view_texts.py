@@ -23,22 +23,28 @@ def text_tables(results: Sequence[Result]) -> list[Table]:
     """People's variability, then W1 and mean differences of M and of C, as the paper's 2 to 5."""
     found = {(result.system, result.metric): result for result in results}
     probes = list(dict.fromkeys(r.metric.partition("/")[2] for r in results))
-    measured = {metric.partition("/")[0] for _, metric in found}
-    sides = [side for side in _TITLES if f"w1_{side}" in measured]
-    return [_people(found, probes), *(_divergences(found, probes, s, results) for s in sides)]
+    people = _people(found, probes)
+    if all(result.system == CONTROL for result in results):
+        return [people]
+    return [people, *(_divergences(found, probes, side, results) for side in _TITLES)]
 
 
 def _people(found: Found, probes: Sequence[str]) -> Table:
+    """How people vary, and how far one half of them is from the other."""
     rows = []
     for probe in probes:
-        result = found.get((CONTROL, f"mean_H/{probe}"))
-        if result is not None:
-            estimate = result.estimate
-            counts = (str(estimate.n_items), str(estimate.n_undefined))
-            rows.append((probe, with_interval(estimate), *counts))
-    notes = ("mean H: mean distance between two people's texts to the same input.",)
-    columns = ("probe", "mean H", "inputs", "undefined")
-    return Table("Human variability", columns, tuple(rows), (*notes, *_interval_note(found)))
+        mean_h, *w1 = (found.get((CONTROL, f"{m}/{probe}")) for m in ("mean_H", "w1_M", "w1_C"))
+        if mean_h is not None:
+            cells = [with_interval(r.estimate) if r else UNDEFINED for r in (mean_h, *w1)]
+            counts = (str(mean_h.estimate.n_items), str(mean_h.estimate.n_undefined))
+            rows.append((probe, *cells, *counts))
+    columns = ("probe", "mean H", "control W1(M, H)", "control W1(C, H)", "inputs", "undefined")
+    notes = (
+        "mean H: mean distance between two people's texts to the same input.",
+        "control: one half of the people in a generator's place, against the other half.",
+        *_interval_note(found),
+    )
+    return Table("Human variability", columns, tuple(rows), notes)
 
 
 def _divergences(
