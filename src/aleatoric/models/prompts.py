@@ -18,7 +18,9 @@ def check_writing(ask: Writing) -> None:
     >>> check_writing(Writing(template="Simplify: {input}"))
     """
     if PLACE not in ask.template:
-        raise UsageError(f"the template {ask.template!a:.60} has no {PLACE}; write it in its place.")
+        raise UsageError(
+            f"the template {ask.template!a:.60} has no {PLACE}; write it in its place."
+        )
     if ask.samples < 1 or ask.max_new_tokens < 1:
         raise UsageError("texts an input and new tokens a text are whole numbers from 1 up.")
     if "" in ask.stop:
@@ -49,7 +51,9 @@ def separator(turns: str, end: str | None) -> str:
     ('</s>', '\\n', ' | ')
     """
     if turns == "eos" and end is None:
-        raise ModelError("the model has no end-of-text token to join turns by; use turns=newline.")
+        raise ModelError(
+            "no end-of-text token of the model is known to join turns by; use turns=newline."
+        )
     return {"eos": end or "", "newline": "\n"}.get(turns, turns)
 
 
@@ -67,9 +71,7 @@ def messages_of(turns: Sequence[str], ask: Writing) -> list[dict[str, str]]:
         content = ask.template.replace(PLACE, "\n".join(turns))
         return [{"role": "user", "content": content}]
     back = range(len(turns) - 1, -1, -1)
-    return [
-        {"role": _ROLES[i % 2], "content": turn} for i, turn in zip(back, turns, strict=True)
-    ]
+    return [{"role": _ROLES[i % 2], "content": turn} for i, turn in zip(back, turns, strict=True)]
 
 
 def chat_text(tokenizer: Any, turns: Sequence[str], ask: Writing, label: str) -> str:

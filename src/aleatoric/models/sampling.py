@@ -132,7 +132,7 @@ def write_all(sampler: Sampler, packs: Iterable[list[Portion]]) -> Iterator[Writ
     for pack in packs:
         waiting = [pack]
         while waiting:
-            now, missing = waiting.pop(), {}
+            now = waiting.pop()
             missing = {id(portion): len(portion) for portion in now}
             try:
                 for portion, written in sampler.write(now):
@@ -180,7 +180,7 @@ class Sampler:
         self.network = network
         self.decoder = decoder
         self._is_stopped = is_stopped
-        self._ends = np.array(sorted(network.ends), dtype=np.int64)
+        self._ends = frozenset(network.ends)
 
     def write(self, pack: Sequence[Portion]) -> Iterator[tuple[Portion, Written]]:
         """The samples of a pack, as they end."""
@@ -188,7 +188,7 @@ class Sampler:
         rows = _start(pack)
         for depth in count():
             drawn = self._draw(pack, rows, logits, depth)
-            below, parents, ended = self._step(pack, rows, drawn, depth)
+            below, parents, ended = self._step(pack, rows, drawn)
             yield from ended
             if not len(below.row):
                 return
@@ -198,13 +198,12 @@ class Sampler:
 
     def _draw(self, pack: Sequence[Portion], rows: Rows, logits: Tensor, depth: int) -> Index:
         """The next token of every sample."""
-        keys = _keys(pack, rows, depth)
-        wide, slack = widened(logits), slack_of(logits)
-        low, high = self.decoder.weights_between(wide, slack)
+        keys, slack = _keys(pack, rows, depth), slack_of(logits)
+        low, high = self.decoder.weights_between(widened(logits), slack)
         _check_weights(high, pack, rows)
-        where = (self._on_device(x) for x in (rows.row, keys))
-        off = 2 * slack / self.decoder.temperature
-        drawn: Index = draw_between(low, high, *where, off).cpu().numpy()
+        where, numbers = self._on_device(rows.row), self._on_device(keys)
+        marked = draw_between(low, high, where, numbers, slack / self.decoder.temperature)
+        drawn: Index = marked.cpu().numpy()
         for row in np.unique(rows.row[drawn < 0]).tolist():
             close = np.flatnonzero((drawn < 0) & (rows.row == row))
             drawn[close] = self._draw_alone(pack, rows, row, keys[close])
@@ -219,26 +218,31 @@ class Sampler:
         return found
 
     def _step(
-        self, pack: Sequence[Portion], rows: Rows, drawn: Index, depth: int
+        self, pack: Sequence[Portion], rows: Rows, drawn: Index
     ) -> tuple[Rows, Index, list[tuple[Portion, Written]]]:
         """The rows below, the row each comes from, and the samples that have ended."""
-        pairs, which = np.unique(np.stack([rows.row, drawn]), axis=1, return_inverse=True)
-        parents, tokens = pairs
-        texts = [(*rows.tokens[p], t) for p, t in zip(parents.tolist(), tokens.tolist(), strict=True)]
-        owners = [rows.portion[p] for p in parents.tolist()]
-        is_end = np.isin(tokens, self._ends)
-        is_cut = np.array([depth + 1 >= pack[o].prompt.room for o in owners], bool) & ~is_end
-        is_stop = ~is_end & np.array([self._stops(text) for text in texts], bool)
-        is_over = is_end | is_cut | is_stop
+        wide = int(drawn.max()) + 1
+        pairs, which = np.unique(rows.row * wide + drawn, return_inverse=True)
+        parents, tokens = np.divmod(pairs, wide)
+        owners = [rows.portion[parent] for parent in parents]
+        texts = [(*rows.tokens[p], int(t)) for p, t in zip(parents, tokens, strict=True)]
+        rooms = [pack[owner].prompt.room for owner in owners]
+        endings = [self._ending(text, room) for text, room in zip(texts, rooms, strict=True)]
         ended = []
-        for sample in np.flatnonzero(is_over[which]).tolist():
-            new, portion = int(which[sample]), pack[rows.owner[sample]]
-            ids = texts[new][:-1] if is_end[new] else texts[new]
-            done = Written(
-                portion.prompt.item_id, int(rows.number[sample]), ids, bool(is_cut[new] and not is_stop[new])
-            )
-            ended.append((portion, done))
-        return _below(rows, owners, texts, which, ~is_over), parents[~is_over], ended
+        for sample in np.flatnonzero([endings[new] is not None for new in which]).tolist():
+            ids, is_cut = endings[which[sample]] or ((), False)
+            portion, number = pack[rows.owner[sample]], int(rows.number[sample])
+            ended.append((portion, Written(portion.prompt.item_id, number, ids, is_cut)))
+        is_open = np.array([ending is None for ending in endings])
+        return _below(rows, owners, texts, which, is_open), parents[is_open], ended
+
+    def _ending(self, ids: Ids, room: int) -> tuple[Ids, bool] | None:
+        """The text of a row that has ended, and whether it was cut; `None` where it goes on."""
+        if ids[-1] in self._ends:
+            return ids[:-1], False
+        if self._stops(ids):
+            return ids, False
+        return (ids, True) if len(ids) >= room else None
 
     def _stops(self, ids: Ids) -> bool:
         return self._is_stopped is not None and self._is_stopped(ids)
@@ -257,9 +261,7 @@ def _start(pack: Sequence[Portion]) -> Rows:
     return Rows(list(range(len(pack))), [()] * len(pack), owner, number, owner)
 
 
-def _below(
-    rows: Rows, owners: list[int], texts: list[Ids], which: Index, is_open: Any
-) -> Rows:
+def _below(rows: Rows, owners: list[int], texts: list[Ids], which: Index, is_open: Any) -> Rows:
     """The rows that go on, with the samples at them."""
     going = is_open[which]
     renumbered = np.cumsum(is_open) - 1
@@ -287,10 +289,14 @@ def widened(logits: Tensor) -> Tensor:
 
 
 def slack_of(logits: Tensor) -> float:
-    """How far another batch may move a logit; 0 where precision is too low to say."""
+    """How far another batch may move a logit; 0 where precision is too low to say.
+
+    Measured on a model of 135M parameters: up to 2e-6 of the largest logit in float32.
+    """
     import torch
 
-    return {torch.float32: 2.0**-15, torch.float64: 2.0**-40}.get(logits.dtype, 0.0)
+    share = {torch.float32: 2.0**-18, torch.float64: 2.0**-44}.get(logits.dtype, 0.0)
+    return share and share * float(logits.nan_to_num(0.0, 0.0, 0.0).abs().max().clamp_min(1.0))
 
 
 def _check_weights(weights: Tensor, pack: Sequence[Portion], rows: Rows) -> None:

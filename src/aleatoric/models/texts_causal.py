@@ -204,7 +204,11 @@ def _check_sharing(network: CausalNetwork) -> None:
         batch, _ = network.begin([(a, b, c), (b,)])
         parents = torch.tensor([1, 0, 1], device=network.device)
         found = batch.advance(parents, torch.tensor([c, c, a], device=network.device))
-        wanted = [network.alone((b,), (c,)), network.alone((a, b, c), (c,)), network.alone((b,), (a,))]
+        wanted = [
+            network.alone((b,), (c,)),
+            network.alone((a, b, c), (c,)),
+            network.alone((b,), (a,)),
+        ]
     except (AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
         raise ModelError(f"{network.label}: {_NO_SHARING} ({type(error).__name__}).") from error
     if (torch.cat(wanted).softmax(-1) - found.softmax(-1)).abs().max() > 0.02:

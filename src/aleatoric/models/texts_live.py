@@ -179,7 +179,9 @@ class LiveWriter:
                 "model's window; shorten it or use a model with a longer window."
             )
         self._tally.short_of_room += room < ask.max_new_tokens
-        return Prompt(item.id, ids, key_of(ask.seed, item.id, decoder), min(room, ask.max_new_tokens))
+        return Prompt(
+            item.id, ids, key_of(ask.seed, item.id, decoder), min(room, ask.max_new_tokens)
+        )
 
     def _collected(self, samples: Iterable[Written], ask: Writing) -> Iterator[Texts]:
         """The texts of an input once its last sample has come."""
