@@ -101,31 +101,27 @@ class Seq2SeqNetwork:
 
         ids = torch.tensor([prompt], device=self.device)
         given = torch.tensor([(self.start, *written)], device=self.device)
+        mask = torch.ones_like(ids)
         with torch.inference_mode():
-            return self._possible(
-                self.model(
-                    input_ids=ids,
-                    attention_mask=torch.ones_like(ids),
-                    decoder_input_ids=given,
-                    use_cache=False,
-                ).logits[:, -1]
+            out = self.model(
+                input_ids=ids, attention_mask=mask, decoder_input_ids=given, use_cache=False
             )
+            return self._possible(out.logits[:, -1])
 
-    def forward(self, tokens: Tensor, states: Tensor, mask: Tensor, cache: Any) -> Tensor:
+    def forward(self, tokens: Tensor, states: Any, mask: Tensor, cache: Any) -> Tensor:
         """The logits after one more token of the decoder."""
         import torch
         from transformers.modeling_outputs import BaseModelOutput
 
         with torch.inference_mode():
-            return self._possible(
-                self.model(
-                    encoder_outputs=BaseModelOutput(states)  # type: ignore[arg-type],
-                    attention_mask=mask,
-                    decoder_input_ids=tokens,
-                    past_key_values=cache,
-                    use_cache=True,
-                ).logits[:, -1]
+            out = self.model(
+                encoder_outputs=BaseModelOutput(states),
+                attention_mask=mask,
+                decoder_input_ids=tokens,
+                past_key_values=cache,
+                use_cache=True,
             )
+            return self._possible(out.logits[:, -1])
 
     def _possible(self, logits: Tensor) -> Tensor:
         """Logits without the padding token."""
