@@ -81,6 +81,42 @@ class Decoder:
         """The probabilities from which the next token is drawn."""
         return self._changed(logits).softmax(-1)
 
+    def weights_between(self, logits: Tensor, slack: float) -> tuple[Tensor, Tensor]:
+        """The least and the most weight that each token can have if logits are off by `slack`.
+
+        Weights are relative to one another and do not sum to 1. They differ only for the tokens
+        that a decoder keeps or drops by a margin below `slack`.
+        """
+        if not slack:
+            return (self.probs(logits),) * 2
+        if self.greedy:
+            return _greedy_between(logits, slack)
+        logits = logits / self.temperature
+        slack = slack / self.temperature
+        weights = logits.softmax(-1)
+        kept, unsure = self._kept(logits, weights, slack)
+        high = weights.masked_fill(~(kept | unsure), 0.0)
+        return (high.masked_fill(unsure, 0.0), high) if bool(unsure.any()) else (high, high)
+
+    def _kept(self, logits: Tensor, weights: Tensor, slack: float) -> tuple[Tensor, Tensor]:
+        """Which tokens stay, and of which that is in doubt."""
+        import torch
+
+        unsure = torch.zeros_like(logits, dtype=torch.bool)
+        if self.top_k:
+            unsure = unsure | _unsure_top_k(logits, self.top_k, slack)
+            logits = top_k(logits, self.top_k)
+        if self.top_p < 1.0:
+            # Tokens in doubt already move the sums of this step by their mass.
+            off = slack + (weights * unsure).sum(-1, keepdim=True)
+            unsure = unsure | _unsure_top_p(logits, self.top_p, slack, off)
+            logits = top_p(logits, self.top_p)
+        if self.typical < 1.0:
+            off = slack + (weights * unsure).sum(-1, keepdim=True)
+            unsure = unsure | _unsure_typical(logits, self.typical, off)
+            logits = typical(logits, self.typical)
+        return logits > -math.inf, unsure
+
     def _changed(self, logits: Tensor) -> Tensor:
         """Logits of the distribution from which the next token is drawn."""
         if self.greedy:
@@ -133,6 +169,62 @@ def greedy(logits: Tensor) -> Tensor:
 
     best = logits.argmax(-1, keepdim=True)
     return torch.full_like(logits, -math.inf).scatter(-1, best, 0.0)
+
+
+def _greedy_between(logits: Tensor, slack: float) -> tuple[Tensor, Tensor]:
+    near = logits >= logits.amax(-1, keepdim=True) - 2 * slack
+    high = near.to(logits.dtype)
+    alone = near.sum(-1, keepdim=True) == 1
+    return high * alone, high
+
+
+def _unsure_top_k(logits: Tensor, k: int, slack: float) -> Tensor:
+    """Tokens as likely as the k-th, up to `slack`, where not all of them find a place."""
+    least = logits.topk(min(k, logits.shape[-1]), -1).values[..., -1:]
+    near = (logits - least).abs() <= 2 * slack
+    above = (logits > least + 2 * slack).sum(-1, keepdim=True)
+    return near & (above + near.sum(-1, keepdim=True) > k)
+
+
+def _unsure_top_p(logits: Tensor, p: float, slack: float, off: Tensor) -> Tensor:
+    ordered = logits.sort(dim=-1).values
+    sums = ordered.softmax(-1).cumsum(-1)
+    first = (sums <= 1 - p).sum(-1, keepdim=True).clamp_max(logits.shape[-1] - 1)
+    return _unsure_around(logits, ordered, (sums - (1 - p)).abs() <= off, first, 2 * slack)
+
+
+def _unsure_typical(logits: Tensor, mass: float, off: Tensor) -> Tensor:
+    import torch
+
+    logp = logits.log_softmax(-1)
+    entropy = -(logp * logp.exp()).nansum(-1, keepdim=True)
+    distance = (-logp - entropy).abs()
+    ordered, order = distance.sort(dim=-1, stable=True)
+    sums = logits.gather(-1, order).softmax(-1).cumsum(-1)
+    before = torch.cat([torch.zeros_like(sums[..., :1]), sums[..., :-1]], -1)
+    last = (sums < mass).sum(-1, keepdim=True).clamp_max(logits.shape[-1] - 1)
+    doubtful = (before - mass).abs() <= off
+    return _unsure_around(distance, ordered, doubtful, last, _ENTROPY_SLACK * off)
+
+
+_ENTROPY_SLACK = 32
+"""An entropy moves by an error of its probabilities times their surprise."""
+
+
+def _unsure_around(
+    values: Tensor, ordered: Tensor, doubtful: Tensor, border: Tensor, slack: Tensor | float
+) -> Tensor:
+    """Tokens whose value could change places with that of a token in doubt.
+
+    In doubt are those marked, and the one at the border where others are as near as `slack`.
+    """
+    import torch
+
+    near = (ordered - ordered.gather(-1, border)).abs() <= slack
+    doubtful = doubtful | (near & (near.sum(-1, keepdim=True) > 1))
+    low = torch.where(doubtful, ordered, math.inf).amin(-1, keepdim=True)
+    high = torch.where(doubtful, ordered, -math.inf).amax(-1, keepdim=True)
+    return (values >= low - slack) & (values <= high + slack) & values.isfinite()
 
 
 def _parse_part(part: str) -> tuple[str, float | int | bool]:

@@ -44,6 +44,13 @@ PLUGINS: dict[str, dict[str, str]] = {
         "gguf": "aleatoric.models.forced:load_gguf",
         "translation": "aleatoric.training.checkpoint:load_forced",
     },
+    "text_models": {
+        "smollm2": "aleatoric.models.texts_hf:load_smollm2",
+        "hf": "aleatoric.models.texts_hf:load_hf",
+        "gguf": "aleatoric.models.texts_hf:load_gguf",
+        "openai": "aleatoric.models.texts_openai:load",
+        "recorded": "aleatoric.models.texts_recorded:load",
+    },
     "metrics": {
         "tvd": "aleatoric.metrics.tvd:tvd",
         "sq_distance": "aleatoric.metrics.tvd:sq_distance",

@@ -1,4 +1,4 @@
-"""From what a user wrote after --model to a source of next words, or a reader of references."""
+"""From what a user wrote after --model to a source of words or texts, or a reader of references."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
-from aleatoric.models.base import ForcedModel, Forcing, WordModel
+from aleatoric.models.base import ForcedModel, Forcing, LoadOptions, TextModel, WordModel
 
 ESTIMATORS = ("exact", "mc")
 
@@ -67,6 +67,22 @@ def open_forced(spec: str, forcing: Forcing) -> ForcedModel:
         fix = "write smollm2" if argument else f"write {kind}:NAME"
         raise UsageError(f"{spec!r} is no model; {fix}.")
     model: ForcedModel = registry.find("forced_models", kind)(argument, forcing)
+    return model
+
+
+def open_text_model(spec: str, loading: LoadOptions) -> TextModel:
+    """The writer of `smollm2`, `hf:NAME[@REVISION]`, `gguf:FILE`, `openai:...`, `recorded:FILE`.
+
+    `loading` is a `Loading` or a `Forcing`: precision, device, beginning of text, remote code.
+    """
+    kind, _, argument = spec.partition(":")
+    if kind not in registry.names("text_models"):
+        known = ", ".join(registry.names("text_models"))
+        raise UsageError(f"there is no model {spec!r} to write texts; known kinds: {known}.")
+    if bool(argument) == (kind == "smollm2"):
+        fix = "write smollm2" if argument else f"write {kind}:NAME"
+        raise UsageError(f"{spec!r} is no model; {fix}.")
+    model: TextModel = registry.find("text_models", kind)(argument, loading)
     return model
 
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.decoding import Decoder
+from aleatoric.draws import child, draw, rounding_of
 from aleatoric.streams import stream
 from aleatoric.types import Draws
 from aleatoric.words.digest import Reader
-from aleatoric.words.draw import child, draw
 from aleatoric.words.lm import TreeLM
 from aleatoric.words.machine import Lead
 from aleatoric.words.passages import Passage, encode_contexts, packs_of, passages_of
@@ -217,7 +217,7 @@ class Sampler:
         probabilities = self.reader.probabilities(logits)
         device = probabilities.device
         rows, keys = (send(x, device) for x in (level.node, self._keys(walks, level, depth)))
-        return fetch(draw(probabilities, rows, keys, rounding(logits)))
+        return fetch(draw(probabilities, rows, keys, rounding_of(logits)))
 
     def decide(
         self, tree: Tree, walks: Walks, level: Level, drawn: Index, numbers: Index, depth: int
@@ -280,13 +280,6 @@ class Sampler:
             words[word] = words.get(word, 0) + count
         failed = words.pop(None, 0)
         return Draws(name, dict(sorted(words.items(), key=_word)), failed)  # type: ignore[arg-type]
-
-
-def rounding(logits: Any) -> float:
-    """How far rounding may move a probability, relatively; 0 where precision is too low to say."""
-    import torch
-
-    return {torch.float32: 2.0**-18, torch.float64: 2.0**-40}.get(logits.dtype, 0.0)
 
 
 def _word(item: tuple[str | None, int]) -> str:
