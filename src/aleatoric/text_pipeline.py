@@ -134,9 +134,11 @@ def cases(store: Store, system: str) -> Iterator[TextCase]:
             yield TextCase(item, texts, values.get(item.id, {}))
 
 
-def distances(store: Store, item_id: str) -> dict[str, dict[str, Distances]]:
-    """Probe -> system -> the distances H, M and C of one input, computed again."""
-    return distances_of(store, TextShelf(store).find(item_id))
+def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Distances]]]:
+    """Of each of these inputs its id and the distances by every probe, computed again."""
+    scorer, shelf = Scorer.of(store.manifest, store), TextShelf(store)
+    for item_id in item_ids:
+        yield item_id, distances_of(shelf.find(item_id), scorer)
 
 
 def _read(store: Store, corpus: MultiRef, limit: int | None, track: Track[Any]) -> None:

@@ -42,11 +42,11 @@ Values = dict[str, Floats]
 
 @dataclass(frozen=True)
 class Distances:
-    """The distances of one input: among people's texts, among a system's, and between both."""
+    """The distances of one input: among people's texts, each system's, and between both."""
 
     human: Floats
-    own: Floats
-    cross: Floats
+    own: Mapping[str, Floats]
+    cross: Mapping[str, Floats]
 
 
 @dataclass(frozen=True)
@@ -139,14 +139,18 @@ def statistic_names(protocol: str) -> list[str]:
     return [*names, *matched, *ends, PAIR]
 
 
-def distances_of(store: Store, found: Produced) -> dict[str, dict[str, Distances]]:
-    """Probe -> system -> the distances of one input, people beside each system."""
-    scorer, names = Scorer.of(store.manifest, store), list(found.systems)
+def distances_of(found: Produced, scorer: Scorer) -> dict[str, Distances]:
+    """Probe -> the distances of one input."""
+    names = list(found.systems)
     (group,) = scorer.scores([scorer.texts(found, names)], names).groups
     human = group.human()
     sides = [(name, group.model(i), group.cross(i)) for i, name in enumerate(names)]
     return {
-        probe.name: {n: Distances(human[p, 0], own[p, 0], cross[p, 0]) for n, own, cross in sides}
+        probe.name: Distances(
+            human[p, 0],
+            {name: own[p, 0] for name, own, _ in sides},
+            {name: cross[p, 0] for name, _, cross in sides},
+        )
         for p, probe in enumerate(scorer.probes)
     }
 

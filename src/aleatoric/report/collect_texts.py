@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,8 @@ from aleatoric import text_pipeline
 from aleatoric.analyses.fit import fit
 from aleatoric.analyses.pictures import (
     Dots,
-    Histograms,
     Lines,
+    Mark,
     Panels,
     Picture,
     density,
@@ -69,7 +69,7 @@ def human_variability(store: Store, probes: Sequence[str]) -> Panels:
     pictures = []
     for probe in probes:
         sample = values(store, CONTROL, f"{PAIR}/{probe}")
-        edges = _edges(store, probe)
+        edges = np.linspace(0, _top([sample]), N_BINS + 1)
         pictures.append(histograms(probe, "distance", {"two people": sample}, edges))
     return Panels("Human production variability", tuple(pictures), min(3, len(pictures)))
 
@@ -79,9 +79,9 @@ def differences(store: Store, metric: str, systems: Sequence[str]) -> Panels:
     pictures = []
     for probe in main_of(probes_of(store)):
         samples = {name: values(store, name, f"{metric}/{probe}") for name in systems}
-        edges = np.linspace(-1, 1, 2 * N_BINS + 1)
-        side = metric[-1]
-        pictures.append(histograms(probe, f"μ{side} − μH", samples, edges))
+        end = _top([np.abs(sample) for sample in samples.values()])
+        edges = np.linspace(-end, end, 2 * N_BINS + 1)
+        pictures.append(histograms(probe, f"μ{metric[-1]} − μH", samples, edges))
     return Panels("", tuple(pictures), min(3, len(pictures)))
 
 
@@ -90,10 +90,25 @@ def divergence_curves(store: Store, metric: str, systems: Sequence[str]) -> Pane
     pictures = []
     for probe in main_of(probes_of(store)):
         samples = {n: values(store, n, f"{metric}/{probe}") for n in (CONTROL, *systems)}
-        top = max((float(s.max()) for s in samples.values() if len(s)), default=0.0) or 1.0
-        lines = tuple(density(name, sample, 0.0, top) for name, sample in samples.items())
-        pictures.append(Lines(probe, f"W1({metric[-1]}, H)", "density", lines))
+        pictures.append(_densities(probe, f"W1({metric[-1]}, H)", samples))
     return Panels("", tuple(pictures), min(3, len(pictures)))
+
+
+def _densities(title: str, label: str, samples: Mapping[str, Floats]) -> Lines:
+    """A curve a sample; one without spread is a straight line at its value."""
+    end = 1.3 * _top(samples.values())
+    lines, marks = [], []
+    for name, sample in samples.items():
+        if len(sample) and np.ptp(sample) == 0:
+            marks.append(Mark(f"{name} (all the same)", x=float(sample[0])))
+        elif len(sample) > 1:
+            lines.append(density(name, sample, 0.0, end))
+    return Lines(title, label, "density", tuple(lines), tuple(marks))
+
+
+def _top(samples: Iterable[Floats]) -> float:
+    """The greatest value of all; 1 where there is none above 0."""
+    return max((float(sample.max()) for sample in samples if len(sample)), default=0.0) or 1.0
 
 
 def decoder_dots(results: Sequence[Result], metric: str, label: str) -> Dots:
@@ -115,25 +130,22 @@ def _ends(result: Result | None) -> tuple[float, float, float]:
     return (interval.low, value, interval.high) if interval else (value, value, value)
 
 
-def instance(distances: Distances, title: str, bounds: tuple[float, float]) -> Histograms:
+def instance(distances: Distances, system: str | None, title: str) -> Lines:
     """Figs. 6 and 12 to 16: the three distributions of distances of one input."""
-    samples = {
-        "H: people": known(distances.human),
-        "M: generator": known(distances.own),
-        "C: generator–people": known(distances.cross),
-    }
-    return histograms(title, "distance", samples, np.linspace(*bounds, N_BINS + 1))
+    samples = {"H: people": distances.human}
+    if system is not None:
+        samples["M: generator"] = distances.own[system]
+        samples["C: both"] = distances.cross[system]
+    return _densities(title, "distance", {name: known(own) for name, own in samples.items()})
 
 
-def instance_panels(store: Store, item_id: str, system: str) -> Panels:
-    """One input by every main probe."""
-    found = text_pipeline.distances(store, item_id)
-    bounds = store.meta("probe_bounds")
-    pictures = [
-        instance(found[probe][system], probe, bounds[probe]) for probe in main_of(list(found))
-    ]
-    title = f"input {item_id}, {system}"
-    return Panels(title, tuple(pictures), min(3, len(pictures)))
+def instance_panels(store: Store, chosen: Mapping[str, str | None]) -> Iterator[tuple[str, Panels]]:
+    """Of each chosen input its id and a panel a main probe, beside the system it is chosen for."""
+    for item_id, found in text_pipeline.distances(store, chosen):
+        system = chosen[item_id]
+        pictures = [instance(found[probe], system, probe) for probe in main_of(list(found))]
+        title = f"input {item_id}, {system or 'people alone'}"
+        yield item_id, Panels(title, tuple(pictures), min(3, len(pictures)))
 
 
 def values(store: Store, system: str, metric: str) -> Floats:
@@ -152,20 +164,15 @@ def known(sample: Floats) -> Floats:
     return found
 
 
-def _edges(store: Store, probe: str) -> Floats:
-    low, high = store.meta("probe_bounds")[probe]
-    return np.linspace(low, high, N_BINS + 1)
-
-
 def _extreme_instances(store: Store, systems: Sequence[str]) -> dict[str, Picture]:
     """The worst and the best fitted input of every system, by the first main probe."""
+    probe = main_of(probes_of(store))[0]
     found: dict[str, Picture] = {}
     for system in systems:
         ending = f" {system}" if len(systems) > 1 else ""
-        probe = main_of(probes_of(store))[0]
         ends = fit(list(text_pipeline.cases(store, system)), probe, n_listed=1)
-        for name, cases in (("worst", ends.worst), ("best", ends.best)):
-            for case in cases:
-                panels = instance_panels(store, case.item.id, system)
-                found[f"fig6_{name}_fit{ending}"] = panels
+        names = {case.item.id: "worst" for case in ends.worst}
+        names |= {case.item.id: "best" for case in ends.best}
+        for item_id, panels in instance_panels(store, dict.fromkeys(names, system)):
+            found[f"fig6_{names[item_id]}_fit{ending}"] = panels
     return found

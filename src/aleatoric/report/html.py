@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,11 +58,11 @@ def write_html(
     store: Store,
     path: Path,
     pictures: Mapping[str, Picture] | None = None,
-    inputs: Mapping[str, str] | None = None,
+    inputs: Sequence[str] = (),
 ) -> None:
     """Write the page of a run; an unfinished page is never left behind.
 
-    `inputs` are those shown with their texts, each with a system; by default both ends of lists.
+    `inputs` are those shown with their texts; by default both ends of the lists.
     """
     page = render(store, pictures or {}, inputs)
     unfinished = path.with_name(path.name + ".part")
@@ -73,9 +73,7 @@ def write_html(
         raise UsageError(f"{path}: cannot be written ({error}); choose another file.") from None
 
 
-def render(
-    store: Store, pictures: Mapping[str, Picture], inputs: Mapping[str, str] | None = None
-) -> str:
+def render(store: Store, pictures: Mapping[str, Picture], inputs: Sequence[str] = ()) -> str:
     """The page as text."""
     results, level = levels.results(store), levels.level_of(store)
     page: str = _template().render(
@@ -94,14 +92,14 @@ def _singles(
     store: Store,
     level: str,
     pictures: Mapping[str, Picture],
-    inputs: Mapping[str, str] | None,
+    inputs: Sequence[str],
 ) -> dict[str, Any]:
     """What the page shows of single items."""
     if level == "word":
         return {"worst": [_worst(store, one) for one in pipeline.model_systems(store)]}
     if level == "text":
         ends = page_texts.ends_of(store)
-        found = page_texts.instances(store, inputs or page_texts.listed(ends))
+        found = page_texts.instances(store, inputs or list(page_texts.listed(ends)))
         drawn = {key: _embedded(one) for key, one in pictures.items() if _is_instance(key)}
         return {"ends": ends, "instances": list(found), "drawn": drawn}
     return {}

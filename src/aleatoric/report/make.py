@@ -14,6 +14,7 @@ from aleatoric.progress import Track, quietly
 from aleatoric.report import collect, collect_texts, collect_tokens, page_texts
 from aleatoric.report.figures import draw, draw_all, to_png
 from aleatoric.report.html import Picture, write_html
+from aleatoric.report.tables import printable
 from aleatoric.store import Store
 from aleatoric.store.texts import TextShelf
 
@@ -54,20 +55,24 @@ def make_report(
     levels.score(store, track, again=False)
     level = levels.level_of(store)
     if inputs and level != "text":
-        raise UsageError(
-            f"{store.path}: --input is of text-level runs; this is one of the {level} level."
-        )
+        raise UsageError(f"{store.path}: is of the {level} level; --input is of the text level.")
     if html is not None:
-        pictures = _PICTURES[level](store)
-        if level == "text":
-            chosen = _chosen(store, inputs)
-            pictures |= _instance_pictures(store, track(chosen.items(), len(chosen), "inputs"))
-            write_html(store, html, pictures, chosen)
-        else:
-            write_html(store, html, pictures)
+        write_html(store, html, _pictures(store, level, inputs, track), inputs)
         yield html
     if figures is not None:
         yield from draw_all(_FIGURES[level](store), figures)
+
+
+def _pictures(
+    store: Store, level: str, inputs: Sequence[str], track: Track[Any]
+) -> dict[str, Picture]:
+    """The figures of the page, with those of single inputs."""
+    found = _PICTURES[level](store)
+    if level == "text":
+        chosen = _chosen(store, inputs)
+        panels = track(collect_texts.instance_panels(store, chosen), len(chosen), "draw inputs")
+        found |= {page_texts.anchor_of(one): _instance_picture(one, own) for one, own in panels}
+    return found
 
 
 def _word_pictures(store: Store) -> dict[str, Picture]:
@@ -98,22 +103,17 @@ def _text_pictures(store: Store) -> dict[str, Picture]:
     }
 
 
-def _chosen(store: Store, inputs: Sequence[str]) -> dict[str, str]:
-    """The inputs to be shown, each with the system whose distances are drawn."""
+def _chosen(store: Store, inputs: Sequence[str]) -> dict[str, str | None]:
+    """The inputs to be drawn, each with the system whose distances are."""
     if not inputs:
-        return page_texts.listed(page_texts.ends_of(store))
+        return page_texts.drawn(page_texts.ends_of(store))
     shelf = TextShelf(store)
-    return {item_id: next(iter(shelf.find(item_id).systems), "") for item_id in inputs}
+    return {item_id: next(iter(shelf.find(item_id).systems), None) for item_id in inputs}
 
 
-def _instance_pictures(store: Store, chosen: Any) -> dict[str, Picture]:
-    found = {}
-    for item_id, system in chosen:
-        panels: Panels = collect_texts.instance_panels(store, item_id, system)
-        for figure in draw(panels):
-            caption = f"Input {item_id}. {HOW_TO_READ_INSTANCE}"
-            found[page_texts.anchor_of(item_id)] = Picture(to_png(figure), caption)
-    return found
+def _instance_picture(item_id: str, panels: Panels) -> Picture:
+    figure, *_ = draw(panels)
+    return Picture(to_png(figure), f"Input {printable(item_id)}. {HOW_TO_READ_INSTANCE}")
 
 
 _PICTURES: dict[str, Callable[[Store], dict[str, Picture]]] = {

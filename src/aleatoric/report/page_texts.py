@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from aleatoric import text_pipeline
 from aleatoric.analyses.fit import Fit, TextCase, fit
-from aleatoric.report.collect_texts import probes_of
+from aleatoric.report.collect_texts import main_of, probes_of
 from aleatoric.report.numbers import number
 from aleatoric.report.tables import printable
 from aleatoric.store import Store
@@ -50,8 +50,6 @@ class Instance:
     turns: tuple[str, ...]
     people: tuple[str, ...]
     systems: Mapping[str, tuple[str, ...]]
-    chosen_for: str
-    """The system by which it was listed first."""
 
 
 def ends_of(store: Store) -> list[Ends]:
@@ -64,19 +62,25 @@ def ends_of(store: Store) -> list[Ends]:
     return found
 
 
-def listed(ends: Sequence[Ends]) -> dict[str, str]:
+def listed(ends: Sequence[Ends]) -> dict[str, str | None]:
     """Every listed input once, with the system by which it was listed first."""
-    found: dict[str, str] = {}
+    found: dict[str, str | None] = {}
     for end in ends:
         for line in (*end.worst, *end.best):
             found.setdefault(line.item, end.system)
     return found
 
 
-def instances(store: Store, chosen: Mapping[str, str]) -> Iterator[Instance]:
-    """Inputs by id with their texts; `chosen` maps each to a system."""
-    for item_id, system in chosen.items():
-        yield _instance(TextShelf(store).find(item_id), system)
+def drawn(ends: Sequence[Ends]) -> dict[str, str | None]:
+    """The inputs whose distances are drawn: those listed by the main probes."""
+    main = main_of([end.probe for end in ends])
+    return listed([end for end in ends if end.probe in main])
+
+
+def instances(store: Store, item_ids: Iterable[str]) -> Iterator[Instance]:
+    """Inputs by id with their texts."""
+    shelf = TextShelf(store)
+    return (_instance(shelf.find(item_id)) for item_id in item_ids)
 
 
 def _ends(system: str, found: Fit) -> Ends:
@@ -102,14 +106,13 @@ def anchor_of(item_id: str) -> str:
     return f"input-{item_id.encode('utf-8', 'surrogatepass').hex()}"
 
 
-def _instance(found: Produced, system: str) -> Instance:
+def _instance(found: Produced) -> Instance:
     return Instance(
         anchor_of(found.item.id),
         found.item.id,
         _safe(found.item.input),
         _safe(found.item.references),
         {name: _safe(texts) for name, texts in found.systems.items()},
-        system,
     )
 
 
