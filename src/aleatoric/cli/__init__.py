@@ -31,6 +31,7 @@ from aleatoric.cli.printing import (
     show_tables,
     track,
 )
+from aleatoric.cli.production import reproduce_production
 from aleatoric.cli.text import text
 from aleatoric.cli.token import reproduce_e_ece, token
 from aleatoric.errors import AleatoricError, UsageError
@@ -286,6 +287,7 @@ def reproduce_next_word(
 app.command()(token)
 app.command()(text)
 reproduce_app.command(name="e-ece")(reproduce_e_ece)
+reproduce_app.command(name="production")(reproduce_production)
 
 
 if __name__ == "__main__":

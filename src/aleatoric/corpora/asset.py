@@ -90,4 +90,4 @@ def _complete(lines: tuple[Line | None, ...], paths: list[Path], number: int) ->
 
 def _text(line: Line) -> str:
     place, text = line
-    return files.text_of(text.strip(), "the line", place)
+    return files.text_of(text.rstrip("\r\n"), "the line", place)

@@ -2,7 +2,8 @@
 
 The published numbers rest on what the authors' code did to every text: it was cut to 100 tokens of
 RoBERTa's BPE (GPT-2's own) and put together again by a decoder that takes back spaces before
-punctuation; ASSET's files, which are UTF-8, were read as latin-1, each line stripped.
+punctuation; ASSET's files, which are UTF-8, were read as latin-1, each line stripped. Two texts
+too short for an n-gram had distance 0, where nothing is known of it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from aleatoric.errors import MissingExtraError, UsageError
+from aleatoric.metrics.empirical import Floats
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -53,6 +57,10 @@ class Preparation(Protocol):
         """The texts of a system, prepared."""
         ...
 
+    def distances(self, found: Floats) -> Floats:
+        """Distances of any shape, with what stands for an undefined one."""
+        ...
+
 
 @dataclass(frozen=True)
 class AsTheyStand:
@@ -65,7 +73,7 @@ class AsTheyStand:
     @property
     def facts(self) -> dict[str, str]:
         """For the signature."""
-        return {"texts": "as-written"}
+        return {"texts": "as-written", "both_empty": "undefined"}
 
     def people(self, texts: Sequence[str]) -> tuple[str, ...]:
         """The same texts."""
@@ -74,6 +82,10 @@ class AsTheyStand:
     def systems(self, texts: Sequence[str]) -> tuple[str, ...]:
         """The same texts."""
         return tuple(texts)
+
+    def distances(self, found: Floats) -> Floats:
+        """The same distances: undefined is NaN, and counted."""
+        return found
 
 
 @dataclass(frozen=True)
@@ -87,7 +99,8 @@ class AsPublished:
     def facts(self) -> dict[str, str]:
         """For the signature."""
         read = "latin-1" if self.latin_1 else "utf-8"
-        return {"texts": f"gpt2-bpe-{self.max_tokens}-rejoined", "people_read_as": read}
+        cut = f"gpt2-bpe-{self.max_tokens}-rejoined"
+        return {"texts": cut, "people_read_as": read, "both_empty": "0"}
 
     def people(self, texts: Sequence[str]) -> tuple[str, ...]:
         """The texts of people, misread where the authors misread them, cut and rejoined."""
@@ -96,6 +109,14 @@ class AsPublished:
     def systems(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Texts cut to the first tokens and rejoined."""
         return tuple(rejoined(self._cut(text)) for text in texts)
+
+    def distances(self, found: Floats) -> Floats:
+        """Undefined distances are 0, as published.
+
+        >>> AsPublished().distances(np.array([0.5, np.nan])).tolist()
+        [0.5, 0.0]
+        """
+        return np.nan_to_num(found, nan=0.0)
 
     def _cut(self, text: str) -> str:
         # A token has at least one byte, so a short text needs no tokeniser to be left whole.
@@ -114,7 +135,7 @@ def preparation(protocol: str, corpus: str) -> Preparation:
     """What a protocol does to the texts of a corpus, told by the corpus' name.
 
     >>> preparation("corrected", "asset").facts
-    {'texts': 'as-written'}
+    {'texts': 'as-written', 'both_empty': 'undefined'}
     """
     if protocol == "corrected":
         return AsTheyStand()

@@ -14,10 +14,15 @@ from aleatoric import registry
 from aleatoric.metrics.empirical import Divergence, Floats, mean
 from aleatoric.metrics.wasserstein import w1
 
+
+def naive_ks(left: Floats, right: Floats) -> float:
+    return max(abs((left <= x).mean() - (right <= x).mean()) for x in (*left, *right))
+
+
 NAIVE = {
     "w1": stats.wasserstein_distance,
     "energy": stats.energy_distance,
-    "ks": lambda a, b: stats.ks_2samp(a, b, method="asymp").statistic,
+    "ks": naive_ks,
 }
 # Few distinct values make ties; the others are any distance there can be.
 VALUES = st.one_of(
