@@ -100,6 +100,9 @@ PLUGINS: dict[str, dict[str, str]] = {
         "stability": "aleatoric.analyses.stability:run",
         "frequency": "aleatoric.analyses.frequency:run",
     },
+    "text_analyses": {
+        "fit": "aleatoric.analyses.fit:run",
+    },
 }
 """What ships with the package: kind -> name -> "module:attribute"."""
 

@@ -186,9 +186,18 @@ def _write(
         _save(shelf, name, track(written, left, name))
     _check_any(store, name)
     with store.transaction():
-        saved = _saved_notes(store)
-        store.set_meta("notes", [*saved, *(note for note in model.notes() if note not in saved)])
+        saved, own = _saved_notes(store), _own_notes(model, name)
+        store.set_meta("notes", [*saved, *(note for note in own if note not in saved)])
         store.set_meta(f"done {name}", True)
+
+
+def _own_notes(model: TextModel, name: str) -> list[str]:
+    """What a model says of its texts, under the system's name: one model may be several systems."""
+    before = f"{model.label}: "
+    return [
+        f"{name}: {note.removeprefix(before)}" if note.startswith(before) else note
+        for note in model.notes()
+    ]
 
 
 def _save(shelf: TextShelf, name: str, written: Iterable[Texts]) -> None:
