@@ -66,12 +66,25 @@ def spacy_words(argument: str = "en") -> Tokeniser:
 def _cut(language: Any, texts: Sequence[str], wanted: Callable[[str], object]) -> list[list[str]]:
     # A zone gives back what a batch added to the vocabulary: memory stays flat.
     with language.memory_zone():
-        words = ((token.text for token in language.tokenizer(text)) for text in texts)
-        return [list(filter(wanted, own)) for own in words]
+        words = _Words(language.vocab.strings)
+        numbers = (language.tokenizer(text).to_array("ORTH").tolist() for text in texts)
+        return [list(filter(wanted, map(words.__getitem__, own))) for own in numbers]
+
+
+class _Words(dict[int, str]):
+    """The word of a number of spaCy's; equal words are one object, which is faster to look up."""
+
+    def __init__(self, strings: Any) -> None:
+        self._strings = strings
+
+    def __missing__(self, number: int) -> str:
+        word: str = self._strings[number]
+        self[number] = word
+        return word
 
 
 def _language(name: str) -> Any:
-    """The rules of spaCy for a language's two or three letters, or those of an installed pipeline."""
+    """The rules of a language, by its two or three letters, or of an installed pipeline."""
     try:
         import spacy as package
     except ModuleNotFoundError:

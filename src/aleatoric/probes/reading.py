@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
+from importlib.util import find_spec
+from typing import Protocol
 
 import numpy as np
 
 from aleatoric.nlp.taggers import TextTagger
 from aleatoric.nlp.tokenisers import Tokeniser
 from aleatoric.probes.base import Block, Floats
-from aleatoric.probes.ngrams import Ladder, numbered
+from aleatoric.probes.kernels.compiled import CompiledLadder
+from aleatoric.probes.ngrams import Integers, Ladder, Symbols, numbered
 
 Tokens = list[str]
 CHUNK = 128
@@ -71,18 +74,58 @@ class Batch:
         return self._ladders(self.tags, str)
 
     def _ladders(self, symbols: dict[str, list[str]], fold: Callable[[str], str]) -> list[Rows]:
-        sizes = [sum(len(symbols[text]) for text in block.texts) for block in self.blocks]
+        shapes = [block.sizes for block in self.blocks]
+        texts = [symbols[text] for block in self.blocks for text in block.texts]
+        everything = Divided(numbered(texts, fold), np.array([sum(sizes) for sizes in shapes]))
         return [
-            (rows, Ladder(numbered(self._texts(rows, symbols), fold), self.blocks[rows[0]].sizes))
-            for rows in chunks([block.sizes for block in self.blocks], sizes)
-            if sum(self.blocks[rows[0]].sizes)
+            (rows, climbing(everything.of(rows), shapes[rows[0]]))
+            for rows in chunks(shapes, everything.sizes.tolist())
+            if sum(shapes[rows[0]])
         ]
 
-    def _texts(self, rows: Sequence[int], symbols: dict[str, list[str]]) -> list[list[str]]:
-        return [symbols[text] for row in rows for text in self.blocks[row].texts]
+
+class Climbing(Protocol):
+    """N-grams of rising order of inputs of one shape."""
+
+    def distances(self, order: int) -> Floats:
+        """(inputs, texts, texts): how far apart the texts of each input are."""
+        ...
 
 
-Rows = tuple[list[int], Ladder]
+def climbing(symbols: Symbols, sizes: tuple[int, ...]) -> Climbing:
+    """The compiled n-grams where numba is installed, else those of array operations.
+
+    Both give the same bits.
+    """
+    return CompiledLadder(symbols, sizes) if find_spec("numba") else Ladder(symbols, sizes)
+
+
+class Divided:
+    """The symbols of a batch, divided into blocks of so many texts.
+
+    >>> batch = Divided(Symbols(np.array([7, 8, 9]), np.array([1, 0, 2])), np.array([1, 2]))
+    >>> batch.sizes.tolist(), batch.of([1])
+    ([1, 2], Symbols(ids=array([8, 9]), lengths=array([0, 2])))
+    """
+
+    def __init__(self, symbols: Symbols, n_texts: Integers) -> None:
+        self._symbols = symbols
+        self._texts = _bounds(n_texts)
+        self._places = _bounds(symbols.lengths)[self._texts]
+        self.sizes = np.diff(self._places)
+
+    def of(self, rows: Sequence[int]) -> Symbols:
+        """The symbols of some blocks alone."""
+        ids = [self._symbols.ids[self._places[r] : self._places[r + 1]] for r in rows]
+        lengths = [self._symbols.lengths[self._texts[r] : self._texts[r + 1]] for r in rows]
+        return Symbols(np.concatenate(ids), np.concatenate(lengths))
+
+
+def _bounds(sizes: Integers) -> Integers:
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+Rows = tuple[list[int], Climbing]
 """Which blocks of a batch, all of one shape; and their n-grams."""
 
 
