@@ -20,10 +20,12 @@ def w1(left: Floats, right: Floats) -> Floats:
     left, right = np.sort(left, axis=1), np.sort(right, axis=1)  # NaN goes last
     found = np.full(len(left), np.nan)
     # Rows of the same two numbers share their quantile steps; usually all rows do.
-    for k, m in np.unique(np.stack([n_left, n_right], axis=1), axis=0):
+    shapes = n_left * (right.shape[1] + 1) + n_right
+    for shape in np.unique(shapes).tolist():
+        k, m = divmod(shape, right.shape[1] + 1)
         if k and m:
-            rows = np.flatnonzero((n_left == k) & (n_right == m))
-            found[rows] = _of_sorted(left[rows][:, :k], right[rows][:, :m])
+            rows = slice(None) if (shapes == shape).all() else np.flatnonzero(shapes == shape)
+            found[rows] = _of_sorted(left[rows, :][:, :k], right[rows, :][:, :m])
     return found
 
 

@@ -19,8 +19,8 @@ from aleatoric.texts.protocol import Preparation, preparation
 from aleatoric.types import MultiRef, TextItem
 
 BATCH = 512
-PAPER_TOKENISER = "spacy:en"
-"""The paper cuts German with the English rules too."""
+PAPER_LANGUAGE = "en"
+"""The paper reads German with English tools too."""
 SHOWN = 5
 """Of so many inputs the pair distances are kept, as many as the recorded file holds."""
 
@@ -53,8 +53,7 @@ def score(
 ) -> Scored:
     """The human control of every input of a corpus, by probe."""
     prepared = preparation(protocol, corpus.name)
-    tokeniser = PAPER_TOKENISER if protocol == "paper" else None
-    opened = open_probes(probes, corpus.language, tokeniser=tokeniser)
+    opened = prepared.probes(_open(probes, protocol, corpus.language))
     controls = _Controls(protocol, {"w1": registry.find("divergences", "w1")}, splitting)
     walk = track(corpus.items, len(corpus.items), f"{corpus.name}, {protocol}")
     table = _Table(opened)
@@ -62,6 +61,12 @@ def score(
         _add(table, items, prepared, controls)
     facts = {probe.name: {**prepared.facts, **probe.facts} for probe in opened}
     return Scored(table.groups, table.values(), facts, table.first)
+
+
+def _open(names: Sequence[str], protocol: str, language: str) -> list[Probe]:
+    if protocol == "paper":
+        return open_probes(names, PAPER_LANGUAGE, tokeniser=f"spacy:{PAPER_LANGUAGE}")
+    return open_probes(names, language)
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ def _add(
     for probe in table.probes:
         matrices = probe.matrices(blocks)
         for rows in _rows_by_size(blocks):
-            stacked = prepared.distances(np.stack([matrices[row] for row in rows]))
+            stacked = np.stack([matrices[row] for row in rows])
             inputs = Inputs([items[row].id for row in rows], stacked, stacked.shape[1])
             found = controls.of(inputs)
             for name, values in found.items():

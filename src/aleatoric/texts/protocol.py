@@ -8,7 +8,7 @@ too short for an n-gram had distance 0, where nothing is known of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from aleatoric.errors import MissingExtraError, UsageError
-from aleatoric.metrics.empirical import Floats
+from aleatoric.probes.base import Block, Floats, Probe
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -57,8 +57,8 @@ class Preparation(Protocol):
         """The texts of a system, prepared."""
         ...
 
-    def distances(self, found: Floats) -> Floats:
-        """Distances of any shape, with what stands for an undefined one."""
+    def probes(self, opened: Sequence[Probe]) -> tuple[Probe, ...]:
+        """Probes, with what stands for an undefined distance."""
         ...
 
 
@@ -83,9 +83,9 @@ class AsTheyStand:
         """The same texts."""
         return tuple(texts)
 
-    def distances(self, found: Floats) -> Floats:
-        """The same distances: undefined is NaN, and counted."""
-        return found
+    def probes(self, opened: Sequence[Probe]) -> tuple[Probe, ...]:
+        """The same probes: an undefined distance is NaN, and counted."""
+        return tuple(opened)
 
 
 @dataclass(frozen=True)
@@ -110,13 +110,9 @@ class AsPublished:
         """Texts cut to the first tokens and rejoined."""
         return tuple(rejoined(self._cut(text)) for text in texts)
 
-    def distances(self, found: Floats) -> Floats:
-        """Undefined distances are 0, as published.
-
-        >>> AsPublished().distances(np.array([0.5, np.nan])).tolist()
-        [0.5, 0.0]
-        """
-        return np.nan_to_num(found, nan=0.0)
+    def probes(self, opened: Sequence[Probe]) -> tuple[Probe, ...]:
+        """Probes whose undefined distances are 0, as published."""
+        return tuple(map(ZeroWhereUndefined, opened))
 
     def _cut(self, text: str) -> str:
         # A token has at least one byte, so a short text needs no tokeniser to be left whole.
@@ -129,6 +125,32 @@ class AsPublished:
     @cached_property
     def _tokeniser(self) -> Tokenizer:
         return gpt2_tokeniser()
+
+
+@dataclass(frozen=True)
+class ZeroWhereUndefined:
+    """A probe that takes two texts without an n-gram for the same, as the authors' code does."""
+
+    probe: Probe
+
+    @property
+    def name(self) -> str:
+        """That of the probe."""
+        return self.probe.name
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Those of the probe."""
+        return self.probe.bounds
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """Those of the probe."""
+        return self.probe.facts
+
+    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
+        """Block by block the distances, without a NaN."""
+        return [np.nan_to_num(own, nan=0.0) for own in self.probe.matrices(blocks)]
 
 
 def preparation(protocol: str, corpus: str) -> Preparation:
