@@ -7,6 +7,7 @@ log-probabilities or logits and never probabilities.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -103,18 +104,16 @@ class Decoder:
         import torch
 
         unsure = torch.zeros_like(logits, dtype=torch.bool)
-        if self.top_k:
-            unsure = unsure | _unsure_top_k(logits, self.top_k, slack)
-            logits = top_k(logits, self.top_k)
-        if self.top_p < 1.0:
-            # Tokens in doubt already move the sums of this step by their mass.
+        steps: list[tuple[bool, Callable[[Tensor, Tensor], Sides]]] = [
+            (self.top_k > 0, lambda now, _: _sides_top_k(now, self.top_k, slack)),
+            (self.top_p < 1, lambda now, off: _sides_top_p(now, self.top_p, slack, off)),
+            (self.typical < 1, lambda now, off: _sides_typical(now, self.typical, off)),
+        ]
+        for step in (step for is_on, step in steps if is_on):
+            # Tokens in doubt already move the sums of a later step by their mass.
             off = slack + (weights * unsure).sum(-1, keepdim=True)
-            unsure = unsure | _unsure_top_p(logits, self.top_p, slack, off)
-            logits = top_p(logits, self.top_p)
-        if self.typical < 1.0:
-            off = slack + (weights * unsure).sum(-1, keepdim=True)
-            unsure = unsure | _unsure_typical(logits, self.typical, off)
-            logits = typical(logits, self.typical)
+            kept, more = step(logits, off)
+            logits, unsure = logits.masked_fill(~kept, -math.inf), unsure | more
         return logits > -math.inf, unsure
 
     def _changed(self, logits: Tensor) -> Tensor:
@@ -178,33 +177,37 @@ def _greedy_between(logits: Tensor, slack: float) -> tuple[Tensor, Tensor]:
     return high * alone, high
 
 
-def _unsure_top_k(logits: Tensor, k: int, slack: float) -> Tensor:
-    """Tokens as likely as the k-th, up to `slack`, where not all of them find a place."""
+Sides = tuple["Tensor", "Tensor"]
+"""Which tokens a step keeps, and of which that is in doubt; equal ones at its border are."""
+
+
+def _sides_top_k(logits: Tensor, k: int, slack: float) -> Sides:
     least = logits.topk(min(k, logits.shape[-1]), -1).values[..., -1:]
     near = (logits - least).abs() <= 2 * slack
     above = (logits > least + 2 * slack).sum(-1, keepdim=True)
-    return near & (above + near.sum(-1, keepdim=True) > k)
+    return logits >= least, near & (above + near.sum(-1, keepdim=True) > k)
 
 
-def _unsure_top_p(logits: Tensor, p: float, slack: float, off: Tensor) -> Tensor:
+def _sides_top_p(logits: Tensor, p: float, slack: float, off: Tensor) -> Sides:
     ordered = logits.sort(dim=-1).values
     sums = ordered.softmax(-1).cumsum(-1)
     first = (sums <= 1 - p).sum(-1, keepdim=True).clamp_max(logits.shape[-1] - 1)
-    return _unsure_around(logits, ordered, (sums - (1 - p)).abs() <= off, first, 2 * slack)
+    unsure = _unsure_around(logits, ordered, (sums - (1 - p)).abs() <= off, first, 2 * slack)
+    return logits >= ordered.gather(-1, first), unsure
 
 
-def _unsure_typical(logits: Tensor, mass: float, off: Tensor) -> Tensor:
-    import torch
-
+def _sides_typical(logits: Tensor, mass: float, off: Tensor) -> Sides:
     logp = logits.log_softmax(-1)
-    entropy = -(logp * logp.exp()).nansum(-1, keepdim=True)
+    probs = logp.exp()
+    entropy = -(logp * probs).nansum(-1, keepdim=True)
     distance = (-logp - entropy).abs()
-    ordered, order = distance.sort(dim=-1, stable=True)
-    sums = logits.gather(-1, order).softmax(-1).cumsum(-1)
-    before = torch.cat([torch.zeros_like(sums[..., :1]), sums[..., :-1]], -1)
+    ordered, order = distance.sort(dim=-1)
+    sums = probs.gather(-1, order).cumsum(-1)
     last = (sums < mass).sum(-1, keepdim=True).clamp_max(logits.shape[-1] - 1)
-    doubtful = (before - mass).abs() <= off
-    return _unsure_around(distance, ordered, doubtful, last, _ENTROPY_SLACK * off)
+    doubtful = (sums - mass).abs() <= off  # whether the one after it stays
+    doubtful = doubtful | doubtful.roll(1, -1)
+    unsure = _unsure_around(distance, ordered, doubtful, last, _ENTROPY_SLACK * off)
+    return distance <= ordered.gather(-1, last), unsure
 
 
 _ENTROPY_SLACK = 32

@@ -154,7 +154,9 @@ class Seq2SeqBatch:
 
 def seq2seq_network(model: Any, tokenizer: Any, *, label: str) -> Seq2SeqNetwork:
     """A loaded encoder-decoder as a network."""
-    start = model.config.decoder_start_token_id
+    configs = (model.config, getattr(model, "generation_config", None))
+    starts = [getattr(config, "decoder_start_token_id", None) for config in configs]
+    start = next((start for start in starts if start is not None), None)
     if start is None:
         raise ModelError(f"{label}: its configuration names no decoder_start_token_id.")
     return Seq2SeqNetwork(label, model.eval(), tokenizer, int(start))
