@@ -311,8 +311,8 @@ def _system_results(store: Store, system: str) -> Iterator[Result]:
     if system != CONTROL:
         missing = store.n_items - store.n_items_with_draws(system)
     for metric in metrics_of(store):
-        if found[metric].value is None and found[metric].n_undefined == 0:
-            continue
+        if system == CONTROL and metric.startswith(("mean_M/", "mean_C/")):
+            continue  # people's own texts are H
         estimate = replace(found[metric], n_missing=missing)
         signature = _signature(store, system, metric, found)
         rows = StoredRows(store, system, metric)
@@ -329,7 +329,9 @@ def _floor(metric: str, found: Mapping[str, Estimate]) -> Floor | None:
 def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estimate]) -> Signature:
     manifest, facts = store.manifest, store.systems()[system]
     people, texts = found["n_people"].value, found["n_texts"].value
-    choices = {"protocol": manifest["protocol"], "n_splits": str(manifest["n_splits"])}
+    choices = {"protocol": manifest["protocol"]}
+    if manifest["protocol"] != "paper":
+        choices["n_splits"] = str(manifest["n_splits"])
     choices |= store.meta("probe_facts").get(metric.partition("/")[2], {})
     return Signature(
         manifest["corpus"]["name"],

@@ -35,6 +35,7 @@ SIDES = ("M", "C")
 DIVERGENCES = ("w1", "energy", "ks")
 COUNTS = ("n_people", "n_texts", "n_empty")
 PAPER_TOKENISER = "spacy:en"
+A_LONG_TEXT = "word " * 200
 MATCHED = "_matched"
 Values = dict[str, Floats]
 """Statistic -> its values: (probes, inputs)."""
@@ -63,7 +64,9 @@ class Scorer:
     def of(cls, manifest: Mapping[str, Any], store: Store | None = None) -> Scorer:
         """What a manifest asks for; refuses what is not there. Embeddings are kept in `store`."""
         as_published = manifest["protocol"] == "paper"
-        probes = open_probes(
+        prepare = preparation(manifest["protocol"], manifest["corpus"]["name"])
+        prepare.systems([A_LONG_TEXT])  # what cuts texts must be there before they are written
+        opened = open_probes(
             manifest["probes"],
             # The authors read German with English tools too.
             "en" if as_published else manifest["language"],
@@ -73,8 +76,8 @@ class Scorer:
             None if store is None else EmbeddingCache(store),
         )
         return cls(
-            tuple(probes),
-            preparation(manifest["protocol"], manifest["corpus"]["name"]),
+            prepare.probes(opened),
+            prepare,
             {name: registry.find("divergences", name) for name in DIVERGENCES},
             Splitting(manifest["seed"], manifest["n_splits"]),
             manifest["protocol"],

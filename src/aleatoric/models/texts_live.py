@@ -90,12 +90,16 @@ def _gpu_memory(device: Any) -> int:
 
 @dataclass
 class Tally:
-    """What a reader should know of the texts written so far."""
+    """What a reader should know of the texts that the latest call wrote."""
 
     texts: int = 0
     cut: int = 0
     empty: int = 0
     short_of_room: int = 0
+
+    def start(self) -> None:
+        """Forget an earlier call: under another decoder a model is another system."""
+        self.texts = self.cut = self.empty = self.short_of_room = 0
 
     def count(self, text: str, is_cut: bool) -> None:
         """One more text."""
@@ -150,6 +154,7 @@ class LiveWriter:
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
         """The texts of each input, as inputs are finished."""
         check_writing(ask)
+        self._tally.start()
         decoder = Decoder.parse(ask.decoder)
         sampler = Sampler(self.network, decoder, _stopper(self.network, ask.stop))
         for some in _several(items, self._read_at_once(ask)):
