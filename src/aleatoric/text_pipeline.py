@@ -123,9 +123,11 @@ def metrics_of(store: Store) -> list[str]:
 
 
 def cases(store: Store, system: str) -> Iterator[TextCase]:
-    """Inputs with everything that was written to them and how well a system fits, for studies."""
+    """Inputs with what a system wrote to them and its W1 from people, for studies."""
     values: dict[str, dict[str, float | None]] = {}
     for metric in metrics_of(store):
+        if not metric.startswith(("w1_M/", "w1_C/")):
+            continue
         for row in store.rows(system, metric):
             values.setdefault(row.item_id, {})[metric] = row.value
     for found in TextShelf(store).walk():

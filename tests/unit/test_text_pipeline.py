@@ -102,7 +102,9 @@ def test_results_are_means_with_intervals_over_groups(tmp_path: Path, writer: To
         estimate = values(store)["toy", "w1_C/lexical-1"]
         own = [value for value in rows(store, "toy", "w1_C/lexical-1").values() if value]
         floor = next(
-            r.floor for r in text_pipeline.results(store) if r.metric == "w1_C/lexical-1" and r.floor
+            r.floor
+            for r in text_pipeline.results(store)
+            if r.metric == "w1_C/lexical-1" and r.floor
         )
     assert estimate.value == pytest.approx(np.mean(own))
     assert (estimate.n_items, estimate.n_groups) == (6, 3)
@@ -138,7 +140,7 @@ def test_a_stopped_run_goes_on_and_ends_the_same(
     chosen = iter(writers.values())
     monkeypatch.setattr(text_pipeline, "open_text_model", lambda spec, loading: next(chosen))
     with run_text(job(people, "toy"), tmp_path / "whole") as store:
-        whole = {key: estimate for key, estimate in values(store).items()}
+        whole = values(store)
     with pytest.raises(KeyboardInterrupt):
         run_text(job(people, "toy"), tmp_path / "run")
     with run_text(job(people, "toy"), tmp_path / "run") as store:

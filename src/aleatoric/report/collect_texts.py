@@ -36,6 +36,11 @@ _DECODERS = {
 
 
 def figure_data(store: Store) -> dict[str, Picture]:
+    """Figure name -> data: the whole run, then the worst and best fitted input of each system."""
+    return overall(store) | _extreme_instances(store, text_pipeline.model_systems(store))
+
+
+def overall(store: Store) -> dict[str, Picture]:
     """Figure name -> data: people alone, then the systems of the run beside the control."""
     probes = probes_of(store)
     found: dict[str, Picture] = {
@@ -50,7 +55,6 @@ def figure_data(store: Store) -> dict[str, Picture]:
         found["fig4_w1_C"] = divergence_curves(store, "w1_C", systems)
         results = text_pipeline.results(store)
         found |= {name: decoder_dots(results, *what) for name, what in _DECODERS.items()}
-        found |= _extreme_instances(store, systems)
     return found
 
 

@@ -94,7 +94,7 @@ def _token_pictures(store: Store) -> dict[str, Picture]:
 
 def _text_pictures(store: Store) -> dict[str, Picture]:
     """The figures of the page: the paper's own, of the whole run."""
-    data = collect_texts.figure_data(store)
+    data = collect_texts.overall(store)
     return {
         f"{name} {number}": Picture(to_png(figure), caption)
         for name, caption in HOW_TO_READ_TEXTS.items()
