@@ -227,8 +227,10 @@ def _rows_table(lines: Sequence[Line]) -> Table:
     rows = []
     for corpus, metric in sorted(keys, key=lambda key: _place(list(keys), key)):
         both = [cells.get((corpus, metric, protocol)) for protocol in PROTOCOLS]
-        printed = next((line.printed for line in both if line is not None), None)
-        rows.append((corpus, metric, _digits(printed), _value(both[0]), *_with_interval(both[1])))
+        some = next(line for line in both if line is not None)
+        ours = (_value(both[0]), _value(both[1]), _interval(both[1]))
+        inputs = str(some.result.estimate.n_items)
+        rows.append((corpus, metric, _digits(some.printed), *ours, inputs))
     columns = ("corpus", "metric", "printed", "paper", "corrected", "[low, high]", "inputs")
     return Table("What Comes Next?, human control", columns, tuple(rows), NOTES)
 
@@ -275,12 +277,9 @@ def _value(line: Line | None) -> str:
     return "–" if line is None else _digits(line.result.estimate.value)
 
 
-def _with_interval(line: Line | None) -> tuple[str, str, str]:
-    if line is None or line.result.estimate.value is None:
-        return "–", "–", "–" if line is None else "0"
-    interval = line.result.estimate.interval
-    shown = "–" if interval is None else f"[{interval.low:.4f}, {interval.high:.4f}]"
-    return _value(line), shown, str(line.result.estimate.n_items)
+def _interval(line: Line | None) -> str:
+    interval = None if line is None else line.result.estimate.interval
+    return "–" if interval is None else f"[{interval.low:.4f}, {interval.high:.4f}]"
 
 
 def _digits(value: float | None) -> str:
