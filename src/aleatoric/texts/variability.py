@@ -222,7 +222,8 @@ def _pairs(texts: Integers) -> tuple[Integers, Integers]:
 
 
 def _flat(distances: Floats) -> Floats:
-    return distances.reshape(-1, distances.shape[2])
+    n_probes, n_inputs, n_pairs = distances.shape
+    return distances.reshape(n_probes * n_inputs, n_pairs)
 
 
 def _means(distances: Floats) -> Floats:
