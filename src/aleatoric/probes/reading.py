@@ -76,7 +76,8 @@ class Batch:
     def _ladders(self, symbols: dict[str, list[str]], fold: Callable[[str], str]) -> list[Rows]:
         shapes = [block.sizes for block in self.blocks]
         texts = [symbols[text] for block in self.blocks for text in block.texts]
-        everything = Divided(numbered(texts, fold), np.array([sum(sizes) for sizes in shapes]))
+        n_texts = np.fromiter(map(sum, shapes), np.int64, len(shapes))
+        everything = Divided(numbered(texts, fold), n_texts)
         return [
             (rows, climbing(everything.of(rows), shapes[rows[0]]))
             for rows in chunks(shapes, everything.sizes.tolist())
@@ -122,7 +123,7 @@ class Divided:
 
 
 def _bounds(sizes: Integers) -> Integers:
-    return np.concatenate([[0], np.cumsum(sizes)])
+    return np.cumsum(np.concatenate([np.zeros(1, np.int64), sizes]))
 
 
 Rows = tuple[list[int], Climbing]

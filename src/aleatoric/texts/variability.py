@@ -223,7 +223,6 @@ def _pairs(texts: Integers) -> tuple[Integers, Integers]:
 
 def _flat(distances: Floats) -> Floats:
     n_probes, n_inputs, n_pairs = distances.shape
-    # Numpy cannot work out a side of an array without elements, as of a system of one text.
     return distances.reshape(n_probes * n_inputs, n_pairs)
 
 
