@@ -90,6 +90,27 @@ def test_the_same_distribution_as_generate_without_its_defaults() -> None:
         assert alike(*cut)
 
 
+@pytest.mark.parametrize("kind", ["t5", "marian"])
+def test_encoder_decoders_write_as_generate_does_but_for_padding(kind: str) -> None:
+    net = network(kind, torch.float32)
+    (prompt,) = encoded(net, "The ferry")
+    ours = Counter(sample.ids for sample in written(net, [prompt], 5000, 2).values())
+    torch.manual_seed(1)
+    out = net.model.generate(
+        torch.tensor([prompt]), do_sample=True, top_k=0, top_p=1.0, temperature=1.0, num_beams=1,
+        max_new_tokens=2, num_return_sequences=5000, bad_words_ids=[[1]], forced_eos_token_id=None,
+        attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+    )  # fmt: skip
+    theirs = Counter(tuple(t for t in row[1:] if t not in (1, *net.ends)) for row in out.tolist())
+    assert all(1 not in ids for ids in ours)
+    for size in (1, 2):
+        cut = [Counter(), Counter()]
+        for counts, of in zip(cut, (ours, theirs), strict=True):
+            for ids, number in of.items():
+                counts[ids[:size]] += number
+        assert alike(*cut)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_generation_config_changes_nothing(kind: str) -> None:
     model, words = tiny(kind)
