@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.types import Categorical, Draws, Exact, Item
+from aleatoric.types import Categorical, Draws, Exact, Item, TextItem
 
 Floats = NDArray[np.float64]
 
@@ -86,6 +86,27 @@ def load_item(item_id: str, group: str, context: str, original: str | None, resp
     ('are',)
     """
     return Item(item_id, group, context, tuple(json.loads(responses)), original)
+
+
+def dump_text_item(item: TextItem) -> tuple[str, str, str, str | None, str]:
+    """An input with people's texts as the columns of an item; its turns are a JSON list.
+
+    >>> dump_text_item(TextItem("1", "g", ("Hi?",), ("Yes.", "No.")))
+    ('1', 'g', '["Hi?"]', None, '["Yes.","No."]')
+    """
+    return item.id, item.group, dump(item.input), item.original, dump(item.references)
+
+
+def load_text_item(
+    item_id: str, group: str, turns: str, original: str | None, references: str
+) -> TextItem:
+    """The input that `dump_text_item` wrote.
+
+    >>> load_text_item("1", "g", '["Hi?"]', None, '["Yes."]').input
+    ('Hi?',)
+    """
+    texts = tuple(json.loads(references))
+    return TextItem(item_id, group, tuple(json.loads(turns)), texts, original)
 
 
 def flat(row: StatRow, system: int, columns: Sequence[str]) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ log-probabilities or logits and never probabilities.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,40 @@ class Decoder:
         """The probabilities from which the next token is drawn."""
         return self._changed(logits).softmax(-1)
 
+    def weights_between(self, logits: Tensor, slack: float) -> tuple[Tensor, Tensor]:
+        """The least and the most weight that each token can have if logits are off by `slack`.
+
+        Weights are relative to one another and do not sum to 1. They differ only for the tokens
+        that a decoder keeps or drops by a margin below `slack`.
+        """
+        if not slack:
+            return (self.probs(logits),) * 2
+        if self.greedy:
+            return _greedy_between(logits, slack)
+        logits = logits / self.temperature
+        slack = slack / self.temperature
+        weights = logits.softmax(-1)
+        kept, unsure = self._kept(logits, weights, slack)
+        high = weights.masked_fill(~(kept | unsure), 0.0)
+        return (high.masked_fill(unsure, 0.0), high) if bool(unsure.any()) else (high, high)
+
+    def _kept(self, logits: Tensor, weights: Tensor, slack: float) -> tuple[Tensor, Tensor]:
+        """Which tokens stay, and of which that is in doubt."""
+        import torch
+
+        unsure = torch.zeros_like(logits, dtype=torch.bool)
+        steps: list[tuple[bool, Callable[[Tensor, Tensor], Sides]]] = [
+            (self.top_k > 0, lambda now, _: _sides_top_k(now, self.top_k, slack)),
+            (self.top_p < 1, lambda now, off: _sides_top_p(now, self.top_p, slack, off)),
+            (self.typical < 1, lambda now, off: _sides_typical(now, self.typical, off)),
+        ]
+        for step in (step for is_on, step in steps if is_on):
+            # Tokens in doubt already move the sums of a later step by their mass.
+            off = slack + (weights * unsure).sum(-1, keepdim=True)
+            kept, more = step(logits, off)
+            logits, unsure = logits.masked_fill(~kept, -math.inf), unsure | more
+        return logits > -math.inf, unsure
+
     def _changed(self, logits: Tensor) -> Tensor:
         """Logits of the distribution from which the next token is drawn."""
         if self.greedy:
@@ -133,6 +168,66 @@ def greedy(logits: Tensor) -> Tensor:
 
     best = logits.argmax(-1, keepdim=True)
     return torch.full_like(logits, -math.inf).scatter(-1, best, 0.0)
+
+
+def _greedy_between(logits: Tensor, slack: float) -> tuple[Tensor, Tensor]:
+    near = logits >= logits.amax(-1, keepdim=True) - 2 * slack
+    high = near.to(logits.dtype)
+    alone = near.sum(-1, keepdim=True) == 1
+    return high * alone, high
+
+
+Sides = tuple["Tensor", "Tensor"]
+"""Which tokens a step keeps, and of which that is in doubt; equal ones at its border are."""
+
+
+def _sides_top_k(logits: Tensor, k: int, slack: float) -> Sides:
+    least = logits.topk(min(k, logits.shape[-1]), -1).values[..., -1:]
+    near = (logits - least).abs() <= 2 * slack
+    above = (logits > least + 2 * slack).sum(-1, keepdim=True)
+    return logits >= least, near & (above + near.sum(-1, keepdim=True) > k)
+
+
+def _sides_top_p(logits: Tensor, p: float, slack: float, off: Tensor) -> Sides:
+    ordered = logits.sort(dim=-1).values
+    sums = ordered.softmax(-1).cumsum(-1)
+    first = (sums <= 1 - p).sum(-1, keepdim=True).clamp_max(logits.shape[-1] - 1)
+    unsure = _unsure_around(logits, ordered, (sums - (1 - p)).abs() <= off, first, 2 * slack)
+    return logits >= ordered.gather(-1, first), unsure
+
+
+def _sides_typical(logits: Tensor, mass: float, off: Tensor) -> Sides:
+    logp = logits.log_softmax(-1)
+    probs = logp.exp()
+    entropy = -(logp * probs).nansum(-1, keepdim=True)
+    distance = (-logp - entropy).abs()
+    ordered, order = distance.sort(dim=-1)
+    sums = probs.gather(-1, order).cumsum(-1)
+    last = (sums < mass).sum(-1, keepdim=True).clamp_max(logits.shape[-1] - 1)
+    doubtful = (sums - mass).abs() <= off  # whether the one after it stays
+    doubtful = doubtful | doubtful.roll(1, -1)
+    unsure = _unsure_around(distance, ordered, doubtful, last, _ENTROPY_SLACK * off)
+    return distance <= ordered.gather(-1, last), unsure
+
+
+_ENTROPY_SLACK = 32
+"""An entropy moves by an error of its probabilities times their surprise."""
+
+
+def _unsure_around(
+    values: Tensor, ordered: Tensor, doubtful: Tensor, border: Tensor, slack: Tensor | float
+) -> Tensor:
+    """Tokens whose value could change places with that of a token in doubt.
+
+    In doubt are those marked, and the one at the border where others are as near as `slack`.
+    """
+    import torch
+
+    near = (ordered - ordered.gather(-1, border)).abs() <= slack
+    doubtful = doubtful | (near & (near.sum(-1, keepdim=True) > 1))
+    low = torch.where(doubtful, ordered, math.inf).amin(-1, keepdim=True)
+    high = torch.where(doubtful, ordered, -math.inf).amax(-1, keepdim=True)
+    return (values >= low - slack) & (values <= high + slack) & values.isfinite()
 
 
 def _parse_part(part: str) -> tuple[str, float | int | bool]:

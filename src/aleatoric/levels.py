@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from aleatoric import pipeline, token_pipeline
+from aleatoric import pipeline, text_pipeline, token_pipeline
 from aleatoric.progress import Track, quietly
 from aleatoric.store import Store
 from aleatoric.types import Result
 
+_LEVELS: dict[str, Any] = {"word": pipeline, "token": token_pipeline, "text": text_pipeline}
+
 
 def level_of(store: Store) -> str:
-    """What a run measures: word or token."""
+    """What a run measures: word, token or text."""
     level: str = store.manifest["level"]
     return level
 
@@ -21,17 +23,19 @@ def score(store: Store, track: Track[Any] = quietly, again: bool = True) -> None
 
     The sums of tokens are a run's statistics already.
     """
-    if level_of(store) == "word" and (again or not store.has_stats()):
-        pipeline.score_word(store, track)
+    scorers = {"word": pipeline.score_word, "text": text_pipeline.score_text}
+    scorer = scorers.get(level_of(store))
+    if scorer is not None and (again or not store.has_stats()):
+        scorer(store, track)
 
 
 def results(store: Store) -> list[Result]:
     """Every system's metrics, from the saved statistics alone."""
-    if level_of(store) == "token":
-        return token_pipeline.results(store)
-    return pipeline.results(store)
+    found: list[Result] = _LEVELS[level_of(store)].results(store)
+    return found
 
 
 def notes(store: Store) -> list[str]:
     """What a reader of the numbers should know."""
-    return token_pipeline.notes(store) if level_of(store) == "token" else pipeline.notes(store)
+    found: list[str] = _LEVELS[level_of(store)].notes(store)
+    return found

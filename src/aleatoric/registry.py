@@ -21,6 +21,13 @@ PLUGINS: dict[str, dict[str, str]] = {
         "text": "aleatoric.corpora.text:load",
         "parallel": "aleatoric.corpora.parallel:load",
     },
+    "text_corpora": {
+        "multiref": "aleatoric.corpora.multiref:load",
+        "asset": "aleatoric.corpora.asset:load",
+        "wmt14-10ref": "aleatoric.corpora.wmt14:load",
+        "dailydialog++": "aleatoric.corpora.dailydialog:load",
+        "writingprompts": "aleatoric.corpora.writingprompts:load",
+    },
     "models": {
         "openai": "aleatoric.models.openai:load",
         "recorded": "aleatoric.models.recorded:load",
@@ -37,6 +44,13 @@ PLUGINS: dict[str, dict[str, str]] = {
         "gguf": "aleatoric.models.forced:load_gguf",
         "translation": "aleatoric.training.checkpoint:load_forced",
     },
+    "text_models": {
+        "smollm2": "aleatoric.models.texts_hf:load_smollm2",
+        "hf": "aleatoric.models.texts_hf:load_hf",
+        "gguf": "aleatoric.models.texts_hf:load_gguf",
+        "openai": "aleatoric.models.texts_openai:load",
+        "recorded": "aleatoric.models.texts_recorded:load",
+    },
     "metrics": {
         "tvd": "aleatoric.metrics.tvd:tvd",
         "sq_distance": "aleatoric.metrics.tvd:sq_distance",
@@ -46,10 +60,29 @@ PLUGINS: dict[str, dict[str, str]] = {
         "mass_on_human": "aleatoric.metrics.overlap:mass_on_human",
         "rank_of_human_mode": "aleatoric.metrics.overlap:rank_of_human_mode",
     },
+    "divergences": {
+        "w1": "aleatoric.metrics.wasserstein:w1",
+        "energy": "aleatoric.metrics.energy:energy",
+        "ks": "aleatoric.metrics.ks:ks",
+    },
     "taggers": {
-        "textblob": "aleatoric.analyses.taggers:textblob",
-        "nltk": "aleatoric.analyses.taggers:nltk",
-        "spacy": "aleatoric.analyses.taggers:spacy",
+        "textblob": "aleatoric.nlp.taggers:textblob",
+        "nltk": "aleatoric.nlp.taggers:nltk",
+        "spacy": "aleatoric.nlp.taggers:spacy",
+    },
+    "tokenisers": {
+        "spacy": "aleatoric.nlp.tokenisers:spacy",
+        "spacy-words": "aleatoric.nlp.tokenisers:spacy_words",
+        "whitespace": "aleatoric.nlp.tokenisers:whitespace",
+    },
+    "encoders": {
+        "minilm": "aleatoric.nlp.encoders:minilm",
+        "st": "aleatoric.nlp.encoders:sentence_transformers",
+    },
+    "probes": {
+        "lexical": "aleatoric.probes.lexical:open_lexical",
+        "syntactic": "aleatoric.probes.syntactic:open_syntactic",
+        "semantic": "aleatoric.probes.semantic:open_semantic",
     },
     "embedders": {
         "minilm": "aleatoric.analyses.embedders:minilm",
@@ -66,6 +99,9 @@ PLUGINS: dict[str, dict[str, str]] = {
         "intrinsic": "aleatoric.analyses.intrinsic:run",
         "stability": "aleatoric.analyses.stability:run",
         "frequency": "aleatoric.analyses.frequency:run",
+    },
+    "text_analyses": {
+        "fit": "aleatoric.analyses.fit:run",
     },
 }
 """What ships with the package: kind -> name -> "module:attribute"."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,9 +11,16 @@ from aleatoric import fetch, files, registry
 from aleatoric.cache import cache_dir
 from aleatoric.corpora.text import Cut
 from aleatoric.errors import DataError, UsageError
-from aleatoric.types import Collected, Corpus, ParallelText, TextCorpus
+from aleatoric.types import Collected, Corpus, MultiRef, ParallelText, TextCorpus
 
 _MOST_SIMULATED = {"contexts": 10**9, "people": 10**6, "passage": 10**4, "seed": 2**63}
+_OF_TEXTS = {
+    "asset": r"asset[._](valid|test)[._]",
+    "wmt14-10ref": r"wmt14[-_]en[-_](de|fr)",
+    "writingprompts": r".*\.wp_(source|target)$",
+    "dailydialog++": r"dailydialogpp",
+}
+"""How the files of published texts are named, in the publishers' form and as JSON lines."""
 _OF_PROVO = ("Text_ID", "Word_Number", "Response_Count", "human")
 
 
@@ -55,6 +63,49 @@ def open_token_corpus(
     load = registry.find("token_corpora", "text")
     corpus: TextCorpus = load(Path(spec), encoding, documents)
     return corpus
+
+
+def open_text_corpus(spec: str, encoding: str = "utf-8") -> MultiRef:
+    """The inputs and references of `asset`, `wmt14-10ref:FILE` or a path.
+
+    A name alone is what `aleatoric fetch` brought; a path is told by its name and its first line.
+
+    >>> open_text_corpus("asset-of-mine")  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    UsageError: there is no corpus or file 'asset-of-mine'; known corpora: asset, ...
+    """
+    name, _, argument = spec.partition(":")
+    known = registry.names("text_corpora")
+    if name in known and argument:
+        return _load_texts(name, Path(argument), encoding)
+    if spec in (*fetch.SETS, *fetch.DOWNLOADS) and spec in known:
+        return _load_texts(spec, _fetched_texts(spec), encoding)
+    path = Path(spec)
+    if not os.path.exists(path) and "." not in path.name and "/" not in spec:
+        raise UsageError(
+            f"there is no corpus or file {spec!r}; known corpora: {', '.join(known)}, or a file."
+        )
+    return _load_texts(sniff_texts(path, encoding), path, encoding)
+
+
+def sniff_texts(path: Path, encoding: str = "utf-8") -> str:
+    """Which loader reads a file or folder of texts, told by names and by the first line.
+
+    >>> sniff_texts(Path("wmt14-en-de.extra_refs.gz")), sniff_texts(Path("valid.wp_source"))
+    ('wmt14-10ref', 'writingprompts')
+    """
+    for name, pattern in _OF_TEXTS.items():
+        held = [own.name for own in path.iterdir()] if path.is_dir() else []
+        if any(re.match(pattern, own.lower()) for own in (path.name, *held)):
+            return name
+    if path.is_dir():
+        problem = "no corpus of texts is known that has these files"
+        raise DataError.at(path, None, problem, "name a JSON-lines file in it")
+    _, row = next(files.read_json_lines(path, encoding), (None, None))
+    if row is None:
+        raise DataError.at(path, None, "holds no item", "give at least one input")
+    published = "positive_responses" in row and "references" not in row
+    return "dailydialog++" if published else "multiref"
 
 
 def corpus_facts(corpus: Collected[Any], spec: str, encoding: str) -> dict[str, str]:
@@ -107,6 +158,27 @@ def _fetched(name: str, encoding: str) -> Corpus:
         )
     fetch.check_unchanged(path)
     return _load(name, path, _encoding_of(path, encoding))
+
+
+def _load_texts(name: str, path: Path, encoding: str) -> MultiRef:
+    corpus: MultiRef = registry.find("text_corpora", name)(path, encoding)
+    return corpus
+
+
+def _fetched_texts(name: str) -> Path:
+    """The first file of a fetched corpus, when all are here."""
+    downloads = fetch.files_of(name)
+    paths = [cache_dir() / download.filename for download in downloads]
+    missing = [path for path in paths if not path.exists()]
+    if missing:
+        raise UsageError(
+            f"{name} is not here yet: run aleatoric fetch {name}, or put {missing[0].name} into "
+            f"{missing[0].parent}, or give its path as {name}:PATH."
+        )
+    for path in paths:
+        fetch.check_unchanged(path)
+    unpacked = fetch.unpack(paths[0], downloads[0].members)
+    return unpacked[0] if unpacked else paths[0]
 
 
 def _simulated(argument: str) -> Corpus:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aleatoric import pipeline, registry, token_pipeline
+from aleatoric import pipeline, registry, text_pipeline, token_pipeline
 from aleatoric.errors import UsageError
 from aleatoric.levels import level_of
 from aleatoric.progress import Track, quietly
@@ -24,8 +24,9 @@ def run_study(
         raise UsageError(f"{store.path}: has no model {chosen!r} to study; its models: {listed}.")
     if level == "token":
         return _token_study(store, name, chosen)
-    run = registry.find("analyses", name)
-    cases = pipeline.cases(store, chosen)
+    kind, of = ("text_analyses", text_pipeline) if level == "text" else ("analyses", pipeline)
+    run = registry.find(kind, name)
+    cases: Any = of.cases(store, chosen)
     found = list(track(cases, store.n_items, f"{name} of {chosen}"))
     study: Study = run(found, store.manifest["seed"])
     return study
@@ -35,6 +36,8 @@ def model_systems(store: Store) -> list[str]:
     """The systems of a run that can be studied."""
     if level_of(store) == "token":
         return token_pipeline.systems(store)
+    if level_of(store) == "text":
+        return text_pipeline.model_systems(store)
     return pipeline.model_systems(store)
 
 

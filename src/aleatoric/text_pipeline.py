@@ -1,1 +1,369 @@
-"""Where the stages of the text level meet: corpus -> texts -> distances -> results."""
+"""Where the stages of the text level meet: corpus -> texts -> statistics -> results."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as package_version
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import aleatoric
+from aleatoric.analyses.fit import TextCase
+from aleatoric.engine.opening import Loading, check_specs, open_text_model
+from aleatoric.engine.text_scoring import (
+    CONTROL,
+    FLOOR_METHOD,
+    Distances,
+    Scorer,
+    distances_of,
+    metric_names,
+    statistics,
+)
+from aleatoric.errors import AleatoricError, UsageError
+from aleatoric.inference.estimate import estimates
+from aleatoric.metrics.reduction import Mean
+from aleatoric.models.base import TextModel, Writing
+from aleatoric.probes.opening import default_names
+from aleatoric.progress import Track, quietly
+from aleatoric.sources import corpus_facts, open_text_corpus
+from aleatoric.store import Store
+from aleatoric.store.texts import TextShelf
+from aleatoric.types import Estimate, Floor, MultiRef, Result, Row, Signature, Texts
+
+PROTOCOLS = ("corrected", "paper")
+RECORDED = "recorded"
+_PACKAGES = (
+    *("numpy", "scipy", "spacy", "textblob", "sentence-transformers"),
+    *("torch", "transformers", "tokenizers"),
+)
+
+
+@dataclass(frozen=True)
+class TextJob:
+    """A text-level run: what `aleatoric text` was asked for."""
+
+    corpus: str
+    models: tuple[str, ...] = ()
+    decoders: tuple[str, ...] = ("ancestral",)
+    writing: Writing = field(default_factory=Writing)
+    """How texts are asked for; its decoder and seed are replaced by those of the job."""
+    loading: Loading = field(default_factory=Loading)
+    protocol: str = "corrected"
+    probes: tuple[str, ...] = ()
+    """By default those that what is installed can work out for the corpus' language."""
+    tokeniser: str | None = None
+    tagger: str | None = None
+    encoder: str | None = None
+    """Where none is named: by the corpus' language, or the protocol's own."""
+    n_splits: int = 20
+    seed: int = 0
+    encoding: str = "utf-8"
+    limit: int | None = None
+    """Read only so many inputs, the first ones."""
+
+
+def run_text(job: TextJob, out: Path, track: Track[Any] = quietly) -> Store:
+    """Write (or read) every system's texts, save them, score them; returns the open run.
+
+    Inputs that have their texts are not written again. Where the input is bad, nothing of the run
+    stays behind.
+    """
+    check_specs(job.models, "text_models")
+    corpus = open_text_corpus(job.corpus, job.encoding)
+    manifest = _manifest(job, corpus)
+    # What scoring will need must be there before hours are spent on writing.
+    Scorer.of(manifest)
+    store = Store.continue_or_create(out, manifest)
+    is_new = not store.n_items
+    try:
+        if is_new:
+            _read(store, corpus, job.limit, track)
+        _write_all(store, job, track)
+        score_text(store, track)
+    except AleatoricError:
+        if is_new and not _holds_live_texts(store):
+            store.discard()
+        raise
+    return store
+
+
+def score_text(store: Store, track: Track[Any] = quietly) -> None:
+    """Compute the per-input statistics of a saved run; needs no model that writes."""
+    facts = {"model": CONTROL, "decoder": "none", "estimator": "people", "conventions": {}}
+    store.add_system(CONTROL, facts)
+    scorer = Scorer.of(store.manifest, store)
+    store.set_meta("probe_facts", scorer.facts())
+    store.set_meta("probe_bounds", {probe.name: probe.bounds for probe in scorer.probes})
+    columns, rows = statistics(store, scorer, track)
+    store.write_stats(columns, rows)
+
+
+def results(store: Store) -> list[Result]:
+    """Every system's metrics with interval and floor, from the saved statistics alone."""
+    shown = [CONTROL, *model_systems(store)]
+    return [result for name in shown for result in _system_results(store, name)]
+
+
+def notes(store: Store) -> list[str]:
+    """What a reader of the numbers should know: joins, undefined distances, unfinished systems."""
+    return [*_saved_notes(store), *_undefined_notes(store), *_unfinished_notes(store)]
+
+
+def model_systems(store: Store) -> list[str]:
+    """The systems of a run that are models, not the control."""
+    return [name for name in store.systems() if name != CONTROL]
+
+
+def metrics_of(store: Store) -> list[str]:
+    """The metrics of a run, in the order in which they are given."""
+    return metric_names(store.meta("stat_columns") or ())
+
+
+def cases(store: Store, system: str) -> Iterator[TextCase]:
+    """Inputs with what a system wrote to them and its W1 from people, for studies."""
+    values: dict[str, dict[str, float | None]] = {}
+    for metric in metrics_of(store):
+        if not metric.startswith(("w1_M/", "w1_C/")):
+            continue
+        for row in store.rows(system, metric):
+            values.setdefault(row.item_id, {})[metric] = row.value
+    for found in TextShelf(store).walk():
+        if system in found.systems:
+            item, texts = found.item, found.systems[system]
+            yield TextCase(item, texts, values.get(item.id, {}))
+
+
+def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Distances]]]:
+    """Of each of these inputs its id and the distances by every probe, computed again."""
+    scorer, shelf = Scorer.of(store.manifest, store), TextShelf(store)
+    for item_id in item_ids:
+        yield item_id, distances_of(shelf.find(item_id), scorer)
+
+
+def _read(store: Store, corpus: MultiRef, limit: int | None, track: Track[Any]) -> None:
+    total = len(corpus.items) if limit is None else min(limit, len(corpus.items))
+    with store.transaction():
+        items = islice(corpus.items, total)
+        TextShelf(store).add_items(track(items, total, f"read {corpus.name}"))
+        store.set_meta("notes", list(corpus.notes))
+
+
+def _write_all(store: Store, job: TextJob, track: Track[Any]) -> None:
+    """Write with every model under every decoder, but for what the run holds already."""
+    for spec in job.models:
+        model = open_text_model(spec, job.loading)
+        # What was recorded was decoded already: one system, whatever decoders are asked for.
+        recorded = spec.partition(":")[0] == RECORDED
+        decoders = ("as recorded",) if recorded else job.decoders
+        for decoder in decoders:
+            facts = _system_facts(spec, model, decoder, recorded)
+            name = _system_name(store, model, facts, len(decoders) > 1)
+            ask = replace(job.writing, decoder=decoder, seed=job.seed)
+            _write(store, name, facts, model, ask, track)
+
+
+def _write(
+    store: Store,
+    name: str,
+    facts: Mapping[str, Any],
+    model: TextModel,
+    ask: Writing,
+    track: Track[Any],
+) -> None:
+    """Save a system's texts as they come, with notes on what did not join."""
+    if store.meta(f"done {name}"):
+        return
+    store.add_system(name, facts)
+    left = store.n_items - len(store.answered(name))
+    shelf = TextShelf(store)
+    written = model.write(shelf.waiting(name), ask)
+    # A recorded file is read whole or not at all: a bad last line must not leave half of it.
+    if facts["estimator"] == RECORDED:
+        with store.transaction():
+            _save(shelf, name, track(written, left, name))
+    else:
+        _save(shelf, name, track(written, left, name))
+    _check_any(store, name)
+    with store.transaction():
+        saved, own = _saved_notes(store), _own_notes(model, name)
+        store.set_meta("notes", [*saved, *(note for note in own if note not in saved)])
+        store.set_meta(f"done {name}", True)
+
+
+def _own_notes(model: TextModel, name: str) -> list[str]:
+    """What a model says of its texts, under the system's name: one model may be several systems."""
+    before = f"{model.label}: "
+    return [
+        f"{name}: {note.removeprefix(before)}" if note.startswith(before) else note
+        for note in model.notes()
+    ]
+
+
+def _save(shelf: TextShelf, name: str, written: Iterable[Texts]) -> None:
+    """Keep what was written; an input without a text stays without."""
+    for texts in written:
+        if texts.texts:
+            shelf.add(name, texts)
+
+
+def _system_facts(spec: str, model: TextModel, decoder: str, recorded: bool) -> dict[str, Any]:
+    return {
+        "model": f"{spec}@{model.version}",
+        "decoder": decoder,
+        "estimator": RECORDED if recorded else "sampled",
+        "label": model.label,
+        "conventions": dict(model.conventions),
+    }
+
+
+def _system_name(store: Store, model: TextModel, facts: Mapping[str, Any], several: bool) -> str:
+    """The name a system has in the run, or a new one that no other has."""
+    for name, known in store.systems().items():
+        if known == facts:
+            return name
+    short = f"{model.label} {facts['decoder']}" if several else model.label
+    taken = (*store.systems(), CONTROL)
+    return short if short not in taken else f"{facts['model']} {facts['decoder']}"
+
+
+def _check_any(store: Store, name: str) -> None:
+    if not store.n_items_with_draws(name):
+        model = store.systems()[name]["model"].rpartition("@")[0]
+        raise UsageError(f"{model}: has no text to any input of the corpus; check its rows.")
+
+
+def _holds_live_texts(store: Store) -> bool:
+    """Whether a live model has written anything: that cost time, and is kept whatever happens."""
+    live = (name for name, facts in store.systems().items() if facts["estimator"] == "sampled")
+    return any(store.n_items_with_draws(name) for name in live)
+
+
+def _saved_notes(store: Store) -> list[str]:
+    found: list[str] = store.meta("notes") or []
+    return found
+
+
+def _undefined_notes(store: Store) -> Iterator[str]:
+    """How many distances of each part could not be told: both texts were empty."""
+    if not store.has_stats():
+        return
+    for name in (CONTROL, *model_systems(store)):
+        empty = store.total(name, "n_empty")
+        if empty:
+            whose = "people's" if name == CONTROL else f"{name}'s"
+            yield f"{empty} of {whose} texts are empty; two empty texts have no distance"
+
+
+def _unfinished_notes(store: Store) -> Iterator[str]:
+    for name in model_systems(store):
+        if not store.meta(f"done {name}"):
+            yield f"{name}: is not finished; repeat the command to continue it"
+
+
+def _manifest(job: TextJob, corpus: MultiRef) -> dict[str, Any]:
+    if job.protocol not in PROTOCOLS:
+        raise UsageError(f"there is no protocol {job.protocol!r}; use {' or '.join(PROTOCOLS)}.")
+    asked = {key: value for key, value in asdict(job.writing).items() if key not in _OF_SYSTEM}
+    return {
+        "level": "text",
+        "corpus": corpus_facts(corpus, job.corpus, job.encoding),
+        "language": corpus.language,
+        "limit": job.limit,
+        "models": list(job.models),
+        "decoders": list(job.decoders),
+        "writing": asked | {"stop": list(job.writing.stop)},
+        "dtype": job.loading.dtype,
+        "bos": job.loading.bos,
+        "protocol": job.protocol,
+        "probes": list(job.probes) or list(default_names(_language(job, corpus))),
+        "tokeniser": job.tokeniser,
+        "tagger": job.tagger,
+        "encoder": job.encoder,
+        "n_splits": job.n_splits,
+        "seed": job.seed,
+        "versions": {"aleatoric": aleatoric.__version__, "python": platform.python_version()}
+        | dict(_versions(_PACKAGES)),
+    }
+
+
+_OF_SYSTEM = ("decoder", "seed")
+
+
+def _language(job: TextJob, corpus: MultiRef) -> str:
+    # The authors read German with English tools too.
+    return "en" if job.protocol == "paper" else corpus.language
+
+
+def _versions(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for name in packages:
+        try:
+            yield name, package_version(name)
+        except PackageNotFoundError:
+            continue
+
+
+def _system_results(store: Store, system: str) -> Iterator[Result]:
+    names = [*store.meta("stat_columns")]
+    pages = ((page.groups, page.values) for page in store.stat_pages(system))
+    found = estimates(pages, {name: Mean(name) for name in names}, store.manifest["seed"])
+    missing = 0
+    if system != CONTROL:
+        missing = store.n_items - store.n_items_with_draws(system)
+    for metric in metrics_of(store):
+        if system == CONTROL and metric.startswith(("mean_M/", "mean_C/")):
+            continue  # people's own texts are H
+        estimate = replace(found[metric], n_missing=missing)
+        signature = _signature(store, system, metric, found)
+        rows = StoredRows(store, system, metric)
+        yield Result(system, metric, signature, estimate, _floor(metric, found), rows)
+
+
+def _floor(metric: str, found: Mapping[str, Estimate]) -> Floor | None:
+    low, high = found.get(f"floor_low_{metric}"), found.get(f"floor_high_{metric}")
+    if low is None or high is None or low.value is None or high.value is None:
+        return None
+    return Floor(high.value, low.value, high.value, FLOOR_METHOD)
+
+
+def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estimate]) -> Signature:
+    manifest, facts = store.manifest, store.systems()[system]
+    people, texts = found["n_people"].value, found["n_texts"].value
+    choices = {"protocol": manifest["protocol"]}
+    if manifest["protocol"] != "paper":
+        choices["n_splits"] = str(manifest["n_splits"])
+    choices |= store.meta("probe_facts").get(metric.partition("/")[2], {})
+    return Signature(
+        manifest["corpus"]["name"],
+        manifest["corpus"]["sha256"],
+        facts["model"],
+        facts["decoder"],
+        facts["estimator"],
+        choices | facts["conventions"] | _asked(manifest, facts),
+        f"{people or 0:g}x{texts or 0:g}",
+        manifest["seed"],
+        metric,
+        manifest["versions"]["aleatoric"],
+    )
+
+
+def _asked(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, str]:
+    """How a live system was asked for its texts; what was recorded was not asked."""
+    if facts["estimator"] != "sampled":
+        return {}
+    return {key: str(value) for key, value in manifest["writing"].items() if key != "samples"}
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """A metric's values by input, read from the run whenever they are walked."""
+
+    store: Store
+    system: str
+    metric: str
+
+    def __iter__(self) -> Iterator[Row]:
+        return self.store.rows(self.system, self.metric)

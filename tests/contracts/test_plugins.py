@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aleatoric import registry
-from aleatoric.engine.opening import open_forced
+from aleatoric.engine.opening import Loading, open_forced, open_text_model
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.models.base import Forcing
 from aleatoric.tokens.statistics import Expected
@@ -60,6 +60,13 @@ def test_a_reader_of_references_that_is_not_there_is_refused(name: str) -> None:
     spec = "smollm2:x" if name == "smollm2" else f"{name}:"
     with pytest.raises(UsageError, match="is no model"):
         open_forced(spec, Forcing())
+
+
+@pytest.mark.parametrize("name", registry.names("text_models"))
+def test_a_writer_that_is_not_there_is_refused(name: str) -> None:
+    spec = "smollm2:x" if name == "smollm2" else f"{name}:"
+    with pytest.raises(UsageError, match="is no model"):
+        open_text_model(spec, Loading())
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:

@@ -16,7 +16,7 @@ import pytest
 from aleatoric import pipeline
 from aleatoric.analyses import ard, replacement, subsampling
 from aleatoric.analyses.people import SplitTVDs, split_tvds
-from aleatoric.analyses.taggers import textblob
+from aleatoric.nlp.taggers import textblob
 from aleatoric.types import Case
 
 

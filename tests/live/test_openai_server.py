@@ -19,9 +19,10 @@ import pytest
 from faulty_server import serving
 
 from aleatoric.cache import cache_dir
-from aleatoric.models.base import Ask
+from aleatoric.models import texts_openai
+from aleatoric.models.base import Ask, Writing
 from aleatoric.models.openai import OpenAIModel, load
-from aleatoric.types import Draws, Item
+from aleatoric.types import Draws, Item, TextItem
 
 NEEDED = ("torch", "transformers", "fastapi", "uvicorn", "openai")
 START_LIMIT = 120
@@ -133,3 +134,17 @@ def test_through_a_faulty_proxy(model: Any, url: str) -> None:
             model("server=transformers&backoff=0.01", proxy.url), Ask("ancestral", 3, 0), ITEMS[:1]
         )
     assert stormy == calm
+
+
+def test_texts_are_written(url: str, smollm2: Path) -> None:
+    writer = texts_openai.load(f"{smollm2}@{url}?timeout=120")
+    item = TextItem("1", "1", ("There are",), ())
+    (texts,) = writer.write([item], Writing(samples=2, max_new_tokens=8))
+    assert len(set(texts.texts)) == 2
+    (again,) = texts_openai.load(f"{smollm2}@{url}?timeout=120").write(
+        [item], Writing(samples=1, max_new_tokens=8)
+    )
+    assert again.texts == texts.texts[:1]
+    asked = Writing(samples=1, max_new_tokens=8, chat=True, template="Repeat: {input}")
+    (chat,) = writer.write([item], asked)
+    assert chat.texts[0]

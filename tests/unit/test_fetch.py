@@ -311,3 +311,15 @@ def test_bad_arguments_are_refused_before_anything_is_asked(
 ) -> None:
     assert run(argv, monkeypatch) == 2
     assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_a_set_of_files_is_fetched_together(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = tuple(
+        fetch.Download(server.url(), name, sha256, "CC0", "https://example.org/")
+        for name, sha256 in (("a.orig", SHA), ("a.simp.0", None))
+    )
+    monkeypatch.setitem(fetch.SETS, "asset", both)
+    assert run(["fetch", "asset", "--to", str(tmp_path)], monkeypatch) == 0
+    assert names(tmp_path) == {"a.orig", "a.orig.sha256", "a.simp.0", "a.simp.0.sha256"}

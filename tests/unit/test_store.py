@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from aleatoric.codec import StatRow
 from aleatoric.errors import DataError, UsageError
 from aleatoric.pipeline import WordJob, notes, results, run_word
 from aleatoric.store import DATABASE, Store
@@ -81,9 +82,30 @@ def test_results_need_neither_corpus_nor_model(tmp_path: Path) -> None:
     assert found["m", "tvd"] == 0.5
 
 
-def test_stat_names_are_identifiers(store: Store) -> None:
-    with pytest.raises(UsageError):
-        store.write_stats(["tvd; DROP TABLE items"], [])
+def test_a_statistic_may_have_any_name(store: Store) -> None:
+    hostile = "tvd REAL); DROP TABLE items; --"
+    store.add_items([Item("1", "g", "a", ("x",))])
+    store.add_system("m", {})
+    store.write_stats(
+        ["tvd", hostile, "w1_M/lexical-1"],
+        [StatRow(1, "m", 0, {"tvd": 0.5, hostile: 0.25, "w1_M/lexical-1": float("nan")}, {})],
+    )
+    assert store.n_items == 1
+    assert [row.value for row in store.rows("m", hostile)] == [0.25]
+    assert [row.value for row in store.rows("m", "w1_M/lexical-1")] == [None]
+    (page,) = store.stat_pages("m")
+    assert page.values["tvd"].tolist() == [[0.5]]
+    assert store.stat_table()[0][-1] == "w1_M/lexical-1"
+    with pytest.raises(UsageError, match="no statistic"):
+        list(store.rows("m", "stat_1"))
+
+
+def test_a_run_of_before_has_its_statistics_under_their_own_names(store: Store) -> None:
+    store.add_items([Item("1", "g", "a", ("x",))])
+    store.add_system("m", {})
+    store.write_stats(["tvd"], [StatRow(1, "m", 0, {"tvd": 0.5}, {})])
+    store.db.execute("DELETE FROM meta WHERE key = 'stat_sql_names'")
+    assert [row.value for row in store.rows("m", "tvd")] == [0.5]
 
 
 def test_a_bad_second_model_leaves_nothing_of_the_first(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.analyses.kmeans import Clustering, Points, kmeans
-from aleatoric.analyses.taggers import Tagger
+from aleatoric.nlp.taggers import Tagger
 from aleatoric.streams import stream
 from aleatoric.types import FAILED, Item
 from aleatoric.words.scoring import Abstraction

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from aleatoric.analyses.people import SplitTVDs, split_tvds
 from aleatoric.analyses.pictures import Boxes, Coefficients, Picture, plain, scatter
-from aleatoric.analyses.taggers import TAGS, Tagger, textblob
 from aleatoric.errors import UsageError
 from aleatoric.metrics.entropy import chao_shen
+from aleatoric.nlp.taggers import TAGS, Tagger, textblob
 from aleatoric.types import Case, Study, Table
 
 Floats = NDArray[np.float64]

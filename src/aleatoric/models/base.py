@@ -137,6 +137,30 @@ class Writing:
     stop: tuple[str, ...] = ()
 
 
+class LoadOptions(Protocol):
+    """How a model of texts is loaded; `device=None` leaves the choice to the model."""
+
+    @property
+    def dtype(self) -> str:
+        """The precision of its weights."""
+        ...
+
+    @property
+    def device(self) -> str | None:
+        """Where it runs."""
+        ...
+
+    @property
+    def bos(self) -> str:
+        """Whether inputs begin with the beginning-of-text token: none or add."""
+        ...
+
+    @property
+    def trust_remote_code(self) -> bool:
+        """Whether code that comes with the weights may run."""
+        ...
+
+
 class TextModel(Protocol):
     """A writer of whole texts."""
 

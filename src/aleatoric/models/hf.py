@@ -210,7 +210,7 @@ def wrap(
         raise ModelError(f"{name} has no beginning-of-text token; use bos='none'.")
     model.eval()
     pieces = token_pieces(tokenizer, model.config.get_text_config().vocab_size)
-    pieces = _without(pieces, _end_ids(model))
+    pieces = _without(pieces, end_ids(model))
     lm = HFModel(name, revision, model, tokenizer, pieces, window_of(model.config), bos)
     check_attention(lm)
     return lm
@@ -262,7 +262,8 @@ def _without(pieces: Pieces, ends: Iterable[int]) -> Pieces:
     return tuple(None if i in ends else piece for i, piece in enumerate(pieces))
 
 
-def _end_ids(model: Any) -> set[int]:
+def end_ids(model: Any) -> set[int]:
+    """The tokens that a model says end a text."""
     found: set[int] = set()
     for config in (model.config, getattr(model, "generation_config", None)):
         ids = getattr(config, "eos_token_id", None)

@@ -70,7 +70,7 @@ class OpenAIModel:
         """Words for each item, as items are finished."""
         self._check(ask)
         with background_loop() as loop:
-            client = self._client()
+            client = client_of(self.spec, self._tally)
             session = Session(self.spec, ask, client, self._tally)
             try:
                 run_in(loop, session.prepare())
@@ -86,16 +86,17 @@ class OpenAIModel:
                 f"use --samples 40 as the paper did (at most {MOST_LISTED})."
             )
 
-    def _client(self) -> Client:
-        spec = self.spec
-        return Client(
-            spec.base_url,
-            key_for(spec.base_url),
-            spec.patience,
-            spec.most_at_once,
-            spec.timeout,
-            self._tally.count_retry,
-        )
+
+def client_of(spec: Spec, tally: Tally) -> Client:
+    """The client of a specification, which counts what it asks again."""
+    return Client(
+        spec.base_url,
+        key_for(spec.base_url),
+        spec.patience,
+        spec.most_at_once,
+        spec.timeout,
+        tally.count_retry,
+    )
 
 
 def load(argument: str) -> OpenAIModel:

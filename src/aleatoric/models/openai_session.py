@@ -12,10 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from aleatoric.models.base import Ask
 from aleatoric.models.chat_replies import list_prompt, parse_list, parse_word, word_prompt
 from aleatoric.models.http_client import Client, PassingError, RefusedError
 from aleatoric.models.openai_spec import Spec
@@ -74,11 +73,33 @@ def _choice(choice: Any, is_chat: bool) -> Reply:
     return Reply(whole, choice.get("finish_reason") != "length")
 
 
-class Session:
-    """The requests of one run."""
+class Asked(Protocol):
+    """What the requests of a run need to know of what is asked."""
 
-    def __init__(self, spec: Spec, ask: Ask, client: Client, tally: Tally) -> None:
-        self._spec, self._ask, self._client, self._tally = spec, ask, client, tally
+    @property
+    def decoder(self) -> str:
+        """How to decode."""
+        ...
+
+    @property
+    def samples(self) -> int:
+        """How many replies an item."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Where seeds of requests come from."""
+        ...
+
+
+Messages = list[dict[str, str]]
+
+
+class Requests:
+    """The requests of one run, whatever is made of their replies."""
+
+    def __init__(self, spec: Spec, ask: Asked, client: Client, tally: Tally) -> None:
+        self._spec, self._asked, self._client, self._tally = spec, ask, client, tally
         self._is_chat = spec.mode != "completions"
         self._most = spec.n
         self._fixed: dict[str, Any] = {}
@@ -90,13 +111,13 @@ class Session:
             found = await server_at(self._spec.base_url, self._client)
             self._tally.is_server_known, server = found is not None, found or "other"
         self._tally.server = server
-        budget = self._spec.budget(self._ask.samples)
+        budget = self._spec.budget(self._asked.samples)
         # OpenAI's newer models refuse the older name, which is the only one that others know.
         is_newer = server == "openai" and self._is_chat
         self._fixed = {
             "model": self._spec.model,
             "max_completion_tokens" if is_newer else "max_tokens": budget,
-            **sampling_fields(server, self._ask.decoder, budget),
+            **sampling_fields(server, self._asked.decoder, budget),
         }
         if server in ("transformers", "ollama"):
             self._most = 1  # they answer a request for several with one
@@ -105,49 +126,19 @@ class Session:
             # request would seed anew before the first is done.
             self._client.narrow(1)
 
-    async def draw(self, item: Item) -> Draws:
-        """All that is asked for on one item."""
-        draw = {"completions": self._texts, "chat": self._words, "chat-list": self._list}
-        try:
-            draws = await draw[self._spec.mode](item)
-        except RefusedError as refusal:
-            raise self._explained(refusal) from None
-        self._tally.failed += draws.failed
-        return draws
-
-    def _explained(self, refusal: RefusedError) -> RefusedError:
+    def explained(self, refusal: RefusedError) -> RefusedError:
+        """A refusal, with a hint where a chat model was asked for completions."""
         if self._is_chat or refusal.status_code not in (400, 404, 405):
             return refusal
         hint = "if this is a chat model, add ?mode=chat to its name"
         return RefusedError(f"{str(refusal).rstrip('.')}; {hint}.", refusal.status_code)
 
-    async def _texts(self, item: Item) -> Draws:
-        replies = await self._replies(item, item.context, self._ask.samples)
-        whole = [self._grown(item, number, reply) for number, reply in enumerate(replies)]
-        texts = [text for text in await asyncio.gather(*whole) if text is not None]
-        return Draws(item.id, {}, len(replies) - len(texts), texts=tuple(texts))
-
-    async def _words(self, item: Item) -> Draws:
-        prompt = word_prompt(item.context)
-        replies = await self._replies(item, prompt, self._ask.samples)
-        # A reply that ran out of tokens may end within its word.
-        words = [parse_word(reply.text) if reply.is_ended else None for reply in replies]
-        counts = Counter(word for word in words if word is not None)
-        return Draws(item.id, dict(counts), words.count(None))
-
-    async def _list(self, item: Item) -> Draws:
-        asked = self._ask.samples
-        (reply,) = await self._replies(item, list_prompt(item.context, asked), 1)
-        found = parse_list(reply.text, asked, is_cut=not reply.is_ended)
-        self._tally.count_list(found)
-        return Draws(item.id, dict(Counter(found.words)), found.failed)
-
-    async def _replies(self, item: Item, prompt: str, count: int) -> list[Reply]:
+    async def replies(self, item_id: str, prompt: str | Messages, count: int) -> list[Reply]:
         """Exactly `count` replies, in the order of their numbers."""
         found: dict[int, Reply] = {}
         while missing := [number for number in range(count) if number not in found]:
             runs = _runs(missing, self._most)
-            answers = [self._several(item, prompt, start, size) for start, size in runs]
+            answers = [self._several(item_id, prompt, start, size) for start, size in runs]
             for (start, size), replies in zip(runs, await asyncio.gather(*answers), strict=True):
                 found |= {start + i: reply for i, reply in enumerate(replies[:size])}
                 if len(replies) < size:
@@ -155,16 +146,77 @@ class Session:
         self._tally.count_replies([reply.text for reply in found.values()])
         return [found[number] for number in range(count)]
 
-    async def _several(self, item: Item, prompt: str, start: int, size: int) -> list[Reply]:
+    async def _several(
+        self, item_id: str, prompt: str | Messages, start: int, size: int
+    ) -> list[Reply]:
         try:
-            return await self._request(item, prompt, size, start)
+            return await self.request(item_id, prompt, size, start)
         except RefusedError as refusal:
             if size == 1 or refusal.status_code not in (400, 422):
                 raise
         # Some servers refuse to give several at once: where one alone works, go on so.
-        replies = await self._request(item, prompt, 1, start)
+        replies = await self.request(item_id, prompt, 1, start)
         self._most = 1
         return replies
+
+    async def request(
+        self, item_id: str, prompt: str | Messages, size: int, start: int, turn: str = "first"
+    ) -> list[Reply]:
+        """One request for `size` replies, with the seed of the first one's number."""
+        keys = (self._spec.model, self._spec.mode, self._asked.decoder, item_id, start, turn)
+        seed = int(stream(self._asked.seed, "openai", *keys).integers(2**31))
+        body = {**self._fixed, **self._asking(prompt), "seed": seed}
+        if size > 1:  # unsaid where it is one: some servers do not know the field
+            body["n"] = size
+        path = _PATHS["chat" if self._is_chat else "completions"]
+        jitter = stream(self._asked.seed, "retry", *keys)
+        return await self._client.post(path, body, self._read, jitter)
+
+    def _asking(self, prompt: str | Messages) -> dict[str, Any]:
+        if not self._is_chat:
+            return {"prompt": prompt}
+        said = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        return {"messages": said}
+
+    def _read(self, document: Any) -> list[Reply]:
+        replies = read_choices(document, self._is_chat)
+        self._tally.count_reply(document)
+        return replies
+
+
+class Session(Requests):
+    """The requests of one run that asks for next words."""
+
+    async def draw(self, item: Item) -> Draws:
+        """All that is asked for on one item."""
+        draw = {"completions": self._texts, "chat": self._words, "chat-list": self._list}
+        try:
+            draws = await draw[self._spec.mode](item)
+        except RefusedError as refusal:
+            raise self.explained(refusal) from None
+        self._tally.failed += draws.failed
+        return draws
+
+    async def _texts(self, item: Item) -> Draws:
+        replies = await self.replies(item.id, item.context, self._asked.samples)
+        whole = [self._grown(item, number, reply) for number, reply in enumerate(replies)]
+        texts = [text for text in await asyncio.gather(*whole) if text is not None]
+        return Draws(item.id, {}, len(replies) - len(texts), texts=tuple(texts))
+
+    async def _words(self, item: Item) -> Draws:
+        prompt = word_prompt(item.context)
+        replies = await self.replies(item.id, prompt, self._asked.samples)
+        # A reply that ran out of tokens may end within its word.
+        words = [parse_word(reply.text) if reply.is_ended else None for reply in replies]
+        counts = Counter(word for word in words if word is not None)
+        return Draws(item.id, dict(counts), words.count(None))
+
+    async def _list(self, item: Item) -> Draws:
+        asked = self._asked.samples
+        (reply,) = await self.replies(item.id, list_prompt(item.context, asked), 1)
+        found = parse_list(reply.text, asked, is_cut=not reply.is_ended)
+        self._tally.count_list(found)
+        return Draws(item.id, dict(Counter(found.words)), found.failed)
 
     async def _grown(self, item: Item, number: int, reply: Reply) -> str | None:
         """The text, continued until its first word has ended; `None` where it never does."""
@@ -172,31 +224,9 @@ class Session:
             if reply.is_ended or not may_grow(reply.text):
                 return reply.text
             prompt = item.context + reply.text
-            (more, *_) = await self._request(item, prompt, 1, number, f"more-{turn}")
+            (more, *_) = await self.request(item.id, prompt, 1, number, f"more-{turn}")
             reply = Reply(reply.text + more.text, more.is_ended)
         return reply.text if reply.is_ended or not may_grow(reply.text) else None
-
-    async def _request(
-        self, item: Item, prompt: str, size: int, start: int, turn: str = "first"
-    ) -> list[Reply]:
-        keys = (self._spec.model, self._spec.mode, self._ask.decoder, item.id, start, turn)
-        seed = int(stream(self._ask.seed, "openai", *keys).integers(2**31))
-        body = {**self._fixed, **self._asking(prompt), "seed": seed}
-        if size > 1:  # unsaid where it is one: some servers do not know the field
-            body["n"] = size
-        path = _PATHS["chat" if self._is_chat else "completions"]
-        jitter = stream(self._ask.seed, "retry", *keys)
-        return await self._client.post(path, body, self._read, jitter)
-
-    def _asking(self, prompt: str) -> dict[str, Any]:
-        if self._is_chat:
-            return {"messages": [{"role": "user", "content": prompt}]}
-        return {"prompt": prompt}
-
-    def _read(self, document: Any) -> list[Reply]:
-        replies = read_choices(document, self._is_chat)
-        self._tally.count_reply(document)
-        return replies
 
 
 def _runs(numbers: Iterable[int], most: int) -> list[tuple[int, int]]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from aleatoric.analyses.pictures import (
     Boxes,
     Coefficients,
+    Dots,
     Histograms,
     Lines,
     Panels,
@@ -166,6 +167,8 @@ def _height(picture: Picture) -> float:
         return 1.3 + 0.17 * len(picture.words)
     if isinstance(picture, Coefficients):
         return 1.0 + 0.24 * len(picture.names)
+    if isinstance(picture, Dots):
+        return 1.2 + 0.06 * len(picture.rows) * (2 + len(picture.values))
     return 3.4
 
 
@@ -301,6 +304,26 @@ def _counts_behind(axes: Axes, data: Reliability) -> None:
     axes.patch.set_visible(False)
 
 
+def _dots(axes: Axes, data: Dots) -> None:
+    styles = zip(cycle(COLOURS), cycle(MARKERS), strict=False)
+    step = 0.8 / max(1, len(data.values))
+    for i, ((name, values), (colour, marker)) in enumerate(
+        zip(data.values.items(), styles, strict=False)
+    ):
+        places = [row - 0.4 + step * (i + 0.5) for row in range(len(data.rows))]
+        axes.hlines(places, data.low[name], data.high[name], color=colour, linewidth=0.8)
+        face = "white" if name == data.reference else colour
+        style: dict[str, Any] = {"color": colour, "markerfacecolor": face, "markersize": 4.5}
+        axes.plot(values, places, linestyle="", marker=marker, label=safe(name), **style)
+    for row in range(1, len(data.rows)):
+        axes.axhline(row - 0.5, color="#dddddd", linewidth=0.6)
+    axes.axvline(0, color=GREY, linewidth=0.8)
+    axes.set_yticks(range(len(data.rows)), [safe(row) for row in data.rows])
+    axes.invert_yaxis()
+    _labels(axes, data.title, data.x_label, "")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
 def _labels(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_title("\n".join(safe(line) for line in title.split("\n")))
     axes.set_xlabel(safe(x))
@@ -315,4 +338,5 @@ _DRAWERS: dict[type, Callable[..., None]] = {
     Coefficients: _coefficients,
     WordBars: _word_bars,
     Reliability: _reliability,
+    Dots: _dots,
 }

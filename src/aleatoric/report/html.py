@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import base64
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aleatoric import levels, pipeline
 from aleatoric.errors import MissingExtraError, UsageError
+from aleatoric.report import page_texts
+from aleatoric.report.numbers import number
 from aleatoric.report.tables import printable
-from aleatoric.report.view import number, results_table
+from aleatoric.report.view import results_tables
 from aleatoric.store import Store
-from aleatoric.types import FAILED, Case, Categorical
+from aleatoric.types import FAILED, Case, Categorical, Result
 
 N_WORST = 10
 N_WORDS = 5
 CONTEXT_CHARS = 160
-LEAD = (
+TITLES = {"word": "Next words", "token": "Reference tokens", "text": "Whole texts"}
+LEAD_WORDS = (
     "People were asked for the next word of each context, and disagreed. This page shows how far "
     "each system's next-word distribution is from theirs: the share of probability that would "
     "have to move (total variation distance, TVD), beside what a perfect model would score with "
@@ -33,6 +36,16 @@ LEAD_TOKENS = (
 )
 
 
+LEAD_TEXTS = (
+    "Several people wrote a text to each input, and their texts differ. This page shows whether a "
+    "generator's texts differ as much, in words, in grammar and in meaning: distances between two "
+    "people's texts (H), between two of the generator's (M) and between one of each (C), and how "
+    "far apart these distributions are (Wasserstein-1 distance, W1), beside people against people "
+    "(control) and what a perfect generator would score with as many texts (floor)."
+)
+LEADS = {"word": LEAD_WORDS, "token": LEAD_TOKENS, "text": LEAD_TEXTS}
+
+
 @dataclass(frozen=True)
 class Picture:
     """A drawn figure and what it shows, in words."""
@@ -41,9 +54,17 @@ class Picture:
     alt: str
 
 
-def write_html(store: Store, path: Path, pictures: Mapping[str, Picture] | None = None) -> None:
-    """Write the page of a run; an unfinished page is never left behind."""
-    page = render(store, pictures or {})
+def write_html(
+    store: Store,
+    path: Path,
+    pictures: Mapping[str, Picture] | None = None,
+    inputs: Sequence[str] = (),
+) -> None:
+    """Write the page of a run; an unfinished page is never left behind.
+
+    `inputs` are those shown with their texts; by default both ends of the lists.
+    """
+    page = render(store, pictures or {}, inputs)
     unfinished = path.with_name(path.name + ".part")
     try:
         unfinished.write_text(page, encoding="utf-8")
@@ -52,21 +73,48 @@ def write_html(store: Store, path: Path, pictures: Mapping[str, Picture] | None 
         raise UsageError(f"{path}: cannot be written ({error}); choose another file.") from None
 
 
-def render(store: Store, pictures: Mapping[str, Picture]) -> str:
+def render(store: Store, pictures: Mapping[str, Picture], inputs: Sequence[str] = ()) -> str:
     """The page as text."""
     results, level = levels.results(store), levels.level_of(store)
-    corpus = store.manifest["corpus"]["name"]
-    of_words = level == "word"
     page: str = _template().render(
-        title=f"{'Next words' if of_words else 'Reference tokens'}: {corpus}",
-        lead=LEAD if of_words else LEAD_TOKENS,
+        title=f"{TITLES[level]}: {store.manifest['corpus']['name']}",
+        lead=LEADS[level],
         notes=[printable(note) for note in levels.notes(store)],
-        table=results_table(results, level),
-        figures=[_embedded(picture) for picture in pictures.values()],
-        worst=[_worst(store, one) for one in pipeline.model_systems(store)] if of_words else [],
-        signatures=[str(r.signature) for r in results if not of_words or r.metric == "tvd"],
+        tables=results_tables(results, level),
+        figures=[_embedded(one) for key, one in pictures.items() if not _is_instance(key)],
+        signatures=[str(result.signature) for result in results if _is_signed(result, level)],
+        **_singles(store, level, pictures, inputs),
     )
     return page
+
+
+def _singles(
+    store: Store,
+    level: str,
+    pictures: Mapping[str, Picture],
+    inputs: Sequence[str],
+) -> dict[str, Any]:
+    """What the page shows of single items."""
+    if level == "word":
+        return {"worst": [_worst(store, one) for one in pipeline.model_systems(store)]}
+    if level == "text":
+        ends = page_texts.ends_of(store)
+        found = page_texts.instances(store, inputs or list(page_texts.listed(ends)))
+        drawn = {key: _embedded(one) for key, one in pictures.items() if _is_instance(key)}
+        return {"ends": ends, "instances": list(found), "drawn": drawn}
+    return {}
+
+
+def _is_instance(key: str) -> bool:
+    """Whether a picture belongs to one input of the page."""
+    return key.startswith("input-")
+
+
+def _is_signed(result: Result, level: str) -> bool:
+    """One metric a system stands for all others, which are signed alike."""
+    if level == "word":
+        return result.metric == "tvd"
+    return level == "token" or result.metric.startswith(("w1_C/", "mean_H/"))
 
 
 def _template() -> Any:

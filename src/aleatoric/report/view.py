@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from aleatoric.types import Estimate, Floor, Result, Table
+from aleatoric.report.numbers import UNDEFINED, floor_range, number, with_interval
+from aleatoric.report.view_texts import text_tables
+from aleatoric.types import Estimate, Result, Table
 
-UNDEFINED = "–"
 HEADINGS = {
     "tvd": "TVD ↓",
     "tvd_syn": "TVD syn ↓",
@@ -19,34 +20,11 @@ HEADINGS = {
 }
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """A number as papers print it.
-
-    >>> number(0.43239), number(None)
-    ('0.432', '–')
-    """
-    if value is None:
-        return UNDEFINED
-    # A negative that rounds to zero is zero.
-    return f"{value:.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
-
-
-def with_interval(estimate: Estimate, digits: int = 3) -> str:
-    """A value with its interval.
-
-    >>> with_interval(Estimate(0.5, None, 3, 1))
-    '0.500'
-    """
-    text = number(estimate.value, digits)
-    if estimate.interval is None:
-        return text
-    low, high = estimate.interval.low, estimate.interval.high
-    return f"{text} [{number(low, digits)}, {number(high, digits)}]"
-
-
-def results_table(results: Sequence[Result], level: str = "word") -> Table:
-    """The results of a run as the table of its level."""
-    return token_table(results) if level == "token" else word_table(results)
+def results_tables(results: Sequence[Result], level: str = "word") -> list[Table]:
+    """The results of a run as the tables of its level."""
+    if level == "text":
+        return text_tables(results)
+    return [token_table(results) if level == "token" else word_table(results)]
 
 
 def word_table(results: Sequence[Result], title: str = "Word level") -> Table:
@@ -66,18 +44,12 @@ def _word_row(
     tvd = found.get((system, "tvd"))
     floor = tvd.floor if tvd else None
     cells = [with_interval(tvd.estimate) if tvd else UNDEFINED]
-    cells += [_floor_range(floor), number(tvd.excess if tvd else None)]
+    cells += [floor_range(floor), number(tvd.excess if tvd else None)]
     for metric in rest:
         result = found.get((system, metric))
         cells.append(number(result.estimate.value) if result else UNDEFINED)
     items = max(r.estimate.n_items for (s, _), r in found.items() if s == system)
     return (system, *cells, str(items))
-
-
-def _floor_range(floor: Floor | None) -> str:
-    if floor is None or floor.value is None:
-        return UNDEFINED
-    return f"{number(floor.low)}–{number(floor.high)}"
 
 
 def _word_notes(results: Sequence[Result]) -> tuple[str, ...]:

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.decoding import Decoder
+from aleatoric.draws import child, draw, rounding_of
 from aleatoric.streams import stream
 from aleatoric.types import Draws
 from aleatoric.words.aside import Aside, deepest
 from aleatoric.words.digest import Reader
-from aleatoric.words.draw import child, draw
 from aleatoric.words.lm import TreeLM
 from aleatoric.words.machine import Lead
 from aleatoric.words.passages import Passage, encode_contexts, packs_of, passages_of
@@ -222,7 +222,7 @@ class Sampler:
         probabilities = self.reader.probabilities(logits)
         device = probabilities.device
         rows, keys = (send(x, device) for x in (level.node, self._keys(walks, level, depth)))
-        return fetch(draw(probabilities, rows, keys, rounding(logits)))
+        return fetch(draw(probabilities, rows, keys, rounding_of(logits)))
 
     def step(
         self,
@@ -318,13 +318,6 @@ def _aside(tree: Tree, walks: Walks, level: Level, numbers: Index) -> Aside:
     spans = walks.spans[walk].tolist()
     texts = [tree.text(tuple(span), node) for span, node in zip(spans, nodes, strict=True)]
     return Aside(walk, level.sample, level.state[level.node], tuple(texts))
-
-
-def rounding(logits: Any) -> float:
-    """How far rounding may move a probability, relatively; 0 where precision is too low to say."""
-    import torch
-
-    return {torch.float32: 2.0**-18, torch.float64: 2.0**-40}.get(logits.dtype, 0.0)
 
 
 def _word(item: tuple[str | None, int]) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.errors import ModelError
+from aleatoric.memory import free_memory, is_out_of_memory
 from aleatoric.words.lm import KV, TreeLM
 from aleatoric.words.passages import Passage
 from aleatoric.words.transfer import send
@@ -130,14 +131,14 @@ class Tree:
             low = part.stop
 
     def _halve(self, error: Exception) -> None:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise error
         if self.room == 1:
             raise ModelError(
                 "out of memory with one node at a time; use a smaller model or a shorter context."
             ) from error
         self.room //= 2
-        _free_memory()
+        free_memory()
 
     def _extend(self, spans: Index, parents: Index, tokens: Index) -> tuple[Index, Tensor]:
         chains = self._chains(parents)
@@ -308,13 +309,13 @@ _END: Any = object()
 
 def _halves(pack: list[Passage], error: Exception) -> list[list[Passage]]:
     """The two halves of a pack that did not fit, the first one last; other errors are raised."""
-    if not _is_out_of_memory(error):
+    if not is_out_of_memory(error):
         raise error
     if len(pack) == 1:
         raise ModelError(
             "out of memory with one passage at a time; use a smaller model or shorter contexts."
         ) from error
-    _free_memory()
+    free_memory()
     middle = len(pack) // 2
     return [pack[middle:], pack[:middle]]
 
@@ -322,18 +323,3 @@ def _halves(pack: list[Passage], error: Exception) -> list[list[Passage]]:
 def _columns(kv: KV, columns: Index) -> KV:
     wanted = send(columns, kv[0][0].device)
     return tuple((k[:, :, wanted], v[:, :, wanted]) for k, v in kv)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    import torch
-
-    if isinstance(error, torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and "alloc" in str(error) and "memory" in str(error)
-
-
-def _free_memory() -> None:
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

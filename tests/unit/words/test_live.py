@@ -316,7 +316,7 @@ def test_a_draw_that_rounding_could_change_is_made_again_alone(kind, monkeypatch
     lm = tiny(kind)
     prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     plain = mc(lm, prompts, samples=50)
-    monkeypatch.setattr("aleatoric.words.mc.rounding", lambda _: 0.2)
+    monkeypatch.setattr("aleatoric.words.mc.rounding_of", lambda _: 0.2)
     assert mc(lm, prompts, samples=50) == plain
 
 
@@ -352,7 +352,7 @@ def test_single_precision_draws_the_same_whatever_the_batch(kind):
 
 
 def test_draws_follow_the_probabilities():
-    from aleatoric.words.draw import child, draw
+    from aleatoric.draws import child, draw
 
     p = torch.tensor([[0.5, 0.0, 0.3, 0.15, 0.05], [0.0, 0.0, 1.0, 0.0, 0.0]])
     keys = torch.as_tensor(child(np.array([7]), np.arange(20000)))

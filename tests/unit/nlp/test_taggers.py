@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from aleatoric.analyses import taggers
 from aleatoric.errors import MissingExtraError, UsageError
+from aleatoric.nlp import taggers
 
 
 @pytest.fixture(scope="module")

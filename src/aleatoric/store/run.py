@@ -22,24 +22,10 @@ from numpy.typing import NDArray
 from aleatoric import codec
 from aleatoric.codec import StatPage, StatRow
 from aleatoric.errors import DataError, UsageError
+from aleatoric.store.schema import DATABASE, SCHEMA, SCHEMA_VERSION, connect, sql_names_of
 from aleatoric.types import Draws, Item, Row
 
-DATABASE = "run.sqlite"
-SCHEMA_VERSION = 1
 PAGE = 2000
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE items (
-    no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, grp TEXT NOT NULL,
-    context TEXT NOT NULL, original TEXT, responses TEXT NOT NULL);
-CREATE TABLE systems (no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, facts TEXT NOT NULL);
-CREATE TABLE draws (
-    item INTEGER NOT NULL, system INTEGER NOT NULL, row INTEGER NOT NULL, payload TEXT NOT NULL,
-    PRIMARY KEY (item, system, row)) WITHOUT ROWID;
-CREATE TABLE token_sums (
-    system INTEGER PRIMARY KEY, items INTEGER NOT NULL, unscored INTEGER NOT NULL,
-    tokens INTEGER NOT NULL, payload BLOB NOT NULL);
-"""
 TOKEN_ROWS = "tokens"
 """The folder of per-token rows in a run directory, where they are kept."""
 
@@ -80,7 +66,7 @@ class Store:
         self, path: Path, connection: sqlite3.Connection, made: Sequence[Path] = ()
     ) -> None:
         self.path = path
-        self._db = connection
+        self.db = connection
         self._made = made  # folders that were not there before, innermost first
 
     @classmethod
@@ -91,13 +77,13 @@ class Store:
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         try:
             path.mkdir(parents=True, exist_ok=True)
-            connection = _connect(path / DATABASE)
+            connection = connect(path / DATABASE)
             connection.execute("PRAGMA journal_mode = WAL")
         except (OSError, sqlite3.OperationalError) as error:
             raise UsageError(
                 f"{path}: cannot be written ({error}); choose another --out."
             ) from None
-        connection.executescript(_SCHEMA)
+        connection.executescript(SCHEMA)
         store = cls(path, connection, made)
         store.set_meta("schema", SCHEMA_VERSION)
         store.set_meta("manifest", dict(manifest))
@@ -125,7 +111,7 @@ class Store:
         if not (path / DATABASE).is_file():
             raise UsageError(f"{path}: is no run directory; it has no {DATABASE}.")
         try:
-            store = cls(path, _connect(path / DATABASE))
+            store = cls(path, connect(path / DATABASE))
             schema = store.meta("schema")
         except sqlite3.DatabaseError:
             fix = "restore it from a copy or run again"
@@ -138,11 +124,11 @@ class Store:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._db.close()
+        self.db.close()
 
     def discard(self) -> None:
         """Close and remove what this run wrote: nothing half-written stays behind."""
-        self._db.close()
+        self.db.close()
         shutil.rmtree(self.path / TOKEN_ROWS, ignore_errors=True)
         for file in self.path.glob(DATABASE + "*"):
             file.unlink()
@@ -153,16 +139,16 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing; inside another transaction, a part of it."""
-        if self._db.in_transaction:
+        if self.db.in_transaction:
             yield
             return
-        self._db.execute("BEGIN IMMEDIATE")
+        self.db.execute("BEGIN IMMEDIATE")
         try:
             yield
         except BaseException:
-            self._db.execute("ROLLBACK")
+            self.db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
+        self.db.execute("COMMIT")
 
     # Facts about the run -------------------------------------------------------------------
 
@@ -174,19 +160,19 @@ class Store:
 
     def meta(self, key: str) -> Any:
         """A saved fact, or `None`."""
-        found = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        found = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return None if found is None else json.loads(found[0])
 
     def set_meta(self, key: str, value: Any) -> None:
         """Save a fact under a key."""
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
+        self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
 
     # Items and draws -----------------------------------------------------------------------
 
     def add_items(self, items: Iterable[Item]) -> int:
         """Save a corpus's items in one transaction; returns their number."""
         with self.transaction():
-            self._db.executemany(
+            self.db.executemany(
                 "INSERT INTO items (id, grp, context, original, responses) VALUES (?, ?, ?, ?, ?)",
                 ((i.id, i.group, i.context, i.original, codec.dump(i.responses)) for i in items),
             )
@@ -195,48 +181,48 @@ class Store:
     @property
     def n_items(self) -> int:
         """How many items the run holds."""
-        return int(self._db.execute("SELECT count(*) FROM items").fetchone()[0])
+        return int(self.db.execute("SELECT count(*) FROM items").fetchone()[0])
 
     def add_system(self, name: str, facts: Mapping[str, Any]) -> int:
         """Register a system under its name, once; returns its number."""
         insert = "INSERT OR IGNORE INTO systems (name, facts) VALUES (?, ?)"
-        self._db.execute(insert, (name, json.dumps(dict(facts))))
-        return self._system_no(name)
+        self.db.execute(insert, (name, json.dumps(dict(facts))))
+        return self.system_no(name)
 
     def systems(self) -> dict[str, dict[str, Any]]:
         """System name -> its facts, in the order of registration."""
-        rows = self._db.execute("SELECT name, facts FROM systems ORDER BY no")
+        rows = self.db.execute("SELECT name, facts FROM systems ORDER BY no")
         return {name: json.loads(facts) for name, facts in rows}
 
     def add_draws(self, system: str, draws: Iterable[Draws], whole: bool = True) -> Joined:
         """Save draws joined to items by id: in one transaction, or as they come."""
-        number = self._system_no(system)
+        number = self.system_no(system)
         matched = unmatched = repeated = 0
         with self.transaction() if whole else nullcontext():
             for one in draws:
-                item = self._item_no(one.item_id)
+                item = self.item_no(one.item_id)
                 if item is None:
                     unmatched += 1
                     continue
                 matched += 1
                 repeated += one.row > 0
                 row = (item, number, one.row, codec.dump_draws(one))
-                self._db.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?)", row)
+                self.db.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?)", row)
         return Joined(matched, unmatched, repeated)
 
     def n_items_with_draws(self, system: str) -> int:
         """How many items a system has answered."""
         query = "SELECT count(DISTINCT item) FROM draws WHERE system = ?"
-        return int(self._db.execute(query, (self._system_no(system),)).fetchone()[0])
+        return int(self.db.execute(query, (self.system_no(system),)).fetchone()[0])
 
     def answered(self, system: str) -> set[str]:
         """The ids of the items that a system has answered."""
         query = "SELECT DISTINCT id FROM draws JOIN items ON items.no = item WHERE system = ?"
-        return {item_id for (item_id,) in self._db.execute(query, (self._system_no(system),))}
+        return {item_id for (item_id,) in self.db.execute(query, (self.system_no(system),))}
 
     def walk(self) -> Iterator[tuple[int, Item, dict[str, list[Draws]]]]:
         """Every item in order, with its number and each system's draws."""
-        names = dict(self._db.execute("SELECT no, name FROM systems"))
+        names = dict(self.db.execute("SELECT no, name FROM systems"))
         for page in self._item_pages():
             by_item = self._draws_between(page[0][0], page[-1][0], names)
             for no, item in page:
@@ -252,18 +238,19 @@ class Store:
 
     def write_stats(self, columns: Sequence[str], rows: Iterable[StatRow]) -> None:
         """Replace the statistics of the run; the old ones stay until the new are complete."""
-        _check_names(columns)
-        listed = ", ".join(f"{name} REAL" for name in columns)
-        self._db.execute("DROP TABLE IF EXISTS stats_new")
-        self._db.execute(
+        sql_names = sql_names_of(columns)
+        listed = ", ".join(f"{name} REAL" for name in sql_names)
+        self.db.execute("DROP TABLE IF EXISTS stats_new")
+        self.db.execute(
             "CREATE TABLE stats_new (system INTEGER NOT NULL, item INTEGER NOT NULL, row INTEGER "
             f"NOT NULL, {listed}, splits BLOB, PRIMARY KEY (system, item, row)) WITHOUT ROWID"
         )
         split_names = self._insert_stats(columns, rows)
         with self.transaction():
-            self._db.execute("DROP TABLE IF EXISTS stats")
-            self._db.execute("ALTER TABLE stats_new RENAME TO stats")
+            self.db.execute("DROP TABLE IF EXISTS stats")
+            self.db.execute("ALTER TABLE stats_new RENAME TO stats")
             self.set_meta("stat_columns", list(columns))
+            self.set_meta("stat_sql_names", sql_names)
             self.set_meta("split_names", split_names)
 
     def has_stats(self) -> bool:
@@ -276,73 +263,84 @@ class Store:
         names: list[str] = self.meta("split_names").get(system, [])
         n_splits: int = self.manifest.get("n_splits", 1)
         query = (
-            f"SELECT grp, {', '.join(columns)}, splits FROM stats JOIN items ON items.no = item "
-            "WHERE system = ? ORDER BY item, row"
+            f"SELECT grp, {', '.join(self._sql_columns())}, splits FROM stats "
+            "JOIN items ON items.no = item WHERE system = ? ORDER BY item, row"
         )
-        cursor = self._db.execute(query, (self._system_no(system),))
+        cursor = self.db.execute(query, (self.system_no(system),))
         while rows := cursor.fetchmany(PAGE):
             yield codec.stat_page(rows, columns, names, n_splits)
 
     def rows(self, system: str, metric: str) -> Iterator[Row]:
         """One metric of one system, item by item."""
-        _check_names([metric])
         query = (
-            f"SELECT items.id, grp, {metric} FROM stats JOIN items ON items.no = item "
-            "WHERE system = ? ORDER BY item, row"
+            f"SELECT items.id, grp, {self._sql_column(metric)} FROM stats "
+            "JOIN items ON items.no = item WHERE system = ? ORDER BY item, row"
         )
-        for item_id, group, value in self._db.execute(query, (self._system_no(system),)):
+        for item_id, group, value in self.db.execute(query, (self.system_no(system),)):
             yield Row(item_id, group, value)
 
     def total(self, system: str, column: str) -> int:
         """The sum of a count over a system's items."""
-        _check_names([column])
-        query = f"SELECT sum({column}) FROM stats WHERE system = ?"
-        return int(self._db.execute(query, (self._system_no(system),)).fetchone()[0] or 0)
+        query = f"SELECT sum({self._sql_column(column)}) FROM stats WHERE system = ?"
+        return int(self.db.execute(query, (self.system_no(system),)).fetchone()[0] or 0)
 
     def stat_table(self) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
         """All statistics with their item and system, for export: column names and rows."""
         columns: list[str] = self.meta("stat_columns")
         query = (
-            f"SELECT systems.name, items.id, grp, row, {', '.join(columns)} FROM stats "
+            f"SELECT systems.name, items.id, grp, row, {', '.join(self._sql_columns())} FROM stats "
             "JOIN items ON items.no = item JOIN systems ON systems.no = system "
             "ORDER BY system, item, row"
         )
-        return ["system", "item", "group", "row", *columns], iter(self._db.execute(query))
+        return ["system", "item", "group", "row", *columns], iter(self.db.execute(query))
 
     # Tokens --------------------------------------------------------------------------------
 
     def save_token_sums(self, system: str, sums: TokenSums) -> None:
         """Replace a system's sums by those of more of the corpus, in one transaction."""
-        row = (self._system_no(system), sums.items, sums.unscored, sums.tokens, sums.payload)
-        self._db.execute("INSERT OR REPLACE INTO token_sums VALUES (?, ?, ?, ?, ?)", row)
+        row = (self.system_no(system), sums.items, sums.unscored, sums.tokens, sums.payload)
+        self.db.execute("INSERT OR REPLACE INTO token_sums VALUES (?, ?, ?, ?, ?)", row)
 
     def token_sums(self, system: str) -> TokenSums | None:
         """A system's sums, or `None` before its first part is done."""
         query = "SELECT items, unscored, tokens, payload FROM token_sums WHERE system = ?"
-        found = self._db.execute(query, (self._system_no(system),)).fetchone()
+        found = self.db.execute(query, (self.system_no(system),)).fetchone()
         return None if found is None else TokenSums(*found)
 
     def tokens_read(self, system: str) -> int:
         """How many tokens a system's sums are of."""
         query = "SELECT tokens FROM token_sums WHERE system = ?"
-        found = self._db.execute(query, (self._system_no(system),)).fetchone()
+        found = self.db.execute(query, (self.system_no(system),)).fetchone()
         return int(found[0]) if found else 0
 
     def token_rows_folder(self, system: str) -> Path:
         """Where a system's per-token rows lie, a Parquet file for each part of the corpus."""
-        return self.path / TOKEN_ROWS / f"{self._system_no(system):03}"
+        return self.path / TOKEN_ROWS / f"{self.system_no(system):03}"
 
     # Inside --------------------------------------------------------------------------------
 
-    def _system_no(self, name: str) -> int:
-        found = self._db.execute("SELECT no FROM systems WHERE name = ?", (name,)).fetchone()
+    def system_no(self, name: str) -> int:
+        """The number of a system in the run; an unknown one is refused."""
+        found = self.db.execute("SELECT no FROM systems WHERE name = ?", (name,)).fetchone()
         if found is None:
             known = ", ".join(self.systems()) or "none"
             raise UsageError(f"{self.path}: has no system {name!r}; it has: {known}.")
         return int(found[0])
 
-    def _item_no(self, item_id: str) -> int | None:
-        found = self._db.execute("SELECT no FROM items WHERE id = ?", (item_id,)).fetchone()
+    def _sql_columns(self) -> list[str]:
+        """The columns of all statistics, in the order of their names; older runs have one name."""
+        found: list[str] = self.meta("stat_sql_names") or self.meta("stat_columns")
+        return found
+
+    def _sql_column(self, name: str) -> str:
+        known: list[str] = self.meta("stat_columns")
+        if name not in known:
+            raise UsageError(f"{self.path}: has no statistic {name!r}; score it again.")
+        return self._sql_columns()[known.index(name)]
+
+    def item_no(self, item_id: str) -> int | None:
+        """The number of an item in the run, or `None`."""
+        found = self.db.execute("SELECT no FROM items WHERE id = ?", (item_id,)).fetchone()
         return None if found is None else int(found[0])
 
     def _item_pages(self) -> Iterator[list[tuple[int, Item]]]:
@@ -351,7 +349,7 @@ class Store:
             "SELECT no, id, grp, context, original, responses FROM items "
             "WHERE no > ? ORDER BY no LIMIT ?"
         )
-        while page := self._db.execute(query, (last, PAGE)).fetchall():
+        while page := self.db.execute(query, (last, PAGE)).fetchall():
             last = page[-1][0]
             yield [(no, codec.load_item(*rest)) for no, *rest in page]
 
@@ -363,7 +361,7 @@ class Store:
             "WHERE item BETWEEN ? AND ? ORDER BY item, system, row"
         )
         found: dict[int, dict[str, list[Draws]]] = {}
-        for item, system, row, payload, item_id in self._db.execute(query, (first, last)):
+        for item, system, row, payload, item_id in self.db.execute(query, (first, last)):
             of_system = found.setdefault(item, {}).setdefault(names[system], [])
             of_system.append(codec.load_draws(item_id, row, payload))
         return found
@@ -371,7 +369,7 @@ class Store:
     def _insert_stats(
         self, columns: Sequence[str], rows: Iterable[StatRow]
     ) -> dict[str, list[str]]:
-        numbers = {name: self._system_no(name) for name in self.systems()}
+        numbers = {name: self.system_no(name) for name in self.systems()}
         split_names: dict[str, list[str]] = {}
         insert = f"INSERT INTO stats_new VALUES ({', '.join('?' * (len(columns) + 4))})"
         waiting = iter(rows)
@@ -381,20 +379,7 @@ class Store:
                 if first is not None:
                     split_names.setdefault(system, list(first.splits))
             with self.transaction():
-                self._db.executemany(
+                self.db.executemany(
                     insert, (codec.flat(row, numbers[row.system], columns) for row in page)
                 )
         return split_names
-
-
-def _connect(file: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(file, isolation_level=None)
-    connection.execute("PRAGMA synchronous = NORMAL")
-    return connection
-
-
-def _check_names(columns: Iterable[str]) -> None:
-    """Column names go into SQL text: only plain identifiers do."""
-    for name in columns:
-        if not name.isidentifier() or not name.isascii():
-            raise UsageError(f"{name!r} is no name for a statistic; use letters, digits and _.")

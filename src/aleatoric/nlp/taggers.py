@@ -1,19 +1,26 @@
-"""Part-of-speech taggers: the universal tag of a word that continues a context.
+"""Part-of-speech taggers: universal tags of whole texts, and of words that continue a context.
 
 A tagger maps (context, words) to one tag a word, each word tagged as the context's continuation.
 It sees the last `WINDOW` words of the context: a tagger decides by near neighbours, and a long
-passage would otherwise be read again for every word.
+passage would otherwise be read again for every word. Those that ship here also tag texts that are
+cut into tokens already: `tag_texts`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 from aleatoric.errors import MissingExtraError, UsageError
 
 Tagger = Callable[[str, Sequence[str]], list[str]]
 """(context, words) -> universal tags of the words."""
+
+Tokens = Sequence[str]
+TextTagger = Callable[[Sequence[Tokens]], list[list[str]]]
+"""Texts cut into tokens -> the universal tags of each text's tokens."""
 
 WINDOW = 16
 TAGS = ("ADJ", "ADP", "ADV", "CONJ", "DET", "NOUN", "NUM", "PRON", "PRT", "VERB", ".", "X")
@@ -92,21 +99,40 @@ class Remembering:
         return [self._known[word] for word in words]
 
 
-def textblob(argument: str = "") -> Tagger:
-    """TextBlob's rule-based tagger (Brill); needs no downloaded data.
+@dataclass(frozen=True)
+class UniversalTagger:
+    """A tagger of both kinds: called, it tags words that continue a context."""
+
+    label: str
+    in_context: Tagger
+    tag_texts: TextTagger
+
+    def __call__(self, context: str, words: Sequence[str]) -> list[str]:
+        """The tags of the words, each as the context's continuation."""
+        return self.in_context(context, words)
+
+
+def textblob(argument: str = "") -> UniversalTagger:
+    """TextBlob's rule-based tagger (Brill), for English; needs no downloaded data.
 
     >>> textblob()("The man wants to", ["eat", "food", "7"])
     ['VERB', 'NOUN', 'NUM']
+    >>> textblob().tag_texts([["He", "wants", "food", "."], []])
+    [['PRON', 'VERB', 'NOUN', '.'], []]
     """
     _no_argument("textblob", argument)
     try:
         from textblob.en import parser
     except ModuleNotFoundError:
         raise MissingExtraError("textblob", "nlp") from None
-    return Remembering(lambda context, words: _textblob_tags(parser, context, words))
+    return UniversalTagger(
+        f"textblob@{version('textblob')}",
+        Remembering(lambda context, words: _textblob_tags(parser, context, words)),
+        lambda texts: [_textblob_text(parser, tokens) for tokens in texts],
+    )
 
 
-def nltk(argument: str = "") -> Tagger:
+def nltk(argument: str = "") -> UniversalTagger:
     """NLTK's averaged perceptron, the tagger of the paper; needs its data."""
     _no_argument("nltk", argument)
     try:
@@ -122,10 +148,14 @@ def nltk(argument: str = "") -> Tagger:
             "averaged_perceptron_tagger_eng, or use --tagger textblob."
         ) from None
     tokens = NLTKWordTokenizer().tokenize
-    return Remembering(lambda context, words: _nltk_tags(tagger, tokens, context, words))
+    return UniversalTagger(
+        f"nltk@{version('nltk')}",
+        Remembering(lambda context, words: _nltk_tags(tagger, tokens, context, words)),
+        lambda texts: [[from_penn(tag) for _, tag in tagger.tag(list(own))] for own in texts],
+    )
 
 
-def spacy(argument: str = "") -> Tagger:
+def spacy(argument: str = "") -> UniversalTagger:
     """A spaCy pipeline: `spacy:NAME`, by default en_core_web_sm; needs to be installed."""
     name = argument or "en_core_web_sm"
     try:
@@ -139,7 +169,11 @@ def spacy(argument: str = "") -> Tagger:
             f"the spaCy pipeline {name} is not installed: run python -m spacy download {name}, "
             "or use --tagger textblob."
         ) from None
-    return Remembering(lambda context, words: _spacy_tags(pipeline, context, words))
+    return UniversalTagger(
+        f"spacy:{name}@{version('spacy')}",
+        Remembering(lambda context, words: _spacy_tags(pipeline, context, words)),
+        lambda texts: _spacy_texts(pipeline, texts),
+    )
 
 
 def _no_argument(name: str, argument: str) -> None:
@@ -160,6 +194,11 @@ def _textblob_tags(parser: Any, context: str, words: Sequence[str]) -> list[str]
     return tags
 
 
+def _textblob_text(parser: Any, tokens: Tokens) -> list[str]:
+    tagged = parser.find_tags(list(tokens))
+    return [from_penn(tag) if token.strip() else "X" for token, tag, *_ in tagged]
+
+
 def _nltk_tags(
     tagger: Any, tokens: Callable[[str], list[str]], context: str, words: Sequence[str]
 ) -> list[str]:
@@ -174,6 +213,19 @@ def _spacy_tags(pipeline: Any, context: str, words: Sequence[str]) -> list[str]:
     lead = f"{context} " if context else ""
     documents = pipeline.pipe(lead + word for word in words)
     return [_spacy_tag(document, start) for document in documents]
+
+
+def _spacy_texts(pipeline: Any, texts: Sequence[Tokens]) -> list[list[str]]:
+    """The pipeline reads the tokens as they are, so that tags and tokens go together."""
+    from spacy.tokens import Doc
+
+    # A zone gives back what a batch added to the vocabulary: memory stays flat.
+    with pipeline.memory_zone():
+        documents = pipeline.pipe(Doc(pipeline.vocab, words=list(own)) for own in texts)
+        return [
+            [UNIVERSAL_DEPENDENCIES.get(token.pos_, "X") for token in document]
+            for document in documents
+        ]
 
 
 def _spacy_tag(document: Any, start: int) -> str:

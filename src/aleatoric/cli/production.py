@@ -1,0 +1,48 @@
+"""The command that reproduces the text level's paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aleatoric.cli.options import FormatOption, JsonOption, SeedOption
+from aleatoric.cli.printing import print_json, show_tables, track
+
+
+def reproduce_production(
+    data: Annotated[Path, typer.Option(help="A folder with ASSET, WMT'14 or other texts.")],
+    protocol: Annotated[str, typer.Option(help="paper, corrected or both.")] = "both",
+    probe: Annotated[
+        list[str] | None, typer.Option(help="lexical-1, syntactic-2, semantic, ...; repeatable.")
+    ] = None,
+    splits: Annotated[int, typer.Option(min=1, max=10_000, help="Splits of the people.")] = 20,
+    recorded: Annotated[
+        Path | None, typer.Option(help="Recorded pair distances; else those near the data.")
+    ] = None,
+    pairs: Annotated[bool, typer.Option("--pairs", help="Print every pair distance too.")] = False,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+    layout: FormatOption = "terminal",
+) -> None:
+    """The human control of "What Comes Next?" (Tables 2 to 5): printed, as published, corrected.
+
+    Example: `aleatoric reproduce production --data texts/ --protocol paper`
+    """
+    from aleatoric.reproduce import production
+    from aleatoric.texts.control import Splitting
+
+    found = production.reproduce(
+        data,
+        production.chosen_protocols(protocol),
+        tuple(probe or production.PROBES),
+        Splitting(seed, splits),
+        recorded,
+        track,
+    )
+    if as_json:
+        print_json(found.as_dict())
+        return
+    listed = production.pair_tables(found.pairs) if pairs else []
+    show_tables([*production.to_tables(found), *listed], False, layout)

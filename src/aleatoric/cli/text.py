@@ -1,0 +1,115 @@
+"""The commands of the text level."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from aleatoric.cli.options import (
+    BosOption,
+    DeviceOption,
+    DtypeOption,
+    EncodingOption,
+    FormatOption,
+    JsonOption,
+    OutOption,
+    RemoteCodeOption,
+    SeedOption,
+)
+from aleatoric.cli.printing import run_folder, say, show_results, track
+
+
+def text(
+    corpus: Annotated[
+        str, typer.Option(help="A corpus name, or a file of inputs with people's texts.")
+    ],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="smollm2, hf:NAME, openai:MODEL@URL, recorded:FILE; repeatable."),
+    ] = None,
+    decoder: Annotated[
+        list[str] | None, typer.Option(help="ancestral, top_p=0.9, typical=0.2, ...; repeatable.")
+    ] = None,
+    samples: Annotated[int, typer.Option(min=1, max=10**5, help="Texts an input.")] = 10,
+    max_new_tokens: Annotated[
+        int, typer.Option(min=1, max=10**6, help="The longest text, in tokens.")
+    ] = 100,
+    template: Annotated[
+        str, typer.Option(help="What the model reads, as 'Simplify: {input}'.")
+    ] = "{input}",
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Ask through the model's chat template.")
+    ] = False,
+    turns: Annotated[
+        str, typer.Option(help="What joins the turns of a dialogue: eos, or any text.")
+    ] = "eos",
+    stop: Annotated[
+        list[str] | None, typer.Option(help="A text ends before this string; repeatable.")
+    ] = None,
+    probe: Annotated[
+        list[str] | None, typer.Option(help="See aleatoric list probes; repeatable. All of ours.")
+    ] = None,
+    tokeniser: Annotated[
+        str | None, typer.Option(help="Of lexical probes; else by the corpus' language.")
+    ] = None,
+    tagger: Annotated[
+        str | None, typer.Option(help="Of syntactic probes: textblob, nltk, spacy:NAME.")
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Of the semantic probe: minilm, a name or a directory.")
+    ] = None,
+    protocol: Annotated[str, typer.Option(help="corrected, or paper as published.")] = "corrected",
+    splits: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Random splits of the people.")
+    ] = 20,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first inputs.")] = None,
+    device: DeviceOption = None,
+    dtype: DtypeOption = "float32",
+    bos: BosOption = "none",
+    trust_remote_code: RemoteCodeOption = False,
+    seed: SeedOption = 0,
+    encoding: EncodingOption = "utf-8",
+    out: OutOption = None,
+    as_json: JsonOption = False,
+    layout: FormatOption = "terminal",
+) -> None:
+    """Whole texts: does a generator vary as people do?
+
+    Without a model, how people vary among themselves.
+
+    Example: `aleatoric text --corpus asset.jsonl --model smollm2 --decoder top_p=0.9 --chat
+    --template 'Simplify: {input}' --out runs/asset`
+    """
+    from aleatoric import text_pipeline
+    from aleatoric.engine.opening import Loading
+    from aleatoric.models.base import Writing
+
+    job = text_pipeline.TextJob(
+        corpus,
+        tuple(model or ()),
+        tuple(decoder or ("ancestral",)),
+        Writing(
+            samples=samples,
+            max_new_tokens=max_new_tokens,
+            template=template,
+            chat=chat,
+            turns=turns,
+            stop=tuple(stop or ()),
+        ),
+        Loading(dtype=dtype, device=device, bos=bos, trust_remote_code=trust_remote_code),
+        protocol,
+        tuple(probe or ()),
+        tokeniser,
+        tagger,
+        encoder,
+        splits,
+        seed,
+        encoding,
+        limit,
+    )
+    with run_folder(out) as folder, text_pipeline.run_text(job, folder, track) as store:
+        results, notes = text_pipeline.results(store), text_pipeline.notes(store)
+        show_results(results, notes, as_json, layout, "text")
+        if out is not None:
+            say(f"saved in {out}; see it again with: aleatoric score {out}")

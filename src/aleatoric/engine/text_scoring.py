@@ -1,0 +1,279 @@
+"""How the texts of a run become statistics: some inputs at a time, so that memory stays flat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from aleatoric import registry
+from aleatoric.codec import StatRow
+from aleatoric.metrics.empirical import Divergence, Floats
+from aleatoric.probes.base import Probe
+from aleatoric.probes.opening import open_probes
+from aleatoric.progress import Track
+from aleatoric.store import Store
+from aleatoric.store.texts import EmbeddingCache, Produced, TextShelf
+from aleatoric.streams import stream
+from aleatoric.texts import control
+from aleatoric.texts.control import Inputs, Splitting, paper_people
+from aleatoric.texts.floors import METHOD as FLOOR_METHOD
+from aleatoric.texts.floors import floors
+from aleatoric.texts.protocol import Preparation, preparation
+from aleatoric.texts.variability import Group, ScoredTexts, Scores, score_blocks
+
+__all__ = ["CONTROL", "FLOOR_METHOD", "PAIR", "Distances", "Scorer", "metric_names", "statistics"]
+
+CONTROL = "control"
+PAIR = "pair_H"
+"""The distance between two people's texts drawn at random, one pair an input: for pictures."""
+CHUNK = 128
+SIDES = ("M", "C")
+DIVERGENCES = ("w1", "energy", "ks")
+COUNTS = ("n_people", "n_texts", "n_empty")
+PAPER_TOKENISER = "spacy:en"
+A_LONG_TEXT = "word " * 200
+MATCHED = "_matched"
+Values = dict[str, Floats]
+"""Statistic -> its values: (probes, inputs)."""
+
+
+@dataclass(frozen=True)
+class Distances:
+    """The distances of one input: among people's texts, each system's, and between both."""
+
+    human: Floats
+    own: Mapping[str, Floats]
+    cross: Mapping[str, Floats]
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Everything that a run's manifest asks of scoring."""
+
+    probes: tuple[Probe, ...]
+    prepare: Preparation
+    divergences: Mapping[str, Divergence]
+    splitting: Splitting
+    protocol: str
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any], store: Store | None = None) -> Scorer:
+        """What a manifest asks for; refuses what is not there. Embeddings are kept in `store`."""
+        as_published = manifest["protocol"] == "paper"
+        prepare = preparation(manifest["protocol"], manifest["corpus"]["name"])
+        prepare.systems([A_LONG_TEXT])  # what cuts texts must be there before they are written
+        opened = open_probes(
+            manifest["probes"],
+            # The authors read German with English tools too.
+            "en" if as_published else manifest["language"],
+            manifest["tokeniser"] or (PAPER_TOKENISER if as_published else None),
+            manifest["tagger"],
+            manifest["encoder"],
+            None if store is None else EmbeddingCache(store),
+        )
+        return cls(
+            prepare.probes(opened),
+            prepare,
+            {name: registry.find("divergences", name) for name in DIVERGENCES},
+            Splitting(manifest["seed"], manifest["n_splits"]),
+            manifest["protocol"],
+        )
+
+    @property
+    def is_paper(self) -> bool:
+        """Whether the published procedure is followed."""
+        return self.protocol == "paper"
+
+    def facts(self) -> dict[str, dict[str, str]]:
+        """Probe -> what changes its distances, for signatures."""
+        return {p.name: {**self.prepare.facts, **p.facts} for p in self.probes}
+
+    def texts(self, found: Produced, names: Sequence[str]) -> ScoredTexts:
+        """The prepared texts of an input; a system that wrote nothing to it has none."""
+        systems = (self.prepare.systems(found.systems.get(name, ())) for name in names)
+        return ScoredTexts(
+            found.item.id, self.prepare.people(found.item.references), tuple(systems)
+        )
+
+    def scores(self, items: Sequence[ScoredTexts], names: Sequence[str]) -> Scores:
+        """The statistics of some inputs, by the protocol's idea of people."""
+        stands = paper_people if self.is_paper else _as_they_are
+        return score_blocks(items, names, self.probes, self.divergences, stands)
+
+
+def metric_names(columns: Iterable[str]) -> list[str]:
+    """The columns that are metrics: a statistic of a probe that is shown.
+
+    >>> metric_names(["w1_M/lexical-1", "floor_low_w1_M/lexical-1", "pair_H/semantic", "n_texts"])
+    ['w1_M/lexical-1']
+    """
+    return [c for c in columns if "/" in c and not c.startswith((f"{PAIR}/", "floor_"))]
+
+
+def statistics(
+    store: Store, scorer: Scorer, track: Track[Any]
+) -> tuple[list[str], Iterator[StatRow]]:
+    """The columns of a run's statistics and their rows, an input and system each."""
+    names = [name for name in store.systems() if name != CONTROL]
+    columns = [
+        f"{name}/{p.name}" for name in statistic_names(scorer.protocol) for p in scorer.probes
+    ]
+    walk = track(TextShelf(store).walk(), store.n_items, "score")
+    return [*columns, *COUNTS], _rows(iter(walk), names, scorer)
+
+
+def statistic_names(protocol: str) -> list[str]:
+    """The statistics of a probe, in the order in which they are shown.
+
+    >>> statistic_names("paper")[:4]
+    ['mean_H', 'mean_M', 'mean_C', 'w1_M']
+    """
+    compared = [f"{name}_{side}" for name in ("w1", "dmu") for side in SIDES]
+    more = [f"{name}_{side}" for name in DIVERGENCES[1:] for side in SIDES]
+    names = ["mean_H", "mean_M", "mean_C", *compared, *more]
+    if protocol == "paper":
+        return [*names, PAIR]
+    matched = [f"{name}_{side}{MATCHED}" for name in ("w1", "dmu") for side in SIDES]
+    ends = [f"floor_{end}_w1_{side}" for side in SIDES for end in ("low", "high")]
+    return [*names, *matched, *ends, PAIR]
+
+
+def distances_of(found: Produced, scorer: Scorer) -> dict[str, Distances]:
+    """Probe -> the distances of one input."""
+    names = list(found.systems)
+    (group,) = scorer.scores([scorer.texts(found, names)], names).groups
+    human = group.human()
+    sides = [(name, group.model(i), group.cross(i)) for i, name in enumerate(names)]
+    return {
+        probe.name: Distances(
+            human[p, 0],
+            {name: own[p, 0] for name, own, _ in sides},
+            {name: cross[p, 0] for name, _, cross in sides},
+        )
+        for p, probe in enumerate(scorer.probes)
+    }
+
+
+def _rows(walk: Iterator[Produced], names: Sequence[str], scorer: Scorer) -> Iterator[StatRow]:
+    while chunk := list(islice(walk, CHUNK)):
+        items = [scorer.texts(found, names) for found in chunk]
+        scores = scorer.scores(items, names)
+        columns = {name: dict(scores.systems[name]) for name in names}
+        columns[CONTROL] = dict(scores.people)
+        for group in scores.groups:
+            own = Beside(group, [chunk[row].item.id for row in group.rows], scorer)
+            for system, values in own.values(names).items():
+                _place(columns[system], values, group, scorer, len(chunk))
+        yield from _chunk_rows(chunk, items, names, columns)
+
+
+def _place(
+    columns: dict[str, Floats], values: Values, group: Group, scorer: Scorer, n_items: int
+) -> None:
+    """Put a group's values where its inputs stand in the chunk."""
+    for statistic, own in values.items():
+        for probe, row in zip(scorer.probes, own, strict=True):
+            key = f"{statistic}/{probe.name}"
+            columns.setdefault(key, np.full(n_items, np.nan))[group.rows] = row
+
+
+def _chunk_rows(
+    chunk: Sequence[Produced],
+    items: Sequence[ScoredTexts],
+    names: Sequence[str],
+    columns: Mapping[str, Mapping[str, Floats]],
+) -> Iterator[StatRow]:
+    """A row for people and one for each system that wrote something to the input."""
+    listed = {
+        system: {name: values.tolist() for name, values in own.items()}
+        for system, own in columns.items()
+    }
+    for place, (found, item) in enumerate(zip(chunk, items, strict=True)):
+        texts = {CONTROL: item.people} | dict(zip(names, item.systems, strict=True))
+        for system, own in texts.items():
+            if system == CONTROL or system in found.systems:
+                values = {name: numbers[place] for name, numbers in listed[system].items()}
+                values |= _counted(own, len(item.people))
+                yield StatRow(found.no, system, 0, values, {})
+
+
+def _counted(texts: Sequence[str], n_people: int) -> dict[str, float]:
+    """How many texts there are, and how many hold nothing."""
+    empty = sum(not text.strip() for text in texts)
+    return {"n_people": n_people, "n_texts": len(texts), "n_empty": empty}
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What the systems of inputs of one shape are to be compared with: controls and floors."""
+
+    group: Group
+    ids: Sequence[str]
+    scorer: Scorer
+
+    def values(self, names: Sequence[str]) -> dict[str, Values]:
+        """System -> statistics, the control's first."""
+        found = {CONTROL: self._pairs() | self._control()}
+        if not self.scorer.is_paper:
+            found |= {name: self._system(i) for i, name in enumerate(names)}
+        return found
+
+    def _control(self) -> Values:
+        """People against people."""
+        scorer = self.scorer
+        if scorer.is_paper:
+            human = self.group.human()
+            n_rows = human.shape[0] * human.shape[1]
+            flat = human.reshape(n_rows, human.shape[2])
+            found = control.paper_batch(flat, scorer.divergences)
+            # One control stands for both sides: its halves are of the same pairs.
+            return self._shaped({f"{k}_{side}": v for k, v in found.items() for side in SIDES})
+        found = control.corrected_batch(self._people(), scorer.divergences, scorer.splitting)
+        alike = {f"{k}{MATCHED}": v for k, v in found.items() if k.startswith(("w1_", "dmu_"))}
+        return self._shaped(found | alike)
+
+    def _system(self, place: int) -> Values:
+        """A system at the control's numbers of texts, and the floors at its own."""
+        n_people, n_texts = self.group.sizes[0], self.group.sizes[place + 1]
+        if not n_texts:
+            return {}
+        scorer = self.scorer
+        own = self._inputs(self.group.with_people(place), n_people)
+        of_w1 = {"w1": scorer.divergences["w1"]}
+        matched = control.matched_batch(own, of_w1, scorer.splitting)
+        found = {f"{name}{MATCHED}": values for name, values in matched.items()}
+        for name, floor in floors(self._people(), n_texts, scorer.splitting).items():
+            found |= {f"floor_low_{name}": floor.low, f"floor_high_{name}": floor.high}
+        return self._shaped(found)
+
+    def _people(self) -> Inputs:
+        n = self.group.sizes[0]
+        return self._inputs(self.group.distances[:, :, :n, :n], n)
+
+    def _inputs(self, distances: Floats, n_people: int) -> Inputs:
+        """All probes as one batch: an input's splits are the same for each of them."""
+        width = distances.shape[-1]
+        ids = [*self.ids] * len(self.scorer.probes)
+        return Inputs(ids, distances.reshape(len(ids), width, width), n_people)
+
+    def _shaped(self, found: Mapping[str, Floats]) -> Values:
+        shape = self.group.distances.shape[:2]
+        return {name: values.reshape(shape) for name, values in found.items()}
+
+    def _pairs(self) -> Values:
+        """One pair of people's texts an input, the same for every probe; NaN without any."""
+        human = self.group.human()
+        n_pairs = human.shape[2]
+        if not n_pairs:
+            return {PAIR: np.full(human.shape[:2], np.nan)}
+        seed = self.scorer.splitting.seed
+        chosen = [stream(seed, "text-pair", one).integers(n_pairs) for one in self.ids]
+        return {PAIR: human[:, np.arange(len(chosen)), chosen]}
+
+
+def _as_they_are(distances: Floats) -> Floats:
+    return distances

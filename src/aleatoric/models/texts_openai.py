@@ -1,0 +1,137 @@
+"""Any OpenAI-compatible server as a writer: `openai:MODEL@BASE_URL?mode=completions|chat`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from aleatoric.errors import UsageError
+from aleatoric.models.background import as_finished, background_loop, run_in
+from aleatoric.models.base import LoadOptions, Writing
+from aleatoric.models.http_client import Client, RefusedError
+from aleatoric.models.openai import client_of
+from aleatoric.models.openai_session import Messages, Reply, Requests
+from aleatoric.models.openai_spec import Spec, parse_spec
+from aleatoric.models.prompts import check_writing, finished, joined, messages_of
+from aleatoric.models.servers import parse_decoder
+from aleatoric.models.texts_live import Tally as TextTally
+from aleatoric.models.usage import Tally, Usage
+from aleatoric.types import TextItem, Texts
+
+_MOST_STOPS = 4
+"""More stop strings than these are refused by OpenAI; texts are cut here in any case."""
+
+
+@dataclass(frozen=True)
+class OpenAIWriter:
+    """A model behind a server, reached when texts are asked for.
+
+    >>> OpenAIWriter(parse_spec("org/gpt@http://127.0.0.1:8000/v1?mode=chat")).label
+    'gpt chat'
+    """
+
+    spec: Spec
+    _tally: Tally = field(default_factory=Tally, repr=False, compare=False)
+    _texts: TextTally = field(default_factory=TextTally, repr=False, compare=False)
+
+    @property
+    def label(self) -> str:
+        """The model's name without its folder, and how it is asked."""
+        name = self.spec.model.rstrip("/").rpartition("/")[2]
+        return name if self.spec.mode == "completions" else f"{name} {self.spec.mode}"
+
+    @property
+    def name(self) -> str:
+        """The specification without what cannot change a result (concurrency, prices, ...)."""
+        return self.spec.identity
+
+    @property
+    def version(self) -> str:
+        """A server does not say which weights it runs."""
+        return "as-served"
+
+    @property
+    def conventions(self) -> Mapping[str, str]:
+        """How it is asked."""
+        return {"mode": self.spec.mode, "space": "stripped"}
+
+    @property
+    def usage(self) -> Usage:
+        """Requests, tokens and cost up to now."""
+        return self._tally.usage(self.spec.price_in, self.spec.price_out)
+
+    def notes(self) -> Sequence[str]:
+        """Requests, tokens and cost; cut texts and empty ones."""
+        return [*self._tally.notes(self.label, self.usage), *self._texts.notes(self.label)]
+
+    def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
+        """The texts of each input, as inputs are finished."""
+        check_writing(ask)
+        parse_decoder(ask.decoder)
+        spec = asked_of(self.spec, ask)
+        with background_loop() as loop:
+            client = client_of(spec, self._tally)
+            session = TextSession(spec, ask, client, self._tally, self._texts)
+            try:
+                run_in(loop, session.prepare())
+                yield from as_finished(items, session.texts, loop, 2 * spec.most_at_once)
+            finally:
+                run_in(loop, client.close())
+
+
+def asked_of(spec: Spec, ask: Writing) -> Spec:
+    """The specification with what is asked put in: the length of texts, and chat.
+
+    >>> asked_of(parse_spec("m@http://127.0.0.1/v1"), Writing(chat=True)).budget(1)
+    100
+    """
+    length = spec.max_tokens or ask.max_new_tokens
+    return replace(spec, max_tokens=length, mode="chat" if ask.chat else spec.mode)
+
+
+class TextSession(Requests):
+    """The requests of one run that asks for texts."""
+
+    def __init__(
+        self, spec: Spec, ask: Writing, client: Client, tally: Tally, texts: TextTally
+    ) -> None:
+        super().__init__(spec, ask, client, tally)
+        self._writing, self._texts = ask, texts
+
+    async def prepare(self) -> None:
+        """As for every run; servers that know stop strings are told them, which saves tokens."""
+        await super().prepare()
+        stop = self._writing.stop
+        if 0 < len(stop) <= _MOST_STOPS and self._tally.server in ("openai", "vllm", "llamacpp"):
+            self._fixed["stop"] = list(stop)
+
+    async def texts(self, item: TextItem) -> Texts:
+        """All texts of one input."""
+        prompt = self._prompt(item)
+        try:
+            replies = await self.replies(item.id, prompt, self._writing.samples)
+        except RefusedError as refusal:
+            raise self.explained(refusal) from None
+        return Texts(item.id, tuple(map(self._text, replies)))
+
+    def _prompt(self, item: TextItem) -> str | Messages:
+        if self._is_chat:
+            return messages_of(item.input, self._writing)
+        return joined(item.input, self._writing, None, is_continued=True)
+
+    def _text(self, reply: Reply) -> str:
+        text = finished(reply.text, self._writing.stop)
+        self._texts.count(text, not reply.is_ended)
+        return text
+
+
+def load(argument: str, loading: LoadOptions | None = None) -> OpenAIWriter:
+    """`openai:MODEL@BASE_URL?OPTIONS`; no request is made yet.
+
+    >>> load("gpt-4o@https://api.openai.com/v1?mode=chat").name
+    'openai:gpt-4o@https://api.openai.com/v1?mode=chat'
+    """
+    spec = parse_spec(argument)
+    if spec.mode == "chat-list":
+        raise UsageError("openai: mode=chat-list asks for words; use mode=chat or completions.")
+    return OpenAIWriter(spec)

@@ -1,0 +1,136 @@
+"""A user's own distance: a function of two texts, or of two lists of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from aleatoric.errors import UsageError
+from aleatoric.probes.base import Block, Floats, Probe
+
+OfTwo = Callable[[str, str], float]
+OfMany = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
+ANY = (0.0, float("inf"))
+BATCH = 4096
+"""Pairs that a batched function is given at once."""
+
+
+@dataclass(frozen=True)
+class Batched:
+    """A function of two lists of texts that gives one distance a pair.
+
+    >>> lengths = Batched(lambda a, b: [abs(len(x) - len(y)) for x, y in zip(a, b)])
+    >>> lengths.function(["a"], ["bcd"])
+    [2]
+    """
+
+    function: OfMany
+    bounds: tuple[float, float] = ANY
+
+
+@dataclass(frozen=True)
+class Custom:
+    """A probe made of a user's symmetric function; each wanted pair is asked for once."""
+
+    name: str
+    function: OfMany
+    facts: Mapping[str, str]
+    bounds: tuple[float, float] = ANY
+
+    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
+        """Block by block the distances; NaN is undefined; 0 from a text to itself."""
+        found = [_zero_diagonal(len(block.texts)) for block in blocks]
+        pairs = ((k, i, j) for k, block in enumerate(blocks) for i, j in block.wanted())
+        for some in _batches(pairs):
+            left = [blocks[k].texts[i] for k, i, _ in some]
+            right = [blocks[k].texts[j] for k, _, j in some]
+            for (k, i, j), value in zip(some, self._asked(left, right), strict=True):
+                found[k][i, j] = found[k][j, i] = value
+        return found
+
+    def _asked(self, left: list[str], right: list[str]) -> Floats:
+        values = np.asarray(self.function(left, right), dtype=np.float64)
+        if values.shape != (len(left),):
+            raise UsageError(
+                f"the probe {self.name} gave an array of shape {values.shape} for {len(left)} "
+                "pairs; give one number a pair."
+            )
+        low, high = self.bounds
+        wrong = np.isinf(values) | (values < low) | (values > high)
+        if wrong.any():
+            raise UsageError(
+                f"the probe {self.name} gave {values[wrong][0]}, which is not between {low} and "
+                f"{high}; give NaN for an undefined pair, or state other bounds."
+            )
+        return values
+
+
+def probe_from(name: str, given: Any) -> Probe:
+    """A probe of what a user gave: a probe, a `Batched` function, or a function of two texts.
+
+    >>> probe = probe_from("length", lambda a, b: abs(len(a) - len(b)))
+    >>> probe.matrices([Block(("a", "bcd"), (2,))])[0].tolist()
+    [[0.0, 2.0], [2.0, 0.0]]
+    """
+    if hasattr(given, "matrices"):
+        found: Probe = given
+        return found
+    if isinstance(given, Batched):
+        return Custom(name, given.function, _facts(given.function), given.bounds)
+    if not callable(given):
+        raise UsageError(f"the probe {name} is no function of two texts; give one.")
+    return Custom(name, _one_by_one(given), _facts(given))
+
+
+def probe_at(place: str) -> Probe:
+    """The probe of the function at `module:function`.
+
+    >>> probe_at("difflib:no_such_function")
+    Traceback (most recent call last):
+    aleatoric.errors.UsageError: there is no function no_such_function in difflib; ...
+    """
+    module, _, attribute = place.partition(":")
+    try:
+        given = getattr(import_module(module), attribute)
+    except ImportError as error:
+        raise UsageError(
+            f"the probe {place} cannot be imported ({error}); write module:function."
+        ) from None
+    except AttributeError:
+        raise UsageError(
+            f"there is no function {attribute} in {module}; write module:function."
+        ) from None
+    return probe_from(place, given)
+
+
+def _one_by_one(function: OfTwo) -> OfMany:
+    return lambda left, right: [function(a, b) for a, b in zip(left, right, strict=True)]
+
+
+def _facts(function: Any) -> Mapping[str, str]:
+    module = getattr(function, "__module__", "")
+    return {"function": f"{module}:{getattr(function, '__qualname__', type(function).__name__)}"}
+
+
+def _zero_diagonal(size: int) -> Floats:
+    found = np.full((size, size), np.nan)
+    np.fill_diagonal(found, 0.0)
+    return found
+
+
+Place = tuple[int, int, int]
+
+
+def _batches(pairs: Iterator[Place]) -> Iterator[list[Place]]:
+    some: list[Place] = []
+    for pair in pairs:
+        some.append(pair)
+        if len(some) == BATCH:
+            yield some
+            some = []
+    if some:
+        yield some

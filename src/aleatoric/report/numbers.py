@@ -1,0 +1,39 @@
+"""Numbers as they are shown."""
+
+from __future__ import annotations
+
+from aleatoric.types import Estimate, Floor
+
+UNDEFINED = "–"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number as papers print it.
+
+    >>> number(0.43239), number(None)
+    ('0.432', '–')
+    """
+    if value is None:
+        return UNDEFINED
+    # A negative that rounds to zero is zero.
+    return f"{value:.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
+
+
+def with_interval(estimate: Estimate, digits: int = 3) -> str:
+    """A value with its interval.
+
+    >>> with_interval(Estimate(0.5, None, 3, 1))
+    '0.500'
+    """
+    text = number(estimate.value, digits)
+    if estimate.interval is None:
+        return text
+    low, high = estimate.interval.low, estimate.interval.high
+    return f"{text} [{number(low, digits)}, {number(high, digits)}]"
+
+
+def floor_range(floor: Floor | None) -> str:
+    """A floor from its lower to its higher end."""
+    if floor is None or floor.value is None:
+        return UNDEFINED
+    return f"{number(floor.low)}–{number(floor.high)}"

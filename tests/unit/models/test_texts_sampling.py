@@ -1,0 +1,265 @@
+# ruff: noqa: E402  (the imports below need torch, and the tests are skipped without it)
+"""The sampling loop: unbiased, without a library's defaults, the same in every batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from forced_lms import tiny
+from transformers import GenerationConfig, LogitsProcessorList
+from transformers.generation.logits_process import (
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+    TypicalLogitsWarper,
+)
+from writers import ToyNetwork, alike, ask, first_tokens, fits, items, written
+
+from aleatoric.decoding import Decoder
+from aleatoric.errors import ModelError
+from aleatoric.models import sampling
+from aleatoric.models.enumerable import EnumerableLM
+from aleatoric.models.texts_hf import text_model
+from aleatoric.models.texts_live import Batching
+
+KINDS = ["gpt2", "t5", "marian", "bart"]
+DECODERS = {
+    "ancestral": [],
+    "temperature=0.5": [TemperatureLogitsWarper(0.5)],
+    "top_k=30": [TopKLogitsWarper(30)],
+    "top_p=0.85": [TopPLogitsWarper(0.85)],
+    "typical=0.2": [TypicalLogitsWarper(0.2)],
+    "typical=0.95": [TypicalLogitsWarper(0.95)],
+    "temperature=0.7,top_k=20,top_p=0.9": [
+        TemperatureLogitsWarper(0.7), TopKLogitsWarper(20), TopPLogitsWarper(0.9)
+    ],
+}  # fmt: skip
+INPUTS = ("The ferry left", "Bread", "A dog runs. Ein", "When the lights went", "x", "and time")
+
+
+def network(kind: str, dtype: Any = torch.float64) -> Any:
+    model, words = tiny(kind)
+    return text_model(model.to(dtype), words, label=kind).network
+
+
+def encoded(net: Any, *texts: str) -> list[tuple[int, ...]]:
+    return [net.encode((text,), ask()) for text in texts]
+
+
+def generated(net: Any, prompt: tuple[int, ...], samples: int, room: int) -> Counter:
+    """The library's own samples, all its truncation switched off."""
+    torch.manual_seed(1)
+    plain = {"do_sample": True, "top_k": 0, "top_p": 1.0, "temperature": 1.0, "num_beams": 1}
+    ids = torch.tensor([prompt])
+    out = net.model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=room, eos_token_id=list(net.ends),
+        num_return_sequences=samples, pad_token_id=net.tokenizer.pad_token_id, **plain,
+    )  # fmt: skip
+    rows = out[:, len(prompt) :].tolist()
+    ends = set(net.ends)
+    lengths = [next((i for i, t in enumerate(row) if t in ends), len(row)) for row in rows]
+    return Counter(tuple(row[:n]) for row, n in zip(rows, lengths, strict=True))
+
+
+def test_every_text_of_the_toy_comes_as_often_as_it_should() -> None:
+    toy = EnumerableLM((b" a", b"b", b"."), depth=3, seed=1, sharpness=1.0)
+    found = written(ToyNetwork(toy), [(0,)], 20000, 9)
+    texts = Counter(b"".join(toy.tokens[i] for i in sample.ids) for sample in found.values())
+    probabilities: dict[bytes, float] = Counter()
+    for text, p in toy.texts((0,)):
+        probabilities[text] += p
+    assert fits(texts, probabilities)
+
+
+def test_the_same_distribution_as_generate_without_its_defaults() -> None:
+    net = network("gpt2", torch.float32)
+    (prompt,) = encoded(net, "The ferry")
+    ours = Counter(sample.ids for sample in written(net, [prompt], 6000, 3).values())
+    theirs = generated(net, prompt, 6000, 3)
+    for size in (1, 2, 3):
+        cut = [Counter(), Counter()]
+        for counts, of in zip(cut, (ours, theirs), strict=True):
+            for ids, number in of.items():
+                counts[ids[:size]] += number
+        assert alike(*cut)
+
+
+@pytest.mark.parametrize("kind", ["t5", "marian"])
+def test_encoder_decoders_write_as_generate_does_but_for_padding(kind: str) -> None:
+    net = network(kind, torch.float32)
+    (prompt,) = encoded(net, "The ferry")
+    ours = Counter(sample.ids for sample in written(net, [prompt], 5000, 2).values())
+    torch.manual_seed(1)
+    out = net.model.generate(
+        torch.tensor([prompt]), do_sample=True, top_k=0, top_p=1.0, temperature=1.0, num_beams=1,
+        max_new_tokens=2, num_return_sequences=5000, bad_words_ids=[[1]], forced_eos_token_id=None,
+        attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+    )  # fmt: skip
+    theirs = Counter(tuple(t for t in row[1:] if t not in (1, *net.ends)) for row in out.tolist())
+    assert all(1 not in ids for ids in ours)
+    for size in (1, 2):
+        cut = [Counter(), Counter()]
+        for counts, of in zip(cut, (ours, theirs), strict=True):
+            for ids, number in of.items():
+                counts[ids[:size]] += number
+        assert alike(*cut)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_generation_config_changes_nothing(kind: str) -> None:
+    model, words = tiny(kind)
+    model.generation_config = GenerationConfig(
+        do_sample=False, top_k=1, num_beams=4, repetition_penalty=5.0, forced_bos_token_id=7,
+        eos_token_id=2, no_repeat_ngram_size=1, decoder_start_token_id=5, max_new_tokens=1,
+    )  # fmt: skip
+    writer = text_model(model, words, label=kind)
+    (prompt,) = encoded(writer.network, "The ferry")
+    assert fits(first_tokens(writer.network, prompt, 8000), expected(writer.network, prompt))
+    (note,) = writer.notes()
+    assert all(part in note for part in ("top_k=1", "num_beams=4", "repetition_penalty=5.0"))
+
+
+def expected(net: Any, prompt: tuple[int, ...], processors: Any = ()) -> dict[int, float]:
+    """First-token probabilities by the library's own processors; all ends are -1."""
+    logits = net.alone(prompt, ())
+    probs = LogitsProcessorList(processors)(torch.tensor([prompt]), logits).softmax(-1)[0]
+    found: dict[int, float] = Counter()
+    for token, p in enumerate(probs.tolist()):
+        found[-1 if token in net.ends else token] += p
+    return found
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_decoders_draw_what_the_library_s_processors_leave(name: str) -> None:
+    net = network("gpt2", torch.float32)
+    (prompt,) = encoded(net, "The ferry")
+    probabilities = expected(net, prompt, DECODERS[name])
+    assert fits(first_tokens(net, prompt, 5000, name), probabilities)
+    logits = net.alone(prompt, ())
+    low, high = Decoder.parse(name).weights_between(logits, 1e-9)
+    theirs = LogitsProcessorList(DECODERS[name])(torch.tensor([prompt]), logits).softmax(-1)
+    for weights in (low, high):
+        torch.testing.assert_close(weights / weights.sum(), theirs, atol=1e-6, rtol=0)
+
+
+def test_greedy_is_the_library_s_and_costs_one_row() -> None:
+    net = network("gpt2")
+    prompts = encoded(net, "The ferry", "Bread")
+    widths = []
+    forward = net.forward
+    object.__setattr__(net, "forward", lambda *a: widths.append(len(a[0])) or forward(*a))
+    found = written(net, prompts, 50, 6, "greedy")
+    assert max(widths) == 2
+    for i, prompt in enumerate(prompts):
+        ids = torch.tensor([prompt])
+        wanted = net.model.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=6,
+            eos_token_id=list(net.ends), pad_token_id=1,
+        )  # fmt: skip
+        texts = {found[str(i), number].ids for number in range(50)}
+        assert texts == {tuple(t for t in wanted[0, len(prompt) :].tolist() if t not in net.ends)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 2e-5), (torch.float64, 1e-12)])
+def test_shared_rows_give_what_they_give_alone(kind: str, dtype: Any, close: float) -> None:
+    net = network(kind, dtype)
+    prompts = encoded(net, *INPUTS)
+    batch, logits = net.begin(prompts)
+    paths = [((), i) for i in range(len(prompts))]
+    for parents in ([0, 1, 1, 2, 3, 4, 5, 5], [7, 2, 2, 0], [0, 1, 2, 3], [3]):
+        alone = torch.cat([net.alone(prompts[i], path) for path, i in paths])
+        torch.testing.assert_close(logits, alone, atol=close, rtol=0)
+        tokens = [10 + 3 * n for n in range(len(parents))]
+        joined = zip(parents, tokens, strict=True)
+        paths = [((*paths[p][0], token), paths[p][1]) for p, token in joined]
+        logits = batch.advance(torch.tensor(parents), torch.tensor(tokens))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("decoder", ["ancestral", "top_p=0.9", "typical=0.2", "top_k=30"])
+def test_the_same_texts_whatever_the_batch(kind: str, dtype: Any, decoder: str) -> None:
+    model, words = tiny(kind)
+    asked = ask(samples=5, max_new_tokens=12, decoder=decoder, seed=3)
+    found = []
+    for at_once in (1, 3, 8, 0.4):  # inputs at once; below one, an input's samples are parted
+        batching = Batching(rows=int(5 * at_once))
+        writer = text_model(model.to(dtype), words, label=kind, batching=batching)
+        order = items(*INPUTS)[:: -1 if at_once == 3 else 1]
+        found.append({texts.item_id: texts.texts for texts in writer.write(order, asked)})
+    assert all(other == found[0] for other in found)
+    assert len({text for texts in found[0].values() for text in texts}) > 20
+
+
+def test_one_input_s_texts_do_not_depend_on_the_others_or_on_how_many_are_asked_for() -> None:
+    model, words = tiny("gpt2")
+    writer = text_model(model, words, label="x")
+    every = {texts.item_id: texts.texts for texts in writer.write(items(*INPUTS), ask(samples=6))}
+    (one,) = writer.write(items(*INPUTS)[2:3], ask(samples=3))
+    assert one.texts == every["2"][:3]
+    (other,) = writer.write(items(*INPUTS)[2:3], ask(samples=3, seed=1))
+    assert other.texts != one.texts
+
+
+def test_draws_in_doubt_are_decided_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = network("gpt2")
+    prompts = encoded(net, *INPUTS[:2])
+    wanted = written(net, prompts, 20, 6)
+    calls = []
+    alone = net.alone
+    object.__setattr__(net, "alone", lambda *a: calls.append(a) or alone(*a))
+    assert written(net, prompts, 20, 6) == wanted
+    assert not calls
+    monkeypatch.setattr(sampling, "slack_of", lambda logits: 0.05)
+    assert written(net, prompts, 20, 6) == wanted
+    assert len(calls) > 10
+
+
+def test_too_little_memory_halves_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = network("gpt2")
+    prompts = encoded(net, *INPUTS)
+    wanted = written(net, prompts, 7, 6)
+    forward = net.forward
+
+    def small(ids: Any, *rest: Any) -> Any:
+        if len(ids) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(ids, *rest)
+
+    object.__setattr__(net, "forward", small)
+    assert written(net, prompts, 7, 6) == wanted
+
+    def none(*_: Any) -> Any:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    object.__setattr__(net, "forward", none)
+    with pytest.raises(ModelError, match="one text at a time"):
+        written(net, prompts, 7, 6)
+
+
+def test_other_errors_are_not_hidden() -> None:
+    net = network("gpt2")
+    object.__setattr__(net, "forward", lambda *_: (_ for _ in ()).throw(RuntimeError("broken")))
+    with pytest.raises(RuntimeError, match="broken"):
+        written(net, [(1, 2)], 2, 2)
+
+
+def test_logits_that_are_no_numbers_name_the_input() -> None:
+    net = network("gpt2")
+    forward = net.forward
+    object.__setattr__(net, "forward", lambda *a: forward(*a) * float("nan"))
+    with pytest.raises(ModelError, match=r"input '0'.*--dtype"):
+        written(net, [(1, 2)], 2, 2)
+
+
+def test_half_precision_writes() -> None:
+    net = network("gpt2", torch.bfloat16)
+    found = written(net, encoded(net, *INPUTS), 3, 5, "top_p=0.9")
+    assert len(found) == 3 * len(INPUTS)

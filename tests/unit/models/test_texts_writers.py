@@ -1,0 +1,174 @@
+# ruff: noqa: E402  (the imports below need torch, and the tests are skipped without it)
+"""Writers of texts: prompts, ends, windows, loading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from forced_lms import WINDOW, saved, tiny
+from writers import ask, items
+
+from aleatoric.engine.opening import Loading, open_text_model
+from aleatoric.errors import AleatoricError, ModelError, UsageError
+from aleatoric.models.base import Forcing, Writing
+from aleatoric.models.prompts import chat_text, check_writing
+from aleatoric.models.texts_hf import text_model
+from aleatoric.models.texts_live import Batching, LiveWriter
+from aleatoric.types import TextItem
+
+CHAT = (
+    "{% for m in messages %}<s>{{ m['role'] }}: {{ m['content'] }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}<s>assistant:{% endif %}"
+)
+
+
+def writer(kind: str = "gpt2", **options: Any) -> LiveWriter:
+    model, words = tiny(kind)
+    return text_model(model, words, label=kind, **options)
+
+
+def decoded(made: LiveWriter, turns: tuple[str, ...], asked: Writing) -> str:
+    """What the model is given, special tokens shown."""
+    tokens = made.network.tokenizer.convert_ids_to_tokens(made.network.encode(turns, asked))
+    return "".join(tokens).replace("Ġ", " ").replace("Ċ", "\n")
+
+
+DIALOGUE = ("A dog runs.", "Bread is made.", "The ferry left.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "wanted"),
+    [
+        ("gpt2", {}, "A dog runs.</s>Bread is made.</s>The ferry left.</s>"),
+        ("gpt2", {"turns": "newline"}, "A dog runs.\nBread is made.\nThe ferry left.\n"),
+        ("gpt2", {"turns": " | "}, "A dog runs. | Bread is made. | The ferry left. | "),
+        (
+            "gpt2",
+            {"template": "Say: {input}\nB:", "turns": "newline"},
+            "Say: A dog runs.\nBread is made.\nThe ferry left.\nB:",
+        ),
+        ("t5", {"turns": "newline"}, "A dog runs.\nBread is made.\nThe ferry left.</s>"),
+    ],
+)
+def test_turns_are_joined(kind: str, options: dict[str, Any], wanted: str) -> None:
+    assert decoded(writer(kind), DIALOGUE, Writing(**options)) == wanted
+
+
+def test_templates_and_beginnings() -> None:
+    simplify = Writing(template="Simplify: {input} {0} {x}")
+    assert decoded(writer(), ("A {input} dog",), simplify) == "Simplify: A {input} dog {0} {x}"
+    assert decoded(writer(bos="add"), ("A dog",), Writing()) == "<s>A dog"
+    assert decoded(writer("bart"), ("A dog",), Writing()) == "<s>A dog</s>"
+    with pytest.raises(UsageError, match="leave --bos out"):
+        writer("t5", bos="add")
+    with pytest.raises(UsageError, match="none or add"):
+        writer(bos="maybe")
+
+
+def test_chat_templates() -> None:
+    made = writer(bos="add")
+    with pytest.raises(UsageError, match="no chat template"):
+        decoded(made, ("A dog",), Writing(chat=True))
+    made.network.tokenizer.chat_template = CHAT
+    assert decoded(made, ("A dog",), Writing(chat=True, template="Say {input}")) == (
+        "<s>user: Say A dog</s><s>assistant:"
+    )
+    found = chat_text(made.network.tokenizer, DIALOGUE, Writing(chat=True), "x")
+    assert found.startswith("<s>user: A dog runs.</s><s>assistant: Bread")
+    assert "".join(t for t in next(iter(made.write(items("A dog"), ask(chat=True)))).texts)
+
+
+@pytest.mark.parametrize("bad", [{"template": "x"}, {"samples": 0}, {"stop": ("",)}])
+def test_what_cannot_be_asked_is_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        check_writing(Writing(**bad))
+    with pytest.raises(AleatoricError):
+        list(writer().write(items("A dog"), ask(**bad)))
+
+
+def test_an_unknown_decoder_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown decoder"):
+        list(writer().write(items("A dog"), ask(decoder="beam=4")))
+
+
+def test_inputs_that_fill_the_window_are_named() -> None:
+    made = writer()
+    long = TextItem("q-7", "1", ("A dog runs " * 20,), ())
+    with pytest.raises(ModelError, match=r"input 'q-7' has \d+ tokens"):
+        list(made.write([long], ask()))
+    with pytest.raises(ModelError, match="input 'q-7'"):
+        list(writer("marian").write([long], ask()))
+
+
+def test_texts_end_at_the_window_and_that_is_said() -> None:
+    made, text, drawn = writer(), "A dog runs. A dog", []
+    decode = made.network.decode
+    object.__setattr__(made.network, "decode", lambda ids: drawn.append(len(ids)) or decode(ids))
+    list(made.write(items(text), ask(samples=30, max_new_tokens=100)))
+    assert max(drawn) == WINDOW - len(made.network.encode((text,), ask()))
+    assert any("1 input leaves less room" in note for note in made.notes())
+    assert any("cut at the longest" in note for note in made.notes())
+
+
+def test_an_empty_input_needs_something_to_follow() -> None:
+    with pytest.raises(ModelError, match=r"input '0' is empty.*--bos add"):
+        list(writer().write(items(""), ask()))
+    (texts,) = writer(bos="add").write(items(""), ask())
+    assert len(texts.texts) == 4
+    (texts,) = writer("t5").write(items(""), ask())
+    assert len(texts.texts) == 4
+
+
+def test_texts_are_cut_before_stop_strings() -> None:
+    made, asked = writer(), ask(samples=40, max_new_tokens=12)
+    whole = next(iter(made.write(items("A dog"), asked))).texts
+    letter = next(c for text in whole for c in text[3:] if c.isalpha())
+    cut = next(iter(made.write(items("A dog"), ask(samples=40, max_new_tokens=12, stop=(letter,)))))
+    assert all(letter not in text for text in cut.texts)
+    # What stands before the stop string is what would have stood there without it.
+    assert [text.partition(letter)[0].strip() for text in whole] == list(cut.texts)
+
+
+def test_each_input_comes_as_soon_as_it_is_done() -> None:
+    taken: list[str] = []
+
+    def walk() -> Any:
+        for item in items(*["A dog"] * 100):
+            taken.append(item.id)
+            yield item
+
+    texts = writer(batching=Batching(rows=4)).write(walk(), ask())
+    next(iter(texts))
+    assert len(taken) < 20
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])
+@pytest.mark.parametrize("loading", [Loading(device="cpu"), Forcing(device="cpu")])
+def test_loading_from_a_folder(kind: str, loading: Any, tmp_path: Path) -> None:
+    model = open_text_model(f"hf:{saved(kind, tmp_path)}", loading)
+    assert (model.label, model.version) == (kind, "local,float32")
+    assert model.conventions["space"] == "stripped"
+    found = {texts.item_id: texts.texts for texts in model.write(items("A dog", "Bread"), ask())}
+    inner = {t.item_id: t.texts for t in writer(kind).write(items("A dog", "Bread"), ask())}
+    assert found == inner
+    assert [len(texts) for texts in found.values()] == [4, 4]
+
+
+@pytest.mark.parametrize("spec", ["hf:", "smollm2:x", "bert:x", "gguf:", "recorded:", "openai:"])
+def test_what_is_no_writer_is_refused(spec: str) -> None:
+    with pytest.raises(UsageError):
+        open_text_model(spec, Loading())
+
+
+def test_a_model_without_keys_and_values_is_refused() -> None:
+    model, words = tiny("gpt2")
+    forward = model.forward
+    model.forward = lambda input_ids, attention_mask, **_: forward(input_ids=input_ids)
+    with pytest.raises(ModelError, match="keys and values"):
+        text_model(model, words, label="odd")

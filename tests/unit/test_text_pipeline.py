@@ -1,0 +1,252 @@
+"""The text level end to end, with a toy writer and recorded texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import wasserstein_distance
+from toy_writer import WORDS, ToyWriter
+
+from aleatoric import levels, text_pipeline
+from aleatoric.engine.text_scoring import CHUNK
+from aleatoric.errors import UsageError
+from aleatoric.models.base import Writing
+from aleatoric.store import DATABASE, Store
+from aleatoric.streams import stream
+from aleatoric.text_pipeline import TextJob, run_text
+from aleatoric.types import Estimate
+
+PROBES = ("lexical-1", "lexical-2")
+
+
+def naive(left: str, right: str, n: int = 1) -> float:
+    """The distance of the paper, on words parted by white space."""
+    a, b = (_ngrams(text.lower().split(), n) for text in (left, right))
+    if not a and not b:
+        return float("nan")
+    same = sum(gram in b for gram in a) + sum(gram in a for gram in b)
+    return 1 - same / (len(a) + len(b))
+
+
+def _ngrams(words: list[str], n: int) -> list[tuple[str, ...]]:
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+
+def pairs(texts: Iterable[str]) -> list[float]:
+    listed = list(texts)
+    found = [naive(a, b) for i, a in enumerate(listed) for b in listed[i + 1 :]]
+    return [value for value in found if not np.isnan(value)]
+
+
+def grid(left: Iterable[str], right: Iterable[str]) -> list[float]:
+    found = [naive(a, b) for a in left for b in right]
+    return [value for value in found if not np.isnan(value)]
+
+
+def corpus(folder: Path, n_items: int = 6, n_people: int = 6) -> Path:
+    path = folder / "people.jsonl"
+    with path.open("w") as file:
+        for i in range(n_items):
+            rng = stream(7, i)
+            texts = [" ".join(rng.choice(WORDS, rng.integers(2, 6))) for _ in range(n_people)]
+            row = {"id": f"i{i}", "group": f"g{i // 2}", "input": f"say {i}", "references": texts}
+            file.write(json.dumps(row) + "\n")
+    return path
+
+
+def job(path: Path, *models: str, **more: Any) -> TextJob:
+    asked = Writing(samples=4)
+    plain: dict[str, Any] = {"probes": PROBES, "tokeniser": "whitespace", "n_splits": 5}
+    return TextJob(str(path), models, writing=asked, **(plain | more))
+
+
+@pytest.fixture
+def writer(monkeypatch: pytest.MonkeyPatch) -> ToyWriter:
+    made = ToyWriter()
+    monkeypatch.setattr(text_pipeline, "open_text_model", lambda spec, loading: made)
+    return made
+
+
+def values(store: Store) -> dict[tuple[str, str], Estimate]:
+    return {(r.system, r.metric): r.estimate for r in text_pipeline.results(store)}
+
+
+def rows(store: Store, system: str, metric: str) -> dict[str, float | None]:
+    return {row.item_id: row.value for row in store.rows(system, metric)}
+
+
+def test_every_statistic_is_that_of_the_definition(tmp_path: Path, writer: ToyWriter) -> None:
+    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+        found = {
+            name: rows(store, "toy", f"{name}/lexical-1")
+            for name in ("mean_H", "mean_M", "mean_C", "w1_M", "w1_C", "dmu_M", "dmu_C")
+        }
+        for produced in text_pipeline.TextShelf(store).walk():
+            people, own = produced.item.references, produced.systems["toy"]
+            h, m, c = pairs(people), pairs(own), grid(own, people)
+            wanted = {"mean_H": np.mean(h), "mean_M": np.mean(m), "mean_C": np.mean(c)}
+            wanted |= {"w1_M": wasserstein_distance(m, h), "w1_C": wasserstein_distance(c, h)}
+            wanted |= {"dmu_M": np.mean(m) - np.mean(h), "dmu_C": np.mean(c) - np.mean(h)}
+            for name, value in wanted.items():
+                assert found[name][produced.item.id] == pytest.approx(value, abs=1e-12), name
+
+
+def test_results_are_means_with_intervals_over_groups(tmp_path: Path, writer: ToyWriter) -> None:
+    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+        estimate = values(store)["toy", "w1_C/lexical-1"]
+        own = [value for value in rows(store, "toy", "w1_C/lexical-1").values() if value]
+        floor = next(
+            r.floor
+            for r in text_pipeline.results(store)
+            if r.metric == "w1_C/lexical-1" and r.floor
+        )
+    assert estimate.value == pytest.approx(np.mean(own))
+    assert (estimate.n_items, estimate.n_groups) == (6, 3)
+    assert estimate.interval is not None
+    assert 0 <= (floor.low or 0) <= (floor.high or 0)
+
+
+def test_without_a_model_people_and_their_control_are_reported(tmp_path: Path) -> None:
+    with run_text(job(corpus(tmp_path)), tmp_path / "run") as store:
+        found = values(store)
+    assert {system for system, _ in found} == {"control"}
+    assert found["control", "mean_H/lexical-1"].interval is not None
+    assert found["control", "w1_M/lexical-2"].n_items == 6
+
+
+def test_systems_are_named_by_label_and_decoder(tmp_path: Path, writer: ToyWriter) -> None:
+    asked = job(corpus(tmp_path), "toy", decoders=("ancestral", "top_p=0.9"))
+    with run_text(asked, tmp_path / "run") as store:
+        assert text_pipeline.model_systems(store) == ["toy ancestral", "toy top_p=0.9"]
+        first, second = (
+            [found.systems[name] for found in text_pipeline.TextShelf(store).walk()]
+            for name in text_pipeline.model_systems(store)
+        )
+        assert first != second
+        assert "toy top_p=0.9: wrote to 12 inputs" in text_pipeline.notes(store)
+
+
+def test_a_stopped_run_goes_on_and_ends_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = corpus(tmp_path)
+    writers = {"whole": ToyWriter(), "first": ToyWriter(limit=2), "second": ToyWriter()}
+    chosen = iter(writers.values())
+    monkeypatch.setattr(text_pipeline, "open_text_model", lambda spec, loading: next(chosen))
+    with run_text(job(people, "toy"), tmp_path / "whole") as store:
+        whole = values(store)
+    with pytest.raises(KeyboardInterrupt):
+        run_text(job(people, "toy"), tmp_path / "run")
+    with run_text(job(people, "toy"), tmp_path / "run") as store:
+        assert values(store) == whole
+    assert writers["second"].wrote == ["i2", "i3", "i4", "i5"]
+
+
+def test_a_finished_run_is_not_written_again(tmp_path: Path, writer: ToyWriter) -> None:
+    asked = job(corpus(tmp_path), "toy")
+    run_text(asked, tmp_path / "run").__exit__()
+    run_text(asked, tmp_path / "run").__exit__()
+    assert len(writer.wrote) == 6
+
+
+def test_another_run_in_the_same_place_is_refused(tmp_path: Path, writer: ToyWriter) -> None:
+    asked = job(corpus(tmp_path), "toy")
+    run_text(asked, tmp_path / "run").__exit__()
+    with pytest.raises(UsageError, match="its seed differs"):
+        run_text(replace(asked, seed=1), tmp_path / "run")
+
+
+def test_a_saved_run_is_scored_without_corpus_and_model(tmp_path: Path, writer: ToyWriter) -> None:
+    people = corpus(tmp_path)
+    with run_text(job(people, "toy"), tmp_path / "run") as store:
+        before = values(store)
+    people.unlink()
+    with Store.open(tmp_path / "run") as store:
+        levels.score(store)
+        assert {(r.system, r.metric): r.estimate for r in levels.results(store)} == before
+
+
+def test_a_value_does_not_depend_on_the_chunk(
+    tmp_path: Path, writer: ToyWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = corpus(tmp_path)
+    with run_text(job(people, "toy"), tmp_path / "one") as store:
+        whole = values(store)
+    assert CHUNK > 1
+    monkeypatch.setattr("aleatoric.engine.text_scoring.CHUNK", 1)
+    with run_text(job(people, "toy"), tmp_path / "two") as store:
+        assert values(store) == whole
+
+
+def recorded(folder: Path, rows: Iterable[dict[str, Any]]) -> str:
+    path = folder / "model.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return f"recorded:{path}"
+
+
+def test_unequal_numbers_of_texts_and_missing_inputs(tmp_path: Path) -> None:
+    rows_of_three = [
+        {"id": "i0", "texts": ["the cat", "a dog", "the dog"]},
+        {"id": "i1", "texts": ["the cat"]},
+        {"id": "i2", "texts": ["", "", "the cat"]},
+        {"id": "i3", "texts": []},
+    ]
+    model = recorded(tmp_path, rows_of_three)
+    with run_text(job(corpus(tmp_path), model), tmp_path / "run") as store:
+        found = values(store)
+        w1_m = rows(store, "model", "w1_M/lexical-1")
+        assert set(w1_m) == {"i0", "i1", "i2"}
+        assert w1_m["i1"] is None  # one text alone has no pair
+        assert rows(store, "model", "mean_M/lexical-1")["i2"] == pytest.approx(1.0)
+        notes = " ".join(text_pipeline.notes(store))
+    estimate = found["model", "w1_M/lexical-1"]
+    assert (estimate.n_items, estimate.n_undefined, estimate.n_missing) == (2, 1, 3)
+    assert found["model", "w1_C/lexical-1"].n_items == 3
+    assert "2 of model's texts are empty" in notes
+
+
+def test_one_generation_alone_is_undefined_not_zero(tmp_path: Path) -> None:
+    model = recorded(tmp_path, [{"id": f"i{i}", "texts": ["the cat"]} for i in range(6)])
+    with run_text(job(corpus(tmp_path), model), tmp_path / "run") as store:
+        estimate = values(store)["model", "w1_M/lexical-1"]
+    assert (estimate.value, estimate.n_undefined) == (None, 6)
+
+
+def test_bad_texts_leave_no_run_behind(tmp_path: Path) -> None:
+    model = recorded(tmp_path, [{"id": "i0", "texts": []}])
+    with pytest.raises(UsageError, match="no text to any input"):
+        run_text(job(corpus(tmp_path), model), tmp_path / "run")
+    assert not (tmp_path / "run" / DATABASE).exists()
+
+
+def test_cases_and_distances_of_one_input(tmp_path: Path, writer: ToyWriter) -> None:
+    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+        first = next(iter(text_pipeline.cases(store, "toy")))
+        ((item_id, found),) = text_pipeline.distances(store, ["i0"])
+    assert (first.item.id, item_id) == ("i0", "i0")
+    assert len(first.texts) == 4
+    distances = found["lexical-1"]
+    assert distances.human.tolist() == pytest.approx(pairs(first.item.references))
+    assert distances.own["toy"].tolist() == pytest.approx(pairs(first.texts))
+    assert sorted(distances.cross["toy"]) == pytest.approx(
+        sorted(grid(first.texts, first.item.references))
+    )
+
+
+def test_only_the_first_inputs_are_read(tmp_path: Path) -> None:
+    with run_text(job(corpus(tmp_path), limit=2), tmp_path / "run") as store:
+        assert store.n_items == 2
+
+
+def test_the_signature_names_what_changes_a_number(tmp_path: Path, writer: ToyWriter) -> None:
+    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+        lines = {r.metric: str(r.signature) for r in text_pipeline.results(store)}
+    line = lines["w1_C/lexical-1"]
+    for part in ("decoder:ancestral", "tokeniser=whitespace", "n:6x4", "template={input}"):
+        assert part in line
