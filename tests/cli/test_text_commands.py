@@ -106,8 +106,12 @@ def test_the_study_of_fit_shows_both_ends(cli: Callable, run: Path) -> None:
     ran = cli("score", run, "--analysis", "fit", "--json")
     assert ran.status == 0, ran.err
     table, _ = json.loads(ran.out)["tables"]
-    assert [row[0] for row in table["rows"]] == ["worst", "worst", "best"]
-    assert len({row[1] for row in table["rows"]}) == 3
+    assert [row[:2] for row in table["rows"][:3]] == [
+        ["lexical-1", "worst"],
+        ["lexical-1", "worst"],
+        ["lexical-1", "best"],
+    ]
+    assert len({row[2] for row in table["rows"]}) == 3
 
 
 def test_the_page_escapes_texts_and_shows_inputs(cli: Callable, run: Path, tmp_path: Path) -> None:

@@ -44,6 +44,14 @@ class Fit:
         """What the inputs are ordered by."""
         return f"w1_{self.side}/{self.probe}"
 
+    @property
+    def summary(self) -> str:
+        """How many inputs are fitted badly, in words."""
+        return (
+            f"{self.probe}: {self.n_beyond} of {self.n_known} inputs have "
+            f"W1({self.side}, H) > {self.threshold:g}."
+        )
+
 
 def threshold_of(probe: str) -> float:
     """From which W1 on an input counts as badly fitted.
@@ -74,29 +82,33 @@ def fit(cases: Sequence[TextCase], probe: str, side: Side = "C", n_listed: int =
 
 
 def run(cases: Sequence[TextCase], seed: int) -> Study:
-    """A table a probe: the inputs fitted worst and best by W1(C, H), with their first texts."""
+    """The inputs fitted worst and best by every probe, by W1(C, H) and by W1(M, H)."""
     probes = dict.fromkeys(
         name.partition("/")[2] for case in cases for name in case.values if "w1_C/" in name
     )
-    return Study("fit", tuple(_table(fit(cases, probe)) for probe in probes))
-
-
-def _table(found: Fit) -> Table:
-    rows = [_row("worst", case, found) for case in found.worst]
-    rows += [_row("best", case, found) for case in found.best]
-    note = (
-        f"{found.n_beyond} of {found.n_known} inputs have W1({found.side}, H) "
-        f"> {found.threshold:g}; the first {N_TEXTS} texts of each are shown."
+    sides: tuple[Side, ...] = ("C", "M")
+    return Study(
+        "fit", tuple(_table(side, [fit(cases, p, side) for p in probes]) for side in sides)
     )
-    columns = ("fit", "input", "W1(C, H)", "W1(M, H)", "text", "people", "generator")
-    return Table(f"Fit to people by {found.probe}", columns, tuple(rows), (note,))
+
+
+def _table(side: Side, fits: Sequence[Fit]) -> Table:
+    """Both ends by every probe, with the first texts of each input."""
+    rows = []
+    for found in fits:
+        rows += [_row("worst", case, found) for case in found.worst]
+        rows += [_row("best", case, found) for case in found.best]
+    columns = ("probe", "fit", "input", f"W1({side}, H)", "text", "people", "generator")
+    notes = [found.summary for found in fits]
+    shown = f"The first {N_TEXTS} texts of each are shown."
+    return Table(f"Fit to people by W1({side}, H)", columns, tuple(rows), (*notes, shown))
 
 
 def _row(end: str, case: TextCase, found: Fit) -> tuple[str, ...]:
-    shown = [case.values.get(f"w1_{side}/{found.probe}") for side in ("C", "M")]
-    values = ["–" if value is None else f"{value:.3f}" for value in shown]
+    value = case.values.get(found.metric)
+    shown = "–" if value is None else f"{value:.3f}"
     texts = (_short(case.item.input[-1:]), _short(case.item.references), _short(case.texts))
-    return (end, case.item.id, *values, *texts)
+    return (found.probe, end, case.item.id, shown, *texts)
 
 
 def _short(texts: Iterable[str]) -> str:

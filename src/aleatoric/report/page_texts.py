@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aleatoric import text_pipeline
-from aleatoric.analyses.fit import Fit, TextCase, fit
+from aleatoric.analyses.fit import Fit, Side, TextCase, fit
 from aleatoric.report.collect_texts import main_of, probes_of
 from aleatoric.report.numbers import number
 from aleatoric.report.tables import printable
@@ -17,6 +17,7 @@ from aleatoric.store.texts import Produced, TextShelf
 N_LISTED = 3
 INPUT_CHARS = 160
 TEXT_CHARS = 4000
+_SIDES: tuple[Side, ...] = ("C", "M")
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,11 @@ class Instance:
 
 
 def ends_of(store: Store) -> list[Ends]:
-    """A list for every system and probe."""
+    """A list for every system, probe and side."""
     found: list[Ends] = []
     for system in text_pipeline.model_systems(store):
         cases = list(text_pipeline.cases(store, system))
-        fits = (fit(cases, probe, n_listed=N_LISTED) for probe in probes_of(store))
+        fits = (fit(cases, p, side, N_LISTED) for p in probes_of(store) for side in _SIDES)
         found.extend(_ends(system, one) for one in fits)
     return found
 
@@ -84,11 +85,8 @@ def instances(store: Store, item_ids: Iterable[str]) -> Iterator[Instance]:
 
 
 def _ends(system: str, found: Fit) -> Ends:
-    summary = (
-        f"{found.n_beyond} of {found.n_known} inputs have W1({found.side}, H) > {found.threshold:g}"
-    )
     worst, best = (tuple(_line(case, found) for case in end) for end in (found.worst, found.best))
-    return Ends(system, found.probe, summary, worst, best)
+    return Ends(system, found.probe, found.summary, worst, best)
 
 
 def _line(case: TextCase, found: Fit) -> Line:

@@ -106,7 +106,7 @@ def test_tables_have_a_row_a_probe_and_system(store: Store) -> None:
 
 def test_every_listed_input_has_its_texts(store: Store) -> None:
     ends = page_texts.ends_of(store)
-    assert len(ends) == 4
+    assert len(ends) == 8  # two systems, two probes, M and C
     listed = page_texts.listed(ends)
     shown = {one.item: one for one in page_texts.instances(store, listed)}
     assert set(shown) == set(listed)
@@ -127,8 +127,9 @@ def test_both_ends_of_fit_never_share_an_input() -> None:
 
 
 def test_a_table_of_fit_shortens_texts_and_marks_empty_ones() -> None:
-    (table,) = run([case("1", 0.5)], 0).tables
+    table, other = run([case("1", 0.5)], 0).tables
     (row,) = table.rows
-    assert row[:4] == ("worst", "1", "0.500", "–")
+    assert row[:4] == ("lexical-1", "worst", "1", "0.500")
+    assert other.rows == ()  # no W1(M, H) is known
     assert row[-1].startswith("∅ / ")
     assert len(row[-1]) < 200
