@@ -11,6 +11,7 @@ import typer
 
 import aleatoric
 from aleatoric import registry
+from aleatoric.cli.compare import compare
 from aleatoric.cli.options import (
     BosOption,
     DeviceOption,
@@ -277,6 +278,7 @@ def reproduce_next_word(
 
 
 app.command()(token)
+app.command()(compare)
 reproduce_app.command(name="e-ece")(reproduce_e_ece)
 
 
