@@ -162,7 +162,11 @@ def _farthest_row(case: Case, p: float, adjusted: float) -> tuple[str, ...]:
     context = case.item.context
     end = context if len(context) <= _CONTEXT_END else f"…{context[-_CONTEXT_END:]}"
     tops = (_top(case.pair.human), _top(case.pair.model))
-    return (case.item.id, end, *tops, f"{tvd(case.pair):.3f}", f"{p:.4f}", f"{adjusted:.4f}")
+    return (case.item.id, end, *tops, f"{tvd(case.pair):.3f}", _p_text(p), _p_text(adjusted))
+
+
+def _p_text(p: float) -> str:
+    return "<.0001" if p < 0.0001 else f"{p:.4f}".removeprefix("0")
 
 
 def _top(side: Categorical) -> str:
