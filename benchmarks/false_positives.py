@@ -62,7 +62,7 @@ def ece_difference(rng: np.random.Generator, planted: bool, n_groups: int) -> fl
         confidence = rng.beta(2, 2, len(groups))
         shift = rng.normal(0, 0.05, n_groups)[groups] - 0.1 * side * planted
         correct = rng.random(len(groups)) < np.clip(confidence + shift, 0, 1)
-        sides.append({"confidence": confidence[:, None], "correct": correct[:, None] * 1.0})
+        sides.append({"confidence": confidence[:, None], "correct": correct[:, None].astype(float)})
     ece = ECE("correct", equal_width_edges())
     found = paired(sides[0], sides[1], [str(g) for g in groups], ece, seed=0)
     return found.test.p if found.test else None
