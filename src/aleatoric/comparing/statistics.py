@@ -17,7 +17,6 @@ from aleatoric.store import Store
 Floats = NDArray[np.float64]
 Key = tuple[str, int]
 """An item, and which of its rows: items that were recorded twice may count as two."""
-NO_COMMON_ITEMS = "the two have no item in common"
 _ECE = "ece_"
 
 
