@@ -94,6 +94,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "subsampling": "aleatoric.analyses.subsampling:run",
         "ard": "aleatoric.analyses.ard:run",
         "biased": "aleatoric.analyses.biased:run",
+        "distinguish": "aleatoric.analyses.distinguish:run",
     },
     "token_analyses": {
         "intrinsic": "aleatoric.analyses.intrinsic:run",

@@ -11,6 +11,7 @@ import typer
 
 import aleatoric
 from aleatoric import registry
+from aleatoric.cli.compare import compare
 from aleatoric.cli.options import (
     BosOption,
     DeviceOption,
@@ -286,6 +287,7 @@ def reproduce_next_word(
 
 app.command()(token)
 app.command()(text)
+app.command()(compare)
 reproduce_app.command(name="e-ece")(reproduce_e_ece)
 reproduce_app.command(name="production")(reproduce_production)
 

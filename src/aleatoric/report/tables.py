@@ -15,6 +15,7 @@ from aleatoric.types import Table
 
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX |= {char: "\\" + char for char in "&%$#_{}"}
+_LATEX |= {"≤": r"$\leq$", "…": r"\ldots{}"}
 _LATEX |= {"↓": r"$\downarrow$", "–": "--", "−": "$-$", "‖": r"$\Vert$", "²": "$^2$"}
 
 

@@ -1,0 +1,51 @@
+"""`aleatoric compare`: do two systems differ?"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aleatoric.cli.options import FormatOption, JsonOption, SeedOption
+from aleatoric.cli.printing import print_json, say, show_tables, track
+from aleatoric.errors import UsageError
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN [RUN]", help="Run directories.")],
+    system: Annotated[
+        list[str] | None, typer.Option(help="Only these, controls too; repeatable.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Only these, or a pattern like 'w1_*'; repeatable.")
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="The level of the letters.")] = 0.05,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+    layout: FormatOption = "terminal",
+) -> None:
+    """Do systems differ? Paired differences on common items, with tests.
+
+    Example: `aleatoric compare runs/gpt2 runs/bloom --metric tvd_excess`
+    """
+    from aleatoric import comparing, levels
+    from aleatoric.report.comparison import comparison_tables
+    from aleatoric.store import Store
+
+    if not 0 < alpha < 1:
+        raise UsageError(f"--alpha {alpha:g} is no level; use a number between 0 and 1, as 0.05.")
+    if len({run.resolve() for run in runs}) < len(runs):
+        raise UsageError(f"{runs[-1]}: is named twice; name each run once.")
+    with ExitStack() as opened:
+        stores = [opened.enter_context(Store.open(run)) for run in runs]
+        for store in stores:
+            levels.score(store, track, again=False)
+        found = comparing.compare(stores, system or (), metric or (), alpha, seed)
+    if as_json:
+        print_json(found.as_dict())
+        return
+    show_tables(comparison_tables(found), False, layout)
+    for note in found.notes:
+        say(f"note: {note}")

@@ -1,0 +1,65 @@
+"""Compact letter display: systems that share a letter are not told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations
+from string import ascii_lowercase
+
+Pairs = Collection[frozenset[str]]
+
+
+def letters(systems: Sequence[str], different: Pairs) -> dict[str, str]:
+    """A letter for each largest set of systems of which no two differ.
+
+    Two systems share a letter if and only if they are not among `different`. The set of the first
+    system is called `a`. After Piepho (2004): insert and absorb, then drop sets that add nothing.
+
+    >>> letters(["x", "y", "z"], [frozenset({"x", "z"})])
+    {'x': 'a', 'y': 'ab', 'z': 'b'}
+    """
+    sets = [frozenset(systems)]
+    for pair in different:
+        sets = _absorbed([part for own in sets for part in _split(own, pair)])
+    place = {name: i for i, name in enumerate(systems)}
+    ordered = sorted(_needed(sets), key=lambda own: sorted(place[name] for name in own))
+    return {
+        name: "".join(_letter(i) for i, own in enumerate(ordered) if name in own)
+        for name in systems
+    }
+
+
+def different_pairs(p_values: Mapping[frozenset[str], float | None], alpha: float) -> Pairs:
+    """The pairs that a test tells apart; a pair without a test is not told apart.
+
+    >>> different_pairs({frozenset("ab"): 0.01, frozenset("bc"): None}, 0.05) == {frozenset("ab")}
+    True
+    """
+    return {pair for pair, p in p_values.items() if p is not None and p <= alpha}
+
+
+def _split(own: frozenset[str], pair: frozenset[str]) -> list[frozenset[str]]:
+    return [own - {name} for name in sorted(pair)] if pair <= own else [own]
+
+
+def _absorbed(sets: list[frozenset[str]]) -> list[frozenset[str]]:
+    """Without sets that lie in another one."""
+    unique = list(dict.fromkeys(sets))
+    return [own for own in unique if not any(own < other for other in unique)]
+
+
+def _needed(sets: list[frozenset[str]]) -> list[frozenset[str]]:
+    """Without sets all of whose pairs (or whose only member) stand together elsewhere."""
+    kept = sorted(sets, key=len, reverse=True)
+    for own in sorted(sets, key=len):
+        others = [other for other in kept if other != own]
+        bonds = [frozenset(pair) for pair in combinations(own, 2)] or [own]
+        if all(any(bond <= other for other in others) for bond in bonds):
+            kept = others
+    return kept
+
+
+def _letter(number: int) -> str:
+    """Single letters, then a1 to z1, and so on."""
+    round_, place = divmod(number, len(ascii_lowercase))
+    return ascii_lowercase[place] + (str(round_) if round_ else "")

@@ -1,0 +1,137 @@
+"""Two systems on the items that both have: difference, interval, test and effect size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.inference.estimate import Chunk, GroupSums, Reduction
+from aleatoric.inference.permutation import PermutationTest, paired_permutation
+from aleatoric.types import Estimate
+
+Floats = NDArray[np.float64]
+NO_ITEMS = "no item has a value in both systems"
+ONE_GROUP = "one group: there is nothing to resample"
+IDENTICAL = "the values are the same on every item"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """How large a paired difference is beside the spread of the items' differences."""
+
+    cohen_d: float | None
+    """Mean of the differences over their standard deviation; undefined where that is 0."""
+    share_lower: float
+    """The share of items on which the first system is lower; ties count half."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """First system minus second, on common items; `reason` says why a part is undefined."""
+
+    difference: Estimate
+    test: PermutationTest | None
+    effect: Effect | None
+    reason: str | None = None
+
+
+def paired(
+    first: Chunk, second: Chunk, groups: Sequence[str], reduction: Reduction, seed: int
+) -> Paired:
+    """Compare two systems' statistics, whose rows are the same items in the same order.
+
+    Items on which either has no value are left out and counted.
+
+    >>> from aleatoric.metrics.reduction import Mean
+    >>> low, high = {"tvd": np.array([[0.1], [0.2]])}, {"tvd": np.array([[0.3], [0.5]])}
+    >>> found = paired(low, high, ["a", "b"], Mean("tvd"), seed=0)
+    >>> round(found.difference.value, 3), found.test.p, found.effect.share_lower
+    (-0.25, 0.5, 1.0)
+    """
+    known = _known(first) & _known(second)
+    undefined = int((~known).sum())
+    if not known.any():
+        return Paired(Estimate(None, None, 0, 0, undefined), None, None, NO_ITEMS)
+    first, second = _aligned(first, second, known)
+    used = [group for group, is_known in zip(groups, known.tolist(), strict=True) if is_known]
+    tables = _tables(first, second, used, reduction)
+    difference = _difference(tables, reduction, len(used), len(set(used)), undefined, seed)
+    if difference.value is None:
+        return Paired(difference, None, None, NO_ITEMS)
+    reason = _reason(first, second, difference)
+    test = None
+    if reason is None:
+        test = paired_permutation(tables[0], tables[1], lambda s: _value(s, reduction), seed)
+    return Paired(difference, test, _effect(first, second), reason)
+
+
+def _difference(
+    tables: Floats, reduction: Reduction, n_items: int, n_groups: int, undefined: int, seed: int
+) -> Estimate:
+    """Value of the first minus value of the second, groups resampled for both together."""
+    width = tables.shape[2]
+
+    def gap(sums: Floats) -> Floats:
+        return _value(sums[..., :width], reduction) - _value(sums[..., width:], reduction)
+
+    joined = np.concatenate(tables, axis=1)
+    value = float(gap(joined.sum(axis=0)))
+    if np.isnan(value):
+        return Estimate(None, None, 0, 0, n_items + undefined)
+    return Estimate(value, group_bootstrap(joined, gap, seed), n_items, n_groups, undefined)
+
+
+def _reason(first: Chunk, second: Chunk, difference: Estimate) -> str | None:
+    """Why there is nothing to test."""
+    if all(np.array_equal(first[name], second[name], equal_nan=True) for name in first):
+        return IDENTICAL
+    return ONE_GROUP if difference.n_groups < 2 else None
+
+
+def _known(chunk: Chunk) -> NDArray[np.bool_]:
+    """Items of which every statistic has a value in some split."""
+    found = [np.isfinite(values).any(axis=1) for values in chunk.values()]
+    known: NDArray[np.bool_] = np.logical_and.reduce(found)
+    return known
+
+
+def _aligned(first: Chunk, second: Chunk, known: NDArray[np.bool_]) -> tuple[Chunk, Chunk]:
+    """The known items of both, all with as many splits: what is not split is so in each."""
+    widest = max(values.shape[1] for values in (*first.values(), *second.values()))
+    shape = (int(known.sum()), widest)
+    one, other = (
+        {name: np.broadcast_to(values[known], shape) for name, values in chunk.items()}
+        for chunk in (first, second)
+    )
+    return one, other
+
+
+def _tables(first: Chunk, second: Chunk, groups: list[str], reduction: Reduction) -> Floats:
+    """(2, units, k): both systems' sums by the same units."""
+    columns = [reduction.columns(chunk) for chunk in (first, second)]
+    sums = GroupSums()
+    sums.add(groups, np.concatenate(columns, axis=1))
+    return np.stack(np.split(sums.table, 2, axis=1))
+
+
+def _value(sums: Floats, reduction: Reduction) -> Floats:
+    """The mean over splits, NaN where one is undefined."""
+    mean: Floats = reduction.values(sums).mean(axis=-1)
+    return mean
+
+
+def _effect(first: Chunk, second: Chunk) -> Effect | None:
+    """Of a mean; an error over bins has no difference of its own for an item."""
+    if len(first) != 1:
+        return None
+    (one,), (other,) = first.values(), second.values()
+    gaps = np.nanmean(one, axis=1) - np.nanmean(other, axis=1)
+    spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
+    # Rounding leaves a trace of spread where all differences are equal.
+    is_flat = spread <= 1e-12 * float(np.abs(gaps).max())
+    cohen_d = None if is_flat else float(gaps.mean()) / spread
+    return Effect(cohen_d, float((gaps < 0).mean() + (gaps == 0).mean() / 2))

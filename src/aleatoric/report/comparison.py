@@ -1,0 +1,77 @@
+"""Comparisons as tables of text: pairs with their p-values, then systems with their letters."""
+
+from __future__ import annotations
+
+from aleatoric.comparing import Compared, Comparison
+from aleatoric.report.view import UNDEFINED, number, with_interval
+from aleatoric.types import Table
+
+
+def comparison_tables(compared: Compared) -> list[Table]:
+    """All pairs, then all systems."""
+    return [pairs_table(compared), letters_table(compared)]
+
+
+def pairs_table(compared: Compared) -> Table:
+    """A row a metric and pair: difference, interval, p-values, effect sizes, counts."""
+    columns = (
+        *("metric", "first − second", "difference", "p", "p Holm", "p BH"),
+        *("d", "first lower", "items", "groups"),
+    )
+    rows = tuple(_pair_row(one) for one in compared.comparisons)
+    tested = sum(one.paired.test is not None for one in compared.comparisons)
+    notes = (
+        "difference: over the items that both systems have, with its 95% interval (groups "
+        "resampled for both together).",
+        "p: permutation test, the two systems swapped in random groups; Holm and "
+        f"Benjamini-Hochberg (BH) over all {tested} tests of this table.",
+        "d: mean of the items' differences over their standard deviation; first lower: share of "
+        "items, ties count half.",
+    )
+    return Table("Pairs of systems", columns, rows, notes)
+
+
+def letters_table(compared: Compared) -> Table:
+    """A row a system: its value by each metric, with its letters."""
+    metrics = list(compared.values)
+    systems = list(dict.fromkeys(name for own in compared.values.values() for name in own))
+    rows = tuple((name, *(_lettered(compared, m, name) for m in metrics)) for name in systems)
+    notes = (
+        f"Systems that share a letter are not told apart (Holm, {compared.alpha:g}); a is lowest.",
+        "Values are over all of a system's own items, letters over those that each pair has in "
+        "common.",
+    )
+    return Table("Systems", ("system", *metrics), rows, notes)
+
+
+def p_value(p: float | None) -> str:
+    """A p-value as papers print it.
+
+    >>> p_value(0.00003), p_value(0.0421), p_value(None)
+    ('<.001', '.042', '–')
+    """
+    if p is None:
+        return UNDEFINED
+    return "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
+
+
+def _pair_row(one: Comparison) -> tuple[str, ...]:
+    found = one.paired
+    effect = found.effect
+    p = found.test.p if found.test else None
+    return (
+        one.metric,
+        f"{one.first} − {one.second}",
+        with_interval(found.difference),
+        *(p_value(each) for each in (p, one.p_holm, one.p_bh)),
+        number(effect.cohen_d, 2) if effect else UNDEFINED,
+        number(effect.share_lower, 2) if effect else UNDEFINED,
+        str(found.difference.n_items),
+        str(found.difference.n_groups),
+    )
+
+
+def _lettered(compared: Compared, metric: str, system: str) -> str:
+    value = compared.values[metric].get(system)
+    own = compared.letters[metric].get(system, "")
+    return f"{number(value)} {own}".strip()
