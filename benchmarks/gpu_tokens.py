@@ -158,12 +158,10 @@ def plain_speeds(logits: Tensor, targets: Tensor, size: int, few: bool) -> None:
 def decoded_speeds(logits: Tensor, targets: Tensor, size: int, few: bool) -> None:
     """The search after the plain pass, alone."""
     table, _ = triton_pass.plain(logits, targets)
-    shapes = [(256, 4), (512, 4), (256, 8), (512, 8), (1024, 8), (512, 16), (1024, 16)]
-    tunings = [Tuning(*shape) for shape in shapes]
-    tunings += [Tuning(512, 8, probes=probes) for probes in (2, 4, 5)]
-    if few:
-        shapes = [(64, 2, 4), (128, 4, 4)]
-        tunings = [Tuning(*shape, probes=probes) for shape in shapes for probes in (3, 4)]
+    shapes = [(64, 2, 4), (128, 4, 4)]
+    if not few:
+        shapes += [(256, 4, 3), (512, 8, 3), (1024, 16, 1)]
+    tunings = [Tuning(*shape, probes=probes) for shape in shapes for probes in (3, 4)]
     for name, tuning in itertools.product(("top_p=0.8", "top_k=100"), tunings):
         decoder = Decoder.parse(name)
         show(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aleatoric.comparing import Compared, Comparison
-from aleatoric.report.view import UNDEFINED, number, with_interval
+from aleatoric.report.numbers import UNDEFINED, number, with_interval
 from aleatoric.types import Table
 
 
