@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from aleatoric.metrics.empirical import Divergence, Floats, Integers, counts, mean
 from aleatoric.probes.base import Block, Probe
 
-BATCH = 512
+BATCH = 256
+"""Inputs at a time: more do not fit in a core's cache, fewer leave an encoder's batches short."""
 Stands = Callable[[Floats], Floats]
 """(inputs, pairs) -> what stands for people's distances when a system is compared with them."""
 
