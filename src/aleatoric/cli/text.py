@@ -42,22 +42,23 @@ def text(
         bool, typer.Option("--chat", help="Ask through the model's chat template.")
     ] = False,
     turns: Annotated[
-        str, typer.Option(help="What joins the turns of a dialogue: eos, or any text.")
+        str, typer.Option(help="What joins the turns of a dialogue: eos, newline or any text.")
     ] = "eos",
     stop: Annotated[
         list[str] | None, typer.Option(help="A text ends before this string; repeatable.")
     ] = None,
     probe: Annotated[
-        list[str] | None, typer.Option(help="See aleatoric list probes; repeatable. All of ours.")
+        list[str] | None,
+        typer.Option(help="lexical-1, syntactic-2, semantic, module:function; repeatable. All."),
     ] = None,
     tokeniser: Annotated[
-        str | None, typer.Option(help="Of lexical probes; else by the corpus' language.")
+        str | None, typer.Option(help="spacy-words:LANGUAGE, whitespace, ...; else by the corpus.")
     ] = None,
     tagger: Annotated[
         str | None, typer.Option(help="Of syntactic probes: textblob, nltk, spacy:NAME.")
     ] = None,
     encoder: Annotated[
-        str | None, typer.Option(help="Of the semantic probe: minilm, a name or a directory.")
+        str | None, typer.Option(help="Of the semantic probe: minilm, st:NAME_OR_DIR.")
     ] = None,
     protocol: Annotated[str, typer.Option(help="corrected, or paper as published.")] = "corrected",
     splits: Annotated[
