@@ -22,6 +22,7 @@ from aleatoric.cli.options import (
     RemoteCodeOption,
     SeedOption,
 )
+from aleatoric.cli.plan import plan
 from aleatoric.cli.printing import (
     byte_bar,
     print_json,
@@ -277,6 +278,7 @@ def reproduce_next_word(
 
 
 app.command()(token)
+app.command()(plan)
 reproduce_app.command(name="e-ece")(reproduce_e_ece)
 
 
