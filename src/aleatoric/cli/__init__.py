@@ -84,6 +84,10 @@ def word(
         str, typer.Option(help="Of live models: exact, or mc (sampled).")
     ] = "exact",
     samples: Annotated[int, typer.Option(min=1, max=10**7, help="Draws a context, for mc.")] = 1000,
+    until: Annotated[
+        str | None,
+        typer.Option(help="Of mc: stop a context at se=0.01, or after --samples draws."),
+    ] = None,
     tolerance: Annotated[
         float, typer.Option(min=0, help="How far apart the bounds of an exact TVD may be.")
     ] = 0.02,
@@ -119,6 +123,7 @@ def word(
     """
     from aleatoric import pipeline
     from aleatoric.engine.opening import Loading
+    from aleatoric.words.adaptive import parse_until
 
     job = pipeline.WordJob(
         corpus,
@@ -134,6 +139,7 @@ def word(
         splits,
         seed,
         encoding,
+        parse_until(until) if until is not None else None,
     )
     with run_folder(out) as folder, pipeline.run_word(job, folder, track) as store:
         show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
