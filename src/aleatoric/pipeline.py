@@ -24,7 +24,7 @@ from aleatoric.progress import Track, quietly
 from aleatoric.sources import corpus_facts, open_corpus
 from aleatoric.store import Joined, Store
 from aleatoric.types import Case, Choices, Corpus, Floor, Item, Result, Row, Signature
-from aleatoric.words.adaptive import sampling_error
+from aleatoric.words.adaptive import until_note
 from aleatoric.words.scoring import CONTROLS, HUMAN, TARGETS, Settings, pair_of, score_item
 
 MEANS = (
@@ -175,19 +175,12 @@ def _failed_notes(store: Store) -> Iterator[str]:
 
 def _until_notes(store: Store) -> Iterator[str]:
     """How many draws were taken where sampling stopped by itself, and where it could not."""
-    error, most = store.manifest.get("until"), store.manifest["samples"]
+    error: float | None = store.manifest.get("until")
     if error is None:
         return
     for name in model_systems(store):
         pairs = [case.pair for case in cases(store, name)]
-        taken = [pair.model.n or 0 for pair in pairs]
-        short = sum(sampling_error(pair.human, pair.model) > error for pair in pairs)
-        if taken:
-            yield (
-                f"{name}: {sum(taken)} draws in place of {most * len(pairs)}, {min(taken)} to "
-                f"{max(taken)} a context, until se={error:g}; {short} of {len(pairs)} contexts "
-                f"did not reach it with --samples {most}"
-            )
+        yield until_note(name, pairs, error, store.manifest["samples"])
 
 
 def cases(store: Store, system: str) -> Iterator[Case]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from aleatoric.errors import UsageError
-from aleatoric.types import Categorical, Draws
+from aleatoric.types import Categorical, Draws, Pair
 from aleatoric.words.distributions import model_distribution, pool
 
 FIRST = 50
@@ -89,6 +89,17 @@ def reaches(people: Categorical, draws: Draws, error: float, keep_failed: bool) 
     """Whether a context's draws give its distance with at most this standard error."""
     model = model_distribution(draws, keep_failed)
     return model is not None and sampling_error(people, model) <= error
+
+
+def until_note(system: str, pairs: Sequence[Pair], error: float, most: int) -> str:
+    """How many draws a system's contexts took, and how many had to stop short of the target."""
+    taken = [pair.model.n or 0 for pair in pairs]
+    short = sum(sampling_error(pair.human, pair.model) > error for pair in pairs)
+    return (
+        f"{system}: {sum(taken)} draws in place of {most * len(pairs)}, {min(taken, default=0)} to "
+        f"{max(taken, default=0)} a context, until se={error:g}; {short} of {len(pairs)} contexts "
+        f"did not reach it with --samples {most}"
+    )
 
 
 def _added(parts: Sequence[Draws]) -> Draws:
