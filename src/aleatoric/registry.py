@@ -61,6 +61,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "subsampling": "aleatoric.analyses.subsampling:run",
         "ard": "aleatoric.analyses.ard:run",
         "biased": "aleatoric.analyses.biased:run",
+        "learning-curve": "aleatoric.analyses.learning_curve:run",
     },
     "token_analyses": {
         "intrinsic": "aleatoric.analyses.intrinsic:run",
