@@ -161,7 +161,8 @@ def _fitted(design: Floats, means: Floats) -> Floats:
     """Least squares of log means, (coefficients, ...)."""
     logs = np.log(np.maximum(means, 1e-12)).reshape(-1, means.shape[-1]).T
     found = np.linalg.lstsq(design, logs, rcond=None)[0]
-    return found.reshape(design.shape[1], *means.shape[:-1])
+    shaped: Floats = found.reshape(design.shape[1], *means.shape[:-1]).astype(np.float64)
+    return shaped
 
 
 def model_at(people: Floats, model: Floats, people_then: Floats) -> Floats:

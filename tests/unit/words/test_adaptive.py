@@ -41,6 +41,7 @@ def test_a_few_draws_all_alike_promise_nothing() -> None:
     assert sampling_error(people, Categorical(("z",), (1.0,))) == 0.0
 
 
+@settings(deadline=None)
 @given(st.integers(1, 5000), st.integers(1, 300))
 def test_rounds_double_and_end_at_the_most(most: int, first: int) -> None:
     found = list(rounds(most, first))
