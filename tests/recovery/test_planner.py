@@ -19,7 +19,7 @@ from aleatoric.types import Case, Categorical, Item, Pair
 
 PEOPLE, SAMPLES = (5, 20, 40), (10, 100)
 GROUPS, CONTEXTS = 15, 8
-RUNS, PILOT_GROUPS = 200, 150
+SIMULATED_GROUPS, PILOT_GROUPS = 2000, 150
 
 
 def world(number: int, groups: int, temperature: float) -> Iterator[tuple[str, str, list]]:
@@ -31,14 +31,15 @@ def world(number: int, groups: int, temperature: float) -> Iterator[tuple[str, s
 
 
 def simulated_errors(temperature: float) -> np.ndarray:
-    means = np.zeros((RUNS, len(PEOPLE), len(SAMPLES)))
-    for run in range(RUNS):
-        rng = stream(0, "run", run)
-        for _, _, (people, model) in world(run, GROUPS, temperature):
-            own = np.stack([rng.multinomial(n, people.probs) / n for n in PEOPLE])
-            other = np.stack([rng.multinomial(n, model.probs) / n for n in SAMPLES])
-            means[run] += 1 - np.minimum(own[:, None], other[None]).sum(-1)
-    errors: np.ndarray = (means / (GROUPS * CONTEXTS)).std(axis=0, ddof=1)
+    """Groups are independent and equally large: the spread of many groups' means tells more of a
+    run's standard error than the spread of as many groups taken together in runs does."""
+    means = np.zeros((SIMULATED_GROUPS, len(PEOPLE), len(SAMPLES)))
+    rng = stream(0, "groups")
+    for place, (_, _, (people, model)) in enumerate(world(0, SIMULATED_GROUPS, temperature)):
+        own = np.stack([rng.multinomial(n, people.probs) / n for n in PEOPLE])
+        other = np.stack([rng.multinomial(n, model.probs) / n for n in SAMPLES])
+        means[place // CONTEXTS] += 1 - np.minimum(own[:, None], other[None]).sum(-1)
+    errors: np.ndarray = (means / CONTEXTS).std(axis=0, ddof=1) / np.sqrt(GROUPS)
     return errors
 
 
