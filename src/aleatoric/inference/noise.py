@@ -19,6 +19,8 @@ Size = int | None
 """How many draws a side has; `None` says that its probabilities are known exactly."""
 N_SAMPLES = 8
 """Few of each side: they are crossed, and then averaged over contexts."""
+N_PARTS = 32
+"""Parts of a sample; they are not crossed, and the variance between few groups needs many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,7 @@ def subsampled(
     people: Sequence[int],
     samples: Sequence[Size],
     rng: np.random.Generator,
-    times: int = N_SAMPLES,
+    times: int = N_PARTS,
 ) -> Floats:
     """Distances of parts of both samples, (people sizes, model sizes, times).
 

@@ -63,8 +63,9 @@ def _goal(plan: Plan) -> list[str]:
     if enough:
         best = min(enough, key=lambda row: (row.design.answers, row.design.draws or 0))
         found.append(
-            f"Fewest answers: {best.design.people} people and {size_name(best.design.samples)} "
-            f"samples a context, {best.design.contexts} contexts in {best.design.groups} groups."
+            f"Fewest answers: {best.design.people} people a context, samples: "
+            f"{size_name(best.design.samples)}, {best.design.contexts} contexts in "
+            f"{best.design.groups} groups."
         )
     return [*found, _shares(plan.rows[-1])] if plan.rows else found
 
