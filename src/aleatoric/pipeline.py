@@ -14,7 +14,7 @@ import numpy as np
 import aleatoric
 from aleatoric import registry
 from aleatoric.codec import StatRow
-from aleatoric.engine.opening import Loading, check_specs, open_model
+from aleatoric.engine.opening import Loading, check_specs, check_until, open_model
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.estimate import Reduction, estimates
 from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
@@ -24,6 +24,7 @@ from aleatoric.progress import Track, quietly
 from aleatoric.sources import corpus_facts, open_corpus
 from aleatoric.store import Joined, Store
 from aleatoric.types import Case, Choices, Corpus, Floor, Item, Result, Row, Signature
+from aleatoric.words.adaptive import until_note
 from aleatoric.words.scoring import CONTROLS, HUMAN, TARGETS, Settings, pair_of, score_item
 
 MEANS = (
@@ -57,6 +58,8 @@ class WordJob:
     n_splits: int = 20
     seed: int = 0
     encoding: str = "utf-8"
+    until: float | None = None
+    """The standard error of a context's TVD at which its sampling stops."""
     remarks: tuple[str, ...] = ()
     """What readers must know of the people or the run; shown with every result."""
 
@@ -94,6 +97,7 @@ def run_word(job: WordJob, out: Path, track: Track[Any] = quietly) -> Store:
     Where the input is bad, nothing of the run stays behind.
     """
     check_specs(job.models, "models", "language_models")
+    check_until(job.until, job.models, job.loading.estimator)
     corpus = open_corpus(job.corpus, job.encoding)
     manifest = _manifest(job, corpus)
     # What scoring will need must be there before hours are spent on drawing.
@@ -146,7 +150,7 @@ def results(store: Store) -> list[Result]:
 
 def notes(store: Store) -> list[str]:
     """What a reader of the numbers should know: joins, drops, simulated people."""
-    return [*_saved_notes(store), *_failed_notes(store)]
+    return [*_saved_notes(store), *_failed_notes(store), *_until_notes(store)]
 
 
 def _saved_notes(store: Store) -> list[str]:
@@ -167,6 +171,16 @@ def _failed_notes(store: Store) -> Iterator[str]:
             yield f"{name}: {failed} of {total} draws held no word and are {fate}"
         if not store.meta(f"done {name}"):
             yield f"{name}: is not finished; repeat the command to continue it"
+
+
+def _until_notes(store: Store) -> Iterator[str]:
+    """How many draws were taken where sampling stopped by itself, and where it could not."""
+    error: float | None = store.manifest.get("until")
+    if error is None:
+        return
+    for name in model_systems(store):
+        pairs = [case.pair for case in cases(store, name)]
+        yield until_note(name, pairs, error, store.manifest["samples"])
 
 
 def cases(store: Store, system: str) -> Iterator[Case]:
@@ -190,6 +204,7 @@ def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
         "models": list(job.models),
         "decoders": list(job.decoders),
         "samples": job.samples,
+        "until": job.until,
         "estimator": job.loading.estimator,
         "tolerance": job.tolerance,
         "dtype": job.loading.dtype,
@@ -248,7 +263,7 @@ def _draw(
 
 
 def _ask(job: WordJob, decoder: str) -> Ask:
-    return Ask(decoder, job.samples, job.seed, job.tolerance, job.choices)
+    return Ask(decoder, job.samples, job.seed, job.tolerance, job.choices, job.until)
 
 
 def _system_name(store: Store, model: WordModel, facts: Mapping[str, Any], several: bool) -> str:
@@ -341,6 +356,8 @@ def _choices_in_force(manifest: Mapping[str, Any], metric: str, estimator: str) 
     found: dict[str, str] = manifest["choices"] | {"n_splits": str(manifest["n_splits"])}
     if estimator == "exact":
         found["tolerance"] = f"{manifest['tolerance']:g}"
+    if estimator == "mc" and manifest.get("until") is not None:
+        found["until"] = f"se={manifest['until']:g}"
     tools = {"tvd_syn": "tagger", "tvd_sem": "embedder"}
     if metric in tools:
         found[tools[metric]] = manifest[tools[metric]]

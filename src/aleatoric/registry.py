@@ -95,6 +95,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "ard": "aleatoric.analyses.ard:run",
         "biased": "aleatoric.analyses.biased:run",
         "distinguish": "aleatoric.analyses.distinguish:run",
+        "learning-curve": "aleatoric.analyses.learning_curve:run",
     },
     "token_analyses": {
         "intrinsic": "aleatoric.analyses.intrinsic:run",

@@ -23,6 +23,7 @@ from aleatoric.cli.options import (
     RemoteCodeOption,
     SeedOption,
 )
+from aleatoric.cli.plan import plan
 from aleatoric.cli.printing import (
     byte_bar,
     print_json,
@@ -86,6 +87,10 @@ def word(
         str, typer.Option(help="Of live models: exact, or mc (sampled).")
     ] = "exact",
     samples: Annotated[int, typer.Option(min=1, max=10**7, help="Draws a context, for mc.")] = 1000,
+    until: Annotated[
+        str | None,
+        typer.Option(help="Of mc: stop a context at se=0.01, or after --samples draws."),
+    ] = None,
     tolerance: Annotated[
         float, typer.Option(min=0, help="How far apart the bounds of an exact TVD may be.")
     ] = 0.02,
@@ -121,6 +126,7 @@ def word(
     """
     from aleatoric import pipeline
     from aleatoric.engine.opening import Loading
+    from aleatoric.words.adaptive import parse_until
 
     job = pipeline.WordJob(
         corpus,
@@ -136,6 +142,7 @@ def word(
         splits,
         seed,
         encoding,
+        parse_until(until) if until is not None else None,
     )
     with run_folder(out) as folder, pipeline.run_word(job, folder, track) as store:
         show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
@@ -288,6 +295,7 @@ def reproduce_next_word(
 app.command()(token)
 app.command()(text)
 app.command()(compare)
+app.command()(plan)
 reproduce_app.command(name="e-ece")(reproduce_e_ece)
 reproduce_app.command(name="production")(reproduce_production)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from aleatoric.decoding import Decoder
 from aleatoric.errors import ModelError, UsageError
 from aleatoric.types import FAILED, Categorical, Draws, Exact, Item
+from aleatoric.words.adaptive import sample_until
 from aleatoric.words.bounds import WordProbabilities
 from aleatoric.words.distributions import human_counts
 from aleatoric.words.exact import Question, Search
@@ -82,17 +83,26 @@ class LiveModel:
     def _sampled(
         self, items: Sequence[Item], ask: Ask, decoder: Decoder, vocabulary: Vocabulary
     ) -> Iterable[Draws]:
-        prompts = [Prompt(item.id, item.context) for item in items]
-        return mc(
-            self.lm,
-            prompts,
-            samples=ask.samples,
-            seed=ask.seed,
-            decoder=decoder,
-            lead=ask.choices.lead,
-            limits=self.limits,
-            vocabulary=vocabulary,
-        )
+        prompts = {item.id: Prompt(item.id, item.context) for item in items}
+
+        def draw(ids: Sequence[str], first: int, samples: int) -> list[Draws]:
+            return mc(
+                self.lm,
+                [prompts[item_id] for item_id in ids],
+                samples=samples,
+                first=first,
+                seed=ask.seed,
+                decoder=decoder,
+                lead=ask.choices.lead,
+                limits=self.limits,
+                vocabulary=vocabulary,
+            )
+
+        if ask.until is None:
+            return draw(list(prompts), 0, ask.samples)
+        people = {i.id: Categorical.from_counts(human_counts(i.responses)) for i in items}
+        keep_failed = ask.choices.failed == "outcome"
+        return sample_until(people, draw, ask.until, ask.samples, keep_failed).values()
 
     def _exact(
         self, items: Sequence[Item], ask: Ask, decoder: Decoder, vocabulary: Vocabulary

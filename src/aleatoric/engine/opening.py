@@ -106,6 +106,22 @@ def open_text_model(spec: str, loading: LoadOptions) -> TextModel:
     return model
 
 
+def check_until(error: float | None, specs: Iterable[str], estimator: str) -> None:
+    """Refuse to sample until a target is met where nothing is sampled draw by draw.
+
+    >>> check_until(0.01, ["smollm2"], "mc")
+    """
+    if error is None:
+        return
+    if estimator != "mc":
+        raise UsageError("--until stops sampling, and --estimator exact draws nothing; use mc.")
+    live = registry.names("language_models")
+    for spec in specs:
+        if spec.partition(":")[0] not in live:
+            known = ", ".join(live)
+            raise UsageError(f"--until needs a live model ({known}); {spec} is none.")
+
+
 def check_estimator(name: str) -> None:
     """Refuse what is no estimator of a live model."""
     if name not in ESTIMATORS:

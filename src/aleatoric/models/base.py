@@ -13,7 +13,8 @@ from aleatoric.types import Choices, Draws, Item, TextItem, Texts
 class Ask:
     """What is asked of a model: how to decode, how many draws an item, from which seed.
 
-    `tolerance` is how far apart the bounds of an exact distance may be.
+    `tolerance` is how far apart the bounds of an exact distance may be; `until` the standard error
+    of an item's distance at which its sampling stops, with `samples` as the most draws.
     """
 
     decoder: str
@@ -21,6 +22,7 @@ class Ask:
     seed: int
     tolerance: float = 0.02
     choices: Choices = field(default_factory=Choices)
+    until: float | None = None
 
 
 class WordModel(Protocol):

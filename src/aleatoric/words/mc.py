@@ -89,6 +89,7 @@ def mc(
     prompts: Sequence[Prompt],
     *,
     samples: int = 1000,
+    first: int = 0,
     seed: int = 0,
     decoder: Decoder | None = None,
     lead: Lead = "skip",
@@ -97,11 +98,12 @@ def mc(
 ) -> list[Draws]:
     """`samples` first words of each prompt, counted, in the order given.
 
-    A prompt's random numbers come from (seed, id, decoder) alone.
+    A prompt's random numbers come from (seed, id, decoder) and the sample's number alone, so that
+    sampling can go on later: at number `first`.
     """
     limits = limits or Limits()
     vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
-    sampler = Sampler(Reader(lm, vocabulary, decoder or Decoder()), samples, seed)
+    sampler = Sampler(Reader(lm, vocabulary, decoder or Decoder()), samples, seed, first)
     encoded = encode_contexts(lm, [prompt.context for prompt in prompts])
     packs = packs_of(passages_of(encoded), limits.contexts_at_once(lm, "mc"))
     found = dict(each_pack(lm, packs, lambda pack: _walk(lm, pack, prompts, sampler, limits)))
@@ -118,7 +120,7 @@ def _walk(
     done = Done([], {})
     parts = []
     for indices, logits in tree.run_trunk():
-        roots = _roots([place[i] for i in indices], sampler.samples)
+        roots = _roots([place[i] for i in indices], sampler.numbers)
         arrive = sampler.draw(walks, roots, logits, 0)
         yield None
         parts.append(sampler.step(tree, walks, roots, arrive(), roots.parent, 0, done))
@@ -140,12 +142,12 @@ def _start(
     return Walks(*(np.array(x, dtype=np.int64) for x in (spans, depths, keys)))
 
 
-def _roots(walks: list[int], samples: int) -> Level:
+def _roots(walks: list[int], numbers: Index) -> Level:
     """The contexts themselves, with all samples."""
     count = len(walks)
     none = np.full(count, -1, dtype=np.int64)
-    sample = np.tile(np.arange(samples), count)
-    node = np.repeat(np.arange(count), samples)
+    sample = np.tile(numbers, count)
+    node = np.repeat(np.arange(count), len(numbers))
     return Level(np.array(walks), np.zeros(count, np.int64), none, none, sample, node)
 
 
@@ -206,9 +208,9 @@ class Done:
 class Sampler:
     """Draws the next token of every sample of given nodes."""
 
-    def __init__(self, reader: Reader, samples: int, seed: int) -> None:
+    def __init__(self, reader: Reader, samples: int, seed: int, first: int = 0) -> None:
         self.reader = reader
-        self.samples = samples
+        self.numbers = np.arange(first, first + samples)
         self.seed = seed
         self.states = States(reader.vocabulary)
 

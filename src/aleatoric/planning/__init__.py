@@ -1,0 +1,1 @@
+"""How many people, samples and contexts the next run needs."""

@@ -1,0 +1,238 @@
+"""Designs for a target: what each would give, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+from aleatoric.errors import UsageError
+from aleatoric.inference import planning
+from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.inference.noise import Size
+from aleatoric.inference.pilot import Sizes, Spread
+from aleatoric.inference.planning import Crowding, Design, Parts
+from aleatoric.types import Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a run is to reach: a standard error, an interval's width, or power for a difference.
+
+    >>> Target(se=0.01).error
+    0.01
+    """
+
+    se: float | None = None
+    width: float | None = None
+    power: float | None = None
+    difference: float | None = None
+    level: float = planning.LEVEL
+
+    @property
+    def error(self) -> float | None:
+        """The standard error that is needed; `None` where nothing is asked for."""
+        if self.se is not None:
+            return self.se
+        if self.width is not None:
+            return planning.error_for_width(self.width, self.level)
+        if self.power is not None and self.difference is not None:
+            return planning.error_for_power(self.power, self.difference, self.level)
+        return None
+
+    def check(self) -> None:
+        """Refuse targets that contradict one another or cannot be met."""
+        if sum(x is not None for x in (self.se, self.width, self.power)) > 1:
+            raise UsageError("give one target: --se, --width, or --power with --difference.")
+        if self.power is not None and self.difference is None:
+            raise UsageError("--power needs a --difference to see, as --difference 0.02.")
+        positive = {"--se": self.se, "--width": self.width, "--difference": self.difference}
+        for name, value in positive.items():
+            if value is not None and not 0 < value < 1:
+                raise UsageError(f"{name} {value:g} is no distance; give one between 0 and 1.")
+        if not 0.5 <= self.level < 1:
+            raise UsageError(f"--level {self.level:g} is no level; give one such as 0.95.")
+        if self.power is not None and not 1 - self.level < self.power < 1:
+            low = 1 - self.level
+            raise UsageError(f"--power must lie between {low:g} (chance) and 1, as --power 0.8.")
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The sizes to look at; where none are given, some around the pilot's."""
+
+    people: tuple[int, ...] = ()
+    samples: tuple[Size, ...] = ()
+    groups: tuple[int, ...] = ()
+    contexts_per_group: float | None = None
+
+
+def sizes(texts: Sequence[str]) -> tuple[Size, ...]:
+    """Numbers of samples as a user writes them.
+
+    >>> sizes(["100", "exact"])
+    (100, None)
+    """
+    return tuple(None if text == "exact" else _count(text) for text in texts)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 2 <= int(text) <= 10**7:
+        raise UsageError(f"--samples {text} is no number of draws; give 2 to 10000000, or exact.")
+    return int(text)
+
+
+class Source(Protocol):
+    """Where variances come from, with the sizes around which designs are tried."""
+
+    @property
+    def name(self) -> str:
+        """What is planned for, and from what."""
+        ...
+
+    @property
+    def people(self) -> int:
+        """People a context."""
+        ...
+
+    @property
+    def samples(self) -> Size:
+        """Model samples a context."""
+        ...
+
+    @property
+    def groups(self) -> int:
+        """How many groups of contexts."""
+        ...
+
+    @property
+    def crowding(self) -> Crowding:
+        """How contexts lie in groups."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the predictions should know."""
+        ...
+
+    def prepared(self, people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Known]:
+        """What is known at each pair of sizes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A design and what it would give; `interval` is what the pilot leaves open of `se`."""
+
+    design: Design
+    parts: Parts
+    se: float
+    interval: Interval | None
+    width: float
+    power: float | None
+    meets: bool | None
+    extrapolated: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        design = self.design
+        sizes = {"people": design.people, "samples": design.samples, "groups": design.groups}
+        costs = {"contexts": design.contexts, "answers": design.answers, "draws": design.draws}
+        return {
+            **sizes,
+            **costs,
+            "se": self.se,
+            "se_interval": asdict(self.interval) if self.interval else None,
+            "width": self.width,
+            "power": self.power,
+            "meets_target": self.meets,
+            "extrapolated": self.extrapolated,
+            "variance": asdict(self.parts),
+            "design_effect": planning.design_effect(self.parts, design.crowding),
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Designs for a target, from a source."""
+
+    source: str
+    target: Target
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "source": self.source,
+            "target": asdict(self.target) | {"error": self.target.error},
+            "plans": [row.as_dict() for row in self.rows],
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known at one pair of sizes: the variances, and sums to resample where they exist."""
+
+    parts: Parts
+    spread: Spread | None = None
+    extrapolated: bool = False
+
+
+def make_plan(source: Source, target: Target, grid: Grid, seed: int = 0) -> Plan:
+    """The designs of a grid, with as many groups as the target needs or as are given."""
+    target.check()
+    filled = _filled(source, grid)
+    crowding = source.crowding
+    if grid.contexts_per_group:
+        crowding = crowding.resized(grid.contexts_per_group)
+    rows = tuple(
+        _row(known, Design(*pair, groups, crowding), target, seed)
+        for pair, known in source.prepared(filled.people, filled.samples).items()
+        for groups in _groups(known.parts, pair, crowding, target, grid, source)
+    )
+    return Plan(source.name, target, rows, source.notes)
+
+
+def predicted(known: Known, design: Design, seed: int) -> tuple[float, Interval | None]:
+    """A design's standard error, and what resampling the pilot's groups leaves open of it."""
+    error = planning.standard_error(known.parts, design)
+    spread = known.spread
+    if spread is None or not error:
+        return error, None
+    plain = float(spread.errors(spread.table.sum(axis=0), design))
+    found = group_bootstrap(spread.table, lambda sums: spread.errors(sums, design), seed)
+    if found is None or not plain:
+        return error, None
+    scale = error / plain  # of a difference that is only assumed
+    return error, replace(found, low=found.low * scale, high=found.high * scale)
+
+
+def _row(known: Known, design: Design, target: Target, seed: int) -> Row:
+    error, interval = predicted(known, design, seed)
+    power = None
+    if target.difference is not None:
+        power = planning.power(error, target.difference, target.level)
+    meets = None if target.error is None else error <= target.error * (1 + 1e-9)
+    wide = planning.width(error, target.level)
+    return Row(design, known.parts, error, interval, wide, power, meets, known.extrapolated)
+
+
+def _groups(
+    parts: Parts, sizes: Sizes, crowding: Crowding, target: Target, grid: Grid, source: Source
+) -> tuple[int, ...]:
+    if grid.groups:
+        return grid.groups
+    if target.error is not None:
+        return (planning.groups_needed(parts, Design(*sizes, 1, crowding), target.error),)
+    own = source.groups
+    return tuple(dict.fromkeys(max(2, n) for n in (own // 2, own, 2 * own, 4 * own)))
+
+
+def _filled(source: Source, grid: Grid) -> Grid:
+    """The grid with sizes around the source's where none are given."""
+    n, m = source.people, source.samples
+    people = grid.people or tuple(dict.fromkeys(max(2, size) for size in (n // 2, n, 2 * n)))
+    own: tuple[Size, ...] = (100, 1000, None) if m is None else (max(2, m // 10), m)
+    return replace(grid, people=people, samples=grid.samples or own)

@@ -1,0 +1,144 @@
+"""A plan as a table and as the data of a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.analyses.pictures import Line, Lines, Mark, Panels, plain
+from aleatoric.inference import planning
+from aleatoric.inference.noise import Size
+from aleatoric.planning.designs import Plan, Row, Target
+from aleatoric.types import Table
+
+Index = NDArray[np.int64]
+_EXPLAINED = (
+    "SE: predicted standard error of the mean over contexts; width: of its interval.",
+    "answers: of people, in all; draws: of the model, or of each of two that are compared, in all.",
+)
+
+
+def plan_table(plan: Plan) -> Table:
+    """People x samples x contexts, with what each would give and cost."""
+    rows = tuple(_cells(row) for row in plan.rows)
+    columns = (
+        *("people", "samples", "groups", "contexts", "SE", "[low, high]", "width"),
+        *("power", "answers", "draws", "meets"),
+    )
+    kept = [i for i, _ in enumerate(columns) if any(row[i] for row in rows)]
+    return Table(
+        f"Plan: {plan.source}",
+        tuple(columns[i] for i in kept),
+        tuple(tuple(row[i] for i in kept) for row in rows),
+        (*_goal(plan), *plan.notes, *_EXPLAINED),
+    )
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    design, interval = row.design, row.interval
+    mark = "*" if row.extrapolated else ""
+    return (
+        str(design.people),
+        size_name(design.samples),
+        str(design.groups),
+        str(design.contexts),
+        f"{row.se:.4f}{mark}",
+        f"[{interval.low:.4f}, {interval.high:.4f}]" if interval else "",
+        f"{row.width:.4f}",
+        "" if row.power is None else f"{row.power:.2f}",
+        str(design.answers),
+        "–" if design.draws is None else str(design.draws),
+        "" if row.meets is None else ("yes" if row.meets else "no"),
+    )
+
+
+def _goal(plan: Plan) -> list[str]:
+    """What is asked for, how the variance lies, and which design costs people least."""
+    found = []
+    if plan.target.error is not None:
+        found.append(f"Target: {target_name(plan.target)}, so SE ≤ {plan.target.error:.4f}.")
+    enough = [row for row in plan.rows if row.meets]
+    if enough:
+        best = min(enough, key=lambda row: (row.design.answers, row.design.draws or 0))
+        found.append(
+            f"Fewest answers: {best.design.people} people a context, samples: "
+            f"{size_name(best.design.samples)}, {best.design.contexts} contexts in "
+            f"{best.design.groups} groups."
+        )
+    return [*found, _shares(plan.rows[-1])] if plan.rows else found
+
+
+def _shares(row: Row) -> str:
+    """Where the variance of the last design comes from."""
+    parts, crowding = row.parts, row.design.crowding
+    by_source = {
+        "groups": parts.groups * crowding.seen,
+        "contexts": parts.contexts,
+        "people": parts.people,
+        "samples": parts.samples,
+    }
+    total = sum(by_source.values()) or 1.0
+    listed = ", ".join(f"{name} {value / total:.0%}" for name, value in by_source.items())
+    effect = planning.design_effect(parts, crowding)
+    return (
+        f"Variance of the last row by source: {listed}; intra-group correlation "
+        f"{parts.correlation:.3f}, design effect {effect:.2f}."
+    )
+
+
+def target_name(target: Target) -> str:
+    """A target in words.
+
+    >>> target_name(Target(power=0.8, difference=0.02))
+    'power 0.8 for a difference of 0.02'
+    """
+    if target.se is not None:
+        return f"standard error {target.se:g}"
+    if target.width is not None:
+        return f"interval width {target.width:g}"
+    return f"power {target.power:g} for a difference of {target.difference:g}"
+
+
+def size_name(size: Size) -> str:
+    """A number of samples in words.
+
+    >>> size_name(None)
+    'exact'
+    """
+    return "exact" if size is None else str(size)
+
+
+def plan_picture(plan: Plan) -> Panels:
+    """Predicted standard error by number of contexts, a line for each pair of sizes; and power."""
+    designs = {(row.design.people, row.design.samples): row for row in plan.rows}
+    top = max(row.design.groups for row in plan.rows)
+    groups = np.unique(np.geomspace(2, max(4, 2 * top), 60).round().astype(int))
+    error = plan.target.error
+    marks = (Mark("target", y=error),) if error is not None else ()
+    lines = tuple(_line(row, groups) for row in designs.values())
+    title = f"Plan: {plan.source}"
+    panels = [Lines("standard error", "contexts", "predicted SE", lines, marks)]
+    if plan.target.difference is not None:
+        panels.append(_power(list(designs.values()), groups, plan.target))
+    return Panels(title, tuple(panels), len(panels))
+
+
+def _line(row: Row, groups: Index) -> Line:
+    contexts = groups * row.design.crowding.mean
+    # Of a given design, only the number of groups changes along a line.
+    errors = row.se * np.sqrt(row.design.groups / groups)
+    label = f"{row.design.people} people, {size_name(row.design.samples)} samples"
+    return Line(label, plain(contexts), plain(errors))
+
+
+def _power(rows: Sequence[Row], groups: Index, target: Target) -> Lines:
+    lines = []
+    for row in rows:
+        line = _line(row, groups)
+        power = [planning.power(e, target.difference or 0.0, target.level) for e in line.y]
+        lines.append(Line(line.label, line.x, plain(power)))
+    marks = (Mark("target", y=target.power),) if target.power is not None else ()
+    title = f"power to see {target.difference:g}"
+    return Lines(title, "contexts", "power", tuple(lines), marks)

@@ -1,0 +1,213 @@
+"""Plans: the arithmetic of designs, and the command."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aleatoric.errors import UsageError
+from aleatoric.inference.noise import Side, Sides, noise, subsampled
+from aleatoric.inference.planning import (
+    Crowding,
+    Design,
+    Parts,
+    between_and_within,
+    error_for_power,
+    group_columns,
+    groups_needed,
+    power,
+    standard_error,
+)
+from aleatoric.pipeline import WordJob, run_word
+from aleatoric.planning.assumed import AssumedSource, Assumptions, zipf
+from aleatoric.planning.designs import Grid, Target, make_plan
+from aleatoric.planning.shown import plan_picture, plan_table
+
+variances = st.floats(0.0, 0.3)
+
+
+@settings(deadline=None)
+@given(variances, variances, variances, variances, st.floats(0.001, 0.2))
+def test_the_groups_that_are_needed_are_enough_and_no_fewer_are(
+    groups: float, contexts: float, people: float, samples: float, error: float
+) -> None:
+    parts = Parts(groups, contexts, people, samples)
+    needed = groups_needed(parts, Design(40, 10, 1, Crowding(5.0, 7.0)), error)
+    design = Design(40, 10, needed, Crowding(5.0, 7.0))
+    assert standard_error(parts, design) <= error * (1 + 1e-9)
+    if needed > 2:
+        fewer = Design(40, 10, needed - 1, design.crowding)
+        assert standard_error(parts, fewer) > error * (1 - 1e-9)
+
+
+@settings(deadline=None)
+@given(st.floats(0.06, 0.99), st.floats(0.001, 0.5))
+def test_an_error_for_power_has_that_power(asked: float, difference: float) -> None:
+    assert power(error_for_power(asked, difference), difference) == pytest.approx(asked, abs=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6))
+def test_variances_are_those_of_a_naive_analysis(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    groups = [rng.normal(rng.normal(0, 2), 1, size=rng.integers(1, 6)) for _ in range(8)]
+    between, within = between_and_within(
+        np.array([group_columns(values[:, None]) for values in groups]).sum(axis=0)
+    )
+    values, n = np.concatenate(groups), sum(map(len, groups))
+    inside = sum(((v - v.mean()) ** 2).sum() for v in groups) / max(1, n - 8)
+    among = sum(len(v) * (v.mean() - values.mean()) ** 2 for v in groups) / 7
+    size = (n - sum(len(v) ** 2 for v in groups) / n) / 7
+    if n > 8 and among > inside:
+        assert within == pytest.approx(inside)
+        assert between == pytest.approx((among - inside) / size)
+    else:
+        assert between == 0
+        assert within == pytest.approx(values.var(ddof=1))
+
+
+def test_noise_is_told_apart_by_source() -> None:
+    rng = np.random.default_rng(0)
+    people, model = rng.dirichlet(np.ones(12)), rng.dirichlet(np.ones(12))
+    sides = Sides(Side(people, None), (Side(model, None),))
+    found = noise(sides, [30], [50], rng, times=200)
+    a, b = (rng.multinomial(n, side, size=20_000) / n for n, side in ((30, people), (50, model)))
+    distances = 1 - np.minimum(a, b).sum(axis=1)
+    assert found.mean[0, 0] == pytest.approx(distances.mean(), abs=0.01)
+    assert found.total[0, 0] == pytest.approx(distances.var(), rel=0.15)
+    only_people = 1 - np.minimum(a, model).sum(axis=1)
+    exact = noise(sides, [30], [None], rng, times=200)
+    assert exact.samples[0, 0] == pytest.approx(0.0, abs=1e-12)
+    assert exact.people[0, 0] == pytest.approx(only_people.var(), rel=0.25)
+
+
+def test_parts_of_samples_are_samples_of_the_smaller_size() -> None:
+    rng = np.random.default_rng(1)
+    people, model = rng.dirichlet(np.ones(6)), rng.dirichlet(np.ones(6))
+    parts, anew = [], []
+    for _ in range(1500):
+        seen = Sides(
+            Side(rng.multinomial(40, people).astype(float), 40),
+            (Side(rng.multinomial(60, model).astype(float), 60),),
+        )
+        parts.append(subsampled(seen, [10], [15], rng, times=1)[0, 0, 0])
+        a, b = rng.multinomial(10, people) / 10, rng.multinomial(15, model) / 15
+        anew.append(1 - np.minimum(a, b).sum())
+    assert np.mean(parts) == pytest.approx(np.mean(anew), abs=0.012)
+    assert np.var(parts) == pytest.approx(np.var(anew), rel=0.15)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 200), st.floats(0.0, 1.0))
+def test_zipf_has_the_entropy_that_is_asked_for(support: int, share: float) -> None:
+    asked = share * math.log2(support)
+    probs = zipf(support, asked)
+    known = probs[probs > 0]
+    assert float(-(known * np.log2(known)).sum()) == pytest.approx(asked, abs=1e-3)
+
+
+def test_more_of_anything_never_raises_an_assumed_error() -> None:
+    source = AssumedSource(Assumptions())
+    rows = make_plan(source, Target(), Grid((10, 40, 160), (10, 1000, None), (20,))).rows
+    errors = np.array([row.se for row in rows]).reshape(3, 3)
+    assert (np.diff(errors, axis=0) <= 1e-6).all()
+    assert (np.diff(errors, axis=1) <= 1e-6).all()
+
+
+def test_figure_data_meets_the_target_where_the_table_says() -> None:
+    plan = make_plan(AssumedSource(Assumptions()), Target(se=0.02), Grid((40,), (100,)))
+    (line,) = plan_picture(plan).pictures[0].lines  # type: ignore[union-attr]
+    (row,) = plan.rows
+    at = np.interp(row.design.contexts, line.x, line.y)
+    assert at == pytest.approx(row.se, rel=0.02)
+    assert "meets" in plan_table(plan).columns
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (Target(se=0.01, width=0.1), "one target"),
+        (Target(power=0.8), "--difference"),
+        (Target(se=-1.0), "--se"),
+        (Target(se=float("nan")), "--se"),
+        (Target(power=0.01, difference=0.1), "--power"),
+        (Target(level=1.0), "--level"),
+    ],
+)
+def test_targets_that_cannot_be_are_refused(target: Target, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        target.check()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pilot") / "run"
+    job = WordJob(
+        "simulated:contexts=60,people=12,passage=6", ("toy", "toy:temperature=2"), samples=30
+    )
+    with run_word(job, folder):
+        return folder
+
+
+def test_the_command_prints_plans_and_draws_them(cli: Callable, run: Path, tmp_path: Path) -> None:
+    figure = tmp_path / "plan.png"
+    ran = cli("plan", run, "--system", "toy", "--se", 0.01, "--json", "--figure", figure)
+    assert ran.status == 0, ran.err
+    plans = json.loads(ran.out)["plans"]
+    assert all(one["meets_target"] and one["se"] <= 0.01 for one in plans)
+    assert {one["people"] for one in plans} == {6, 12, 24}
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    again = cli("plan", run, "--system", "toy", "--se", 0.01, "--json")
+    assert again.out == ran.out
+
+
+@pytest.mark.parametrize("layout", ["terminal", "markdown", "latex", "csv"])
+def test_the_command_prints_in_every_format(cli: Callable, run: Path, layout: str) -> None:
+    ran = cli("plan", run, "--power", 0.8, "--difference", 0.05, "--format", layout)
+    assert ran.status == 0, ran.err
+    assert "power" in ran.out
+
+
+def test_a_difference_of_one_system_says_what_it_assumes(cli: Callable) -> None:
+    alone = cli("plan", "--assume", "icc=0.1", "--difference", 0.05, "--groups", 20, "--json")
+    assert "correlated at 0.5" in alone.out
+    assert all(0 < one["power"] <= 1 for one in json.loads(alone.out)["plans"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "give a run"),
+        (("--assume", "height=3"), "no assumption 'height'"),
+        (("--assume", "sd=x"), "is no number"),
+        (("--assume", "icc=1.5"), "icc=1.5 cannot be"),
+        (("--assume", "sd=0.1", "--samples", "few"), "--samples few"),
+        (("--assume", "sd=0.1", "--se", "0"), "--se 0"),
+    ],
+)
+def test_bad_usage_is_one_sentence(cli: Callable, arguments: tuple[str, ...], said: str) -> None:
+    ran = cli("plan", *arguments)
+    assert ran.status == 2
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_bad_pilots_are_refused(cli: Callable, run: Path, tmp_path: Path) -> None:
+    ran = cli("plan", run, "--se", 0.01)
+    assert ran.status == 2
+    assert "--system" in ran.err
+    ran = cli("plan", run, "--system", "gpt5", "--se", 0.01)
+    assert "has no model 'gpt5'" in ran.err
+    job = WordJob("simulated:contexts=5,people=12", ("toy",), samples=30)
+    with run_word(job, tmp_path / "one"):
+        pass
+    ran = cli("plan", tmp_path / "one", "--se", 0.01)
+    assert ran.status == 2
+    assert "one group" in ran.err
