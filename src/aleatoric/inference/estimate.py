@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.inference.bootstrap import group_bootstrap
-from aleatoric.types import Estimate
+from aleatoric.inference.bootstrap import group_bootstraps
+from aleatoric.types import Estimate, Interval
 
 Floats = NDArray[np.float64]
 Chunk = Mapping[str, Floats]
@@ -87,11 +87,25 @@ def estimates(
     for groups, chunk in pages:
         for name, reduction in reductions.items():
             sums[name].add(groups, reduction.columns(chunk))
-    return {name: estimate(sums[name], r, seed) for name, r in reductions.items()}
+    tables = [own.table for own in sums.values()]
+    intervals = group_bootstraps(tables, [_value_of(r) for r in reductions.values()], seed)
+    return {
+        name: _summed_up(sums[name], reduction, interval)
+        for (name, reduction), interval in zip(reductions.items(), intervals, strict=True)
+    }
 
 
 def estimate(sums: GroupSums, reduction: Reduction, seed: int) -> Estimate:
     """The value of all items together, its spread over splits, and its interval over groups."""
+    (interval,) = group_bootstraps([sums.table], [_value_of(reduction)], seed)
+    return _summed_up(sums, reduction, interval)
+
+
+def _value_of(reduction: Reduction) -> Callable[[Floats], Floats]:
+    return lambda sums: _mean(reduction.values(sums))
+
+
+def _summed_up(sums: GroupSums, reduction: Reduction, interval: Interval | None) -> Estimate:
     if not sums.n_items:
         return Estimate(None, None, 0, 0)
     total = sums.table.sum(axis=0)
@@ -100,7 +114,6 @@ def estimate(sums: GroupSums, reduction: Reduction, seed: int) -> Estimate:
     undefined = sums.n_items - defined
     if np.isnan(by_split).all():
         return Estimate(None, None, 0, 0, undefined)
-    interval = group_bootstrap(sums.table, lambda s: _mean(reduction.values(s)), seed)
     spread = float(by_split.std(ddof=1)) if len(by_split) > 1 else None
     groups = sum(reduction.defined(row) > 0 for row in sums.table) + sums.n_pooled
     if interval is not None and sums.n_pooled:

@@ -98,7 +98,7 @@ def _singles(
     if level == "word":
         return {"worst": [_worst(store, one) for one in pipeline.model_systems(store)]}
     if level == "text":
-        ends = page_texts.ends_of(store)
+        ends = [] if inputs else page_texts.ends_of(store)
         found = page_texts.instances(store, inputs or list(page_texts.listed(ends)))
         drawn = {key: _embedded(one) for key, one in pictures.items() if _is_instance(key)}
         return {"ends": ends, "instances": list(found), "drawn": drawn}

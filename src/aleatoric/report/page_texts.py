@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aleatoric import text_pipeline
 from aleatoric.analyses.fit import Fit, Side, TextCase, fit
@@ -73,9 +73,10 @@ def listed(ends: Sequence[Ends]) -> dict[str, str | None]:
 
 
 def drawn(ends: Sequence[Ends]) -> dict[str, str | None]:
-    """The inputs whose distances are drawn: those listed by the main probes."""
+    """The inputs whose distances are drawn: the first of each list by a main probe."""
     main = main_of([end.probe for end in ends])
-    return listed([end for end in ends if end.probe in main])
+    chosen = [end for end in ends if end.probe in main]
+    return listed([replace(end, worst=end.worst[:1], best=end.best[:1]) for end in chosen])
 
 
 def instances(store: Store, item_ids: Iterable[str]) -> Iterator[Instance]:
