@@ -34,6 +34,8 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks.provo_scoring
 	$(BIN)/python -m benchmarks.million_contexts
+	$(BIN)/python -m benchmarks.text_scoring
+	$(BIN)/python -m benchmarks.planner
 	$(BIN)/python -m benchmarks.permutation_speed
 	$(BIN)/python -m benchmarks.false_positives 500
 
