@@ -30,7 +30,7 @@ def bca_ends(value: float, replicates: Floats, left_out: Floats, level: float) -
 
 
 def bias_correction(value: float, replicates: Floats) -> float:
-    """z of the share of replicates below the value; equal ones count half.
+    """The normal quantile of the share of replicates below the value; equal ones count half.
 
     >>> bias_correction(0.0, np.array([-1.0, 1.0]))
     0.0
