@@ -34,6 +34,8 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks.provo_scoring
 	$(BIN)/python -m benchmarks.million_contexts
+	$(BIN)/python -m benchmarks.bootstrap_speed
+	$(BIN)/python -m benchmarks.coverage
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py

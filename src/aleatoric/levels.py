@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aleatoric import pipeline, token_pipeline
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.progress import Track, quietly
 from aleatoric.store import Store
 from aleatoric.types import Result
@@ -25,11 +26,11 @@ def score(store: Store, track: Track[Any] = quietly, again: bool = True) -> None
         pipeline.score_word(store, track)
 
 
-def results(store: Store) -> list[Result]:
-    """Every system's metrics, from the saved statistics alone."""
+def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
+    """Every system's metrics, from the saved statistics alone; `interval` names their method."""
     if level_of(store) == "token":
-        return token_pipeline.results(store)
-    return pipeline.results(store)
+        return token_pipeline.results(store, interval)
+    return pipeline.results(store, interval)
 
 
 def notes(store: Store) -> list[str]:

@@ -19,6 +19,7 @@ from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.estimate import Reduction, estimate, value_of, walk
 from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
+from aleatoric.metrics.debiased import DebiasedECE
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.progress import Track, quietly
@@ -29,7 +30,7 @@ from aleatoric.words import floors
 from aleatoric.words.scoring import CONTROLS, HUMAN, TARGETS, Settings, pair_of, score_item
 
 MEANS = (
-    *("tvd", "sq_distance", "js", "entropy_human", "entropy_model"),
+    *("tvd", "tvd_debiased", "sq_distance", "js", "entropy_human", "entropy_model"),
     *("mass_on_human", "rank_of_human_mode"),
 )
 LIVE = ("exact", "mc", "list")
@@ -350,12 +351,16 @@ def _reductions(store: Store, system: str) -> dict[str, Reduction]:
     manifest = store.manifest
     means: dict[str, Reduction] = {}
     if system != HUMAN:
-        means = {name: Mean(name) for name in (*MEANS, *manifest["abstractions"])}
+        saved = set(store.meta("stat_columns"))  # an older version's may lack some
+        asked = (*MEANS, *manifest["abstractions"])
+        means = {name: Mean(name) for name in asked if name in saved}
     if store.systems()[system]["estimator"] == "exact":
         means |= {name: Mean(name) for name in EXACT_MEANS}
     closed = manifest["choices"]["bins"] == "closed"
     edges = _edges(store, system, manifest["choices"]["binning"])
-    return means | {f"ece_{t}": ECE(f"correct_{t}", edges, closed) for t in TARGETS}
+    for kind, error in {"ece": ECE, "ece_debiased": DebiasedECE}.items():
+        means |= {f"{kind}_{t}": error(f"correct_{t}", edges, closed) for t in TARGETS}
+    return means
 
 
 def _floor_reductions(store: Store, system: str) -> dict[str, Reduction]:
@@ -389,5 +394,5 @@ class StoredRows:
 
     def __iter__(self) -> Iterator[Row]:
         # ECE has no value of its own for an item: its rows are correctness.
-        column = self.metric.replace("ece_", "correct_")
+        column = self.metric.replace("ece_debiased_", "ece_").replace("ece_", "correct_")
         return self.store.rows(self.system, column)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from aleatoric.inference.bootstrap import METHODS, resample
 from aleatoric.metrics import splits
 from aleatoric.metrics.calibration import ECE, equal_width_edges
+from aleatoric.metrics.debiased import DebiasedECE, leave_pair_out
 from aleatoric.metrics.reduction import Mean
 from aleatoric.streams import stream
 
@@ -89,17 +90,17 @@ def statistics(drawn: Simulated) -> dict[str, Floats]:
         "tvd": splits.tvd(people, model),
         "sq_distance": splits.sq_distance(people, model),
         "js": splits.js(people, model),
+        "tvd_debiased": leave_pair_out(people, model),
         "confidence": model.max(axis=1) / model.sum(axis=1),
         "correct_human": (model.argmax(axis=1) == people.argmax(axis=1)).astype(np.float64),
     }
     return {name: values[:, None] for name, values in found.items()}
 
 
-REDUCTIONS: Mapping[str, Mean | ECE] = {
-    "tvd": Mean("tvd"),
-    "sq_distance": Mean("sq_distance"),
-    "js": Mean("js"),
+REDUCTIONS: Mapping[str, Mean | ECE | DebiasedECE] = {
+    **{name: Mean(name) for name in ("tvd", "tvd_debiased", "sq_distance", "js")},
     "ece_human": ECE("correct_human", equal_width_edges()),
+    "ece_debiased_human": DebiasedECE("correct_human", equal_width_edges()),
 }
 
 

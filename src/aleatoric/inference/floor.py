@@ -164,7 +164,7 @@ def answered(
 def _first(shares: Floats | Counts, rng: np.random.Generator) -> NDArray[np.intp]:
     """The likeliest outcome of each row; of equals, any: the order of outcomes means nothing."""
     shaken: Floats = shares + 1e-9 * rng.random(shares.shape)
-    return shaken.argmax(axis=1)
+    return np.argmax(shaken, axis=1)
 
 
 def simulated_floor(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from aleatoric.inference import control
 from aleatoric.metrics import splits as by_split
+from aleatoric.metrics.debiased import leave_pair_out
 from aleatoric.metrics.overlap import mode
 from aleatoric.metrics.tvd import tvd
 from aleatoric.streams import stream
@@ -171,6 +172,7 @@ def _score_oracle(people: People, settings: Settings) -> Scored:
     target, player = halves.target, halves.player
     found = {
         "tvd": by_split.tvd(target.counts, player.counts),
+        "tvd_debiased": leave_pair_out(target.counts, player.counts),
         "sq_distance": by_split.sq_distance(target.counts, player.counts),
         "js": by_split.js(target.counts, player.counts),
         "confidence": player.counts.max(axis=1) / player.n,
