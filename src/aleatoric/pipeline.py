@@ -27,7 +27,7 @@ from aleatoric.sources import corpus_facts, open_corpus
 from aleatoric.store import Joined, Store
 from aleatoric.types import Case, Choices, Corpus, Item, Result, Row, Signature
 from aleatoric.words import floors
-from aleatoric.words.scoring import CONTROLS, HUMAN, TARGETS, Settings, pair_of, score_item
+from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE, TARGETS, Settings, pair_of, score_item
 
 MEANS = (
     *("tvd", "tvd_debiased", "sq_distance", "js", "entropy_human", "entropy_model"),
@@ -358,21 +358,23 @@ def _reductions(store: Store, system: str) -> dict[str, Reduction]:
         means |= {name: Mean(name) for name in EXACT_MEANS}
     closed = manifest["choices"]["bins"] == "closed"
     edges = _edges(store, system, manifest["choices"]["binning"])
-    for kind, error in {"ece": ECE, "ece_debiased": DebiasedECE}.items():
-        means |= {f"{kind}_{t}": error(f"correct_{t}", edges, closed) for t in TARGETS}
-    return means
+    means |= {f"ece_{t}": ECE(f"correct_{t}", edges, closed) for t in TARGETS}
+    if system == ORACLE:
+        return means
+    # Splits of people would make of each bin twenty: only what is not split is debiased.
+    unsplit = ("original", "human")
+    return means | {
+        f"ece_debiased_{t}": DebiasedECE(f"correct_{t}", edges, closed) for t in unsplit
+    }
 
 
 def _floor_reductions(store: Store, system: str) -> dict[str, Reduction]:
-    """Of the floors, and the number of draws; a run scored by an older version has fewer."""
+    """Of the floors, and the number of draws."""
+    choices = store.manifest["choices"]
+    edges = _edges(store, system, choices["binning"])
     saved = set(store.meta("stat_columns"))
-    closed = store.manifest["choices"]["bins"] == "closed"
-    edges = _edges(store, system, store.manifest["choices"]["binning"])
-    calibrated = system not in CONTROLS and saved >= set(floors.calibration_columns())
-    wanted: dict[str, Reduction] = {"n_model": Mean("n_model")}
-    if saved >= set(floors.distance_columns()):
-        wanted |= floors.reductions(edges, closed, calibrated)
-    return wanted
+    found = floors.reductions(edges, choices["bins"] == "closed", system not in CONTROLS, saved)
+    return {"n_model": Mean("n_model"), **found}
 
 
 def _edges(store: Store, system: str, binning: str) -> tuple[float, ...]:

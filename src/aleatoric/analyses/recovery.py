@@ -142,16 +142,24 @@ class Coverage:
 
 
 def coverage(
-    design: Design, n_simulations: int, seed: int = 0, n_replicates: int = 2000
+    design: Design,
+    n_simulations: int,
+    seed: int = 0,
+    n_replicates: int = 2000,
+    methods: tuple[str, ...] = METHODS,
+    metrics: tuple[str, ...] = tuple(REDUCTIONS),
 ) -> Iterator[Coverage]:
-    """The coverage of every method for every metric, over simulated corpora of one design."""
+    """The coverage of the methods for the metrics, over simulated corpora of one design."""
     truth = population(design)
     ends: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for number in range(n_simulations):
         drawn = simulate(design, design.passages, stream(seed, "coverage", repr(design), number))
-        for name, sums in group_sums(drawn).items():
-            for method in METHODS:
-                found = resample(sums, _value(name), number, n_replicates, method=method).interval
+        sums = group_sums(drawn)
+        for name in metrics:
+            for method in methods:
+                found = resample(
+                    sums[name], _value(name), number, n_replicates, method=method
+                ).interval
                 if found is not None:
                     ends.setdefault((name, method), []).append((found.low, found.high))
     for (name, method), pairs in ends.items():

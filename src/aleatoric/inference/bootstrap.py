@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aleatoric.errors import UsageError
 from aleatoric.inference.bca import bca_ends
-from aleatoric.inference.clustered import leave_one_out
+from aleatoric.inference.clustered import jackknife_error, leave_one_out, t_interval
 from aleatoric.inference.studentised import bundled, student_ends
 from aleatoric.streams import stream
 from aleatoric.types import Interval
@@ -25,6 +25,8 @@ DEFAULT_METHOD = "student"
 ONE_GROUP = "one group: an interval needs at least two"
 NO_SPREAD = "all groups have the same value: there is no spread to resample"
 NO_REPLICATE = "no resampled set of groups has a value"
+MIN_GROUPS = 5
+"""Resamples of fewer groups are too few different ones to studentise: Student's own t stands in."""
 _CELLS_AT_ONCE = 500_000
 
 Value = Callable[[Floats], Floats]
@@ -89,7 +91,9 @@ def resample(
     left_out = leave_one_out(sums, value)
     if not _varies(left_out):
         return Resampled(None, NO_SPREAD)
-    if check_method(method) == "student":
+    if check_method(method) == "student" and len(sums) < MIN_GROUPS:
+        return _few_groups(sums, value, level, left_out)
+    if method == "student":
         units = bundled(sums)
         ends = student_ends(units, value, weights_of(len(units), n_replicates, seed), level)
     else:
@@ -144,6 +148,13 @@ def _quantile_ends(
         return bca_ends(centre, found, left_out, level)
     ends: Floats = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
     return ends
+
+
+def _few_groups(sums: Floats, value: Value, level: float, left_out: Floats) -> Resampled:
+    centre, error = float(value(sums.sum(axis=0)[None, :])[0]), jackknife_error(left_out)
+    if error is None:
+        return Resampled(None, NO_SPREAD)
+    return Resampled(t_interval(centre, error, len(sums), level))
 
 
 def _varies(left_out: Floats) -> bool:

@@ -67,7 +67,7 @@ def t_interval(value: float, error: float, n_groups: int, level: float = 0.95) -
     True
     """
     half = t_quantile((1 + level) / 2, n_groups - 1) * error
-    return Interval(value - half, value + half, level, "clustered standard error, t")
+    return Interval(value - half, value + half, level, "clustered standard error, Student's t")
 
 
 def t_quantile(share: float, degrees: int) -> float:

@@ -52,8 +52,10 @@ def split_variance(
     (1.0, 0.25, 0.75)
     """
     n_groups = int(groups.max()) + 1 if len(groups) else 0
-    totals = np.bincount(groups, values, minlength=n_groups)
-    error = clustered_error(totals, np.bincount(groups, minlength=n_groups).astype(np.float64))
+    totals, counts = np.zeros(n_groups), np.zeros(n_groups)
+    np.add.at(totals, groups, values)
+    np.add.at(counts, groups, 1.0)
+    error = clustered_error(totals, counts)
     if error is None:
         return None
     own, drawn = (float(part.sum()) / len(values) ** 2 for part in (people, model))

@@ -129,7 +129,7 @@ class DebiasedECE:
         index = np.where(known, bin_index(confidence, self.edges, self.closed), -1)
         member = index[:, :, None] == np.arange(self._n_bins)
         own = token_columns(np.where(known, confidence, 0.0), np.where(known, correct, 0.0))
-        cube = member[..., None] * own[:, :, None, :]
+        cube: Floats = member[..., None] * own[:, :, None, :]
         return cube.reshape(len(cube), -1)
 
     def values(self, sums: Floats) -> Floats:

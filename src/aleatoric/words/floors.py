@@ -7,7 +7,7 @@ and the floor is the calibration error of those.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +20,12 @@ from aleatoric.types import Floor
 
 ENDS = ("low", "value", "high")
 TARGETS = ("original", "human", "oracle")
-TRUTHS = ("plug_in", "chao")
+TRUTHS = ("chao", "again")
+"""Chao's estimate, and that of people drawn anew from it."""
 REPLICATES = 2
 DISTANCES = {"tvd": "floor", "js": "floor_js"}
 """Metric -> how the columns of its floor begin."""
-CALIBRATION_METHOD = "calibration of perfect models, truth by plug-in and by Chao"
+CALIBRATION_METHOD = "Chao with parametric bootstrap, from no correction to three"
 
 
 def distance_columns() -> tuple[str, ...]:
@@ -40,7 +41,7 @@ def calibration_columns() -> tuple[str, ...]:
     """The columns of the calibration errors' floors.
 
     >>> calibration_columns()[0]
-    'floor_confidence_plug_in_0'
+    'floor_confidence_chao_0'
     """
     kinds = ("confidence", *TARGETS)
     return tuple(_column(kind, truth, i) for kind in kinds for truth in TRUTHS for i in _numbers())
@@ -65,7 +66,7 @@ def distance_floors(
 def calibration_floors(
     counts: NDArray[np.int64], n_human: int, n_model: int | None, rng: np.random.Generator
 ) -> dict[str, float | None]:
-    """Confidence and correctness of perfect models, under two estimates of the truth.
+    """Confidence and correctness of perfect models, under an estimate of the truth and its own.
 
     >>> found = calibration_floors(np.array([40]), 40, 40, np.random.default_rng(0))
     >>> found["floor_confidence_chao_0"], found["floor_human_chao_0"]
@@ -73,7 +74,8 @@ def calibration_floors(
     """
     if counts.sum() < 2:
         return {}
-    truths = {"plug_in": floor.plug_in(counts), "chao": floor.chao(counts)}
+    truth = floor.chao(counts)
+    truths = {"chao": truth, "again": floor.estimated_again(truth, int(counts.sum()), rng)}
     return dict(
         pair
         for name, truth in truths.items()
@@ -124,16 +126,18 @@ class FloorECE:
 
 
 def reductions(
-    edges: tuple[float, ...], closed: bool, calibrated: bool
+    edges: tuple[float, ...], closed: bool, calibrated: bool, saved: Collection[str]
 ) -> dict[str, Mean | FloorECE]:
-    """What must be summed for the floors; `calibrated` where the system has those of ECE."""
-    found: dict[str, Mean | FloorECE] = {name: Mean(name) for name in distance_columns()}
-    if calibrated:
-        found |= {
-            f"ece_{target}/{truth}": FloorECE(target, truth, edges, closed)
-            for target in TARGETS
-            for truth in TRUTHS
-        }
+    """What must be summed for the floors; `calibrated` where the system has those of ECE.
+
+    A run that an older version scored lacks columns: its floors stay unknown.
+    """
+    found: dict[str, Mean | FloorECE] = {}
+    if all(name in saved for name in distance_columns()):
+        found |= {name: Mean(name) for name in distance_columns()}
+    if calibrated and all(name in saved for name in calibration_columns()):
+        pairs = [(target, truth) for target in TARGETS for truth in TRUTHS]
+        found |= {f"ece_{a}/{b}": FloorECE(a, b, edges, closed) for a, b in pairs}
     return found
 
 
@@ -144,21 +148,33 @@ def named_floors(values: Mapping[str, float | None]) -> dict[str, Floor]:
     0.2
     """
     found = {
-        metric: _floor([values.get(f"{start}_{end}") for end in ENDS], 1, floor.METHOD)
+        metric: _distance_floor(*(values.get(f"{start}_{end}") for end in ENDS))
         for metric, start in DISTANCES.items()
     }
     for target in TARGETS:
-        own = [values.get(f"ece_{target}/{truth}") for truth in TRUTHS]
-        found[f"ece_{target}"] = _floor(own, 1, CALIBRATION_METHOD)
-    return {metric: own for metric, own in found.items() if own.value is not None}
+        own = (values.get(f"ece_{target}/{truth}") for truth in TRUTHS)
+        found[f"ece_{target}"] = _calibration_floor(*own)
+    return {metric: own for metric, own in found.items() if own is not None}
 
 
-def _floor(estimates: list[float | None], best: int, method: str) -> Floor:
-    """The best estimate, and the ends between which all of them lie."""
-    known = [x for x in estimates if x is not None]
-    if len(known) < len(estimates):
-        return Floor(None, None, None, floor.ONE_ANSWER)
-    return Floor(known[best], min(known), max(known), method)
+def _distance_floor(low: float | None, value: float | None, high: float | None) -> Floor | None:
+    if low is None or value is None or high is None:
+        return None
+    # With a handful of people or items the estimate may leave its ends: they give way.
+    return Floor(value, min(low, value), max(high, value), floor.METHOD)
+
+
+def _calibration_floor(first: float | None, again: float | None) -> Floor | None:
+    """The second estimate misses of the first what the first misses of the truth, and then some.
+
+    An estimated truth has a clearer first choice, or more ties for it, than the truth; one round
+    of correction takes a part of that away, so the far end lies two corrections on.
+    """
+    if first is None or again is None:
+        return None
+    off = first - again
+    value, far = max(0.0, first + off), max(0.0, first + 3 * off)
+    return Floor(value, min(first, far, value), max(first, far, value), CALIBRATION_METHOD)
 
 
 def _column(kind: str, truth: str, number: int) -> str:
