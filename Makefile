@@ -38,6 +38,8 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.planner
 	$(BIN)/python -m benchmarks.permutation_speed
 	$(BIN)/python -m benchmarks.false_positives 500
+	$(BIN)/python -m benchmarks.bootstrap_speed
+	$(BIN)/python -m benchmarks.coverage
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py

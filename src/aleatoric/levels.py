@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aleatoric import pipeline, text_pipeline, token_pipeline
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.progress import Track, quietly
 from aleatoric.store import Store
 from aleatoric.types import Result
@@ -29,9 +30,9 @@ def score(store: Store, track: Track[Any] = quietly, again: bool = True) -> None
         scorer(store, track)
 
 
-def results(store: Store) -> list[Result]:
-    """Every system's metrics, from the saved statistics alone."""
-    found: list[Result] = _LEVELS[level_of(store)].results(store)
+def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
+    """Every system's metrics, from the saved statistics alone; `interval` names their method."""
+    found: list[Result] = _LEVELS[level_of(store)].results(store, interval)
     return found
 
 

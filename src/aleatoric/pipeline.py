@@ -16,19 +16,22 @@ from aleatoric import registry
 from aleatoric.codec import StatRow
 from aleatoric.engine.opening import Loading, check_specs, check_until, open_model
 from aleatoric.errors import AleatoricError, UsageError
-from aleatoric.inference.estimate import Reduction, estimates
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.inference.estimate import Reduction, estimate, value_of, walk
 from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
+from aleatoric.metrics.debiased import DebiasedECE
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import corpus_facts, open_corpus
 from aleatoric.store import Joined, Store
-from aleatoric.types import Case, Choices, Corpus, Floor, Item, Result, Row, Signature
+from aleatoric.types import Case, Choices, Corpus, Item, Result, Row, Signature
+from aleatoric.words import floors
 from aleatoric.words.adaptive import until_note
-from aleatoric.words.scoring import CONTROLS, HUMAN, TARGETS, Settings, pair_of, score_item
+from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE, TARGETS, Settings, pair_of, score_item
 
 MEANS = (
-    *("tvd", "sq_distance", "js", "entropy_human", "entropy_model"),
+    *("tvd", "tvd_debiased", "sq_distance", "js", "entropy_human", "entropy_model"),
     *("mass_on_human", "rank_of_human_mode"),
 )
 LIVE = ("exact", "mc", "list")
@@ -36,8 +39,10 @@ EXACT_MEANS = ("tvd_low", "tvd_high", "mode_certified")
 """Of exact distributions: the bounds of TVD, and the share of contexts with a certain mode."""
 ABSTRACTIONS = ("tvd_syn", "tvd_sem")
 _EXTRA_COLUMNS = (
-    *("floor_low", "floor_high", "confidence", "failed", "n_human", "n_model"),
+    *("confidence", "failed", "n_human", "n_model"),
     *EXACT_MEANS,
+    *floors.distance_columns(),
+    *floors.calibration_columns(),
 )
 
 
@@ -143,9 +148,11 @@ def scoring_settings(store: Store) -> Settings:
     return Settings(choices, metrics, _abstractions(manifest), manifest["n_splits"], seed)
 
 
-def results(store: Store) -> list[Result]:
+def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
     """Every system's metrics with interval and floor, from the saved statistics alone."""
-    return [result for name in _shown_order(store) for result in _system_results(store, name)]
+    check_method(interval)
+    systems = _shown_order(store)
+    return [result for name in systems for result in _system_results(store, name, interval)]
 
 
 def notes(store: Store) -> list[str]:
@@ -315,23 +322,17 @@ def _shown_order(store: Store) -> list[str]:
     return [*CONTROLS, *model_systems(store)]
 
 
-def _floor(plug_in: float | None, good_turing: float | None) -> Floor:
-    """Between the two estimates; with a handful of people either may be the lower one."""
-    low, high = sorted(x for x in (plug_in, good_turing) if x is not None) or (None, None)
-    return Floor(high, low, high, "between plug-in and Good-Turing with Chao1")
-
-
-def _system_results(store: Store, system: str) -> Iterator[Result]:
+def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
     manifest, facts = store.manifest, store.systems()[system]
-    reductions = _reductions(store, system)
+    shown, others = _reductions(store, system), _floor_reductions(store, system)
     pages = ((page.groups, page.values) for page in store.stat_pages(system))
-    others = {name: Mean(name) for name in ("floor_low", "floor_high", "n_model")}
-    found = estimates(pages, reductions | others, manifest["seed"])
-    plug_in, good_turing, drawn = (found.pop(name).value for name in others)
-    floor = _floor(plug_in, good_turing)
+    sums = walk(pages, shown | others)
+    found = {name: estimate(sums[name], r, manifest["seed"], interval) for name, r in shown.items()}
+    plain = {name: value_of(sums[name], r) for name, r in others.items()}
+    own_floors, drawn = floors.named_floors(plain), plain["n_model"]
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
-    for metric, estimate in found.items():
-        if system in CONTROLS and estimate.value is None:
+    for metric, own in found.items():
+        if system in CONTROLS and own.value is None:
             continue  # people have no distance to themselves
         signature = Signature(
             manifest["corpus"]["name"],
@@ -345,10 +346,9 @@ def _system_results(store: Store, system: str) -> Iterator[Result]:
             metric,
             manifest["versions"]["aleatoric"],
         )
-        own_floor = floor if metric == "tvd" else None
-        counted = replace(estimate, n_missing=missing)
+        counted = replace(own, n_missing=missing)
         rows = StoredRows(store, system, metric)
-        yield Result(system, metric, signature, counted, own_floor, rows)
+        yield Result(system, metric, signature, counted, own_floors.get(metric), rows)
 
 
 def _choices_in_force(manifest: Mapping[str, Any], metric: str, estimator: str) -> dict[str, str]:
@@ -368,12 +368,30 @@ def _reductions(store: Store, system: str) -> dict[str, Reduction]:
     manifest = store.manifest
     means: dict[str, Reduction] = {}
     if system != HUMAN:
-        means = {name: Mean(name) for name in (*MEANS, *manifest["abstractions"])}
+        saved = set(store.meta("stat_columns"))  # an older version's may lack some
+        asked = (*MEANS, *manifest["abstractions"])
+        means = {name: Mean(name) for name in asked if name in saved}
     if store.systems()[system]["estimator"] == "exact":
         means |= {name: Mean(name) for name in EXACT_MEANS}
     closed = manifest["choices"]["bins"] == "closed"
     edges = _edges(store, system, manifest["choices"]["binning"])
-    return means | {f"ece_{t}": ECE(f"correct_{t}", edges, closed) for t in TARGETS}
+    means |= {f"ece_{t}": ECE(f"correct_{t}", edges, closed) for t in TARGETS}
+    if system == ORACLE:
+        return means
+    # Splits of people would make of each bin twenty: only what is not split is debiased.
+    unsplit = ("original", "human")
+    return means | {
+        f"ece_debiased_{t}": DebiasedECE(f"correct_{t}", edges, closed) for t in unsplit
+    }
+
+
+def _floor_reductions(store: Store, system: str) -> dict[str, Reduction]:
+    """Of the floors, and the number of draws."""
+    choices = store.manifest["choices"]
+    edges = _edges(store, system, choices["binning"])
+    saved = set(store.meta("stat_columns"))
+    found = floors.reductions(edges, choices["bins"] == "closed", system not in CONTROLS, saved)
+    return {"n_model": Mean("n_model"), **found}
 
 
 def _edges(store: Store, system: str, binning: str) -> tuple[float, ...]:
@@ -395,5 +413,5 @@ class StoredRows:
 
     def __iter__(self) -> Iterator[Row]:
         # ECE has no value of its own for an item: its rows are correctness.
-        column = self.metric.replace("ece_", "correct_")
+        column = self.metric.replace("ece_debiased_", "ece_").replace("ece_", "correct_")
         return self.store.rows(self.system, column)

@@ -24,6 +24,7 @@ from aleatoric.engine.text_scoring import (
     statistics,
 )
 from aleatoric.errors import AleatoricError, UsageError
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import estimates
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import TextModel, Writing
@@ -102,10 +103,10 @@ def score_text(store: Store, track: Track[Any] = quietly) -> None:
     store.write_stats(columns, rows)
 
 
-def results(store: Store) -> list[Result]:
+def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
     """Every system's metrics with interval and floor, from the saved statistics alone."""
     shown = [CONTROL, *model_systems(store)]
-    return [result for name in shown for result in _system_results(store, name)]
+    return [result for name in shown for result in _system_results(store, name, interval)]
 
 
 def notes(store: Store) -> list[str]:
@@ -306,10 +307,11 @@ def _versions(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
             continue
 
 
-def _system_results(store: Store, system: str) -> Iterator[Result]:
+def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
     names = [*store.meta("stat_columns")]
     pages = ((page.groups, page.values) for page in store.stat_pages(system))
-    found = estimates(pages, {name: Mean(name) for name in names}, store.manifest["seed"])
+    means = {name: Mean(name) for name in names}
+    found = estimates(pages, means, store.manifest["seed"], interval)
     missing = 0
     if system != CONTROL:
         missing = store.n_items - store.n_items_with_draws(system)

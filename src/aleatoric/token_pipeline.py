@@ -18,6 +18,7 @@ import aleatoric
 from aleatoric.engine.forcing import Part, chunks, parts
 from aleatoric.engine.opening import check_specs, open_forced
 from aleatoric.errors import AleatoricError, DataError, UsageError
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.progress import Advance, Meter, unmetered
 from aleatoric.sources import corpus_facts, open_token_corpus
@@ -87,9 +88,11 @@ def run_token(job: TokenJob, out: Path, meter: Meter = unmetered) -> Store:
     return store
 
 
-def results(store: Store) -> list[Result]:
+def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
     """Every system's metrics with their intervals, from the saved sums alone."""
-    return [result for system in systems(store) for result in _system_results(store, system)]
+    check_method(interval)
+    named = systems(store)
+    return [result for system in named for result in _system_results(store, system, interval)]
 
 
 def systems(store: Store) -> list[str]:
@@ -97,14 +100,14 @@ def systems(store: Store) -> list[str]:
     return [name for name in store.systems() if store.tokens_read(name)]
 
 
-def calibration(store: Store, system: str) -> CalibrationResult:
+def calibration(store: Store, system: str, interval: str = DEFAULT_METHOD) -> CalibrationResult:
     """All of a system's estimates and curves."""
     sums = store.token_sums(system)
     if sums is None:
         raise UsageError(f"{store.path}: {system} has read nothing; repeat the command.")
     stream = _stream(store.manifest, store.systems()[system]["vocabulary"])
     stream.restore(unpack(sums.payload))
-    return stream.result()
+    return stream.result(interval)
 
 
 def token_table(store: Store, system: str) -> TokenTable:
@@ -294,8 +297,8 @@ def _versions(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
             continue
 
 
-def _system_results(store: Store, system: str) -> Iterator[Result]:
-    found = calibration(store, system)
+def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
+    found = calibration(store, system, interval)
     ordered = [name for name in METRICS if name in found.estimates]
     others = [name for name in found.estimates if name not in METRICS]
     for metric in (*ordered, *others):

@@ -239,14 +239,17 @@ class Estimate:
     """Items for which the system has no draws at all."""
     spread: float | None = None
     """Standard deviation over random splits, where the estimate is a mean over splits."""
+    reason: str | None = None
+    """Why there is no value, or no interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What a perfect model would score at the same sample sizes, between two estimates.
+    """What a perfect model would score at the same sample sizes: an estimate between two ends.
 
-    One takes people's own distribution for the truth, the other leaves room for words that nobody
-    happened to say. `value` is the higher end.
+    The truth that people and a perfect model share is not known. One end takes people's own
+    distribution for it, the other leaves all the room there may be for words that nobody happened
+    to say. `value` is the best estimate.
     """
 
     value: float | None

@@ -18,6 +18,7 @@ from aleatoric.cli.options import (
     DtypeOption,
     EncodingOption,
     FormatOption,
+    IntervalOption,
     JsonOption,
     OutOption,
     RemoteCodeOption,
@@ -37,6 +38,7 @@ from aleatoric.cli.production import reproduce_production
 from aleatoric.cli.text import text
 from aleatoric.cli.token import reproduce_e_ece, token
 from aleatoric.errors import AleatoricError, UsageError
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.report.tables import printable
 
 app = typer.Typer(
@@ -114,6 +116,7 @@ def word(
     splits: Annotated[
         int, typer.Option(min=1, max=10_000, help="Random splits of the people.")
     ] = 20,
+    interval: IntervalOption = DEFAULT_METHOD,
     seed: SeedOption = 0,
     encoding: EncodingOption = "utf-8",
     out: OutOption = None,
@@ -144,8 +147,9 @@ def word(
         encoding,
         parse_until(until) if until is not None else None,
     )
+    check_method(interval)
     with run_folder(out) as folder, pipeline.run_word(job, folder, track) as store:
-        show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
+        show_results(pipeline.results(store, interval), pipeline.notes(store), as_json, layout)
         if out is not None:
             say(f"saved in {out}; see it again with: aleatoric score {out}")
 
@@ -160,6 +164,7 @@ def score(
         list[str] | None, typer.Option(help="Run a study: see aleatoric list analyses.")
     ] = None,
     system: Annotated[str | None, typer.Option(help="The system a study looks at.")] = None,
+    interval: IntervalOption = DEFAULT_METHOD,
     as_json: JsonOption = False,
     layout: FormatOption = "terminal",
 ) -> None:
@@ -171,6 +176,7 @@ def score(
     from aleatoric.export import export_rows
     from aleatoric.store import Store
 
+    check_method(interval)
     with Store.open(run) as store:
         levels.score(store, track, again=not analysis)
         for path in export or ():
@@ -180,7 +186,7 @@ def score(
             found = [studies.run_study(store, name, system, track) for name in analysis]
             show_tables([table for study in found for table in study.tables], as_json, layout)
         else:
-            found_results, notes = levels.results(store), levels.notes(store)
+            found_results, notes = levels.results(store, interval), levels.notes(store)
             show_results(found_results, notes, as_json, layout, levels.level_of(store))
 
 

@@ -31,6 +31,9 @@ FormatOption = Annotated[
         callback=_known_layout,
     ),
 ]
+IntervalOption = Annotated[
+    str, typer.Option("--interval", help="Of the group bootstrap: student, bca or percentile.")
+]
 SeedOption = Annotated[int, typer.Option(help="The same seed gives the same bytes.")]
 SchemeOption = Annotated[
     list[str] | None,

@@ -13,6 +13,7 @@ from aleatoric.cli.options import (
     DtypeOption,
     EncodingOption,
     FormatOption,
+    IntervalOption,
     JsonOption,
     OutOption,
     RemoteCodeOption,
@@ -20,6 +21,7 @@ from aleatoric.cli.options import (
     SeedOption,
 )
 from aleatoric.cli.printing import meter, print_json, run_folder, say, show_results, show_tables
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 
 
 def token(
@@ -54,6 +56,7 @@ def token(
     dtype: DtypeOption = "float32",
     bos: BosOption = "none",
     trust_remote_code: RemoteCodeOption = False,
+    interval: IntervalOption = DEFAULT_METHOD,
     seed: SeedOption = 0,
     encoding: EncodingOption = "utf-8",
     out: OutOption = None,
@@ -80,8 +83,9 @@ def token(
         seed,
         encoding,
     )
+    check_method(interval)
     with run_folder(out) as folder, token_pipeline.run_token(job, folder, meter) as store:
-        results, notes = token_pipeline.results(store), token_pipeline.notes(store)
+        results, notes = token_pipeline.results(store, interval), token_pipeline.notes(store)
         show_results(results, notes, as_json, layout, "token")
         if out is not None:
             say(f"saved in {out}; see it again with: aleatoric score {out}")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.inference.bootstrap import group_bootstraps
-from aleatoric.types import Estimate, Interval
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, Resampled, resample
+from aleatoric.types import Estimate
 
 Floats = NDArray[np.float64]
 Chunk = Mapping[str, Floats]
 MAX_UNITS = 1000
+NO_ITEMS = "there are no items"
 
 
 class Reduction(Protocol):
@@ -80,47 +81,72 @@ class GroupSums:
 
 
 def estimates(
-    pages: Iterable[tuple[list[str], Chunk]], reductions: Mapping[str, Reduction], seed: int
+    pages: Iterable[tuple[list[str], Chunk]],
+    reductions: Mapping[str, Reduction],
+    seed: int,
+    method: str = DEFAULT_METHOD,
 ) -> dict[str, Estimate]:
     """Every reduction's value and group-bootstrap interval, from one walk over the pages."""
+    sums = walk(pages, reductions)
+    return {name: estimate(sums[name], r, seed, method) for name, r in reductions.items()}
+
+
+def walk(
+    pages: Iterable[tuple[list[str], Chunk]], reductions: Mapping[str, Reduction]
+) -> dict[str, GroupSums]:
+    """The sums by group of every reduction, from one walk over the pages."""
     sums = {name: GroupSums() for name in reductions}
     for groups, chunk in pages:
         for name, reduction in reductions.items():
             sums[name].add(groups, reduction.columns(chunk))
-    tables = [own.table for own in sums.values()]
-    intervals = group_bootstraps(tables, [_value_of(r) for r in reductions.values()], seed)
-    return {
-        name: _summed_up(sums[name], reduction, interval)
-        for (name, reduction), interval in zip(reductions.items(), intervals, strict=True)
-    }
+    return sums
 
 
-def estimate(sums: GroupSums, reduction: Reduction, seed: int) -> Estimate:
-    """The value of all items together, its spread over splits, and its interval over groups."""
-    (interval,) = group_bootstraps([sums.table], [_value_of(reduction)], seed)
-    return _summed_up(sums, reduction, interval)
-
-
-def _value_of(reduction: Reduction) -> Callable[[Floats], Floats]:
-    return lambda sums: _mean(reduction.values(sums))
-
-
-def _summed_up(sums: GroupSums, reduction: Reduction, interval: Interval | None) -> Estimate:
+def value_of(sums: GroupSums, reduction: Reduction) -> float | None:
+    """The value of all items together, where no interval is wanted; `None` where undefined."""
     if not sums.n_items:
-        return Estimate(None, None, 0, 0)
+        return None
+    value = float(_mean(reduction.values(sums.table.sum(axis=0))))
+    return None if np.isnan(value) else value
+
+
+def estimate(
+    sums: GroupSums, reduction: Reduction, seed: int, method: str = DEFAULT_METHOD
+) -> Estimate:
+    """The value of all items together, its spread over splits, and its interval over groups.
+
+    What cannot be known is `None`, with the reason beside it.
+    """
+    if not sums.n_items:
+        return Estimate(None, None, 0, 0, reason=NO_ITEMS)
     total = sums.table.sum(axis=0)
-    by_split = reduction.values(total)
-    defined = reduction.defined(total)
+    by_split, defined = reduction.values(total), reduction.defined(total)
     undefined = sums.n_items - defined
     if np.isnan(by_split).all():
-        return Estimate(None, None, 0, 0, undefined)
+        return Estimate(None, None, 0, 0, undefined, reason=_undefined(undefined))
+    own = sums.table[[reduction.defined(row) > 0 for row in sums.table]]
+    found = _interval(own, reduction, seed, method, sums.n_pooled)
     spread = float(by_split.std(ddof=1)) if len(by_split) > 1 else None
-    groups = sum(reduction.defined(row) > 0 for row in sums.table) + sums.n_pooled
-    if interval is not None and sums.n_pooled:
-        method = f"{interval.method}, groups pooled into {MAX_UNITS} units"
-        interval = replace(interval, method=method)
-    value = float(_mean(by_split))
-    return Estimate(value, interval, defined, groups, undefined, spread=spread)
+    value, groups = float(_mean(by_split)), len(own) + sums.n_pooled
+    return Estimate(
+        value, found.interval, defined, groups, undefined, spread=spread, reason=found.reason
+    )
+
+
+def _undefined(n_items: int) -> str:
+    whom = "the only item" if n_items == 1 else f"all {n_items} items"
+    return f"undefined on {whom}: too few answers or draws, or nothing to compare with"
+
+
+def _interval(
+    table: Floats, reduction: Reduction, seed: int, method: str, n_pooled: int
+) -> Resampled:
+    """The interval of the groups that have a value: one without takes no part in resampling."""
+    found = resample(table, lambda s: _mean(reduction.values(s)), seed, method=method)
+    if found.interval is None or not n_pooled:
+        return found
+    told = f"{found.interval.method}, groups pooled into {MAX_UNITS} units"
+    return replace(found, interval=replace(found.interval, method=told))
 
 
 def _mean(by_split: Floats) -> Floats:

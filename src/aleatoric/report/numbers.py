@@ -33,7 +33,12 @@ def with_interval(estimate: Estimate, digits: int = 3) -> str:
 
 
 def floor_range(floor: Floor | None) -> str:
-    """A floor from its lower to its higher end."""
+    """A floor from its lower to its higher end, with its value where that lies between them.
+
+    >>> floor_range(Floor(0.3, 0.2, 0.3, "")), floor_range(Floor(0.25, 0.2, 0.3, ""))
+    ('0.200–0.300', '0.250 (0.200–0.300)')
+    """
     if floor is None or floor.value is None:
         return UNDEFINED
-    return f"{number(floor.low)}–{number(floor.high)}"
+    ends = f"{number(floor.low)}–{number(floor.high)}"
+    return ends if floor.value in (floor.low, floor.high) else f"{number(floor.value)} ({ends})"

@@ -57,8 +57,8 @@ def _word_notes(results: Sequence[Result]) -> tuple[str, ...]:
     notes = ["TVD: total variation distance to people; ECE is shown to be compared, not trusted."]
     if any(r.floor for r in results):
         notes.append(
-            "floor: what a perfect model would score at these sample sizes, without and with room "
-            "for words that nobody happened to say; excess: above its upper end."
+            "floor: what a perfect model would score at these sample sizes, between no room and "
+            "all the room for words that nobody happened to say; excess: above the floor."
         )
     exact = next((r for r in results if r.metric == "mode_certified"), None)
     if exact is not None:

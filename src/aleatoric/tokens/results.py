@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, Resampled, resample
 from aleatoric.metrics.bins import ece_debiased_of, ece_of, mce_of
 from aleatoric.metrics.cells import exact_cells
 from aleatoric.metrics.reduction import Floats, divide
@@ -17,7 +17,7 @@ from aleatoric.tokens.classes import AllClasses, PredictedClasses
 from aleatoric.tokens.curves import Curve, CurveSums
 from aleatoric.tokens.statistics import TokenRows, join_rows
 from aleatoric.tokens.units import MAX_UNITS, Units, UnitSums
-from aleatoric.types import Estimate, Interval
+from aleatoric.types import Estimate
 
 _RESAMPLED: dict[str, Callable[[Floats], Floats]] = {
     "ece": ece_of,
@@ -26,6 +26,7 @@ _RESAMPLED: dict[str, Callable[[Floats], Floats]] = {
 }
 _SCORES = {"nll": 1, "brier": 3, "entropy": 4, "accuracy": 5}
 _EXCLUDED = 2
+_NO_INTERVAL = Resampled(None, "this error is not a sum over groups: it has no group bootstrap")
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,14 @@ class State:
             self.row_groups.extend(other.row_groups)
 
 
-def summarise(state: State, seed: int) -> CalibrationResult:
+def summarise(state: State, seed: int, method: str = DEFAULT_METHOD) -> CalibrationResult:
     """Every metric of a state that holds tokens."""
     rows = join_rows(state.rows) if state.rows else None
     curves = {name: own.curve() for name, own in state.curves.items()}
     if rows is not None:
         curves = _exact(curves, rows)
-    found = {**_errors(state, curves, seed), **_scores(state, seed), **_classwise(state)}
+    means = _scores(state, seed, method)
+    found = {**_errors(state, curves, seed, method), **means, **_classwise(state)}
     return CalibrationResult(
         n_tokens=state.n_tokens,
         n_groups=state.groups.n_groups,
@@ -107,29 +109,35 @@ def _exact(curves: dict[str, Curve], rows: TokenRows) -> dict[str, Curve]:
     return {name: replace(curve, cells=exact_cells(*pair)) for (name, curve), pair in named}
 
 
-def _errors(state: State, curves: Mapping[str, Curve], seed: int) -> dict[str, Estimate]:
+def _errors(
+    state: State, curves: Mapping[str, Curve], seed: int, method: str
+) -> dict[str, Estimate]:
     """All errors of the plain curve, and the ECE of every scheme's."""
     values = {**curves["ece"].errors(), **{n: float(ece_of(c.bins)) for n, c in curves.items()}}
     found = {}
     for name, value in values.items():
         sums = state.curves[name if name in curves else "ece"]
         error = ece_of if name in curves else _RESAMPLED.get(name)
-        interval = _interval(state, sums.units.table, sums.by_unit(error), seed) if error else None
+        interval = _NO_INTERVAL
+        if error:
+            interval = _interval(state, sums.units.table, sums.by_unit(error), seed, method)
         found[name] = _estimate(state, value, interval)
     return found
 
 
-def _scores(state: State, seed: int) -> dict[str, Estimate]:
+def _scores(state: State, seed: int, method: str) -> dict[str, Estimate]:
     """Means over tokens; the log score is undefined where a reference has no probability."""
     table = state.scores.table
     found = {}
     for name, column in _SCORES.items():
         value = float(table[:, column].sum() / state.n_tokens)
-        interval = _interval(state, table[:, [column, 0]], lambda s: divide(s[:, 0], s[:, 1]), seed)
+        own = table[:, [column, 0]]
+        interval = _interval(state, own, lambda s: divide(s[:, 0], s[:, 1]), seed, method)
         found[name] = _estimate(state, value, interval)
     excluded = int(table[:, _EXCLUDED].sum())
     if excluded:
-        found["nll"] = Estimate(None, None, 0, 0, n_undefined=excluded)
+        reason = f"{excluded} references have no probability"
+        found["nll"] = Estimate(None, None, 0, 0, n_undefined=excluded, reason=reason)
     return found
 
 
@@ -137,20 +145,24 @@ def _classwise(state: State) -> dict[str, Estimate]:
     found: dict[str, float] = {}
     for own in (state.predicted, state.classes):
         found |= own.errors() if own is not None else {}
-    return {name: _estimate(state, value, None) for name, value in found.items()}
+    return {name: _estimate(state, value, _NO_INTERVAL) for name, value in found.items()}
 
 
 def _interval(
-    state: State, table: Floats, value: Callable[[Floats], Floats], seed: int
-) -> Interval | None:
+    state: State, table: Floats, value: Callable[[Floats], Floats], seed: int, method: str
+) -> Resampled:
     used = table[state.scores.table[:, 0] > 0]
-    interval = group_bootstrap(used, value, seed)
-    if interval is None or not state.groups.pooled:
-        return interval
-    return replace(interval, method=f"{interval.method}, groups pooled into {MAX_UNITS} units")
+    found = resample(used, value, seed, method=method)
+    if found.interval is None or not state.groups.pooled:
+        return found
+    told = f"{found.interval.method}, groups pooled into {MAX_UNITS} units"
+    return replace(found, interval=replace(found.interval, method=told))
 
 
-def _estimate(state: State, value: float, interval: Interval | None) -> Estimate:
+def _estimate(state: State, value: float, found: Resampled) -> Estimate:
     if math.isnan(value):
-        return Estimate(None, None, 0, 0, n_undefined=state.n_tokens)
-    return Estimate(value, interval, state.n_tokens, state.groups.n_groups)
+        reason = "no bin holds enough tokens"
+        return Estimate(None, None, 0, 0, n_undefined=state.n_tokens, reason=reason)
+    return Estimate(
+        value, found.interval, state.n_tokens, state.groups.n_groups, reason=found.reason
+    )

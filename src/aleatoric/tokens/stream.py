@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.errors import DataError, UsageError
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.tokens.checks import check_chunk, check_columns, check_groups, host
 from aleatoric.tokens.classes import AllClasses, PredictedClasses
 from aleatoric.tokens.curves import CurveSums
@@ -132,11 +133,11 @@ class CalibrationStream:
         self._state.rows, self._state.row_groups = [], []
         return rows, groups
 
-    def result(self) -> CalibrationResult:
+    def result(self, interval: str = DEFAULT_METHOD) -> CalibrationResult:
         """Every metric of what was seen so far; more may follow."""
         if not self._state.n_tokens:
             raise DataError("the stream holds no tokens: update it before asking for its result.")
-        return summarise(self._state, self._seed)
+        return summarise(self._state, self._seed, interval)
 
     def _columns(self, values: Any, targets: Any, groups: list[str]) -> Columns:
         uniforms = [None if own is None else own.numbers(groups) for own in self._draws]

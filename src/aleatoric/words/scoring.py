@@ -10,13 +10,15 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.inference import control, floor
+from aleatoric.inference import control
 from aleatoric.metrics import splits as by_split
+from aleatoric.metrics.debiased import leave_pair_out
 from aleatoric.metrics.overlap import mode
 from aleatoric.metrics.tvd import tvd
 from aleatoric.streams import stream
 from aleatoric.types import Categorical, Choices, Draws, Item, Pair
 from aleatoric.words.distributions import cut, human_counts, model_distribution, pool, regroup
+from aleatoric.words.floors import calibration_floors, distance_floors
 from aleatoric.words.rules import WordRule, bare, rule_named
 
 HUMAN, ORACLE = "human", "oracle"
@@ -133,6 +135,7 @@ def _score_model(people: People, system: str, draws: Draws, settings: Settings) 
     values |= {name: metric(pair) for name, metric in settings.metrics.items()}
     values |= {name: _abstract_tvd(item, pair, f) for name, f in settings.abstractions.items()}
     values |= {"n_model": model.n, **_floors(people, model.n, settings)}
+    values |= _calibration_floors(people, model.n, settings)
     answer, confidence = mode(model), max(model.probs)
     values |= _correctness(people, answer, confidence, settings.choices)
     oracle = _agreement(answer, people, settings)
@@ -169,6 +172,7 @@ def _score_oracle(people: People, settings: Settings) -> Scored:
     target, player = halves.target, halves.player
     found = {
         "tvd": by_split.tvd(target.counts, player.counts),
+        "tvd_debiased": leave_pair_out(target.counts, player.counts),
         "sq_distance": by_split.sq_distance(target.counts, player.counts),
         "js": by_split.js(target.counts, player.counts),
         "confidence": player.counts.max(axis=1) / player.n,
@@ -231,11 +235,19 @@ def _agreement(answer: str, people: People, settings: Settings) -> Floats:
 def _floors(
     people: People, n_model: int | None, settings: Settings, n_human: int | None = None
 ) -> dict[str, float | None]:
-    """The two ends of what a perfect model would score at these sizes."""
+    """What a perfect model would score at these sizes."""
     n_people = n_human or people.distribution.n or 1
     rng = stream(settings.seed, "floor", people.item.id, n_people, n_model or 0)
-    low, high = floor.floors(people.counts, n_people, n_model, rng)
-    return {"floor_low": low, "floor_high": high}
+    return distance_floors(people.counts, n_people, n_model, rng)
+
+
+def _calibration_floors(
+    people: People, n_model: int | None, settings: Settings
+) -> dict[str, float | None]:
+    """How sure a perfect model would be at these sizes, and whether it would be right."""
+    n_people = people.distribution.n or 1
+    rng = stream(settings.seed, "ece floor", people.item.id, n_people, n_model or 0)
+    return calibration_floors(people.counts, n_people, n_model, rng)
 
 
 def _abstract_tvd(item: Item, pair: Pair, abstraction: Abstraction) -> float:

@@ -16,7 +16,7 @@ def test_group_bootstrap_is_the_naive_one() -> None:
     rng = np.random.default_rng(1)
     groups = [rng.normal(rng.normal(), 0.1, size=rng.integers(2, 9)) for _ in range(30)]
     sums = np.array([[g.sum(), len(g)] for g in groups])
-    own = group_bootstrap(sums, lambda s: s[:, 0] / s[:, 1], seed=0, n_replicates=4000)
+    own = group_bootstrap(sums, lambda s: s[:, 0] / s[:, 1], 0, 4000, method="percentile")
     naive = []
     for _ in range(4000):
         drawn = [groups[i] for i in rng.integers(len(groups), size=len(groups))]
@@ -37,8 +37,8 @@ def test_an_interval_of_groups_is_wider_than_one_of_items_where_groups_agree() -
     reductions = {"m": Mean("x")}
     alike = [str(i // 20) for i in range(200)]
     alone = [str(i) for i in range(200)]
-    wide = estimates([(alike, chunk)], reductions, seed=0)["m"]
-    narrow = estimates([(alone, chunk)], reductions, seed=0)["m"]
+    wide = estimates([(alike, chunk)], reductions, 0, "percentile")["m"]
+    narrow = estimates([(alone, chunk)], reductions, 0, "percentile")["m"]
     assert wide.value == pytest.approx(narrow.value)
     assert wide.interval is not None
     assert narrow.interval is not None

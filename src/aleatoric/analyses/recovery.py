@@ -1,0 +1,172 @@
+"""Recovery study: on simulated corpora with a known truth, how often do intervals hold it?
+
+A corpus is drawn from a population of passages: contexts of one passage share a part of their
+steepness and the model's temperature, so they are alike, and supports are Zipfian. People and model
+are samples of their true distributions. The truth of a metric is its value over the whole
+population at the same sample sizes: what a corpus without end would give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.inference.bootstrap import METHODS, resample
+from aleatoric.metrics import splits
+from aleatoric.metrics.calibration import ECE, equal_width_edges
+from aleatoric.metrics.debiased import DebiasedECE, leave_pair_out
+from aleatoric.metrics.reduction import Mean
+from aleatoric.streams import stream
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+SUPPORT = 60
+TRUTH_PASSAGES = 6000
+
+
+@dataclass(frozen=True)
+class Design:
+    """The sizes of a simulated corpus, and how its passages differ."""
+
+    n_human: int
+    n_model: int
+    passages: int = 55
+    contexts: int = 15
+    """In the mean: passages differ in length."""
+    perfect: bool = False
+    """Whether the model's distribution is people's own."""
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A simulated corpus: the passage of each context, both truths, and what was drawn of them."""
+
+    passage: NDArray[np.int64]
+    human_truth: Floats
+    model_truth: Floats
+    people: Counts
+    model: Counts
+
+
+def simulate(design: Design, passages: int, rng: np.random.Generator) -> Simulated:
+    """Draw passages, their contexts, and both sides' answers.
+
+    >>> drawn = simulate(Design(5, 10), 3, np.random.default_rng(0))
+    >>> set(drawn.people.sum(axis=1).tolist()), set(drawn.model.sum(axis=1).tolist())
+    ({5}, {10})
+    """
+    lengths = rng.integers(design.contexts // 2, design.contexts * 3 // 2 + 1, passages)
+    passage = np.repeat(np.arange(passages), lengths)
+    human = _zipfian(passage, 0.5 + rng.gamma(4.0, 0.2, passages), rng)
+    model = human if design.perfect else _tempered(human, rng.gamma(8.0, 0.1, passages)[passage])
+    people, drawn = rng.multinomial(design.n_human, human), rng.multinomial(design.n_model, model)
+    return Simulated(passage, human, model, people, drawn)
+
+
+def _zipfian(passage: Counts, steepness: Floats, rng: np.random.Generator) -> Floats:
+    """(contexts, support): each context has its own number of words, and a steepness of its own."""
+    own = steepness[passage] + rng.gamma(2.0, 0.15, len(passage))
+    sizes = rng.integers(3, SUPPORT + 1, len(passage))
+    ranks = np.arange(1, SUPPORT + 1)
+    weights = np.where(ranks <= sizes[:, None], ranks ** -own[:, None], 0.0)
+    shares: Floats = weights / weights.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _tempered(shares: Floats, temperature: Floats) -> Floats:
+    powered = np.where(shares > 0, shares ** (1 / temperature[:, None]), 0.0)
+    tempered: Floats = powered / powered.sum(axis=1, keepdims=True)
+    return tempered
+
+
+def statistics(drawn: Simulated) -> dict[str, Floats]:
+    """Per-context statistics, (contexts, 1) each, as scoring saves them."""
+    people, model = drawn.people, drawn.model
+    found = {
+        "tvd": splits.tvd(people, model),
+        "sq_distance": splits.sq_distance(people, model),
+        "js": splits.js(people, model),
+        "tvd_debiased": leave_pair_out(people, model),
+        "confidence": model.max(axis=1) / model.sum(axis=1),
+        "correct_human": (model.argmax(axis=1) == people.argmax(axis=1)).astype(np.float64),
+    }
+    return {name: values[:, None] for name, values in found.items()}
+
+
+REDUCTIONS: Mapping[str, Mean | ECE | DebiasedECE] = {
+    **{name: Mean(name) for name in ("tvd", "tvd_debiased", "sq_distance", "js")},
+    "ece_human": ECE("correct_human", equal_width_edges()),
+    "ece_debiased_human": DebiasedECE("correct_human", equal_width_edges()),
+}
+
+
+def group_sums(drawn: Simulated) -> dict[str, Floats]:
+    """The sums by passage of every reduction."""
+    chunk, n = statistics(drawn), int(drawn.passage.max()) + 1
+    return {name: _summed(r.columns(chunk), drawn.passage, n) for name, r in REDUCTIONS.items()}
+
+
+def _summed(columns: Floats, passage: Counts, n: int) -> Floats:
+    sums = np.zeros((n, columns.shape[1]))
+    np.add.at(sums, passage, columns)
+    return sums
+
+
+@cache
+def population(design: Design, seed: int = 0) -> Mapping[str, float]:
+    """Every metric's value over a population large enough to stand for all."""
+    drawn = simulate(design, TRUTH_PASSAGES, stream(seed, "population", repr(design)))
+    found = group_sums(drawn)
+    return {name: float(_value(name)(sums.sum(axis=0)[None])[0]) for name, sums in found.items()}
+
+
+def _value(name: str) -> Callable[[Floats], Floats]:
+    reduction = REDUCTIONS[name]
+    return lambda sums: reduction.values(sums)[..., 0]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How often an interval held the truth, how often it lay below and above, and its width."""
+
+    metric: str
+    method: str
+    held: float
+    below: float
+    above: float
+    width: float
+
+
+def coverage(
+    design: Design,
+    n_simulations: int,
+    seed: int = 0,
+    n_replicates: int = 2000,
+    methods: tuple[str, ...] = METHODS,
+    metrics: tuple[str, ...] = tuple(REDUCTIONS),
+) -> Iterator[Coverage]:
+    """The coverage of the methods for the metrics, over simulated corpora of one design."""
+    truth = population(design)
+    ends: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for number in range(n_simulations):
+        drawn = simulate(design, design.passages, stream(seed, "coverage", repr(design), number))
+        sums = group_sums(drawn)
+        for name in metrics:
+            for method in methods:
+                found = resample(
+                    sums[name], _value(name), number, n_replicates, method=method
+                ).interval
+                if found is not None:
+                    ends.setdefault((name, method), []).append((found.low, found.high))
+    for (name, method), pairs in ends.items():
+        yield _coverage(name, method, np.array(pairs), truth[name])
+
+
+def _coverage(metric: str, method: str, ends: Floats, truth: float) -> Coverage:
+    below, above = float((ends[:, 1] < truth).mean()), float((ends[:, 0] > truth).mean())
+    width = float((ends[:, 1] - ends[:, 0]).mean())
+    return Coverage(metric, method, 1 - below - above, below, above, width)

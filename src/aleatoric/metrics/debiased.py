@@ -1,0 +1,148 @@
+"""Estimates without the bias of small samples: a split-based TVD, and the debiased ECE.
+
+The plug-in TVD of two samples is too large: noise alone makes them differ. Half the L1 distance is
+what the best set of words tells apart, so `tvd_debiased` learns that set from all answers but one
+person's and one draw, and tests it on the two left out, for every such pair. What was learnt is
+independent of what it is tested on: a perfect model scores 0 on average at any sample size, and no
+model scores more than its true TVD on average. The plug-in value errs to the other side, so the
+true TVD lies between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.metrics.bins import N_COLUMNS, ece_debiased_of, token_columns
+from aleatoric.metrics.calibration import bin_index
+from aleatoric.metrics.reduction import Chunk, Floats
+from aleatoric.types import Categorical, Pair
+
+Counts = NDArray[np.int64]
+
+
+def tvd_debiased(pair: Pair) -> float | None:
+    """TVD with every pair of a person and a draw left out in turn (see the module's words).
+
+    Undefined with fewer than two answers a side. Where the model is exact, only people are left
+    out; mass it leaves unassigned counts as disjoint, as in `tvd`.
+
+    >>> people = Categorical.from_counts({"a": 20, "b": 20})
+    >>> round(tvd_debiased(Pair("i", "g", people, Categorical.from_counts({"c": 40}))), 6)
+    1.0
+    """
+    human, model = pair.human, pair.model
+    if human.n is None or human.n < 2 or (model.n is not None and model.n < 2):
+        return None
+    if model.n is None:
+        return _against_exact(human, human.n, model)
+    words = dict.fromkeys((*human.support, *model.support))
+    left, right = (np.array([_counted(side, words)]) for side in (human, model))
+    return float(leave_pair_out(left, right)[0])
+
+
+def leave_pair_out(left: Counts, right: Counts) -> Floats:
+    """`tvd_debiased` of (splits, outcomes) counts of people and model, by split.
+
+    The mean over pairs of sign(person's word) - sign(draw's word), halved. A pair of the same word
+    cancels, so a person's word counts beside the draws of other words.
+
+    >>> leave_pair_out(np.array([[3, 0]]), np.array([[0, 3]])).tolist()
+    [1.0]
+    """
+    n, m = left.sum(axis=1, keepdims=True), right.sum(axis=1, keepdims=True)
+    if (n < 2).any() or (m < 2).any():
+        return np.full(len(left), np.nan)
+    by_person = np.sign((left - 1) / (n - 1) - right / (m - 1))
+    by_draw = np.sign(left / (n - 1) - (right - 1) / (m - 1))
+    # A word that the others never gave is no evidence: it goes to the side with more such words.
+    by_person = np.where((left == 1) & (right == 0), _unseen_sign(left, right), by_person)
+    by_draw = np.where((left == 0) & (right == 1), -_unseen_sign(right, left), by_draw)
+    gains = left / n * (1 - right / m) * by_person - right / m * (1 - left / n) * by_draw
+    halved: Floats = gains.sum(axis=1) / 2
+    return halved
+
+
+def _counted(side: Categorical, words: Iterable[str]) -> list[int]:
+    shares = side.as_dict()
+    return [round(shares.get(word, 0.0) * (side.n or 0)) for word in words]
+
+
+def _unseen_sign(own: Counts, other: Counts) -> Floats:
+    """Whether words given once take more of our side, once one is left out; mean over the other's.
+
+    The other side leaves out one of its answers too: a word given once (one fewer such word), one
+    given twice (one more), or any other.
+    """
+    n, m = own.sum(axis=1, keepdims=True), other.sum(axis=1, keepdims=True)
+    once, others = _times(own, 1) - 1, _times(other, 1)
+    fewer, more = others / m, 2 * _times(other, 2) / m
+    signs = [np.sign(once / (n - 1) - (others + step) / (m - 1)) for step in (-1, 1, 0)]
+    mean: Floats = fewer * signs[0] + more * signs[1] + (1 - fewer - more) * signs[2]
+    return mean
+
+
+def _times(counts: Counts, k: int) -> Counts:
+    found: Counts = (counts == k).sum(axis=1, keepdims=True)
+    return found
+
+
+def _against_exact(people: Categorical, n: int, model: Categorical) -> float:
+    """Each person left out in turn, against probabilities that are known."""
+    probs = model.as_dict()
+    words = dict.fromkeys((*people.support, *probs))
+    x = np.array(_counted(people, words))
+    q = np.array([probs.get(word, 0.0) for word in words])
+    # A word that nobody else gave and the model does not know can only be people's.
+    without = np.where((x == 1) & (q == 0), 1.0, np.sign((x - 1) / (n - 1) - q))
+    among = np.sign(x / (n - 1) - q)
+    model_mean = q * (x / n * without + (n - x) / n * among)
+    return float((x / n * without).sum() - model_mean.sum() + model.rest) / 2
+
+
+@dataclass(frozen=True)
+class DebiasedECE:
+    """The debiased ECE (Bröcker 2012, Kumar et al. 2019) as a reduction.
+
+    The root of the mean squared gap of the bins, less what noise adds to it: a root mean square,
+    not to be compared with `ECE`, which averages absolute gaps. Items of a bin count as
+    independent where the noise is taken away; the interval knows groups.
+
+    >>> ece = DebiasedECE("correct", (0.5,))
+    >>> confidence = np.array([[0.75], [0.75], [0.75], [0.75]])
+    >>> chunk = {"confidence": confidence, "correct": np.array([[1.0], [0.0], [1.0], [1.0]])}
+    >>> ece.values(ece.columns(chunk).sum(axis=0)).tolist()
+    [0.0]
+    """
+
+    correct: str
+    edges: tuple[float, ...]
+    closed: bool = True
+
+    def columns(self, chunk: Chunk) -> Floats:
+        """Bin sums by bin, kind and split, flat."""
+        confidence, correct = np.broadcast_arrays(chunk["confidence"], chunk[self.correct])
+        known = np.isfinite(confidence) & np.isfinite(correct)
+        index = np.where(known, bin_index(confidence, self.edges, self.closed), -1)
+        member = index[:, :, None] == np.arange(self._n_bins)
+        own = token_columns(np.where(known, confidence, 0.0), np.where(known, correct, 0.0))
+        cube: Floats = member[..., None] * own[:, :, None, :]
+        return cube.reshape(len(cube), -1)
+
+    def values(self, sums: Floats) -> Floats:
+        """The root of the debiased mean squared gap, by split."""
+        return ece_debiased_of(self._cube(sums))
+
+    def defined(self, sums: Floats) -> int:
+        """Items in a bin."""
+        return int(self._cube(sums)[..., 0].sum(axis=-1).max())
+
+    @property
+    def _n_bins(self) -> int:
+        return len(self.edges) + 1
+
+    def _cube(self, sums: Floats) -> Floats:
+        return sums.reshape(*sums.shape[:-1], -1, self._n_bins, N_COLUMNS)

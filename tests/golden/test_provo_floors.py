@@ -1,0 +1,66 @@
+"""Value, interval, floor and excess of the recorded Provo systems.
+
+Origin: the unbiased squared distances of people (-.0007) and GPT-2 (.105) were computed from the
+recordings by other code; people against people are a perfect model, so their excess must vanish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aleatoric.pipeline import WordJob, results, run_word
+from aleatoric.types import Result
+
+SYSTEMS = ("gpt2", "gpt2_temp05", "bloom")
+
+
+@pytest.fixture(scope="module")
+def found(
+    provo: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[tuple[str, str], Result]]:
+    models = tuple(f"recorded:{provo / system}.jsonl.gz" for system in SYSTEMS)
+    job = WordJob(str(provo / "provo_cloze.jsonl.gz"), models)
+    with run_word(job, tmp_path_factory.mktemp("run") / "run") as store:
+        yield {(r.system, r.metric): r for r in results(store)}
+
+
+@pytest.mark.parametrize("system", ["oracle", *SYSTEMS])
+def test_every_distance_has_an_interval_a_floor_and_an_excess(found, system: str) -> None:
+    for metric in ("tvd", "js"):
+        own = found[system, metric]
+        assert own.estimate.interval.low < own.estimate.value < own.estimate.interval.high
+        assert own.floor.low <= own.floor.value <= own.floor.high
+        assert own.excess == own.estimate.value - own.floor.value
+
+
+def test_people_stand_at_their_floor(found) -> None:
+    own = found["oracle", "tvd"]
+    assert own.floor.low < own.estimate.value < own.floor.high
+    assert own.excess == pytest.approx(0, abs=0.005)
+    assert found["oracle", "js"].excess == pytest.approx(0, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("system", "value", "excess"),
+    [("gpt2", 0.619, 0.32), ("gpt2_temp05", 0.607, 0.25), ("bloom", 0.611, 0.25)],
+)
+def test_models_stand_far_above_theirs(found, system: str, value: float, excess: float) -> None:
+    own = found[system, "tvd"]
+    assert own.estimate.value == pytest.approx(value, abs=0.002)
+    assert own.excess == pytest.approx(excess, abs=0.02)
+    assert own.estimate.value > own.floor.high
+
+
+def test_unbiased_squared_distances(found) -> None:
+    assert found["oracle", "sq_distance"].estimate.value == pytest.approx(-0.0007, abs=0.001)
+    assert found["gpt2", "sq_distance"].estimate.value == pytest.approx(0.105, abs=0.001)
+
+
+def test_debiased_tvd_of_people_is_zero_and_of_models_below_their_tvd(found) -> None:
+    assert found["oracle", "tvd_debiased"].estimate.value == pytest.approx(0, abs=0.005)
+    for system in SYSTEMS:
+        debiased, plain = (found[system, m].estimate.value for m in ("tvd_debiased", "tvd"))
+        assert 0.2 < debiased < plain

@@ -1,0 +1,135 @@
+"""BCa, studentised and analytic intervals against plain computations; what has none says why."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import bootstrap as scipy_bootstrap
+
+from aleatoric.errors import UsageError
+from aleatoric.inference.bootstrap import METHODS, NO_SPREAD, ONE_GROUP, replicates, resample
+from aleatoric.inference.clustered import (
+    clustered_error,
+    jackknife_error,
+    leave_one_out,
+    t_interval,
+)
+from aleatoric.inference.estimate import GroupSums, estimate, estimates
+from aleatoric.inference.studentised import student_ends
+from aleatoric.metrics.reduction import Mean
+
+
+def ratio(sums: np.ndarray) -> np.ndarray:
+    return sums[:, 0] / sums[:, 1]
+
+
+def skewed(n: int = 40) -> np.ndarray:
+    return np.random.default_rng(1).exponential(size=n)
+
+
+def test_bca_is_scipys() -> None:
+    values = skewed()
+    sums = np.stack([values, np.ones_like(values)], axis=1)
+    own = resample(sums, ratio, 0, 20_000, method="bca").interval
+    rng = np.random.default_rng(0)
+    theirs = scipy_bootstrap((values,), np.mean, n_resamples=20_000, method="BCa", rng=rng)
+    assert own is not None
+    assert own.low == pytest.approx(theirs.confidence_interval.low, abs=0.01)
+    assert own.high == pytest.approx(theirs.confidence_interval.high, abs=0.01)
+
+
+def naive_student(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+    """The studentised interval of a mean, replicate by replicate."""
+    n, ratios = len(values), []
+    for drawn in weights.astype(int):
+        sample = np.repeat(values, drawn)
+        error = sample.std(ddof=1) / n**0.5
+        if error > 1e-12:
+            ratios.append((sample.mean() - values.mean()) / error)
+    low, high = np.quantile(ratios, [0.025, 0.975])
+    error = values.std(ddof=1) / n**0.5
+    return values.mean() - high * error, values.mean() - low * error
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000), st.integers(4, 15))
+def test_the_studentised_interval_is_the_naive_one(seed: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=n)
+    sums = np.stack([values, np.ones(n)], axis=1)
+    weights = rng.multinomial(n, np.full(n, 1 / n), size=200).astype(float)
+    own = student_ends(sums, ratio, [weights], 0.95)
+    assert own == pytest.approx(naive_student(values, weights), rel=1e-9)
+
+
+def test_standard_errors_agree_with_each_other_and_with_the_bootstrap() -> None:
+    rng = np.random.default_rng(0)
+    counts = rng.integers(5, 30, 60).astype(float)
+    totals = counts * rng.normal(0.5, 0.1, 60)
+    sums = np.stack([totals, counts], axis=1)
+    analytic = clustered_error(totals, counts)
+    assert analytic == pytest.approx(jackknife_error(leave_one_out(sums, ratio)), rel=0.05)
+    assert analytic == pytest.approx(replicates(sums, ratio, 0, 4000).std(), rel=0.05)
+
+
+def test_a_t_interval_is_close_to_the_studentised_one() -> None:
+    values = np.random.default_rng(3).normal(size=55)
+    sums = np.stack([values, np.ones(55)], axis=1)
+    own = resample(sums, ratio, 0, method="student").interval
+    t = t_interval(values.mean(), clustered_error(values, np.ones(55)) or 0.0, 55)
+    assert own is not None
+    assert (own.low, own.high) == pytest.approx((t.low, t.high), abs=0.05)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_names_itself(method: str) -> None:
+    values = skewed()
+    found = resample(np.stack([values, np.ones_like(values)], axis=1), ratio, 0, method=method)
+    assert found.interval is not None
+    assert found.interval.method == f"group bootstrap, {method}"
+    assert found.interval.low < values.mean() < found.interval.high
+
+
+def test_an_unknown_method_names_the_known() -> None:
+    with pytest.raises(UsageError, match="student"):
+        resample(np.eye(3) + 1, ratio, 0, method="normal")
+
+
+def mean_of(groups: list[str], values: list[float], method: str = "student") -> object:
+    chunk = {"x": np.array(values)[:, None]}
+    return estimates([(groups, chunk)], {"m": Mean("x")}, 0, method)["m"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("groups", "values", "value", "reason"),
+    [
+        (["a"], [0.5], 0.5, ONE_GROUP),
+        (["a", "a", "a"], [0.1, 0.2, 0.3], 0.2, ONE_GROUP),
+        (["a", "b", "c"], [0.3, 0.3, 0.3], 0.3, NO_SPREAD),
+        (["a", "b"], [np.nan, np.nan], None, "undefined on all 2 items"),
+        (["a", "b"], [0.5, np.nan], 0.5, ONE_GROUP),
+    ],
+)
+def test_what_cannot_be_known_is_none_with_a_reason(
+    method: str, groups: list[str], values: list[float], value: float | None, reason: str
+) -> None:
+    found = mean_of(groups, values, method)
+    assert found.value == (None if value is None else pytest.approx(value))
+    assert found.interval is None
+    assert found.reason.startswith(reason)
+
+
+def test_no_items_have_a_reason() -> None:
+    assert estimate(GroupSums(), Mean("x"), 0).reason == "there are no items"
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("method", METHODS)
+def test_two_or_three_groups_do_not_crash(n: int, method: str) -> None:
+    found = mean_of([str(i) for i in range(n)], [0.1 * i for i in range(n)], method)
+    assert found.interval is not None or found.reason
+    if found.interval is not None:
+        assert found.interval.low < found.interval.high
