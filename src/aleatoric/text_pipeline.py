@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
@@ -15,24 +16,29 @@ import aleatoric
 from aleatoric.analyses.fit import TextCase
 from aleatoric.engine.opening import Loading, check_specs, open_text_model
 from aleatoric.engine.text_scoring import (
+    BESIDE_MATCHED,
     CONTROL,
     FLOOR_METHOD,
+    UNDEFINED,
     Distances,
     Scorer,
     distances_of,
     metric_names,
     statistics,
+    undefined_pairs,
 )
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import estimates
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import TextModel, Writing
+from aleatoric.models.texts_live import Tallied, Tally
 from aleatoric.probes.opening import default_names
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import corpus_facts, open_text_corpus
 from aleatoric.store import Store
 from aleatoric.store.texts import TextShelf
+from aleatoric.texts.floors import MeanFloor
 from aleatoric.types import Estimate, Floor, MultiRef, Result, Row, Signature, Texts
 
 PROTOCOLS = ("corrected", "paper")
@@ -111,7 +117,8 @@ def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
 
 def notes(store: Store) -> list[str]:
     """What a reader of the numbers should know: joins, undefined distances, unfinished systems."""
-    return [*_saved_notes(store), *_undefined_notes(store), *_unfinished_notes(store)]
+    parts = (_saved_notes, _tally_notes, _empty_notes, _undefined_notes, _unfinished_notes)
+    return [note for part in parts for note in part(store)]
 
 
 def model_systems(store: Store) -> list[str]:
@@ -183,11 +190,8 @@ def _write(
     shelf = TextShelf(store)
     written = model.write(shelf.waiting(name), ask)
     # A recorded file is read whole or not at all: a bad last line must not leave half of it.
-    if facts["estimator"] == RECORDED:
-        with store.transaction():
-            _save(shelf, name, track(written, left, name))
-    else:
-        _save(shelf, name, track(written, left, name))
+    with store.transaction() if facts["estimator"] == RECORDED else nullcontext():
+        _save(shelf, name, model, track(written, left, name))
     _check_any(store, name)
     with store.transaction():
         saved, own = _saved_notes(store), _own_notes(model, name)
@@ -196,19 +200,29 @@ def _write(
 
 
 def _own_notes(model: TextModel, name: str) -> list[str]:
-    """What a model says of its texts, under the system's name: one model may be several systems."""
+    """What a model says of its texts, under the system's name: one model may be several systems.
+
+    Its counts of texts are about the latest session alone; those of the run are saved with inputs.
+    """
     before = f"{model.label}: "
+    counted = model.tally.notes(model.label) if isinstance(model, Tallied) else []
     return [
         f"{name}: {note.removeprefix(before)}" if note.startswith(before) else note
         for note in model.notes()
+        if note not in counted
     ]
 
 
-def _save(shelf: TextShelf, name: str, written: Iterable[Texts]) -> None:
-    """Keep what was written; an input without a text stays without."""
+def _save(shelf: TextShelf, name: str, model: TextModel, written: Iterable[Texts]) -> None:
+    """Keep what was written and its counts; an input without a text stays without."""
+    store, key = shelf.store, f"tally {name}"
+    earlier = store.meta(key) or {}
     for texts in written:
-        if texts.texts:
-            shelf.add(name, texts)
+        with store.transaction():
+            if texts.texts:
+                shelf.add(name, texts)
+            if isinstance(model, Tallied):
+                store.set_meta(key, model.tally.with_earlier(earlier))
 
 
 def _system_facts(spec: str, model: TextModel, decoder: str, recorded: bool) -> dict[str, Any]:
@@ -248,15 +262,28 @@ def _saved_notes(store: Store) -> list[str]:
     return found
 
 
-def _undefined_notes(store: Store) -> Iterator[str]:
-    """How many distances of each part could not be told: both texts were empty."""
+def _tally_notes(store: Store) -> Iterator[str]:
+    """Cut and empty texts, of all that a system wrote in however many sessions."""
+    for name in model_systems(store):
+        yield from Tally(**(store.meta(f"tally {name}") or {})).notes(name)
+
+
+def _empty_notes(store: Store) -> Iterator[str]:
+    """Empty texts of systems that do not count their own; a corpus counts its empty references."""
     if not store.has_stats():
         return
+    for name in model_systems(store):
+        if store.meta(f"tally {name}") is None and (empty := store.total(name, "n_empty")):
+            yield f"{empty} of {name}'s texts are empty"
+
+
+def _undefined_notes(store: Store) -> Iterator[str]:
+    """How many pairs of texts have no distance: by system and part, each probe that has such."""
     for name in (CONTROL, *model_systems(store)):
-        empty = store.total(name, "n_empty")
-        if empty:
-            whose = "people's" if name == CONTROL else f"{name}'s"
-            yield f"{empty} of {whose} texts are empty; two empty texts have no distance"
+        for part in ("H",) if name == CONTROL else ("M", "C"):
+            if found := ", ".join(undefined_pairs(store, name, part)):
+                whose = "people" if name == CONTROL else name
+                yield f"{whose}: pairs of texts without a distance ({part}), left out: {found}"
 
 
 def _unfinished_notes(store: Store) -> Iterator[str]:
@@ -292,6 +319,10 @@ def _manifest(job: TextJob, corpus: MultiRef) -> dict[str, Any]:
 
 
 _OF_SYSTEM = ("decoder", "seed")
+_OF_GENERATORS = (
+    *("mean_M/", "mean_C/"),
+    *(f"w1_{side}{BESIDE_MATCHED}/" for side in ("M", "C")),
+)
 
 
 def _language(job: TextJob, corpus: MultiRef) -> str:
@@ -308,15 +339,14 @@ def _versions(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
-    names = [*store.meta("stat_columns")]
+    # Counts of pairs are added up, not averaged: no interval is worked out for them.
+    names = [c for c in store.meta("stat_columns") if not c.startswith((UNDEFINED, "n_pairs_"))]
     pages = ((page.groups, page.values) for page in store.stat_pages(system))
     means = {name: Mean(name) for name in names}
     found = estimates(pages, means, store.manifest["seed"], interval)
-    missing = 0
-    if system != CONTROL:
-        missing = store.n_items - store.n_items_with_draws(system)
+    missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
     for metric in metrics_of(store):
-        if system == CONTROL and metric.startswith(("mean_M/", "mean_C/")):
+        if system == CONTROL and metric.startswith(_OF_GENERATORS):
             continue  # people's own texts are H
         estimate = replace(found[metric], n_missing=missing)
         signature = _signature(store, system, metric, found)
@@ -328,7 +358,7 @@ def _floor(metric: str, found: Mapping[str, Estimate]) -> Floor | None:
     low, high = found.get(f"floor_low_{metric}"), found.get(f"floor_high_{metric}")
     if low is None or high is None or low.value is None or high.value is None:
         return None
-    return Floor(high.value, low.value, high.value, FLOOR_METHOD)
+    return MeanFloor(high.value, low.value, high.value, FLOOR_METHOD, high.n_items)
 
 
 def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estimate]) -> Signature:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ from aleatoric import levels, text_pipeline
 from aleatoric.engine.text_scoring import CHUNK
 from aleatoric.errors import UsageError
 from aleatoric.models.base import Writing
+from aleatoric.models.texts_live import Tally
+from aleatoric.report.view_texts import text_tables
 from aleatoric.store import DATABASE, Store
 from aleatoric.streams import stream
 from aleatoric.text_pipeline import TextJob, run_text
-from aleatoric.types import Estimate
+from aleatoric.types import Estimate, TextItem, Texts
 
 PROBES = ("lexical-1", "lexical-2")
 
@@ -69,8 +71,19 @@ def job(path: Path, *models: str, **more: Any) -> TextJob:
 @pytest.fixture
 def writer(monkeypatch: pytest.MonkeyPatch) -> ToyWriter:
     made = ToyWriter()
-    monkeypatch.setattr(text_pipeline, "open_text_model", lambda spec, loading: made)
+    use(monkeypatch, made)
     return made
+
+
+def use(monkeypatch: pytest.MonkeyPatch, *writers: ToyWriter) -> None:
+    """Runs open these writers one after the other; the last of them stays."""
+    left = list(writers)
+    monkeypatch.setattr(text_pipeline, "check_specs", lambda specs, *kinds: None)
+    monkeypatch.setattr(
+        text_pipeline,
+        "open_text_model",
+        lambda spec, loading: left.pop(0) if len(left) > 1 else left[0],
+    )
 
 
 def values(store: Store) -> dict[tuple[str, str], Estimate]:
@@ -137,8 +150,7 @@ def test_a_stopped_run_goes_on_and_ends_the_same(
 ) -> None:
     people = corpus(tmp_path)
     writers = {"whole": ToyWriter(), "first": ToyWriter(limit=2), "second": ToyWriter()}
-    chosen = iter(writers.values())
-    monkeypatch.setattr(text_pipeline, "open_text_model", lambda spec, loading: next(chosen))
+    use(monkeypatch, *writers.values())
     with run_text(job(people, "toy"), tmp_path / "whole") as store:
         whole = values(store)
     with pytest.raises(KeyboardInterrupt):
@@ -209,6 +221,111 @@ def test_unequal_numbers_of_texts_and_missing_inputs(tmp_path: Path) -> None:
     assert (estimate.n_items, estimate.n_undefined, estimate.n_missing) == (2, 1, 3)
     assert found["model", "w1_C/lexical-1"].n_items == 3
     assert "2 of model's texts are empty" in notes
+    # One pair of two empty texts; people's texts are not empty, so a grid has every distance.
+    assert (
+        "model: pairs of texts without a distance (M), left out: "
+        "1 of 6 by lexical-1, 1 of 6 by lexical-2"
+    ) in notes
+    assert "(H)" not in notes
+
+
+def people_of(folder: Path, references: Iterable[list[str]]) -> Path:
+    path = folder / "few.jsonl"
+    rows = ({"id": f"i{i}", "input": "say", "references": r} for i, r in enumerate(references))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_undefined_pairs_are_saved_and_noted(tmp_path: Path) -> None:
+    people = people_of(tmp_path, [["", "", "the cat", "a dog"], ["the cat", "dog", "a", "b c"]])
+    texts = [{"id": "i0", "texts": ["", "a cat"]}, {"id": "i1", "texts": ["a", "the dog"]}]
+    with run_text(job(people, recorded(tmp_path, texts)), tmp_path / "run") as store:
+        assert rows(store, "control", "undefined_H/lexical-1") == {"i0": 1, "i1": 0}
+        assert rows(store, "model", "undefined_C/lexical-1") == {"i0": 2, "i1": 0}
+        assert rows(store, "model", "undefined_M/lexical-1") == {"i0": 0, "i1": 0}
+        notes = text_pipeline.notes(store)
+        assert not any(metric.startswith("undefined") for _, metric in values(store))
+    left_out = "pairs of texts without a distance"
+    # Of lexical-2 a text of one word has no n-gram either.
+    assert f"people: {left_out} (H), left out: 1 of 12 by lexical-1, 2 of 12 by lexical-2" in notes
+    assert f"model: {left_out} (C), left out: 2 of 16 by lexical-1, 4 of 16 by lexical-2" in notes
+    assert not any("(M)" in note for note in notes)
+    assert len([note for note in notes if "empty" in note and "references" in note]) == 1
+    assert not any("people's texts are empty" in note for note in notes)
+
+
+def test_means_over_other_inputs_say_so(tmp_path: Path) -> None:
+    """Of 3, 4, 6 and 10 people: M needs four people, and half as many generations."""
+    told = people_of(
+        tmp_path,
+        [[" ".join(stream(3, n, i).choice(WORDS, 4)) for i in range(n)] for n in (3, 4, 6, 10)],
+    )
+    texts = [{"id": f"i{i}", "texts": ["the cat", "a dog", "a cat ran"]} for i in range(4)]
+    with run_text(job(told, recorded(tmp_path, texts)), tmp_path / "run") as store:
+        listed = text_pipeline.results(store)
+        control = rows(store, "control", "w1_M/lexical-1")
+        _, own, cross = text_tables(listed)
+    found = {(r.system, r.metric): r for r in listed}
+    beside = found["model", "w1_M_control/lexical-1"].estimate
+    assert beside.value == pytest.approx(np.mean([control["i1"] or 0, control["i2"] or 0]))
+    assert ("control", "w1_M_control/lexical-1") not in found
+    counts = [found["model", f"w1_{side}/lexical-1"].floor for side in "MC"]
+    assert [getattr(floor, "n_items", None) for floor in counts] == [3, 4]
+    matched, floor = own.rows[1][3:5]
+    assert matched.endswith(f"(2 inputs; control {beside.value:.3f})")
+    assert floor.endswith("(3 inputs)")
+    matched, floor = cross.rows[1][3:5]
+    assert "(3 inputs; control" in matched
+    assert "inputs" not in floor
+
+
+def test_means_over_the_same_inputs_say_nothing_of_them(tmp_path: Path, writer: ToyWriter) -> None:
+    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+        _, own, cross = text_tables(text_pipeline.results(store))
+    assert not any("inputs" in cell for table in (own, cross) for row in table.rows for cell in row)
+
+
+@dataclass
+class CountingWriter(ToyWriter):
+    """A toy whose first text to an input is empty and whose last is cut."""
+
+    tally: Tally = field(default_factory=Tally)
+
+    def notes(self) -> Sequence[str]:
+        return self.tally.notes(self.label)
+
+    def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
+        self.tally.start()
+        for found in super().write(items, ask):
+            texts = ("", *found.texts[1:])
+            self.tally.count(texts, n_cut=1)
+            yield Texts(found.item_id, texts)
+
+
+def test_notes_count_the_texts_of_all_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, CountingWriter(limit=2), CountingWriter())
+    asked = job(corpus(tmp_path), "toy")
+    with pytest.raises(KeyboardInterrupt):
+        run_text(asked, tmp_path / "run")
+    with Store.open(tmp_path / "run") as store:
+        assert "toy: 2 of 8 texts were cut at the longest length" in text_pipeline.notes(store)
+    with run_text(asked, tmp_path / "run") as store:
+        notes = [note for note in text_pipeline.notes(store) if "texts" in note]
+    assert notes == [
+        "toy: 6 of 24 texts were cut at the longest length",
+        "toy: 6 of 24 texts are empty",
+    ]
+
+
+def test_each_decoder_has_its_own_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, CountingWriter())
+    asked = job(corpus(tmp_path), "toy", decoders=("ancestral", "top_p=0.9"))
+    with run_text(asked, tmp_path / "run") as store:
+        notes = text_pipeline.notes(store)
+    for name in ("toy ancestral", "toy top_p=0.9"):
+        assert f"{name}: 6 of 24 texts are empty" in notes
 
 
 def test_one_generation_alone_is_undefined_not_zero(tmp_path: Path) -> None:

@@ -25,7 +25,18 @@ from aleatoric.texts.floors import floors
 from aleatoric.texts.protocol import Preparation, preparation
 from aleatoric.texts.variability import Group, ScoredTexts, Scores, score_blocks
 
-__all__ = ["CONTROL", "FLOOR_METHOD", "PAIR", "Distances", "Scorer", "metric_names", "statistics"]
+__all__ = [
+    "BESIDE_MATCHED",
+    "CONTROL",
+    "FLOOR_METHOD",
+    "PAIR",
+    "UNDEFINED",
+    "Distances",
+    "Scorer",
+    "metric_names",
+    "statistics",
+    "undefined_pairs",
+]
 
 CONTROL = "control"
 PAIR = "pair_H"
@@ -34,9 +45,14 @@ CHUNK = 128
 SIDES = ("M", "C")
 DIVERGENCES = ("w1", "energy", "ks")
 COUNTS = ("n_people", "n_texts", "n_empty")
+PAIRS = ("n_pairs_H", "n_pairs_M", "n_pairs_C")
+UNDEFINED = "undefined_"
+"""Before H, M or C: how many of an input's distances are undefined."""
 PAPER_TOKENISER = "spacy:en"
 A_LONG_TEXT = "word " * 200
 MATCHED = "_matched"
+BESIDE_MATCHED = "_control"
+"""The control's value on the inputs that have a matched one."""
 Values = dict[str, Floats]
 """Statistic -> its values: (probes, inputs)."""
 
@@ -111,7 +127,8 @@ def metric_names(columns: Iterable[str]) -> list[str]:
     >>> metric_names(["w1_M/lexical-1", "floor_low_w1_M/lexical-1", "pair_H/semantic", "n_texts"])
     ['w1_M/lexical-1']
     """
-    return [c for c in columns if "/" in c and not c.startswith((f"{PAIR}/", "floor_"))]
+    others = (f"{PAIR}/", "floor_", UNDEFINED)
+    return [c for c in columns if "/" in c and not c.startswith(others)]
 
 
 def statistics(
@@ -123,7 +140,19 @@ def statistics(
         f"{name}/{p.name}" for name in statistic_names(scorer.protocol) for p in scorer.probes
     ]
     walk = track(TextShelf(store).walk(), store.n_items, "score")
-    return [*columns, *COUNTS], _rows(iter(walk), names, scorer)
+    return [*columns, *COUNTS, *PAIRS], _rows(iter(walk), names, scorer)
+
+
+def undefined_pairs(store: Store, system: str, part: str) -> list[str]:
+    """By probe, how many of how many pairs of a part have no distance, where there are such.
+
+    A run that an older version has scored counts none.
+    """
+    before = f"{UNDEFINED}{part}/"
+    columns = [c for c in store.meta("stat_columns") or () if c.startswith(before)]
+    counts = {column: store.total(system, column) for column in columns}
+    of = store.total(system, f"n_pairs_{part}") if any(counts.values()) else 0
+    return [f"{n} of {of} by {c.removeprefix(before)}" for c, n in counts.items() if n]
 
 
 def statistic_names(protocol: str) -> list[str]:
@@ -135,11 +164,13 @@ def statistic_names(protocol: str) -> list[str]:
     compared = [f"{name}_{side}" for name in ("w1", "dmu") for side in SIDES]
     more = [f"{name}_{side}" for name in DIVERGENCES[1:] for side in SIDES]
     names = ["mean_H", "mean_M", "mean_C", *compared, *more]
+    undefined = [f"{UNDEFINED}{side}" for side in ("H", *SIDES)]
     if protocol == "paper":
-        return [*names, PAIR]
+        return [*names, PAIR, *undefined]
     matched = [f"{name}_{side}{MATCHED}" for name in ("w1", "dmu") for side in SIDES]
+    beside = [f"w1_{side}{BESIDE_MATCHED}" for side in SIDES]
     ends = [f"floor_{end}_w1_{side}" for side in SIDES for end in ("low", "high")]
-    return [*names, *matched, *ends, PAIR]
+    return [*names, *matched, *beside, *ends, PAIR, *undefined]
 
 
 def distances_of(found: Produced, scorer: Scorer) -> dict[str, Distances]:
@@ -162,13 +193,19 @@ def _rows(walk: Iterator[Produced], names: Sequence[str], scorer: Scorer) -> Ite
     while chunk := list(islice(walk, CHUNK)):
         items = [scorer.texts(found, names) for found in chunk]
         scores = scorer.scores(items, names)
-        columns = {name: dict(scores.systems[name]) for name in names}
-        columns[CONTROL] = dict(scores.people)
+        columns = {name: {**scores.systems[name], **_undefined(scores, name)} for name in names}
+        columns[CONTROL] = {**scores.people, **_undefined(scores, "")}
         for group in scores.groups:
             own = Beside(group, [chunk[row].item.id for row in group.rows], scorer)
             for system, values in own.values(names).items():
                 _place(columns[system], values, group, scorer, len(chunk))
         yield from _chunk_rows(chunk, items, names, columns)
+
+
+def _undefined(scores: Scores, system: str) -> dict[str, Floats]:
+    """How many distances of each input are undefined, by part and probe."""
+    found = scores.undefined.get(system, {})
+    return {f"{UNDEFINED}{part}": counts.astype(np.float64) for part, counts in found.items()}
 
 
 def _place(
@@ -198,6 +235,7 @@ def _chunk_rows(
             if system == CONTROL or system in found.systems:
                 values = {name: numbers[place] for name, numbers in listed[system].items()}
                 values |= _counted(own, len(item.people))
+                values |= _paired(system, len(own), len(item.people))
                 yield StatRow(found.no, system, 0, values, {})
 
 
@@ -205,6 +243,14 @@ def _counted(texts: Sequence[str], n_people: int) -> dict[str, float]:
     """How many texts there are, and how many hold nothing."""
     empty = sum(not text.strip() for text in texts)
     return {"n_people": n_people, "n_texts": len(texts), "n_empty": empty}
+
+
+def _paired(system: str, n_texts: int, n_people: int) -> dict[str, float]:
+    """How many pairs of texts there are: people's, or a system's own and those with people's."""
+    own = n_texts * (n_texts - 1) // 2
+    if system == CONTROL:
+        return {"n_pairs_H": own}
+    return {"n_pairs_M": own, "n_pairs_C": n_texts * n_people}
 
 
 @dataclass(frozen=True)
@@ -217,9 +263,11 @@ class Beside:
 
     def values(self, names: Sequence[str]) -> dict[str, Values]:
         """System -> statistics, the control's first."""
-        found = {CONTROL: self._pairs() | self._control()}
+        people = self._control()
+        found = {CONTROL: self._pairs() | people}
         if not self.scorer.is_paper:
-            found |= {name: self._system(i) for i, name in enumerate(names)}
+            systems = {name: self._system(i) for i, name in enumerate(names)}
+            found |= {name: own | _beside_matched(own, people) for name, own in systems.items()}
         return found
 
     def _control(self) -> Values:
@@ -273,6 +321,17 @@ class Beside:
         seed = self.scorer.splitting.seed
         chosen = [stream(seed, "text-pair", one).integers(n_pairs) for one in self.ids]
         return {PAIR: human[:, np.arange(len(chosen)), chosen]}
+
+
+def _beside_matched(system: Values, people: Values) -> Values:
+    """The control's W1 where a system has a matched one: means over the same inputs."""
+    return {
+        f"w1_{side}{BESIDE_MATCHED}": np.where(
+            np.isnan(system[f"w1_{side}{MATCHED}"]), np.nan, people[f"w1_{side}"]
+        )
+        for side in SIDES
+        if f"w1_{side}{MATCHED}" in system
+    }
 
 
 def _as_they_are(distances: Floats) -> Floats:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from aleatoric.decoding import Decoder
 from aleatoric.errors import ModelError
@@ -90,7 +90,11 @@ def _gpu_memory(device: Any) -> int:
 
 @dataclass
 class Tally:
-    """What a reader should know of the texts that the latest call wrote."""
+    """What a reader should know of the texts that the latest call has given.
+
+    An input is counted as its texts are given: what is written and then lost with a stopped run
+    is written again, and would count twice.
+    """
 
     texts: int = 0
     cut: int = 0
@@ -101,11 +105,20 @@ class Tally:
         """Forget an earlier call: under another decoder a model is another system."""
         self.texts = self.cut = self.empty = self.short_of_room = 0
 
-    def count(self, text: str, is_cut: bool) -> None:
-        """One more text."""
-        self.texts += 1
-        self.cut += is_cut
-        self.empty += not text
+    def count(self, texts: Sequence[str], n_cut: int, is_short_of_room: bool = False) -> None:
+        """The texts of one more input."""
+        self.texts += len(texts)
+        self.cut += n_cut
+        self.empty += sum(not text for text in texts)
+        self.short_of_room += is_short_of_room
+
+    def with_earlier(self, earlier: Mapping[str, int]) -> dict[str, int]:
+        """The counts added to those of earlier calls, which they give by name.
+
+        >>> Tally(texts=4, cut=1).with_earlier({"texts": 6, "cut": 2})
+        {'texts': 10, 'cut': 3, 'empty': 0, 'short_of_room': 0}
+        """
+        return {name: number + earlier.get(name, 0) for name, number in asdict(self).items()}
 
     def notes(self, label: str) -> list[str]:
         """A sentence each.
@@ -128,6 +141,21 @@ class Tally:
         return found
 
 
+@runtime_checkable
+class Tallied(Protocol):
+    """A writer that counts the texts it gives; its notes hold those of its tally."""
+
+    @property
+    def label(self) -> str:
+        """A short name for tables."""
+        ...
+
+    @property
+    def tally(self) -> Tally:
+        """The counts of the latest call, of the inputs given so far."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class LiveWriter:
     """A loaded model as a writer of texts.
@@ -140,7 +168,7 @@ class LiveWriter:
     network: TextNetwork = field(repr=False)
     remarks: tuple[str, ...] = ()
     batching: Batching = field(default_factory=Batching)
-    _tally: Tally = field(default_factory=Tally, repr=False)
+    tally: Tally = field(default_factory=Tally, repr=False)
 
     @cached_property
     def conventions(self) -> Mapping[str, str]:
@@ -149,12 +177,12 @@ class LiveWriter:
 
     def notes(self) -> Sequence[str]:
         """What was left out of the model's own settings, cut texts and empty ones."""
-        return [*self.remarks, *self._tally.notes(self.label)]
+        return [*self.remarks, *self.tally.notes(self.label)]
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
         """The texts of each input, as inputs are finished."""
         check_writing(ask)
-        self._tally.start()
+        self.tally.start()
         decoder = Decoder.parse(ask.decoder)
         sampler = Sampler(self.network, decoder, _stopper(self.network, ask.stop))
         for some in _several(items, self._read_at_once(ask)):
@@ -164,7 +192,8 @@ class LiveWriter:
             longest = max(len(prompt.ids) + prompt.room for prompt in prompts)
             rows = self.batching.rows_at_once(self.network, longest)
             packs = packs_of(prompts, ask.samples, rows)
-            yield from self._collected(write_all(sampler, packs), ask)
+            short = {one.item_id for one in prompts if one.room < ask.max_new_tokens}
+            yield from self._collected(write_all(sampler, packs), ask, short)
 
     def _read_at_once(self, ask: Writing) -> int:
         """Inputs from which packs of like length are made."""
@@ -183,12 +212,13 @@ class LiveWriter:
                 f"{self.label}: input {item.id!a:.60} has {len(ids)} tokens, which fill the "
                 "model's window; shorten it or use a model with a longer window."
             )
-        self._tally.short_of_room += room < ask.max_new_tokens
         return Prompt(
             item.id, ids, key_of(ask.seed, item.id, decoder), min(room, ask.max_new_tokens)
         )
 
-    def _collected(self, samples: Iterable[Written], ask: Writing) -> Iterator[Texts]:
+    def _collected(
+        self, samples: Iterable[Written], ask: Writing, short_of_room: Collection[str]
+    ) -> Iterator[Texts]:
         """The texts of an input once its last sample has come."""
         waiting: dict[str, dict[int, Written]] = {}
         for sample in samples:
@@ -196,12 +226,13 @@ class LiveWriter:
             own[sample.number] = sample
             if len(own) == ask.samples:
                 found = waiting.pop(sample.item_id)
-                yield Texts(sample.item_id, tuple(self._text(found[i], ask) for i in sorted(found)))
+                texts = tuple(self._text(found[i], ask) for i in sorted(found))
+                n_cut = sum(one.is_cut for one in found.values())
+                self.tally.count(texts, n_cut, sample.item_id in short_of_room)
+                yield Texts(sample.item_id, texts)
 
     def _text(self, sample: Written, ask: Writing) -> str:
-        text = finished(self.network.decode(sample.ids), ask.stop)
-        self._tally.count(text, sample.is_cut)
-        return text
+        return finished(self.network.decode(sample.ids), ask.stop)
 
 
 def _several(items: Iterable[TextItem], size: int) -> Iterator[list[TextItem]]:

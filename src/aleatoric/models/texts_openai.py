@@ -31,8 +31,8 @@ class OpenAIWriter:
     """
 
     spec: Spec
-    _tally: Tally = field(default_factory=Tally, repr=False, compare=False)
-    _texts: TextTally = field(default_factory=TextTally, repr=False, compare=False)
+    _requests: Tally = field(default_factory=Tally, repr=False, compare=False)
+    tally: TextTally = field(default_factory=TextTally, repr=False, compare=False)
 
     @property
     def label(self) -> str:
@@ -58,23 +58,27 @@ class OpenAIWriter:
     @property
     def usage(self) -> Usage:
         """Requests, tokens and cost up to now."""
-        return self._tally.usage(self.spec.price_in, self.spec.price_out)
+        return self._requests.usage(self.spec.price_in, self.spec.price_out)
 
     def notes(self) -> Sequence[str]:
         """Requests, tokens and cost; cut texts and empty ones."""
-        return [*self._tally.notes(self.label, self.usage), *self._texts.notes(self.label)]
+        return [*self._requests.notes(self.label, self.usage), *self.tally.notes(self.label)]
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
         """The texts of each input, as inputs are finished."""
         check_writing(ask)
         parse_decoder(ask.decoder)
+        self.tally.start()
         spec = asked_of(self.spec, ask)
         with background_loop() as loop:
-            client = client_of(spec, self._tally)
-            session = TextSession(spec, ask, client, self._tally, self._texts)
+            client = client_of(spec, self._requests)
+            session = TextSession(spec, ask, client, self._requests)
             try:
                 run_in(loop, session.prepare())
-                yield from as_finished(items, session.texts, loop, 2 * spec.most_at_once)
+                window = 2 * spec.most_at_once
+                for found in as_finished(items, session.texts, loop, window):
+                    self.tally.count(found.texts.texts, found.n_cut)
+                    yield found.texts
             finally:
                 run_in(loop, client.close())
 
@@ -89,14 +93,20 @@ def asked_of(spec: Spec, ask: Writing) -> Spec:
     return replace(spec, max_tokens=length, mode="chat" if ask.chat else spec.mode)
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The texts of one input, and how many of them the longest length has cut."""
+
+    texts: Texts
+    n_cut: int
+
+
 class TextSession(Requests):
     """The requests of one run that asks for texts."""
 
-    def __init__(
-        self, spec: Spec, ask: Writing, client: Client, tally: Tally, texts: TextTally
-    ) -> None:
+    def __init__(self, spec: Spec, ask: Writing, client: Client, tally: Tally) -> None:
         super().__init__(spec, ask, client, tally)
-        self._writing, self._texts = ask, texts
+        self._writing = ask
 
     async def prepare(self) -> None:
         """As for every run; servers that know stop strings are told them, which saves tokens."""
@@ -105,14 +115,15 @@ class TextSession(Requests):
         if 0 < len(stop) <= _MOST_STOPS and self._tally.server in ("openai", "vllm", "llamacpp"):
             self._fixed["stop"] = list(stop)
 
-    async def texts(self, item: TextItem) -> Texts:
+    async def texts(self, item: TextItem) -> Answered:
         """All texts of one input."""
         prompt = self._prompt(item)
         try:
             replies = await self.replies(item.id, prompt, self._writing.samples)
         except RefusedError as refusal:
             raise self.explained(refusal) from None
-        return Texts(item.id, tuple(map(self._text, replies)))
+        texts = Texts(item.id, tuple(map(self._text, replies)))
+        return Answered(texts, sum(not reply.is_ended for reply in replies))
 
     def _prompt(self, item: TextItem) -> str | Messages:
         if self._is_chat:
@@ -120,9 +131,7 @@ class TextSession(Requests):
         return joined(item.input, self._writing, None, is_continued=True)
 
     def _text(self, reply: Reply) -> str:
-        text = finished(reply.text, self._writing.stop)
-        self._texts.count(text, not reply.is_ended)
-        return text
+        return finished(reply.text, self._writing.stop)
 
 
 def load(argument: str, loading: LoadOptions | None = None) -> OpenAIWriter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from aleatoric.report.numbers import UNDEFINED, floor_range, number, with_interval
+from aleatoric.texts.floors import MeanFloor
 from aleatoric.types import Result, Table
 
 CONTROL = "control"
@@ -74,11 +75,7 @@ def _row(
     found: Found, probe: str, system: str, side: str, extras: Sequence[str]
 ) -> tuple[str, ...]:
     w1 = found[system, f"w1_{side}/{probe}"]
-    matched = found.get((system, f"w1_{side}_matched/{probe}"))
-    more = {
-        "matched": number(matched.estimate.value) if matched else UNDEFINED,
-        "floor": floor_range(w1.floor),
-    }
+    more = {"matched": _matched(found, probe, system, side), "floor": _floor(w1)}
     difference = found.get((system, f"dmu_{side}/{probe}"))
     mean = found.get((system, f"mean_{side}/{probe}"))
     return (
@@ -92,15 +89,45 @@ def _row(
     )
 
 
+def _matched(found: Found, probe: str, system: str, side: str) -> str:
+    """A matched W1; where it stands on other inputs than its neighbours, the control's on these."""
+    own = found.get((system, f"w1_{side}_matched/{probe}"))
+    if own is None or own.estimate.value is None:
+        return UNDEFINED
+    neighbours = [found.get((name, f"w1_{side}/{probe}")) for name in (system, CONTROL)]
+    n, control = own.estimate.n_items, found.get((system, f"w1_{side}_control/{probe}"))
+    if control is None or all(other and other.estimate.n_items == n for other in neighbours):
+        return number(own.estimate.value)
+    beside = f"control {number(control.estimate.value)}"
+    return f"{number(own.estimate.value)} ({_inputs(n)}; {beside})"
+
+
+def _floor(w1: Result) -> str:
+    """A floor, and over how many inputs where these are others than those of W1."""
+    shown = floor_range(w1.floor)
+    if not isinstance(w1.floor, MeanFloor) or w1.floor.n_items == w1.estimate.n_items:
+        return shown
+    return f"{shown} ({_inputs(w1.floor.n_items)})"
+
+
+def _inputs(n: int) -> str:
+    return "1 input" if n == 1 else f"{n} inputs"
+
+
 def _notes(found: Found, side: str, extras: Sequence[str]) -> Iterator[str]:
     yield f"{_WHAT[side]}; H: between people's. μ{side} − μH > 0: more various than people."
     yield "control: one half of the people in the generator's place, against the other half."
     if "matched" in extras:
         yield (
-            "matched: W1 with as few texts as the control has, to be compared with the control's."
+            "matched: W1 with as few texts as the control has, to be compared with the control's; "
+            "(n inputs; control W1): those that allow it, and the control on these alone."
         )
     if "floor" in extras:
-        yield "floor: W1 of a perfect generator at these numbers of texts."
+        fewest = "four" if side == "M" else "three"
+        yield (
+            "floor: W1 of a perfect generator at these numbers of texts; "
+            f"(n inputs): those with {fewest} people or more, and two texts."
+        )
     yield from _interval_note(found)
 
 

@@ -16,8 +16,22 @@ from aleatoric.metrics.empirical import Floats, Integers, mean
 from aleatoric.metrics.wasserstein import w1
 from aleatoric.texts.control import Inputs, Splitting
 from aleatoric.texts.splits import between, people_orders, within
+from aleatoric.types import Floor
 
 METHOD = "disjoint splits of people: extrapolated over sizes to the control at half size"
+FEWEST_PEOPLE = {"w1_M": 4, "w1_C": 3}
+"""Of fewer people a half has no pair: for M that in the model's place, for C the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeanFloor(Floor):
+    """A floor that is a mean over inputs, and over how many: not every input has one.
+
+    >>> MeanFloor(0.2, 0.1, 0.2, METHOD, 3).n_items
+    3
+    """
+
+    n_items: int
 
 
 @dataclass(frozen=True)
@@ -51,23 +65,23 @@ def floors(
 ) -> dict[str, Floors]:
     """The floors of `w1_M` and `w1_C` for that many generations, from people's texts alone.
 
-    Undefined where the control is: an input needs four people.
+    Undefined where the control is: `w1_M` needs four people, `w1_C` three.
 
     >>> everyone = np.full((1, 8, 8), 0.5)
     >>> floors(Inputs(["x"], everyone, 8), 10)["w1_M"].low.tolist()
     [0.0]
     """
     own, n = splitting or Splitting(), inputs.n_people
-    if n < 4 or n_generations < 2:
-        nothing = np.full(len(inputs.ids), np.nan)
-        return {name: Floors(nothing, nothing) for name in ("w1_M", "w1_C")}
+    nothing = np.full(len(inputs.ids), np.nan)
+    found = dict.fromkeys(FEWEST_PEOPLE, Floors(nothing, nothing))
+    if n < min(FEWEST_PEOPLE.values()) or n_generations < 2:
+        return found
     orders = people_orders(n, inputs.ids, own.seed, own.n_splits)
     half, scored = _Sizes(n // 2, n - n // 2), _Sizes(n_generations, n)
     smaller = _Sizes(max(2, n // 4), max(2, n // 4))
     high = _expected(inputs.matrices, orders, half)
     seen = _expected(inputs.matrices, orders, smaller)
-    found = {}
-    for name in high:
+    for name in (name for name, fewest in FEWEST_PEOPLE.items() if n >= fewest):
         shares = _fast_share(name, high[name], seen[name], half, smaller)
         found[name] = Floors(high[name] * _shrinking(name, shares, half, scored), high[name])
     return found

@@ -76,6 +76,24 @@ def test_stop_strings_cut_here_too_and_cut_texts_are_counted(server: Any) -> Non
     assert any("1 of 1 texts is empty" in note for note in writer.notes())
 
 
+def test_under_another_decoder_texts_are_counted_anew(server: Any) -> None:
+    writer = writer_at(server)
+    for decoder in ("ancestral", "top_p=0.9"):
+        list(writer.write(items(2), Writing(samples=2, decoder=decoder)))
+        assert any("4 of 4 texts were cut" in note for note in writer.notes())
+
+
+def test_only_texts_that_were_given_are_counted(server: Any) -> None:
+    """What is under way when a run stops is lost, and written again."""
+    writer = writer_at(server)
+    walk = writer.write(items(6), Writing(samples=2))
+    for number in (1, 2, 3):
+        next(walk)
+        assert writer.tally.texts == 2 * number
+    walk.close()
+    assert writer.tally.texts == 6
+
+
 def test_lists_of_words_and_unknown_decoders_are_refused(server: Any) -> None:
     with pytest.raises(UsageError, match="chat-list"):
         load(f"gpt@{server.url}?mode=chat-list")

@@ -116,6 +116,15 @@ def test_texts_end_at_the_window_and_that_is_said() -> None:
     assert any("cut at the longest" in note for note in made.notes())
 
 
+def test_only_texts_that_were_given_are_counted() -> None:
+    made = writer()
+    walk = made.write(items(*["A dog runs. A dog"] * 3), ask(samples=2, max_new_tokens=100))
+    next(walk)
+    assert (made.tally.texts, made.tally.short_of_room) == (2, 1)
+    list(walk)
+    assert (made.tally.texts, made.tally.short_of_room) == (6, 3)
+
+
 def test_an_empty_input_needs_something_to_follow() -> None:
     with pytest.raises(ModelError, match=r"input '0' is empty.*--bos add"):
         list(writer().write(items(""), ask()))

@@ -129,3 +129,24 @@ def test_floors_of_few_people_are_undefined() -> None:
     found = floors(Inputs(["x"], matrices(1, 3), 3), 10)
     assert np.isnan(found["w1_M"].low).all()
     assert np.isnan(found["w1_M"].high).all()
+    nothing = floors(Inputs(["x"], matrices(1, 2), 2), 10)
+    assert all(np.isnan(own.high).all() for own in nothing.values())
+
+
+@pytest.mark.parametrize("n", [3, 4, 5, 8])
+def test_a_floor_is_defined_where_its_control_is(n: int) -> None:
+    inputs = Inputs(["x", "y"], matrices(2, n), n)
+    people, found = control.corrected_batch(inputs, W1), floors(inputs, 10)
+    for name, own in found.items():
+        np.testing.assert_allclose(own.high, people[name])
+        assert np.isfinite(people[name]).all() == (n > 3 or name == "w1_C")
+        assert ((own.low <= own.high) | np.isnan(own.high)).all()
+
+
+def test_the_floor_of_c_holds_for_three_people() -> None:
+    n, m = 3, 10
+    world, ids = matrices(1500, n + m, seed=6), [str(i) for i in range(1500)]
+    grid = world[:, n:, :n].reshape(len(world), -1)
+    truth = w1(grid, world[:, *np.triu_indices(n, 1)]).mean()
+    found = floors(Inputs(ids, world[:, :n, :n], n), m)["w1_C"]
+    assert found.low.mean() <= truth <= found.high.mean()
