@@ -7,6 +7,7 @@ no setting that outlives a call.
 from __future__ import annotations
 
 import io
+import math
 import re
 import textwrap
 import warnings
@@ -196,7 +197,18 @@ def _lines(axes: Axes, data: Lines) -> None:
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     if data.x_ends:
         axes.set_xlim(*data.x_ends)
-    axes.legend()
+    _legend_by_slot(axes, data)
+
+
+def _legend_by_slot(axes: Axes, data: Lines) -> None:
+    """Names stand in the order of their slots, be they curves or straight lines; others last."""
+    slots = {safe(line.label): line.slot for line in data.lines}
+    slots |= {safe(mark.label): mark.slot for mark in data.marks}
+    known = {label: slot for label, slot in slots.items() if slot is not None}
+    handles, labels = axes.get_legend_handles_labels()
+    pairs = zip(handles, labels, strict=True)
+    ordered = sorted(pairs, key=lambda pair: known.get(pair[1], math.inf))
+    axes.legend([handle for handle, _ in ordered], [label for _, label in ordered])
 
 
 def _style(slot: int) -> tuple[str, Any, str]:
@@ -213,8 +225,8 @@ def _marks(axes: Axes, data: Lines) -> None:
         style: dict[str, Any] = {"color": GREY, "linestyle": dash}
         if mark.slot is not None:
             style = dict(zip(("color", "linestyle", "marker"), _style(mark.slot), strict=True))
-            # One at the end of the axis would be cut in half.
-            style |= {"markersize": 3.5, "clip_on": False}
+            # One at the end of the axis would be cut in half, behind the frame (2.5).
+            style |= {"markersize": 3.5, "clip_on": False, "zorder": 2.6}
         if mark.y is not None:
             axes.axhline(mark.y, label=safe(mark.label), **style)
         if mark.x is not None:

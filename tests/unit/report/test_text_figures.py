@@ -121,8 +121,11 @@ def test_a_name_keeps_its_style_whatever_can_be_drawn() -> None:
 
     def styles(distances: Distances) -> dict[str, tuple[object, ...]]:
         (axes,) = draw(collect_texts.instance(distances, "s", "t", (0.0, 1.0)))[0].axes
-        _, labels = axes.get_legend_handles_labels()
         found = {str(line.get_label()): line for line in axes.get_lines()}
+        legend = axes.get_legend()
+        assert legend is not None
+        labels = [text.get_text() for text in legend.get_texts()]
+        assert [label[0] for label in labels] == ["H", "M", "C"]
         assert set(labels) == set(found)
         return {
             name: (line.get_color(), line.get_linestyle(), line.get_marker())
