@@ -135,6 +135,23 @@ def test_the_page_of_one_input(cli: Callable, run: Path, tmp_path: Path) -> None
     assert (ran.status, "no input '17'" in ran.err) == (2, True)
 
 
+def test_no_control_character_reaches_the_page(cli: Callable, tmp_path: Path) -> None:
+    name, backwards = "a\x1b[31m\u202eb", "\u05e9\u05dc\u05d5\u05dd"
+    rows = [{**row, "id": f"{name}{row['id']}"} for row in PEOPLE]
+    rows[0] = {**rows[0], "references": [backwards, "b", "c", "d"]}
+    people = lines(tmp_path / f"{name}.jsonl", rows)
+    own = [{"id": row["id"], "texts": ["x", name, "z"]} for row in rows]
+    model = f"recorded:{lines(tmp_path / f'model{name}.jsonl', own)}"
+    folder, page = tmp_path / "run", tmp_path / "page.html"
+    ran = cli("text", "--corpus", people, "--model", model, *FAST, "--out", folder)
+    assert ran.status == 0, ran.err
+    assert cli("report", folder, "--html", page).status == 0
+    html = page.read_text()
+    assert not set(html) & {"\x1b", "\u202e"}
+    assert r"a\x1b[31m\u202eb" in html
+    assert f"<li><bdi>{backwards}</bdi></li>" in html
+
+
 def test_people_alone_have_a_page(cli: Callable, people: Path, tmp_path: Path) -> None:
     folder, page = tmp_path / "run", tmp_path / "page.html"
     cli("text", "--corpus", people, *FAST, "--out", folder)

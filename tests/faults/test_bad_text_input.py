@@ -47,6 +47,9 @@ MODELS = {
 OPTIONS = {
     "an unknown probe": (("--probe", "magic"), r"magic"),
     "an order of none": (("--probe", "lexical-0"), r"order from 1"),
+    "a probe of numbers": (("--probe", "operator:sub"), r"operator:sub failed .*TypeError.*; give"),
+    "a probe that gives texts": (("--probe", "os.path:join"), r"os.path:join failed .*; give"),
+    "a probe without a name": (("--probe", ":"), r"the probe : names no function; write"),
     "an unknown tokeniser": (("--tokeniser", "magic"), r"magic"),
     "an unknown tagger": (("--probe", "syntactic-1", "--tagger", "magic"), r"magic"),
     "an unknown encoder": (("--probe", "semantic", "--encoder", "magic"), r"magic"),

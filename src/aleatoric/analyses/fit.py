@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import comb
 from typing import Literal
 
 from aleatoric.types import Study, Table, TextItem
@@ -65,6 +66,9 @@ def threshold_of(probe: str) -> float:
 def fit(cases: Sequence[TextCase], probe: str, side: Side = "C", n_listed: int = N_LISTED) -> Fit:
     """The worst and the best fitted inputs; none is in both lists, and ties go by id.
 
+    Inputs most of whose pairs have no distance are listed only where there are no others: a W1 of
+    the few that are left says little.
+
     >>> cases = [TextCase(TextItem(i, i, (i,), ()), (), {"w1_C/p": w}) for i, w in
     ...          [("a", 0.1), ("b", 0.5), ("c", None)]]
     >>> found = fit(cases, "p")
@@ -73,12 +77,54 @@ def fit(cases: Sequence[TextCase], probe: str, side: Side = "C", n_listed: int =
     """
     metric, threshold = f"w1_{side}/{probe}", threshold_of(probe)
     known = [(value, case) for case in cases if (value := case.values.get(metric)) is not None]
-    ordered = sorted(known, key=lambda pair: (-pair[0], pair[1].item.id))
+    telling = [pair for pair in known if _mostly_defined(pair[1], probe, side)]
+    ordered = sorted(telling or known, key=lambda pair: (-pair[0], pair[1].item.id))
     listed = min(n_listed, (len(ordered) + 1) // 2)
     worst = tuple(case for _, case in ordered[:listed])
     best = tuple(case for _, case in ordered[::-1][: min(listed, len(ordered) - listed)])
     beyond = sum(value > threshold for value, _ in known)
     return Fit(probe, side, worst, best, threshold, beyond, len(known))
+
+
+def _mostly_defined(case: TextCase, probe: str, side: Side) -> bool:
+    """Whether half of an input's pairs or more can have a distance, among people and beside them.
+
+    As far as the texts tell: of an own probe nothing is known, and words are cut at white space.
+    """
+    kind, _, order = probe.partition("-")
+    if kind not in _NEED_BOTH:
+        return True
+    n_words = int(order) if order.isdecimal() else 1
+    people, own = (_filled(texts, n_words) for texts in (case.item.references, case.texts))
+    sides = ((people, None), (own, None if side == "M" else people))
+    return all(_half(*parts, _NEED_BOTH[kind]) for parts in sides)
+
+
+_NEED_BOTH = {"lexical": False, "syntactic": False, "semantic": True}
+"""Whether both texts of a pair must have content, or one is enough: the rest is undefined."""
+Filled = tuple[int, int]
+"""How many texts there are, and how many of them have content."""
+
+
+def _filled(texts: Sequence[str], n_words: int) -> Filled:
+    """A text has content where it has as many words as are looked at together.
+
+    >>> _filled(["a b", "a", ""], 2)
+    (3, 1)
+    """
+    return len(texts), sum(len(text.split(None, n_words)) >= n_words for text in texts)
+
+
+def _half(left: Filled, right: Filled | None, need_both: bool) -> bool:
+    """Whether half of the pairs of left with right, or of left two by two, have a distance.
+
+    >>> _half((3, 1), None, False), _half((3, 1), None, True)
+    (True, False)
+    """
+    pairs, both = (comb(n, 2) if right is None else n * right[i] for i, n in enumerate(left))
+    empty = [n - filled for n, filled in (left, right or left)]
+    neither = comb(empty[0], 2) if right is None else empty[0] * empty[1]
+    return 2 * (both if need_both else pairs - neither) >= pairs
 
 
 def run(cases: Sequence[TextCase], seed: int) -> Study:

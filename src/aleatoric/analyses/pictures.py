@@ -17,44 +17,51 @@ TVD_EDGES: Values = tuple(i / 20 - 0.025 for i in range(22))
 
 @dataclass(frozen=True)
 class Line:
-    """A curve, with a band where `low` and `high` are given."""
+    """A curve, with a band where `low` and `high` are given.
+
+    `slot` numbers its colour, dash and marker; without one they go by its place among the curves.
+    """
 
     label: str
     x: Values
     y: Values
     low: Values = ()
     high: Values = ()
+    slot: int | None = None
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A straight line across the picture, at a value of x or of y."""
+    """A straight line across the picture, at a value of x or of y; grey without a slot."""
 
     label: str
     x: float | None = None
     y: float | None = None
+    slot: int | None = None
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Several curves over one axis."""
+    """Several curves over one axis, which is cut at `x_ends` where they are given."""
 
     title: str
     x_label: str
     y_label: str
     lines: tuple[Line, ...]
     marks: tuple[Mark, ...] = ()
+    x_ends: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
 class Histograms:
-    """Densities of several samples over the same bins."""
+    """Densities of several samples over the same bins; the first is drawn in `first_slot`."""
 
     title: str
     x_label: str
     edges: Values
     heights: Mapping[str, Values]
     means: Mapping[str, float] = field(default_factory=dict)
+    first_slot: int = 0
 
 
 @dataclass(frozen=True)
@@ -162,12 +169,26 @@ def plain(values: ArrayLike) -> Values:
     return tuple(float(value) for value in np.asarray(values).ravel())
 
 
+def has_spread(sample: NDArray[np.float64]) -> bool:
+    """Whether the values of a sample differ by more than rounding.
+
+    >>> has_spread(np.array([0.1 + 0.2, 0.3])), has_spread(np.array([0.1, 0.3]))
+    (False, True)
+    """
+    return len(sample) > 1 and bool(np.ptp(sample) > 1e-12 * np.abs(sample).max())
+
+
 def density(
-    label: str, values: Sequence[float] | NDArray[np.float64], low: float = 0.0, high: float = 1.0
+    label: str,
+    values: Sequence[float] | NDArray[np.float64],
+    low: float = 0.0,
+    high: float = 1.0,
+    shown: tuple[float, float] | None = None,
 ) -> Line:
     """A kernel density estimate on [low, high], reflected at both ends: no mass leaks out.
 
-    A sample without spread has no density: its line is empty.
+    An end may be infinite where `shown` says which part of the axis is drawn. A sample without
+    spread has no density: its line is empty.
 
     >>> line = density("model", [0.2, 0.4, 0.6, 0.9])
     >>> round(float(np.trapezoid(line.y, line.x)), 2)
@@ -176,11 +197,14 @@ def density(
     from scipy.stats import gaussian_kde
 
     sample = np.asarray(values, dtype=np.float64)
-    if len(sample) < 2 or np.ptp(sample) == 0:
+    if not has_spread(sample):
         return Line(label, (), ())
-    x = np.linspace(low, high, 201)
+    x = np.linspace(*(shown or (low, high)), 201)
     estimate = gaussian_kde(sample)
-    y = estimate(x) + estimate(2 * low - x) + estimate(2 * high - x)
+    y = estimate(x)
+    for end in (low, high):
+        if np.isfinite(end):
+            y = y + estimate(2 * end - x)
     return Line(label, plain(x), plain(y))
 
 

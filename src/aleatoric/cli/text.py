@@ -87,10 +87,10 @@ def text(
     from aleatoric.models.base import Writing
 
     job = text_pipeline.TextJob(
-        corpus,
-        tuple(model or ()),
-        tuple(decoder or ("ancestral",)),
-        Writing(
+        corpus=corpus,
+        models=tuple(model or ()),
+        decoders=tuple(decoder or ("ancestral",)),
+        writing=Writing(
             samples=samples,
             max_new_tokens=max_new_tokens,
             template=template,
@@ -98,16 +98,16 @@ def text(
             turns=turns,
             stop=tuple(stop or ()),
         ),
-        Loading(dtype=dtype, device=device, bos=bos, trust_remote_code=trust_remote_code),
-        protocol,
-        tuple(probe or ()),
-        tokeniser,
-        tagger,
-        encoder,
-        splits,
-        seed,
-        encoding,
-        limit,
+        loading=Loading(dtype=dtype, device=device, bos=bos, trust_remote_code=trust_remote_code),
+        protocol=protocol,
+        probes=tuple(probe or ()),
+        tokeniser=tokeniser,
+        tagger=tagger,
+        encoder=encoder,
+        n_splits=splits,
+        seed=seed,
+        encoding=encoding,
+        limit=limit,
     )
     with run_folder(out) as folder, text_pipeline.run_text(job, folder, track) as store:
         results, notes = text_pipeline.results(store), text_pipeline.notes(store)

@@ -91,10 +91,13 @@ def _language(name: str) -> Any:
         raise MissingExtraError("spacy", "nlp") from None
     try:
         return package.blank(name) if len(name) <= 3 else package.load(name, exclude=_ALL)
-    except (ImportError, OSError):
+    except (ImportError, OSError) as error:
+        # Some languages need a package more, which the first line names.
+        said = (str(error).splitlines() or [type(error).__name__])[0].rstrip(". ")
         raise UsageError(
-            f"spaCy has no language or installed pipeline {name!r}; write spacy:en, spacy:de or "
-            "another language's code, or install the pipeline: python -m spacy download NAME."
+            f"spaCy cannot open the language or pipeline {name!r} ({said}); write spacy:en, "
+            "spacy:de or another language's code, or install what is missing (a pipeline: "
+            "python -m spacy download NAME)."
         ) from None
 
 

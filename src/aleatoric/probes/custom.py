@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -53,7 +55,7 @@ class Custom:
         return found
 
     def _asked(self, left: list[str], right: list[str]) -> Floats:
-        values = np.asarray(self.function(left, right), dtype=np.float64)
+        values = self._called(left, right)
         if values.shape != (len(left),):
             raise UsageError(
                 f"the probe {self.name} gave an array of shape {values.shape} for {len(left)} "
@@ -68,6 +70,16 @@ class Custom:
             )
         return values
 
+    def _called(self, left: list[str], right: list[str]) -> Floats:
+        """What the user's code gives: it may raise anything, and give what is no number."""
+        try:
+            return np.asarray(self.function(left, right), dtype=np.float64)
+        except Exception as error:
+            raise UsageError(
+                f"the probe {self.name} failed on a pair ({_said(error)}); give a function of two "
+                "texts that returns a number."
+            ) from error
+
 
 def probe_from(name: str, given: Any) -> Probe:
     """A probe of what a user gave: a probe, a `Batched` function, or a function of two texts.
@@ -76,7 +88,8 @@ def probe_from(name: str, given: Any) -> Probe:
     >>> probe.matrices([Block(("a", "bcd"), (2,))])[0].tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
-    if hasattr(given, "matrices"):
+    # A class of probes is none yet.
+    if hasattr(given, "matrices") and not isinstance(given, type):
         found: Probe = given
         return found
     if isinstance(given, Batched):
@@ -94,17 +107,42 @@ def probe_at(place: str) -> Probe:
     aleatoric.errors.UsageError: there is no function no_such_function in difflib; ...
     """
     module, _, attribute = place.partition(":")
+    if not module or not attribute:
+        raise UsageError(f"the probe {place} names no function; write module:function.")
+    found = _imported(module, place)
+    if not hasattr(found, attribute):
+        raise UsageError(f"there is no function {attribute} in {module}; write module:function.")
+    return probe_from(place, getattr(found, attribute))
+
+
+def _imported(module: str, place: str) -> Any:
+    """A user's module, which may be in the current folder, and may raise anything."""
     try:
-        given = getattr(import_module(module), attribute)
-    except ImportError as error:
+        with _current_folder_first():
+            return import_module(module)
+    except (Exception, SystemExit) as error:
         raise UsageError(
-            f"the probe {place} cannot be imported ({error}); write module:function."
-        ) from None
-    except AttributeError:
-        raise UsageError(
-            f"there is no function {attribute} in {module}; write module:function."
-        ) from None
-    return probe_from(place, given)
+            f"the probe {place} cannot be imported ({_said(error)}); write module:function, with "
+            "a module that is installed or in the current folder."
+        ) from error
+
+
+@contextmanager
+def _current_folder_first() -> Iterator[None]:
+    """Imports look into the current folder too: the script of a command does not by itself."""
+    here = ""
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        # What the module itself did to the path stays.
+        if here in sys.path:
+            sys.path.remove(here)
+
+
+def _said(error: BaseException) -> str:
+    """What an error says, in one short line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def _one_by_one(function: OfTwo) -> OfMany:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +12,13 @@ from aleatoric import text_pipeline
 from aleatoric.analyses.fit import fit
 from aleatoric.analyses.pictures import (
     Dots,
+    Line,
     Lines,
     Mark,
     Panels,
     Picture,
     density,
+    has_spread,
     histograms,
 )
 from aleatoric.engine.text_scoring import CONTROL, PAIR, Distances
@@ -23,6 +26,7 @@ from aleatoric.store import Store
 from aleatoric.types import Result
 
 Floats = NDArray[np.float64]
+Bounds = tuple[float, float]
 MAIN = ("lexical-1", "syntactic-2", "semantic")
 """The probes of the paper's own figures; all others are in its appendix."""
 N_BINS = 25
@@ -68,6 +72,13 @@ def main_of(probes: Sequence[str]) -> list[str]:
     return [probe for probe in MAIN if probe in probes] or list(probes)
 
 
+def bounds_of(store: Store, probe: str) -> Bounds:
+    """The least and the greatest distance of a probe; a run may not say, or there may be none."""
+    saved = store.meta("probe_bounds") or {}
+    low, high = saved.get(probe, (0.0, np.inf))
+    return float(low), float(high)
+
+
 def human_variability(store: Store, probes: Sequence[str]) -> Panels:
     """Figs. 2 and 7: over inputs, the distance between two people's texts drawn at random."""
     pictures = []
@@ -85,7 +96,9 @@ def differences(store: Store, metric: str, systems: Sequence[str]) -> Panels:
         samples = {name: values(store, name, f"{metric}/{probe}") for name in systems}
         end = _top([np.abs(sample) for sample in samples.values()])
         edges = np.linspace(-end, end, 2 * N_BINS + 1)
-        pictures.append(histograms(probe, f"μ{metric[-1]} − μH", samples, edges))
+        found = histograms(probe, f"μ{metric[-1]} − μH", samples, edges)
+        # The first slot is the control's in every figure, also where it is not shown.
+        pictures.append(replace(found, first_slot=1))
     return Panels("", tuple(pictures), min(3, len(pictures)))
 
 
@@ -94,20 +107,35 @@ def divergence_curves(store: Store, metric: str, systems: Sequence[str]) -> Pane
     pictures = []
     for probe in main_of(probes_of(store)):
         samples = {n: values(store, n, f"{metric}/{probe}") for n in (CONTROL, *systems)}
-        pictures.append(_densities(probe, f"W1({metric[-1]}, H)", samples))
+        low, high = bounds_of(store, probe)
+        # No two distributions are further apart than the ends of what both lie in.
+        label, bounds = f"W1({metric[-1]}, H)", (0.0, high - low)
+        pictures.append(_densities(probe, label, samples, bounds))
     return Panels("", tuple(pictures), min(3, len(pictures)))
 
 
-def _densities(title: str, label: str, samples: Mapping[str, Floats]) -> Lines:
-    """A curve a sample; one without spread is a straight line at its value."""
-    end = 1.3 * _top(samples.values())
+def _densities(title: str, label: str, samples: Mapping[str, Floats], bounds: Bounds) -> Lines:
+    """A curve a sample, none beyond the bounds; whatever can be drawn, a name keeps its slot."""
+    shown = _shown_part(samples.values(), bounds)
     lines, marks = [], []
-    for name, sample in samples.items():
-        if len(sample) and np.ptp(sample) == 0:
-            marks.append(Mark(f"{name} (all the same)", x=float(sample[0])))
-        elif len(sample) > 1:
-            lines.append(density(name, sample, 0.0, end))
-    return Lines(title, label, "density", tuple(lines), tuple(marks))
+    for slot, (name, sample) in enumerate(samples.items()):
+        if has_spread(sample):
+            lines.append(replace(density(name, sample, *bounds, shown), slot=slot))
+        elif len(sample):
+            marks.append(Mark(f"{name} (all the same)", x=float(sample[0]), slot=slot))
+        else:
+            lines.append(Line(f"{name} (undefined)", (), (), slot=slot))
+    return Lines(title, label, "density", tuple(lines), tuple(marks), shown)
+
+
+def _shown_part(samples: Iterable[Floats], bounds: Bounds) -> Bounds:
+    """The part of the axis that curves cover: from the lower bound to a little above all values."""
+    every = np.concatenate([*samples])
+    if not len(every):
+        return 0.0, 1.0
+    low = bounds[0] if np.isfinite(bounds[0]) else float(every.min() - 0.3 * np.ptp(every))
+    top = max(float(every.max()), low)
+    return low, min(bounds[1], top + 0.3 * ((top - low) or 1.0))
 
 
 def _top(samples: Iterable[Floats]) -> float:
@@ -134,20 +162,24 @@ def _ends(result: Result | None) -> tuple[float, float, float]:
     return (interval.low, value, interval.high) if interval else (value, value, value)
 
 
-def instance(distances: Distances, system: str | None, title: str) -> Lines:
+def instance(distances: Distances, system: str | None, title: str, bounds: Bounds) -> Lines:
     """Figs. 6 and 12 to 16: the three distributions of distances of one input."""
     samples = {"H: people": distances.human}
     if system is not None:
         samples["M: generator"] = distances.own[system]
         samples["C: both"] = distances.cross[system]
-    return _densities(title, "distance", {name: known(own) for name, own in samples.items()})
+    drawn = {name: known(own) for name, own in samples.items()}
+    return _densities(title, "distance", drawn, bounds)
 
 
 def instance_panels(store: Store, chosen: Mapping[str, str | None]) -> Iterator[tuple[str, Panels]]:
     """Of each chosen input its id and a panel a main probe, beside the system it is chosen for."""
     for item_id, found in text_pipeline.distances(store, chosen):
         system = chosen[item_id]
-        pictures = [instance(found[probe], system, probe) for probe in main_of(list(found))]
+        pictures = [
+            instance(found[probe], system, probe, bounds_of(store, probe))
+            for probe in main_of(list(found))
+        ]
         title = f"input {item_id}, {system or 'people alone'}"
         yield item_id, Panels(title, tuple(pictures), min(3, len(pictures)))
 

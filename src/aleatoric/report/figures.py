@@ -7,6 +7,7 @@ no setting that outlives a call.
 from __future__ import annotations
 
 import io
+import math
 import re
 import textwrap
 import warnings
@@ -169,14 +170,16 @@ def _height(picture: Picture) -> float:
         return 1.0 + 0.24 * len(picture.names)
     if isinstance(picture, Dots):
         return 1.2 + 0.06 * len(picture.rows) * (2 + len(picture.values))
+    if isinstance(picture, Histograms):
+        return 3.3 + 0.18 * len(picture.heights)  # a line of the legend each
     return 3.4
 
 
 def _lines(axes: Axes, data: Lines) -> None:
-    styles = zip(cycle(COLOURS), cycle(DASHES), cycle(MARKERS), strict=False)
-    for line, (colour, dash, marker) in zip(data.lines, styles, strict=False):
+    for place, line in enumerate(data.lines):
+        colour, dash, marker = _style(place if line.slot is None else line.slot)
         every = max(1, len(line.x) // 8)
-        shift = (every // max(1, len(data.lines))) * data.lines.index(line)
+        shift = (every // max(1, len(data.lines))) * place
         axes.plot(
             line.x,
             line.y,
@@ -192,30 +195,65 @@ def _lines(axes: Axes, data: Lines) -> None:
     _marks(axes, data)
     _labels(axes, data.title, data.x_label, data.y_label)
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-    axes.legend()
+    if data.x_ends:
+        axes.set_xlim(*data.x_ends)
+    _legend_by_slot(axes, data)
+
+
+def _legend_by_slot(axes: Axes, data: Lines) -> None:
+    """Names stand in the order of their slots, be they curves or straight lines; others last."""
+    slots = {safe(line.label): line.slot for line in data.lines}
+    slots |= {safe(mark.label): mark.slot for mark in data.marks}
+    known = {label: slot for label, slot in slots.items() if slot is not None}
+    handles, labels = axes.get_legend_handles_labels()
+    pairs = zip(handles, labels, strict=True)
+    ordered = sorted(pairs, key=lambda pair: known.get(pair[1], math.inf))
+    axes.legend([handle for handle, _ in ordered], [label for _, label in ordered])
+
+
+def _style(slot: int) -> tuple[str, Any, str]:
+    """The colour, dash and marker of a slot; they repeat where there are not enough."""
+    return (
+        COLOURS[slot % len(COLOURS)],
+        DASHES[slot % len(DASHES)],
+        MARKERS[slot % len(MARKERS)],
+    )
 
 
 def _marks(axes: Axes, data: Lines) -> None:
     for mark, dash in zip(data.marks, cycle((":", "--")), strict=False):
+        style: dict[str, Any] = {"color": GREY, "linestyle": dash}
+        if mark.slot is not None:
+            style = dict(zip(("color", "linestyle", "marker"), _style(mark.slot), strict=True))
+            # One at the end of the axis would be cut in half, behind the frame (2.5).
+            style |= {"markersize": 3.5, "clip_on": False, "zorder": 2.6}
         if mark.y is not None:
-            axes.axhline(mark.y, color=GREY, linestyle=dash, label=safe(mark.label))
+            axes.axhline(mark.y, label=safe(mark.label), **style)
         if mark.x is not None:
-            axes.axvline(mark.x, color=GREY, linestyle=dash, label=safe(mark.label))
+            axes.axvline(mark.x, label=safe(mark.label), **style)
 
 
 def _histograms(axes: Axes, data: Histograms) -> None:
-    styles = zip(cycle(COLOURS), cycle(DASHES), cycle(HATCHES), strict=False)
-    for (label, heights), (colour, dash, hatch) in zip(data.heights.items(), styles, strict=False):
-        mean = data.means.get(label)
-        shown = safe(label) + (f" (mean {mean:.3g})" if mean is not None else "")
+    for slot, (label, heights) in enumerate(data.heights.items(), data.first_slot):
+        colour, dash, _ = _style(slot)
         if len(data.heights) <= 2:
+            hatch = HATCHES[slot % len(HATCHES)]
             axes.stairs(
                 heights, data.edges, fill=True, alpha=0.45, fc="none", ec=colour, hatch=hatch
             )
+        shown = safe(label) + _mean_of(data, label)
         axes.stairs(heights, data.edges, color=colour, linestyle=dash, linewidth=1.4, label=shown)
     _labels(axes, data.title, data.x_label, "density")
     axes.set_xlim(*_filled(data))
-    axes.legend()
+    # Below the axes: within them it would hide bars.
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17))
+
+
+def _mean_of(data: Histograms, label: str) -> str:
+    """What the legend adds to a name."""
+    if label in data.means:
+        return f" (mean {data.means[label]:.3g})"
+    return "" if any(data.heights[label]) else " (undefined)"
 
 
 def _filled(data: Histograms) -> tuple[float, float]:
@@ -305,11 +343,9 @@ def _counts_behind(axes: Axes, data: Reliability) -> None:
 
 
 def _dots(axes: Axes, data: Dots) -> None:
-    styles = zip(cycle(COLOURS), cycle(MARKERS), strict=False)
     step = 0.8 / max(1, len(data.values))
-    for i, ((name, values), (colour, marker)) in enumerate(
-        zip(data.values.items(), styles, strict=False)
-    ):
+    for i, (name, values) in enumerate(data.values.items()):
+        colour, _, marker = _style(i)
         places = [row - 0.4 + step * (i + 0.5) for row in range(len(data.rows))]
         axes.hlines(places, data.low[name], data.high[name], color=colour, linewidth=0.8)
         face = "white" if name == data.reference else colour

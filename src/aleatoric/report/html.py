@@ -122,8 +122,16 @@ def _template() -> Any:
         from jinja2 import Environment, PackageLoader
     except ImportError:
         raise MissingExtraError("jinja2", "report") from None
-    environment = Environment(loader=PackageLoader("aleatoric.report"), autoescape=True)
+    environment = Environment(
+        loader=PackageLoader("aleatoric.report"), autoescape=True, finalize=_visible
+    )
     return environment.get_template("report.html.j2")
+
+
+def _visible(value: Any) -> Any:
+    """What goes into the page, with control characters shown as in a terminal."""
+    # The quick look spares pictures, which are megabytes of plain letters.
+    return value if not isinstance(value, str) or value.isprintable() else printable(value)
 
 
 def _embedded(picture: Picture) -> dict[str, str]:

@@ -43,8 +43,22 @@ def test_labels_say_version_and_language() -> None:
 @pytest.mark.parametrize("spec", ["spacy:qq", "spacy:no_such_pipeline", "spacy-words:qq"])
 def test_an_unknown_language_is_one_sentence(spec: str) -> None:
     pytest.importorskip("spacy")
-    with pytest.raises(UsageError, match="spaCy has no language or installed pipeline"):
+    with pytest.raises(UsageError, match="spaCy cannot open the language or pipeline"):
         open_tokeniser(spec)
+
+
+def test_a_language_that_needs_a_package_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    spacy = pytest.importorskip("spacy")
+
+    def blank(name: str) -> None:
+        raise ImportError("Japanese support requires SudachiPy.\nMore lines.")
+
+    monkeypatch.setattr(spacy, "blank", blank)
+    with pytest.raises(
+        UsageError, match=r"'ja' \(Japanese support requires SudachiPy\); .*"
+    ) as hit:
+        open_tokeniser("spacy:ja")
+    assert "\n" not in str(hit.value)
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:

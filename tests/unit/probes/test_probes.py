@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,6 +123,10 @@ def test_a_paper_run_names_the_english_tokeniser() -> None:
         ("no_such_module:f", "cannot be imported"),
         ("math:no_such", "no function no_such in math"),
         ("math:pi", "is no function"),
+        (":", "names no function"),
+        (":f", "names no function"),
+        ("math:", "names no function"),
+        (".math:pi", "cannot be imported"),
     ],
 )
 def test_a_wrong_name_is_one_sentence(name: str, message: str) -> None:
@@ -161,12 +167,31 @@ def test_a_function_is_found_by_its_place() -> None:
     assert probe.matrices([Block(("a", "b"), (2,))])[0].tolist() == [[0, 1], [1, 0]]
 
 
+def test_a_module_of_the_current_folder_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lengths_of_here.py").write_text("def gap(a, b): return abs(len(a) - len(b))")
+    (tmp_path / "broken_here.py").write_text("1 / 0")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [place for place in sys.path if place])
+    before = [*sys.path]
+    probe = probe_at("lengths_of_here:gap")
+    assert probe.matrices([Block(("a", "bbb"), (2,))])[0][0, 1] == 2
+    with pytest.raises(UsageError, match=r"cannot be imported \(ZeroDivisionError"):
+        probe_at("broken_here:gap")
+    assert sys.path == before
+    del sys.modules["lengths_of_here"]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         (lambda a, b: -1.0, "not between 0.0 and inf"),
         (lambda a, b: math.inf, "not between"),
         (Batched(lambda a, b: [0.0]), "shape"),
+        (lambda a, b: 1 / 0, r"the probe own failed on a pair \(ZeroDivisionError: .*\); give"),
+        (lambda a, b: "no number\nat all", r"failed on a pair \(ValueError: .*\); give"),
+        (Lexical, r"failed on a pair \(TypeError: .*\); give"),
         (Batched(lambda a, b: [2.0] * len(a), bounds=(0.0, 1.0)), "not between 0.0 and 1.0"),
     ],
 )

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 from aleatoric.analyses.fit import TextCase, fit, run
-from aleatoric.analyses.pictures import Dots, Histograms, Lines, Panels
+from aleatoric.analyses.pictures import Dots, Histograms, Lines, Panels, histograms
+from aleatoric.engine.text_scoring import Distances
 from aleatoric.report import collect_texts, page_texts
 from aleatoric.report.figures import draw
 from aleatoric.report.view_texts import text_tables
@@ -86,6 +88,82 @@ def test_an_instance_without_spread_is_a_straight_line(store: Store) -> None:
     assert [line.label for line in picture.lines] == ["H: people", "C: both"]
 
 
+def distances_of(human: list[float], own: list[float], cross: list[float]) -> Distances:
+    return Distances(np.array(human), {"s": np.array(own)}, {"s": np.array(cross)})
+
+
+def test_no_curve_leaves_the_bounds_of_its_probe() -> None:
+    far = distances_of([0.9, 1.0, 1.0, 0.95], [1.0, 0.8, 0.9], [0.97, 1.0])
+    bounded = collect_texts.instance(far, "s", "lexical-1", (0.0, 1.0))
+    assert bounded.x_ends == (0.0, 1.0)
+    for line in bounded.lines:
+        assert (line.x[0], line.x[-1]) == (0.0, 1.0)
+        assert np.trapezoid(line.y, line.x) == pytest.approx(1, abs=0.01)
+    (axes,) = draw(bounded)[0].axes
+    assert axes.get_xlim() == (0.0, 1.0)
+    endless = collect_texts.instance(far, "s", "own", (0.0, np.inf))
+    assert endless.x_ends == (0.0, 1.3)
+    assert np.isfinite(endless.lines[0].y).all()
+
+
+def test_a_divergence_ends_at_the_width_of_its_probe(store: Store) -> None:
+    store.set_meta("probe_bounds", {"lexical-1": (0.5, 0.9), "lexical-2": (0.0, np.inf)})
+    first, *_ = collect_texts.divergence_curves(store, "w1_C", ["copier", "human"]).pictures
+    assert isinstance(first, Lines)
+    assert first.x_ends is not None
+    assert first.x_ends[0] == 0
+    assert first.x_ends[1] <= 0.4
+
+
+def test_a_name_keeps_its_style_whatever_can_be_drawn() -> None:
+    whole = distances_of([0.1, 0.4, 0.5], [0.2, 0.3, 0.4], [0.3, 0.4])
+    partly = distances_of([np.nan] * 3, [0.3, 0.3, 0.3], [0.3, 0.4])
+
+    def styles(distances: Distances) -> dict[str, tuple[object, ...]]:
+        (axes,) = draw(collect_texts.instance(distances, "s", "t", (0.0, 1.0)))[0].axes
+        found = {str(line.get_label()): line for line in axes.get_lines()}
+        legend = axes.get_legend()
+        assert legend is not None
+        labels = [text.get_text() for text in legend.get_texts()]
+        assert [label[0] for label in labels] == ["H", "M", "C"]
+        assert set(labels) == set(found)
+        return {
+            name: (line.get_color(), line.get_linestyle(), line.get_marker())
+            for name, line in found.items()
+        }
+
+    first, second = styles(whole), styles(partly)
+    assert first == {name.partition(" (")[0]: style for name, style in second.items()}
+    assert set(second) == {"H: people (undefined)", "M: generator (all the same)", "C: both"}
+
+
+def test_a_system_has_one_colour_in_all_figures(store: Store) -> None:
+    found = collect_texts.overall(store)
+    colours = []
+    for name in ("fig3_mean_M_minus_H", "fig4_w1_C", "fig5_w1_C"):
+        handles, labels = draw(found[name])[0].axes[0].get_legend_handles_labels()
+        drawn = {label.partition(" (")[0]: one for label, one in zip(labels, handles, strict=True)}
+        one = drawn["human"]
+        colour = one.get_edgecolor() if name.startswith("fig3") else one.get_color()
+        colours.append(to_hex(colour))
+    assert len(set(colours)) == 1
+
+
+def test_the_legend_of_histograms_hides_no_bar(store: Store) -> None:
+    for name in ("fig2_human_variability", "fig3_mean_M_minus_H", "fig8_mean_C_minus_H"):
+        (figure,) = draw(collect_texts.overall(store)[name])
+        for axes in figure.axes:
+            legend = axes.get_legend()
+            assert legend is not None
+            assert not legend.get_window_extent().overlaps(axes.get_window_extent())
+
+
+def test_a_system_without_a_value_is_named_as_undefined() -> None:
+    picture = histograms("t", "x", {"a": [0.5, 0.7], "b": []}, [0.0, 0.5, 1.0])
+    _, labels = draw(picture)[0].axes[0].get_legend_handles_labels()
+    assert labels == ["a (mean 0.6)", "b (undefined)"]
+
+
 def test_an_instance_of_people_alone(store: Store) -> None:
     ((_, panels),) = collect_texts.instance_panels(store, {"0": None})
     assert isinstance(panels, Panels)
@@ -124,6 +202,32 @@ def test_both_ends_of_fit_never_share_an_input() -> None:
     ends = [[one.item.id for one in end] for end in (found.worst, found.best)]
     assert ends == [["6", "5", "4", "3"], ["0", "1", "2"]]
     assert (found.threshold, found.n_beyond, found.n_known) == (0.3, 3, 7)
+
+
+@pytest.mark.parametrize(
+    ("probe", "texts"),
+    [
+        ("lexical-1", ("", "", " ")),
+        ("lexical-3", ("a b", "c", "d e")),
+        ("semantic", ("", " ", "a")),
+    ],
+)
+def test_an_input_of_undefined_distances_is_not_the_best(
+    probe: str, texts: tuple[str, ...]
+) -> None:
+    words = ("one two three", "four five six", "seven eight nine")
+
+    def one(name: str, people: tuple[str, ...], own: tuple[str, ...], w1: float) -> TextCase:
+        return TextCase(TextItem(name, name, ("in",), people), own, {f"w1_M/{probe}": w1})
+
+    cases = [one("a", words, words, 0.5), one("b", words, words, 0.2), one("c", words, texts, 0.0)]
+    cases += [one("d", texts, words, 0.9)]
+    found = fit(cases, probe, "M")
+    assert [case.item.id for case in found.best] == ["b"]
+    assert [case.item.id for case in found.worst] == ["a"]
+    assert found.n_known == 4
+    (left,) = fit(cases[2:3], probe, "M").worst  # better than nothing
+    assert left.item.id == "c"
 
 
 def test_a_table_of_fit_shortens_texts_and_marks_empty_ones() -> None:
