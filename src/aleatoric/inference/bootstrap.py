@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aleatoric.errors import UsageError
 from aleatoric.inference.bca import bca_ends
 from aleatoric.inference.clustered import jackknife_error, leave_one_out, t_interval
-from aleatoric.inference.studentised import bundled, student_ends
+from aleatoric.inference.studentised import MAX_BUNDLES, bundled, student_ends
 from aleatoric.streams import stream
 from aleatoric.types import Interval
 
@@ -100,7 +100,7 @@ def resample(
         ends = _quantile_ends(sums, value, seed, n_replicates, level, left_out, method)
     if ends is None:
         return Resampled(None, NO_REPLICATE)
-    return Resampled(Interval(float(ends[0]), float(ends[1]), level, f"group bootstrap, {method}"))
+    return Resampled(Interval(float(ends[0]), float(ends[1]), level, _told(method, len(sums))))
 
 
 def replicates(
@@ -148,6 +148,12 @@ def _quantile_ends(
         return bca_ends(centre, found, left_out, level)
     ends: Floats = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
     return ends
+
+
+def _told(method: str, n_groups: int) -> str:
+    joined = method == "student" and n_groups > MAX_BUNDLES
+    bundles = f", {MAX_BUNDLES} bundles of groups" if joined else ""
+    return f"group bootstrap, {method}{bundles}"
 
 
 def _few_groups(sums: Floats, value: Value, level: float, left_out: Floats) -> Resampled:
