@@ -42,9 +42,33 @@ def test_word_in_json(cli: Callable, files: tuple[Path, Path]) -> None:
     assert tvd["estimate"]["value"] == 0
     assert tvd["estimate"]["n_items"] == 2
     assert tvd["estimate"]["interval"] is None
-    assert "same value" in tvd["estimate"]["reason"]
+    assert tvd["estimate"]["reason"].startswith("all groups have the same value")
+    entropy = ran.results["model", "entropy_human"]["estimate"]
+    assert set(entropy["interval"]) == {"low", "high", "level", "method"}
+    assert entropy["reason"] is None
     assert "corpus:people#" in tvd["signature"]
     assert ran.results["model", "ece_original"]["estimate"]["n_undefined"] == 0
+
+
+@pytest.mark.parametrize("method", ["percentile", "bca"])
+def test_the_method_of_intervals_can_be_chosen(
+    cli: Callable, files: tuple[Path, Path], tmp_path: Path, method: str
+) -> None:
+    run = tmp_path / "run"
+    asked = ("word", "--corpus", files[0], "--model", f"recorded:{files[1]}", "--out", run)
+    first = cli(*asked, "--interval", method, "--json").results["model", "entropy_human"]
+    assert first["estimate"]["interval"]["method"] == f"group bootstrap, {method}"
+    again = cli("score", run, "--interval", method, "--json").results["model", "entropy_human"]
+    assert again["estimate"] == first["estimate"]
+
+
+def test_an_unknown_interval_is_refused_before_the_run(
+    cli: Callable, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    ran = cli("word", "--corpus", files[0], "--out", tmp_path / "run", "--interval", "normal")
+    assert ran.status == 2
+    assert "percentile" in ran.err
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_papers_rule_glues_words(cli: Callable, files: tuple[Path, Path]) -> None:

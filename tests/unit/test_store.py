@@ -142,8 +142,8 @@ def test_a_page_without_any_split_is_undefined_in_all_of_them(tmp_path: Path) ->
 
 def test_pooled_groups_are_still_counted(tmp_path: Path) -> None:
     people = tmp_path / "people.jsonl"
-    row = json.dumps({"context": "a", "responses": ["x", "y"]}) + "\n"
-    people.write_text(row * 1500)
+    rows = [{"context": "a", "responses": ["x", "y", "x"][: 2 + i % 2]} for i in range(1500)]
+    people.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with run_word(WordJob(str(people)), tmp_path / "run") as store:
         estimate = next(r.estimate for r in results(store) if r.metric == "ece_human")
     assert estimate.n_groups == 1500

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aleatoric.errors import UsageError
 from aleatoric.inference.bca import bca_ends
 from aleatoric.inference.clustered import jackknife_error, leave_one_out, t_interval
-from aleatoric.inference.studentised import bundled, student_ends
+from aleatoric.inference.studentised import MAX_BUNDLES, bundled, student_ends
 from aleatoric.streams import stream
 from aleatoric.types import Interval
 
@@ -27,7 +27,7 @@ NO_SPREAD = "all groups have the same value: there is no spread to resample"
 NO_REPLICATE = "no resampled set of groups has a value"
 MIN_GROUPS = 5
 """Resamples of fewer groups are too few different ones to studentise: Student's own t stands in."""
-_CELLS_AT_ONCE = 500_000
+_CELLS_KEPT, _CELLS_AT_ONCE = 500_000, 100_000
 
 Value = Callable[[Floats], Floats]
 """(rows, k) sums -> (rows,) values; NaN where undefined."""
@@ -100,7 +100,7 @@ def resample(
         ends = _quantile_ends(sums, value, seed, n_replicates, level, left_out, method)
     if ends is None:
         return Resampled(None, NO_REPLICATE)
-    return Resampled(Interval(float(ends[0]), float(ends[1]), level, f"group bootstrap, {method}"))
+    return Resampled(Interval(float(ends[0]), float(ends[1]), level, _told(method, len(sums))))
 
 
 def replicates(
@@ -121,7 +121,7 @@ def weights_of(n_groups: int, n_replicates: int, seed: int) -> Iterator[Floats]:
     >>> [part.sum(axis=1).tolist() for part in weights_of(3, 2, seed=0)]
     [[3.0, 3.0]]
     """
-    if n_groups * n_replicates <= _CELLS_AT_ONCE:
+    if n_groups * n_replicates <= _CELLS_KEPT:
         yield _all_weights(n_groups, n_replicates, seed)
         return
     rng = stream(seed, "bootstrap", n_groups)
@@ -150,6 +150,12 @@ def _quantile_ends(
     return ends
 
 
+def _told(method: str, n_groups: int) -> str:
+    joined = method == "student" and n_groups > MAX_BUNDLES
+    bundles = f", {MAX_BUNDLES} bundles of groups" if joined else ""
+    return f"group bootstrap, {method}{bundles}"
+
+
 def _few_groups(sums: Floats, value: Value, level: float, left_out: Floats) -> Resampled:
     centre, error = float(value(sums.sum(axis=0)[None, :])[0]), jackknife_error(left_out)
     if error is None:
@@ -173,7 +179,8 @@ def _all_weights(n_groups: int, n_replicates: int, seed: int) -> Floats:
 
 def _weights(rng: np.random.Generator, n_groups: int, size: int) -> Floats:
     """Groups drawn one by one and counted: five times as fast as a multinomial of all groups."""
-    drawn = rng.integers(n_groups, size=(size, n_groups), dtype=np.int32)
-    drawn += np.arange(size, dtype=np.int32)[:, None] * n_groups
-    counts = np.bincount(drawn.ravel(), minlength=size * n_groups)
+    drawn = rng.integers(n_groups, size=(size, n_groups), dtype=np.uint32)
+    rows = np.arange(0, size * n_groups, n_groups, dtype=np.intp)
+    cells = np.add(drawn, rows[:, None], dtype=np.intp, casting="unsafe")
+    counts = np.bincount(cells.ravel(), minlength=size * n_groups)
     return counts.reshape(size, n_groups).astype(np.float64)
