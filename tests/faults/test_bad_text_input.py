@@ -121,5 +121,6 @@ def test_what_is_undefined_is_counted(cli: Callable, tmp_path: Path) -> None:
     }
     assert counts == {("control", "mean_H/lexical-1"): 2, ("m", "mean_M/lexical-1"): 1}
     notes = " ".join(json.loads(ran.out)["notes"])
-    for part in ("fewer than 2 references", "3 of people's texts are empty", "1 texts are null"):
+    for part in ("fewer than 2 references", "3 references are empty", "1 texts are null"):
         assert part in notes
+    assert "(H), left out: 3 of 9 by lexical-1" in notes
