@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-import aleatoric
 from aleatoric import registry
 from aleatoric.codec import StatRow
 from aleatoric.engine.opening import Loading, check_specs, check_until, open_model
@@ -26,6 +23,7 @@ from aleatoric.progress import Track, quietly
 from aleatoric.sources import corpus_facts, open_corpus
 from aleatoric.store import Joined, Store
 from aleatoric.types import Case, Choices, Corpus, Item, Result, Row, Signature
+from aleatoric.versions import versions
 from aleatoric.words import floors
 from aleatoric.words.adaptive import until_note
 from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE, TARGETS, Settings, pair_of, score_item
@@ -35,6 +33,7 @@ MEANS = (
     *("mass_on_human", "rank_of_human_mode"),
 )
 LIVE = ("exact", "mc", "list")
+_PACKAGES = ("numpy", "scipy", "scikit-learn")
 EXACT_MEANS = ("tvd_low", "tvd_high", "mode_certified")
 """Of exact distributions: the bounds of TVD, and the share of contexts with a certain mode."""
 ABSTRACTIONS = ("tvd_syn", "tvd_sem")
@@ -204,7 +203,6 @@ def model_systems(store: Store) -> list[str]:
 
 
 def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
-    packages = ("numpy", "scipy", "scikit-learn")
     return {
         "level": "word",
         "corpus": corpus_facts(corpus, job.corpus, job.encoding),
@@ -222,8 +220,7 @@ def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
         "embedder": job.embedder,
         "n_splits": job.n_splits,
         "seed": job.seed,
-        "versions": {"aleatoric": aleatoric.__version__, "python": platform.python_version()}
-        | {name: package_version(name) for name in packages},
+        "versions": versions(_PACKAGES),
     }
 
 

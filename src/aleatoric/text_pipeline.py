@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as package_version
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import aleatoric
 from aleatoric.analyses.fit import TextCase
 from aleatoric.engine.opening import Loading, check_specs, open_text_model
 from aleatoric.engine.text_scoring import (
@@ -40,6 +36,7 @@ from aleatoric.store import Store
 from aleatoric.store.texts import TextShelf
 from aleatoric.texts.floors import MeanFloor
 from aleatoric.types import Estimate, Floor, MultiRef, Result, Row, Signature, Texts
+from aleatoric.versions import versions
 
 PROTOCOLS = ("corrected", "paper")
 RECORDED = "recorded"
@@ -313,8 +310,7 @@ def _manifest(job: TextJob, corpus: MultiRef) -> dict[str, Any]:
         "encoder": job.encoder,
         "n_splits": job.n_splits,
         "seed": job.seed,
-        "versions": {"aleatoric": aleatoric.__version__, "python": platform.python_version()}
-        | dict(_versions(_PACKAGES)),
+        "versions": versions(_PACKAGES),
     }
 
 
@@ -328,14 +324,6 @@ _OF_GENERATORS = (
 def _language(job: TextJob, corpus: MultiRef) -> str:
     # The authors read German with English tools too.
     return "en" if job.protocol == "paper" else corpus.language
-
-
-def _versions(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for name in packages:
-        try:
-            yield name, package_version(name)
-        except PackageNotFoundError:
-            continue
 
 
 def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as package_version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import aleatoric
 from aleatoric.engine.forcing import Part, chunks, parts
 from aleatoric.engine.opening import check_specs, open_forced
 from aleatoric.errors import AleatoricError, DataError, UsageError
@@ -30,6 +26,7 @@ from aleatoric.tokens.schemes import EXPECTED, Scheme
 from aleatoric.tokens.stream import CalibrationStream
 from aleatoric.tokens.table import TokenTable, read_table, write_part
 from aleatoric.types import Collected, Floor, ParallelText, Result, Signature, TextCorpus
+from aleatoric.versions import versions
 
 BATCHES_A_PART = 8
 """So many batches are scored between two saves: what a killed run loses at most."""
@@ -284,17 +281,8 @@ def _manifest(job: TokenJob, corpus: Collected[Any]) -> dict[str, Any]:
         "window": forcing.window,
         "stride": forcing.stride,
         "seed": job.seed,
-        "versions": {"aleatoric": aleatoric.__version__, "python": platform.python_version()}
-        | dict(_versions(_PACKAGES)),
+        "versions": versions(_PACKAGES),
     }
-
-
-def _versions(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for name in packages:
-        try:
-            yield name, package_version(name)
-        except PackageNotFoundError:
-            continue
 
 
 def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:

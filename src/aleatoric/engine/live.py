@@ -17,7 +17,7 @@ from aleatoric.words.exact import Question, Search
 from aleatoric.words.head import Head, HeadSearch
 from aleatoric.words.machine import Lead
 from aleatoric.words.mc import Prompt, mc
-from aleatoric.words.passages import problem_of
+from aleatoric.words.passages import ContextError
 from aleatoric.words.survey import survey
 from aleatoric.words.tree import Limits
 from aleatoric.words.vocabulary import Vocabulary
@@ -60,19 +60,11 @@ class LiveModel:
         decoder = Decoder.parse(ask.decoder)
         vocabulary = self._vocabulary(ask.choices.lead)
         for part in _parts(items, self.limits.contexts_at_once(self.lm)):
-            self._check(part)
-            if self.estimator == "mc":
-                yield from self._sampled(part, ask, decoder, vocabulary)
-            else:
-                yield from self._exact(part, ask, decoder, vocabulary)
-
-    def _check(self, items: Sequence[Item]) -> None:
-        """Refuse contexts that the model cannot continue, by the item's name."""
-        encoded = self.lm.encode_all([item.context for item in items])
-        for item, tokens in zip(items, encoded, strict=True):
-            problem = problem_of(item.context, tokens, self.lm.window)
-            if problem is not None:
-                raise ModelError(f"item {item.id!r}: {problem}")
+            answer = self._sampled if self.estimator == "mc" else self._exact
+            try:
+                yield from answer(part, ask, decoder, vocabulary)
+            except ContextError as error:
+                raise ModelError(f"item {part[error.place].id!r}: {error}") from None
 
     def _vocabulary(self, lead: Lead) -> Vocabulary:
         # Sorting a vocabulary takes seconds: once for all decoders.

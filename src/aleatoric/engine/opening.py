@@ -62,14 +62,7 @@ def _open_live(spec: str, kind: str, argument: str, loading: Loading) -> WordMod
 
 def open_forced(spec: str, forcing: Forcing) -> ForcedModel:
     """The teacher-forced model of `smollm2`, `hf:NAME[@REVISION]`, `gguf:FILE`, ..."""
-    kind, _, argument = spec.partition(":")
-    if kind not in registry.names("forced_models"):
-        known = ", ".join(registry.names("forced_models"))
-        raise UsageError(f"there is no model {spec!r} to read references; known kinds: {known}.")
-    if bool(argument) == (kind == "smollm2"):
-        fix = "write smollm2" if argument else f"write {kind}:NAME"
-        raise UsageError(f"{spec!r} is no model; {fix}.")
-    model: ForcedModel = registry.find("forced_models", kind)(argument, forcing)
+    model: ForcedModel = _open(spec, "forced_models", "read references", forcing)
     return model
 
 
@@ -95,15 +88,19 @@ def open_text_model(spec: str, loading: LoadOptions) -> TextModel:
 
     `loading` is a `Loading` or a `Forcing`: precision, device, beginning of text, remote code.
     """
+    model: TextModel = _open(spec, "text_models", "write texts", loading)
+    return model
+
+
+def _open(spec: str, plugins: str, task: str, loading: LoadOptions) -> Any:
     kind, _, argument = spec.partition(":")
-    if kind not in registry.names("text_models"):
-        known = ", ".join(registry.names("text_models"))
-        raise UsageError(f"there is no model {spec!r} to write texts; known kinds: {known}.")
+    if kind not in registry.names(plugins):
+        known = ", ".join(registry.names(plugins))
+        raise UsageError(f"there is no model {spec!r} to {task}; known kinds: {known}.")
     if bool(argument) == (kind == "smollm2"):
         fix = "write smollm2" if argument else f"write {kind}:NAME"
         raise UsageError(f"{spec!r} is no model; {fix}.")
-    model: TextModel = registry.find("text_models", kind)(argument, loading)
-    return model
+    return registry.find(plugins, kind)(argument, loading)
 
 
 def check_until(error: float | None, specs: Iterable[str], estimator: str) -> None:

@@ -124,55 +124,6 @@ def matched_batch(
     return _of_splits(inputs.matrices, inputs.n_people + drawn, people[:, :, half:], divergences)
 
 
-def paper(distances: Floats, divergences: Mapping[str, Divergence]) -> dict[str, float]:
-    """The published control of one input's pair distances: see `paper_batch`.
-
-    >>> paper(np.array([0.5, 0.5]), {})
-    {'dmu': 0.0}
-    """
-    return _one(paper_batch(distances[None, :], divergences))
-
-
-def corrected(
-    matrix: Floats,
-    n_people: int,
-    seed: int,
-    item_id: str,
-    n_splits: int = N_SPLITS,
-    *,
-    divergences: Mapping[str, Divergence],
-) -> dict[str, float]:
-    """The corrected control of one input: see `corrected_batch`.
-
-    >>> corrected(np.full((4, 4), 0.5), 4, 0, "x", divergences={})
-    {'dmu_M': 0.0, 'dmu_C': 0.0}
-    """
-    inputs = Inputs([item_id], matrix[None, :, :], n_people)
-    return _one(corrected_batch(inputs, divergences, Splitting(seed, n_splits)))
-
-
-def matched(
-    matrix: Floats,
-    n_people: int,
-    seed: int,
-    item_id: str,
-    n_splits: int = N_SPLITS,
-    *,
-    divergences: Mapping[str, Divergence],
-) -> dict[str, float]:
-    """A system's statistics on one input at the control's numbers: see `matched_batch`.
-
-    >>> matched(np.full((8, 8), 0.5), 4, 0, "x", divergences={})
-    {'dmu_M': 0.0, 'dmu_C': 0.0}
-    """
-    inputs = Inputs([item_id], matrix[None, :, :], n_people)
-    return _one(matched_batch(inputs, divergences, Splitting(seed, n_splits)))
-
-
-def _one(found: Statistics) -> dict[str, float]:
-    return {name: float(values[0]) for name, values in found.items()}
-
-
 def _of_splits(
     matrices: Floats, model: Integers, people: Integers, divergences: Mapping[str, Divergence]
 ) -> Statistics:

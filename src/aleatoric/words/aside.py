@@ -8,7 +8,6 @@ one by one they would hold up all others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,12 +58,3 @@ class Aside:
             for i, token in zip(np.flatnonzero(going).tolist(), drawn[going].tolist(), strict=True)
         ]
         return Aside(self.walk[going], self.sample[going], state[going], tuple(tokens))
-
-
-def deepest(waiting: Sequence[int]) -> int:
-    """The greatest depth at which samples wait, -1 for none.
-
-    >>> deepest([0, 3]), deepest([])
-    (3, -1)
-    """
-    return max(waiting, default=-1)

@@ -17,7 +17,7 @@ from aleatoric.decoding import Decoder
 from aleatoric.draws import child, draw, rounding_of
 from aleatoric.streams import stream
 from aleatoric.types import Draws
-from aleatoric.words.aside import Aside, deepest
+from aleatoric.words.aside import Aside
 from aleatoric.words.digest import Reader
 from aleatoric.words.lm import TreeLM
 from aleatoric.words.machine import Lead
@@ -264,7 +264,7 @@ class Sampler:
     def walk_aside(self, tree: Tree, walks: Walks, done: Done) -> Iterator[None]:
         """Walk the samples that stepped aside to their ends, each by itself."""
         here, depth = Aside.none(), 0
-        while len(here) or depth <= deepest(list(done.asides)):
+        while len(here) or depth <= max(done.asides, default=-1):
             here = here + done.asides.get(depth, Aside.none())
             if len(here):
                 here = yield from self._step_aside(tree, walks, here, depth, done)

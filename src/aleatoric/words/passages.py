@@ -48,13 +48,21 @@ def _passage(contexts: Sequence[tuple[int, ...]], group: list[int]) -> Passage:
     return Passage(contexts[group[0]], spans)
 
 
+class ContextError(ModelError):
+    """A context that a model cannot continue, by its place among those asked for."""
+
+    def __init__(self, place: int, problem: str) -> None:
+        super().__init__(problem)
+        self.place = place
+
+
 def encode_contexts(lm: TreeLM, contexts: Sequence[str]) -> list[tuple[int, ...]]:
     """The tokens of each context; empty and over-long ones are refused with the reason."""
     encoded = lm.encode_all(contexts)
-    for context, tokens in zip(contexts, encoded, strict=True):
+    for place, (context, tokens) in enumerate(zip(contexts, encoded, strict=True)):
         problem = problem_of(context, tokens, lm.window)
         if problem is not None:
-            raise ModelError(problem)
+            raise ContextError(place, problem)
     return encoded
 
 

@@ -26,6 +26,22 @@ def matrices(n: int, texts: int, seed: int = 0) -> Floats:
     return found
 
 
+def one(found: dict[str, Floats]) -> dict[str, float]:
+    return {name: float(values[0]) for name, values in found.items()}
+
+
+def paper(distances: Floats) -> dict[str, float]:
+    return one(control.paper_batch(distances[None, :], W1))
+
+
+def corrected(matrix: Floats, n: int, splitting: Splitting) -> dict[str, float]:
+    return one(control.corrected_batch(Inputs(["x"], matrix[None], n), W1, splitting))
+
+
+def matched(matrix: Floats, n: int, splitting: Splitting) -> dict[str, float]:
+    return one(control.matched_batch(Inputs(["x"], matrix[None], n), W1, splitting))
+
+
 def pairs(matrix: Floats, chosen: Sequence[int]) -> list[float]:
     return [matrix[i, j] for i, j in combinations(chosen, 2)]
 
@@ -34,7 +50,7 @@ def test_the_published_control_as_written_in_the_authors_words() -> None:
     distances = np.random.default_rng(1).random(45)
     index = np.random.default_rng(42).choice(np.arange(45), 45)
     left, right = distances[index[:22]], distances[:22]
-    found = control.paper(distances, W1)
+    found = paper(distances)
     assert found["w1"] == pytest.approx(wasserstein_distance(left, right), abs=1e-12)
     assert found["dmu"] == pytest.approx(left.mean() - right.mean(), abs=1e-12)
     np.testing.assert_array_equal(control.paper_people(distances[None, :])[0], left)
@@ -43,7 +59,7 @@ def test_the_published_control_as_written_in_the_authors_words() -> None:
 @pytest.mark.parametrize("n", [3, 4, 5, 10])
 def test_the_corrected_control_equals_a_loop_over_splits(n: int) -> None:
     matrix = matrices(1, n)[0]
-    found = control.corrected(matrix, n, 7, "x", 6, divergences=W1)
+    found = corrected(matrix, n, Splitting(7, 6))
     expected: dict[str, list[float]] = {"w1_M": [], "w1_C": [], "dmu_M": [], "dmu_C": []}
     for order in people_orders(n, ["x"], 7, 6)[0]:
         a, b = order[: n // 2], order[n // 2 :]
@@ -62,7 +78,7 @@ def test_the_corrected_control_equals_a_loop_over_splits(n: int) -> None:
 def test_a_matched_system_equals_a_loop_over_splits() -> None:
     n, m = 9, 7
     matrix = matrices(1, n + m)[0]
-    found = control.matched(matrix, n, 7, "x", 5, divergences=W1)
+    found = matched(matrix, n, Splitting(7, 5))
     people, drawn = people_orders(n, ["x"], 7, 5)[0], generation_orders(m, ["x"], 7, 5)[0]
     expected = []
     for order, own in zip(people, drawn, strict=True):
@@ -72,16 +88,16 @@ def test_a_matched_system_equals_a_loop_over_splits() -> None:
 
 
 def test_fewer_generations_than_half_the_people_cannot_be_matched() -> None:
-    found = control.matched(matrices(1, 12)[0], 10, 0, "x", divergences=W1)
+    found = matched(matrices(1, 12)[0], 10, Splitting(0))
     assert all(np.isnan(value) for value in found.values())
-    assert set(found) == set(control.corrected(matrices(1, 10)[0], 10, 0, "x", divergences=W1))
+    assert set(found) == set(corrected(matrices(1, 10)[0], 10, Splitting(0)))
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_too_few_people_are_undefined(n: int) -> None:
-    found = control.corrected(matrices(1, n)[0], n, 0, "x", divergences=W1)
+    found = corrected(matrices(1, n)[0], n, Splitting(0))
     assert all(np.isnan(value) for value in found.values())
-    assert all(np.isnan(v) for v in control.paper(np.empty(max(n - 1, 0)), W1).values())
+    assert all(np.isnan(v) for v in paper(np.empty(max(n - 1, 0))).values())
 
 
 def test_an_input_does_not_depend_on_its_batch_or_order() -> None:
@@ -99,7 +115,7 @@ def test_an_input_does_not_depend_on_its_batch_or_order() -> None:
 def test_undefined_distances_are_left_out() -> None:
     matrix = matrices(1, 6)[0]
     matrix[0, :] = matrix[:, 0] = np.nan
-    found = control.corrected(matrix, 6, 0, "x", divergences=W1)
+    found = corrected(matrix, 6, Splitting(0))
     assert all(np.isfinite(value) for value in found.values())
 
 
