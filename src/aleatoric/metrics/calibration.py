@@ -53,6 +53,30 @@ def bin_index(
     return index if closed else np.where(confidences >= 1, -1, index)
 
 
+@dataclass(frozen=True, eq=False)
+class Binned:
+    """Confidence and correctness of items, 0 where undefined, and their bins, there -1."""
+
+    confidence: Floats
+    correct: Floats
+    known: NDArray[np.bool_]
+    index: NDArray[np.intp]
+
+
+def binned(chunk: Chunk, correct: str, edges: tuple[float, ...], closed: bool) -> Binned:
+    """The items of a chunk by their confidence.
+
+    >>> chunk = {"confidence": np.array([[0.7], [np.nan]]), "right": np.array([[1.0], [1.0]])}
+    >>> binned(chunk, "right", (0.5,), True).index.tolist()
+    [[1], [-1]]
+    """
+    sure, right = np.broadcast_arrays(chunk["confidence"], chunk[correct])
+    known = np.isfinite(sure) & np.isfinite(right)
+    # Undefined items go to no bin, like a confidence of 1 where the last bin is open.
+    index = np.where(known, bin_index(sure, edges, closed), -1)
+    return Binned(np.where(known, sure, 0.0), np.where(known, right, 0.0), known, index)
+
+
 @dataclass(frozen=True)
 class ECE:
     """Expected calibration error as a reduction: bin by confidence, compare with correctness.
@@ -69,14 +93,11 @@ class ECE:
 
     def columns(self, chunk: Chunk) -> Floats:
         """By bin and split, confidence minus correctness; then the number of items by split."""
-        confidence, correct = np.broadcast_arrays(chunk["confidence"], chunk[self.correct])
-        known = np.isfinite(confidence) & np.isfinite(correct)
-        # Undefined items go to no bin, like a confidence of 1 where the last bin is open.
-        index = np.where(known, bin_index(confidence, self.edges, self.closed), -1)
-        member = index[:, None, :] == np.arange(len(self.edges) + 1)[None, :, None]
-        gap = np.where(known, confidence - correct, 0.0)
+        own = binned(chunk, self.correct, self.edges, self.closed)
+        member = own.index[:, None, :] == np.arange(len(self.edges) + 1)[None, :, None]
+        gap = own.confidence - own.correct
         gaps = (member * gap[:, None, :]).reshape(len(gap), member.shape[1] * member.shape[2])
-        return np.concatenate([gaps, known], axis=1)
+        return np.concatenate([gaps, own.known], axis=1)
 
     def values(self, sums: Floats) -> Floats:
         """Sum over bins of |sum of gaps|, over the number of items, by split."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.metrics.bins import N_COLUMNS, ece_debiased_of, token_columns
-from aleatoric.metrics.calibration import bin_index
+from aleatoric.metrics.calibration import binned
 from aleatoric.metrics.reduction import Chunk, Floats
 from aleatoric.types import Categorical, Pair
 
@@ -124,11 +124,9 @@ class DebiasedECE:
 
     def columns(self, chunk: Chunk) -> Floats:
         """Bin sums by bin, kind and split, flat."""
-        confidence, correct = np.broadcast_arrays(chunk["confidence"], chunk[self.correct])
-        known = np.isfinite(confidence) & np.isfinite(correct)
-        index = np.where(known, bin_index(confidence, self.edges, self.closed), -1)
-        member = index[:, :, None] == np.arange(self._n_bins)
-        own = token_columns(np.where(known, confidence, 0.0), np.where(known, correct, 0.0))
+        items = binned(chunk, self.correct, self.edges, self.closed)
+        member = items.index[:, :, None] == np.arange(self._n_bins)
+        own = token_columns(items.confidence, items.correct)
         cube: Floats = member[..., None] * own[:, :, None, :]
         return cube.reshape(len(cube), -1)
 

@@ -39,6 +39,12 @@ class Spec:
     price_out: float | None = None
 
     @property
+    def label(self) -> str:
+        """The model's name without its folder, and how it is asked."""
+        name = self.model.rstrip("/").rpartition("/")[2]
+        return name if self.mode == "completions" else f"{name} {self.mode}"
+
+    @property
     def identity(self) -> str:
         """The specification with the options that can change a result, and no others."""
         shown = {"mode": self.mode, "server": self.server, "max_tokens": self.max_tokens}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import ModelError, UsageError
 from aleatoric.models.base import Writing
-from aleatoric.models.hf import end_ids, token_rows, window_of
+from aleatoric.models.hf import end_ids, token_rows
+from aleatoric.models.networks import Loaded
 from aleatoric.models.prompts import chat_text, joined
 from aleatoric.models.sampling import Ids
 
@@ -19,38 +20,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class CausalNetwork:
+class CausalNetwork(Loaded):
     """A causal LM with its tokenizer. Special tokens end a text, as at the word level."""
 
-    label: str
-    model: Any = field(repr=False)
-    tokenizer: Any = field(repr=False)
     bos: Ids = ()
-
-    @property
-    def device(self) -> Any:
-        """Where the model is."""
-        return self.model.device
-
-    @property
-    def dtype(self) -> str:
-        """The precision of its weights."""
-        return str(self.model.dtype).removeprefix("torch.")
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
         """End of text, and every other special token."""
         return tuple(sorted({*end_ids(self.model), *self.tokenizer.all_special_ids}))
-
-    @cached_property
-    def width(self) -> int:
-        """The width of its logits."""
-        return int(self.model.get_output_embeddings().weight.shape[0])
-
-    @cached_property
-    def window(self) -> int:
-        """The longest sequence it takes."""
-        return window_of(self.model.config)
 
     @property
     def conventions(self) -> Mapping[str, str]:

@@ -37,8 +37,7 @@ class OpenAIWriter:
     @property
     def label(self) -> str:
         """The model's name without its folder, and how it is asked."""
-        name = self.spec.model.rstrip("/").rpartition("/")[2]
-        return name if self.spec.mode == "completions" else f"{name} {self.spec.mode}"
+        return self.spec.label
 
     @property
     def name(self) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import ModelError
 from aleatoric.models.base import Writing
 from aleatoric.models.forced_causal import padded
-from aleatoric.models.hf import end_ids, window_of
+from aleatoric.models.hf import end_ids
+from aleatoric.models.networks import Loaded
 from aleatoric.models.prompts import chat_text, joined
 from aleatoric.models.sampling import Ids
 from aleatoric.models.texts_causal import decoded, is_all, kv_bytes
@@ -20,43 +21,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Seq2SeqNetwork:
+class Seq2SeqNetwork(Loaded):
     """An encoder-decoder with its tokenizer.
 
     The padding token is no outcome: it is never a target in training, and some converted
     checkpoints give it a logit without meaning.
     """
 
-    label: str
-    model: Any = field(repr=False)
-    tokenizer: Any = field(repr=False)
     start: int
-
-    @property
-    def device(self) -> Any:
-        """Where the model is."""
-        return self.model.device
-
-    @property
-    def dtype(self) -> str:
-        """The precision of its weights."""
-        return str(self.model.dtype).removeprefix("torch.")
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
         """End of text; other special tokens (a language, a mark) are part of it and not shown."""
         own = self.tokenizer.eos_token_id
         return tuple(sorted({*end_ids(self.model), *([] if own is None else [own])}))
-
-    @cached_property
-    def width(self) -> int:
-        """The width of its logits."""
-        return int(self.model.get_output_embeddings().weight.shape[0])
-
-    @cached_property
-    def window(self) -> int:
-        """The longest sequence it takes, on either side."""
-        return window_of(self.model.config)
 
     @property
     def conventions(self) -> Mapping[str, str]:
