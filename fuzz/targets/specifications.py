@@ -10,7 +10,7 @@ from aleatoric.models import toy
 from aleatoric.models.openai_spec import parse_spec
 from aleatoric.models.servers import parse_decoder
 from aleatoric.planning.assumed import Assumptions
-from aleatoric.sources import open_corpus, open_text_corpus, open_token_corpus
+from aleatoric.sources import open_corpus
 from aleatoric.tokens.schemes import Scheme
 from aleatoric.words.adaptive import parse_until
 from fuzz.trial import refusals, text_of
@@ -24,9 +24,6 @@ READERS: tuple[Callable[[str], Any], ...] = (
     toy.load,
     lambda text: Assumptions.parse([text]),
     lambda text: open_corpus(f"simulated:{text}"),
-    lambda text: open_corpus(text.replace("/", "|")),
-    lambda text: open_text_corpus(text.replace("/", "|")),
-    lambda text: open_token_corpus(text.replace("/", "|")),
 )
 
 SEEDS = (
@@ -36,8 +33,6 @@ SEEDS = (
     b"se=0.01",
     b"sd=0.2,icc=0.05",
     b"ancestral,samples=1",
-    b"cloze:x",
-    b"parallel:a,b",
 )
 TOKENS = (
     b"top_k=",
