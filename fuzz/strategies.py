@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fuzz.trial import Target
 
-COMMON = (
+COMMON: tuple[bytes, ...] = (
     b"",
     b"\0",
     b"\n",

@@ -20,7 +20,14 @@ SEEDS = (
     b"Thu, 01 Jan 2026 12:01:00 GMT",
     b"7.5",
 )
-TOKENS = (b'"choices"', b'"text"', b'"message"', b'"content"', b'"finish_reason"', b'"usage"')
+TOKENS: tuple[bytes, ...] = (
+    b'"choices"',
+    b'"text"',
+    b'"message"',
+    b'"content"',
+    b'"finish_reason"',
+    b'"usage"',
+)
 TOKENS += (b'"prompt_tokens"', b'"completion_tokens"', b'"model"', b'"owned_by"', b'"detail"')
 TOKENS += (b"\\ud800", b"9" * 400, b"-0001", b"99999")
 

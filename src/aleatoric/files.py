@@ -28,7 +28,7 @@ MAX_TEXT_CHARS = 1_000_000
 MAX_RESPONSES = 1_000_000
 MAX_GZIP_RATIO = 200
 """Texts shrink to a fifth, tables of numbers to a twentieth: what unpacks to more is a bomb."""
-MIN_GZIP_LIMIT = 64 * 2**20
+MIN_GZIP_LIMIT = 4 * 2**20
 """Up to so many unpacked bytes nobody asks how small they were."""
 
 Place = tuple[Path, int]
@@ -345,6 +345,8 @@ def _open_plain(path: Path) -> io.BufferedReader:
         raise DataError.at(path, None, "there is no such file", "check the path") from None
     except OSError as error:
         raise DataError.at(path, None, f"cannot be read ({error.strerror})", "check it") from None
+    except ValueError:
+        raise DataError.at(ascii(path), None, "is no path (it holds NUL)", "check it") from None
     if stat.S_ISDIR(mode):
         raise DataError.at(path, None, "this is a folder", "name a file in it")
     # A file is read more than once, which a pipe does not allow.

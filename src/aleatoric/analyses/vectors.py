@@ -40,7 +40,7 @@ def _read_text(path: Path) -> Table:
     size: int | None = None
     for (_, line), text in files.read_lines(path):
         parts = text.rstrip("\r\n ").split(" ")
-        if line == 1 and len(parts) == 2 and all(part.isdecimal() for part in parts):
+        if line == 1 and len(parts) == 2 and all(_is_count(part) for part in parts):
             size = int(parts[1])
             continue
         if parts == [""]:
@@ -57,7 +57,8 @@ def _read_text(path: Path) -> Table:
 
 def _numbers(parts: list[str], path: Path, line: int) -> NDArray[np.float32]:
     try:
-        vector = np.array(parts, dtype=np.float32)
+        with np.errstate(over="ignore"):  # what overflows is infinite, and refused below
+            vector = np.array(parts, dtype=np.float32)
     except ValueError:
         bad = next(part for part in parts if not _is_number(part))
         problem = f"{bad!a:.40} is no number"
@@ -65,6 +66,10 @@ def _numbers(parts: list[str], path: Path, line: int) -> NDArray[np.float32]:
     if not len(vector) or not np.isfinite(vector).all():
         raise DataError.at(path, line, "holds no finite vector", "leave such a word out")
     return vector
+
+
+def _is_count(text: str) -> bool:
+    return text.isdecimal() and len(text) < 12
 
 
 def _is_number(text: str) -> bool:
