@@ -346,7 +346,7 @@ def _floor(metric: str, found: Mapping[str, Estimate]) -> Floor | None:
     low, high = found.get(f"floor_low_{metric}"), found.get(f"floor_high_{metric}")
     if low is None or high is None or low.value is None or high.value is None:
         return None
-    return MeanFloor(high.value, low.value, high.value, FLOOR_METHOD, high.n_items)
+    return MeanFloor(high.value, low.value, high.value, FLOOR_METHOD, n_items=high.n_items)
 
 
 def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estimate]) -> Signature:
