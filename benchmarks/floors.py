@@ -2,8 +2,9 @@
 
     python -m benchmarks.floors [ITEMS]
 
-Truths are Zipf-like; `flat` ones have no clear first choice, `mixed` ones are of all kinds. A line a
-family and sizes: the true mean, the estimate's error, and whether the ends hold the truth.
+Truths are Zipf-like; `flat` ones have no clear first choice, `mixed` ones are of all
+kinds. A line for each family and sizes: the true mean, the estimate's error, and whether the ends
+hold the truth.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from aleatoric.engine.text_scoring import (
 )
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
+from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import estimates
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import TextModel, Writing
@@ -336,7 +337,7 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     for metric in metrics_of(store):
         if system == CONTROL and metric.startswith(_OF_GENERATORS):
             continue  # people's own texts are H
-        estimate = replace(found[metric], n_missing=missing)
+        estimate = bounded(replace(found[metric], n_missing=missing), metric)
         signature = _signature(store, system, metric, found)
         rows = StoredRows(store, system, metric)
         yield Result(system, metric, signature, estimate, _floor(metric, found), rows)
