@@ -17,8 +17,11 @@ from aleatoric.inference.noise import Size
 from aleatoric.planning.cost_table import (
     BYTES,
     DEVICES,
+    HOST_CONTEXT,
+    HOST_DRAW,
     LOCAL_BYTES,
     MEASURED,
+    REACHED,
     ROOM,
     SHARED_BYTES,
     Device,
@@ -134,18 +137,15 @@ def tree_tokens(work: Work, measured: Measured = MEASURED) -> float:
 
 def core_seconds(work: Work, read: float, parameters: float, measured: Measured) -> float:
     """Seconds of one core."""
-    run = read * parameters * measured.token_parameter
-    if work.samples is None:
-        return run + work.contexts * measured.exact_context + read * measured.exact_token
-    draws = work.contexts * work.samples * measured.mc_draw
-    return run + work.contexts * measured.mc_context + read * measured.mc_token + draws
+    own = measured.exact_token if work.samples is None else measured.mc_token
+    return read * (own + parameters * measured.token_parameter)
 
 
 def gpu_seconds(work: Work, read: float, parameters: float, machine: Machine, gpus: int) -> float:
     """Seconds of one worker with its GPUs."""
-    device = machine.device
-    speed = device.flops[machine.dtype] * device.reached * gpus
-    return 2 * read * parameters / speed + work.contexts * device.host_context
+    speed = machine.device.flops[machine.dtype] * REACHED * gpus
+    host = work.contexts * (HOST_CONTEXT + HOST_DRAW * (work.samples or 0))
+    return 2 * read * parameters / speed + host
 
 
 def gpus_for(weights: float, device: Device) -> int:
