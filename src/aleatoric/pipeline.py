@@ -11,7 +11,8 @@ import numpy as np
 
 from aleatoric import registry
 from aleatoric.codec import StatRow
-from aleatoric.engine.opening import Loading, check_specs, check_until, open_model
+from aleatoric.engine.base import Engine, EngineOptions, check_engine, open_engine
+from aleatoric.engine.opening import Loading, check_specs, check_until
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.estimate import Reduction, estimate, value_of, walk
@@ -66,6 +67,8 @@ class WordJob:
     """The standard error of a context's TVD at which its sampling stops."""
     remarks: tuple[str, ...] = ()
     """What readers must know of the people or the run; shown with every result."""
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    """Where models work: no part of the manifest, since it changes no result."""
 
 
 def choose(protocol: str, overrides: Iterable[str]) -> Choices:
@@ -102,6 +105,7 @@ def run_word(job: WordJob, out: Path, track: Track[Any] = quietly) -> Store:
     """
     check_specs(job.models, "models", "language_models")
     check_until(job.until, job.models, job.loading.estimator)
+    check_engine(job.engine)
     corpus = open_corpus(job.corpus, job.encoding)
     manifest = _manifest(job, corpus)
     # What scoring will need must be there before hours are spent on drawing.
@@ -113,7 +117,8 @@ def run_word(job: WordJob, out: Path, track: Track[Any] = quietly) -> Store:
             with store.transaction():
                 store.add_items(track(corpus.items, len(corpus.items), f"read {corpus.name}"))
                 store.set_meta("notes", [*job.remarks, *corpus.notes])
-        _draw_all(store, job, track)
+        with open_engine(job.engine) as engine:
+            _draw_all(store, job, engine, track)
         score_word(store, track)
     except AleatoricError:
         if is_new and not _holds_live_draws(store):
@@ -230,10 +235,10 @@ def _holds_live_draws(store: Store) -> bool:
     return any(store.n_items_with_draws(name) for name in live)
 
 
-def _draw_all(store: Store, job: WordJob, track: Track[Any]) -> None:
+def _draw_all(store: Store, job: WordJob, engine: Engine, track: Track[Any]) -> None:
     """Draw with every model under every decoder, but for what the run holds already."""
     for spec in job.models:
-        model = open_model(spec, job.loading)
+        model = engine.word_model(spec, job.loading)
         # What was recorded was decoded already: one system, whatever decoders are asked for.
         decoders = ("as recorded",) if model.estimator == "recorded" else job.decoders
         for decoder in decoders:

@@ -13,10 +13,15 @@ import aleatoric
 from aleatoric import registry
 from aleatoric.cli.compare import compare
 from aleatoric.cli.options import (
+    ActorCpusOption,
+    ActorGpusOption,
+    ActorsOption,
+    AddressOption,
     BosOption,
     DeviceOption,
     DtypeOption,
     EncodingOption,
+    EngineOption,
     FormatOption,
     IntervalOption,
     JsonOption,
@@ -100,6 +105,11 @@ def word(
     dtype: DtypeOption = "float32",
     bos: BosOption = "none",
     trust_remote_code: RemoteCodeOption = False,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    actors: ActorsOption = None,
+    actor_cpus: ActorCpusOption = None,
+    actor_gpus: ActorGpusOption = None,
     protocol: Annotated[str, typer.Option(help="corrected, or paper as published.")] = "corrected",
     choose: Annotated[
         list[str] | None, typer.Option(help="One choice of the protocol, as bins=half-open.")
@@ -128,6 +138,7 @@ def word(
     Example: `aleatoric word --corpus answers.jsonl --model recorded:gpt2.jsonl --out runs/gpt2`
     """
     from aleatoric import pipeline
+    from aleatoric.engine.base import EngineOptions
     from aleatoric.engine.opening import Loading
     from aleatoric.words.adaptive import parse_until
 
@@ -146,6 +157,7 @@ def word(
         seed,
         encoding,
         parse_until(until) if until is not None else None,
+        engine=EngineOptions(engine, address, actors, actor_cpus, actor_gpus),
     )
     check_method(interval)
     with run_folder(out) as folder, pipeline.run_word(job, folder, track) as store:
