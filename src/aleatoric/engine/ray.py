@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,10 +40,9 @@ _OBJECTS = 256 << 20
 def open_ray(options: EngineOptions) -> Iterator[RayEngine]:
     """An engine that joins or starts a cluster when the first model is opened."""
     engine = RayEngine(options)
-    try:
+    # Ray writes of lost workers to the standard output, where only results may stand.
+    with redirect_stdout(sys.stderr), closing(engine):
         yield engine
-    finally:
-        engine.close()
 
 
 class RayEngine:

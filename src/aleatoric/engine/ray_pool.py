@@ -245,9 +245,11 @@ class _Work:
         for place, part in enumerate(parts):
             part.tries += place == 0
             if part.tries >= MOST_TRIES:
-                message = f"{part.named}: {MOST_TRIES} workers were lost over them"
-                fix = "look for memory, or give fewer samples or more memory to each"
-                self._failures[part.number] = Failure("ModelError", f"{message}; {fix}.")
+                message = (
+                    f"{part.named}: {MOST_TRIES} workers were lost over them, most often for lack "
+                    "of memory; use fewer --actors a node, and repeat the command to go on."
+                )
+                self._failures[part.number] = Failure("ModelError", message)
             else:
                 self._again.append(part)
 
