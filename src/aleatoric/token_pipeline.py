@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.engine.base import EngineOptions, check_one_process
 from aleatoric.engine.forcing import Part, chunks, parts
 from aleatoric.engine.opening import check_specs, open_forced
 from aleatoric.errors import AleatoricError, DataError, UsageError
@@ -55,6 +56,7 @@ class TokenJob:
     documents: str = "blank-lines"
     seed: int = 0
     encoding: str = "utf-8"
+    engine: EngineOptions = field(default_factory=EngineOptions)
 
     @property
     def all_schemes(self) -> tuple[str, ...]:
@@ -72,6 +74,7 @@ def run_token(job: TokenJob, out: Path, meter: Meter = unmetered) -> Store:
     if not job.models:
         raise UsageError("give a model to read the corpus, as --model smollm2.")
     check_specs(job.models, "forced_models")
+    check_one_process(job.engine, "token")
     corpus = open_token_corpus(job.corpus, job.encoding, job.documents)
     n_items = len(corpus.items)
     store = Store.continue_or_create(out, _manifest(job, corpus))

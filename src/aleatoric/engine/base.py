@@ -76,3 +76,16 @@ def check_engine(options: EngineOptions) -> None:
     unused = [option for option, value in given.items() if value is not None]
     if options.name == LOCAL and unused:
         raise UsageError(f"{unused[0]} is for a cluster; add --engine ray.")
+
+
+def check_one_process(options: EngineOptions, level: str) -> None:
+    """Refuse to spread what is added up in the order of the corpus.
+
+    >>> check_one_process(EngineOptions(), "token")
+    """
+    check_engine(options)
+    if options.name != LOCAL:
+        raise UsageError(
+            f"the {level} level works in one process, since its sums are added up in the order of "
+            "the corpus; leave out --engine, or run each --model on its own machine."
+        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,9 @@ AT_ONCE = 32
 IN_DRIVER = ("recorded", "openai")
 CPUS = 4
 """Of an actor without a GPU, where its node has them: more of them wait for one another."""
+_LAST_PORT = 65535
+_ANSWER = 10.0
+"""Seconds in which a cluster must take a connection."""
 _OBJECTS = 256 << 20
 """What a cluster of this machine keeps for answers on their way, in bytes."""
 
@@ -201,15 +205,39 @@ def connect(options: EngineOptions) -> tuple[Any, bool]:
         raise MissingExtraError("ray", "ray") from None
     if ray.is_initialized() and options.address is None:
         return ray, False
+    check_address(options.address)
     with _own_sigterm():
         try:
             ray.init(**_how(options))
         except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
-            raise UsageError(
-                f"--address {options.address}: no Ray cluster answers ({type(error).__name__}); "
-                "start one with ray start --head."
-            ) from None
+            raise _unreachable(options.address, error) from None
     return ray, True
+
+
+def check_address(address: str | None) -> None:
+    """Refuse an address where nothing listens: Ray itself would wait there for minutes.
+
+    >>> check_address("auto")
+    """
+    if address is None or address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal() or int(port) > _LAST_PORT:
+        raise UsageError(f"--address {address!r} is no address; write HOST:PORT, or auto.")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER).close()
+    except OSError as error:
+        raise _unreachable(address, error) from None
+
+
+def _unreachable(address: str | None, error: Exception) -> UsageError:
+    why = type(error).__name__
+    if address is None:
+        return UsageError(f"Ray does not start on this machine ({why}); try ray start --head.")
+    return UsageError(
+        f"--address {address}: no Ray cluster answers ({why}); start one with ray start --head, "
+        "and where it asks for a token, set RAY_AUTH_MODE and RAY_AUTH_TOKEN as it has them."
+    )
 
 
 def _how(options: EngineOptions) -> dict[str, Any]:
