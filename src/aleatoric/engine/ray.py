@@ -282,10 +282,15 @@ def size_of(options: EngineOptions, nodes: Sequence[Mapping[str, float]], wants_
         gpus = 1 if wants_gpu and any(node.get("GPU", 0) >= 1 for node in nodes) else 0
     cpus = options.cpus
     if cpus is None:
-        least = min((int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1), default=1)
-        cpus = 1 if gpus else min(CPUS, least)
+        cpus = 1 if gpus else _share(nodes, options.actors)
     fitting = sum(_fitting(node, cpus, gpus) for node in nodes)
     return Size(options.actors or max(1, fitting), cpus, gpus)
+
+
+def _share(nodes: Sequence[Mapping[str, float]], actors: int | None) -> int:
+    """The CPUs of an actor: what the smallest node has, and no more than leaves all of them room."""
+    counts = [int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1] or [1]
+    return max(1, min(CPUS, min(counts), sum(counts) // (actors or 1)))
 
 
 def _fitting(node: Mapping[str, float], cpus: float, gpus: float) -> int:

@@ -60,6 +60,8 @@ def test_an_address_where_nothing_listens_is_refused_at_once() -> None:
         ({"actors": 3}, [{"CPU": 64, "GPU": 8}], True, Size(3, 1, 1)),
         ({"cpus": 8}, [{"CPU": 20}, {"CPU": 7}], True, Size(2, 8, 0)),
         ({}, [{"CPU": 1}, {"CPU": 0}], True, Size(1, 1, 0)),
+        ({"actors": 2}, [{"CPU": 2}], True, Size(2, 1, 0)),
+        ({"actors": 5}, [{"CPU": 2}], True, Size(5, 1, 0)),
     ],
 )
 def test_actors_fill_the_nodes(options: dict, nodes: list, wants_gpu: bool, size: Size) -> None:
