@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 import signal
 import sqlite3
 import sys
@@ -35,6 +36,7 @@ Held = list[list[Any]]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Three nodes of one CPU each; whoever they start finds this package and the toys."""
+    from ray._raylet import Config
     from ray.cluster_utils import Cluster
 
     folder = tmp_path_factory.mktemp("site")
@@ -45,7 +47,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(found))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        # Nodes listen on the network and run what they are sent: nobody else may send.
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.syspath_prepend(folder)
+        Config.initialize("")  # Ray reads how it is to authenticate when it is imported
         nodes = Cluster(initialize_head=True, head_node_args=head)
         nodes.add_node(num_cpus=1, wait=False)
         nodes.add_node(num_cpus=1)

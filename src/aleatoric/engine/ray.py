@@ -288,7 +288,7 @@ def size_of(options: EngineOptions, nodes: Sequence[Mapping[str, float]], wants_
 
 
 def _share(nodes: Sequence[Mapping[str, float]], actors: int | None) -> int:
-    """The CPUs of an actor: what the smallest node has, and no more than leaves all of them room."""
+    """The CPUs of an actor: what the smallest node has, as far as all actors find room."""
     counts = [int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1] or [1]
     return max(1, min(CPUS, min(counts), sum(counts) // (actors or 1)))
 
