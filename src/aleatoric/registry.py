@@ -114,7 +114,8 @@ PLUGINS: dict[str, dict[str, str]] = {
 """What ships with the package: kind -> name -> "module:attribute"."""
 
 EXTRAS = {"matplotlib": "report", "jinja2": "report", "spacy": "nlp", "nltk": "nlp"}
-EXTRAS |= {"textblob": "nlp", "sentence_transformers": "nlp", "wordllama": "nlp", "torch": "hf", "ray": "ray"}
+EXTRAS |= {"textblob": "nlp", "sentence_transformers": "nlp", "wordllama": "nlp", "torch": "hf"}
+EXTRAS |= {"ray": "ray"}
 
 
 def names(kind: str) -> list[str]:
