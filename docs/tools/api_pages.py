@@ -105,7 +105,8 @@ def _index(pages: dict[str, str], source: Path) -> str:
     ]
     for (path, text), page in zip(pages.items(), PAGES, strict=True):
         shown = " ".join(
-            f"`{name.removeprefix(PACKAGE + '.')}`" for name in re.findall(r"^## `(.+?)`", text, re.M)
+            f"`{name.removeprefix(PACKAGE + '.')}`"
+            for name in re.findall(r"^## `(.+?)`", text, re.M)
         )
         lines.append(f"| [{page.title}]({path.removeprefix('api/')}) | {shown} |")
     return "\n".join(lines) + "\n"
