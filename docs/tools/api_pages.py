@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 
 PACKAGE = "aleatoric"
 WIDTH = 90
@@ -153,36 +154,59 @@ def signature(node: ast.FunctionDef) -> str:
     >>> signature(ast.parse("def f(a: int = 1) -> str: ...").body[0])
     'f(a: int = 1) -> str'
     """
-    # An argument with an annotation and a default has spaces around its = in our style.
-    inside = re.sub(r"(: [^=,]+)=(?!=)", r"\1 = ", ast.unparse(node.args))
-    line = f"{node.name}({inside}){_returns(node)}"
+    arguments = [_spaced(argument) for argument in _split(ast.unparse(node.args), ",")]
+    line = f"{node.name}({', '.join(arguments)}){_returns(node)}"
     if len(line) <= WIDTH:
         return line
-    arguments = ",\n".join(f"    {argument}" for argument in _split(inside))
-    return f"{node.name}(\n{arguments},\n){_returns(node)}"
+    inside = "".join(f"    {argument},\n" for argument in arguments)
+    return f"{node.name}(\n{inside}){_returns(node)}"
+
+
+def _spaced(argument: str) -> str:
+    """An argument with spaces around the = of its default, where it has an annotation."""
+    name, mark, rest = argument.partition(": ")
+    return f"{name}: {' = '.join(_split(rest, '='))}" if mark else argument
 
 
 def _returns(node: ast.FunctionDef) -> str:
     return f" -> {ast.unparse(node.returns)}" if node.returns else ""
 
 
-def _split(inside: str) -> Iterator[str]:
-    """Arguments, parted at the commas that stand in no bracket."""
+def _split(text: str, mark: str) -> Iterator[str]:
+    """Parts of a text between those marks that stand in no bracket."""
     depth, start = 0, 0
-    for place, character in enumerate(inside):
+    for place, character in enumerate(text):
         depth += (character in "([{") - (character in ")]}")
-        if character == "," and depth == 0:
-            yield inside[start:place].strip()
+        if character == mark and depth == 0:
+            yield text[start:place].strip()
             start = place + 1
-    yield inside[start:].strip()
+    yield text[start:].strip()
 
 
 def _class_code(node: ast.ClassDef) -> str:
     """The head of a class and its fields."""
     bases = ", ".join(ast.unparse(base) for base in node.bases)
     head = f"class {node.name}({bases})" if bases else f"class {node.name}"
-    fields = [ast.unparse(part) for part in node.body if _is_field(part)]
+    fields = [line for place in range(len(node.body)) for line in _field_lines(node.body, place)]
     return "\n".join([f"{head}:" if fields else head, *(f"    {line}" for line in fields)])
+
+
+def _field_lines(body: Sequence[ast.stmt], place: int) -> list[str]:
+    """A field, and below it what is said of it, as comments."""
+    if not _is_field(body[place]):
+        return []
+    after = body[place + 1] if place + 1 < len(body) else None
+    said = ast.literal_eval(after.value) if _is_text(after) else ""
+    return [ast.unparse(body[place]), *(f"# {line.strip()}" for line in said.splitlines())]
+
+
+def _is_text(node: ast.stmt | None) -> TypeGuard[ast.Expr]:
+    """Whether a statement is a string alone."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 def _is_field(node: ast.stmt) -> bool:
@@ -196,13 +220,8 @@ def _is_field(node: ast.stmt) -> bool:
 def as_markdown(docstring: str) -> str:
     """A docstring as Markdown: examples become code, marks of HTML and emphasis stay as typed.
 
-    >>> print(as_markdown("Twice <x>.\\n\\n>>> 1 + 1\\n2"))
-    Twice &lt;x>.
-    <BLANKLINE>
-    ```python
-    >>> 1 + 1
-    2
-    ```
+    >>> as_markdown("Twice <x> of `<y>`.")
+    'Twice &lt;x> of `<y>`.'
     """
     return "\n\n".join(_block(block) for block in docstring.strip().split("\n\n") if block.strip())
 

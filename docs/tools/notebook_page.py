@@ -10,6 +10,7 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
+read_notebook: Any = nbformat.read  # has no types
 LONGEST = 120
 """Seconds that a cell may take."""
 QUIET = ["--IPKernelApp.log_level=ERROR"]
@@ -18,7 +19,7 @@ QUIET = ["--IPKernelApp.log_level=ERROR"]
 
 def executed(notebook: Path) -> Any:
     """The notebook with its outputs, run from the top in a folder of its own."""
-    cells = nbformat.read(notebook, as_version=4)
+    cells = read_notebook(notebook, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
         NotebookClient(cells, timeout=LONGEST, resources=resources, extra_arguments=QUIET).execute()
