@@ -37,25 +37,22 @@ def page_of(cells: Any, download: str) -> str:
 def _cell(cell: Any) -> str:
     if cell.cell_type != "code":
         return str(cell.source)
-    shown = [_output(output) for output in cell.outputs]
+    shown = [_output(output, cell.source) for output in cell.outputs]
     return "\n\n".join([f"```python\n{cell.source}\n```", *filter(None, shown)])
 
 
-def _output(output: Any) -> str:
+def _output(output: Any, source: str) -> str:
     """The richest form that needs no script: a picture, a table, or text."""
     if output.output_type == "stream":
         return _text(output.text) if output.name == "stdout" else ""
     data = output.get("data", {})
     if "image/png" in data:
         encoded = data["image/png"].replace("\n", "")
-        return f'<img alt="{_alt(data)}" src="data:image/png;base64,{encoded}">'
+        drawn = html.escape(source.splitlines()[-1].rstrip(";"))
+        return f'<img alt="what {drawn} draws" src="data:image/png;base64,{encoded}">'
     if "text/html" in data:
         return _html(data["text/html"])
     return _text(data["text/plain"]) if "text/plain" in data else ""
-
-
-def _alt(data: Any) -> str:
-    return html.escape(data.get("text/plain", "figure"), quote=True)
 
 
 def _html(given: str) -> str:

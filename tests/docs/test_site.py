@@ -31,6 +31,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_tutorial_was_run(site: Path) -> None:
     page = (site / "tutorial.html").read_text(encoding="utf-8")
+    assert "<caption>Word level</caption>" in page  # results show as tables
+    assert page.count('src="data:image/png;base64,') == 2  # and draw themselves
     assert "corpus:simulated#" in page
     assert "{'toy': 'a'," in page
     assert (site / "tutorial.ipynb").exists()
