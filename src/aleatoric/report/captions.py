@@ -109,7 +109,10 @@ CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "Right: varies otherwise than people do; up: says other things than people do. The "
             "open marker is the control: near it is near people.",
         ),
-        "fig9_w1_M": ("The same, of a generator's texts among themselves", "As above, with W1(M, H)."),
+        "fig9_w1_M": (
+            "The same, of a generator's texts among themselves",
+            "As above, with W1(M, H).",
+        ),
         "fig3_mean_M_minus_H": ("Over- or under-estimation of variability", _SIGNED),
         "fig8_mean_C_minus_H": (
             "Are the texts further from people's than people's are?",
@@ -117,7 +120,10 @@ CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "own are from one another.",
         ),
         "fig10_mean_M_minus_H": ("Mean over- or under-estimation, by probe", _SIGNED),
-        "fig11_mean_C_minus_H": ("Mean distance to people's texts less people's own, by probe", _SIGNED),
+        "fig11_mean_C_minus_H": (
+            "Mean distance to people's texts less people's own, by probe",
+            _SIGNED,
+        ),
         "variability": (
             "H, M and C side by side",
             "Over inputs: mean distance between two people's texts (H), two of the generator's "

@@ -36,7 +36,7 @@ def _asked(store: Store, system: str | None) -> tuple[list[str], list[str]]:
         return models, decoders
     facts = store.systems()[system]
     spec = facts.get("spec") or facts["model"].rpartition("@")[0]
-    decoder = facts.get("decoder")
+    decoder = str(facts.get("decoder"))
     return [m for m in models if m == spec], [decoder] if decoder in decoders else []
 
 

@@ -60,8 +60,14 @@ class Section:
     figures: tuple[PageFigure, ...]
     contexts: Mapping[str, Any] | None
     worst: tuple[Mapping[str, Any], ...]
+    """By system the contexts least like people."""
     ends: tuple[page_texts.Ends, ...]
     command: str
+
+    @property
+    def table_notes(self) -> list[str]:
+        """What the columns mean, each note once."""
+        return list(dict.fromkeys(note for table in self.tables for note in table.notes))
 
 
 def section(
@@ -115,7 +121,9 @@ def render(sections: Sequence[Section]) -> str:
         script=Markup(script),
         script_hash=_hash(script),
         figures_json=Markup(to_json(_figures_data(sections))),
-        contexts_json={one.suffix: Markup(to_json(one.contexts)) for one in sections if one.contexts},
+        contexts_json={
+            one.suffix: Markup(to_json(one.contexts)) for one in sections if one.contexts
+        },
         version=aleatoric.__version__,
     )
     return page

@@ -59,10 +59,12 @@ def _word(results: Sequence[Result]) -> str:
         return ""
     nearest = "nearest to people" if n > 1 else "measured against people"
     above = f", {number(best.excess)} above its floor" if best.excess is not None else ""
-    halves = f" One half of the people is {number(oracle.estimate.value)} from the other half."
     value = number(best.estimate.value)
-    shown = f"{_among(best.system, n)} {nearest}: its TVD is {value}{above}."
-    return shown + (halves if oracle and oracle.estimate.value is not None else "")
+    found = f"{_among(best.system, n)} {nearest}: its TVD is {value}{above}."
+    if oracle is None or oracle.estimate.value is None:
+        return found
+    halves = number(oracle.estimate.value)
+    return f"{found} One half of the people is {halves} from the other half."
 
 
 def _token(results: Sequence[Result]) -> str:

@@ -75,4 +75,6 @@ def _folders(parts: Sequence[Part], figures: Path) -> list[Path]:
     """A folder a part; several parts have their own under the one asked for."""
     if len(parts) == 1:
         return [figures]
-    return [figures / f"{i}-{part.level}-{file_name(part.corpus)}" for i, part in enumerate(parts, 1)]
+    return [
+        figures / f"{i}-{part.level}-{file_name(part.corpus)}" for i, part in enumerate(parts, 1)
+    ]

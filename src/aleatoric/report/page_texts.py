@@ -1,4 +1,4 @@
-"""What the page of a text-level part shows of single inputs: lists of both ends, and their texts."""
+"""What the page of a text-level part shows of single inputs: both ends, and their texts."""
 
 from __future__ import annotations
 

@@ -94,9 +94,7 @@ def _item(case: Case, numbers: dict[str, int], n_systems: int) -> dict[str, Any]
     }
 
 
-def _system(
-    case: Case, tvds: Values, floors: Values, numbers: dict[str, int]
-) -> dict[str, Any]:
+def _system(case: Case, tvds: Values, floors: Values, numbers: dict[str, int]) -> dict[str, Any]:
     human, model = case.pair.human, case.pair.model
     known = model.as_dict()
     said = [word for word in _likeliest(human, MOST_PEOPLE_WORDS) if word in known]

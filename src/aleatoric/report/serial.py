@@ -1,4 +1,4 @@
-"""A figure's data as JSON for the page: short numbers, harmless texts, nothing that is not shown."""
+"""A figure's data as JSON for the page: short numbers, harmless texts, only what is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table at the top of the page: systems with values, intervals, floors, excesses and letters."""
+"""The table at the top of the page: systems with intervals, floors, excesses and letters."""
 
 from __future__ import annotations
 
@@ -175,7 +175,11 @@ def _floored(result: Result | None, letters: Letters) -> Iterator[Cell]:
     yield _value(result, letters, result.metric)
     cites, times = (result.system, result.metric), _times(result.metric)
     floor = result.floor
-    shown = floor_range(floor) if times == 1 else number(_scaled(floor and floor.value, times), 2)
+    shown = (
+        floor_range(floor)
+        if times == 1
+        else number(_scaled(floor.value if floor else None, times), 2)
+    )
     yield Cell(shown, floor.value if floor else None, cites=cites if floor else None)
     text = number(_scaled(result.excess, times), 3 if times == 1 else 2)
     own = letters.get(excess_name(result.metric), {}).get(result.system, "")
@@ -183,13 +187,15 @@ def _floored(result: Result | None, letters: Letters) -> Iterator[Cell]:
 
 
 def _value(result: Result | None, letters: Letters, metric: str) -> Cell:
-    if result is None or result.estimate.value is None:
+    estimate = result.estimate if result else None
+    if result is None or estimate is None or estimate.value is None:
         return Cell(UNDEFINED, None)
-    times, estimate = _times(metric), result.estimate
+    times = _times(metric)
     digits = 3 if times == 1 else 2
     # Over a whole vocabulary class-wise errors are tiny: two decimals would show none of them.
     small = metric in ("sce", "ace")
-    text = f"{times * result.estimate.value:.3g}" if small else number(times * estimate.value, digits)
+    value = times * estimate.value
+    text = f"{value:.3g}" if small else number(value, digits)
     own = letters.get(metric, {}).get(result.system, "")
     ends = estimate.interval
     low, high = (number(times * end, digits) for end in (ends.low, ends.high)) if ends else ("", "")
