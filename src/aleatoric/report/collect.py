@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -55,14 +56,17 @@ def figure_data(
     found: dict[str, Picture] = {
         "systems": tvd_dots(part),
         "fig2_tvd_kde": tvd_densities(part),
-        "fig12_tvd_differences": tvd_differences(by_label, seed),
     }
+    with suppress(UsageError):  # where no context has two answers
+        found["fig12_tvd_differences"] = tvd_differences(by_label, seed)
     if part.first.manifest["abstractions"]:
         found["fig4_abstractions"] = abstraction_histograms(part)
     for member in track(part.members, len(part.members), "study systems"):
         own, ending = by_label[member.label], ending_of(part, member)
         pictures: dict[str, Picture] = {**dict(heat_maps(member))}
         pictures |= dict(system_pictures(member.label, own, seed, passage))
+        if member is not part.members[0]:
+            pictures.pop("figH_passage", None)  # many sheets: one system's are enough
         found |= {f"{name}{ending}": picture for name, picture in pictures.items()}
     return found
 

@@ -13,7 +13,7 @@ from aleatoric.analyses.pictures import Panels
 from aleatoric.engine.text_scoring import CONTROL
 from aleatoric.report.collect_texts import instance_panels, main_of, probes_of
 from aleatoric.report.numbers import number
-from aleatoric.report.parts import Member, Part
+from aleatoric.report.parts import Part
 from aleatoric.report.serial import short, shown, to_data
 from aleatoric.store.texts import TextShelf
 
@@ -84,8 +84,8 @@ def inputs_data(
     """Inputs with all their texts and numbers: those asked for, or as many as fit."""
     chosen = dict.fromkeys(asked) if asked else _that_fit(part, listed(ends), most)
     values = {name: _numbers(part, name) for name in (CONTROL, *_labels(part))}
-    pictures = dict(_pictures(part, asked, ends))
-    items = [_item(part, item_id, values, pictures.get(item_id)) for item_id in chosen]
+    pictures = {item_id: (place, one) for item_id, place, one in _pictures(part, asked, ends)}
+    items = [_item(part, item_id, values, *pictures.get(item_id, _NONE)) for item_id in chosen]
     return {
         "kind": "text",
         "systems": [shown(label) for label in _labels(part)],
@@ -139,22 +139,30 @@ def _numbers(part: Part, label: str) -> Numbers:
     return found
 
 
+_NONE: tuple[int | None, Panels | None] = (None, None)
+
+
 def _pictures(
     part: Part, asked: Sequence[str], ends: Sequence[Ends]
-) -> Iterator[tuple[str, Panels]]:
-    """Distances of single inputs, each beside the system it is listed for."""
-    by_label = {member.label: member for member in part.members}
-    wanted: dict[str, Member | None] = {i: by_label[label] for i, label in drawn(ends).items()}
+) -> Iterator[tuple[str, int | None, Panels]]:
+    """Distances of single inputs, with the place of the system that each is listed for."""
+    labels = _labels(part)
+    wanted: dict[str, int | None] = {i: labels.index(name) for i, name in drawn(ends).items()}
     if asked:
-        first = part.members[0] if part.members else None
-        wanted = dict.fromkeys(asked, first)
-    for item_id, member in list(wanted.items())[:MOST_DRAWN]:
+        wanted = dict.fromkeys(asked, 0 if labels else None)
+    for item_id, place in list(wanted.items())[:MOST_DRAWN]:
+        member = None if place is None else part.members[place]
         store, system = (member.store, member.system) if member else (part.first, None)
-        yield from instance_panels(store, {item_id: system})
+        for _, panels in instance_panels(store, {item_id: system}):
+            yield item_id, place, panels
 
 
 def _item(
-    part: Part, item_id: str, values: Mapping[str, Numbers], picture: Panels | None
+    part: Part,
+    item_id: str,
+    values: Mapping[str, Numbers],
+    pictured: int | None,
+    picture: Panels | None,
 ) -> dict[str, Any]:
     found = TextShelf(part.first).find(item_id)
     systems = []
@@ -168,6 +176,7 @@ def _item(
         "people": _safe(found.item.references),
         "systems": systems,
         "numbers": [values[name].get(item_id, {}) for name in (CONTROL, *_labels(part))],
+        "pictured": pictured,
         "picture": None if picture is None else to_data(picture),
     }
 

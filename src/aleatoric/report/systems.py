@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from aleatoric.comparing import Compared, compare
 from aleatoric.comparing.statistics import excess_name
 from aleatoric.errors import UsageError
-from aleatoric.report.numbers import UNDEFINED, floor_range, number
+from aleatoric.report.numbers import UNDEFINED, number
 from aleatoric.report.parts import Part
 from aleatoric.report.view import HEADINGS, is_percentage
-from aleatoric.types import Result
+from aleatoric.types import Floor, Result
 
 Found = Mapping[tuple[str, str], Result]
 COMPARED = {"word": ("tvd", "tvd_excess", "sq_distance"), "text": ("w1_?/*", "dmu_M/*")}
@@ -174,16 +174,21 @@ def _floored(result: Result | None, letters: Letters) -> Iterator[Cell]:
         return
     yield _value(result, letters, result.metric)
     cites, times = (result.system, result.metric), _times(result.metric)
-    floor = result.floor
-    shown = (
-        floor_range(floor)
-        if times == 1
-        else number(_scaled(floor.value if floor else None, times), 2)
-    )
-    yield Cell(shown, floor.value if floor else None, cites=cites if floor else None)
+    yield _floor(result.floor, cites, times)
     text = number(_scaled(result.excess, times), 3 if times == 1 else 2)
     own = letters.get(excess_name(result.metric), {}).get(result.system, "")
-    yield Cell(text, result.excess, letters=own, cites=cites if floor else None)
+    yield Cell(text, result.excess, letters=own, cites=cites if result.floor else None)
+
+
+def _floor(floor: Floor | None, cites: tuple[str, str], times: float) -> Cell:
+    """A floor with its two ends where they are apart."""
+    if floor is None or floor.value is None:
+        return Cell(UNDEFINED, None)
+    digits = 3 if times == 1 else 2
+    value, low, high = (
+        number(_scaled(end, times), digits) for end in (floor.value, floor.low, floor.high)
+    )
+    return Cell(value, floor.value, f"({low}–{high})" if low != high else "", cites=cites)
 
 
 def _value(result: Result | None, letters: Letters, metric: str) -> Cell:

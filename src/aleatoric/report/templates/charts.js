@@ -136,7 +136,7 @@ class Plot {
       const style = `${slotClass(entry.slot)} ${entry.grey ? "grey" : ""}`;
       if (entry.box) this.add("rect", { class: `bar ${style}`, x, y: y - 9, width: 18, height: 10 });
       else {
-        this.add("line", { class: `line ${style}`, x1: x, x2: x + 20, y1: y - 4, y2: y - 4 });
+        this.add("line", { class: `line ${style} ${entry.open === undefined ? "" : "thin d0"}`, x1: x, x2: x + 20, y1: y - 4, y2: y - 4 });
         if (entry.open !== undefined) this.add("circle", { class: `${entry.open ? "open" : "dot"} ${style}`, cx: x + 10, cy: y - 4, r: 4 });
       }
       this.text(x + 25, y, shown, { anchor: "start", kind: "tick", full: entry.label });

@@ -162,7 +162,8 @@ function textView(picker) {
   const parts = [tag("h4", {}, "Input ", isolated(item.id), tag("span", { class: "small" }, ` (group ${item.group})`))];
   for (const turn of item.input) parts.push(tag("blockquote", { class: "context", tabindex: 0 }, isolated(turn)));
   parts.push(textNumbers(picker, item, chosen));
-  if (item.picture) parts.push(picker.chart(item.picture, "Distances between people's texts, the generator's, and both"));
+  if (item.picture && !chosen.includes(item.pictured) && item.pictured !== null) parts.push(tag("p", { class: "small" }, "Distances of this input are drawn for ", isolated(picker.data.systems[item.pictured]), ": choose that system to see them."));
+  else if (item.picture) parts.push(picker.chart(item.picture, "Distances between people's texts, the generator's, and both"));
   const columns = tag("div", { class: "columns" }, textList("People", item.people));
   for (const s of chosen) columns.append(textList(picker.data.systems[s], item.systems[s] ?? []));
   parts.push(columns);

@@ -186,6 +186,7 @@ function drawDots(data, width) {
   plot.legend(entries);
   plot.rows(data.rows, (i) => plot.top + (i + 0.5) * tall, left);
   plot.add("line", { class: "zero", x1: x(0), x2: x(0), y1: plot.top, y2: plot.bottom });
+  for (let i = 1; i < data.rows.length; i++) plot.add("line", { class: "grid", x1: 8, x2: plot.right, y1: plot.top + i * tall, y2: plot.top + i * tall });
   data.rows.forEach((row, i) => names.forEach((name, s) => {
     const value = data.values[name][i];
     if (value === null) return;
