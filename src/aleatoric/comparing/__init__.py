@@ -116,7 +116,7 @@ def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[Member]:
                 f"{store.path}: keeps sums over all tokens, not statistics of its items; "
                 "compare runs of words or of texts."
             )
-    known = _labels(stores)
+    known = labels_of(stores)
     models = [label for label, (store, name) in known.items() if name in _models(store)]
     chosen = list(dict.fromkeys(systems)) or models
     for label in chosen:
@@ -135,7 +135,7 @@ def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[Member]:
     ]
 
 
-def _labels(stores: Sequence[Store]) -> dict[str, tuple[Store, str]]:
+def labels_of(stores: Sequence[Store]) -> dict[str, tuple[Store, str]]:
     """A name for every system: its own, with its run before it where several runs have it."""
     places = [(store, name) for store in stores for name in store.systems()]
     names = [name for _, name in places]
