@@ -25,7 +25,7 @@ from aleatoric.models.base import Ask, WordModel
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import corpus_facts, open_corpus
 from aleatoric.store import Joined, Store
-from aleatoric.types import Case, Choices, Corpus, Item, Result, Row, Signature
+from aleatoric.types import Case, Choices, Corpus, Item, Result, Results, Row, Signature
 from aleatoric.versions import versions
 from aleatoric.words import floors
 from aleatoric.words.adaptive import until_note
@@ -158,11 +158,11 @@ def scoring_settings(store: Store) -> Settings:
     return Settings(choices, metrics, _abstractions(manifest), manifest["n_splits"], seed)
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
+def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
     """Every system's metrics with interval and floor, from the saved statistics alone."""
     check_method(interval)
     systems = _shown_order(store)
-    return [result for name in systems for result in _system_results(store, name, interval)]
+    return Results(r for name in systems for r in _system_results(store, name, interval))
 
 
 def notes(store: Store) -> list[str]:

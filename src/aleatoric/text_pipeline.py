@@ -37,7 +37,7 @@ from aleatoric.sources import corpus_facts, open_text_corpus
 from aleatoric.store import Store
 from aleatoric.store.texts import TextShelf
 from aleatoric.texts.floors import MeanFloor
-from aleatoric.types import Estimate, Floor, MultiRef, Result, Row, Signature, Texts
+from aleatoric.types import Estimate, Floor, MultiRef, Result, Results, Row, Signature, Texts
 from aleatoric.versions import versions
 
 PROTOCOLS = ("corrected", "paper")
@@ -112,10 +112,10 @@ def score_text(store: Store, track: Track[Any] = quietly) -> None:
     store.write_stats(columns, rows)
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
+def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
     """Every system's metrics with interval and floor, from the saved statistics alone."""
     shown = [CONTROL, *model_systems(store)]
-    return [result for name in shown for result in _system_results(store, name, interval)]
+    return Results(r for name in shown for r in _system_results(store, name, interval))
 
 
 def notes(store: Store) -> list[str]:

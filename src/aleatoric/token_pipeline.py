@@ -28,7 +28,7 @@ from aleatoric.tokens.saving import pack, unpack
 from aleatoric.tokens.schemes import EXPECTED, Scheme
 from aleatoric.tokens.stream import CalibrationStream
 from aleatoric.tokens.table import TokenTable, read_table, write_part
-from aleatoric.types import Collected, Floor, ParallelText, Result, Signature, TextCorpus
+from aleatoric.types import Collected, Floor, ParallelText, Result, Results, Signature, TextCorpus
 from aleatoric.versions import versions
 
 BATCHES_A_PART = 8
@@ -90,11 +90,11 @@ def run_token(job: TokenJob, out: Path, meter: Meter = unmetered) -> Store:
     return store
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
+def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
     """Every system's metrics with their intervals, from the saved sums alone."""
     check_method(interval)
     named = systems(store)
-    return [result for system in named for result in _system_results(store, system, interval)]
+    return Results(r for name in named for r in _system_results(store, name, interval))
 
 
 def systems(store: Store) -> list[str]:

@@ -204,25 +204,32 @@ def score(
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run directories, of any levels.")
+    ],
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Draw figures into this folder.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Draw figures (PDF, SVG, PNG) and tables into this folder.")
+    ] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option("--input", help="Of texts: the page shows this input; repeatable."),
     ] = None,
 ) -> None:
-    """Pages and figures of a saved run.
+    """Pages, figures and tables of saved runs.
 
-    Example: `aleatoric report runs/gpt2 --html report.html --figures figures`
+    Example: `aleatoric report runs/gpt2 runs/bloom --html report.html --figures figures`
     """
+    from contextlib import ExitStack
+
     from aleatoric.report.make import make_report
     from aleatoric.store import Store
 
     if html is None and figures is None:
         raise UsageError("nothing to write: give --html FILE, --figures DIR or both.")
-    with Store.open(run) as store:
-        for path in make_report(store, html, figures, track, tuple(inputs or ())):
+    with ExitStack() as opened:
+        stores = [opened.enter_context(Store.open(run)) for run in dict.fromkeys(runs)]
+        for path in make_report(stores, html, figures, track, tuple(inputs or ())):
             say(f"wrote {path}")
 
 
@@ -247,7 +254,7 @@ def demo(
     run = made.run_toy if toy else made.run_smollm2
     with run(out, seed, track) as store:
         show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
-        for path in make_report(store, out / "report.html", None, track):
+        for path in make_report([store], out / "report.html", None, track):
             say(f"wrote {path}")
     say(made.ABOUT_TOY if toy else made.ABOUT_SMOLLM2)
     say(made.NEXT_STEP)
