@@ -50,7 +50,9 @@ def open_read_only(path: Path) -> Store:
         raise DataError.at(file, None, "is damaged or no run", fix) from None
     if schema != SCHEMA_VERSION:
         store.db.close()
-        raise UsageError(f"{path}: has run format {schema}, not {SCHEMA_VERSION}; update.")
+        is_older = isinstance(schema, int) and schema < SCHEMA_VERSION
+        fix = f"run aleatoric score {path} once" if is_older else "update"
+        raise UsageError(f"{path}: has run format {schema}, not {SCHEMA_VERSION}; {fix}.")
     return store
 
 

@@ -33,9 +33,20 @@ WORD = (
     Measure("entropy_model", "H model", "how undecided the model is, in nats", "entropy_model"),
     Measure("tvd_syn", "TVD syn", "TVD of parts of speech", "tvd_syn"),
     Measure("tvd_sem", "TVD sem", "TVD of clusters of meaning", "tvd_sem"),
-    Measure("sq_distance", "‖p−q‖²", "squared distance, free of the noise of few draws", "sq_distance"),
-    Measure("mass", "on people's", "model's probability of words that people said", "mass_on_human"),
-    Measure("rank", "rank", "place of people's first word in the model's list", "rank_of_human_mode", None, 0),
+    Measure(
+        "sq_distance", "‖p−q‖²", "squared distance, free of the noise of few draws", "sq_distance"
+    ),
+    Measure(
+        "mass", "on people's", "model's probability of words that people said", "mass_on_human"
+    ),
+    Measure(
+        "rank",
+        "rank",
+        "place of people's first word in the model's list",
+        "rank_of_human_mode",
+        None,
+        0,
+    ),
     Measure("n_human", "people", "answers of people", "n_human", None, 0),
     Measure("n_model", "draws", "draws of the model; none where it is exact", "n_model", None, 0),
 )

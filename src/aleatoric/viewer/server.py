@@ -84,11 +84,11 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: Explorer
 
-    def do_GET(self) -> None:  # noqa: N802 - the name that http.server looks for
+    def do_GET(self) -> None:
         """A page."""
         self._send(self._answer())
 
-    def do_HEAD(self) -> None:  # noqa: N802
+    def do_HEAD(self) -> None:
         """A page's headers."""
         self._send(self._answer())
 

@@ -134,9 +134,7 @@ def in_one_line(turns: str) -> str:
     return " / ".join(json.loads(turns))
 
 
-def _columns(
-    store: Store, system: str, measures: tuple[Measure, ...], items: Items
-) -> Columns:
+def _columns(store: Store, system: str, measures: tuple[Measure, ...], items: Items) -> Columns:
     wanted = list(dict.fromkeys(stat for one in measures for stat in one.stats))
     if not wanted:
         return Columns(system, np.zeros(0, dtype=np.int64), {})

@@ -17,6 +17,8 @@ from aleatoric.viewer.snapshot import in_one_line
 
 Data = dict[str, Any]
 CONTEXT_CHARS = 180
+N_GROUPS = 400
+"""So many groups fit a list to choose from."""
 N_SERIES = 7
 """People and six systems: more colours are not told apart."""
 TITLES = {"word": "Next words", "token": "Reference tokens", "text": "Whole texts"}
@@ -84,7 +86,7 @@ class Frame:
 
     width: int = 460
     height: int = 300
-    left: int = 48
+    left: int = 56
     right: int = 12
     top: int = 12
     bottom: int = 40
@@ -180,6 +182,12 @@ def progress_data(run: OpenRun) -> Data:
             for s in found.systems
         ],
     }
+
+
+def groups_of(run: OpenRun) -> tuple[str, ...]:
+    """The groups to choose from; none where there are too many for a list."""
+    groups = run.snapshot.items.groups
+    return groups if len(groups) <= N_GROUPS else ()
 
 
 def tag_of(run: OpenRun, place: int) -> str:

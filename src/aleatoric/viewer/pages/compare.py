@@ -12,8 +12,16 @@ from aleatoric.viewer.csvs import csv_lines
 from aleatoric.viewer.library import OpenRun
 from aleatoric.viewer.listing import Listing, cell_address, csv_heading, csv_rows, listed
 from aleatoric.viewer.measures import Measure
-from aleatoric.viewer.pages.common import ITEMS, Data, Frame, Site, cloud_plot, run_head
-from aleatoric.viewer.plots import cloud
+from aleatoric.viewer.pages.common import (
+    ITEMS,
+    Data,
+    Frame,
+    Site,
+    cloud_plot,
+    groups_of,
+    run_head,
+)
+from aleatoric.viewer.plots import Floats, cloud
 from aleatoric.viewer.query import Params, one, parse, select
 from aleatoric.viewer.snapshot import Columns, is_control
 from aleatoric.words.scoring import HUMAN
@@ -111,6 +119,7 @@ def compare(site: Site, params: Params) -> Data:
         "found": found,
         "known": candidates(site, run),
         "measures": own.run.snapshot.measures,
+        "groups": groups_of(own.run),
         "items": ITEMS[own.run.snapshot.level],
         "means": [own.columns.mean(key) for key in (A, B, DIFFERENCE)],
         "lower": _share_lower(own.columns.values[DIFFERENCE]),
@@ -173,7 +182,7 @@ def _named(known: Sequence[Named], key: str) -> Named | None:
     return next((own for own in known if own.key == key), None)
 
 
-def _share_lower(differences: np.ndarray) -> float | None:  # type: ignore[type-arg]
+def _share_lower(differences: Floats) -> float | None:
     known = differences[np.isfinite(differences)]
     return float(((known < 0) + 0.5 * (known == 0)).mean()) if len(known) else None
 

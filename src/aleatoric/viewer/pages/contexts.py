@@ -19,15 +19,13 @@ from aleatoric.viewer.pages.common import (
     Data,
     Site,
     cloud_plot,
+    groups_of,
     histogram_plot,
     run_head,
 )
 from aleatoric.viewer.plots import cloud, histogram
 from aleatoric.viewer.query import ORDER, Params, Range, one, parse, select
 from aleatoric.viewer.snapshot import Columns, Snapshot, is_control
-
-N_GROUPS = 400
-"""So many groups fit a list to choose from."""
 
 
 def listing(site: Site, run: OpenRun, params: Params) -> Listing:
@@ -52,7 +50,6 @@ def listing(site: Site, run: OpenRun, params: Params) -> Listing:
 def contexts(site: Site, run: OpenRun, params: Params) -> Data:
     """A page of the list, with its plots."""
     found, seen = listing(site, run, params), run.snapshot
-    groups = seen.items.groups
     return {
         **run_head(site, run, "contexts"),
         **listed(found),
@@ -61,7 +58,7 @@ def contexts(site: Site, run: OpenRun, params: Params) -> Data:
         "probe": probe_of(found.shown[0]) if found.shown else "",
         "systems": list(seen.systems),
         "probes": seen.probes,
-        "groups": groups if len(groups) <= N_GROUPS else (),
+        "groups": groups_of(run),
         "csv": site.links.run(run.key, "contexts.csv"),
         "plots": plots(found),
         "clear": found.at(found.fixed),

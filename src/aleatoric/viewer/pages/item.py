@@ -9,6 +9,7 @@ from itertools import islice
 
 import numpy as np
 
+from aleatoric.engine.text_scoring import CONTROL
 from aleatoric.store import Store
 from aleatoric.store.reading import item_and_draws
 from aleatoric.store.texts import Produced, TextShelf
@@ -33,7 +34,7 @@ from aleatoric.viewer.query import Params, one
 from aleatoric.viewer.snapshot import is_control
 from aleatoric.words.distributions import human_counts
 from aleatoric.words.rules import normalise
-from aleatoric.words.scoring import pair_of
+from aleatoric.words.scoring import ORACLE, pair_of
 
 PEOPLE = "people"
 TOP = 12
@@ -153,9 +154,7 @@ def _bar_rows(
     original: str | None,
 ) -> Iterator[BarRow]:
     for word, values, marked in top_rows(shares, top, original):
-        details = (
-            _detail(value, found[name]) for name, value in zip(shares, values, strict=True)
-        )
+        details = (_detail(value, found[name]) for name, value in zip(shares, values, strict=True))
         yield BarRow("(no word)" if word == FAILED else word, values, tuple(details), marked)
 
 
@@ -168,7 +167,9 @@ def _detail(share: float, distribution: Categorical) -> str:
 def _values(asked: Asked, named: list[Named], measures: tuple[Measure, ...]) -> Data:
     """The saved measures of an item: a row a system, controls last."""
     controls = [
-        Named(asked.run, name, name) for name in asked.run.snapshot.systems if is_control(name)
+        Named(asked.run, name, name)
+        for name in asked.run.snapshot.systems
+        if name in (ORACLE, CONTROL)
     ]
     rows = []
     for own in (*named, *controls):
@@ -214,7 +215,9 @@ def _text_item(site: Site, asked: Asked, params: Params) -> Data:
     }
 
 
-def _texts(site: Site, asked: Asked, found: Produced, named: list[Named]) -> dict[str, tuple[str, ...]]:
+def _texts(
+    site: Site, asked: Asked, found: Produced, named: list[Named]
+) -> dict[str, tuple[str, ...]]:
     texts = {}
     for own in named:
         if own.run is asked.run:
@@ -232,7 +235,7 @@ def _other_texts(store: Store, item_id: str, system: str) -> tuple[str, ...]:
 def _mean_rows(asked: Asked, named: list[Named]) -> Iterator[BarRow]:
     """Mean distances of one input: among people, among a system's texts, and between both."""
     for probe in asked.run.snapshot.probes:
-        values = [_saved(asked, Named(asked.run, "control", ""), f"mean_H/{probe}")]
+        values = [_saved(asked, Named(asked.run, CONTROL, CONTROL), f"mean_H/{probe}")]
         for own in named:
             values += [_saved(asked, own, f"mean_{side}/{probe}") for side in ("M", "C")]
         if not all(math.isnan(value) for value in values):

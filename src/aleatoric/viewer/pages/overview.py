@@ -18,7 +18,7 @@ from aleatoric.viewer.pages.common import (
     run_head,
     ticks,
 )
-from aleatoric.viewer.plots import Axis, histogram
+from aleatoric.viewer.plots import Axis, Floats, histogram
 
 N_LINES = 60
 _FACTS = ("decoders", "estimator", "samples", "protocol", "n_splits", "seed", "probes", "schemes")
@@ -107,12 +107,13 @@ def spread(run: OpenRun) -> Data | None:
     }
 
 
-def _shares(values: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-    bins = histogram(values, 40)
+def _shares(values: Floats) -> Floats:
+    bins = histogram(values, 25)
     if not bins or bins[0].low < 0 or bins[-1].high > 1:
         return np.zeros(0)
     counts = np.array([one.count for one in bins], dtype=np.float64)
-    return counts / counts.sum()
+    shares: Floats = counts / counts.sum()
+    return shares
 
 
 def _facts(run: OpenRun) -> list[tuple[str, str]]:
@@ -123,5 +124,7 @@ def _facts(run: OpenRun) -> list[tuple[str, str]]:
     for key in _FACTS:
         value = manifest.get(key)
         if value not in (None, [], ""):
-            facts.append((key, ", ".join(map(str, value)) if isinstance(value, list) else str(value)))
+            facts.append(
+                (key, ", ".join(map(str, value)) if isinstance(value, list) else str(value))
+            )
     return [*facts, ("aleatoric", str(manifest["versions"]["aleatoric"]))]
