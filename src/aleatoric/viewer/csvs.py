@@ -14,7 +14,7 @@ def csv_lines(heading: Iterable[str], rows: Iterable[Iterable[object]]) -> Itera
     """A heading and rows, encoded row by row.
 
     >>> b"".join(csv_lines(["a"], [[0.5], [math.nan], ["=1"]]))
-    b"a\\n0.5\\n\\n'=1\\n"
+    b'a\\n0.5\\n""\\n\\'=1\\n'
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

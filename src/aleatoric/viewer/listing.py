@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from aleatoric.store.reading import AT_ONCE, heads_of
 from aleatoric.viewer.library import OpenRun
@@ -98,13 +99,28 @@ def narrowed(found: Listing, ranges: Sequence[Range]) -> str:
 
 def cell_address(found: Listing) -> Callable[[Cell, Sequence[Range]], str]:
     """A mark of one item leads to the item, a larger one to the list of its items."""
+    # A plot has a thousand marks: what their addresses share is made once.
+    item = found.item_at(found.params())
+    kept = found.at(found.params(page=1))
 
     def address(cell: Cell, ranges: Sequence[Range]) -> str:
         if cell.count > 1:
-            return narrowed(found, ranges)
-        return found.item_at([("no", str(found.number(cell.row))), *found.params()])
+            return kept + "".join(map(_in_address, ranges))
+        return f"{item}&no={found.number(cell.row)}"
 
     return address
+
+
+def _in_address(own: Range) -> str:
+    """A range as a further parameter of an address.
+
+    >>> _in_address(Range("w1_C/a&b", 0.5, 1e16))
+    '&range=w1_C/a%26b:0.5:1e%2B16'
+    """
+    # Quoting is slow and numbers need little of it.
+    ends = f"{own.low!r}:{own.high!r}".replace("+", "%2B")
+    key = own.key if own.key.isidentifier() and own.key.isascii() else quote(own.key)
+    return f"&range={key}:{ends}"
 
 
 def neighbours(found: Listing, place: int) -> Data:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-CELLS = 44
+CELLS = 32
 BINS = 30
 
 

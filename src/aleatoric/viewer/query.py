@@ -53,9 +53,8 @@ class Query:
         own = replace(self, **changes)  # type: ignore[arg-type]
         found = [("q", own.text), ("group", own.group), ("pos", own.tag)]
         found += [("range", str(one)) for one in own.ranges]
-        if own.sort != ORDER or own.descending:
-            # Always with its direction: the first order of a list may be downwards.
-            found += [("sort", own.sort), ("dir", "desc" if own.descending else "asc")]
+        # Always said: which order comes first is the list's own affair.
+        found += [("sort", own.sort), ("dir", "desc" if own.descending else "asc")]
         found += [("page", str(own.page))]
         return [(key, value) for key, value in found if value and (key, value) != ("page", "1")]
 
@@ -104,7 +103,7 @@ def select(
         return chosen[::-1] if query.descending else chosen
     own = values[chosen]
     keys = np.where(np.isnan(own), np.inf, -own if query.descending else own)
-    order: Numbers = chosen[np.lexsort((chosen, keys))]
+    order: Numbers = chosen[np.argsort(keys, kind="stable")]
     return order
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +25,14 @@ class TextIndex:
     """
 
     text: str
-    starts: NDArray[np.int64]
+    starts: tuple[int, ...]
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> TextIndex:
         """The index of some texts, their case set aside."""
         folded = [text.replace(APART, " ").casefold() for text in texts]
-        lengths = np.fromiter((len(one) + 1 for one in folded), np.int64, len(folded))
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        return cls(APART.join([*folded, ""]), starts)
+        starts = accumulate((len(one) + 1 for one in folded), initial=0)
+        return cls(APART.join([*folded, ""]), tuple(starts))
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -42,10 +43,17 @@ class TextIndex:
         found = np.zeros(len(self), dtype=np.bool_)
         if not wanted:
             return ~found
-        starts, place = self.starts.tolist(), self.text.find(wanted)
-        while place >= 0:
-            number = int(np.searchsorted(self.starts, place, side="right")) - 1
-            found[number] = True
-            # One hit a text is enough: go on in the next one.
-            place = self.text.find(wanted, starts[number + 1])
+        found[self._numbers_holding(wanted)] = True
         return found
+
+    def _numbers_holding(self, wanted: str) -> list[int]:
+        # A short query is in every text: this loop is all that a search costs.
+        text, starts, find, numbers = self.text, self.starts, self.text.find, []
+        place, number = text.find(wanted), 0
+        while place >= 0:
+            number = bisect_right(starts, place, number) - 1
+            numbers.append(number)
+            # One hit a text is enough: go on in the next one.
+            number += 1
+            place = find(wanted, starts[number])
+        return numbers

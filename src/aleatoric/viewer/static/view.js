@@ -125,7 +125,7 @@
     t: toggleTheme, "?": () => help.showModal(),
   };
   addEventListener("keydown", (event) => {
-    if (event.key === "Escape") hideTip();
+    if (event.key === "Escape") { hideTip(); document.activeElement?.blur(); }
     if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
     if (event.target.matches("input, select, textarea")) return;
     const act = KEYS[event.key];
