@@ -115,10 +115,11 @@ def cloud_plot(
     """Two measures against each other: each mark leads to its item, or to the list of its items."""
     own = frame or Frame()
     most = max((cell.count for cell in found.cells), default=1)
+    least = 4.4 if len(found.cells) < 60 else 3.2 if len(found.cells) < 300 else 2.6
     dots = []
     for cell in found.cells:
         ends = [Range(keys[0], *cell.x_ends), Range(keys[1], *cell.y_ends)]
-        size = 2.6 + 3.4 * math.log(cell.count) / math.log(most) if most > 1 else 3.0
+        size = least + 3.4 * math.log(cell.count) / math.log(most) if most > 1 else least
         place = (own.x(found.x_axis.share(cell.x)), own.y(found.y_axis.share(cell.y)))
         dots.append({"x": place[0], "y": place[1], "r": round(size, 1), "href": link(cell, ends)})
         dots[-1] |= {"label": _cell_label(cell, labels), "count": cell.count, "row": cell.row}

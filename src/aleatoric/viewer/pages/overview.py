@@ -19,8 +19,8 @@ from aleatoric.viewer.pages.common import (
     ticks,
 )
 from aleatoric.viewer.plots import Axis, Floats, histogram
+from aleatoric.viewer.snapshot import is_control
 
-N_LINES = 60
 _FACTS = ("decoders", "estimator", "samples", "protocol", "n_splits", "seed", "probes", "schemes")
 
 
@@ -83,7 +83,9 @@ def spread(run: OpenRun) -> Data | None:
         return None
     measure, frame = seen.measures[0], Frame(width=720, height=260)
     counts = {name: _shares(own.values[measure.key]) for name, own in seen.systems.items()}
-    drawn = {name: own for name, own in counts.items() if len(own)}
+    # People come first, in their own colour; where they have no curve it is left to them.
+    names = sorted((name for name, own in counts.items() if len(own)), key=_is_after_people)
+    drawn = {name: counts[name] for name in names}
     top = max((float(own.max()) for own in drawn.values()), default=0.0) or 1.0
     x_axis, y_axis = Axis.over(0.0, 1.0), Axis.over(0.0, top)
     lines = [
@@ -99,12 +101,17 @@ def spread(run: OpenRun) -> Data | None:
     return {
         "frame": frame,
         "lines": lines,
+        "first_slot": 0 if any(map(is_control, drawn)) else 1,
         "x_ticks": ticks(x_axis, frame.x),
         "y_ticks": ticks(y_axis, frame.y),
         "x_label": measure.heading,
         "y_label": f"share of {ITEMS[seen.level]}",
         "about": measure.about,
     }
+
+
+def _is_after_people(name: str) -> bool:
+    return not is_control(name)
 
 
 def _shares(values: Floats) -> Floats:
