@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.request import urlopen
 
 from aleatoric.pipeline import WordJob, run_word
 from aleatoric.text_pipeline import TextJob, run_text
@@ -99,3 +101,17 @@ def explored(*runs: Path, watched: bool = True) -> Iterator[Explorer]:
             library.stop()
             explorer.shutdown()
             thread.join(10)
+
+
+def get(explorer: Explorer, path: str) -> str:
+    """A page as text."""
+    with urlopen(f"{explorer.url}{path}", timeout=20) as answer:
+        return answer.read().decode()
+
+
+def until(what: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until something is true; a test that waits in vain fails."""
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)

@@ -36,6 +36,8 @@ from aleatoric.viewer.tagging import Flags
 
 LOOK_S = 1.0
 """Seconds between two looks at a run."""
+STOP_S = 5.0
+"""How long the end waits for a look that is going on."""
 IDLE = 10
 """A look may take a tenth of the time: after a longer one the watcher waits longer."""
 
@@ -187,6 +189,9 @@ class Library:
     def stop(self) -> None:
         """End both threads; a long calculation ends with the process."""
         self._stopping.set()
+        watcher = self._threads[0]
+        if watcher.is_alive():
+            watcher.join(STOP_S)
 
     def _watch(self) -> None:
         while not self._stopping.is_set():

@@ -36,6 +36,8 @@ class Pages:
         )
         self._environment.globals.update(shared)
         self._environment.filters["most"] = most
+        for name in self._environment.list_templates():
+            self._environment.get_template(name)  # the first reader need not wait for it
 
     def render(self, name: str, data: Mapping[str, Any]) -> str:
         """A page as text."""

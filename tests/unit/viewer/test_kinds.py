@@ -4,31 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-import time
-from collections.abc import Callable
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
-from explored_runs import explored, lines
+from explored_runs import explored, get, lines, until
 
 from aleatoric.pipeline import WordJob, run_word
 from aleatoric.viewer.library import Library
-from aleatoric.viewer.server import Explorer
 
 STORY = "The ferry left at seven and nobody waved.\n\nBread is made of flour, salt and time.\n"
-
-
-def get(explorer: Explorer, path: str) -> str:
-    with urlopen(f"{explorer.url}{path}", timeout=20) as answer:
-        return answer.read().decode()
-
-
-def until(what: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def test_a_token_run_shows_its_reliability(tmp_path: Path) -> None:

@@ -6,31 +6,16 @@ import csv
 import html
 import io
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
-from urllib.request import urlopen
 
 import pytest
-from explored_runs import ITEMS, LONG, SCRIPT, explored
+from explored_runs import ITEMS, LONG, SCRIPT, explored, get, until
 
 from aleatoric.pipeline import WordJob, run_word, score_word
 from aleatoric.store import Store
 from aleatoric.types import Draws, Item
 from aleatoric.viewer.server import Explorer
-
-
-def get(explorer: Explorer, path: str) -> str:
-    with urlopen(f"{explorer.url}{path}", timeout=20) as answer:
-        return answer.read().decode()
-
-
-def until(what: Callable[[], object], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
