@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 from aleatoric.errors import MissingExtraError
 from aleatoric.report.tables import printable
@@ -61,6 +62,37 @@ def most(values: Iterable[float]) -> float:
     (0.5, 1e-09)
     """
     return max((value for value in values if not math.isnan(value)), default=0.0) or 1e-9
+
+
+class Dot(NamedTuple):
+    """A mark of a scatter that leads somewhere."""
+
+    x: float
+    y: float
+    size: float
+    count: int
+    href: str
+    label: str
+
+
+def dots_markup(dots: Sequence[Dot]) -> Any:
+    """The marks of a scatter, escaped here: a template would take most of a page's time for them.
+
+    >>> str(dots_markup([Dot(1.0, 2.0, 3.0, 1, "/a?b&c", "<i>")]))
+    '<a href="/a?b&amp;c" tabindex="-1"><circle class="single" cx="1.0" cy="2.0" r="3.0" \
+data-tip="&lt;i&gt;"/></a>'
+    """
+    from markupsafe import Markup
+
+    return Markup("\n").join(Markup(_dot(one)) for one in dots)
+
+
+def _dot(one: Dot) -> str:
+    kind = "many" if one.count > 1 else "single"
+    href, label = escape(one.href), escape(visible(one.label))
+    place = f'cx="{one.x}" cy="{one.y}" r="{one.size:.1f}"'
+    mark = f'<circle class="{kind}" {place} data-tip="{label}"/>'
+    return f'<a href="{href}" tabindex="-1">{mark}</a>'
 
 
 def static_files() -> dict[str, bytes]:

@@ -13,6 +13,7 @@ from aleatoric.viewer.links import Links
 from aleatoric.viewer.measures import Measure
 from aleatoric.viewer.plots import Axis, Bin, Cell, Cloud
 from aleatoric.viewer.query import Range
+from aleatoric.viewer.rendering import Dot, dots_markup
 from aleatoric.viewer.snapshot import in_one_line
 
 Data = dict[str, Any]
@@ -120,12 +121,11 @@ def cloud_plot(
     for cell in found.cells:
         ends = [Range(keys[0], *cell.x_ends), Range(keys[1], *cell.y_ends)]
         size = least + 3.4 * math.log(cell.count) / math.log(most) if most > 1 else least
-        place = (own.x(found.x_axis.share(cell.x)), own.y(found.y_axis.share(cell.y)))
-        dots.append({"x": place[0], "y": place[1], "r": round(size, 1), "href": link(cell, ends)})
-        dots[-1] |= {"label": _cell_label(cell, labels), "count": cell.count, "row": cell.row}
+        x, y = own.x(found.x_axis.share(cell.x)), own.y(found.y_axis.share(cell.y))
+        dots.append(Dot(x, y, size, cell.count, link(cell, ends), _cell_label(cell, labels)))
     return {
         "frame": own,
-        "dots": dots,
+        "dots": dots_markup(dots),
         "x_ticks": ticks(found.x_axis, own.x),
         "y_ticks": ticks(found.y_axis, own.y),
         "x_label": labels[0],
