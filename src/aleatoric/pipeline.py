@@ -15,6 +15,7 @@ from aleatoric.codec import StatRow
 from aleatoric.engine.opening import Loading, check_specs, check_until, open_model
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import Reduction, estimate, value_of, walk
 from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.debiased import DebiasedECE
@@ -334,8 +335,8 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     own_floors, drawn = floors.named_floors(plain), plain["n_model"]
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
     for metric, own in found.items():
-        if system in CONTROLS and own.value is None:
-            continue  # people have no distance to themselves
+        if own.value is None and not _is_asked(system, metric):
+            continue
         signature = Signature(
             manifest["corpus"]["name"],
             manifest["corpus"]["sha256"],
@@ -348,9 +349,15 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
             metric,
             manifest["versions"]["aleatoric"],
         )
-        counted = replace(own, n_missing=missing)
+        counted = bounded(replace(own, n_missing=missing), metric)
         rows = StoredRows(store, system, metric)
         yield Result(system, metric, signature, counted, own_floors.get(metric), rows)
+
+
+def _is_asked(system: str, metric: str) -> bool:
+    """Whether a reader misses this value: people have no distance to themselves, halves have."""
+    of_halves = (*floors.DISTANCES, "tvd_debiased", "sq_distance", "ece_oracle")
+    return system not in CONTROLS or (system == ORACLE and metric in of_halves)
 
 
 def _choices_in_force(manifest: Mapping[str, Any], metric: str, estimator: str) -> dict[str, str]:
