@@ -70,7 +70,7 @@ class Dot(NamedTuple):
     x: float
     y: float
     size: float
-    count: int
+    n: int
     href: str
     label: str
 
@@ -88,7 +88,7 @@ data-tip="&lt;i&gt;"/></a>'
 
 
 def _dot(one: Dot) -> str:
-    kind = "many" if one.count > 1 else "single"
+    kind = "many" if one.n > 1 else "single"
     href, label = escape(one.href), escape(visible(one.label))
     place = f'cx="{one.x}" cy="{one.y}" r="{one.size:.1f}"'
     mark = f'<circle class="{kind}" {place} data-tip="{label}"/>'
