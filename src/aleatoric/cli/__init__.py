@@ -42,6 +42,7 @@ from aleatoric.cli.printing import (
 from aleatoric.cli.production import reproduce_production
 from aleatoric.cli.text import text
 from aleatoric.cli.token import reproduce_e_ece, token
+from aleatoric.cli.view import view
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.report.tables import printable
@@ -321,6 +322,7 @@ app.command()(token)
 app.command()(text)
 app.command()(compare)
 app.command()(plan)
+app.command()(view)
 reproduce_app.command(name="e-ece")(reproduce_e_ece)
 reproduce_app.command(name="production")(reproduce_production)
 
