@@ -149,7 +149,8 @@ class Tracer(Searches):
         return token in self._usual.get((owner, parent), ())
 
     def _drop_small(self, owners: Index, masses: Floats) -> Any:
-        return np.ones(masses.shape, dtype=np.bool_)
+        # Nothing is too small to be raised by training; no mass at all is no continuation.
+        return masses > 0.0
 
     def _follow_planned(
         self, batch: Entries, numbers: Index, plan: Plan, shares: Floats

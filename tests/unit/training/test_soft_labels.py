@@ -1,0 +1,71 @@
+"""The soft-label loss: equal to the exact estimator, and its gradient to finite differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from lms import tiny
+
+from aleatoric.models.hf import HFModel
+from aleatoric.training.finetune import human_losses
+from aleatoric.training.soft_labels import (
+    question_of,
+    tree_logits,
+    word_probabilities,
+    word_tree,
+)
+from aleatoric.types import Item
+from aleatoric.words.exact import Search, exact
+from aleatoric.words.vocabulary import Vocabulary
+
+ITEMS = [
+    Item("1:2", "1", "It's well-known that the", ("cat", "dog", "man", "men", "Cat", "well-known")),
+    Item("1:3", "1", "It's well-known that the cat", ("said", "didn't", "is", "zebra", "café")),
+]
+WIDE = Search(tolerance=0.3, nodes=60)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_word_probabilities_lie_between_the_bounds_of_the_exact_estimator(kind: str) -> None:
+    lm = tiny(kind)
+    vocabulary = Vocabulary(lm.pieces)
+    tree = word_tree(lm, ITEMS, vocabulary, WIDE)
+    found = word_probabilities(tree_logits(lm.model, tree), tree).tolist()
+    asked = exact(lm, [question_of(item) for item in ITEMS], search=WIDE, vocabulary=vocabulary)
+    low = [value for one in asked for value in one.low]
+    high = [value for one in asked for value in one.high]
+    assert len(found) == len(low)
+    assert all(a - 1e-12 <= q <= b + 1e-12 for a, q, b in zip(low, found, high, strict=True))
+    assert all(q > 0 for q in found), "every word's usual tokens are followed, however unlikely"
+
+
+def test_gradient_equals_finite_differences() -> None:
+    lm = tiny("gpt2")
+    tree = word_tree(lm, ITEMS, Vocabulary(lm.pieces), Search(tolerance=0.3, nodes=20))
+    lm.model.requires_grad_(True)
+    lm.model.zero_grad()
+    human_losses(lm.model, tree).mean().backward()
+    generator = torch.Generator().manual_seed(0)
+    checked = 0
+    for name, parameter in lm.model.named_parameters():
+        direction = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+        slope = float((parameter.grad * direction).sum())
+        assert _difference(lm, tree, parameter, direction) == pytest.approx(
+            slope, rel=1e-5, abs=1e-8
+        ), name
+        checked += slope != 0.0
+    assert checked > 5
+    lm.model.requires_grad_(False)
+
+
+def _difference(lm: HFModel, tree: Any, parameter: Any, direction: torch.Tensor) -> float:
+    step = 1e-6
+    values = []
+    with torch.no_grad():
+        for sign in (step, -step):
+            parameter += sign * direction
+            values.append(float(human_losses(lm.model, tree).mean()))
+            parameter -= sign * direction
+    return (values[0] - values[1]) / (2 * step)
