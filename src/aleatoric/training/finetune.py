@@ -6,8 +6,9 @@ order of the passages and all random numbers of a step depend on the seed, the f
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from aleatoric.errors import UsageError
+from aleatoric.progress import Track, quietly
 from aleatoric.streams import stream
 from aleatoric.training.folds import Fold, Passage
 from aleatoric.training.recipe import Recipe
@@ -73,10 +75,6 @@ class Progress:
     history: tuple[Epoch, ...] = ()
 
 
-Report = Callable[[Progress, int], None]
-"""Told after each step of the state and of how many steps there are in all."""
-
-
 def train_fold(
     model: Tunable,
     fold: Fold,
@@ -84,7 +82,7 @@ def train_fold(
     trees: Trees,
     folder: Path,
     save_every: int = 0,
-    report: Report = lambda progress, steps: None,
+    track: Track[int] = quietly,
 ) -> Trained:
     """The model of a fold: read from `folder` if it is there, else trained from where it stopped.
 
@@ -95,7 +93,7 @@ def train_fold(
         return _read_trained(folder / TRAINED, identity)
     with _same_every_time(model.lm):
         training = _Training(model, fold, recipe, trees, folder, identity)
-        trained = training.run(save_every, report)
+        trained = training.run(save_every, track)
     facts = {"identity": identity, "kept": trained.kept}
     history = {"history": [asdict(epoch) for epoch in trained.history]}
     save_tensors(folder / TRAINED, trained.weights, facts | history)
@@ -118,8 +116,6 @@ def _identity(model: Tunable, fold: Fold, recipe: Recipe) -> dict[str, Any]:
 
 
 def _passage_mark(passage: Passage) -> str:
-    import hashlib
-
     said = "\0".join(f"{i.id}\0{i.context}\0{i.responses}\0{i.original}" for i in passage.items)
     return f"{passage.group}:{hashlib.sha256(said.encode()).hexdigest()[:12]}"
 
@@ -164,41 +160,46 @@ class _Training:
     def _steps(self) -> int:
         return self._recipe.epochs * self._steps_in_epoch
 
-    def run(self, save_every: int, report: Report) -> Trained:
+    def run(self, save_every: int, track: Track[int]) -> Trained:
         """All epochs, or as many as early stopping leaves."""
         if self._path.exists():
             self._restore()
         else:
             self._end_epoch(None)
-        while not self._is_over():
-            self._epoch(save_every, report)
-            self._save()
+        left = range(self._state.steps, self._steps)
+        for step in track(left, len(left), f"{self._recipe.loss}, fold {self._fold.number}"):
+            if self._has_waited():
+                break
+            self._advance()
+            if not self._state.batches or (save_every and (step + 1) % save_every == 0):
+                self._save()
         weights = self._best if self._recipe.patience else self._model.weights()
         self._model.load(weights)
         return Trained(weights, self._state.kept, self._state.history)
 
-    def _is_over(self) -> bool:
-        done = len(self._state.history) - 1
-        patience = self._recipe.patience
-        waited = patience is not None and done - self._state.kept >= patience
-        return waited or done >= self._recipe.epochs
+    def _has_waited(self) -> bool:
+        """Whether the validation loss has not fallen for as many epochs as patience lasts."""
+        state, patience = self._state, self._recipe.patience
+        done = len(state.history) - 1
+        return patience is not None and not state.batches and done - state.kept >= patience
 
-    def _epoch(self, save_every: int, report: Report) -> None:
-        number = len(self._state.history)
-        order = stream(self._recipe.seed, "passages", self._fold.number, number)
-        passages = [self._fold.train[i] for i in order.permutation(len(self._fold.train))]
-        size = self._recipe.batch
-        batches = [passages[low : low + size] for low in range(0, len(passages), size)]
-        for batch in batches[self._state.batches :]:
-            loss = self._step(batch)
-            state = self._state
-            self._state = replace(
-                state, batches=state.batches + 1, steps=state.steps + 1, loss=state.loss + loss
-            )
-            report(self._state, self._steps)
-            if save_every and self._state.steps % save_every == 0:
-                self._save()
-        self._end_epoch(self._state.loss / len(batches))
+    def _advance(self) -> None:
+        """One step, and the end of the epoch where it is the last one."""
+        batches = self._batches(len(self._state.history))
+        loss = self._step(batches[self._state.batches])
+        state = self._state
+        self._state = replace(
+            state, batches=state.batches + 1, steps=state.steps + 1, loss=state.loss + loss
+        )
+        if self._state.batches == len(batches):
+            self._end_epoch(self._state.loss / len(batches))
+
+    def _batches(self, epoch: int) -> list[list[Passage]]:
+        """The passages of an epoch, in an order that depends on seed, fold and epoch alone."""
+        train, size = self._fold.train, self._recipe.batch
+        order = stream(self._recipe.seed, "passages", self._fold.number, epoch)
+        passages = [train[i] for i in order.permutation(len(train))]
+        return [passages[low : low + size] for low in range(0, len(passages), size)]
 
     def _step(self, batch: Sequence[Passage]) -> float:
         for group in self._optimiser.param_groups:
@@ -220,7 +221,9 @@ class _Training:
         """Add up the gradients of a batch, a passage's tree at a time: memory stays small."""
         share = self._recipe.human_share
         if share < 1:
-            yield _back((1 - share) * text_loss(self._network, [self._rows[p.group] for p in batch]))
+            yield _back(
+                (1 - share) * text_loss(self._network, [self._rows[p.group] for p in batch])
+            )
         if share > 0:
             trees = [self._trees[passage.group] for passage in batch]
             contexts = sum(tree.contexts for tree in trees)

@@ -163,9 +163,7 @@ def check_no_leak(fold: Fold) -> None:
             )
 
 
-def _shared(
-    one: Sequence[Passage], other: Sequence[Passage]
-) -> Iterator[tuple[Passage, Passage]]:
+def _shared(one: Sequence[Passage], other: Sequence[Passage]) -> Iterator[tuple[Passage, Passage]]:
     """Pairs of passages with the same id, the same item, or a long run of the same words."""
     marks = {mark: passage for passage in one for mark in _marks(passage)}
     for passage in other:

@@ -43,9 +43,7 @@ class Recipe:
     def __post_init__(self) -> None:
         _check(self.loss in LOSSES, f"there is no loss {self.loss!r}; use {', '.join(LOSSES)}")
         known = ", ".join(SCHEDULES)
-        _check(
-            self.schedule in SCHEDULES, f"there is no schedule {self.schedule!r}; use {known}"
-        )
+        _check(self.schedule in SCHEDULES, f"there is no schedule {self.schedule!r}; use {known}")
         _check(0 <= self.mix <= 1, f"--mix {self.mix:g} is no share; use 0 to 1")
         for name in ("rate", "epsilon", "tolerance"):
             value = getattr(self, name)

@@ -34,8 +34,8 @@ class Trace:
 
     A row is a context (rows 0..contexts-1) or a node behind it. Node i hangs with token `tokens[i]`
     from row `parents[i]`, which comes before it. The mass of a row times the share of
-    `step_tokens[j]` after `step_rows[j]` belongs to word `step_words[j]`; so does, of `end_rows[j]`,
-    the share of all tokens that end a word by the table `end_tables[j]`.
+    `step_tokens[j]` after `step_rows[j]` belongs to word `step_words[j]`; to `end_words[j]`
+    belongs, of `end_rows[j]`, the share of all tokens that end a word by the table `end_tables[j]`.
     """
 
     passages: tuple[Passage, ...]
@@ -236,4 +236,3 @@ def _joined(parts: Sequence[Index]) -> Index:
 def _entries(parts: Sequence[Entries]) -> Entries:
     found: Entries = np.concatenate([np.zeros(0, dtype=ENTRY), *parts])
     return found
-
