@@ -23,6 +23,16 @@ def finetune_tables(store: Store) -> list[Table]:
     return [systems_table(store), *([curves] if curves.rows else [])]
 
 
+def finetune_json(store: Store) -> dict[str, Any]:
+    """Results, differences and all that training told, for `--json`."""
+    compared = differences(store)
+    return {
+        "results": [result.as_dict() for result in pipeline.results(store)],
+        "comparisons": compared.as_dict()["comparisons"] if compared else [],
+        "finetuning": store.meta(FINETUNING) or {},
+    }
+
+
 def systems_table(store: Store) -> Table:
     """A row a system: distance, floor, excess, difference from the base, perplexity."""
     results = {r.system: r for r in pipeline.results(store) if r.metric == "tvd"}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from aleatoric import files
 from aleatoric.errors import DataError, UsageError
@@ -108,9 +108,9 @@ def read_assignment(path: Path) -> dict[str, int | str]:
 
     A group that is named for two folds is refused.
     """
-    read = files.read_table if files.is_table(path) else files.read_json_lines
+    read: Any = files.read_table if files.is_table(path) else files.read_json_lines
     found: dict[str, int | str] = {}
-    for place, row in read(path):  # type: ignore[operator]
+    for place, row in read(path):
         group = files.key_of(files.required(row, "group", place), "group", place)
         fold = _fold_of(files.required(row, "fold", place), place)
         if found.setdefault(group, fold) != fold:
