@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -14,6 +15,7 @@ from aleatoric.codec import StatRow
 from aleatoric.engine.opening import Loading, check_specs, check_until, open_model
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import Reduction, estimate, value_of, walk
 from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.debiased import DebiasedECE
@@ -26,13 +28,14 @@ from aleatoric.types import Case, Choices, Corpus, Item, Result, Row, Signature
 from aleatoric.versions import versions
 from aleatoric.words import floors
 from aleatoric.words.adaptive import until_note
-from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE, TARGETS, Settings, pair_of, score_item
+from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE, TARGETS, Settings, pair_of, score_items
 
 MEANS = (
     *("tvd", "tvd_debiased", "sq_distance", "js", "entropy_human", "entropy_model"),
     *("mass_on_human", "rank_of_human_mode"),
 )
 LIVE = ("exact", "mc", "list")
+SCORED_AT_ONCE = 100
 _PACKAGES = ("numpy", "scipy", "scikit-learn")
 EXACT_MEANS = ("tvd_low", "tvd_high", "mode_certified")
 """Of exact distributions: the bounds of TVD, and the share of contexts with a certain mode."""
@@ -134,9 +137,12 @@ def score_word(store: Store, track: Track[Any] = quietly) -> None:
 
 def track_rows(store: Store, settings: Settings, track: Track[Any]) -> Iterator[StatRow]:
     """Statistics of every item and system, in the order of the items."""
-    for no, item, systems in track(store.walk(), store.n_items, "score"):
-        for scored in score_item(item, systems, settings):
-            yield StatRow(no, scored.system, scored.row, scored.values, scored.splits)
+    walk = iter(track(store.walk(), store.n_items, "score"))
+    while page := list(islice(walk, SCORED_AT_ONCE)):
+        found = score_items([(item, systems) for _, item, systems in page], settings)
+        for (no, _, _), rows in zip(page, found, strict=True):
+            for one in rows:
+                yield StatRow(no, one.system, one.row, one.values, one.splits)
 
 
 def scoring_settings(store: Store) -> Settings:
@@ -329,8 +335,8 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     own_floors, drawn = floors.named_floors(plain), plain["n_model"]
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
     for metric, own in found.items():
-        if system in CONTROLS and own.value is None:
-            continue  # people have no distance to themselves
+        if own.value is None and not _is_asked(system, metric):
+            continue
         signature = Signature(
             manifest["corpus"]["name"],
             manifest["corpus"]["sha256"],
@@ -343,9 +349,15 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
             metric,
             manifest["versions"]["aleatoric"],
         )
-        counted = replace(own, n_missing=missing)
+        counted = bounded(replace(own, n_missing=missing), metric)
         rows = StoredRows(store, system, metric)
         yield Result(system, metric, signature, counted, own_floors.get(metric), rows)
+
+
+def _is_asked(system: str, metric: str) -> bool:
+    """Whether a reader misses this value: people have no distance to themselves, halves have."""
+    of_halves = (*floors.DISTANCES, "tvd_debiased", "sq_distance", "ece_oracle")
+    return system not in CONTROLS or (system == ORACLE and metric in of_halves)
 
 
 def _choices_in_force(manifest: Mapping[str, Any], metric: str, estimator: str) -> dict[str, str]:

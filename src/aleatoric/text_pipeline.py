@@ -25,6 +25,7 @@ from aleatoric.engine.text_scoring import (
 )
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
+from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import estimates
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import TextModel, Writing
@@ -336,7 +337,7 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     for metric in metrics_of(store):
         if system == CONTROL and metric.startswith(_OF_GENERATORS):
             continue  # people's own texts are H
-        estimate = replace(found[metric], n_missing=missing)
+        estimate = bounded(replace(found[metric], n_missing=missing), metric)
         signature = _signature(store, system, metric, found)
         rows = StoredRows(store, system, metric)
         yield Result(system, metric, signature, estimate, _floor(metric, found), rows)
@@ -346,7 +347,7 @@ def _floor(metric: str, found: Mapping[str, Estimate]) -> Floor | None:
     low, high = found.get(f"floor_low_{metric}"), found.get(f"floor_high_{metric}")
     if low is None or high is None or low.value is None or high.value is None:
         return None
-    return MeanFloor(high.value, low.value, high.value, FLOOR_METHOD, high.n_items)
+    return MeanFloor(high.value, low.value, high.value, FLOOR_METHOD, n_items=high.n_items)
 
 
 def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estimate]) -> Signature:
