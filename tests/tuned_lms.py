@@ -17,8 +17,6 @@ from aleatoric.streams import stream
 from aleatoric.types import Item
 
 WORDS = ("alder", "birch", "cedar", "elder", "hazel", "larch", "maple", "olive", "poplar", "rowan")
-    ["alder", "birch", "cedar", "elder", "hazel", "larch", "maple", "olive", "poplar", "rowan"]
-)
 
 
 def truth(context: str) -> NDArray[np.float64]:

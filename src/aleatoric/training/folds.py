@@ -108,15 +108,18 @@ def read_assignment(path: Path) -> dict[str, int | str]:
 
     A group that is named for two folds is refused.
     """
-    read: Any = files.read_table if files.is_table(path) else files.read_json_lines
     found: dict[str, int | str] = {}
-    for place, row in read(path):
+    for place, row in _rows(path):
         group = files.key_of(files.required(row, "group", place), "group", place)
         fold = _fold_of(files.required(row, "fold", place), place)
         if found.setdefault(group, fold) != fold:
             problem = f"passage {group!a:.60} stands in fold {found[group]} and in fold {fold}"
             raise DataError.at(*place, problem, "name every passage once, or it would leak")
     return found
+
+
+def _rows(path: Path) -> Iterator[tuple[files.Place, Mapping[str, Any]]]:
+    return files.read_table(path) if files.is_table(path) else files.read_json_lines(path)
 
 
 def _fold_of(value: object, place: files.Place) -> int | str:

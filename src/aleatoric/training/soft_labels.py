@@ -92,7 +92,6 @@ def _assembled(found: Trace, weights: Any, vocabulary: Vocabulary) -> WordTree:
         ends[torch.as_tensor(vocabulary.numbered(number).ends), column] = 1.0
     nodes = len(trunk) + np.arange(len(found.owners))
     behind = (stops - starts)[found.owners] + found.depths - 1
-    tensors = (found.step_rows, found.step_tokens, found.step_words)
     return WordTree(
         len(found.contexts),
         _long(np.concatenate([trunk, found.tokens])),
@@ -100,7 +99,9 @@ def _assembled(found: Trace, weights: Any, vocabulary: Vocabulary) -> WordTree:
         _mask(found, starts, stops, len(trunk)),
         _long(np.concatenate([stops - 1, nodes])),
         _levels(found),
-        *(_long(values) for values in tensors),
+        _long(found.step_rows),
+        _long(found.step_tokens),
+        _long(found.step_words),
         _long(found.end_rows),
         _long(columns),
         _long(_outcomes(found)),

@@ -57,7 +57,7 @@ def load_tensors(path: Path, device: str = "cpu") -> Saved:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, "pt", device=device) as file:  # type: ignore[no-untyped-call]
+        with safe_open(path, "pt", device=device) as file:
             facts = json.loads((file.metadata() or {}).get(_FACTS, "{}"))
             return Saved({name: file.get_tensor(name) for name in file.keys()}, facts)  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
