@@ -117,6 +117,26 @@ def folds_of(job: FinetuneJob, corpus: Corpus) -> list[Fold]:
     return make_folds([p for p in passages if p.group in by_hand], by_hand)
 
 
+def job_of(
+    manifest: Mapping[str, Any], device: str | None = None, trust_remote_code: bool = False
+) -> FinetuneJob:
+    """What a run was asked for, so that it can go on; where it runs is said anew."""
+    loading = Loading("exact", manifest["dtype"], device, manifest["bos"], trust_remote_code)
+    return FinetuneJob(
+        manifest["corpus"]["spec"],
+        manifest["models"][0],
+        tuple(manifest["losses"]),
+        Recipe(**manifest["recipe"]),
+        **manifest["folds"],
+        temperatures=tuple(manifest["temperatures"]),
+        loading=loading,
+        tolerance=manifest["tolerance"],
+        choices=Choices(**manifest["choices"]),
+        n_splits=manifest["n_splits"],
+        encoding=manifest["corpus"]["encoding"],
+    )
+
+
 def _evaluated(corpus: Corpus, folds: Sequence[Fold]) -> Iterator[Item]:
     held_out = {passage.group for fold in folds for passage in fold.held_out}
     return (item for item in corpus.items if item.group in held_out)
@@ -142,6 +162,7 @@ def _manifest(job: FinetuneJob, corpus: Corpus, folds: Sequence[Fold]) -> dict[s
         "models": [job.model],
         "losses": list(job.losses),
         "recipe": recipe,
+        "folds": {"folds": job.folds, "split": job.split, "validation": job.validation},
         "split": split,
         "temperatures": list(job.temperatures),
         "decoders": ["ancestral"],

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from aleatoric.cli import app
 from aleatoric.errors import UsageError
+from aleatoric.finetuning import job_of, run_finetune
 from aleatoric.store import Store
 
 
@@ -62,6 +63,8 @@ def test_repeated_it_trains_nothing_again_and_prints_a_table(made: Path) -> None
     assert "| model human-tuned |" in again.stdout
     assert (made / "run" / "curves.csv").read_text().startswith("system,fold,epoch")
     with Store.open(made / "run") as store:
+        job = job_of(store.manifest, device="cpu")
+    with run_finetune(job, made / "run", score=False) as store:
         assert store.manifest["command"] == "finetune"
 
 
