@@ -12,6 +12,7 @@ import typer
 import aleatoric
 from aleatoric import registry
 from aleatoric.cli.compare import compare
+from aleatoric.cli.finetune import finetune
 from aleatoric.cli.options import (
     ActorCpusOption,
     ActorGpusOption,
@@ -323,6 +324,7 @@ app.command()(text)
 app.command()(compare)
 app.command()(plan)
 app.command()(view)
+app.command()(finetune)
 reproduce_app.command(name="e-ece")(reproduce_e_ece)
 reproduce_app.command(name="production")(reproduce_production)
 

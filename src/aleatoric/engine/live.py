@@ -63,7 +63,7 @@ class LiveModel:
                 "add --choose rule=corrected, or record texts and use recorded:FILE."
             )
         decoder = Decoder.parse(ask.decoder)
-        vocabulary = self._vocabulary(ask.choices.lead)
+        vocabulary = self.vocabulary(ask.choices.lead)
         for part in whole_passages(items, self.at_once):
             answer = self._sampled if self.estimator == "mc" else self._exact
             try:
@@ -71,7 +71,8 @@ class LiveModel:
             except ContextError as error:
                 raise ModelError(f"item {part[error.place].id!r}: {error}") from None
 
-    def _vocabulary(self, lead: Lead) -> Vocabulary:
+    def vocabulary(self, lead: Lead) -> Vocabulary:
+        """What every token does to a word."""
         # Sorting a vocabulary takes seconds: once for all decoders.
         if lead not in self._vocabularies:
             self._vocabularies[lead] = Vocabulary(self.lm.pieces, lead)
