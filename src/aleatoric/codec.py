@@ -34,6 +34,22 @@ class StatPage:
     values: dict[str, Floats]
 
 
+class DamagedRowError(ValueError):
+    """A saved row does not hold what was written."""
+
+
+def load(text: str) -> Any:
+    """The value that `dump` wrote.
+
+    >>> load(dump(["é"]))
+    ['é']
+    """
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise DamagedRowError(str(error)) from None
+
+
 def dump(value: Any) -> str:
     """Short JSON, texts as they are.
 
@@ -67,7 +83,7 @@ def load_draws(item_id: str, row: int, payload: str) -> Draws:
     >>> load_draws("1", 0, '{"counts":{"a":2}}').counts
     {'a': 2}
     """
-    found = json.loads(payload)
+    found = load(payload)
     texts, failed = tuple(found.get("texts", ())), found.get("failed", 0)
     exact = _load_exact(found["exact"]) if "exact" in found else None
     return Draws(item_id, found["counts"], failed, row, texts, found.get("logprobs"), exact)
@@ -85,7 +101,7 @@ def load_item(item_id: str, group: str, context: str, original: str | None, resp
     >>> load_item("1", "g", "There", None, '["are"]').responses
     ('are',)
     """
-    return Item(item_id, group, context, tuple(json.loads(responses)), original)
+    return Item(item_id, group, context, tuple(load(responses)), original)
 
 
 def dump_text_item(item: TextItem) -> tuple[str, str, str, str | None, str]:
@@ -105,8 +121,8 @@ def load_text_item(
     >>> load_text_item("1", "g", '["Hi?"]', None, '["Yes."]').input
     ('Hi?',)
     """
-    texts = tuple(json.loads(references))
-    return TextItem(item_id, group, tuple(json.loads(turns)), texts, original)
+    texts = tuple(load(references))
+    return TextItem(item_id, group, tuple(load(turns)), texts, original)
 
 
 def flat(row: StatRow, system: int, columns: Sequence[str]) -> tuple[Any, ...]:

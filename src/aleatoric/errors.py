@@ -37,6 +37,10 @@ class ModelError(AleatoricError):
     """A model could not be loaded or did not answer."""
 
 
+class StorageError(AleatoricError):
+    """A run could not be written for a reason outside the command: a full or a failing disk."""
+
+
 class FetchError(AleatoricError):
     """A download failed for a reason outside the command: network, server, disk."""
 
