@@ -31,17 +31,23 @@ room and continue with aleatoric resume runs/a.
     """
     try:
         yield
-    except (sqlite3.DatabaseError, DamagedRowError) as error:
-        raise error_of(path, error) from error
-    except OSError as error:
-        found = _of_file(path, error)
+    except (sqlite3.DatabaseError, DamagedRowError, OSError) as error:
+        found = error_of(path, error)
         if found is None:
             raise
         raise found from error
 
 
-def error_of(path: Path, error: Exception) -> AleatoricError:
-    """The error for the user behind one of SQLite's, or behind a row that cannot be read."""
+def error_of(path: Path, error: BaseException | None) -> AleatoricError | None:
+    """The error for the user behind what SQLite or the disk says; `None` where there is none."""
+    if isinstance(error, OSError):
+        return _of_file(path, error)
+    if isinstance(error, sqlite3.DatabaseError | DamagedRowError):
+        return _of_database(path, error)
+    return None
+
+
+def _of_database(path: Path, error: Exception) -> AleatoricError | None:
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
     if primary in _DAMAGED or code is None:  # bytes that are no UTF-8 have no code
@@ -52,6 +58,8 @@ def error_of(path: Path, error: Exception) -> AleatoricError:
         return unwritable(path, str(error))
     if primary == sqlite3.SQLITE_BUSY:
         return UsageError(f"{path}: another process holds its database; wait until it is done.")
+    if primary != sqlite3.SQLITE_IOERR:
+        return None  # a mistake of ours, not the disk's
     return StorageError(
         f"{path}: its database cannot be used ({error}); what was finished is saved: check the "
         f"disk and continue with {command(path)}."

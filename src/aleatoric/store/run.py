@@ -140,9 +140,9 @@ class Store(Statistics):
     def __exit__(self, *problem: Any) -> None:
         """Close; what SQLite had to say is said so that a user can act on it."""
         self.close()
-        error = problem[1] if len(problem) > 1 else None
-        if isinstance(error, sqlite3.DatabaseError | codec.DamagedRowError):
-            raise faults.error_of(self.path, error) from error
+        error = faults.error_of(self.path, problem[1]) if len(problem) > 1 else None
+        if error is not None:
+            raise error from problem[1]
 
     def close(self) -> None:
         """Close the run, and let others write it."""
