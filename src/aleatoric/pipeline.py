@@ -148,7 +148,7 @@ def _read(store: Store, job: WordJob, corpus: Corpus, track: Track[Any]) -> None
     check_same(corpus, store.manifest["corpus"])
     with store.transaction():
         store.add_items(track(corpus.items, len(corpus.items), f"read {corpus.name}"))
-        store.set_meta("notes", [*job.remarks, *corpus.notes])
+        add_notes(store, [*job.remarks, *corpus.notes])
 
 
 def score_word(store: Store, track: Track[Any] = quietly, stopping: Stopping | None = None) -> None:

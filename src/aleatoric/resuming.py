@@ -57,8 +57,11 @@ def job_of(
     manifest: Mapping[str, Any], anew: Anew
 ) -> pipeline.WordJob | text_pipeline.TextJob | token_pipeline.TokenJob:
     """What a run was asked for, by its level."""
-    jobs = {"word": _word_job, "text": _text_job, "token": _token_job}
-    return jobs[manifest["level"]](manifest, anew)
+    if manifest["level"] == "token":
+        return _token_job(manifest, anew)
+    if manifest["level"] == "text":
+        return _text_job(manifest, anew)
+    return _word_job(manifest, anew)
 
 
 def _word_job(manifest: Mapping[str, Any], anew: Anew) -> pipeline.WordJob:

@@ -174,7 +174,7 @@ def _read(store: Store, corpus: MultiRef, limit: int | None, track: Track[Any]) 
     with store.transaction():
         items = islice(corpus.items, total)
         TextShelf(store).add_items(track(items, total, f"read {corpus.name}"))
-        store.set_meta("notes", list(corpus.notes))
+        add_notes(store, corpus.notes)
 
 
 def _write_all(store: Store, job: TextJob, track: Track[Any], stopping: Stopping) -> None:
@@ -210,7 +210,10 @@ def _write(
     shelf = TextShelf(store)
     written = model.write(stopping.before_each(shelf.waiting(name)), ask)
     # A recorded file is read whole or not at all: a bad last line must not leave half of it.
-    with store.transaction() if facts["estimator"] == RECORDED else nullcontext():
+    is_whole = facts["estimator"] == RECORDED
+    with store.transaction() if is_whole else nullcontext():
+        if is_whole:
+            shelf.clear(name)  # of a damaged run that lost a part of it
         _save(shelf, name, model, track(written, left, name))
     stopping.check()
     _check_any(store, name)

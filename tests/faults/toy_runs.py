@@ -1,7 +1,7 @@
 """Small runs of every level for the fault tests, in processes of their own.
 
-`python toy_runs.py ACTION FOLDER ...` does one thing and prints JSON; the tests kill, stop and starve
-these processes. Writers and readers of texts that need no model stand in for live ones.
+`python toy_runs.py ACTION FOLDER ...` does one thing; the tests kill, stop and starve it. Models
+that need no weights, registered as a package outside would, stand in for live ones.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from aleatoric import levels, registry, resuming
+from aleatoric import registry, resuming
+from aleatoric.cli import main as command_line
 from aleatoric.models.base import Ask, LoadOptions, Writing
 from aleatoric.models.texts_live import Tally
 from aleatoric.models.toy import ToyModel
@@ -39,6 +40,7 @@ class CountingWriter:
 
     label: str = "toy"
     version: str = "1"
+    seconds: float = SECONDS
     tally: Tally = field(default_factory=Tally)
 
     @property
@@ -51,7 +53,7 @@ class CountingWriter:
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
         self.tally.start()
         for item in items:
-            time.sleep(SECONDS)
+            time.sleep(self.seconds)
             rng = stream(ask.seed, ask.decoder, item.id)
             texts = [" ".join(rng.choice(WORDS, 3)) for _ in range(ask.samples - 1)]
             self.tally.count(["", *texts], n_cut=1)
@@ -62,20 +64,23 @@ class CountingWriter:
 class SlowToy(ToyModel):
     """The toy, as slow as a live model that is fast."""
 
+    seconds: float = SECONDS
+
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         for draws in super().draws(items, ask):
-            time.sleep(SECONDS)
+            time.sleep(self.seconds)
             yield draws
 
 
 def load_words(argument: str) -> SlowToy:
-    """The plugin's factory."""
-    return SlowToy(float(argument))
+    """The plugin's factory: a temperature, and what an item takes."""
+    temperature, _, seconds = argument.partition(",")
+    return SlowToy(float(temperature), float(seconds or SECONDS))
 
 
 def load(argument: str, loading: LoadOptions | None = None) -> CountingWriter:
-    """The plugin's factory."""
-    return CountingWriter()
+    """The plugin's factory: what an input takes."""
+    return CountingWriter(seconds=float(argument))
 
 
 def people_of_texts(folder: Path, n_items: int) -> Path:
@@ -85,7 +90,9 @@ def people_of_texts(folder: Path, n_items: int) -> Path:
         rows = []
         for i in range(n_items):
             texts = [" ".join(stream(7, i, person).choice(WORDS, 4)) for person in range(4)]
-            rows.append({"id": f"i{i}", "group": f"g{i // 5}", "input": f"{i}", "references": texts})
+            rows.append(
+                {"id": f"i{i}", "group": f"g{i // 5}", "input": f"{i}", "references": texts}
+            )
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -105,7 +112,7 @@ def run(level: str, folder: Path, name: str, n_items: int) -> Store:
         return run_word(WordJob(corpus, models, samples=8, n_splits=3), folder / name)
     job = TextJob(
         str(people_of_texts(folder, n_items)),
-        ("toy:1",),
+        (f"toy:{SECONDS}",),
         ("ancestral", "top_p=0.9"),
         Writing(samples=3),
         probes=("lexical-1",),
@@ -121,7 +128,7 @@ def saved(path: Path) -> dict[str, str]:
         return {}
     try:
         store = Store.open(path)
-    except Exception as error:  # noqa: BLE001 - killed before the first transaction
+    except Exception as error:
         if "before it began" in str(error):
             return {}
         raise
@@ -149,7 +156,11 @@ def kill_many(level: str, folder: Path, kills: int, n_items: int) -> dict[str, A
         with Store.open(folder / name) as store:
             done["alike"] += canonical_bytes(store) == expected
         done["runs"] += 1
-    return done | {"one": round(seconds, 2), "seconds": round(time.monotonic() - started, 1), "bytes": len(expected)}
+    return done | {
+        "one": round(seconds, 2),
+        "seconds": round(time.monotonic() - started, 1),
+        "bytes": len(expected),
+    }
 
 
 def _hurt(
@@ -160,7 +171,7 @@ def _hurt(
     while done["kills"] < kills:
         go_on = _resumed if rng.random() < 0.5 else run
         wait = float(rng.uniform(0, 0.6 * seconds))
-        if _in_child(lambda: go_on(level, path.parent, path.name, n_items), wait):
+        if _in_child(partial(go_on, level, path.parent, path.name, n_items), wait):
             return
         done["kills"] += 1
         after = saved(path)
@@ -200,18 +211,15 @@ def _in_child(work: Callable[[], Store], wait: float | None) -> bool:
     return True
 
 
-def canonical(path: Path) -> str:
-    """A run's canonical export as text."""
-    with Store.open(path) as store:
-        return canonical_bytes(store).decode()
-
-
-def main(action: str, *arguments: str) -> None:
-    """Do what is asked."""
-    folder = Path(arguments[0])
-    if action.startswith("kill-"):
-        found = kill_many(action.removeprefix("kill-"), folder, *map(int, arguments[1:]))
-        print(json.dumps(found))
+def main(action: str, folder: str, *arguments: str) -> None:
+    """Kill runs of a level, or be the command line with the models of this file."""
+    register()
+    if action == "aleatoric":
+        sys.argv = ["aleatoric", folder, *arguments]
+        command_line()
+    else:
+        level = action.removeprefix("kill-")
+        print(json.dumps(kill_many(level, Path(folder), *map(int, arguments))))
 
 
 if __name__ == "__main__":

@@ -45,16 +45,23 @@ def _to_2(connection: sqlite3.Connection) -> None:
         if "draws_by_system" in statement or "token_sums" in statement:
             made = statement.replace(" INDEX ", " INDEX IF NOT EXISTS ")
             connection.execute(made.replace(" TABLE ", " TABLE IF NOT EXISTS "))
-    manifest = _get(connection, "manifest")
-    added: dict[str, Any] = {"device": None}
-    if manifest["level"] == "word":
-        added |= {"remarks": []}
-    if manifest["level"] == "token":
-        added |= {"batch_tokens": 2048}
-    _set(connection, "manifest", added | manifest)
+    _set(connection, "manifest", manifest_to_2(_get(connection, "manifest")))
     (count,) = connection.execute("SELECT count(*) FROM items").fetchone()
     if count:
         _set(connection, ITEMS_SAVED, count)
+
+
+def manifest_to_2(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest with what it takes to go on; it has those defaults that were in force.
+
+    >>> manifest_to_2({"level": "token"})
+    {'device': None, 'batch_tokens': 2048, 'level': 'token'}
+    """
+    of_level: dict[str, dict[str, Any]] = {
+        "word": {"remarks": []},
+        "token": {"batch_tokens": 2048},
+    }
+    return {"device": None} | of_level.get(manifest["level"], {}) | manifest
 
 
 STEPS: dict[int, Step] = {1: _to_2}

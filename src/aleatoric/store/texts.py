@@ -67,6 +67,10 @@ class TextShelf:
         )
         return True
 
+    def clear(self, system: str) -> None:
+        """Forget what a system wrote."""
+        self._db.execute("DELETE FROM draws WHERE system = ?", (self.store.system_no(system),))
+
     def walk(self, after: int = -1) -> Iterator[Produced]:
         """Every input in order with all its texts, page by page."""
         names = dict(self._db.execute("SELECT no, name FROM systems"))
