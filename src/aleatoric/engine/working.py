@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from aleatoric.errors import AleatoricError
 from aleatoric.store import Store
-from aleatoric.store.faults import told
+from aleatoric.store.faults import before_any_work, told
 
 
 @contextmanager
@@ -20,9 +20,10 @@ def working(store: Store, holds_work: Callable[[Store], bool]) -> Iterator[None]
     try:
         with told(store.path):
             yield
-    except AleatoricError:
+    except AleatoricError as error:
         if store.is_created and not _safely(holds_work, store):
             store.discard()
+            raise before_any_work(error) from error.__cause__
         store.close()
         raise
     except BaseException:

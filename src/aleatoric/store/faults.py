@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shlex
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from aleatoric.codec import DamagedRowError
 from aleatoric.errors import AleatoricError, DataError, StorageError, UsageError
 from aleatoric.store.schema import DATABASE
 
+LITTLE = 256 << 10
+"""Bytes of free room that are as good as none."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _UNWRITABLE_FILES = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -52,7 +55,7 @@ def _of_database(path: Path, error: Exception) -> AleatoricError | None:
     primary = None if code is None else code & 0xFF
     if primary in _DAMAGED or code is None:  # bytes that are no UTF-8 have no code
         return damaged(path)
-    if primary == sqlite3.SQLITE_FULL:
+    if primary == sqlite3.SQLITE_FULL or (primary == sqlite3.SQLITE_IOERR and _has_no_room(path)):
         return full(path)
     if primary in _UNWRITABLE:
         return unwritable(path, str(error))
@@ -61,8 +64,8 @@ def _of_database(path: Path, error: Exception) -> AleatoricError | None:
     if primary != sqlite3.SQLITE_IOERR:
         return None  # a mistake of ours, not the disk's
     return StorageError(
-        f"{path}: its database cannot be used ({error}); what was finished is saved: check the "
-        f"disk and continue with {command(path)}."
+        f"{path}: its database cannot be used ({error})",
+        f"what was finished is saved: check the disk and continue with {command(path)}",
     )
 
 
@@ -75,9 +78,16 @@ def damaged(path: Path) -> DataError:
 def full(path: Path) -> StorageError:
     """A disk without room."""
     return StorageError(
-        f"{path}: the disk is full; what was finished is saved: make room and continue with "
-        f"{command(path)}."
+        f"{path}: the disk is full",
+        f"what was finished is saved: make room and continue with {command(path)}",
     )
+
+
+def before_any_work(error: AleatoricError) -> AleatoricError:
+    """The error of a run that is gone again, since it held nothing yet."""
+    if not isinstance(error, StorageError):
+        return error
+    return StorageError(error.problem, "nothing was finished: make room and repeat the command")
 
 
 def unwritable(path: Path, reason: str) -> UsageError:
@@ -94,6 +104,14 @@ def command(path: Path) -> str:
     "aleatoric resume 'my runs/a'"
     """
     return f"aleatoric resume {shlex.quote(str(path))}"
+
+
+def _has_no_room(path: Path) -> bool:
+    """Whether less is free than SQLite may need at once; it names no reason for some failures."""
+    try:
+        return shutil.disk_usage(path).free < LITTLE
+    except OSError:
+        return False
 
 
 def _of_file(path: Path, error: OSError) -> AleatoricError | None:

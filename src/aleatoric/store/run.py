@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric import codec
-from aleatoric.errors import UsageError
+from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.store import faults
 from aleatoric.store.locking import LockedError, RunLock
 from aleatoric.store.migrations import ITEMS_SAVED, is_older, migrate, version_of
@@ -194,14 +194,22 @@ class Store(Statistics):
             raise UsageError(f"{path}: holds a run already; choose another --out.")
         with faults.told(path):
             store = cls(path, connect(path / DATABASE), lock, made)
-            store.is_created = True
-            store.db.execute("PRAGMA journal_mode = WAL")
-            with store.transaction():
-                for statement in SCHEMA:
-                    store.db.execute(statement)
-                store.set_meta("schema", SCHEMA_VERSION)
-                store.set_meta("manifest", dict(manifest))
+        store.is_created = True
+        try:
+            with faults.told(path):
+                store.db.execute("PRAGMA journal_mode = WAL")
+                store._make_tables(manifest)
+        except AleatoricError as error:
+            store.discard()
+            raise faults.before_any_work(error) from error
         return store
+
+    def _make_tables(self, manifest: Mapping[str, Any]) -> None:
+        with self.transaction():
+            for statement in SCHEMA:
+                self.db.execute(statement)
+            self.set_meta("schema", SCHEMA_VERSION)
+            self.set_meta("manifest", dict(manifest))
 
     @classmethod
     def _opened(cls, path: Path, lock: RunLock) -> Store:
