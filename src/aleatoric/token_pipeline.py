@@ -78,8 +78,9 @@ def run_token(
         raise UsageError("give a model to read the corpus, as --model smollm2.")
     check_specs(job.models, "forced_models")
     corpus = open_token_corpus(job.corpus, job.encoding, job.documents)
+    n_items = len(corpus.items)  # reads it all: a bad line shows before anything is written
     store = Store.continue_or_create(out, _manifest(job, corpus))
-    return _worked(store, job, corpus, meter, stopping or Stopping())
+    return _worked(store, job, corpus, n_items, meter, stopping or Stopping())
 
 
 def resume_token(store: Store, job: TokenJob, meter: Meter, stopping: Stopping) -> Store:
@@ -87,17 +88,17 @@ def resume_token(store: Store, job: TokenJob, meter: Meter, stopping: Stopping) 
     check_specs(job.models, "forced_models")
     corpus = open_token_corpus(job.corpus, job.encoding, job.documents)
     check_same(corpus, store.manifest["corpus"])
-    return _worked(store, job, corpus, meter, stopping)
+    return _worked(store, job, corpus, len(corpus.items), meter, stopping)
 
 
 def _worked(
     store: Store,
     job: TokenJob,
     corpus: TextCorpus | ParallelText,
+    n_items: int,
     meter: Meter,
     stopping: Stopping,
 ) -> Store:
-    n_items = len(corpus.items)
     with working(store, lambda made: bool(systems(made))):
         for spec in store.unfinished(job.models):
             stopping.check()

@@ -2,9 +2,10 @@
 
 from aleatoric.store.base import COMPLETE
 from aleatoric.store.locking import LOCK, LockedError
-from aleatoric.store.run import Joined, Store, TokenSums
+from aleatoric.store.run import Joined, Store
 from aleatoric.store.schema import DATABASE, SCHEMA_VERSION
 from aleatoric.store.statistics import PAGE
+from aleatoric.store.token_sums import TokenSums
 
 __all__ = [
     "COMPLETE",

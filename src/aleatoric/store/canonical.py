@@ -11,7 +11,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from aleatoric.store.run import MAY_DIFFER, TOKEN_ROWS, Store
+from aleatoric.store.run import MAY_DIFFER, Store
+from aleatoric.store.token_sums import TOKEN_ROWS
 
 _FACTS = ("notes", "complete", "stat_columns", "split_names", "probe_facts", "probe_bounds")
 

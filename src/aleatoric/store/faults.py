@@ -93,7 +93,8 @@ def before_any_work(error: AleatoricError) -> AleatoricError:
 def unwritable(path: Path, reason: str) -> UsageError:
     """A place where nothing can be written."""
     return UsageError(
-        f"{path}: cannot be written ({reason}); choose another place, or copy the run there."
+        f"{path}: cannot be written ({reason}); choose another --out, or copy the run to a place "
+        "where it can be."
     )
 
 

@@ -86,8 +86,8 @@ def _opened(path: Path) -> TextIO:
         if error.errno not in _UNWRITABLE:
             raise
         raise UsageError(
-            f"{path.parent}: cannot be written ({error.strerror}); choose another place, or copy "
-            "the run there."
+            f"{path.parent}: cannot be written ({error.strerror}); choose another --out, or copy "
+            "the run to a place where it can be."
         ) from None
 
 

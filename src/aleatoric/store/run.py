@@ -30,10 +30,9 @@ from aleatoric.store.schema import (
     is_empty,
 )
 from aleatoric.store.statistics import PAGE, Statistics
+from aleatoric.store.token_sums import TOKEN_ROWS, TokenTables
 from aleatoric.types import Draws, Item
 
-TOKEN_ROWS = "tokens"
-"""The folder of per-token rows in a run directory, where they are kept."""
 MAY_DIFFER = ("versions", "device", "batch_tokens", "remarks")
 """What may change when a run goes on: anything else would mix two runs in one."""
 
@@ -47,18 +46,7 @@ class Joined:
     repeated: int
 
 
-@dataclass(frozen=True)
-class TokenSums:
-    """How far a system has read a corpus, and the sums of what it read as a stream saved them."""
-
-    items: int
-    unscored: int
-    """Items that were too short to hold a scored token."""
-    tokens: int
-    payload: bytes
-
-
-class Store(Statistics):
+class Store(Statistics, TokenTables):
     """A run directory, opened.
 
     >>> import tempfile
@@ -316,29 +304,6 @@ class Store(Statistics):
         for _, item, systems in self.walk():
             if system in systems:
                 yield item, systems[system]
-
-    # Tokens --------------------------------------------------------------------------------
-
-    def save_token_sums(self, system: str, sums: TokenSums) -> None:
-        """Replace a system's sums by those of more of the corpus, in one transaction."""
-        row = (self.system_no(system), sums.items, sums.unscored, sums.tokens, sums.payload)
-        self.db.execute("INSERT OR REPLACE INTO token_sums VALUES (?, ?, ?, ?, ?)", row)
-
-    def token_sums(self, system: str) -> TokenSums | None:
-        """A system's sums, or `None` before its first part is done."""
-        query = "SELECT items, unscored, tokens, payload FROM token_sums WHERE system = ?"
-        found = self.db.execute(query, (self.system_no(system),)).fetchone()
-        return None if found is None else TokenSums(*found)
-
-    def tokens_read(self, system: str) -> int:
-        """How many tokens a system's sums are of."""
-        query = "SELECT tokens FROM token_sums WHERE system = ?"
-        found = self.db.execute(query, (self.system_no(system),)).fetchone()
-        return int(found[0]) if found else 0
-
-    def token_rows_folder(self, system: str) -> Path:
-        """Where a system's per-token rows lie, a Parquet file for each part of the corpus."""
-        return self.path / TOKEN_ROWS / f"{self.system_no(system):03}"
 
     # Inside --------------------------------------------------------------------------------
 

@@ -19,8 +19,9 @@ from aleatoric import codec
 from aleatoric.errors import DataError, UsageError
 from aleatoric.store import faults
 from aleatoric.store.migrations import ITEMS_SAVED, manifest_to_2
-from aleatoric.store.run import TOKEN_ROWS, Store
+from aleatoric.store.run import Store
 from aleatoric.store.schema import DATABASE, SCHEMA_VERSION, connect_read_only
+from aleatoric.store.token_sums import TOKEN_ROWS
 
 STRIDE = 512
 """Rows that are asked for at once while all goes well."""
