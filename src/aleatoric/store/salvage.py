@@ -38,8 +38,15 @@ def salvage(run: Path, out: Path) -> list[str]:
         raise UsageError(f"{run}: is no run directory; it has no {DATABASE}.")
     with closing(connect_read_only(run / DATABASE)) as damaged:
         manifest = _manifest(damaged, run)
-        with Store.create(out, manifest) as store, faults.told(out):
-            return list(_copied(damaged, run, store))
+        store = Store.create(out, manifest)
+        try:
+            with faults.told(out):
+                return list(_copied(damaged, run, store))
+        except BaseException:
+            store.discard()
+            raise
+        finally:
+            store.close()
 
 
 def _manifest(damaged: sqlite3.Connection, run: Path) -> dict[str, Any]:
