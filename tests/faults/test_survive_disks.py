@@ -210,15 +210,48 @@ def test_a_damaged_run_is_reported_with_the_way_out(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_row_that_is_no_json_is_damage(whole: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE draws SET payload = '{\"cou' WHERE item = 7",
+        "UPDATE draws SET payload = replace(payload, ':1', ':9') WHERE item = 7",
+        "UPDATE draws SET payload = x'ff00' WHERE item = 7",
+    ],
+    ids=["no JSON", "another number", "no text"],
+)
+def test_a_row_that_has_changed_is_damage(change: str, whole: Path, tmp_path: Path) -> None:
     run = copy_of(whole, tmp_path)
     with closing(sqlite3.connect(run / DATABASE)) as database, database:
-        database.execute("UPDATE draws SET payload = '{\"cou' WHERE item = 7")
+        database.execute(change)
     with pytest.raises(DataError, match="is damaged"), Store.open(run) as store:
         levels.score(store)
     assert salvage(run, tmp_path / "new")[1] == "toy: the answers to 119 items are intact"
     resuming.resume(tmp_path / "new").close()
     assert canonical(tmp_path / "new") == canonical(whole)
+
+
+def test_a_changed_byte_in_an_item_or_an_answer_is_noticed(whole: Path, tmp_path: Path) -> None:
+    """One bit at a time, anywhere in the file: scored as before, or refused; never otherwise."""
+    data, rng = (whole / DATABASE).read_bytes(), random.Random(3)
+    expected, refused_runs = canonical(whole), 0
+    for number in range(60):
+        run = tmp_path / str(number)
+        run.mkdir()
+        changed = bytearray(data)
+        changed[rng.randrange(2 * PAGE_SIZE, len(data))] ^= 1 << rng.randrange(7)
+        (run / DATABASE).write_bytes(changed)
+        try:
+            with Store.open(run) as store:
+                rows = [line for line in canonical_bytes(store).split(b"\n") if is_data(line)]
+        except AleatoricError:
+            refused_runs += 1
+        else:
+            assert rows == [line for line in expected.split(b"\n") if is_data(line)]
+    assert refused_runs > 5
+
+
+def is_data(line: bytes) -> bool:
+    return line.startswith((b'["item"', b'["draws"'))
 
 
 # Older and newer versions ------------------------------------------------------------------

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from aleatoric import codec
 from aleatoric.store.run import MAY_DIFFER, Store
 from aleatoric.store.token_sums import TOKEN_ROWS
 
@@ -53,7 +54,8 @@ def _facts(store: Store) -> Iterator[Any]:
 
 def _items(store: Store) -> Iterator[Any]:
     query = "SELECT id, grp, context, original, responses FROM items ORDER BY no"
-    return (["item", *row] for row in store.db.execute(query))
+    for *columns, responses in store.db.execute(query):
+        yield ["item", *columns, codec.unseal(responses, *columns)]
 
 
 def _systems(store: Store) -> Iterator[Any]:
@@ -65,7 +67,8 @@ def _draws(store: Store) -> Iterator[Any]:
         "SELECT id, name, row, payload FROM draws JOIN items ON items.no = item "
         "JOIN systems ON systems.no = system ORDER BY item, name, row"
     )
-    return (["draws", *row] for row in store.db.execute(query))
+    for *key, payload in store.db.execute(query):
+        yield ["draws", *key, codec.unseal(payload)]
 
 
 def _statistics(store: Store) -> Iterator[Any]:

@@ -223,11 +223,9 @@ class Store(Statistics, TokenTables):
 
     def add_items(self, items: Iterable[Item]) -> int:
         """Save a corpus's items in one transaction; returns their number."""
-        return self.add_item_rows(
-            (i.id, i.group, i.context, i.original, codec.dump(i.responses)) for i in items
-        )
+        return self.add_item_rows(map(codec.dump_item, items))
 
-    def add_item_rows(self, rows: Iterable[tuple[str | None, ...]]) -> int:
+    def add_item_rows(self, rows: Iterable[codec.ItemRow]) -> int:
         """Save items as their columns, numbered in the order in which the corpus has them.
 
         Where a damaged run has lost some, those alone are filled in.

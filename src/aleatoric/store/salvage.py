@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,12 +79,12 @@ def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[st
 
 @dataclass(frozen=True)
 class Table:
-    """A table that is read by ranges of a key; `text` is the place of a column that is JSON."""
+    """A table that is read by ranges of a key; `check` refuses a row that has changed."""
 
     name: str
     key: str
     columns: str
-    text: int | None
+    check: Callable[[Row], object]
 
     @property
     def query(self) -> str:
@@ -94,10 +94,15 @@ class Table:
 
 
 TABLES = (
-    Table("systems", "no", "name, facts", 2),
-    Table("items", "no", "id, grp, context, original, responses", 5),
-    Table("draws", "item", "system, row, payload", 3),
-    Table("token_sums", "system", "items, unscored, tokens, payload", None),
+    Table("systems", "no", "name, facts", lambda row: codec.load(row[2])),
+    Table(
+        "items",
+        "no",
+        "id, grp, context, original, responses",
+        lambda row: codec.load_responses(*row[1:]),
+    ),
+    Table("draws", "item", "system, row, payload", lambda row: codec.load(row[3])),
+    Table("token_sums", "system", "items, unscored, tokens, payload", lambda row: None),
 )
 
 
@@ -132,8 +137,7 @@ class Reader:
 def _check(row: Row, table: Table, low: int, high: int) -> None:
     if not low <= row[0] <= high:
         raise codec.DamagedRowError("a row of another key")
-    if table.text is not None:
-        codec.load(row[table.text])
+    table.check(row)
 
 
 def _last_item(damaged: sqlite3.Connection) -> int:

@@ -63,7 +63,7 @@ class TextShelf:
         self._db.execute(
             "INSERT INTO draws SELECT ?1, ?2, count(*), ?3 FROM draws "
             "WHERE item = ?1 AND system = ?2",
-            (item, number, codec.dump(texts.texts)),
+            (item, number, codec.seal(codec.dump(texts.texts))),
         )
         return True
 
