@@ -242,6 +242,7 @@ def test_a_changed_byte_in_an_item_or_an_answer_is_noticed(whole: Path, tmp_path
         (run / DATABASE).write_bytes(changed)
         try:
             with Store.open(run) as store:
+                store.check_whole()  # as scoring and resuming do
                 rows = [line for line in canonical_bytes(store).split(b"\n") if is_data(line)]
         except AleatoricError:
             refused_runs += 1

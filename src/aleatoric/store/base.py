@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from aleatoric.codec import DamagedRowError
 from aleatoric.errors import UsageError
 
 _FINISHED = "finished models"
@@ -43,6 +44,12 @@ class Tables:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
             raise
+
+    def check_whole(self) -> None:
+        """Refuse a database whose pages or keys do not fit together; it is read through once."""
+        (found,) = self.db.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise DamagedRowError(found)
 
     def read_apart(self) -> None:
         """Look at the run as it is now and write no more to it, however long others go on.

@@ -150,7 +150,11 @@ class Store(Statistics, TokenTables):
         Where another process writes the run, they are computed from its items as they are now,
         and kept apart from it.
         """
-        if self._lock is not None or self.place == "temp":
+        if self._lock is not None:
+            yield
+            return
+        self.check_whole()
+        if self.place == "temp":
             yield
             return
         try:
@@ -203,7 +207,9 @@ class Store(Statistics, TokenTables):
     def _opened(cls, path: Path, lock: RunLock) -> Store:
         with faults.told(path):
             store = cls(path, connect(path / DATABASE), lock)
-            if not _is_current(store):
+            is_current = _is_current(store)
+            store.check_whole()
+            if not is_current:
                 migrate(store.db)
         return store
 
