@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.inference import floor
+from aleatoric.inference.answers import answered
 from aleatoric.metrics.calibration import ece, equal_width_edges
 from aleatoric.streams import stream
 from aleatoric.types import Floor
@@ -34,6 +35,7 @@ FAMILIES = {
 """Fewest and most words, flattest and steepest fall."""
 SIZES = ((20, 20), (20, 1000), (20, None), (40, 40), (40, 1000), (40, None), (100, 1000))
 _REPEATS = 4
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ def distances(family: str, n_human: int, n_model: int | None, n_items: int) -> I
         counts = rng.multinomial(n_human, probs)
         found = floor.floors(counts[counts > 0], n_human, n_model, rng)
         for name, own in rows.items():
-            score = float(floor.DISTANCES[name](people, model).mean())
+            score = float(floor.DISTANCES[name](people.ravel(), model.ravel(), _NONE).sum())
+            score /= _REPEATS
             own.append((score, found[name].value, found[name].low, found[name].high))
     for name, own in rows.items():
         table = np.array(own)
@@ -75,12 +78,10 @@ def calibration(family: str, n_human: int, n_model: int | None, n_items: int) ->
     true = []
     for _ in range(n_items):
         probs = truth(rng, family)
-        own = floor.answered(probs, n_human, n_model, rng, _REPEATS)
-        true.append([own.confidence, *(own.right[target] for target in floors.TARGETS)])
+        true.append(answered(probs[None], n_human, n_model, rng, _REPEATS)[:, 0])
         counts = rng.multinomial(n_human, probs)
-        for name, value in floors.calibration_floors(
-            counts[counts > 0], n_human, n_model, rng
-        ).items():
+        ask = floor.Asked(counts[counts > 0], n_human, n_model, rng)
+        for name, value in floors.calibration_floors([ask])[0].items():
             saved.setdefault(name, []).append(value)
     estimated, table = _named(saved), np.array(true)
     for number, target in enumerate(floors.TARGETS, start=1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -27,13 +28,14 @@ from aleatoric.types import Case, Choices, Corpus, Item, Result, Row, Signature
 from aleatoric.versions import versions
 from aleatoric.words import floors
 from aleatoric.words.adaptive import until_note
-from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE, TARGETS, Settings, pair_of, score_item
+from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE, TARGETS, Settings, pair_of, score_items
 
 MEANS = (
     *("tvd", "tvd_debiased", "sq_distance", "js", "entropy_human", "entropy_model"),
     *("mass_on_human", "rank_of_human_mode"),
 )
 LIVE = ("exact", "mc", "list")
+SCORED_AT_ONCE = 100
 _PACKAGES = ("numpy", "scipy", "scikit-learn")
 EXACT_MEANS = ("tvd_low", "tvd_high", "mode_certified")
 """Of exact distributions: the bounds of TVD, and the share of contexts with a certain mode."""
@@ -135,9 +137,12 @@ def score_word(store: Store, track: Track[Any] = quietly) -> None:
 
 def track_rows(store: Store, settings: Settings, track: Track[Any]) -> Iterator[StatRow]:
     """Statistics of every item and system, in the order of the items."""
-    for no, item, systems in track(store.walk(), store.n_items, "score"):
-        for scored in score_item(item, systems, settings):
-            yield StatRow(no, scored.system, scored.row, scored.values, scored.splits)
+    walk = iter(track(store.walk(), store.n_items, "score"))
+    while page := list(islice(walk, SCORED_AT_ONCE)):
+        found = score_items([(item, systems) for _, item, systems in page], settings)
+        for (no, _, _), rows in zip(page, found, strict=True):
+            for one in rows:
+                yield StatRow(no, one.system, one.row, one.values, one.splits)
 
 
 def scoring_settings(store: Store) -> Settings:

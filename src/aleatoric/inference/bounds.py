@@ -57,5 +57,5 @@ def bounded(estimate: Estimate, metric: str) -> Estimate:
         return estimate
     method = f"{own.method}, cut at {' and '.join(cut)}"
     # An interval that lies wholly beyond a bound ends in it.
-    ends = (min(max(end, low), high) for end in (own.low, own.high))
-    return replace(estimate, interval=Interval(*ends, own.level, method))
+    lowest, highest = (min(max(end, low), high) for end in (own.low, own.high))
+    return replace(estimate, interval=Interval(lowest, highest, own.level, method))

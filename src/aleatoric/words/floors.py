@@ -7,13 +7,14 @@ and the floor is the calibration error of those.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.inference import floor
+from aleatoric.inference.answers import KINDS, answers
+from aleatoric.inference.floor import Asked
 from aleatoric.metrics.calibration import ECE
 from aleatoric.metrics.reduction import Chunk, Floats, Mean
 from aleatoric.types import Floor
@@ -53,52 +54,43 @@ def calibration_columns() -> tuple[str, ...]:
     >>> calibration_columns()[0]
     'floor_confidence_chao_0'
     """
-    kinds = ("confidence", *TARGETS)
-    return tuple(_column(kind, truth, i) for kind in kinds for truth in TRUTHS for i in _numbers())
+    return tuple(_column(kind, truth, i) for kind in KINDS for truth in TRUTHS for i in _numbers())
 
 
-def distance_floors(
-    counts: NDArray[np.int64], n_human: int, n_model: int | None, rng: np.random.Generator
-) -> dict[str, float | None]:
-    """Both ends and the estimate for every distance; nothing where people tell too little.
+Values = dict[str, float | None]
 
-    >>> distance_floors(np.array([40]), 40, 40, np.random.default_rng(0))["floor_high"]
+
+def distance_floors(asked: Sequence[Asked]) -> list[Values]:
+    """Of each item both ends and the estimate for every distance, unless people tell too little.
+
+    >>> ask = Asked(np.array([40]), 40, 40, np.random.default_rng(0))
+    >>> distance_floors([ask])[0]["floor_high"]
     0.0
     """
-    found = floor.floors(counts, n_human, n_model, rng)
-    return {
-        f"{DISTANCES[name]}_{end}": getattr(ends, end)
-        for name, ends in found.items()
-        for end in ENDS
-    }
+    return [
+        {
+            f"{DISTANCES[name]}_{end}": getattr(ends, end)
+            for name, ends in own.items()
+            for end in ENDS
+        }
+        for own in floor.floors_of(asked)
+    ]
 
 
-def calibration_floors(
-    counts: NDArray[np.int64], n_human: int, n_model: int | None, rng: np.random.Generator
-) -> dict[str, float | None]:
+def calibration_floors(asked: Sequence[Asked]) -> list[Values]:
     """Confidence and correctness of perfect models, under an estimate of the truth and its own.
 
-    >>> found = calibration_floors(np.array([40]), 40, 40, np.random.default_rng(0))
+    >>> ask = Asked(np.array([40]), 40, 40, np.random.default_rng(0))
+    >>> found = calibration_floors([ask])[0]
     >>> found["floor_confidence_chao_0"], found["floor_human_chao_0"]
     (1.0, 1.0)
     """
-    if counts.sum() < 2:
-        return {}
-    truth = floor.chao(counts)
-    truths = {"chao": truth, "again": floor.estimated_again(truth, int(counts.sum()), rng)}
-    return dict(
-        pair
-        for name, truth in truths.items()
-        for pair in _saved(name, truth, n_human, n_model, rng)
-    )
-
-
-def _saved(
-    name: str, truth: Floats, n_human: int, n_model: int | None, rng: np.random.Generator
-) -> Iterator[tuple[str, float]]:
-    found = floor.answered(truth, n_human, n_model, rng, REPLICATES)
-    for kind, values in {"confidence": found.confidence, **found.right}.items():
-        yield from ((_column(kind, name, i), float(values[i])) for i in _numbers())
+    found: list[Values] = [{} for _ in asked]
+    known = [i for i, ask in enumerate(asked) if ask.counts.sum() > 1]
+    columns = calibration_columns()
+    for i, values in zip(known, answers([asked[i] for i in known], REPLICATES), strict=True):
+        found[i] = dict(zip(columns, values.ravel().tolist(), strict=True))
+    return found
 
 
 @dataclass(frozen=True)
