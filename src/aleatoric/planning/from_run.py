@@ -124,8 +124,8 @@ def pilot_split(contexts: Sequence[Context]) -> VarianceParts | None:
 
 
 _EXPLAINED = (
-    "[low, high]: what the pilot's number of groups leaves open of the SE (95%). *: sizes are larger "
-    "than the pilot's, and the SE is extrapolated."
+    "[low, high]: what the pilot's number of groups leaves open of the SE (95%). *: sizes are "
+    "larger than the pilot's, and the SE is extrapolated."
 )
 
 
