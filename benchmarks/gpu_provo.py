@@ -80,10 +80,8 @@ def gpt2_shape(folder: Path, device: str) -> HFModel:
     )
     torch.manual_seed(0)
     model: Any = GPT2LMHeadModel(GPT2Config(tie_word_embeddings=False))  # type: ignore[no-untyped-call]
-    lm = wrap(model, tokenizer, name="gpt2-shape")
-    _prefer_new_words(model, lm.pieces)
-    model.to(device)
-    return lm
+    _prefer_new_words(model, wrap(model, tokenizer, name="gpt2-shape").pieces)
+    return wrap(model.to(device), tokenizer, name="gpt2-shape")
 
 
 def _prefer_new_words(model: Any, pieces: Sequence[bytes | None]) -> None:

@@ -116,7 +116,11 @@ def flat(row: StatRow, system: int, columns: Sequence[str]) -> tuple[Any, ...]:
     (3, 7, 0, 0.5, None)
     """
     splits = b"".join(part.astype("<f8").tobytes() for part in row.splits.values())
-    return (system, row.item, row.row, *(row.values.get(c) for c in columns), splits or None)
+    values: dict[str, float | None] = dict.fromkeys(columns)  # in their order
+    values.update(row.values)
+    if len(values) > len(columns):
+        raise KeyError(f"no columns for {', '.join(values.keys() - set(columns))}")
+    return (system, row.item, row.row, *values.values(), splits or None)
 
 
 def stat_page(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -11,9 +12,11 @@ import numpy as np
 
 from aleatoric import registry
 from aleatoric.codec import StatRow
-from aleatoric.engine.opening import Loading, check_specs, check_until, open_model
+from aleatoric.engine.base import Engine, EngineOptions, check_engine, open_engine
+from aleatoric.engine.opening import Loading, check_specs, check_until
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import Reduction, estimate, value_of, walk
 from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.debiased import DebiasedECE
@@ -26,13 +29,14 @@ from aleatoric.types import Case, Choices, Corpus, Item, Result, Results, Row, S
 from aleatoric.versions import versions
 from aleatoric.words import floors
 from aleatoric.words.adaptive import until_note
-from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE, TARGETS, Settings, pair_of, score_item
+from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE, TARGETS, Settings, pair_of, score_items
 
 MEANS = (
     *("tvd", "tvd_debiased", "sq_distance", "js", "entropy_human", "entropy_model"),
     *("mass_on_human", "rank_of_human_mode"),
 )
 LIVE = ("exact", "mc", "list")
+SCORED_AT_ONCE = 100
 _PACKAGES = ("numpy", "scipy", "scikit-learn")
 EXACT_MEANS = ("tvd_low", "tvd_high", "mode_certified")
 """Of exact distributions: the bounds of TVD, and the share of contexts with a certain mode."""
@@ -66,6 +70,8 @@ class WordJob:
     """The standard error of a context's TVD at which its sampling stops."""
     remarks: tuple[str, ...] = ()
     """What readers must know of the people or the run; shown with every result."""
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    """Where models work: no part of the manifest, since it changes no result."""
 
 
 def choose(protocol: str, overrides: Iterable[str]) -> Choices:
@@ -102,6 +108,7 @@ def run_word(job: WordJob, out: Path, track: Track[Any] = quietly) -> Store:
     """
     check_specs(job.models, "models", "language_models")
     check_until(job.until, job.models, job.loading.estimator)
+    check_engine(job.engine)
     corpus = open_corpus(job.corpus, job.encoding)
     manifest = _manifest(job, corpus)
     # What scoring will need must be there before hours are spent on drawing.
@@ -113,7 +120,8 @@ def run_word(job: WordJob, out: Path, track: Track[Any] = quietly) -> Store:
             with store.transaction():
                 store.add_items(track(corpus.items, len(corpus.items), f"read {corpus.name}"))
                 store.set_meta("notes", [*job.remarks, *corpus.notes])
-        _draw_all(store, job, track)
+        with open_engine(job.engine) as engine:
+            _draw_all(store, job, engine, track)
         score_word(store, track)
     except AleatoricError:
         if is_new and not _holds_live_draws(store):
@@ -134,9 +142,12 @@ def score_word(store: Store, track: Track[Any] = quietly) -> None:
 
 def track_rows(store: Store, settings: Settings, track: Track[Any]) -> Iterator[StatRow]:
     """Statistics of every item and system, in the order of the items."""
-    for no, item, systems in track(store.walk(), store.n_items, "score"):
-        for scored in score_item(item, systems, settings):
-            yield StatRow(no, scored.system, scored.row, scored.values, scored.splits)
+    walk = iter(track(store.walk(), store.n_items, "score"))
+    while page := list(islice(walk, SCORED_AT_ONCE)):
+        found = score_items([(item, systems) for _, item, systems in page], settings)
+        for (no, _, _), rows in zip(page, found, strict=True):
+            for one in rows:
+                yield StatRow(no, one.system, one.row, one.values, one.splits)
 
 
 def scoring_settings(store: Store) -> Settings:
@@ -230,10 +241,10 @@ def _holds_live_draws(store: Store) -> bool:
     return any(store.n_items_with_draws(name) for name in live)
 
 
-def _draw_all(store: Store, job: WordJob, track: Track[Any]) -> None:
+def _draw_all(store: Store, job: WordJob, engine: Engine, track: Track[Any]) -> None:
     """Draw with every model under every decoder, but for what the run holds already."""
     for spec in job.models:
-        model = open_model(spec, job.loading)
+        model = engine.word_model(spec, job.loading)
         # What was recorded was decoded already: one system, whatever decoders are asked for.
         decoders = ("as recorded",) if model.estimator == "recorded" else job.decoders
         for decoder in decoders:
@@ -329,8 +340,8 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     own_floors, drawn = floors.named_floors(plain), plain["n_model"]
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
     for metric, own in found.items():
-        if system in CONTROLS and own.value is None:
-            continue  # people have no distance to themselves
+        if own.value is None and not _is_asked(system, metric):
+            continue
         signature = Signature(
             manifest["corpus"]["name"],
             manifest["corpus"]["sha256"],
@@ -343,9 +354,15 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
             metric,
             manifest["versions"]["aleatoric"],
         )
-        counted = replace(own, n_missing=missing)
+        counted = bounded(replace(own, n_missing=missing), metric)
         rows = StoredRows(store, system, metric)
         yield Result(system, metric, signature, counted, own_floors.get(metric), rows)
+
+
+def _is_asked(system: str, metric: str) -> bool:
+    """Whether a reader misses this value: people have no distance to themselves, halves have."""
+    of_halves = (*floors.DISTANCES, "tvd_debiased", "sq_distance", "ece_oracle")
+    return system not in CONTROLS or (system == ORACLE and metric in of_halves)
 
 
 def _choices_in_force(manifest: Mapping[str, Any], metric: str, estimator: str) -> dict[str, str]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric.analyses.fit import TextCase
-from aleatoric.engine.opening import Loading, check_specs, open_text_model
+from aleatoric.engine.base import Engine, EngineOptions, check_engine, open_engine
+from aleatoric.engine.opening import Loading, check_specs
 from aleatoric.engine.text_scoring import (
     BESIDE_MATCHED,
     CONTROL,
@@ -25,6 +26,7 @@ from aleatoric.engine.text_scoring import (
 )
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
+from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import estimates
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import TextModel, Writing
@@ -68,6 +70,8 @@ class TextJob:
     encoding: str = "utf-8"
     limit: int | None = None
     """Read only so many inputs, the first ones."""
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    """Where models work: no part of the manifest, since it changes no text."""
 
 
 def run_text(job: TextJob, out: Path, track: Track[Any] = quietly) -> Store:
@@ -77,6 +81,7 @@ def run_text(job: TextJob, out: Path, track: Track[Any] = quietly) -> Store:
     stays behind.
     """
     check_specs(job.models, "text_models")
+    check_engine(job.engine)
     corpus = open_text_corpus(job.corpus, job.encoding)
     manifest = _manifest(job, corpus)
     # What scoring will need must be there before hours are spent on writing.
@@ -86,7 +91,8 @@ def run_text(job: TextJob, out: Path, track: Track[Any] = quietly) -> Store:
     try:
         if is_new:
             _read(store, corpus, job.limit, track)
-        _write_all(store, job, track)
+        with open_engine(job.engine) as engine:
+            _write_all(store, job, engine, track)
         score_text(store, track)
     except AleatoricError:
         if is_new and not _holds_live_texts(store):
@@ -157,10 +163,10 @@ def _read(store: Store, corpus: MultiRef, limit: int | None, track: Track[Any]) 
         store.set_meta("notes", list(corpus.notes))
 
 
-def _write_all(store: Store, job: TextJob, track: Track[Any]) -> None:
+def _write_all(store: Store, job: TextJob, engine: Engine, track: Track[Any]) -> None:
     """Write with every model under every decoder, but for what the run holds already."""
     for spec in job.models:
-        model = open_text_model(spec, job.loading)
+        model = engine.text_model(spec, job.loading)
         # What was recorded was decoded already: one system, whatever decoders are asked for.
         recorded = spec.partition(":")[0] == RECORDED
         decoders = ("as recorded",) if recorded else job.decoders
@@ -336,7 +342,7 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     for metric in metrics_of(store):
         if system == CONTROL and metric.startswith(_OF_GENERATORS):
             continue  # people's own texts are H
-        estimate = replace(found[metric], n_missing=missing)
+        estimate = bounded(replace(found[metric], n_missing=missing), metric)
         signature = _signature(store, system, metric, found)
         rows = StoredRows(store, system, metric)
         yield Result(system, metric, signature, estimate, _floor(metric, found), rows)
@@ -346,7 +352,7 @@ def _floor(metric: str, found: Mapping[str, Estimate]) -> Floor | None:
     low, high = found.get(f"floor_low_{metric}"), found.get(f"floor_high_{metric}")
     if low is None or high is None or low.value is None or high.value is None:
         return None
-    return MeanFloor(high.value, low.value, high.value, FLOOR_METHOD, high.n_items)
+    return MeanFloor(high.value, low.value, high.value, FLOOR_METHOD, n_items=high.n_items)
 
 
 def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estimate]) -> Signature:

@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.engine.base import EngineOptions, check_one_process
 from aleatoric.engine.forcing import Part, chunks, parts
 from aleatoric.engine.opening import check_specs, open_forced
 from aleatoric.errors import AleatoricError, DataError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.inference.bounds import bounded
 from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.progress import Advance, Meter, unmetered
 from aleatoric.sources import corpus_facts, open_token_corpus
 from aleatoric.store import Store, TokenSums
 from aleatoric.tokens.consistency import of_hits
+from aleatoric.tokens.grouped import GroupedSums
 from aleatoric.tokens.results import CalibrationResult
 from aleatoric.tokens.saving import pack, unpack
 from aleatoric.tokens.schemes import EXPECTED, Scheme
@@ -55,6 +58,7 @@ class TokenJob:
     documents: str = "blank-lines"
     seed: int = 0
     encoding: str = "utf-8"
+    engine: EngineOptions = field(default_factory=EngineOptions)
 
     @property
     def all_schemes(self) -> tuple[str, ...]:
@@ -72,6 +76,7 @@ def run_token(job: TokenJob, out: Path, meter: Meter = unmetered) -> Store:
     if not job.models:
         raise UsageError("give a model to read the corpus, as --model smollm2.")
     check_specs(job.models, "forced_models")
+    check_one_process(job.engine, "token")
     corpus = open_token_corpus(job.corpus, job.encoding, job.documents)
     n_items = len(corpus.items)
     store = Store.continue_or_create(out, _manifest(job, corpus))
@@ -99,12 +104,21 @@ def systems(store: Store) -> list[str]:
 
 def calibration(store: Store, system: str, interval: str = DEFAULT_METHOD) -> CalibrationResult:
     """All of a system's estimates and curves."""
+    return _restored(store, system).result(interval)
+
+
+def grouped(store: Store, system: str) -> GroupedSums:
+    """A system's sums by document, to be paired with those of another."""
+    return _restored(store, system).grouped()
+
+
+def _restored(store: Store, system: str) -> CalibrationStream:
     sums = store.token_sums(system)
     if sums is None:
         raise UsageError(f"{store.path}: {system} has read nothing; repeat the command.")
     stream = _stream(store.manifest, store.systems()[system]["vocabulary"])
     stream.restore(unpack(sums.payload))
-    return stream.result(interval)
+    return stream
 
 
 def token_table(store: Store, system: str) -> TokenTable:
@@ -292,7 +306,8 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     for metric in (*ordered, *others):
         signature = _signature(store, system, metric, found.n_tokens)
         floor = _floor(store, found) if metric == "ece" else None
-        yield Result(system, metric, signature, found.estimates[metric], floor)
+        own = bounded(found.estimates[metric], metric)
+        yield Result(system, metric, signature, own, floor)
 
 
 def _floor(store: Store, found: CalibrationResult) -> Floor:

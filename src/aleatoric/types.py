@@ -258,6 +258,8 @@ class Floor:
     low: float | None
     high: float | None
     method: str
+    reason: str | None = None
+    """Why there is no value."""
 
 
 @dataclass(frozen=True, slots=True)

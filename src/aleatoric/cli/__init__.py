@@ -12,11 +12,17 @@ import typer
 import aleatoric
 from aleatoric import registry
 from aleatoric.cli.compare import compare
+from aleatoric.cli.finetune import finetune
 from aleatoric.cli.options import (
+    ActorCpusOption,
+    ActorGpusOption,
+    ActorsOption,
+    AddressOption,
     BosOption,
     DeviceOption,
     DtypeOption,
     EncodingOption,
+    EngineOption,
     FormatOption,
     IntervalOption,
     JsonOption,
@@ -37,6 +43,7 @@ from aleatoric.cli.printing import (
 from aleatoric.cli.production import reproduce_production
 from aleatoric.cli.text import text
 from aleatoric.cli.token import reproduce_e_ece, token
+from aleatoric.cli.view import view
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.report.tables import printable
@@ -100,6 +107,11 @@ def word(
     dtype: DtypeOption = "float32",
     bos: BosOption = "none",
     trust_remote_code: RemoteCodeOption = False,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    actors: ActorsOption = None,
+    actor_cpus: ActorCpusOption = None,
+    actor_gpus: ActorGpusOption = None,
     protocol: Annotated[str, typer.Option(help="corrected, or paper as published.")] = "corrected",
     choose: Annotated[
         list[str] | None, typer.Option(help="One choice of the protocol, as bins=half-open.")
@@ -128,6 +140,7 @@ def word(
     Example: `aleatoric word --corpus answers.jsonl --model recorded:gpt2.jsonl --out runs/gpt2`
     """
     from aleatoric import pipeline
+    from aleatoric.engine.base import EngineOptions
     from aleatoric.engine.opening import Loading
     from aleatoric.words.adaptive import parse_until
 
@@ -146,6 +159,7 @@ def word(
         seed,
         encoding,
         parse_until(until) if until is not None else None,
+        engine=EngineOptions(engine, address, actors, actor_cpus, actor_gpus),
     )
     check_method(interval)
     with run_folder(out) as folder, pipeline.run_word(job, folder, track) as store:
@@ -309,6 +323,8 @@ app.command()(token)
 app.command()(text)
 app.command()(compare)
 app.command()(plan)
+app.command()(view)
+app.command()(finetune)
 reproduce_app.command(name="e-ece")(reproduce_e_ece)
 reproduce_app.command(name="production")(reproduce_production)
 

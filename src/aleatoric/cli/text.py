@@ -7,10 +7,15 @@ from typing import Annotated
 import typer
 
 from aleatoric.cli.options import (
+    ActorCpusOption,
+    ActorGpusOption,
+    ActorsOption,
+    AddressOption,
     BosOption,
     DeviceOption,
     DtypeOption,
     EncodingOption,
+    EngineOption,
     FormatOption,
     JsonOption,
     OutOption,
@@ -69,6 +74,11 @@ def text(
     dtype: DtypeOption = "float32",
     bos: BosOption = "none",
     trust_remote_code: RemoteCodeOption = False,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    actors: ActorsOption = None,
+    actor_cpus: ActorCpusOption = None,
+    actor_gpus: ActorGpusOption = None,
     seed: SeedOption = 0,
     encoding: EncodingOption = "utf-8",
     out: OutOption = None,
@@ -83,6 +93,7 @@ def text(
     --template 'Simplify: {input}' --out runs/asset`
     """
     from aleatoric import text_pipeline
+    from aleatoric.engine.base import EngineOptions
     from aleatoric.engine.opening import Loading
     from aleatoric.models.base import Writing
 
@@ -108,6 +119,7 @@ def text(
         seed=seed,
         encoding=encoding,
         limit=limit,
+        engine=EngineOptions(engine, address, actors, actor_cpus, actor_gpus),
     )
     with run_folder(out) as folder, text_pipeline.run_text(job, folder, track) as store:
         results, notes = text_pipeline.results(store), text_pipeline.notes(store)

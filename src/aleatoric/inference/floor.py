@@ -12,16 +12,24 @@ of it bound and place the floor:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Distance = Callable[[Floats, Floats], Floats]
-"""(..., outcomes) shares of people and model -> (...) distances."""
+from aleatoric.inference.truths import (
+    Counts,
+    Floats,
+    Rows,
+    chao_rows,
+    drawn_again,
+    plug_in,
+    stacked,
+    starts_of,
+    sums,
+    unseen_mass,
+)
+
 N_REPLICATES = 2
 """Few: the floor is a mean over contexts, and their number takes the noise away."""
 N_BOOTSTRAPS = 2
@@ -36,49 +44,6 @@ class Ends:
     low: float
     value: float
     high: float
-
-
-def plug_in(counts: Counts) -> Floats:
-    """People's own distribution as the truth: it has no unseen words, so the floor is too low.
-
-    >>> plug_in(np.array([3, 1])).tolist()
-    [0.75, 0.25]
-    """
-    shares: Floats = counts / counts.sum()
-    return shares
-
-
-def good_turing(counts: Counts) -> Floats:
-    """People's distribution with room for unseen words: Good-Turing mass over Chao1 many of them.
-
-    >>> good_turing(np.array([2, 1, 1])).round(3).tolist()
-    [0.25, 0.125, 0.125, 0.5]
-    """
-    once, twice = int((counts == 1).sum()), int((counts == 2).sum())
-    if once == 0:
-        return plug_in(counts)
-    unseen_mass = _unseen_mass(counts)
-    unseen = max(1, round(once * (once - 1) / (2 * (twice + 1))))
-    seen = (1 - unseen_mass) * plug_in(counts)
-    return np.concatenate([seen, np.full(unseen, unseen_mass / unseen)])
-
-
-def chao(counts: Counts) -> Floats:
-    """Chao et al. (2015): rare seen words are discounted most; Chao1 many words are unseen.
-
-    >>> chao(np.array([2, 1, 1])).round(3).tolist()
-    [0.438, 0.093, 0.093, 0.188, 0.188]
-    """
-    given = counts.tolist()  # a list of a dozen numbers counts faster than an array
-    n, once, twice = sum(given), given.count(1), given.count(2)
-    shares: Floats = counts / n
-    if once == 0 or n < 2:
-        return shares
-    covered = max(_coverage(n, once, twice), 1 / n)
-    seen = _discounted(shares, n, covered)
-    pairs = once * once / (2 * twice) if twice else once * (once - 1) / 2
-    unseen = max(1, int(np.ceil((n - 1) / n * pairs)))
-    return np.concatenate([seen, np.full(unseen, (1 - covered) / unseen)])
 
 
 def expected_tvd(
@@ -96,17 +61,24 @@ def expected_tvd(
     0.0
     """
     people, model = _samples(truth[None, :], n_human, n_model, rng, n_replicates)
-    return float(tvd(people, model).mean())
+    return float(np.abs(people - model).sum(axis=-1).mean() / 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """One item's counted answers, the sizes to compare at, and its random numbers."""
+
+    counts: Counts
+    n_human: int
+    n_model: int | None
+    """`None`: the model is exact."""
+    rng: np.random.Generator
 
 
 def floors(
-    counts: Counts,
-    n_human: int,
-    n_model: int | None,
-    rng: np.random.Generator,
-    distances: Mapping[str, Distance] | None = None,
+    counts: Counts, n_human: int, n_model: int | None, rng: np.random.Generator
 ) -> dict[str, Ends]:
-    """The floor of every distance (TVD and JS unless told) for one item's counted answers.
+    """The floor of TVD and of JS for one item's counted answers.
 
     Empty for a single answer, which tells nothing of the truth. A distance's `value` is unbiased in
     the mean over items; that of a single item may lie outside its ends.
@@ -116,67 +88,88 @@ def floors(
     >>> floors(np.array([1]), 1, 40, np.random.default_rng(0))
     {}
     """
-    if counts.sum() < 2:
-        return {}
-    asked = distances or DISTANCES
-    if len(counts) == 1:  # everybody agrees: no estimate of the truth leaves room for doubt
-        return {name: Ends(0.0, 0.0, 0.0) for name in asked}
-    truth = chao(counts)
-    again = [estimated_again(truth, int(counts.sum()), rng) for _ in range(N_BOOTSTRAPS)]
-    truths = _stacked([plug_in(counts), _all_different(counts), truth, *again])
-    people, model = _samples(truths, n_human, n_model, rng, N_REPLICATES)
-    people, model = _part_unseen(people, model, 1, len(counts))
-    scores = {name: distance(people, model).mean(axis=0) for name, distance in asked.items()}
-    return {name: _ends(own) for name, own in scores.items()}
+    return floors_of([Asked(counts, n_human, n_model, rng)])[0]
 
 
-def estimated_again(truth: Floats, n_people: int, rng: np.random.Generator) -> Floats:
-    """Chao's estimate from as many people drawn from an estimated truth: the parametric bootstrap.
+def corrections(distance: str, n_human: int, n_model: int | None) -> float:
+    """How many times what the bootstrap misses is added to the estimate of a distance: 1 to 2.
 
-    >>> estimated_again(np.array([1.0]), 40, np.random.default_rng(0)).tolist()
-    [1.0]
+    Once, but for JS beside a model of more draws than people. A logarithm weighs how thin the
+    unseen words are spread, of which Chao1 knows the least number only: a bootstrapped estimate of
+    that estimate shows half of the error, and the more so the better the model is known.
+
+    >>> corrections("tvd", 40, None), corrections("js", 40, 40), corrections("js", 40, None)
+    (1.0, 1.0, 2.0)
     """
-    drawn = rng.multinomial(n_people, truth)
-    return chao(drawn[drawn > 0])
+    if distance != "js":
+        return 1.0
+    return 2.0 if n_model is None else max(1.0, 2.0 - n_human / n_model)
 
 
-@dataclass(frozen=True)
-class Answered:
-    """How sure perfect models were of their first choice, and whether it was right, by replicate.
+def floors_of(asked: Sequence[Asked]) -> list[dict[str, Ends]]:
+    """`floors` of many items, side by side; an item's numbers do not depend on the others."""
+    found: list[dict[str, Ends]] = [{} for _ in asked]
+    split = [i for i, ask in enumerate(asked) if len(ask.counts) > 1]
+    for i, ask in enumerate(asked):
+        if len(ask.counts) == 1 and ask.counts[0] > 1:
+            # Everybody agrees: no estimate of the truth leaves room for doubt.
+            found[i] = {name: Ends(0.0, 0.0, 0.0) for name in DISTANCES}
+    if split:
+        own = [asked[i] for i in split]
+        for i, ends in zip(split, _simulated([_Trial(*x) for x in _truths(own)]), strict=True):
+            found[i] = ends
+    return found
 
-    Each is (replicates,); `right` is by target: the passage's own word, people's majority, and the
-    majority of a half of them.
-    """
 
-    confidence: Floats
-    right: Mapping[str, Floats]
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """An item with the estimates of its truth: plug-in, all different, Chao, Chao again."""
+
+    ask: Asked
+    truths: Floats
 
 
-def answered(
-    truth: Floats, n_human: int, n_model: int | None, rng: np.random.Generator, n_replicates: int
-) -> Answered:
-    """A perfect model's confidence and correctness: what the floor of calibration is made of.
+def _truths(asked: Sequence[Asked]) -> Iterator[tuple[Asked, Floats]]:
+    """Every item with its table of estimated truths."""
+    first = chao_rows(Rows.of([ask.counts for ask in asked])).split()
+    crowds = [
+        crowd
+        for ask, truth in zip(asked, first, strict=True)
+        for crowd in drawn_again(truth, int(ask.counts.sum()), ask.rng, N_BOOTSTRAPS)
+    ]
+    again = iter(chao_rows(Rows.of(crowds)).split())
+    for ask, truth in zip(asked, first, strict=True):
+        own = [next(again) for _ in range(N_BOOTSTRAPS)]
+        yield ask, stacked([plug_in(ask.counts), _all_different(ask.counts), truth, *own])
 
-    >>> answered(np.array([1.0]), 40, 40, np.random.default_rng(0), 2).right["human"].tolist()
-    [1.0, 1.0]
-    """
-    people = rng.multinomial(n_human, truth, n_replicates)
-    half = rng.multinomial(max(1, n_human // 2), truth, n_replicates)
-    exact = np.broadcast_to(truth, people.shape)
-    model = exact if n_model is None else rng.multinomial(n_model, truth, n_replicates) / n_model
-    answer = _first(model, rng)
-    right = {
-        "original": (rng.random(n_replicates) < truth[answer]).astype(np.float64),
-        "human": (answer == _first(people, rng)).astype(np.float64),
-        "oracle": (answer == _first(half, rng)).astype(np.float64),
+
+def _simulated(trials: Sequence[_Trial]) -> Iterator[dict[str, Ends]]:
+    """The ends of each item, from samples of both sides under each of its truths."""
+    drawn = [_samples(t.truths, t.ask.n_human, t.ask.n_model, t.ask.rng) for t in trials]
+    lengths = np.array([t.truths.shape[1] for t in trials])
+    shape = (N_REPLICATES, len(trials[0].truths))
+    starts = starts_of(np.repeat(lengths, shape[0] * shape[1]))
+    people, model = (np.concatenate([pair[side].ravel() for pair in drawn]) for side in (0, 1))
+    parted = _parted(trials, starts[:: shape[0] * shape[1]], shape)
+    scores = {
+        name: sums(distance(people, model, parted), starts).reshape(-1, *shape).mean(axis=1)
+        for name, distance in DISTANCES.items()
     }
-    return Answered(model.max(axis=1), right)
+    for row, trial in enumerate(trials):
+        sizes = trial.ask.n_human, trial.ask.n_model
+        yield {
+            name: _ends(own[row].tolist(), corrections(name, *sizes))
+            for name, own in scores.items()
+        }
 
 
-def _first(shares: Floats | Counts, rng: np.random.Generator) -> NDArray[np.intp]:
-    """The likeliest outcome of each row; of equals, any: the order of outcomes means nothing."""
-    shaken: Floats = shares + 1e-9 * rng.random(shares.shape)
-    return np.asarray(shaken.argmax(axis=1), dtype=np.intp)
+def _parted(trials: Sequence[_Trial], starts: Counts, shape: tuple[int, int]) -> Counts:
+    """The cells in which both sides are kept apart: unseen words where all are different."""
+    width = np.array([t.truths.shape[1] for t in trials])
+    cell = np.array([len(t.ask.counts) for t in trials])
+    rows = np.arange(shape[0]) * shape[1] + ALL_DIFFERENT
+    cells: Counts = (starts[: len(trials), None] + rows * width[:, None] + cell[:, None]).ravel()
+    return cells
 
 
 def simulated_floor(
@@ -193,94 +186,62 @@ def simulated_floor(
     return float(np.mean([draw(rng) for _ in range(n_replicates)]))
 
 
-def tvd(people: Floats, model: Floats) -> Floats:
-    """Total variation distance along the last axis.
+def tvd(people: Floats, model: Floats, parted: Counts) -> Floats:
+    """What each outcome adds to the total variation distance.
 
-    >>> tvd(np.array([[0.5, 0.5]]), np.array([[1.0, 0.0]])).tolist()
-    [0.5]
+    In the cells `parted` both sides drew outcomes that the other did not.
+
+    >>> tvd(np.array([0.5, 0.5]), np.array([1.0, 0.0]), np.array([], dtype=int)).tolist()
+    [0.25, 0.25]
     """
-    distance: Floats = np.abs(people - model).sum(axis=-1) / 2
-    return distance
-
-
-def js(people: Floats, model: Floats) -> Floats:
-    """Jensen-Shannon divergence along the last axis, in nats.
-
-    >>> js(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0]])).tolist()
-    [0.0]
-    """
-    middle = (people + model) / 2
-    terms = _entropy_terms(middle) - (_entropy_terms(people) + _entropy_terms(model)) / 2
-    divergence: Floats = terms.sum(axis=-1)
-    return divergence
-
-
-DISTANCES: Mapping[str, Distance] = {"tvd": tvd, "js": js}
-
-
-def _ends(scores: Floats) -> Ends:
-    """Scores under plug-in, all different, Chao and Chao of bootstrapped people."""
-    low, high, first, second = (*scores[:3], scores[3:].mean())
-    return Ends(float(low), float(2 * first - second), float(high))
-
-
-def _entropy_terms(shares: Floats) -> Floats:
-    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
-    terms: Floats = -shares * logs
+    terms: Floats = np.abs(people - model) / 2
+    terms[parted] = (people[parted] + model[parted]) / 2
     return terms
 
 
-def _unseen_mass(counts: Counts) -> float:
-    """Good-Turing; all answers different would leave nothing to what was seen: one is known."""
-    n = int(counts.sum())
-    return min(int((counts == 1).sum()), n - 1) / n
+def js(people: Floats, model: Floats, parted: Counts) -> Floats:
+    """What each outcome adds to the Jensen-Shannon divergence, in nats.
+
+    >>> js(np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([], dtype=int)).round(4).tolist()
+    [0.3466, 0.3466]
+    """
+    terms = _entropy_terms((people + model) / 2)
+    terms -= (_entropy_terms(people) + _entropy_terms(model)) / 2
+    terms[parted] = (people[parted] + model[parted]) / 2 * np.log(2)
+    return terms
 
 
-def _coverage(n: int, once: int, twice: int) -> float:
-    """The mass of the words that were seen (Chao & Jost 2012)."""
-    if twice:
-        return 1 - once / n * ((n - 1) * once / ((n - 1) * once + 2 * twice))
-    return 1 - once / n * ((n - 1) * (once - 1) / ((n - 1) * (once - 1) + 2))
+DISTANCES: Mapping[str, Callable[[Floats, Floats, Counts], Floats]] = {"tvd": tvd, "js": js}
+ALL_DIFFERENT = 1
+"""The place, among the estimates of a truth, of the one whose unseen words never meet."""
 
 
-def _discounted(shares: Floats, n: int, covered: float) -> Floats:
-    """Shares that sum to what is covered; those of words seen once lose most."""
-    loss = shares * (1 - shares) ** n
-    rate = (1 - covered) / loss.sum()
-    kept = shares - rate * loss
-    if (kept <= 0).any():
-        kept = shares
-    seen: Floats = kept * (covered / kept.sum())
-    return seen
+def _ends(scores: Sequence[float], times: float) -> Ends:
+    """Scores under plug-in, all different, Chao and Chao of bootstrapped people."""
+    low, high, first, *again = scores
+    return Ends(low, first + times * (first - sum(again) / len(again)), high)
+
+
+def _entropy_terms(shares: Floats) -> Floats:
+    terms = np.zeros_like(shares)
+    some = np.flatnonzero(shares)  # most words are not drawn
+    own = shares[some]
+    terms[some] = -own * np.log(own)
+    return terms
 
 
 def _all_different(counts: Counts) -> Floats:
-    """Seen words, and one cell for all unseen ones; `_part_unseen` keeps them from meeting."""
-    unseen = _unseen_mass(counts)
+    """Seen words, and one cell for all unseen ones; there they must not meet."""
+    unseen = unseen_mass(counts)
     return np.append((1 - unseen) * plug_in(counts), unseen)
 
 
-def _part_unseen(people: Floats, model: Floats, row: int, cell: int) -> tuple[Floats, Floats]:
-    """Move the model's draws from the unseen cell of one truth to a cell that people lack."""
-    wide_people, wide_model = _one_wider(people), _one_wider(model)
-    wide_model[:, row, -1] = wide_model[:, row, cell]
-    wide_model[:, row, cell] = 0.0
-    return wide_people, wide_model
-
-
-def _one_wider(shares: Floats) -> Floats:
-    return np.concatenate([shares, np.zeros((*shares.shape[:-1], 1))], axis=-1)
-
-
-def _stacked(truths: list[Floats]) -> Floats:
-    table = np.zeros((len(truths), max(map(len, truths))))
-    for row, truth in zip(table, truths, strict=True):
-        row[: len(truth)] = truth
-    return table
-
-
 def _samples(
-    truths: Floats, n_human: int, n_model: int | None, rng: np.random.Generator, n_replicates: int
+    truths: Floats,
+    n_human: int,
+    n_model: int | None,
+    rng: np.random.Generator,
+    n_replicates: int = N_REPLICATES,
 ) -> tuple[Floats, Floats]:
     """Both sides' shares, (replicates, truths, outcomes); an exact model has the truth's own."""
     size = (n_replicates, len(truths))

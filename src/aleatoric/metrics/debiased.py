@@ -10,7 +10,6 @@ true TVD lies between the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,9 +38,8 @@ def tvd_debiased(pair: Pair) -> float | None:
         return None
     if model.n is None:
         return _against_exact(human, human.n, model)
-    words = dict.fromkeys((*human.support, *model.support))
-    left, right = (np.array([_counted(side, words)]) for side in (human, model))
-    return float(leave_pair_out(left, right)[0])
+    left, right = _aligned(human, model)
+    return float(leave_pair_out(left[None], right[None])[0])
 
 
 def leave_pair_out(left: Counts, right: Counts) -> Floats:
@@ -56,45 +54,75 @@ def leave_pair_out(left: Counts, right: Counts) -> Floats:
     n, m = left.sum(axis=1, keepdims=True), right.sum(axis=1, keepdims=True)
     if (n < 2).any() or (m < 2).any():
         return np.full(len(left), np.nan)
-    by_person = np.sign((left - 1) / (n - 1) - right / (m - 1))
-    by_draw = np.sign(left / (n - 1) - (right - 1) / (m - 1))
+    # In whole numbers, so that ties are ties.
+    ahead = left * (m - 1) - right * (n - 1)
+    by_person, by_draw = np.sign(ahead - (m - 1)), np.sign(ahead + (n - 1))
+    gains = (left * (m - right) * by_person - right * (n - left) * by_draw).sum(axis=1)
     # A word that the others never gave is no evidence: it goes to the side with more such words.
-    by_person = np.where((left == 1) & (right == 0), _unseen_sign(left, right), by_person)
-    by_draw = np.where((left == 0) & (right == 1), -_unseen_sign(right, left), by_draw)
-    gains = left / n * (1 - right / m) * by_person - right / m * (1 - left / n) * by_draw
-    halved: Floats = gains.sum(axis=1) / 2
+    lone_left = ((left == 1) & (right == 0)).sum(axis=1)
+    lone_right = ((left == 0) & (right == 1)).sum(axis=1)
+    n, m = n[:, 0], m[:, 0]
+    known, drawn = Rare.of(left, n), Rare.of(right, m)
+    unseen = lone_left * m * _unseen_sign(known, drawn) + lone_right * n * _unseen_sign(
+        drawn, known
+    )
+    halved: Floats = (gains + unseen) / (2 * n * m)
     return halved
 
 
-def _counted(side: Categorical, words: Iterable[str]) -> list[int]:
-    shares = side.as_dict()
-    return [round(shares.get(word, 0.0) * (side.n or 0)) for word in words]
+@dataclass(frozen=True, eq=False)
+class Rare:
+    """How many answers there are, and how many words were given once and twice, by split."""
+
+    n: Counts
+    once: Counts
+    twice: Counts
+
+    @classmethod
+    def of(cls, counts: Counts, n: Counts) -> Rare:
+        """The rare words of (splits, outcomes) counts."""
+        return cls(n, (counts == 1).sum(axis=1), (counts == 2).sum(axis=1))
 
 
-def _unseen_sign(own: Counts, other: Counts) -> Floats:
+def _aligned(human: Categorical, model: Categorical) -> tuple[Counts, Counts]:
+    """Both sides' counts over people's words, then the other words of the model."""
+    places = {word: place for place, word in enumerate(human.support)}
+    others = iter(range(len(places), len(places) + len(model.support)))
+    at = [places[word] if word in places else next(others) for word in model.support]
+    left, right = np.zeros((2, next(others, len(places) + len(model.support))), dtype=np.int64)
+    left[: len(places)] = _counts(human)
+    right[at] = _counts(model)
+    return left, right
+
+
+def _counts(side: Categorical) -> Counts:
+    counts: Counts = np.rint(np.array(side.probs) * (side.n or 0)).astype(np.int64)
+    return counts
+
+
+def _unseen_sign(own: Rare, other: Rare) -> Floats:
     """Whether words given once take more of our side, once one is left out; mean over the other's.
 
     The other side leaves out one of its answers too: a word given once (one fewer such word), one
     given twice (one more), or any other.
     """
-    n, m = own.sum(axis=1, keepdims=True), other.sum(axis=1, keepdims=True)
-    once, others = _times(own, 1) - 1, _times(other, 1)
-    fewer, more = others / m, 2 * _times(other, 2) / m
-    signs = [np.sign(once / (n - 1) - (others + step) / (m - 1)) for step in (-1, 1, 0)]
-    mean: Floats = fewer * signs[0] + more * signs[1] + (1 - fewer - more) * signs[2]
+    ahead = (own.once - 1) * (other.n - 1) - other.once * (own.n - 1)
+    fewer, more = other.once / other.n, 2 * other.twice / other.n
+    step = own.n - 1
+    mean: Floats = (
+        fewer * np.sign(ahead + step)
+        + more * np.sign(ahead - step)
+        + (1 - fewer - more) * np.sign(ahead)
+    )
     return mean
-
-
-def _times(counts: Counts, k: int) -> Counts:
-    found: Counts = (counts == k).sum(axis=1, keepdims=True)
-    return found
 
 
 def _against_exact(people: Categorical, n: int, model: Categorical) -> float:
     """Each person left out in turn, against probabilities that are known."""
     probs = model.as_dict()
     words = dict.fromkeys((*people.support, *probs))
-    x = np.array(_counted(people, words))
+    x = np.zeros(len(words), dtype=np.int64)
+    x[: len(people.support)] = _counts(people)
     q = np.array([probs.get(word, 0.0) for word in words])
     # A word that nobody else gave and the model does not know can only be people's.
     without = np.where((x == 1) & (q == 0), 1.0, np.sign((x - 1) / (n - 1) - q))

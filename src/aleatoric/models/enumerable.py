@@ -63,6 +63,11 @@ class EnumerableLM:
             data = data[len(self.tokens[best]) :]
         return tuple(ids)
 
+    @property
+    def tiled(self) -> bool:
+        """It reads masks."""
+        return False
+
     def encode_all(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
         """The tokens of several texts."""
         return [self.encode(text) for text in texts]

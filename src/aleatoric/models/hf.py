@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from aleatoric.errors import MissingExtraError, ModelError, UsageError
 from aleatoric.models.pieces import Pieces, token_pieces
+from aleatoric.models.tiled import use_tiles
+from aleatoric.tiles import Tiles
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,6 +37,8 @@ class HFModel:
     pieces: Pieces = field(repr=False)
     window: int
     bos: Bos = "none"
+    tiled: bool = False
+    """Whether `forward` takes tiles in place of a mask."""
 
     @property
     def device(self) -> Any:
@@ -68,7 +72,12 @@ class HFModel:
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def forward(
-        self, ids: Tensor, positions: Tensor, mask: Tensor, past: KV | None, keep: Tensor | None
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        mask: Tensor | Tiles,
+        past: KV | None,
+        keep: Tensor | None,
     ) -> tuple[Tensor, KV]:
         """Logits of the tokens `ids[keep]` (all for `None`) and every token's keys and values.
 
@@ -82,7 +91,7 @@ class HFModel:
             out = self.model(
                 input_ids=ids[None],
                 position_ids=positions[None],
-                attention_mask=_additive(mask, self.model.dtype)[None, None],
+                **_attention(mask, self.model.dtype),
                 past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=0 if keep is None else keep,
@@ -101,6 +110,17 @@ def token_rows(tokenizer: Any, texts: list[str]) -> Iterable[list[int]]:
     # Asked directly: what transformers puts around each row takes longer than the cutting.
     encode = getattr(fast, "encode_batch_fast", fast.encode_batch)
     return (row.ids for row in encode(texts, add_special_tokens=False))
+
+
+def _attention(mask: Tensor | Tiles, dtype: Any) -> dict[str, Any]:
+    """What tells a model who attends to whom."""
+    import torch
+
+    if isinstance(mask, torch.Tensor):
+        return {"attention_mask": _additive(mask, dtype)[None, None]}
+    # A mask that nobody reads, so that no other is made.
+    unread = torch.empty((1, 1, 1, 1), dtype=dtype, device=mask.rows.device)
+    return {"attention_mask": unread, "tiles": replace(mask, mask=_additive(mask.mask, dtype))}
 
 
 def _additive(mask: Tensor, dtype: Any) -> Tensor:
@@ -213,7 +233,26 @@ def wrap(
     pieces = _without(pieces, end_ids(model))
     lm = HFModel(name, revision, model, tokenizer, pieces, window_of(model.config), bos)
     check_attention(lm)
-    return lm
+    return in_tiles(lm) if lm.device.type == "cuda" else lm
+
+
+def in_tiles(lm: HFModel) -> HFModel:
+    """The same model taking tiles, where it gives the same numbers with them."""
+    import numpy as np
+    import torch
+
+    if not use_tiles(lm.model):
+        return lm
+    ids, positions = _probe(lm, [0, 1, 2], [0, 1, 1])
+    hidden = torch.tensor([[1, 0, 0], [1, 1, 0], [1, 0, 1]], dtype=torch.bool, device=lm.device)
+    spans, itself = np.array([[0, 1]] * 3), np.array([[-1], [1], [2]])
+    wanted, _ = lm.forward(ids, positions, hidden, None, None)
+    try:
+        found, _ = lm.forward(ids, positions, Tiles.of(spans, itself, lm.device), None, None)
+    except (TypeError, ValueError, RuntimeError):
+        return lm
+    same = (wanted.softmax(-1) - found.softmax(-1)).abs().max() <= 0.02
+    return replace(lm, tiled=True) if same else lm
 
 
 def check_attention(lm: HFModel) -> None:

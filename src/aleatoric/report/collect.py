@@ -39,7 +39,7 @@ from aleatoric.words.scoring import ORACLE
 Floats = NDArray[np.float64]
 TOP = 15
 MOST_PASSAGES = 80
-STUDIES = ("replacement", "subsampling", "ard", "biased")
+STUDIES = ("replacement", "subsampling", "ard", "biased", "learning-curve")
 _ABSTRACT = {"tvd_syn": "TVD of parts of speech", "tvd_sem": "TVD of clusters of meaning"}
 
 

@@ -79,7 +79,7 @@ def _word_row(
 def _word_notes(results: Sequence[Result]) -> tuple[str, ...]:
     interval = next((r.estimate.interval for r in results if r.estimate.interval), None)
     notes = ["TVD: total variation distance to people; ECE is shown to be compared, not trusted."]
-    if any(r.floor for r in results):
+    if any(r.floor and r.floor.value is not None for r in results):
         notes.append(
             "floor: what a perfect model would score at these sample sizes, between no room and "
             "all the room for words that nobody happened to say; excess: above the floor."

@@ -36,20 +36,15 @@ class Beginnings:
 
     def __init__(self, words: Sequence[str]) -> None:
         folded = [fold(normalise(word)) for word in words]
-        self.letters = [""]
-        paths: dict[str, list[int]] = {}
-        before, path = "", [0]
-        for word in sorted(word for word in set(folded) if word.isascii()):
-            shared = _shared(before, word)
-            fresh = range(len(self.letters), len(self.letters) + len(word) - shared)
-            self.letters += [word[:stop] for stop in range(shared + 1, len(word) + 1)]
-            before, path = word, [*path[: shared + 1], *fresh]
-            paths[word] = path
+        plain = sorted(word for word in set(folded) if word.isascii())
+        self.letters, rows = _plain_beginnings(plain)
+        paths = dict(zip(plain, rows, strict=True))
         self._numbers = {letters: number for number, letters in enumerate(self.letters)}
         for word in folded:
             if word not in paths:
-                paths[word] = [self._number(b) for b in dict.fromkeys(beginnings(word))]
-        self.paths = Ragged.of([np.array(paths[word], dtype=np.int64) for word in folded])
+                path = [self._number(b) for b in dict.fromkeys(beginnings(word))]
+                paths[word] = np.array(path, dtype=np.int64)
+        self.paths = Ragged.of([paths[word] for word in folded])
         self.ends = np.array([self._numbers[word] for word in folded], dtype=np.int64)
 
     def __len__(self) -> int:
@@ -124,11 +119,29 @@ class Cells:
         return np.where(good, places, -1)
 
 
-def _shared(a: str, b: str) -> int:
-    """How many letters two words have in common from the start."""
-    if b.startswith(a):
-        return len(a)
-    return next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+def _plain_beginnings(words: Sequence[str]) -> tuple[list[str], list[Index]]:
+    """All beginnings of sorted ASCII words, the empty one first, and those of each word.
+
+    Sorted, a word begins as the one before it up to some letter: the beginnings up to there have
+    numbers already, and those behind it get the next ones.
+
+    >>> letters, paths = _plain_beginnings(["a", "ab"])
+    >>> letters, [path.tolist() for path in paths]
+    (['', 'a', 'ab'], [[0, 1], [0, 1, 2]])
+    """
+    lengths = np.fromiter(map(len, words), np.int64, len(words))
+    width = int(lengths.max(initial=0)) + 1
+    table = np.array(words, dtype=f"S{width}").view(np.uint8).reshape(-1, width)
+    same = np.zeros(table.shape, dtype=np.bool_)
+    same[1:] = np.logical_and.accumulate(table[1:] == table[:-1], axis=1)
+    size = 1 + np.arange(width)  # of the beginning that ends in a column
+    fresh = ~same & (size <= lengths[:, None])
+    number = np.maximum.accumulate(np.cumsum(fresh).reshape(fresh.shape) * fresh, axis=0)
+    row, column = np.nonzero(fresh)
+    letters = [words[i][:stop] for i, stop in zip(row.tolist(), (column + 1).tolist(), strict=True)]
+    paths = np.column_stack([np.zeros(len(words), dtype=np.int64), number])
+    stops = (lengths + 1).tolist()
+    return ["", *letters], [path[:stop] for path, stop in zip(paths, stops, strict=True)]
 
 
 def beginnings(folded: str) -> Iterator[str]:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.decoding import Decoder
+from aleatoric.transfer import fetch, send
 from aleatoric.words.lm import TreeLM
-from aleatoric.words.transfer import fetch, send
 from aleatoric.words.vocabulary import Ids, Vocabulary
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Reader:
         masks = torch.zeros((len(self.vocabulary), len(fresh)), device=self._device)
         for column, number in enumerate(fresh):
             ends = self.vocabulary.numbered(number).ends
-            masks[torch.as_tensor(ends, device=self._device), column] = 1.0
+            masks[send(ends, self._device), column] = 1.0
         known = 0 if self._ends is None else self._ends.shape[1]
         self._columns[fresh] = np.arange(known, known + len(fresh))
         self._ends = masks if self._ends is None else torch.cat([self._ends, masks], 1)
@@ -140,11 +140,8 @@ class Reader:
         return tokens, shares, rest
 
     def _loose_of(self, number: int) -> Tensor:
-        import torch
-
         if number not in self._loose:
-            loose = self.vocabulary.numbered(number).loose
-            self._loose[number] = torch.as_tensor(loose, device=self._device)
+            self._loose[number] = send(self.vocabulary.numbered(number).loose, self._device)
         return self._loose[number]
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from aleatoric.tiles import Tiles
+
 KV = tuple[tuple["Tensor", "Tensor"], ...]
 """One (keys, values) a layer, each of shape [1, heads, tokens, width]."""
 
@@ -27,6 +29,10 @@ class TreeLM(Protocol):
     def device(self) -> Any:
         """The torch device of inputs and outputs."""
 
+    @property
+    def tiled(self) -> bool:
+        """Whether `forward` takes tiles in place of a mask."""
+
     def encode(self, text: str) -> tuple[int, ...]:
         """The tokens of a context."""
 
@@ -37,7 +43,12 @@ class TreeLM(Protocol):
         """The tokens of a text as it follows a context."""
 
     def forward(
-        self, ids: Tensor, positions: Tensor, mask: Tensor, past: KV | None, keep: Tensor | None
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        mask: Tensor | Tiles,
+        past: KV | None,
+        keep: Tensor | None,
     ) -> tuple[Tensor, KV]:
         """Logits of tokens `ids[keep]`, and keys and values of all `ids`.
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from aleatoric.decoding import Decoder
 from aleatoric.draws import child, draw, rounding_of
 from aleatoric.streams import stream
+from aleatoric.transfer import Arrival, fetch, send
 from aleatoric.types import Draws
 from aleatoric.words.aside import Aside
 from aleatoric.words.digest import Reader
@@ -24,7 +25,6 @@ from aleatoric.words.machine import Lead
 from aleatoric.words.passages import Passage, encode_contexts, packs_of, passages_of
 from aleatoric.words.ragged import Index
 from aleatoric.words.states import States
-from aleatoric.words.transfer import Arrival, fetch, send
 from aleatoric.words.tree import Limits, Tree, each_pack
 from aleatoric.words.vocabulary import Vocabulary
 

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from aleatoric.errors import ModelError
 from aleatoric.memory import free_memory, is_out_of_memory
+from aleatoric.tiles import Tiles
+from aleatoric.transfer import send
 from aleatoric.words.lm import KV, TreeLM
 from aleatoric.words.passages import Passage
-from aleatoric.words.transfer import send
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +48,7 @@ class Limits:
 
     def contexts_at_once(self, lm: TreeLM, estimator: Literal["exact", "mc"] = "exact") -> int:
         """Contexts whose trees grow together: fewer where each has a large tree."""
-        on_gpu = 704 if estimator == "exact" else 512
+        on_gpu = 2816 if estimator == "exact" else 1344
         return self.pack or (48 if _on_cpu(lm) else on_gpu)
 
 
@@ -92,13 +93,18 @@ class Tree:
         ]
         positions = np.concatenate([np.arange(len(p.tokens)) for p in self.passages])
         keep = np.array([column for _, column in spans], dtype=np.int64)
-        logits, self._trunk = self._forward(self._ids, positions, self._trunk_mask(), None, keep)
+        logits, self._trunk = self._forward(self._ids, positions, self._trunk_sight(), None, keep)
         for low in range(0, len(spans), self.room):
             part = spans[low : low + self.room]
             yield [index for index, _ in part], logits[low : low + self.room]
 
-    def _trunk_mask(self) -> Tensor:
-        owner = np.repeat(np.arange(len(self._starts)), [len(p.tokens) for p in self.passages])
+    def _trunk_sight(self) -> Tensor | Tiles:
+        """Every token sees its own passage up to itself."""
+        lengths = [len(p.tokens) for p in self.passages]
+        if self.lm.tiled:
+            spans = np.stack([np.repeat(self._starts, lengths), 1 + np.arange(self._width)], 1)
+            return Tiles.of(spans, np.full((self._width, 1), -1), self.lm.device)
+        owner = np.repeat(np.arange(len(self._starts)), lengths)
         which = send(owner, self.lm.device)
         same = which[:, None] == which[None, :]
         return same.tril()
@@ -145,8 +151,8 @@ class Tree:
         used = np.unique(chains[chains >= 0])
         depth = 1 + (np.where(parents >= 0, self._depth[parents], 0) if len(used) else 0 * parents)
         positions = spans[:, 1] - spans[:, 0] + depth - 1
-        mask = self._mask(spans, chains, used)
-        logits, fresh = self._forward(tokens, positions, mask, self._past(used), None)
+        sight = self._sight(spans, chains, used)
+        logits, fresh = self._forward(tokens, positions, sight, self._past(used), None)
         return self._remember(parents, depth, tokens, fresh), logits
 
     def _chains(self, parents: Index) -> Index:
@@ -156,6 +162,14 @@ class Tree:
             last = rows[-1]
             rows.append(np.where(last >= 0, self._parent[last], -1))
         return np.stack(rows[:-1] or [parents], axis=1)
+
+    def _sight(self, spans: Index, chains: Index, used: Index) -> Tensor | Tiles:
+        """Every node sees its context, its ancestors (all in `used`) and itself."""
+        if not self.lm.tiled:
+            return self._mask(spans, chains, used)
+        columns = np.where(chains >= 0, self._width + np.searchsorted(used, chains), -1)
+        itself = self._width + len(used) + np.arange(len(spans))
+        return Tiles.of(spans, np.column_stack([columns, itself]), self.lm.device)
 
     def _mask(self, spans: Index, chains: Index, used: Index) -> Tensor:
         import torch
@@ -255,12 +269,17 @@ class Tree:
         return self._forward(ids.ravel(), positions, mask, None, keep)[0]
 
     def _forward(
-        self, ids: Index, positions: Index, mask: Tensor, past: KV | None, keep: Index | None
+        self,
+        ids: Index,
+        positions: Index,
+        sight: Tensor | Tiles,
+        past: KV | None,
+        keep: Index | None,
     ) -> tuple[Tensor, KV]:
         device = self.lm.device
         kept = None if keep is None else send(keep, device)
         tokens, places = (send(x, device) for x in (ids, positions))
-        return self.lm.forward(tokens, places, mask, past, kept)
+        return self.lm.forward(tokens, places, sight, past, kept)
 
 
 Answer = TypeVar("Answer")

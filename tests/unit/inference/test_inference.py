@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aleatoric.inference import control, floor
+from aleatoric.inference import control, floor, truths
 from aleatoric.inference.bootstrap import group_bootstrap
 from aleatoric.inference.estimate import MAX_UNITS, GroupSums, estimates
 from aleatoric.metrics.reduction import Mean
@@ -117,7 +117,7 @@ def test_a_perfect_models_score_lies_between_the_floors(n_human: int, n_model: i
         counts = rng.multinomial(n_human, probs)
         counts = counts[counts > 0]
         true.append(floor.expected_tvd(probs, n_human, n_model, rng))
-        low.append(floor.expected_tvd(floor.plug_in(counts), n_human, n_model, rng))
-        high.append(floor.expected_tvd(floor.good_turing(counts), n_human, n_model, rng))
+        low.append(floor.expected_tvd(truths.plug_in(counts), n_human, n_model, rng))
+        high.append(floor.expected_tvd(truths.good_turing(counts), n_human, n_model, rng))
     assert np.mean(low) < np.mean(true) < np.mean(high) + 0.02
     assert np.mean(high) == pytest.approx(np.mean(true), abs=0.02)
