@@ -99,9 +99,11 @@ def error_interval(spread: Spread, design: Design, level: float = LEVEL) -> Inte
     if not variance:
         return None
     free = _satterthwaite(found, spread, design, variance)
-    shares = ((1 + level) / 2, (1 - level) / 2)
-    ends = (math.sqrt(variance * free / _chi_square(share, free)) for share in shares)
-    return Interval(*ends, level, "chi-square, Satterthwaite")
+    low, high = (
+        math.sqrt(variance * free / _chi_square(share, free))
+        for share in ((1 + level) / 2, (1 - level) / 2)
+    )
+    return Interval(low, high, level, "chi-square, Satterthwaite")
 
 
 def _satterthwaite(found: MeanSquares, spread: Spread, design: Design, variance: float) -> float:
