@@ -99,10 +99,8 @@ def error_interval(spread: Spread, design: Design, level: float = LEVEL) -> Inte
     if not variance:
         return None
     free = _satterthwaite(found, spread, design, variance)
-    low, high = (
-        math.sqrt(variance * free / _chi_square(share, free))
-        for share in ((1 + level) / 2, (1 - level) / 2)
-    )
+    shares = ((1 + level) / 2, (1 - level) / 2)
+    low, high = (math.sqrt(variance * free / _chi_square(share, free)) for share in shares)
     return Interval(low, high, level, "chi-square, Satterthwaite")
 
 

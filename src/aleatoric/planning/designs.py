@@ -77,8 +77,10 @@ def sizes(texts: Sequence[str]) -> tuple[Size, ...]:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or not 2 <= int(text) <= 10**7:
-        raise UsageError(f"--samples {text} is no number of draws; give 2 to 10000000, or exact.")
+    if not text.isdecimal() or len(text) > 8 or not 2 <= int(text) <= 10**7:
+        raise UsageError(
+            f"--samples {text!a:.40} is no number of draws; give 2 to 10000000, or exact."
+        )
     return int(text)
 
 
