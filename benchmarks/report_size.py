@@ -60,7 +60,7 @@ def made_up(people: Path, folder: Path) -> Iterator[str]:
 def lines(corpus: Corpus, share: float) -> Iterator[str]:
     every = [word for item in corpus.items for word in item.responses]
     for item in corpus.items:
-        rng = stream(0, "report size", share, item.id)
+        rng = stream(0, "report size", str(share), item.id)
         counts: dict[str, int] = {}
         for any_word in rng.random(DRAWS) < share:
             said = every if any_word else item.responses
