@@ -12,12 +12,14 @@ import numpy as np
 
 from aleatoric import registry
 from aleatoric.codec import StatRow
-from aleatoric.engine.opening import Loading, check_specs, check_until, open_model
+from aleatoric.engine.base import Engine, EngineOptions, check_engine, open_engine
+from aleatoric.engine.opening import Loading, check_specs, check_until
 from aleatoric.engine.stopping import Stopping
 from aleatoric.engine.systems import add_notes, saved_notes, system_name
 from aleatoric.engine.working import working
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import Reduction, estimate, value_of, walk
 from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.debiased import DebiasedECE
@@ -27,7 +29,7 @@ from aleatoric.progress import Track, quietly
 from aleatoric.sources import check_same, corpus_facts, open_corpus
 from aleatoric.store import COMPLETE, Joined, Store
 from aleatoric.store.faults import command as resume_command
-from aleatoric.types import Case, Choices, Corpus, Item, Result, Row, Signature
+from aleatoric.types import Case, Choices, Corpus, Item, Result, Results, Row, Signature
 from aleatoric.versions import versions
 from aleatoric.words import floors
 from aleatoric.words.adaptive import until_note
@@ -72,6 +74,8 @@ class WordJob:
     """The standard error of a context's TVD at which its sampling stops."""
     remarks: tuple[str, ...] = ()
     """What readers must know of the people or the run; shown with every result."""
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    """Where models work: no part of the manifest, since it changes no result."""
 
 
 def choose(protocol: str, overrides: Iterable[str]) -> Choices:
@@ -128,6 +132,7 @@ def resume_word(store: Store, job: WordJob, track: Track[Any], stopping: Stoppin
 def _check_models(job: WordJob) -> None:
     check_specs(job.models, "models", "language_models")
     check_until(job.until, job.models, job.loading.estimator)
+    check_engine(job.engine)
 
 
 def _worked(
@@ -140,7 +145,8 @@ def _worked(
     with working(store, _holds_live_draws):
         if store.lacks_items:
             _read(store, job, corpus(), track)
-        _draw_all(store, job, track, stopping)
+        with open_engine(job.engine) as engine:
+            _draw_all(store, job, engine, track, stopping)
         score_word(store, track, stopping)
         store.set_meta(COMPLETE, True)
     return store
@@ -182,11 +188,11 @@ def scoring_settings(store: Store) -> Settings:
     return Settings(choices, metrics, _abstractions(manifest), manifest["n_splits"], seed)
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
+def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
     """Every system's metrics with interval and floor, from the saved statistics alone."""
     check_method(interval)
     systems = _shown_order(store)
-    return [result for name in systems for result in _system_results(store, name, interval)]
+    return Results(r for name in systems for r in _system_results(store, name, interval))
 
 
 def notes(store: Store) -> list[str]:
@@ -262,10 +268,12 @@ def _holds_live_draws(store: Store) -> bool:
     return any(store.n_items_with_draws(name) for name in live)
 
 
-def _draw_all(store: Store, job: WordJob, track: Track[Any], stopping: Stopping) -> None:
+def _draw_all(
+    store: Store, job: WordJob, engine: Engine, track: Track[Any], stopping: Stopping
+) -> None:
     """Draw with every model under every decoder, but for what the run holds already."""
     for spec in store.unfinished(job.models):
-        model = open_model(spec, job.loading)
+        model = engine.word_model(spec, job.loading)
         # What was recorded was decoded already: one system, whatever decoders are asked for.
         decoders = ("as recorded",) if model.estimator == "recorded" else job.decoders
         for decoder in decoders:
@@ -352,8 +360,8 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     own_floors, drawn = floors.named_floors(plain), plain["n_model"]
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
     for metric, own in found.items():
-        if system in CONTROLS and own.value is None:
-            continue  # people have no distance to themselves
+        if own.value is None and not _is_asked(system, metric):
+            continue
         signature = Signature(
             manifest["corpus"]["name"],
             manifest["corpus"]["sha256"],
@@ -366,9 +374,15 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
             metric,
             manifest["versions"]["aleatoric"],
         )
-        counted = replace(own, n_missing=missing)
+        counted = bounded(replace(own, n_missing=missing), metric)
         rows = StoredRows(store, system, metric)
         yield Result(system, metric, signature, counted, own_floors.get(metric), rows)
+
+
+def _is_asked(system: str, metric: str) -> bool:
+    """Whether a reader misses this value: people have no distance to themselves, halves have."""
+    of_halves = (*floors.DISTANCES, "tvd_debiased", "sq_distance", "ece_oracle")
+    return system not in CONTROLS or (system == ORACLE and metric in of_halves)
 
 
 def _choices_in_force(manifest: Mapping[str, Any], metric: str, estimator: str) -> dict[str, str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aleatoric import pipeline, text_pipeline, token_pipeline
+from aleatoric import finetuning, pipeline, text_pipeline, token_pipeline
+from aleatoric.engine.base import EngineOptions
 from aleatoric.engine.opening import Loading
 from aleatoric.engine.stopping import Stopping
 from aleatoric.models.base import Forcing, Writing
@@ -26,6 +27,7 @@ class Anew:
     device: str | None = None
     batch_tokens: int | None = None
     trust_remote_code: bool = False
+    engine: EngineOptions = field(default_factory=EngineOptions)
 
 
 def resume(
@@ -42,7 +44,10 @@ def resume(
         if store.meta(COMPLETE):
             store.release()
             return store
-        job: Any = job_of(store.manifest, anew or Anew())
+        anew = anew or Anew()
+        if store.manifest.get("command") == "finetune":
+            return _resume_training(store, anew, track)
+        job: Any = job_of(store.manifest, anew)
         if store.manifest["level"] == "token":
             return token_pipeline.resume_token(store, job, meter, stopping)
         if store.manifest["level"] == "text":
@@ -51,6 +56,13 @@ def resume(
     except BaseException:
         store.close()
         raise
+
+
+def _resume_training(store: Store, anew: Anew, track: Track[Any]) -> Store:
+    """Training goes on from its checkpoints when it is asked for again."""
+    job = finetuning.job_of(store.manifest, anew.device, anew.trust_remote_code)
+    store.close()
+    return finetuning.run_finetune(job, store.path, track)
 
 
 def job_of(
@@ -81,6 +93,7 @@ def _word_job(manifest: Mapping[str, Any], anew: Anew) -> pipeline.WordJob:
         encoding=manifest["corpus"]["encoding"],
         until=manifest.get("until"),
         remarks=tuple(manifest["remarks"]),
+        engine=anew.engine,
     )
 
 
@@ -101,6 +114,7 @@ def _text_job(manifest: Mapping[str, Any], anew: Anew) -> text_pipeline.TextJob:
         seed=manifest["seed"],
         encoding=manifest["corpus"]["encoding"],
         limit=manifest["limit"],
+        engine=anew.engine,
     )
 
 
@@ -121,6 +135,7 @@ def _token_job(manifest: Mapping[str, Any], anew: Anew) -> token_pipeline.TokenJ
         ),
         batch_tokens=anew.batch_tokens or manifest["batch_tokens"],
         keep_rows=manifest["keep_rows"],
+        engine=anew.engine,
         documents=manifest["documents"],
         seed=manifest["seed"],
         encoding=manifest["corpus"]["encoding"],

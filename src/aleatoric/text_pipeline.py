@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric.analyses.fit import TextCase
-from aleatoric.engine.opening import Loading, check_specs, open_text_model
+from aleatoric.engine.base import Engine, EngineOptions, check_engine, open_engine
+from aleatoric.engine.opening import Loading, check_specs
 from aleatoric.engine.stopping import Stopping
 from aleatoric.engine.systems import add_notes, saved_notes, system_name
 from aleatoric.engine.text_scoring import (
@@ -28,6 +29,7 @@ from aleatoric.engine.text_scoring import (
 from aleatoric.engine.working import working
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
+from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import estimates
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import TextModel, Writing
@@ -39,7 +41,7 @@ from aleatoric.store import COMPLETE, Store
 from aleatoric.store.faults import command as resume_command
 from aleatoric.store.texts import TextShelf
 from aleatoric.texts.floors import MeanFloor
-from aleatoric.types import Estimate, Floor, MultiRef, Result, Row, Signature, Texts
+from aleatoric.types import Estimate, Floor, MultiRef, Result, Results, Row, Signature, Texts
 from aleatoric.versions import versions
 
 PROTOCOLS = ("corrected", "paper")
@@ -72,6 +74,8 @@ class TextJob:
     encoding: str = "utf-8"
     limit: int | None = None
     """Read only so many inputs, the first ones."""
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    """Where models work: no part of the manifest, since it changes no text."""
 
 
 def run_text(
@@ -83,6 +87,7 @@ def run_text(
     stays behind; where `stopping` is asked for, everything finished does.
     """
     check_specs(job.models, "text_models")
+    check_engine(job.engine)
     corpus = open_text_corpus(job.corpus, job.encoding)
     manifest = _manifest(job, corpus)
     # What scoring will need must be there before hours are spent on writing.
@@ -94,6 +99,7 @@ def run_text(
 def resume_text(store: Store, job: TextJob, track: Track[Any], stopping: Stopping) -> Store:
     """Go on with a run opened to be written; its corpus is needed where its items are not saved."""
     check_specs(job.models, "text_models")
+    check_engine(job.engine)
     Scorer.of(store.manifest)
     return _worked(store, job, lambda: open_text_corpus(job.corpus, job.encoding), track, stopping)
 
@@ -108,7 +114,8 @@ def _worked(
     with working(store, _holds_live_texts):
         if store.lacks_items:
             _read(store, corpus(), job.limit, track)
-        _write_all(store, job, track, stopping)
+        with open_engine(job.engine) as engine:
+            _write_all(store, job, engine, track, stopping)
         score_text(store, track, stopping)
         store.set_meta(COMPLETE, True)
     return store
@@ -125,10 +132,10 @@ def score_text(store: Store, track: Track[Any] = quietly, stopping: Stopping | N
     store.write_stats(columns, (stopping or Stopping()).checked(rows))
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
+def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
     """Every system's metrics with interval and floor, from the saved statistics alone."""
     shown = [CONTROL, *model_systems(store)]
-    return [result for name in shown for result in _system_results(store, name, interval)]
+    return Results(r for name in shown for r in _system_results(store, name, interval))
 
 
 def notes(store: Store) -> list[str]:
@@ -177,10 +184,12 @@ def _read(store: Store, corpus: MultiRef, limit: int | None, track: Track[Any]) 
         add_notes(store, corpus.notes)
 
 
-def _write_all(store: Store, job: TextJob, track: Track[Any], stopping: Stopping) -> None:
+def _write_all(
+    store: Store, job: TextJob, engine: Engine, track: Track[Any], stopping: Stopping
+) -> None:
     """Write with every model under every decoder, but for what the run holds already."""
     for spec in store.unfinished(job.models):
-        model = open_text_model(spec, job.loading)
+        model = engine.text_model(spec, job.loading)
         # What was recorded was decoded already: one system, whatever decoders are asked for.
         recorded = spec.partition(":")[0] == RECORDED
         decoders = ("as recorded",) if recorded else job.decoders
@@ -348,7 +357,7 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     for metric in metrics_of(store):
         if system == CONTROL and metric.startswith(_OF_GENERATORS):
             continue  # people's own texts are H
-        estimate = replace(found[metric], n_missing=missing)
+        estimate = bounded(replace(found[metric], n_missing=missing), metric)
         signature = _signature(store, system, metric, found)
         rows = StoredRows(store, system, metric)
         yield Result(system, metric, signature, estimate, _floor(metric, found), rows)
@@ -358,7 +367,7 @@ def _floor(metric: str, found: Mapping[str, Estimate]) -> Floor | None:
     low, high = found.get(f"floor_low_{metric}"), found.get(f"floor_high_{metric}")
     if low is None or high is None or low.value is None or high.value is None:
         return None
-    return MeanFloor(high.value, low.value, high.value, FLOOR_METHOD, high.n_items)
+    return MeanFloor(high.value, low.value, high.value, FLOOR_METHOD, n_items=high.n_items)
 
 
 def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estimate]) -> Signature:

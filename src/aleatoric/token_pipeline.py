@@ -11,24 +11,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.engine.base import EngineOptions, check_one_process
 from aleatoric.engine.forcing import Part, chunks, parts
 from aleatoric.engine.opening import check_specs, open_forced
 from aleatoric.engine.stopping import Stopping
 from aleatoric.engine.working import working
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.inference.bounds import bounded
 from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.progress import Advance, Meter, unmetered
 from aleatoric.sources import check_same, corpus_facts, open_token_corpus
 from aleatoric.store import COMPLETE, Store, TokenSums
 from aleatoric.store.faults import command
 from aleatoric.tokens.consistency import of_hits
+from aleatoric.tokens.grouped import GroupedSums
 from aleatoric.tokens.results import CalibrationResult
 from aleatoric.tokens.saving import pack, unpack
 from aleatoric.tokens.schemes import EXPECTED, Scheme
 from aleatoric.tokens.stream import CalibrationStream
 from aleatoric.tokens.table import TokenTable, read_table, write_part
-from aleatoric.types import Collected, Floor, ParallelText, Result, Signature, TextCorpus
+from aleatoric.types import Collected, Floor, ParallelText, Result, Results, Signature, TextCorpus
 from aleatoric.versions import versions
 
 BATCHES_A_PART = 8
@@ -58,6 +61,7 @@ class TokenJob:
     documents: str = "blank-lines"
     seed: int = 0
     encoding: str = "utf-8"
+    engine: EngineOptions = field(default_factory=EngineOptions)
 
     @property
     def all_schemes(self) -> tuple[str, ...]:
@@ -77,6 +81,7 @@ def run_token(
     if not job.models:
         raise UsageError("give a model to read the corpus, as --model smollm2.")
     check_specs(job.models, "forced_models")
+    check_one_process(job.engine, "token")
     corpus = open_token_corpus(job.corpus, job.encoding, job.documents)
     n_items = len(corpus.items)  # reads it all: a bad line shows before anything is written
     store = Store.continue_or_create(out, _manifest(job, corpus))
@@ -86,6 +91,7 @@ def run_token(
 def resume_token(store: Store, job: TokenJob, meter: Meter, stopping: Stopping) -> Store:
     """Go on with a run opened to be written; its corpus must be what it was."""
     check_specs(job.models, "forced_models")
+    check_one_process(job.engine, "token")
     corpus = open_token_corpus(job.corpus, job.encoding, job.documents)
     check_same(corpus, store.manifest["corpus"])
     return _worked(store, job, corpus, len(corpus.items), meter, stopping)
@@ -108,11 +114,11 @@ def _worked(
     return store
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
+def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
     """Every system's metrics with their intervals, from the saved sums alone."""
     check_method(interval)
     named = systems(store)
-    return [result for system in named for result in _system_results(store, system, interval)]
+    return Results(r for name in named for r in _system_results(store, name, interval))
 
 
 def systems(store: Store) -> list[str]:
@@ -122,12 +128,21 @@ def systems(store: Store) -> list[str]:
 
 def calibration(store: Store, system: str, interval: str = DEFAULT_METHOD) -> CalibrationResult:
     """All of a system's estimates and curves."""
+    return _restored(store, system).result(interval)
+
+
+def grouped(store: Store, system: str) -> GroupedSums:
+    """A system's sums by document, to be paired with those of another."""
+    return _restored(store, system).grouped()
+
+
+def _restored(store: Store, system: str) -> CalibrationStream:
     sums = store.token_sums(system)
     if sums is None:
         raise UsageError(f"{store.path}: {system} has read nothing; repeat the command.")
     stream = _stream(store.manifest, store.systems()[system]["vocabulary"])
     stream.restore(unpack(sums.payload))
-    return stream.result(interval)
+    return stream
 
 
 def token_table(store: Store, system: str) -> TokenTable:
@@ -324,7 +339,8 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     for metric in (*ordered, *others):
         signature = _signature(store, system, metric, found.n_tokens)
         floor = _floor(store, found) if metric == "ece" else None
-        yield Result(system, metric, signature, found.estimates[metric], floor)
+        own = bounded(found.estimates[metric], metric)
+        yield Result(system, metric, signature, own, floor)
 
 
 def _floor(store: Store, found: CalibrationResult) -> Floor:

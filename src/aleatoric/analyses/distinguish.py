@@ -123,8 +123,8 @@ def _table(found: dict[str, Distinguished], seed: int) -> Table:
         "A permutation test a context (squared distance; could both sides be one population?); "
         "exact probabilities of a model are tested by draws from them.",
         f"told apart: share of contexts with p ≤ {ALPHA:g} after Benjamini-Hochberg over "
-        "contexts, [low, high] its 95% interval, group bootstrap. More people and draws tell "
-        "more contexts apart.",
+        "contexts, [low, high] its 95% interval, group bootstrap ([–]: none, as there is one group "
+        "or all contexts agree). More people and draws tell more contexts apart.",
         f"exact: tests over all permutations; the others are over {N_PERMUTATIONS} random ones.",
         "people, half v half: one population; about .05 or fewer should have p ≤ .05.",
     )
@@ -141,7 +141,7 @@ def _row(name: str, own: Distinguished, seed: int) -> tuple[str, ...]:
 
 def _share_text(share: Share) -> str:
     if share.interval is None:
-        return f"{share.value:.3f}"
+        return f"{share.value:.3f} [–]"
     return f"{share.value:.3f} [{share.interval.low:.3f}, {share.interval.high:.3f}]"
 
 

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from aleatoric.cli.options import FormatOption, JsonOption, SeedOption
+from aleatoric.cli.options import FormatOption, IntervalOption, JsonOption, SeedOption
 from aleatoric.cli.printing import print_json, say, show_tables, track
 from aleatoric.errors import UsageError
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
 
 
 def compare(
@@ -22,6 +23,7 @@ def compare(
         list[str] | None, typer.Option(help="Only these, or a pattern like 'w1_*'; repeatable.")
     ] = None,
     alpha: Annotated[float, typer.Option(help="The level of the letters.")] = 0.05,
+    interval: IntervalOption = DEFAULT_METHOD,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     layout: FormatOption = "terminal",
@@ -42,7 +44,7 @@ def compare(
         stores = [opened.enter_context(Store.open(run)) for run in runs]
         for store in stores:
             levels.score(store, track, again=False)
-        found = comparing.compare(stores, system or (), metric or (), alpha, seed)
+        found = comparing.compare(stores, system or (), metric or (), alpha, seed, interval)
     if as_json:
         print_json(found.as_dict())
         return

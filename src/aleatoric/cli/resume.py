@@ -8,7 +8,12 @@ from typing import Annotated
 import typer
 
 from aleatoric.cli.options import (
+    ActorCpusOption,
+    ActorGpusOption,
+    ActorsOption,
+    AddressOption,
     DeviceOption,
+    EngineOption,
     FormatOption,
     IntervalOption,
     JsonOption,
@@ -29,6 +34,11 @@ def resume(
         int | None, typer.Option(min=1, max=10**7, help="Of the token level: tokens in a batch.")
     ] = None,
     trust_remote_code: RemoteCodeOption = False,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    actors: ActorsOption = None,
+    actor_cpus: ActorCpusOption = None,
+    actor_gpus: ActorGpusOption = None,
     interval: IntervalOption = DEFAULT_METHOD,
     as_json: JsonOption = False,
     layout: FormatOption = "terminal",
@@ -38,12 +48,14 @@ def resume(
     Example: `aleatoric resume runs/gpt2`
     """
     from aleatoric import levels, resuming
+    from aleatoric.engine.base import EngineOptions
 
     check_method(interval)
     if salvage is not None:
         _salvage(run, salvage)
         return
-    anew = resuming.Anew(device, batch_tokens, trust_remote_code)
+    where = EngineOptions(engine, address, actors, actor_cpus, actor_gpus)
+    anew = resuming.Anew(device, batch_tokens, trust_remote_code, where)
     with (
         writing(run) as (folder, stopping),
         resuming.resume(folder, anew, track, meter, stopping) as store,

@@ -7,10 +7,15 @@ from typing import Annotated
 import typer
 
 from aleatoric.cli.options import (
+    ActorCpusOption,
+    ActorGpusOption,
+    ActorsOption,
+    AddressOption,
     BosOption,
     DeviceOption,
     DtypeOption,
     EncodingOption,
+    EngineOption,
     FormatOption,
     JsonOption,
     OutOption,
@@ -70,6 +75,11 @@ def text(
     dtype: DtypeOption = "float32",
     bos: BosOption = "none",
     trust_remote_code: RemoteCodeOption = False,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    actors: ActorsOption = None,
+    actor_cpus: ActorCpusOption = None,
+    actor_gpus: ActorGpusOption = None,
     seed: SeedOption = 0,
     encoding: EncodingOption = "utf-8",
     out: OutOption = None,
@@ -84,6 +94,7 @@ def text(
     --template 'Simplify: {input}' --out runs/asset`
     """
     from aleatoric import text_pipeline
+    from aleatoric.engine.base import EngineOptions
     from aleatoric.engine.opening import Loading
     from aleatoric.models.base import Writing
 
@@ -109,6 +120,7 @@ def text(
         seed=seed,
         encoding=encoding,
         limit=limit,
+        engine=EngineOptions(engine, address, actors, actor_cpus, actor_gpus),
     )
     with (
         writing(out) as (folder, stopping),

@@ -12,6 +12,7 @@ from aleatoric.cli.options import (
     DeviceOption,
     DtypeOption,
     EncodingOption,
+    EngineOption,
     FormatOption,
     IntervalOption,
     JsonOption,
@@ -57,6 +58,7 @@ def token(
     dtype: DtypeOption = "float32",
     bos: BosOption = "none",
     trust_remote_code: RemoteCodeOption = False,
+    engine: EngineOption = "local",
     interval: IntervalOption = DEFAULT_METHOD,
     seed: SeedOption = 0,
     encoding: EncodingOption = "utf-8",
@@ -69,6 +71,7 @@ def token(
     Example: `aleatoric token --corpus story.txt --model smollm2 --out runs/story`
     """
     from aleatoric import token_pipeline
+    from aleatoric.engine.base import EngineOptions
     from aleatoric.models.base import Forcing
 
     job = token_pipeline.TokenJob(
@@ -83,6 +86,7 @@ def token(
         documents,
         seed,
         encoding,
+        EngineOptions(engine),
     )
     check_method(interval)
     with (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
 from typing import Any
 
-from aleatoric import levels, studies
+from aleatoric import levels, studies, token_pipeline
 from aleatoric.comparing.comparable import Member, check_comparable, check_levels
 from aleatoric.comparing.statistics import (
     compare_metric,
@@ -17,16 +17,21 @@ from aleatoric.comparing.statistics import (
     floor_column,
     read_statistics,
 )
+from aleatoric.comparing.tokens import compare_sums, compare_values, tokens_differ
 from aleatoric.errors import UsageError
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.letters import different_pairs, letters
 from aleatoric.inference.multiple import benjamini_hochberg, holm
 from aleatoric.inference.paired import Paired
 from aleatoric.store import Store
 
 ALPHA = 0.05
+Pairing = Callable[[str, Member, Member], Paired | None]
+"""A metric and two systems -> their comparison; `None` where the metric is not theirs."""
 DEFAULT_METRICS = {
     "word": ("tvd", "tvd_excess", "tvd_syn", "tvd_sem", "sq_distance", "ece_*"),
     "text": ("w1_?/*", "dmu_?/*"),
+    "token": ("ece", "sce", "ace", "e_ece*", "sce_predicted", "ace_predicted"),
 }
 """What is compared where nothing is named: about what a level's own table shows."""
 _ABOUT_EQUAL = 1.1
@@ -93,15 +98,18 @@ def compare(
     metrics: Sequence[str] = (),
     alpha: float = ALPHA,
     seed: int = 0,
+    interval: str = DEFAULT_METHOD,
 ) -> Compared:
     """Compare every two systems of one or more runs by every metric.
 
-    `systems` are labels, all models where none is given; `metrics` are names or patterns.
+    `systems` are labels, all models where none is given; `metrics` are names or patterns;
+    `interval` names how replicates become an interval.
     """
+    check_method(interval)
     members = _members(stores, systems)
     check_comparable(members)
     names = _metrics(members, metrics)
-    family = _adjusted([*_compare_all(members, names, seed)])
+    family = _adjusted([*_compare_all(members, names, seed, interval)])
     values = {name: {m.label: _value(m, name) for m in members} for name in names}
     shown = {name: _letters(name, values[name], family, alpha) for name in names}
     return Compared(tuple(family), values, shown, alpha, (*_notes(members, family, alpha),))
@@ -110,13 +118,7 @@ def compare(
 def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[Member]:
     """The asked-for systems of all runs under labels that no two share."""
     check_levels(stores)
-    for store in stores:
-        if not store.has_stats():
-            raise UsageError(
-                f"{store.path}: keeps sums over all tokens, not statistics of its items; "
-                "compare runs of words or of texts."
-            )
-    known = _labels(stores)
+    known = labels_of(stores)
     models = [label for label, (store, name) in known.items() if name in _models(store)]
     chosen = list(dict.fromkeys(systems)) or models
     for label in chosen:
@@ -135,7 +137,7 @@ def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[Member]:
     ]
 
 
-def _labels(stores: Sequence[Store]) -> dict[str, tuple[Store, str]]:
+def labels_of(stores: Sequence[Store]) -> dict[str, tuple[Store, str]]:
     """A name for every system: its own, with its run before it where several runs have it."""
     places = [(store, name) for store in stores for name in store.systems()]
     names = [name for _, name in places]
@@ -158,11 +160,15 @@ def _metrics(members: Sequence[Member], asked: Sequence[str]) -> list[str]:
     for pattern in asked:
         if not any(fnmatchcase(name, pattern) for name in shared):
             raise UsageError(f"there is no metric {pattern!r}; there are: {', '.join(shared)}.")
-    return [name for name in shared if any(fnmatchcase(name, p) for p in patterns)]
+    found = [name for name in shared if any(fnmatchcase(name, p) for p in patterns)]
+    if not found:
+        labels = ", ".join(member.label for member in members)
+        raise UsageError(f"no two of {labels} share a metric; name other systems.")
+    return found
 
 
 def _metrics_of(member: Member) -> Iterator[str]:
-    columns: list[str] = member.store.meta("stat_columns")
+    columns: list[str] = member.store.meta("stat_columns") or []
     for metric in member.results:
         yield metric
         if floor_column(metric, columns) is not None:
@@ -170,17 +176,44 @@ def _metrics_of(member: Member) -> Iterator[str]:
 
 
 def _compare_all(
-    members: Sequence[Member], metrics: Sequence[str], seed: int
+    members: Sequence[Member], metrics: Sequence[str], seed: int, interval: str
 ) -> Iterator[Comparison]:
-    statistics = {m.label: read_statistics(m.store, m.system) for m in members}
-    choices = members[0].store.manifest.get("choices", {})
+    is_token = levels.level_of(members[0].store) == "token"
+    pairing = _by_document if is_token else _by_item
+    compared = pairing(members, seed, interval)
     for metric in metrics:
         for first, second in combinations(members, 2):
-            sides = statistics[first.label], statistics[second.label]
-            found = compare_metric(metric, *sides, choices, seed)
+            found = compared(metric, first, second)
             if found is not None:
                 signed = _signature(first, metric), _signature(second, metric)
                 yield Comparison(metric, first.label, second.label, found, signatures=signed)
+
+
+def _by_item(members: Sequence[Member], seed: int, interval: str) -> Pairing:
+    """Words and texts: statistics of items that both systems have."""
+    statistics = {m.label: read_statistics(m.store, m.system) for m in members}
+    choices = members[0].store.manifest.get("choices", {})
+
+    def compared(metric: str, first: Member, second: Member) -> Paired | None:
+        sides = statistics[first.label], statistics[second.label]
+        return compare_metric(metric, *sides, choices, seed, interval)
+
+    return compared
+
+
+def _by_document(members: Sequence[Member], seed: int, interval: str) -> Pairing:
+    """Tokens: sums over documents that both systems have read."""
+    sums = {m.label: token_pipeline.grouped(m.store, m.system) for m in members}
+
+    def compared(metric: str, first: Member, second: Member) -> Paired | None:
+        sides = sums[first.label], sums[second.label]
+        found = compare_sums(metric, *sides, seed, interval)
+        own, other = (m.results.get(metric) for m in (first, second))
+        if found is None and own is not None and other is not None:
+            return compare_values(own.estimate, other.estimate)
+        return found
+
+    return compared
 
 
 def _adjusted(family: list[Comparison]) -> list[Comparison]:
@@ -223,15 +256,25 @@ def _letters(
 def _notes(members: Sequence[Member], family: Sequence[Comparison], alpha: float) -> Iterator[str]:
     """What a reader of the p-values must know."""
     yield from _uneven_draws(members, {one.metric for one in family})
-    for one in family:
-        if one.paired.reason:
-            yield f"{one.metric}, {one.first} v {one.second}: {one.paired.reason}"
+    yield from _uneven_tokens(members)
+    yield from _reasons(family)
     smallest = max((one.paired.test.smallest for one in family if one.paired.test), default=0.0)
     if smallest > alpha:
         yield (
             f"with so few groups no p-value below {smallest:.3g} is possible: nothing can be told "
             f"apart at {alpha:g}"
         )
+
+
+def _reasons(family: Sequence[Comparison]) -> Iterator[str]:
+    """Why something has no test: a line a pair and reason, whatever the number of metrics."""
+    concerned: dict[tuple[str, str, str], list[str]] = {}
+    for one in family:
+        if one.paired.reason:
+            key = (one.first, one.second, one.paired.reason)
+            concerned.setdefault(key, []).append(one.metric)
+    for (first, second, reason), metrics in concerned.items():
+        yield f"{', '.join(metrics)}, {first} v {second}: {reason}"
 
 
 def _uneven_draws(members: Sequence[Member], metrics: set[str]) -> Iterator[str]:
@@ -244,6 +287,19 @@ def _uneven_draws(members: Sequence[Member], metrics: set[str]) -> Iterator[str]
             yield (
                 f"the systems have different numbers of draws a context ({listed}), and fewer "
                 f"draws alone raise {', '.join(concerned)}: rely on tvd_excess and sq_distance"
+            )
+
+
+def _uneven_tokens(members: Sequence[Member]) -> Iterator[str]:
+    """Tokens of different vocabularies are not the same task."""
+    if levels.level_of(members[0].store) != "token":
+        return
+    sums = {m.label: token_pipeline.grouped(m.store, m.system) for m in members}
+    for first, second in combinations(sums, 2):
+        if tokens_differ(sums[first], sums[second]):
+            yield (
+                f"{first} and {second} cut the documents into different tokens: their errors are "
+                "of different tasks, and swapping them is a test of both together"
             )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import Reduction
 from aleatoric.inference.paired import Paired, paired
 from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
@@ -68,12 +69,15 @@ def excess_name(metric: str) -> str:
 
 
 def floor_column(metric: str, columns: Mapping[str, Floats] | Sequence[str]) -> str | None:
-    """The statistic that holds the (upper) floor of a metric, where the run has one.
+    """The statistic that holds an item's floor, the one that results subtract, where there is one.
 
-    >>> floor_column("tvd", ["tvd", "js", "floor_high"]), floor_column("js", ["js", "floor_high"])
-    ('floor_high', None)
+    Of words that is the estimate, of texts the higher end.
+
+    >>> floor_column("tvd", ["tvd", "floor_value"]), floor_column("js", ["js", "floor_value"])
+    ('floor_value', None)
     """
-    wanted = "floor_high" if metric == "tvd" else f"floor_high_{metric}"
+    names = {"tvd": "floor_value", "js": "floor_js_value"}
+    wanted = names.get(metric, f"floor_high_{metric}")
     return wanted if wanted in columns else None
 
 
@@ -83,6 +87,7 @@ def compare_metric(
     second: ItemStatistics,
     choices: Mapping[str, str],
     seed: int,
+    interval: str = DEFAULT_METHOD,
 ) -> Paired | None:
     """Two systems by one metric on their common items; `None` where the metric is not theirs."""
     one, other = first.chunk(metric), second.chunk(metric)
@@ -92,7 +97,7 @@ def compare_metric(
     one = {name: values[places[0]] for name, values in one.items()}
     other = {name: values[places[1]] for name, values in other.items()}
     groups = [first.groups[i] for i in places[0].tolist()]
-    return paired(one, other, groups, _reduction(metric, one, other, choices), seed)
+    return paired(one, other, groups, _reduction(metric, one, other, choices), seed, interval)
 
 
 def _reduction(metric: str, one: Chunk, other: Chunk, choices: Mapping[str, str]) -> Reduction:

@@ -123,7 +123,9 @@ def estimate(
     by_split, defined = reduction.values(total), reduction.defined(total)
     undefined = sums.n_items - defined
     if np.isnan(by_split).all():
-        return Estimate(None, None, 0, 0, undefined, reason=_undefined(undefined))
+        # Items that have a value each may still be too few for one together.
+        lacking = undefined or defined
+        return Estimate(None, None, 0, 0, lacking, reason=_undefined(undefined, defined))
     own = sums.table[[reduction.defined(row) > 0 for row in sums.table]]
     found = _interval(own, reduction, seed, method, sums.n_pooled)
     spread = float(by_split.std(ddof=1)) if len(by_split) > 1 else None
@@ -133,7 +135,9 @@ def estimate(
     )
 
 
-def _undefined(n_items: int) -> str:
+def _undefined(n_items: int, n_defined: int) -> str:
+    if n_defined:
+        return f"too few items: {n_defined} of them make no value together"
     whom = "the only item" if n_items == 1 else f"all {n_items} items"
     return f"undefined on {whom}: too few answers or draws, or nothing to compare with"
 

@@ -104,6 +104,16 @@ def subsampled(
     return _difference(found)
 
 
+def distance(seen: Sides) -> float:
+    """The distance of the samples as they are; of two models, the difference.
+
+    >>> distance(Sides(Side(np.array([3.0, 1.0]), 4), (Side(np.array([0.5, 0.0]), None),)))
+    0.5
+    """
+    own = [float(_distances(seen.people.shares, model.shares)) for model in seen.models]
+    return own[0] if len(own) == 1 else own[0] - own[1]
+
+
 def noise(
     truth: Sides,
     people: Sequence[int],

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, resample
 from aleatoric.inference.estimate import Chunk, GroupSums, Reduction
 from aleatoric.inference.permutation import PermutationTest, paired_permutation
 from aleatoric.types import Estimate
 
 Floats = NDArray[np.float64]
+Value = Callable[[Floats], Floats]
+"""(rows, k) sums -> (rows,) values; NaN where undefined."""
 NO_ITEMS = "no item has a value in both systems"
 ONE_GROUP = "one group: there is nothing to resample"
 IDENTICAL = "the values are the same on every item"
@@ -40,7 +42,12 @@ class Paired:
 
 
 def paired(
-    first: Chunk, second: Chunk, groups: Sequence[str], reduction: Reduction, seed: int
+    first: Chunk,
+    second: Chunk,
+    groups: Sequence[str],
+    reduction: Reduction,
+    seed: int,
+    method: str = DEFAULT_METHOD,
 ) -> Paired:
     """Compare two systems' statistics, whose rows are the same items in the same order.
 
@@ -59,37 +66,58 @@ def paired(
     first, second = _aligned(first, second, known)
     used = [group for group, is_known in zip(groups, known.tolist(), strict=True) if is_known]
     tables = _tables(first, second, used, reduction)
-    difference = _difference(tables, reduction, len(used), len(set(used)), undefined, seed)
+    counted = Estimate(None, None, len(used), len(set(used)), undefined)
+    found = paired_sums(tables[0], tables[1], lambda s: _value(s, reduction), counted, seed, method)
+    if found.difference.value is None:
+        return found
+    if all(np.array_equal(first[name], second[name], equal_nan=True) for name in first):
+        found = replace(found, test=None, reason=IDENTICAL)
+    return replace(found, effect=_effect(first, second))
+
+
+def paired_sums(
+    first: Floats,
+    second: Floats,
+    value: Value,
+    counted: Estimate,
+    seed: int,
+    method: str = DEFAULT_METHOD,
+) -> Paired:
+    """Compare two systems by `value` of their sums over the same groups, (groups, k) each.
+
+    `counted` has the numbers of items and groups behind them.
+
+    >>> low, high = np.array([[1.0, 2.0], [2.0, 2.0]]), np.array([[2.0, 2.0], [4.0, 2.0]])
+    >>> share = lambda sums: sums[..., 0] / sums[..., 1]
+    >>> found = paired_sums(low, high, share, Estimate(None, None, 4, 2), seed=0)
+    >>> found.difference.value, found.test.p
+    (-0.75, 0.5)
+    """
+    difference = _difference(first, second, value, counted, seed, method)
     if difference.value is None:
         return Paired(difference, None, None, NO_ITEMS)
-    reason = _reason(first, second, difference)
-    test = None
-    if reason is None:
-        test = paired_permutation(tables[0], tables[1], lambda s: _value(s, reduction), seed)
-    return Paired(difference, test, _effect(first, second), reason)
+    if np.array_equal(first, second):
+        return Paired(difference, None, None, IDENTICAL)
+    if difference.n_groups < 2:
+        return Paired(difference, None, None, ONE_GROUP)
+    return Paired(difference, paired_permutation(first, second, value, seed), None)
 
 
 def _difference(
-    tables: Floats, reduction: Reduction, n_items: int, n_groups: int, undefined: int, seed: int
+    first: Floats, second: Floats, value: Value, counted: Estimate, seed: int, method: str
 ) -> Estimate:
     """Value of the first minus value of the second, groups resampled for both together."""
-    width = tables.shape[2]
+    width = first.shape[1]
 
     def gap(sums: Floats) -> Floats:
-        return _value(sums[..., :width], reduction) - _value(sums[..., width:], reduction)
+        return value(sums[..., :width]) - value(sums[..., width:])
 
-    joined = np.concatenate(tables, axis=1)
-    value = float(gap(joined.sum(axis=0)))
-    if np.isnan(value):
-        return Estimate(None, None, 0, 0, n_items + undefined)
-    return Estimate(value, group_bootstrap(joined, gap, seed), n_items, n_groups, undefined)
-
-
-def _reason(first: Chunk, second: Chunk, difference: Estimate) -> str | None:
-    """Why there is nothing to test."""
-    if all(np.array_equal(first[name], second[name], equal_nan=True) for name in first):
-        return IDENTICAL
-    return ONE_GROUP if difference.n_groups < 2 else None
+    joined = np.concatenate([first, second], axis=1)
+    whole = float(gap(joined.sum(axis=0)[None])[0])
+    if np.isnan(whole):
+        return Estimate(None, None, 0, 0, counted.n_items + counted.n_undefined, reason=NO_ITEMS)
+    found = resample(joined, gap, seed, method=method)
+    return replace(counted, value=whole, interval=found.interval, reason=found.reason)
 
 
 def _known(chunk: Chunk) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.inference.clustered import clustered_error
+from aleatoric.inference.noise import Side, Sides
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -74,6 +75,25 @@ def tvd_variances(people: Counts, model: Counts) -> tuple[float, float] | None:
     if n < 2 or m < 2:
         return None
     return _over(people, model / m), _over(model, people / n)
+
+
+def side_variances(seen: Sides) -> tuple[float, float]:
+    """`tvd_variances` of people and one model on people's words; 0 for a side that cannot vary.
+
+    >>> known = Sides(Side(np.array([3.0, 1.0]), 4), (Side(np.array([0.5, 0.25]), None),))
+    >>> side_variances(known)
+    (0.0625, 0.0)
+    """
+    people, (model, *_) = seen.people, seen.models
+    return _of_side(people, model.shares), _of_side(model, people.shares)
+
+
+def _of_side(side: Side, other: Floats) -> float:
+    if side.n is None or side.n < 2:
+        return 0.0
+    # Words outside the list are one word more, which the other side does not have.
+    counts = np.append(side.mass, side.n - side.mass.sum()).astype(np.int64)
+    return _over(counts, np.append(other, 0.0))
 
 
 def _over(counts: Counts, other: Floats) -> float:

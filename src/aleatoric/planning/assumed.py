@@ -86,6 +86,11 @@ class AssumedSource:
     groups: int = 20
 
     @property
+    def split(self) -> None:
+        """There is no pilot whose noise could be split."""
+        return None
+
+    @property
     def name(self) -> str:
         """What is planned for."""
         return "TVD under assumptions" if self.correlation is None else "difference of two TVDs"

@@ -12,6 +12,7 @@ from aleatoric.inference.bootstrap import group_bootstrap
 from aleatoric.inference.noise import Size
 from aleatoric.inference.pilot import Sizes, Spread
 from aleatoric.inference.planning import Crowding, Design, Parts
+from aleatoric.inference.variance import VarianceParts
 from aleatoric.types import Interval
 
 
@@ -115,6 +116,11 @@ class Source(Protocol):
         """What a reader of the predictions should know."""
         ...
 
+    @property
+    def split(self) -> VarianceParts | None:
+        """Where the noise of a pilot's own mean comes from, where there is a pilot."""
+        ...
+
     def prepared(self, people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Known]:
         """What is known at each pair of sizes."""
         ...
@@ -160,6 +166,8 @@ class Plan:
     target: Target
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+    split: VarianceParts | None = None
+    """Where the noise of a pilot's own mean comes from."""
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -167,6 +175,7 @@ class Plan:
             "source": self.source,
             "target": asdict(self.target) | {"error": self.target.error},
             "plans": [row.as_dict() for row in self.rows],
+            "pilot_variance": asdict(self.split) if self.split else None,
             "notes": list(self.notes),
         }
 
@@ -192,7 +201,7 @@ def make_plan(source: Source, target: Target, grid: Grid, seed: int = 0) -> Plan
         for pair, known in source.prepared(filled.people, filled.samples).items()
         for groups in _groups(known.parts, pair, crowding, target, grid, source)
     )
-    return Plan(source.name, target, rows, source.notes)
+    return Plan(source.name, target, rows, source.notes, source.split)
 
 
 def predicted(known: Known, design: Design, seed: int) -> tuple[float, Interval | None]:

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from aleatoric.errors import UsageError
-from aleatoric.inference.noise import Side, Sides, Size
+from aleatoric.inference.noise import Side, Sides, Size, distance
 from aleatoric.inference.pilot import Context, Pilot, Sizes
 from aleatoric.inference.planning import Crowding
+from aleatoric.inference.variance import VarianceParts, side_variances, split_variance
 from aleatoric.levels import level_of
 from aleatoric.pipeline import cases, model_systems
 from aleatoric.planning.designs import Known
 from aleatoric.store import Store
 from aleatoric.types import Case, Categorical
 
+_NO_SPREAD = 1e-12
 MOST_OTHER_WORDS = 60
 """Of the words that only a model gives: the likeliest ones, which people might yet give."""
 
@@ -29,6 +31,8 @@ class PilotSource:
     pilot: Pilot
     correlation: float | None = None
     notes: tuple[str, ...] = ()
+    split: VarianceParts | None = None
+    """Where the noise of the pilot's own mean comes from."""
 
     @property
     def people(self) -> int:
@@ -74,11 +78,7 @@ def pilot_source(
         raise UsageError(f"{store.path}: is no word-level run; plan needs one, or --assume.")
     names = _chosen(store, system, against, differs)
     contexts = tuple(_contexts(store, names))
-    if len({context.group for context in contexts}) < 2:
-        raise UsageError(
-            f"{store.path}: its contexts lie in one group, which says nothing of how groups "
-            "differ; use a pilot of several groups, or --assume."
-        )
+    _check(contexts, str(store.path))
     notes = [_EXPLAINED]
     if not differs or len(names) == 2:
         correlation = None
@@ -91,7 +91,36 @@ def pilot_source(
         )
     label = f"{names[0]} − {names[1]}" if len(names) == 2 else names[0]
     name = f"TVD of {label} in {store.path.name}"
-    return PilotSource(name, Pilot(contexts, seed), correlation, tuple(notes))
+    split = None if len(names) == 2 else pilot_split(contexts)
+    return PilotSource(name, Pilot(contexts, seed), correlation, tuple(notes), split)
+
+
+def _check(contexts: Sequence[Context], run: str) -> None:
+    """Refuse a pilot from which nothing can be learnt of how contexts differ."""
+    if not contexts:
+        raise UsageError(
+            f"{run}: no context has two answers of people and draws of the model; use another "
+            "pilot, or --assume."
+        )
+    if len({context.group for context in contexts}) < 2:
+        raise UsageError(
+            f"{run}: its contexts lie in one group, which says nothing of how groups differ; use a "
+            "pilot of several groups, or --assume."
+        )
+    if np.ptp([distance(context.seen) for context in contexts]) < _NO_SPREAD:
+        raise UsageError(
+            f"{run}: all its contexts have the same value, which says nothing of how they differ; "
+            "use another pilot, or --assume."
+        )
+
+
+def pilot_split(contexts: Sequence[Context]) -> VarianceParts | None:
+    """Where the noise of the pilot's own mean TVD comes from: people, model samples, contexts."""
+    people, model = np.array([side_variances(context.seen) for context in contexts]).T
+    numbers = {group: i for i, group in enumerate(dict.fromkeys(c.group for c in contexts))}
+    groups = np.array([numbers[context.group] for context in contexts])
+    values = np.array([distance(context.seen) for context in contexts])
+    return split_variance(values, groups, people, model)
 
 
 _EXPLAINED = (

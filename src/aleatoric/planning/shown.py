@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from aleatoric.analyses.pictures import Line, Lines, Mark, Panels, plain
 from aleatoric.inference import planning
 from aleatoric.inference.noise import Size
+from aleatoric.inference.variance import VarianceParts
 from aleatoric.planning.designs import Plan, Row, Target
 from aleatoric.types import Table
 
@@ -67,7 +68,19 @@ def _goal(plan: Plan) -> list[str]:
             f"{size_name(best.design.samples)}, {best.design.contexts} contexts in "
             f"{best.design.groups} groups."
         )
-    return [*found, _shares(plan.rows[-1])] if plan.rows else found
+    found += [_shares(plan.rows[-1])] if plan.rows else []
+    return [*found, _pilot(plan.split)] if plan.split else found
+
+
+def _pilot(split: VarianceParts) -> str:
+    """Where the noise of the pilot's own mean comes from."""
+    parts = {"people": split.people, "samples": split.model, "contexts": split.contexts}
+    total = split.total or 1.0
+    listed = ", ".join(f"{name} {value / total:.0%}" for name, value in parts.items())
+    return (
+        f"The pilot's own SE is {split.standard_error:.4f}. Its square by source: {listed} (one "
+        "person, one draw left out at a time; contexts and their groups have the rest)."
+    )
 
 
 def _shares(row: Row) -> str:

@@ -27,11 +27,11 @@ FEWEST_PEOPLE = {"w1_M": 4, "w1_C": 3}
 class MeanFloor(Floor):
     """A floor that is a mean over inputs, and over how many: not every input has one.
 
-    >>> MeanFloor(0.2, 0.1, 0.2, METHOD, 3).n_items
+    >>> MeanFloor(0.2, 0.1, 0.2, METHOD, n_items=3).n_items
     3
     """
 
-    n_items: int
+    n_items: int = 0
 
 
 @dataclass(frozen=True)

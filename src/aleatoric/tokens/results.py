@@ -24,7 +24,8 @@ _RESAMPLED: dict[str, Callable[[Floats], Floats]] = {
     "ece_debiased": ece_debiased_of,
     "mce": mce_of,
 }
-_SCORES = {"nll": 1, "brier": 3, "entropy": 4, "accuracy": 5}
+SCORES = {"nll": 1, "brier": 3, "entropy": 4, "accuracy": 5}
+"""Means over tokens -> the column of their sums."""
 _EXCLUDED = 2
 _NO_INTERVAL = Resampled(None, "this error is not a sum over groups: it has no group bootstrap")
 
@@ -129,7 +130,7 @@ def _scores(state: State, seed: int, method: str) -> dict[str, Estimate]:
     """Means over tokens; the log score is undefined where a reference has no probability."""
     table = state.scores.table
     found = {}
-    for name, column in _SCORES.items():
+    for name, column in SCORES.items():
         value = float(table[:, column].sum() / state.n_tokens)
         own = table[:, [column, 0]]
         interval = _interval(state, own, lambda s: divide(s[:, 0], s[:, 1]), seed, method)

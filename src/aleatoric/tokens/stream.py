@@ -14,6 +14,7 @@ from aleatoric.tokens.checks import check_chunk, check_columns, check_groups, ho
 from aleatoric.tokens.classes import AllClasses, PredictedClasses
 from aleatoric.tokens.curves import CurveSums
 from aleatoric.tokens.draws import GroupDraws
+from aleatoric.tokens.grouped import GroupedSums, grouped
 from aleatoric.tokens.kernels.columns import Columns
 from aleatoric.tokens.results import CalibrationResult, State, summarise
 from aleatoric.tokens.saving import Arrays, from_arrays, to_arrays
@@ -138,6 +139,16 @@ class CalibrationStream:
         if not self._state.n_tokens:
             raise DataError("the stream holds no tokens: update it before asking for its result.")
         return summarise(self._state, self._seed, interval)
+
+    def grouped(self) -> GroupedSums:
+        """The sums by group of what was seen so far, to be paired with another stream's.
+
+        >>> stream = CalibrationStream(vocabulary_size=2, units="logprobs")
+        >>> stream.update(np.log([[0.5, 0.5]]), np.array([0]), group="document 1")
+        >>> stream.grouped().names
+        ('document 1',)
+        """
+        return grouped(self._state)
 
     def _columns(self, values: Any, targets: Any, groups: list[str]) -> Columns:
         uniforms = [None if own is None else own.numbers(groups) for own in self._draws]

@@ -41,6 +41,13 @@ class Units:
         return len(self._seen) if self._numbers is None else len(self._numbers)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What each unit is called: its group, or the number of its bundle, as in every run."""
+        if self._numbers is None:
+            return tuple(f"bundle {i}" for i in range(MAX_UNITS))
+        return tuple(self._numbers)
+
+    @property
     def size(self) -> int:
         """How many units there are."""
         return MAX_UNITS if self._numbers is None else len(self._numbers)

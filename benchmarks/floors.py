@@ -1,0 +1,142 @@
+"""Where a perfect model stands on simulated truth, and where its floor says that it does.
+
+    python -m benchmarks.floors [ITEMS]
+
+Truths are Zipf-like; `flat` ones have no clear first choice, `mixed` ones are of all
+kinds. A line for each family and sizes: the true mean, the estimate's error, and whether the ends
+hold the truth.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.inference import floor
+from aleatoric.inference.answers import answered
+from aleatoric.metrics.calibration import ece, equal_width_edges
+from aleatoric.streams import stream
+from aleatoric.types import Floor
+from aleatoric.words import floors
+
+Floats = NDArray[np.float64]
+FAMILIES = {
+    "short": (5, 60, 0.6, 2.0),
+    "long": (200, 1000, 0.8, 1.6),
+    "steep": (10, 500, 1.5, 3.0),
+    "flat": (20, 200, 0.2, 0.8),
+    "mixed": (5, 500, 0.3, 2.5),
+    "huge": (19_000, 20_000, 0.8, 1.3),
+}
+"""Fewest and most words, flattest and steepest fall."""
+SIZES = ((20, 20), (20, 1000), (20, None), (40, 40), (40, 1000), (40, None), (100, 1000))
+_REPEATS = 4
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A perfect model's mean score, and the floor's estimate and ends."""
+
+    metric: str
+    true: float
+    value: float
+    low: float
+    high: float
+    noise: float
+    """The standard error of the estimate's error."""
+
+
+def distances(family: str, n_human: int, n_model: int | None, n_items: int) -> Iterator[Found]:
+    """The floors of TVD and JS, as means over items."""
+    rng = stream(0, family, n_human, n_model or 0)
+    rows: dict[str, list[tuple[float, ...]]] = {"tvd": [], "js": []}
+    for _ in range(n_items):
+        probs = truth(rng, family)
+        people, model = _perfect(probs, n_human, n_model, rng)
+        counts = rng.multinomial(n_human, probs)
+        found = floor.floors(counts[counts > 0], n_human, n_model, rng)
+        for name, own in rows.items():
+            score = float(floor.DISTANCES[name](people.ravel(), model.ravel(), _NONE).sum())
+            score /= _REPEATS
+            own.append((score, found[name].value, found[name].low, found[name].high))
+    for name, own in rows.items():
+        table = np.array(own)
+        noise = float((table[:, 1] - table[:, 0]).std()) / n_items**0.5
+        true, value, low, high = table.mean(axis=0).tolist()
+        yield Found(name, true, value, low, high, noise)
+
+
+def calibration(family: str, n_human: int, n_model: int | None, n_items: int) -> Iterator[Found]:
+    """The floors of the calibration errors of as many items."""
+    rng = stream(0, "calibration", family, n_human, n_model or 0)
+    saved: dict[str, list[float | None]] = {}
+    true = []
+    for _ in range(n_items):
+        probs = truth(rng, family)
+        true.append(answered(probs[None], n_human, n_model, rng, _REPEATS)[:, 0])
+        counts = rng.multinomial(n_human, probs)
+        ask = floor.Asked(counts[counts > 0], n_human, n_model, rng)
+        for name, value in floors.calibration_floors([ask])[0].items():
+            saved.setdefault(name, []).append(value)
+    estimated, table = _named(saved), np.array(true)
+    for number, target in enumerate(floors.TARGETS, start=1):
+        errors = [_ece(table[:, 0, i], table[:, number, i]) for i in range(_REPEATS)]
+        one = estimated[f"ece_{target}"]
+        ends = (one.value or 0.0, one.low or 0.0, one.high or 0.0)
+        yield Found(f"ece_{target}", float(np.mean(errors)), *ends, 0.0)
+
+
+def truth(rng: np.random.Generator, family: str) -> Floats:
+    """A Zipf-like distribution of a family."""
+    low, high, flattest, steepest = FAMILIES[family]
+    weights = np.arange(1.0, rng.integers(low, high) + 1) ** -rng.uniform(flattest, steepest)
+    probs: Floats = weights / weights.sum()
+    return probs
+
+
+def _perfect(
+    probs: Floats, n_human: int, n_model: int | None, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    people = rng.multinomial(n_human, probs, _REPEATS) / n_human
+    if n_model is None:
+        return people, np.broadcast_to(probs, people.shape)
+    return people, rng.multinomial(n_model, probs, _REPEATS) / n_model
+
+
+def _named(saved: dict[str, list[float | None]]) -> dict[str, Floor]:
+    columns = {name: np.array(own, dtype=np.float64)[:, None] for name, own in saved.items()}
+    wanted = floors.reductions(equal_width_edges(), True, True, columns)
+    sums = {name: own.columns(columns).sum(axis=0) for name, own in wanted.items()}
+    return floors.named_floors(
+        {name: float(wanted[name].values(own).mean()) for name, own in sums.items()}
+    )
+
+
+def _ece(confidence: Floats, right: Floats) -> float:
+    return ece(confidence, right, equal_width_edges()) or 0.0
+
+
+def main(n_items: int = 1000) -> None:
+    """Print a line a family, sizes and metric."""
+    for family in FAMILIES:
+        for n_human, n_model in SIZES:
+            few = n_items // 5 if family == "huge" else n_items
+            found = [*distances(family, n_human, n_model, few)]
+            if family != "huge":
+                found += calibration(family, n_human, n_model, n_items)
+            sizes = f"{family:6} {n_human:>4} v {n_model or 'exact':>5}"
+            print(sizes, " ".join(map(_cell, found)), flush=True)
+
+
+def _cell(one: Found) -> str:
+    held = "" if one.low <= one.true <= one.high else " OUTSIDE"
+    return f"| {one.metric} {one.true:.3f} {one.value - one.true:+.3f}{held}"
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

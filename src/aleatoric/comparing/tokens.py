@@ -1,0 +1,56 @@
+"""Two systems that read the same documents: errors of tokens, compared by sums over documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
+from aleatoric.inference.paired import NO_ITEMS, Paired, paired_sums
+from aleatoric.tokens.grouped import GroupedSums
+from aleatoric.types import Estimate
+
+NOT_BY_GROUP = "its sums are not kept by group: there is nothing to resample or to swap"
+
+
+def compare_sums(
+    metric: str,
+    first: GroupedSums,
+    second: GroupedSums,
+    seed: int,
+    interval: str = DEFAULT_METHOD,
+) -> Paired | None:
+    """Two systems by one metric on their common groups; `None` where it has no sums by group."""
+    if metric not in first.metrics or metric not in second.metrics:
+        return None
+    places = _common(first.names, second.names)
+    if not places.shape[1]:
+        return Paired(Estimate(None, None, 0, 0, reason=NO_ITEMS), None, None, NO_ITEMS)
+    one, other = first.metrics[metric], second.metrics[metric]
+    tokens = int(first.tokens[places[0]].sum())
+    counted = Estimate(None, None, tokens, places.shape[1])
+    tables = one.table[places[0]], other.table[places[1]]
+    return paired_sums(*tables, one.value, counted, seed, interval)
+
+
+def compare_values(first: Estimate | None, second: Estimate | None) -> Paired | None:
+    """The bare difference of two values whose sums are not kept by group."""
+    if first is None or second is None or first.value is None or second.value is None:
+        return None
+    gap = Estimate(first.value - second.value, None, first.n_items, first.n_groups)
+    return Paired(gap, None, None, NOT_BY_GROUP)
+
+
+def tokens_differ(first: GroupedSums, second: GroupedSums) -> bool:
+    """Whether two systems cut the same documents into different numbers of tokens."""
+    places = _common(first.names, second.names)
+    return not np.array_equal(first.tokens[places[0]], second.tokens[places[1]])
+
+
+def _common(first: Sequence[str], second: Sequence[str]) -> NDArray[np.int64]:
+    """(2, n): the places of the common groups in each, in the order of the first."""
+    place = {name: i for i, name in enumerate(second)}
+    both = [(i, place[name]) for i, name in enumerate(first) if name in place]
+    return np.array(both, dtype=np.int64).reshape(-1, 2).T
