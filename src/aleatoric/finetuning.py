@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from aleatoric.training.trainable import Tunable
     from aleatoric.words.vocabulary import Vocabulary
 
+FINETUNE = "finetune"
+"""The command of such runs, in their manifests."""
 FINETUNING = "finetuning"
 """The saved fact under which a run keeps its perplexities, curves and temperatures."""
 _PACKAGES = ("numpy", "scipy", "torch", "transformers")
@@ -152,7 +154,7 @@ def _manifest(job: FinetuneJob, corpus: Corpus, folds: Sequence[Fold]) -> dict[s
     del recipe["loss"]
     return {
         "level": "word",
-        "command": "finetune",
+        "command": FINETUNE,
         "corpus": corpus_facts(corpus, job.corpus, job.encoding),
         "models": [job.model],
         "losses": list(job.losses),

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aleatoric import finetuning, pipeline, text_pipeline, token_pipeline
+from aleatoric import pipeline, text_pipeline, token_pipeline
 from aleatoric.engine.base import EngineOptions
 from aleatoric.engine.opening import Loading
 from aleatoric.engine.stopping import Stopping
+from aleatoric.finetuning import FINETUNE, FinetuneJob, run_finetune
+from aleatoric.finetuning import job_of as finetune_job_of
 from aleatoric.models.base import Forcing, Writing
 from aleatoric.progress import Meter, Track, quietly, unmetered
 from aleatoric.store import COMPLETE, Store
@@ -44,10 +46,10 @@ def resume(
         if store.meta(COMPLETE):
             store.release()
             return store
-        anew = anew or Anew()
-        if store.manifest.get("command") == "finetune":
-            return _resume_training(store, anew, track)
-        job: Any = job_of(store.manifest, anew)
+        job: Any = job_of(store.manifest, anew or Anew())
+        if store.manifest.get("command") == FINETUNE:
+            store.close()  # training opens its run itself
+            return run_finetune(job, path, track)
         if store.manifest["level"] == "token":
             return token_pipeline.resume_token(store, job, meter, stopping)
         if store.manifest["level"] == "text":
@@ -58,17 +60,13 @@ def resume(
         raise
 
 
-def _resume_training(store: Store, anew: Anew, track: Track[Any]) -> Store:
-    """Training goes on from its checkpoints when it is asked for again."""
-    job = finetuning.job_of(store.manifest, anew.device, anew.trust_remote_code)
-    store.close()
-    return finetuning.run_finetune(job, store.path, track)
+Job = pipeline.WordJob | text_pipeline.TextJob | token_pipeline.TokenJob | FinetuneJob
 
 
-def job_of(
-    manifest: Mapping[str, Any], anew: Anew
-) -> pipeline.WordJob | text_pipeline.TextJob | token_pipeline.TokenJob:
-    """What a run was asked for, by its level."""
+def job_of(manifest: Mapping[str, Any], anew: Anew) -> Job:
+    """What a run was asked for, by its command and level."""
+    if manifest.get("command") == FINETUNE:
+        return finetune_job_of(manifest, anew.device, anew.trust_remote_code)
     if manifest["level"] == "token":
         return _token_job(manifest, anew)
     if manifest["level"] == "text":
@@ -135,7 +133,6 @@ def _token_job(manifest: Mapping[str, Any], anew: Anew) -> token_pipeline.TokenJ
         ),
         batch_tokens=anew.batch_tokens or manifest["batch_tokens"],
         keep_rows=manifest["keep_rows"],
-        engine=anew.engine,
         documents=manifest["documents"],
         seed=manifest["seed"],
         encoding=manifest["corpus"]["encoding"],

@@ -36,7 +36,7 @@ def open_corpus(spec: str, encoding: str = "utf-8") -> Corpus:
         return _simulated(argument)
     if spec == "provo":
         return _fetched("provo", encoding)
-    if name in registry.names("corpora") and argument:
+    if argument and name in registry.names("corpora"):
         return _load(name, Path(argument), _encoding_of(Path(argument), encoding))
     path = Path(spec)
     if not os.path.exists(path) and "." not in path.name and "/" not in spec:

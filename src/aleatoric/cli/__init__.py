@@ -278,7 +278,7 @@ def list_(
         known = ", ".join(registry.PLUGINS)
         raise UsageError(f"there is no kind {kind!r}; the kinds are {known}.")
     for one in [kind] if kind else registry.PLUGINS:
-        print(f"{one}: {', '.join(registry.names(one))}")
+        print(printable(f"{one}: {', '.join(registry.names(one))}"))
 
 
 @app.command()

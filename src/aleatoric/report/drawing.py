@@ -80,8 +80,10 @@ def _legend_by_slot(axes: Axes, data: Lines) -> None:
     pairs = zip(handles, labels, strict=True)
     ordered = sorted(pairs, key=lambda pair: known.get(pair[1], math.inf))
     # Below the axes: in a column's width it would hide curves.
-    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "ncols": 2}
-    axes.legend([handle for handle, _ in ordered], [label for _, label in ordered], **place)
+    shown = [label if len(label) <= 60 else f"{label[:59]}…" for _, label in ordered]
+    columns = 2 if max(map(len, shown), default=0) <= 26 else 1
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
+    axes.legend([handle for handle, _ in ordered], shown, ncols=columns, **place)
 
 
 def _style(slot: int) -> tuple[str, Any, str]:

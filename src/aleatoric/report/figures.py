@@ -46,7 +46,7 @@ _STYLE: dict[Any, Any] = {
     "legend.fontsize": 6.5,
     "legend.frameon": False,
     "pdf.fonttype": 42,
-    "savefig.dpi": 300,
+    "savefig.dpi": 200,
     "xtick.labelsize": 6.5,
     "ytick.labelsize": 6.5,
 }

@@ -200,7 +200,7 @@ def _cut(text: str) -> str:
     """A text as far as it fits, with how much is left out.
 
     >>> _cut("a" * 20_007)[-22:]
-    '… (7 more characters)'
+    'a… (7 more characters)'
     """
     over = len(text) - TEXT_CHARS
     return text if over <= 0 else f"{text[:TEXT_CHARS]}… ({over} more characters)"

@@ -231,7 +231,7 @@ function nearest(hits, x, y) {
   let best = 0, least = Infinity;
   hits.forEach((hit, i) => {
     // A hit with a height of its own is a row: what counts is which row the pointer is in.
-    const down = hit.row ? Math.max(0, Math.abs(hit.y - y) - hit.row) * 50 : hit.y - y;
+    const down = hit.row ? Math.max(0, Math.abs(hit.y - y) - hit.row) * 1e4 : hit.y - y;
     const distance = (hit.x - x) ** 2 + down ** 2;
     if (distance < least) { least = distance; best = i; }
   });
