@@ -61,7 +61,7 @@ def test_a_run_has_all_its_figures(data: dict[str, Picture]) -> None:
         *("fig1_context", "fig2_tvd_kde", "fig3_coefficients", "fig4_abstractions"),
         *("fig6_oracle_tvd", "fig7_context_length", "fig8_human_entropy", "fig9_model_entropy"),
         *("fig10_tags", "fig11_subsampling", "fig12_tvd_differences", "fig14_replacement"),
-        *("figH_passage", "systems", "passages"),
+        *("figH_passage", "systems", "passages", "learning_curve"),
     }
 
 
