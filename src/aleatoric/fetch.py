@@ -7,6 +7,7 @@ Beside the finished file stands its checksum, so that a later change is noticed.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -30,6 +31,8 @@ MAX_BYTES = 2**30
 ATTEMPTS = 4
 CONNECT_SECONDS = 10.0
 STALL_SECONDS = 30.0
+_DAMAGED = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, OverflowError)
+"""What reading a damaged archive raises."""
 
 Progress = Callable[[int, int | None], None]
 """Told of the bytes that are there, and of their total where it is known."""
@@ -150,8 +153,16 @@ def files_of(name: str, url: str | None = None, sha256: str | None = None) -> tu
 
 
 def unpack(archive: Path, members: tuple[str, ...]) -> list[Path]:
-    """The named files of a fetched archive, beside it; nothing else of it is looked at."""
-    return [_unpacked(archive, member) for member in members]
+    """The named files of a fetched archive (.tar or .tar.gz), beside it; nothing else of it.
+
+    Only their last names are used, and only plain files: a link or a path that leads elsewhere is
+    not followed.
+    """
+    targets = {member: archive.with_name(member.rpartition("/")[2]) for member in members}
+    missing = {member: path for member, path in targets.items() if not path.exists()}
+    if missing:
+        _extract(archive, missing)
+    return list(targets.values())
 
 
 def fetch(download: Download, folder: Path, progress: Progress = lambda done, total: None) -> Path:
@@ -186,24 +197,37 @@ def published_encoding(sha256: str) -> str | None:
     return next((d.encoding for d in DOWNLOADS.values() if d.sha256 == sha256), None)
 
 
-def _unpacked(archive: Path, member: str) -> Path:
-    target = archive.with_name(member.rpartition("/")[2])
-    if target.exists():
-        return target
+def _extract(archive: Path, missing: dict[str, Path]) -> None:
+    """Each missing file in one pass over the archive; a part of a file is never left behind."""
+    waiting = dict(missing)
+    try:
+        # A stream is read forwards alone: nothing in it can send the reader to and fro.
+        with files.open_binary(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+            for member in tar:
+                if member.name in waiting and member.isreg():
+                    _copy(tar, member, waiting.pop(member.name))
+                if not waiting:
+                    break
+    except _DAMAGED:
+        pass  # what was whole is there; what was not is missing
+    if waiting:
+        fix = "delete it and fetch it again"
+        raise DataError.at(archive, None, f"holds no whole file {next(iter(waiting))}", fix)
+
+
+def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
     part = _beside(target, ".part")
     try:
-        with tarfile.open(archive) as tar, part.open("wb") as file:
-            packed = tar.extractfile(member)
-            if packed is None or tar.getmember(member).size > MAX_BYTES:
-                raise KeyError(member)
+        packed = tar.extractfile(member)
+        if packed is None or member.size > MAX_BYTES:
+            raise tarfile.ReadError(member.name)
+        with part.open("wb") as file:
             shutil.copyfileobj(packed, file)
+        if part.stat().st_size != member.size:
+            raise tarfile.ReadError(member.name)
         part.replace(target)
-    except (tarfile.TarError, KeyError, EOFError, zlib.error):
-        fix = "delete it and fetch it again"
-        raise DataError.at(archive, None, f"holds no whole file {member}", fix) from None
     finally:
         part.unlink(missing_ok=True)
-    return target
 
 
 def _checked_url(url: str) -> str:

@@ -26,6 +26,10 @@ from aleatoric.errors import DataError
 MAX_LINE_BYTES = 4 * 2**20
 MAX_TEXT_CHARS = 1_000_000
 MAX_RESPONSES = 1_000_000
+MAX_GZIP_RATIO = 200
+"""Texts shrink to a fifth, tables of numbers to a twentieth: what unpacks to more is a bomb."""
+MIN_GZIP_LIMIT = 4 * 2**20
+"""Up to so many unpacked bytes nobody asks how small they were."""
 
 Place = tuple[Path, int]
 
@@ -60,13 +64,15 @@ def _next_row(rows: Iterator[list[str]], lines: _NumberedLines) -> list[str] | N
     except csv.Error as error:
         problem = f"not CSV ({str(error).partition(' - ')[0]})"
         fix = "close the quotes of the field and double those inside it"
+        if "field limit" in problem:
+            fix += f", and keep it to {csv.field_size_limit()} characters"
         raise DataError.at(lines.path, lines.number, problem, fix) from None
 
 
 def _columns(head: list[str], place: Place) -> list[str]:
     columns = [name.strip() for name in head]
-    if len(set(columns)) < len(columns):
-        twice = next(name for name in columns if columns.count(name) > 1)
+    twice = _first_twice(columns)
+    if twice is not None:
         problem = f"the column name {_shown(twice)} stands twice"
         raise DataError.at(*place, problem, "give every column its own name")
     return columns
@@ -82,7 +88,7 @@ def _named_cells(columns: list[str], row: list[str], place: Place) -> dict[str, 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, str]]:
     """Each line of a text file with its place, decoded strictly and bounded in length."""
     _check_encoding(path, encoding)
-    with _open_binary(path) as file:
+    with _open_lines(path) as file:
         number = 0
         while True:
             number += 1
@@ -187,6 +193,12 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
+def _first_twice(names: list[str]) -> str | None:
+    """The first name that stands again: one look at each, for a line may hold 100,000 of them."""
+    seen: set[str] = set()
+    return next((name for name in names if name in seen or seen.add(name)), None)  # type: ignore[func-returns-value]
+
+
 def _parse_object(text: str, place: Place) -> dict[str, Any]:
     def refuse(constant: str) -> NoReturn:
         raise DataError.at(*place, f"{constant} is no JSON number", "leave the value out")
@@ -194,8 +206,7 @@ def _parse_object(text: str, place: Place) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
+            twice = _first_twice([name for name, _ in pairs])
             raise DataError.at(*place, f"{_shown(twice)} stands twice", "merge the two")
         return found
 
@@ -264,13 +275,20 @@ def _decode(raw: bytes, encoding: str, place: Place) -> str:
 
 
 @contextmanager
-def _open_binary(path: Path) -> Iterator[BinaryIO]:
+def open_binary(path: Path) -> Iterator[io.BufferedReader]:
+    """The bytes of a regular file, unpacked where it is gzip, and not out of all proportion."""
     with _open_plain(path) as file:
         if file.peek(2)[:2] == b"\x1f\x8b":
             with gzip.GzipFile(fileobj=file) as unpacked:
-                yield _with_newlines(io.BufferedReader(unpacked), path)
+                yield io.BufferedReader(_Unpacked(unpacked, path))
         else:
-            yield _with_newlines(file, path)
+            yield file
+
+
+@contextmanager
+def _open_lines(path: Path) -> Iterator[BinaryIO]:
+    with open_binary(path) as file:
+        yield _with_newlines(file, path)
 
 
 def _with_newlines(file: io.BufferedReader, path: Path) -> io.BufferedReader:
@@ -280,6 +298,27 @@ def _with_newlines(file: io.BufferedReader, path: Path) -> io.BufferedReader:
     if b"\r" not in head[:-1] or b"\n" in head:
         return file
     return io.BufferedReader(_CarriageReturns(file))
+
+
+class _Unpacked(io.RawIOBase):
+    """What gzip unpacks, refused where it grows out of all proportion to the file."""
+
+    def __init__(self, file: gzip.GzipFile, path: Path) -> None:
+        self._file, self._path = file, path
+        self._left = max(MIN_GZIP_LIMIT, MAX_GZIP_RATIO * path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            problem = f"the gzip data unpack to over {MAX_GZIP_RATIO} times their size"
+            fix = "unpack them with gunzip and name that file, if they are what you expect"
+            raise DataError.at(self._path, None, problem, fix)
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class _CarriageReturns(io.RawIOBase):
@@ -306,6 +345,8 @@ def _open_plain(path: Path) -> io.BufferedReader:
         raise DataError.at(path, None, "there is no such file", "check the path") from None
     except OSError as error:
         raise DataError.at(path, None, f"cannot be read ({error.strerror})", "check it") from None
+    except ValueError:
+        raise DataError.at(ascii(path), None, "is no path (it holds NUL)", "check it") from None
     if stat.S_ISDIR(mode):
         raise DataError.at(path, None, "this is a folder", "name a file in it")
     # A file is read more than once, which a pipe does not allow.

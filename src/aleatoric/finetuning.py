@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from aleatoric.training.trainable import Tunable
     from aleatoric.words.vocabulary import Vocabulary
 
+FINETUNE = "finetune"
+"""The command of such runs, in their manifests."""
 FINETUNING = "finetuning"
 """The saved fact under which a run keeps its perplexities, curves and temperatures."""
 _PACKAGES = ("numpy", "scipy", "torch", "transformers")
@@ -157,7 +159,7 @@ def _manifest(job: FinetuneJob, corpus: Corpus, folds: Sequence[Fold]) -> dict[s
     del recipe["loss"]
     return {
         "level": "word",
-        "command": "finetune",
+        "command": FINETUNE,
         "corpus": corpus_facts(corpus, job.corpus, job.encoding),
         "models": [job.model],
         "losses": list(job.losses),
@@ -326,8 +328,7 @@ class _Session:
             return
         facts = {"model": f"{job.model}@{model.version}", "decoder": decoder}
         store.add_system(name, facts | {"estimator": model.estimator, "label": name})
-        done = store.answered(name)
-        waiting = [item for _, item, _ in store.walk() if item.id not in done]
+        waiting = list(store.waiting(name))
         ask = Ask("ancestral", 0, job.recipe.seed, job.tolerance, job.choices)
         shown = self._track(waiting, len(waiting), name)
         store.add_draws(name, model.draws(shown, ask), whole=False)

@@ -27,7 +27,8 @@ def score(store: Store, track: Track[Any] = quietly, again: bool = True) -> None
     scorers = {"word": pipeline.score_word, "text": text_pipeline.score_text}
     scorer = scorers.get(level_of(store))
     if scorer is not None and (again or not store.has_stats()):
-        scorer(store, track)
+        with store.alone():
+            scorer(store, track)
 
 
 def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:

@@ -11,11 +11,14 @@ import sys
 import unicodedata
 from pathlib import Path
 
+import bad_commands
+import bad_texts
 import pytest
-from bad_commands import CASES
 from bad_inputs import GOOD, Case, lines
 
 from aleatoric import cli
+
+CASES = [*bad_commands.CASES, *bad_texts.CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
@@ -64,7 +67,7 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 
 def test_the_names_of_the_cases_are_unique_and_many() -> None:
-    assert len({case.name for case in CASES}) == len(CASES) >= 40
+    assert len({case.name for case in CASES}) == len(CASES) >= 200
 
 
 def test_a_file_name_cannot_forge_a_second_line(

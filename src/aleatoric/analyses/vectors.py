@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric import files
 from aleatoric.errors import DataError
 
 Table = dict[str, NDArray[np.float32]]
@@ -21,8 +21,8 @@ def read_vectors(path: Path) -> Table:
     if not path.is_file():
         raise DataError.at(path, None, "is no file", "give a word2vec or GloVe file")
     try:
-        with _open(path) as file:
-            table = _read_binary(file, path) if _is_binary(path) else _read_text(file, path)
+        with files.open_binary(path) as file:
+            table = _read_binary(file, path) if _is_binary(path) else _read_text(path)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError.at(path, None, f"cannot be read ({error})", "get the file again") from None
     if not table:
@@ -34,17 +34,13 @@ def _is_binary(path: Path) -> bool:
     return ".bin" in path.suffixes
 
 
-def _open(path: Path) -> IO[bytes]:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
-
-
-def _read_text(file: IO[bytes], path: Path) -> Table:
+def _read_text(path: Path) -> Table:
     """A word and its numbers a line; word2vec's first line, a count and a size, is skipped."""
     table: Table = {}
     size: int | None = None
-    for line, raw in enumerate(file, 1):
-        parts = _decoded(raw, path, line).rstrip("\r\n ").split(" ")
-        if line == 1 and len(parts) == 2 and all(part.isdecimal() for part in parts):
+    for (_, line), text in files.read_lines(path):
+        parts = text.rstrip("\r\n ").split(" ")
+        if line == 1 and len(parts) == 2 and all(_is_count(part) for part in parts):
             size = int(parts[1])
             continue
         if parts == [""]:
@@ -61,7 +57,8 @@ def _read_text(file: IO[bytes], path: Path) -> Table:
 
 def _numbers(parts: list[str], path: Path, line: int) -> NDArray[np.float32]:
     try:
-        vector = np.array(parts, dtype=np.float32)
+        with np.errstate(over="ignore"):  # what overflows is infinite, and refused below
+            vector = np.array(parts, dtype=np.float32)
     except ValueError:
         bad = next(part for part in parts if not _is_number(part))
         problem = f"{bad!a:.40} is no number"
@@ -71,20 +68,16 @@ def _numbers(parts: list[str], path: Path, line: int) -> NDArray[np.float32]:
     return vector
 
 
+def _is_count(text: str) -> bool:
+    return text.isdecimal() and len(text) < 12
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
         return False
     return True
-
-
-def _decoded(raw: bytes, path: Path, line: int) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        fix = "save it as UTF-8, or name a binary file .bin"
-        raise DataError.at(path, line, "is not UTF-8", fix) from None
 
 
 def _read_binary(file: IO[bytes], path: Path) -> Table:

@@ -34,16 +34,17 @@ from aleatoric.cli.plan import plan
 from aleatoric.cli.printing import (
     byte_bar,
     print_json,
-    run_folder,
     say,
     show_results,
     show_tables,
     track,
 )
 from aleatoric.cli.production import reproduce_production
+from aleatoric.cli.resume import resume
 from aleatoric.cli.text import text
 from aleatoric.cli.token import reproduce_e_ece, token
 from aleatoric.cli.view import view
+from aleatoric.cli.working import writing
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.report.tables import printable
@@ -72,7 +73,7 @@ def main() -> None:
         sys.exit(error.status)
     except KeyboardInterrupt:
         sys.stderr.write("stopped.\n")
-        sys.exit(1)
+        sys.exit(130)
 
 
 @app.callback(invoke_without_command=True)
@@ -162,7 +163,10 @@ def word(
         engine=EngineOptions(engine, address, actors, actor_cpus, actor_gpus),
     )
     check_method(interval)
-    with run_folder(out) as folder, pipeline.run_word(job, folder, track) as store:
+    with (
+        writing(out) as (folder, stopping),
+        pipeline.run_word(job, folder, track, stopping) as store,
+    ):
         show_results(pipeline.results(store, interval), pipeline.notes(store), as_json, layout)
         if out is not None:
             say(f"saved in {out}; see it again with: aleatoric score {out}")
@@ -254,7 +258,7 @@ def demo(
     from aleatoric.report.make import make_report
 
     run = made.run_toy if toy else made.run_smollm2
-    with run(out, seed, track) as store:
+    with writing(out / "run") as (_, stopping), run(out, seed, track, stopping) as store:
         show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
         for path in make_report([store], out / "report.html", None, track):
             say(f"wrote {path}")
@@ -274,7 +278,7 @@ def list_(
         known = ", ".join(registry.PLUGINS)
         raise UsageError(f"there is no kind {kind!r}; the kinds are {known}.")
     for one in [kind] if kind else registry.PLUGINS:
-        print(f"{one}: {', '.join(registry.names(one))}")
+        print(printable(f"{one}: {', '.join(registry.names(one))}"))
 
 
 @app.command()
@@ -321,6 +325,7 @@ def reproduce_next_word(
 
 app.command()(token)
 app.command()(text)
+app.command()(resume)
 app.command()(compare)
 app.command()(plan)
 app.command()(view)

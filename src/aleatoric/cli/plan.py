@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aleatoric.cli.options import FormatOption, JsonOption, SeedOption
+from aleatoric.cli.options import DtypeOption, FormatOption, JsonOption, SeedOption
 from aleatoric.cli.printing import print_json, say, show_tables
 from aleatoric.errors import UsageError
 
@@ -52,19 +52,45 @@ def plan(
     ] = None,
     level: Annotated[float, typer.Option(help="Of intervals and tests.")] = 0.95,
     figure: Annotated[Path | None, typer.Option(help="Draw it to FILE.png, .pdf or .svg.")] = None,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Time, memory and disk in place of precision.")
+    ] = False,
+    contexts: Annotated[
+        int, typer.Option(min=1, max=10**12, help="Of --cost: contexts in all.")
+    ] = 1000,
+    parameters: Annotated[
+        list[str] | None, typer.Option(help="Of --cost: a model's size, as 70B; repeatable.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="Of --cost: cpu, h200, h100, a100 or l4.")] = "cpu",
+    dtype: DtypeOption = "float32",
+    workers: Annotated[
+        list[int] | None, typer.Option(min=1, max=10**6, help="Of --cost: repeatable.")
+    ] = None,
+    context_tokens: Annotated[
+        float, typer.Option(min=0, max=10**6, help="Of --cost: tokens that no context shares.")
+    ] = 2.0,
+    new_tokens: Annotated[
+        int | None, typer.Option(min=1, max=10**6, help="Of --cost: samples are texts this long.")
+    ] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     layout: FormatOption = "terminal",
 ) -> None:
-    """How many people, samples and contexts a target needs.
+    """How many people, samples and contexts a target needs, or what a run costs.
 
-    Example: `aleatoric plan runs/gpt2 --system gpt2 --se 0.01 --figure plan.png`
+    Example: `aleatoric plan runs/gpt2 --system gpt2 --se 0.01 --figure plan.png`, or
+    `aleatoric plan --cost --contexts 1000000 --parameters 70B --device h200 --dtype bfloat16`
     """
-    from aleatoric.planning.designs import Grid, Target, sizes
+    if cost:
+        work = (contexts, context_tokens, new_tokens)
+        where = (device, dtype, tuple(workers or (1,)))
+        _show_cost(work, sizes_of(samples), parameters or ["135M"], where, (as_json, layout))
+        return
+    from aleatoric.planning.designs import Grid, Target
     from aleatoric.planning.shown import plan_table
 
     target = Target(se, width, power, difference, level)
-    grid = Grid(tuple(people or ()), sizes(samples or ()), tuple(groups or ()), contexts_per_group)
+    grid = Grid(tuple(people or ()), sizes_of(samples, ()), tuple(groups or ()), contexts_per_group)
     target.check()
     found = _plan(run, assume, target, grid, (system, against), correlation, seed)
     if as_json:
@@ -73,6 +99,36 @@ def plan(
         show_tables([plan_table(found)], False, layout)
     if figure is not None:
         _draw(found, figure)
+
+
+def sizes_of(
+    samples: list[str] | None, otherwise: tuple[int | None, ...] = (None, 1000)
+) -> tuple[int | None, ...]:
+    """Numbers of samples as they were written, or the usual ones."""
+    from aleatoric.planning.designs import sizes
+
+    return sizes(samples) if samples else otherwise
+
+
+def _show_cost(
+    work: tuple[int, float, int | None],
+    samples: tuple[int | None, ...],
+    parameters: list[str],
+    where: tuple[str, str, tuple[int, ...]],
+    shown: tuple[bool, str],
+) -> None:
+    from aleatoric.planning.cost import Machine, Work, designs, device_named, parse_parameters
+    from aleatoric.planning.cost_shown import cost_dicts, cost_table
+
+    (contexts, context_tokens, new_tokens), (name, dtype, workers) = work, where
+    device = device_named(name, dtype)
+    asked = Work(contexts, None, context_tokens, new_tokens)
+    machines = [Machine(device, number, dtype) for number in workers]
+    rows = designs(asked, samples, [parse_parameters(own) for own in parameters], machines)
+    if shown[0]:
+        print_json({"costs": cost_dicts(rows)})
+    else:
+        show_tables([cost_table(rows)], False, shown[1])
 
 
 def _plan(
@@ -97,7 +153,7 @@ def _plan(
         return make_plan(AssumedSource(Assumptions.parse(assume or ()), paired, seed), target, grid)
     with Store.open(run) as store:
         source = pilot_source(store, *systems, correlation, differs, seed)
-        return make_plan(source, target, grid, seed)
+        return make_plan(source, target, grid)
 
 
 def _draw(found: Plan, figure: Path) -> None:

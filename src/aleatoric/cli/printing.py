@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from aleatoric.progress import Advance
 from aleatoric.report.tables import printable
@@ -59,12 +60,28 @@ def show_tables(tables: list[Table], as_json: bool, layout: str) -> None:
 
 def print_json(document: dict[str, Any]) -> None:
     """One JSON document on stdout."""
-    print(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1))
+    print(json_text(document))
+
+
+def json_text(document: Any) -> str:
+    """A document as JSON, with every character that could steer a terminal in its escaped form.
+
+    >>> print(json_text(["é", "\x9b31m", "\u202e"]))
+    [
+     "é",
+     "\\u009b31m",
+     "\\u202e"
+    ]
+    """
+    plain = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
+    if plain.isascii():
+        return plain  # json itself escapes what is below the letters
+    return "".join(c if printable(c) == c else json.dumps(c)[1:-1] for c in plain)
 
 
 def say(text: str) -> None:
     """A line on stderr."""
-    Console(stderr=True, highlight=False).print(escape(printable(text)), soft_wrap=True)
+    Console(stderr=True, highlight=False).print(Text(printable(text)), soft_wrap=True)
 
 
 @contextmanager
@@ -76,7 +93,7 @@ def byte_bar(description: str) -> Iterator[Callable[[int, int | None], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     with shown as bar:
-        task = bar.add_task(description, total=None)
+        task = bar.add_task(_label(description), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
@@ -85,9 +102,13 @@ def track(work: Iterable[Any], total: int, description: str) -> Iterable[Any]:
     from rich.progress import track
 
     console = Console(stderr=True)
-    return track(
-        work, description, total, console=console, transient=True, disable=not console.is_terminal
-    )
+    label, hidden = _label(description), not console.is_terminal
+    return track(work, label, total, console=console, transient=True, disable=hidden)
+
+
+def _label(description: str) -> str:
+    """A description for a bar, which reads brackets as markup."""
+    return escape(printable(description).replace("\n", " "))
 
 
 @contextmanager
@@ -109,7 +130,7 @@ def meter(description: str, total: int) -> Iterator[Advance]:
         bar.update(task, advance=items, speed=rate)
 
     with shown as bar:
-        task = bar.add_task(description, total=total, speed="–")
+        task = bar.add_task(_label(description), total=total, speed="–")
         yield advance
     seconds = time.monotonic() - started
     if read:

@@ -22,7 +22,8 @@ from aleatoric.cli.options import (
     RemoteCodeOption,
     SeedOption,
 )
-from aleatoric.cli.printing import run_folder, say, show_results, track
+from aleatoric.cli.printing import say, show_results, track
+from aleatoric.cli.working import writing
 
 
 def text(
@@ -121,7 +122,10 @@ def text(
         limit=limit,
         engine=EngineOptions(engine, address, actors, actor_cpus, actor_gpus),
     )
-    with run_folder(out) as folder, text_pipeline.run_text(job, folder, track) as store:
+    with (
+        writing(out) as (folder, stopping),
+        text_pipeline.run_text(job, folder, track, stopping) as store,
+    ):
         results, notes = text_pipeline.results(store), text_pipeline.notes(store)
         show_results(results, notes, as_json, layout, "text")
         if out is not None:

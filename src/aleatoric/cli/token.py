@@ -21,7 +21,8 @@ from aleatoric.cli.options import (
     SchemeOption,
     SeedOption,
 )
-from aleatoric.cli.printing import meter, print_json, run_folder, say, show_results, show_tables
+from aleatoric.cli.printing import meter, print_json, say, show_results, show_tables
+from aleatoric.cli.working import writing
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 
 
@@ -88,7 +89,10 @@ def token(
         EngineOptions(engine),
     )
     check_method(interval)
-    with run_folder(out) as folder, token_pipeline.run_token(job, folder, meter) as store:
+    with (
+        writing(out) as (folder, stopping),
+        token_pipeline.run_token(job, folder, meter, stopping) as store,
+    ):
         results, notes = token_pipeline.results(store, interval), token_pipeline.notes(store)
         show_results(results, notes, as_json, layout, "token")
         if out is not None:

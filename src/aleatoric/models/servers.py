@@ -116,6 +116,7 @@ def told_by(headers: Mapping[str, str], models: Any) -> str | None:
     if "llama.cpp" in headers.get("server", ""):
         return "llamacpp"
     entries = models.get("data") if isinstance(models, dict) else None
-    owners = [e.get("owned_by") for e in entries or () if isinstance(e, dict)]
+    listed = entries if isinstance(entries, list) else ()
+    owners = [str(e.get("owned_by")) for e in listed if isinstance(e, dict)]
     known = {"vllm": "vllm", "llamacpp": "llamacpp", "library": "ollama"}
     return next((known[owner] for owner in owners if owner in known), None)

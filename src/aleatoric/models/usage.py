@@ -67,7 +67,8 @@ class Tally:
         self.prompt_tokens += spent[0]
         self.completion_tokens += spent[1]
         if isinstance(document.get("model"), str):
-            self.served.add(document["model"])
+            # JSON can hold halves of characters, which no file can.
+            self.served.add(document["model"].encode("utf-8", "replace").decode()[:200])
 
     def count_replies(self, texts: Sequence[str]) -> None:
         """The replies to one item, and whether they are all alike."""
@@ -125,5 +126,5 @@ class Tally:
 
 
 def _count(value: Any) -> int:
-    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return value if is_count else 0
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_count and 0 <= value < 10**12 else 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,6 +60,7 @@ def sentence_transformers(argument: str = "") -> Encoder:
     """Any model of sentence-transformers, by its name or its folder: `st:NAME_OR_DIR`."""
     if not argument:
         raise UsageError("st needs a model; write st:NAME or st:FOLDER.")
+    _check_modules(Path(argument) / "modules.json")
     try:
         return _sentence_transformer(argument, f"st:{argument}")
     except (OSError, ValueError) as error:
@@ -75,9 +78,25 @@ def _sentence_transformer(place: str, label: str) -> Encoder:
         raise MissingExtraError(error.name or "sentence-transformers", "nlp") from None
     # Its loader draws a progress bar of its own on stderr.
     with redirect_stderr(io.StringIO()):
-        model: Any = SentenceTransformer(place, device="cpu")
+        model: Any = SentenceTransformer(
+            place, device="cpu", trust_remote_code=False, model_kwargs={"use_safetensors": True}
+        )
     # It sorts what it is given by length, so that little of a batch is padding.
     return Encoder(label, lambda texts: model.encode(texts, batch_size=BATCH, **_QUIET))
+
+
+def _check_modules(path: Path) -> None:
+    """Refuse a folder that names code of its own, which old releases run without being asked."""
+    try:
+        named = [str(part["type"]) for part in json.loads(path.read_text("utf-8"))]
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # no such file, or none that its loader will take
+    foreign = [name for name in named if not name.startswith("sentence_transformers.")]
+    if foreign:
+        raise UsageError(
+            f"{path}: names {foreign[0]!a:.60}, which is code of its own and is never run; use an "
+            "encoder made of sentence-transformers' modules."
+        )
 
 
 _QUIET = {"show_progress_bar": False}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import unicodedata
 from collections.abc import Callable
 
@@ -13,6 +14,11 @@ from rich.text import Text
 
 from aleatoric.types import Table
 
+_STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode's categories of characters that steer a terminal or a page, or are no characters."""
+_MARKDOWN = re.compile(r"([\\|\[\]`*])")
+_FORMULA = ("=", "+", "-", "@", "\t")
+_NUMBER = re.compile(r"[+-]?\d[\d.,]*(e[+-]?\d+)?%?")
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX |= {char: "\\" + char for char in "&%$#_{}"}
 _LATEX |= {"≤": r"$\leq$", "…": r"\ldots{}"}
@@ -31,9 +37,12 @@ def printable(text: str) -> str:
 
 def to_rich(table: Table) -> RichTable:
     """For a terminal."""
-    shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, caption_justify="left")
+    # Text, not str: what stands in brackets is no markup here.
+    title = Text(printable(table.title))
+    shown = RichTable(title=title, box=box.SIMPLE_HEAD, caption_justify="left")
     for i, column in enumerate(table.columns):
-        shown.add_column(Text(column), justify="left" if i == 0 else "right", no_wrap=i == 0)
+        name = Text(printable(column))
+        shown.add_column(name, justify="left" if i == 0 else "right", no_wrap=i == 0)
     for row in table.rows:
         shown.add_row(*(Text(printable(str(cell))) for cell in row))
     shown.caption = Text("\n".join(printable(note) for note in table.notes))
@@ -64,10 +73,16 @@ def to_latex(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """For a spreadsheet."""
+    """For a spreadsheet, which takes no cell for a formula.
+
+    >>> print(to_csv(Table("t", ("word", "n"), (("=1+1", -2), ("a,b", "-0.5")))))
+    word,n
+    '=1+1,-2
+    "a,b",-0.5
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerows([table.columns, *table.rows])
+    writer.writerows([[_csv_cell(cell) for cell in row] for row in (table.columns, *table.rows)])
     return out.getvalue().rstrip("\n")
 
 
@@ -79,13 +94,19 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 
 
 def _harmless(character: str) -> bool:
-    return character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
+    return character in "\n\t" or unicodedata.category(character) not in _STEERING
 
 
 def _markdown_cell(cell: object) -> str:
-    text = printable(str(cell)).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
-    return text.replace("<", "&lt;")
+    text = printable(str(cell)).replace("\n", " ").replace("&", "&amp;").replace("<", "&lt;")
+    return _MARKDOWN.sub(r"\\\1", text)
 
 
 def _latex_cell(cell: object) -> str:
-    return "".join(_LATEX.get(character, character) for character in printable(str(cell)))
+    text = printable(str(cell)).replace("\n", " ")
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def _csv_cell(cell: object) -> str:
+    text = printable(str(cell))
+    return f"'{text}" if text[:1] in _FORMULA and not _NUMBER.fullmatch(text) else text

@@ -38,8 +38,10 @@ class Scheme:
         parts = [part.strip() for part in text.split(",")]
         counts = [part.partition("=")[2] for part in parts if part.startswith("samples=")]
         rest = ",".join(part for part in parts if not part.startswith("samples="))
-        if len(counts) > 1 or not all(count.isdigit() and int(count) for count in counts):
-            raise UsageError(f"scheme {text!r}: samples must be one whole number from 1 up.")
+        # isdecimal: "²" is a digit that is no number; the length: int() refuses thousands of them.
+        good = all(own.isdecimal() and len(own) < 10 and int(own) for own in counts)
+        if len(counts) > 1 or not good:
+            raise UsageError(f"scheme {text!a:.80}: samples must be one whole number from 1 up.")
         return cls(Decoder.parse(rest or "ancestral"), int(counts[0]) if counts else 0)
 
     def __str__(self) -> str:

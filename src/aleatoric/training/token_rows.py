@@ -9,6 +9,9 @@ seeded draw v from P̃ as `draw_p_S` = P(v), `draw_scheme_p_S` = P̃(v), `draw_a
 
 from __future__ import annotations
 
+import struct
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,12 @@ Columns = dict[str, NDArray[Any]]
 
 SCHEMES = {"plain": "ancestral", "top_p": "top_p=0.8", "top_k": "top_k=100", "greedy": "greedy"}
 """The paper's generation schemes: name in the columns -> decoder."""
+MAX_BYTES = 2**31
+_DAMAGED = (
+    *(OSError, ValueError, EOFError, KeyError, MemoryError, OverflowError, struct.error),
+    *(SyntaxError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error),
+)
+"""What numpy and zipfile raise on files that are not what `write_rows` saved."""
 _COUNTS = frozenset(["sentence", "position", "token", "predicted"])
 _COUNTS |= {"head_sentence", "head_position", "head_token"}
 
@@ -44,10 +53,20 @@ def write_rows(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
 def read_rows(path: Path) -> Columns:
     """The columns that `write_rows` saved."""
     try:
+        _check_size(path)
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise DataError.at(path, None, "there is no such file", "check the path") from None
-    except (OSError, ValueError) as error:
+    except _DAMAGED as error:
         problem = f"holds no token rows ({type(error).__name__})"
         raise DataError.at(path, None, problem, "make it with the recipe again") from None
+
+
+def _check_size(path: Path) -> None:
+    """Refuse, before it is unpacked, what is no archive of columns or unpacks to too much."""
+    with zipfile.ZipFile(path) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    if size > MAX_BYTES:
+        problem = f"unpacks to {size} bytes, over {MAX_BYTES}"
+        raise DataError.at(path, None, problem, "make it with the recipe again")

@@ -1,0 +1,282 @@
+"""Measures what `aleatoric plan --cost` predicts with: one core, one model after another.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.cost_model --corpus provo_cloze.jsonl.gz
+
+Processor seconds, so that neighbours on the machine do not count. The constants are fitted to some
+sizes of model, numbers of contexts and samples, and checked on others; both errors are printed, and
+the constants as they stand in `aleatoric.planning.cost_table`. Models besides SmolLM2 have random
+weights: their distributions are flat, which makes trees large but tokens no dearer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from aleatoric.decoding import Decoder
+from aleatoric.models.hf import HFModel, wrap
+from aleatoric.models.smollm2 import load_smollm2
+from aleatoric.store import Store
+from aleatoric.types import Draws
+from aleatoric.words.exact import Search, exact
+from aleatoric.words.mc import Prompt, mc
+from aleatoric.words.vocabulary import Vocabulary
+from benchmarks.exact_vs_generate import Cloze, questions, read, spread
+from benchmarks.measure import cost_of
+
+SHAPES = {"7M": (128, 4), "25M": (320, 8), "13M": (192, 6), "60M": (512, 10), "180M": (768, 20)}
+"""Random-weight models: width and layers."""
+FITTED = ("7M", "25M", "smollm2")
+CHECKED = ("13M", "60M", "180M")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measured call: what it was, and what it took."""
+
+    model: str
+    parameters: int
+    estimator: str
+    contexts: int
+    samples: int
+    tokens: int
+    seconds: float
+
+    @property
+    def features(self) -> list[float]:
+        """What the fit multiplies: for each estimator a context and a token, draws, and flops."""
+        is_mc = self.estimator == "mc"
+        context, tokens = float(self.contexts), float(self.tokens)
+        own = [0.0, 0.0, context, tokens] if is_mc else [context, tokens, 0.0, 0.0]
+        return [*own, is_mc * context * self.samples, tokens * self.parameters]
+
+
+def random_model(shape: tuple[int, int], tokenizer: Any) -> HFModel:
+    """A Llama of some shape with random weights and SmolLM2's vocabulary."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    width, layers = shape
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64,
+        num_key_value_heads=width // 64,
+        tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    model: Any = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
+    return wrap(model, tokenizer, name=f"random-{width}x{layers}")
+
+
+@contextmanager
+def counted(lm: HFModel) -> Iterator[list[int]]:
+    """How many tokens each forward pass reads."""
+    seen: list[int] = []
+
+    def note(_: Any, arguments: Any, named: dict[str, Any]) -> None:
+        ids = named["input_ids"] if "input_ids" in named else arguments[0]
+        seen.append(int(ids.numel()))
+
+    handle = lm.model.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
+@cache
+def vocabulary_of(lm: HFModel) -> Vocabulary:
+    """Its tables are made once a model, at the first use: a run of any size does not feel them."""
+    return Vocabulary(lm.pieces)
+
+
+def measured(
+    lm: HFModel, name: str, estimator: str, items: Sequence[Cloze], samples: int, decoder: str = ""
+) -> Run:
+    """One call of an estimator on some contexts."""
+    vocabulary = vocabulary_of(lm)
+    work: Callable[[], Any]
+    if estimator == "exact":
+        # Flat distributions would be searched to the end: a tree of this size is enough to time.
+        search = Search(tolerance=0.02)
+        work = lambda: exact(lm, questions(items), search=search, vocabulary=vocabulary)  # noqa: E731
+    else:
+        prompts = [Prompt(item.id, item.context) for item in items]
+        how = Decoder.parse(decoder or "ancestral")
+        work = lambda: list(  # noqa: E731
+            mc(lm, prompts, samples=samples, vocabulary=vocabulary, decoder=how)
+        )
+    with counted(lm) as seen:
+        start = time.process_time()
+        work()
+        seconds = time.process_time() - start
+    parameters = sum(own.numel() for own in lm.model.parameters())
+    run = Run(name, parameters, estimator, len(items), samples, sum(seen), seconds)
+    print(f"  {name:8} {parameters / 1e6:6.1f}M {estimator:5} {decoder:12} contexts {len(items):3} "
+          f"samples {samples:5} tokens {run.tokens:7} {seconds:7.2f} s", flush=True)  # fmt: skip
+    return run
+
+
+def runs_of(name: str, lm: HFModel, items: Sequence[Cloze]) -> list[Run]:
+    """The runs of one model: small and large, exact and sampled."""
+    few, more = spread(items, 3), spread(items, 8)
+    measured(lm, name, "exact", items[:1], 0)  # tables and kernels
+    measured(lm, name, "mc", items[:1], 5)
+    return [
+        measured(lm, name, "exact", few, 0),
+        measured(lm, name, "exact", more, 0),
+        measured(lm, name, "mc", few, 20),
+        measured(lm, name, "mc", few, 200),
+        measured(lm, name, "mc", more, 50),
+    ]
+
+
+def fit(runs: Sequence[Run]) -> Any:
+    """Constants, none negative, that make relative errors small."""
+    features = np.array([run.features for run in runs])
+    seconds = np.array([run.seconds for run in runs])
+    found, _ = nnls(features / seconds[:, None], np.ones(len(runs)))
+    return found
+
+
+def errors(runs: Sequence[Run], constants: Any) -> Any:
+    """Predicted over measured seconds, less one."""
+    features = np.array([run.features for run in runs])
+    return features @ constants / np.array([run.seconds for run in runs]) - 1
+
+
+def show_errors(title: str, runs: Sequence[Run], constants: Any) -> None:
+    found = errors(runs, constants)
+    print(f"{title}: {len(runs)} runs, median |error| {np.median(np.abs(found)):.0%}, "
+          f"worst {np.abs(found).max():.0%}")  # fmt: skip
+    for run, error in zip(runs, found, strict=True):
+        print(f"  {run.model:8} {run.estimator:5} samples {run.samples:5} contexts "
+              f"{run.contexts:3}: {run.seconds:7.2f} s, predicted {error:+.0%}")  # fmt: skip
+
+
+def trees(lm: HFModel, items: Sequence[Cloze]) -> None:
+    """Tokens a context on a real model: of exact, of mc by samples, and by decoder."""
+    measured(lm, "smollm2", "exact", items[:1], 0)
+    whole, other = spread(items, 30), spread(items, 29)
+    own = [measured(lm, "smollm2", "exact", part, 0) for part in (whole, other)]
+    per = [_tree(run, lm, part) for run, part in zip(own, (whole, other), strict=True)]
+    print(f"exact: {per[0]:.1f} tokens a context; others {per[1]:.1f} ({per[0] / per[1] - 1:+.0%})")
+    few = spread(items, 5)
+    sizes = {s: measured(lm, "smollm2", "mc", few, s) for s in (25, 100, 400, 50, 200, 1000)}
+    logs = np.log([[s, _tree(sizes[s], lm, few)] for s in (25, 100, 400)])
+    power, level = np.polyfit(logs[:, 0], logs[:, 1], 1)
+    print(f"mc: {np.exp(level):.2f} * samples^{power:.3f} tokens a context")
+    for s in (50, 200, 1000):
+        found, predicted = _tree(sizes[s], lm, few), np.exp(level) * s**power
+        print(f"  {s} samples: {found:.0f}, predicted {predicted / found - 1:+.0%}")
+    for decoder in ("top_p=0.9", "temperature=0.5", "top_k=40"):
+        run = measured(lm, "smollm2", "mc", few, 400, decoder)
+        share = _tree(run, lm, few) / _tree(sizes[400], lm, few)
+        print(f"  {decoder}: {share:.2f} of ancestral's tokens")
+
+
+def _tree(run: Run, lm: HFModel, items: Sequence[Cloze]) -> float:
+    """Tokens a context beside those of the context itself."""
+    return (run.tokens - sum(len(lm.encode(item.context)) for item in items)) / len(items)
+
+
+def memory(smollm2: HFModel) -> None:
+    """The peak of whole commands by weights, fitted to two sizes and checked on two others."""
+    peaks: dict[str, tuple[float, float]] = {}
+    for name in ("7M", "60M", "25M", "180M"):
+        with tempfile.TemporaryDirectory() as folder:
+            lm = random_model(SHAPES[name], smollm2.tokenizer)
+            lm.model.save_pretrained(folder)
+            smollm2.tokenizer.save_pretrained(folder)
+            asked = ["--model", f"hf:{folder}", "--estimator", "mc", "--samples", "20"]
+            peak = cost_of(["word", "--corpus", "simulated:contexts=4", *asked]).peak_mb
+            peaks[name] = 4 * sum(own.numel() for own in lm.model.parameters()) / 1e6, peak
+    (x0, y0), (x1, y1) = peaks["7M"], peaks["60M"]
+    factor = (y1 - y0) / (x1 - x0)
+    base = y0 - factor * x0
+    print(f"memory: {base:.0f} MB and {factor:.2f} times the weights")
+    for name in ("25M", "180M"):
+        weights, peak = peaks[name]
+        print(f"  {name}: {peak:.0f} MB, predicted {(base + factor * weights) / peak - 1:+.0%}")
+
+
+def store_costs() -> None:
+    """Seconds and bytes a context of writing draws and of scoring them."""
+    per: dict[int, tuple[float, float, float]] = {}
+    for contexts in (300, 600, 1200):
+        with tempfile.TemporaryDirectory() as folder:
+            per[contexts] = _stored(contexts, Path(folder) / "run")
+    for column, name in enumerate(("write", "score", "bytes")):
+        low, middle, high = (per[n][column] for n in (300, 600, 1200))
+        slope = (high - low) / 900
+        error = (low + slope * 300) / middle - 1
+        print(f"{name}: {slope:.3e} a context; at 600 predicted {error:+.0%}")
+
+
+def _stored(contexts: int, run: Path) -> tuple[float, float, float]:
+    from aleatoric import levels, pipeline
+
+    job = pipeline.WordJob(f"simulated:contexts={contexts},people=40", ("toy",))
+    with pipeline.run_word(job, run) as store:
+        start = time.process_time()
+        levels.score(store, again=True)
+        score = time.process_time() - start
+        draws = [Draws(item.id, {f"w{i}": 9 for i in range(100)}) for _, item, _ in store.walk()]
+    size = float(sum(own.stat().st_size for own in run.rglob("*") if own.is_file()))
+    with Store.create(run.with_name("other"), {"level": "word"}) as other:
+        _add(other, run)
+        start = time.process_time()
+        for one in draws:
+            other.add_draws("m", [one])  # a transaction an item, as in a live run
+        return time.process_time() - start, score, size
+
+
+def _add(other: Store, run: Path) -> None:
+    with Store.open(run) as store:
+        other.add_items(item for _, item, _ in store.walk())
+    other.add_system("m", {})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--corpus", type=Path, required=True, help="Provo as gzipped JSON lines")
+    parser.add_argument(
+        "--only", choices=["time", "trees", "store", "memory"], help="one part alone"
+    )
+    options = parser.parse_args()
+    if options.only in (None, "store"):
+        store_costs()
+    items = read(options.corpus)
+    smollm2 = load_smollm2()
+    if options.only in (None, "trees"):
+        trees(smollm2, items)
+    if options.only in (None, "memory"):
+        memory(smollm2)
+    if options.only in (None, "time"):
+        models: dict[str, Callable[[], HFModel]] = {"smollm2": lambda: smollm2}
+        for name, shape in SHAPES.items():
+            models[name] = lambda shape=shape: random_model(shape, smollm2.tokenizer)  # type: ignore[misc]
+        runs = {name: runs_of(name, make(), items) for name, make in models.items()}
+        constants = fit([run for name in FITTED for run in runs[name]])
+        names = ("exact_context", "exact_token", "mc_context", "mc_token", "mc_draw", "flop_pair")
+        print(", ".join(f"{n} {v:.3e}" for n, v in zip(names, constants, strict=True)))
+        show_errors("fitted", [run for name in FITTED for run in runs[name]], constants)
+        show_errors("not fitted", [run for name in CHECKED for run in runs[name]], constants)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""One file a target: `SEEDS`, `TOKENS` and `trial(data)`."""

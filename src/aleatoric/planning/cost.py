@@ -1,0 +1,195 @@
+"""What a run costs in time, memory and disk, and which part of it others wait for.
+
+Pure functions of sizes and of the constants in `cost_table`. The work of a model is the number of
+tokens that it reads times its parameters; on a GPU two operations for each pair of them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from aleatoric.errors import UsageError
+from aleatoric.inference.noise import Size
+from aleatoric.planning.cost_table import (
+    BYTES,
+    DEVICES,
+    LOCAL_BYTES,
+    MEASURED,
+    ROOM,
+    SHARED_BYTES,
+    Device,
+    Measured,
+)
+
+_UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+ADVICE = {
+    "model": "more workers; for sampling, a vLLM cluster behind openai:",
+    "load": "put the weights on every node's own disk, or into an object store near them",
+    "write": "one run directory for each part of the corpus, or a database server",
+    "score": "one run directory for each part of the corpus, scored side by side",
+}
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is asked of a model: contexts, and an exact tree (`samples=None`) or samples of each."""
+
+    contexts: int
+    samples: Size = None
+    context_tokens: float = 2.0
+    """Tokens a context that no other shares: few in a passage, all where each stands alone."""
+    new_tokens: int | None = None
+    """Of whole texts: the length of each sample. Without, samples are next words."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Who works: so many workers, each on one core or on as many GPUs as its model needs."""
+
+    device: Device
+    workers: int = 1
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds by part, bytes, and the part that takes longest."""
+
+    load: float
+    model: float
+    write: float
+    score: float
+    tokens: float
+    gpus: int
+    worker_memory: float
+    disk: float
+
+    @property
+    def seconds(self) -> float:
+        """All of it: draws are written while others are made, and scored at the end."""
+        return self.load + max(self.model, self.write) + self.score
+
+    @property
+    def bottleneck(self) -> str:
+        """The part that takes longest."""
+        parts = {name: getattr(self, name) for name in ADVICE}
+        return max(parts, key=lambda name: parts[name])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return asdict(self) | {"seconds": self.seconds, "bottleneck": self.bottleneck}
+
+
+def predict(work: Work, parameters: float, machine: Machine, measured: Measured = MEASURED) -> Cost:
+    """What a run takes.
+
+    >>> one = predict(Work(1000), 135e6, Machine(DEVICES["cpu"]))
+    >>> four = predict(Work(1000), 135e6, Machine(DEVICES["cpu"], workers=4))
+    >>> round(one.model / four.model, 6)
+    4.0
+    """
+    weights = parameters * BYTES[machine.dtype]
+    gpus = gpus_for(weights, machine.device)
+    read = tokens(work, measured)
+    if machine.device.flops:
+        own = gpu_seconds(work, read, parameters, machine, gpus)
+        memory = weights * ROOM
+    else:
+        own = core_seconds(work, read, parameters, measured)
+        memory = measured.memory_base + measured.memory_factor * weights
+    return Cost(
+        load=max(weights / LOCAL_BYTES, machine.workers * weights / SHARED_BYTES),
+        model=own / machine.workers,
+        write=work.contexts * measured.write,
+        score=work.contexts * measured.score,
+        tokens=read,
+        gpus=gpus * machine.workers,
+        worker_memory=memory,
+        disk=work.contexts * measured.disk,
+    )
+
+
+def tokens(work: Work, measured: Measured = MEASURED) -> float:
+    """Tokens that the model reads: the contexts', and those of the tree or of the samples.
+
+    >>> whole = tokens(Work(10, samples=5, context_tokens=20, new_tokens=100))
+    >>> whole
+    5200.0
+    """
+    return work.contexts * (work.context_tokens + tree_tokens(work, measured))
+
+
+def tree_tokens(work: Work, measured: Measured = MEASURED) -> float:
+    """Tokens a context beside its own; samples of next words share their beginnings."""
+    if work.samples is None:
+        return measured.exact_tree
+    if work.new_tokens is not None:
+        return float(work.samples * work.new_tokens)
+    return measured.mc_tree * math.pow(work.samples, measured.mc_power)
+
+
+def core_seconds(work: Work, read: float, parameters: float, measured: Measured) -> float:
+    """Seconds of one core."""
+    run = read * parameters * measured.token_parameter
+    if work.samples is None:
+        return run + work.contexts * measured.exact_context + read * measured.exact_token
+    draws = work.contexts * work.samples * measured.mc_draw
+    return run + work.contexts * measured.mc_context + read * measured.mc_token + draws
+
+
+def gpu_seconds(work: Work, read: float, parameters: float, machine: Machine, gpus: int) -> float:
+    """Seconds of one worker with its GPUs."""
+    device = machine.device
+    speed = device.flops[machine.dtype] * device.reached * gpus
+    return 2 * read * parameters / speed + work.contexts * device.host_context
+
+
+def gpus_for(weights: float, device: Device) -> int:
+    """How many GPUs hold one copy of a model; 0 where none is used.
+
+    >>> gpus_for(140e9, DEVICES["h200"]), gpus_for(1e9, DEVICES["cpu"])
+    (2, 0)
+    """
+    return math.ceil(weights * ROOM / device.memory) if device.memory else 0
+
+
+def parse_parameters(text: str) -> float:
+    """A model's size, as 135M or 70B.
+
+    >>> parse_parameters("70B"), parse_parameters("124439808")
+    (70000000000.0, 124439808.0)
+    """
+    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMBT]?)", text.strip().upper())
+    number = float(found[1]) * _UNITS.get(found[2], 1) if found else 0.0
+    if not 1 <= number <= 1e15:
+        raise UsageError(f"--parameters {text!a:.40} is no size of a model; write 135M or 70B.")
+    return number
+
+
+def device_named(name: str, dtype: str) -> Device:
+    """A device that the table knows, in a number format that it has."""
+    if name not in DEVICES:
+        known = ", ".join(DEVICES)
+        raise UsageError(f"the cost of --device {name!a:.40} is not known; use {known}.")
+    formats = DEVICES[name].flops or {"float32": 0.0}
+    if dtype not in formats:
+        raise UsageError(
+            f"the cost of --dtype {dtype!a:.40} on {name} is not known; use {', '.join(formats)}."
+        )
+    return DEVICES[name]
+
+
+def designs(
+    work: Work, sizes: Sequence[Size], parameters: Sequence[float], machines: Sequence[Machine]
+) -> list[tuple[Work, float, Machine, Cost]]:
+    """Every combination with its cost."""
+    return [
+        (asked, number, machine, predict(asked, number, machine))
+        for number in parameters
+        for asked in (replace(work, samples=size) for size in sizes)
+        for machine in machines
+    ]

@@ -1,0 +1,237 @@
+"""No pickle, no code of a model's repository unless asked for, and no key in anything written."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterator
+from itertools import cycle, repeat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_server import FaultyServer, serving
+from forced_lms import saved
+
+import aleatoric
+
+SOURCE = Path(aleatoric.__file__).parent
+ROOT = Path(__file__).resolve().parents[2]
+FORBIDDEN = re.compile(
+    r"^\s*(?:import|from) +(?:c?[pP]ickle|cloudpickle|joblib|dill|marshal|shelve)\b"
+    r"|torch\.load\(|allow_pickle=True|yaml\.load\(|(?<![.\w])(?:eval|exec)\(",
+    re.MULTILINE,
+)
+KEY = "sk-planted-9f8e7d6c5b4a-secret"
+CODE = """
+from pathlib import Path
+Path({trap!r}).write_text("the code of a repository has run")
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+class EvilConfig(GPT2Config):
+    model_type = "evil"
+class EvilModel(GPT2LMHeadModel):
+    config_class = EvilConfig
+class EvilTokenizer(PreTrainedTokenizerFast):
+    pass
+"""
+
+
+# No pickle ------------------------------------------------------------------------------------
+
+
+def test_no_source_file_unpickles_or_evaluates() -> None:
+    sources = [*SOURCE.rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    assert len(sources) > 100
+    found = {str(path): hit[0] for path in sources if (hit := FORBIDDEN.search(path.read_text()))}
+    assert not found
+
+
+def test_loads_of_numpy_refuse_pickles() -> None:
+    for path in SOURCE.rglob("*.py"):
+        for line in path.read_text().splitlines():
+            assert "np.load(" not in line or "allow_pickle=False" in line, path
+
+
+def test_an_object_array_is_refused(tmp_path: Path) -> None:
+    import numpy as np
+
+    from aleatoric.errors import DataError
+    from aleatoric.training.token_rows import read_rows
+
+    np.savez(tmp_path / "rows.npz", sentence=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(DataError, match="holds no token rows"):
+        read_rows(tmp_path / "rows.npz")
+
+
+# The code of repositories ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def trapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """A real model folder whose own code would write a file, and that file."""
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    saved("gpt2", tmp_path)
+    folder, trap = tmp_path / "gpt2", tmp_path / "trap"
+    (folder / "evil.py").write_text(CODE.format(trap=str(trap)))
+    config = json.loads((folder / "config.json").read_text())
+    names = {"AutoConfig": "evil.EvilConfig", "AutoModelForCausalLM": "evil.EvilModel"}
+    changed = {"model_type": "evil", "architectures": ["EvilModel"], "auto_map": names}
+    (folder / "config.json").write_text(json.dumps(config | changed))
+    return folder, trap
+
+
+def commands(folder: Path, model: Path) -> dict[str, tuple[Any, ...]]:
+    (folder / "c.jsonl").write_text('{"id": 1, "context": "A dog", "responses": ["runs", "is"]}\n')
+    (folder / "c.txt").write_text("A dog runs and runs.\n")
+    (folder / "t.jsonl").write_text('{"id": 1, "input": "A dog", "references": ["a", "b"]}\n')
+    few = ("--model", f"hf:{model}", "--out", folder / "run")
+    probe = ("--probe", "lexical-1", "--tokeniser", "whitespace", "--max-new-tokens", 2)
+    return {
+        "word": ("word", "--corpus", folder / "c.jsonl", "--splits", 1, *few),
+        "token": ("token", "--corpus", folder / "c.txt", "--classwise", "none", *few),
+        "text": ("text", "--corpus", folder / "t.jsonl", "--samples", 2, *probe, *few),
+    }
+
+
+@pytest.mark.parametrize("level", ["word", "token", "text"])
+def test_code_of_a_model_runs_only_when_asked(
+    trapped: tuple[Path, Path], cli: Callable, tmp_path: Path, level: str
+) -> None:
+    folder, trap = trapped
+    asked = commands(tmp_path, folder)[level]
+    ran = cli(*asked)
+    assert ran.status in (1, 2)
+    assert ran.err.strip().splitlines()[-1].startswith("error: cannot load")
+    assert not trap.exists()
+    cli(*asked, "--trust-remote-code")
+    assert trap.exists()  # so the trap would have caught it
+    for name in [name for name in sys.modules if name.startswith("transformers_modules")]:
+        del sys.modules[name]
+
+
+def test_a_tokenizers_own_code_does_not_run(
+    cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    saved("gpt2", tmp_path)
+    folder, trap = tmp_path / "gpt2", tmp_path / "trap"
+    (folder / "evil.py").write_text(CODE.format(trap=str(trap)))
+    path = folder / "tokenizer_config.json"
+    named = {"tokenizer_class": "EvilTokenizer",
+             "auto_map": {"AutoTokenizer": [None, "evil.EvilTokenizer"]}}  # fmt: skip
+    path.write_text(json.dumps(json.loads(path.read_text()) | named))
+    cli(*commands(tmp_path, folder)["word"])  # it may load with the plain tokenizer, or refuse
+    assert not trap.exists()
+
+
+def test_pickled_weights_are_not_read(cli: Callable, tmp_path: Path) -> None:
+    saved("gpt2", tmp_path)
+    folder = tmp_path / "gpt2"
+    (folder / "model.safetensors").unlink()
+    # Opcodes that would call os.mkdir on loading; nobody gets so far as to look.
+    evil = f"cos\nmkdir\n(V{tmp_path / 'trap'}\ntR.".encode()
+    (folder / "pytorch_model.bin").write_bytes(evil)
+    ran = cli(*commands(tmp_path, folder)["word"])
+    assert ran.status in (1, 2)
+    assert not (tmp_path / "trap").exists()
+
+
+def test_an_encoder_that_names_its_own_code_is_refused(cli: Callable, tmp_path: Path) -> None:
+    folder, trap = tmp_path / "encoder", tmp_path / "trap"
+    folder.mkdir()
+    (folder / "evil.py").write_text(CODE.format(trap=str(trap)))
+    named = [{"idx": 0, "name": "0", "path": "", "type": "evil.EvilModel"}]
+    (folder / "modules.json").write_text(json.dumps(named))
+    (tmp_path / "t.jsonl").write_text('{"id": 1, "input": "A", "references": ["a", "b"]}\n')
+    asked = ("--probe", "semantic", "--encoder", f"st:{folder}")
+    ran = cli("text", "--corpus", tmp_path / "t.jsonl", *asked)
+    assert ran.status == 2
+    assert "is code of its own and is never run" in ran.err
+    assert not trap.exists()
+
+
+# Keys -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server() -> Iterator[FaultyServer]:
+    with serving() as faulty:
+        faulty.finish_reason = lambda number: "stop"
+        yield faulty
+
+
+FAILURES = [
+    ["status:500", None, "status:429 0"],
+    ["status:401"],
+    ["status:403"],
+    ["status:404"],
+    ["status:400"],
+    ["status:429 quota"],
+    ["status:429 9999"],
+    ["status:503"],
+    ["cut"],
+    ["body:{"],
+]
+
+
+@pytest.mark.parametrize("level", ["word", "text"])
+def test_a_planted_key_is_in_nothing_written_or_printed(
+    server: FaultyServer,
+    cli: Callable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    level: str,
+) -> None:
+    """The server quotes the key in each of its complaints."""
+    monkeypatch.setenv("ALEATORIC_API_KEY", KEY)
+    caplog.set_level(logging.DEBUG)
+    name = f"openai:gpt@{server.url}?server=vllm&backoff=0.001&retries=2&timeout=1"
+    printed, statuses = [], []
+    for number, faults in enumerate(FAILURES):
+        server.faults = iter(faults * 3) if number == 0 else cycle(faults)
+        asked = commands(tmp_path, tmp_path)[level]
+        model = tuple(name if str(own).startswith("hf:") else own for own in asked[:-2])
+        ran = cli(*model, "--samples", 2, "--out", tmp_path / f"run-{number}")
+        printed += [ran.out, ran.err]
+        statuses.append(ran.status)
+    page = tmp_path / "page.html"
+    ran = cli("report", tmp_path / "run-0", "--html", page)
+    exported = cli("score", tmp_path / "run-0", "--export", tmp_path / "rows.csv", "--json")
+    assert statuses[0] == ran.status == exported.status == 0, ran.err
+    assert set(statuses[1:]) == {1}
+    assert {own["authorization"] for own in server.headers} == {f"Bearer {KEY}"}
+    printed += [ran.out, ran.err, exported.out, exported.err, caplog.text]
+    assert not [text for text in printed if KEY in text]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert page in files
+    assert not [path for path in files if KEY.encode() in path.read_bytes()]
+
+
+def test_a_crash_shows_no_key(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a debugger or a crash report prints of the client and of what it raises."""
+    import asyncio
+    import traceback
+
+    import numpy as np
+
+    from aleatoric.errors import ModelError
+    from aleatoric.models.http_client import Client
+    from aleatoric.models.retry import Patience
+
+    async def ask() -> str:
+        client = Client(server.url, KEY, Patience(retries=0), timeout=1)
+        try:
+            await client.post("/completions", {}, lambda found: found, np.random.default_rng(0))
+        except ModelError:
+            return traceback.format_exc() + repr(client)
+        finally:
+            await client.close()
+        return ""
+
+    server.faults = repeat("status:500")
+    said = asyncio.run(ask())
+    assert "status 500" in said
+    assert KEY not in said
