@@ -11,7 +11,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "aleatoric needs Python 3.11 or newer; run make PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--editable '.[fast,hf,nlp,openai,report,dev]'
+		--editable '.[fast,hf,nlp,openai,ray,report,train,dev]'
 	touch $(READY)
 
 demo: $(READY)
@@ -40,13 +40,19 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.false_positives 500
 	$(BIN)/python -m benchmarks.bootstrap_speed
 	$(BIN)/python -m benchmarks.coverage
+	$(BIN)/python -m benchmarks.floors
+	$(BIN)/python -m benchmarks.store_overhead
+	$(BIN)/python -m benchmarks.million_items
+	$(BIN)/python -m benchmarks.view_speed
+	$(BIN)/python -m benchmarks.report_size
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv build dist demo .coverage coverage.xml
+	rm -rf .venv build dist demo site .coverage coverage.xml

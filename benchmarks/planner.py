@@ -4,8 +4,8 @@
 
 Groups of contexts whose distributions are alike, Zipf-like supports of 3 to 59 words; a perfect
 model, a sharper one and a flatter one. For each pilot and each design, the ratio of the predicted
-standard error (mean over pilots) to the simulated one. Sizes up to the pilot's, and up to twice as
-many people, must lie within 15%.
+standard error (mean over pilots) to the simulated one. Sizes up to the pilot's, and up to four
+times as many people, must lie within 15%.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _report(ratios: Floats, temperature: float, people: int, samples: int) -> fl
     print("  people   " + "".join(f"{n:>10}" for n in SAMPLES) + "  samples")
     for n, row in zip(PEOPLE, mean, strict=True):
         print(f"  {n:>6}   " + "".join(f"{ratio:>10.2f}" for ratio in row))
-    rows, columns = sum(n <= 2 * people for n in PEOPLE), sum(n <= samples for n in SAMPLES)
+    rows, columns = sum(n <= 4 * people for n in PEOPLE), sum(n <= samples for n in SAMPLES)
     single = np.abs(ratios[:, :rows, :columns] - 1)
     print(f"  a single pilot is within 15% in {np.mean(single <= ALLOWED):.0%} of predictions")
     return float(np.abs(mean[:rows, :columns] - 1).max())

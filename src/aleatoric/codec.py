@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from aleatoric.types import Categorical, Draws, Exact, Item, TextItem
 
 Floats = NDArray[np.float64]
+ItemRow = tuple[str, str, str, str | None, str]
+"""Id, group, context, original, responses."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,53 @@ class StatPage:
     values: dict[str, Floats]
 
 
+class DamagedRowError(ValueError):
+    """A saved row does not hold what was written."""
+
+
+def seal(text: str, *others: str | None) -> str:
+    """A text with a checksum of it and of what belongs to it: SQLite itself keeps none.
+
+    >>> seal('["a"]')
+    '["a"]\\n78a7a40c'
+    """
+    return f"{text}\n{_checksum(text, others)}"
+
+
+def unseal(text: str, *others: str | None) -> str:
+    """The text that was sealed; rows of the first version are without a seal.
+
+    >>> unseal(seal('["a"]')), unseal('["a"]')
+    ('["a"]', '["a"]')
+    """
+    try:
+        content, mark, found = text.rpartition("\n")
+    except (AttributeError, TypeError):
+        raise DamagedRowError("a row holds no text") from None
+    if not mark:
+        return text
+    if found != _checksum(content, others):
+        raise DamagedRowError("a row is not what was written")
+    return content
+
+
+def _checksum(text: str, others: Sequence[str | None]) -> str:
+    whole = "\n".join([text, *(other or "" for other in others)])
+    return f"{zlib.crc32(whole.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def load(text: str) -> Any:
+    """The value that `dump` wrote, sealed or not.
+
+    >>> load(seal(dump(["é"])))
+    ['é']
+    """
+    try:
+        return json.loads(unseal(text))
+    except (TypeError, ValueError) as error:
+        raise DamagedRowError(str(error)) from None
+
+
 def dump(value: Any) -> str:
     """Short JSON, texts as they are.
 
@@ -44,9 +94,9 @@ def dump(value: Any) -> str:
 
 
 def dump_draws(draws: Draws) -> str:
-    """Draws as JSON, without what they do not have.
+    """Draws as JSON, sealed, without what they do not have.
 
-    >>> dump_draws(Draws("1", {"a": 2}, failed=1))
+    >>> unseal(dump_draws(Draws("1", {"a": 2}, failed=1)))
     '{"counts":{"a":2},"failed":1}'
     """
     payload: dict[str, Any] = {"counts": dict(draws.counts)}
@@ -58,7 +108,7 @@ def dump_draws(draws: Draws) -> str:
         payload["logprobs"] = dict(draws.logprobs)
     if draws.exact is not None:
         payload["exact"] = asdict(draws.exact)
-    return dump(payload)
+    return seal(dump(payload))
 
 
 def load_draws(item_id: str, row: int, payload: str) -> Draws:
@@ -67,7 +117,7 @@ def load_draws(item_id: str, row: int, payload: str) -> Draws:
     >>> load_draws("1", 0, '{"counts":{"a":2}}').counts
     {'a': 2}
     """
-    found = json.loads(payload)
+    found = load(payload)
     texts, failed = tuple(found.get("texts", ())), found.get("failed", 0)
     exact = _load_exact(found["exact"]) if "exact" in found else None
     return Draws(item_id, found["counts"], failed, row, texts, found.get("logprobs"), exact)
@@ -79,22 +129,32 @@ def _load_exact(found: dict[str, Any]) -> Exact:
     return Exact(Categorical(support, probs, words["rest"], words["n"]), **found)
 
 
-def load_item(item_id: str, group: str, context: str, original: str | None, responses: str) -> Item:
-    """An item from its columns; responses are a JSON list.
+def dump_item(item: Item) -> ItemRow:
+    """An item as its columns; responses are a JSON list, sealed with the others.
 
-    >>> load_item("1", "g", "There", None, '["are"]').responses
+    >>> dump_item(Item("1", "g", "There", ("are",)))[:4]
+    ('1', 'g', 'There', None)
+    """
+    return _sealed(item.id, item.group, item.context, item.original, dump(item.responses))
+
+
+def load_item(item_id: str, group: str, context: str, original: str | None, responses: str) -> Item:
+    """An item from its columns.
+
+    >>> load_item(*dump_item(Item("1", "g", "There", ("are",)))).responses
     ('are',)
     """
-    return Item(item_id, group, context, tuple(json.loads(responses)), original)
+    said = load_responses(item_id, group, context, original, responses)
+    return Item(item_id, group, context, tuple(said), original)
 
 
-def dump_text_item(item: TextItem) -> tuple[str, str, str, str | None, str]:
+def dump_text_item(item: TextItem) -> ItemRow:
     """An input with people's texts as the columns of an item; its turns are a JSON list.
 
-    >>> dump_text_item(TextItem("1", "g", ("Hi?",), ("Yes.", "No.")))
-    ('1', 'g', '["Hi?"]', None, '["Yes.","No."]')
+    >>> dump_text_item(TextItem("1", "g", ("Hi?",), ("Yes.", "No.")))[2]
+    '["Hi?"]'
     """
-    return item.id, item.group, dump(item.input), item.original, dump(item.references)
+    return _sealed(item.id, item.group, dump(item.input), item.original, dump(item.references))
 
 
 def load_text_item(
@@ -102,11 +162,25 @@ def load_text_item(
 ) -> TextItem:
     """The input that `dump_text_item` wrote.
 
-    >>> load_text_item("1", "g", '["Hi?"]', None, '["Yes."]').input
+    >>> load_text_item(*dump_text_item(TextItem("1", "g", ("Hi?",), ("Yes.",)))).input
     ('Hi?',)
     """
-    texts = tuple(json.loads(references))
-    return TextItem(item_id, group, tuple(json.loads(turns)), texts, original)
+    texts = tuple(load_responses(item_id, group, turns, original, references))
+    return TextItem(item_id, group, tuple(load(turns)), texts, original)
+
+
+def load_responses(*columns: str | None) -> list[str]:
+    """What people said, the last of an item's columns, if no column has changed since."""
+    *others, responses = columns
+    said: list[str] = load(unseal(responses or "", *others))
+    return said
+
+
+def _sealed(
+    item_id: str, group: str, context: str, original: str | None, responses: str
+) -> ItemRow:
+    sealed = seal(responses, item_id, group, context, original)
+    return item_id, group, context, original, sealed
 
 
 def flat(row: StatRow, system: int, columns: Sequence[str]) -> tuple[Any, ...]:

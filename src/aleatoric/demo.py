@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric.engine.opening import Loading, open_model
+from aleatoric.engine.stopping import Stopping
 from aleatoric.models.base import Ask
 from aleatoric.pipeline import WordJob, run_word
 from aleatoric.progress import Track, quietly
@@ -46,21 +47,25 @@ NEXT_STEP = (
 )
 
 
-def run_smollm2(out: Path, seed: int = 0, track: Track[Any] = quietly) -> Store:
+def run_smollm2(
+    out: Path, seed: int = 0, track: Track[Any] = quietly, stopping: Stopping | None = None
+) -> Store:
     """People who are SmolLM2 at a planted temperature, against its decoders; the open run."""
     people = out / "people.jsonl"
     if not people.exists():
-        _write_people(people, seed, track)
+        _write_people(people, seed, track, stopping or Stopping())
     remarks = (f"these people are simulated: SmolLM2 itself at {PLANTED}",)
     job = WordJob(str(people), ("smollm2",), DECODERS, seed=seed, remarks=remarks)
-    return run_word(job, out / "run", track)
+    return run_word(job, out / "run", track, stopping)
 
 
-def run_toy(out: Path, seed: int = 0, track: Track[Any] = quietly) -> Store:
+def run_toy(
+    out: Path, seed: int = 0, track: Track[Any] = quietly, stopping: Stopping | None = None
+) -> Store:
     """A made-up language against the perfect model and tempered ones; the open run."""
     models = ("toy", *(f"toy:temperature={t:g}" for t in TOY_TEMPERATURES))
     job = WordJob(TOY_CORPUS, models, samples=PEOPLE, seed=seed)
-    return run_word(job, out / "run", track)
+    return run_word(job, out / "run", track, stopping)
 
 
 def contexts() -> Iterator[Item]:
@@ -76,14 +81,15 @@ def contexts() -> Iterator[Item]:
             yield Item(item_id, str(number), context, (), words[position])
 
 
-def _write_people(path: Path, seed: int, track: Track[Any]) -> None:
+def _write_people(path: Path, seed: int, track: Track[Any], stopping: Stopping) -> None:
     """Draw the answers of simulated people and keep them beside the run."""
     model = open_model("smollm2", Loading(estimator="mc"))
     items = {item.id: item for item in contexts()}
     # Another stream than the systems': people and models must not share random numbers.
     ask = Ask(PLANTED, PEOPLE, seed + 1)
-    drawn = model.draws(track(items.values(), len(items), "ask simulated people"), ask)
-    lines = [_line(items[draws.item_id], draws) for draws in drawn]
+    asked = track(stopping.before_each(items.values()), len(items), "ask simulated people")
+    lines = [_line(items[draws.item_id], draws) for draws in model.draws(asked, ask)]
+    stopping.check()
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".part")
     unfinished.write_text("".join(lines), encoding="utf-8")

@@ -37,6 +37,14 @@ class ModelError(AleatoricError):
     """A model could not be loaded or did not answer."""
 
 
+class StorageError(AleatoricError):
+    """A run could not be written for a reason outside the command: a full or a failing disk."""
+
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(f"{problem}; {fix}.")
+        self.problem = problem
+
+
 class FetchError(AleatoricError):
     """A download failed for a reason outside the command: network, server, disk."""
 

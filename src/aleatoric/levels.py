@@ -8,7 +8,7 @@ from aleatoric import pipeline, text_pipeline, token_pipeline
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.progress import Track, quietly
 from aleatoric.store import Store
-from aleatoric.types import Result
+from aleatoric.types import Results
 
 _LEVELS: dict[str, Any] = {"word": pipeline, "token": token_pipeline, "text": text_pipeline}
 
@@ -27,12 +27,13 @@ def score(store: Store, track: Track[Any] = quietly, again: bool = True) -> None
     scorers = {"word": pipeline.score_word, "text": text_pipeline.score_text}
     scorer = scorers.get(level_of(store))
     if scorer is not None and (again or not store.has_stats()):
-        scorer(store, track)
+        with store.alone():
+            scorer(store, track)
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
+def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
     """Every system's metrics, from the saved statistics alone; `interval` names their method."""
-    found: list[Result] = _LEVELS[level_of(store)].results(store, interval)
+    found: Results = _LEVELS[level_of(store)].results(store, interval)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -12,8 +12,12 @@ import numpy as np
 
 from aleatoric import registry
 from aleatoric.codec import StatRow
-from aleatoric.engine.opening import Loading, check_specs, check_until, open_model
-from aleatoric.errors import AleatoricError, UsageError
+from aleatoric.engine.base import Engine, EngineOptions, check_engine, open_engine
+from aleatoric.engine.opening import Loading, check_specs, check_until
+from aleatoric.engine.stopping import Stopping
+from aleatoric.engine.systems import add_notes, saved_notes, system_name
+from aleatoric.engine.working import working
+from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import Reduction, estimate, value_of, walk
@@ -22,9 +26,10 @@ from aleatoric.metrics.debiased import DebiasedECE
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.progress import Track, quietly
-from aleatoric.sources import corpus_facts, open_corpus
-from aleatoric.store import Joined, Store
-from aleatoric.types import Case, Choices, Corpus, Item, Result, Row, Signature
+from aleatoric.sources import check_same, corpus_facts, open_corpus
+from aleatoric.store import COMPLETE, Joined, Store
+from aleatoric.store.faults import command as resume_command
+from aleatoric.types import Case, Choices, Corpus, Item, Result, Results, Row, Signature
 from aleatoric.versions import versions
 from aleatoric.words import floors
 from aleatoric.words.adaptive import until_note
@@ -69,6 +74,8 @@ class WordJob:
     """The standard error of a context's TVD at which its sampling stops."""
     remarks: tuple[str, ...] = ()
     """What readers must know of the people or the run; shown with every result."""
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    """Where models work: no part of the manifest, since it changes no result."""
 
 
 def choose(protocol: str, overrides: Iterable[str]) -> Choices:
@@ -98,41 +105,69 @@ def _allowed(name: str, value: str) -> Any:
     return value
 
 
-def run_word(job: WordJob, out: Path, track: Track[Any] = quietly) -> Store:
+def run_word(
+    job: WordJob, out: Path, track: Track[Any] = quietly, stopping: Stopping | None = None
+) -> Store:
     """Draw (or read) every system's words, save them, score them; returns the open run.
 
-    Where the input is bad, nothing of the run stays behind.
+    Items that have their draws are not drawn again. Where the input is bad, nothing of the run
+    stays behind; where `stopping` is asked for, everything finished does.
     """
-    check_specs(job.models, "models", "language_models")
-    check_until(job.until, job.models, job.loading.estimator)
+    _check_models(job)
     corpus = open_corpus(job.corpus, job.encoding)
     manifest = _manifest(job, corpus)
     # What scoring will need must be there before hours are spent on drawing.
     _abstractions(manifest)
     store = Store.continue_or_create(out, manifest)
-    is_new = not store.n_items
-    try:
-        if is_new:
-            with store.transaction():
-                store.add_items(track(corpus.items, len(corpus.items), f"read {corpus.name}"))
-                store.set_meta("notes", [*job.remarks, *corpus.notes])
-        _draw_all(store, job, track)
-        score_word(store, track)
-    except AleatoricError:
-        if is_new and not _holds_live_draws(store):
-            store.discard()
-        raise
+    return _worked(store, job, lambda: corpus, track, stopping or Stopping())
+
+
+def resume_word(store: Store, job: WordJob, track: Track[Any], stopping: Stopping) -> Store:
+    """Go on with a run opened to be written; its corpus is needed where its items are not saved."""
+    _check_models(job)
+    _abstractions(store.manifest)
+    return _worked(store, job, lambda: open_corpus(job.corpus, job.encoding), track, stopping)
+
+
+def _check_models(job: WordJob) -> None:
+    check_specs(job.models, "models", "language_models")
+    check_until(job.until, job.models, job.loading.estimator)
+    check_engine(job.engine)
+
+
+def _worked(
+    store: Store,
+    job: WordJob,
+    corpus: Callable[[], Corpus],
+    track: Track[Any],
+    stopping: Stopping,
+) -> Store:
+    with working(store, _holds_live_draws):
+        if store.lacks_items:
+            _read(store, job, corpus(), track)
+        with open_engine(job.engine) as engine:
+            _draw_all(store, job, engine, track, stopping)
+        score_word(store, track, stopping)
+        store.set_meta(COMPLETE, True)
     return store
 
 
-def score_word(store: Store, track: Track[Any] = quietly) -> None:
+def _read(store: Store, job: WordJob, corpus: Corpus, track: Track[Any]) -> None:
+    check_same(corpus, store.manifest["corpus"])
+    with store.transaction():
+        store.add_items(track(corpus.items, len(corpus.items), f"read {corpus.name}"))
+        add_notes(store, [*job.remarks, *corpus.notes])
+
+
+def score_word(store: Store, track: Track[Any] = quietly, stopping: Stopping | None = None) -> None:
     """Compute the per-item statistics of a saved run; needs no model."""
     settings = scoring_settings(store)
     columns = [*MEANS, *settings.abstractions, *_EXTRA_COLUMNS]
     columns += [f"correct_{target}" for target in TARGETS]
     for name in CONTROLS:
         store.add_system(name, {"model": name, "decoder": "none", "estimator": "people"})
-    store.write_stats(columns, track_rows(store, settings, track))
+    rows = track_rows(store, settings, track)
+    store.write_stats(columns, (stopping or Stopping()).checked(rows))
 
 
 def track_rows(store: Store, settings: Settings, track: Track[Any]) -> Iterator[StatRow]:
@@ -153,21 +188,16 @@ def scoring_settings(store: Store) -> Settings:
     return Settings(choices, metrics, _abstractions(manifest), manifest["n_splits"], seed)
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
+def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
     """Every system's metrics with interval and floor, from the saved statistics alone."""
     check_method(interval)
     systems = _shown_order(store)
-    return [result for name in systems for result in _system_results(store, name, interval)]
+    return Results(r for name in systems for r in _system_results(store, name, interval))
 
 
 def notes(store: Store) -> list[str]:
     """What a reader of the numbers should know: joins, drops, simulated people."""
-    return [*_saved_notes(store), *_failed_notes(store), *_until_notes(store)]
-
-
-def _saved_notes(store: Store) -> list[str]:
-    found: list[str] = store.meta("notes") or []
-    return found
+    return [*saved_notes(store), *_failed_notes(store), *_until_notes(store)]
 
 
 def _failed_notes(store: Store) -> Iterator[str]:
@@ -182,7 +212,7 @@ def _failed_notes(store: Store) -> Iterator[str]:
             total = drawn if kept else drawn + failed
             yield f"{name}: {failed} of {total} draws held no word and are {fate}"
         if not store.meta(f"done {name}"):
-            yield f"{name}: is not finished; repeat the command to continue it"
+            yield f"{name}: is not finished; continue it with {resume_command(store.path)}"
 
 
 def _until_notes(store: Store) -> Iterator[str]:
@@ -220,6 +250,8 @@ def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
         "tolerance": job.tolerance,
         "dtype": job.loading.dtype,
         "bos": job.loading.bos,
+        "device": job.loading.device,
+        "remarks": list(job.remarks),
         "choices": job.choices.as_dict(),
         "abstractions": list(job.abstractions),
         "tagger": job.tagger,
@@ -236,17 +268,21 @@ def _holds_live_draws(store: Store) -> bool:
     return any(store.n_items_with_draws(name) for name in live)
 
 
-def _draw_all(store: Store, job: WordJob, track: Track[Any]) -> None:
+def _draw_all(
+    store: Store, job: WordJob, engine: Engine, track: Track[Any], stopping: Stopping
+) -> None:
     """Draw with every model under every decoder, but for what the run holds already."""
-    for spec in job.models:
-        model = open_model(spec, job.loading)
+    for spec in store.unfinished(job.models):
+        model = engine.word_model(spec, job.loading)
         # What was recorded was decoded already: one system, whatever decoders are asked for.
         decoders = ("as recorded",) if model.estimator == "recorded" else job.decoders
         for decoder in decoders:
+            stopping.check()
             facts = {"model": f"{spec}@{model.version}", "decoder": decoder}
             facts |= {"estimator": model.estimator, "label": model.label}
-            name = _system_name(store, model, facts, len(decoders) > 1)
-            _draw(store, name, facts, model, _ask(job, decoder), track)
+            name = system_name(store, model.label, facts, len(decoders) > 1, CONTROLS)
+            _draw(store, name, facts, model, _ask(job, decoder), track, stopping)
+        store.set_finished(spec)
 
 
 def _draw(
@@ -256,34 +292,23 @@ def _draw(
     model: WordModel,
     ask: Ask,
     track: Track[Any],
+    stopping: Stopping,
 ) -> None:
     """Save a system's draws as they come, with notes on what did not join."""
     if store.meta(f"done {name}"):
         return
     store.add_system(name, facts)
-    done = store.answered(name)
-    waiting = (item for _, item, _ in store.walk() if item.id not in done)
-    items: Iterable[Item] = track(waiting, store.n_items - len(done), name)
+    left = store.n_items - store.n_items_with_draws(name)
+    items: Iterable[Item] = track(stopping.before_each(store.waiting(name)), left, name)
     joined = store.add_draws(name, model.draws(items, ask), whole=model.estimator == "recorded")
+    stopping.check()
     with store.transaction():
-        found = [*_join_notes(store, name, joined, ask.choices), *model.notes()]
-        saved = _saved_notes(store)
-        store.set_meta("notes", [*saved, *(note for note in found if note not in saved)])
+        add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
         store.set_meta(f"done {name}", True)
 
 
 def _ask(job: WordJob, decoder: str) -> Ask:
     return Ask(decoder, job.samples, job.seed, job.tolerance, job.choices, job.until)
-
-
-def _system_name(store: Store, model: WordModel, facts: Mapping[str, Any], several: bool) -> str:
-    """The name a system has in the run, or a new one that no other has."""
-    for name, known in store.systems().items():
-        if known == facts:
-            return name
-    short = f"{model.label} {facts['decoder']}" if several else model.label
-    taken = (*store.systems(), *CONTROLS)
-    return short if short not in taken else f"{facts['model']} {facts['decoder']}"
 
 
 def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> Iterator[str]:

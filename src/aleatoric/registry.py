@@ -51,6 +51,10 @@ PLUGINS: dict[str, dict[str, str]] = {
         "openai": "aleatoric.models.texts_openai:load",
         "recorded": "aleatoric.models.texts_recorded:load",
     },
+    "engines": {
+        "local": "aleatoric.engine.local:open_local",
+        "ray": "aleatoric.engine.ray:open_ray",
+    },
     "metrics": {
         "tvd": "aleatoric.metrics.tvd:tvd",
         "tvd_debiased": "aleatoric.metrics.debiased:tvd_debiased",
@@ -111,6 +115,7 @@ PLUGINS: dict[str, dict[str, str]] = {
 
 EXTRAS = {"matplotlib": "report", "jinja2": "report", "spacy": "nlp", "nltk": "nlp"}
 EXTRAS |= {"textblob": "nlp", "sentence_transformers": "nlp", "wordllama": "nlp", "torch": "hf"}
+EXTRAS |= {"ray": "ray"}
 
 
 def names(kind: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -116,6 +117,19 @@ def corpus_facts(corpus: Collected[Any], spec: str, encoding: str) -> dict[str, 
     """
     known = {"name": corpus.name, "version": corpus.version, "sha256": corpus.sha256}
     return known | {"licence": corpus.licence, "spec": spec, "encoding": encoding}
+
+
+def check_same(corpus: Collected[Any], facts: Mapping[str, str]) -> None:
+    """Refuse a corpus that is not the one a run began with.
+
+    >>> corpus = open_corpus("simulated")
+    >>> check_same(corpus, corpus_facts(corpus, "simulated", "utf-8"))
+    """
+    if corpus.sha256 != facts["sha256"]:
+        raise UsageError(
+            f"{facts['spec']}: is not what it was when the run began; restore it, or begin "
+            "another run."
+        )
 
 
 def _parallel(spec: str, argument: str, encoding: str) -> ParallelText:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric.analyses.fit import TextCase
-from aleatoric.engine.opening import Loading, check_specs, open_text_model
+from aleatoric.engine.base import Engine, EngineOptions, check_engine, open_engine
+from aleatoric.engine.opening import Loading, check_specs
+from aleatoric.engine.stopping import Stopping
+from aleatoric.engine.systems import add_notes, saved_notes, system_name
 from aleatoric.engine.text_scoring import (
     BESIDE_MATCHED,
     CONTROL,
@@ -23,7 +26,8 @@ from aleatoric.engine.text_scoring import (
     statistics,
     undefined_pairs,
 )
-from aleatoric.errors import AleatoricError, UsageError
+from aleatoric.engine.working import working
+from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import estimates
@@ -32,11 +36,12 @@ from aleatoric.models.base import TextModel, Writing
 from aleatoric.models.texts_live import Tallied, Tally
 from aleatoric.probes.opening import default_names
 from aleatoric.progress import Track, quietly
-from aleatoric.sources import corpus_facts, open_text_corpus
-from aleatoric.store import Store
+from aleatoric.sources import check_same, corpus_facts, open_text_corpus
+from aleatoric.store import COMPLETE, Store
+from aleatoric.store.faults import command as resume_command
 from aleatoric.store.texts import TextShelf
 from aleatoric.texts.floors import MeanFloor
-from aleatoric.types import Estimate, Floor, MultiRef, Result, Row, Signature, Texts
+from aleatoric.types import Estimate, Floor, MultiRef, Result, Results, Row, Signature, Texts
 from aleatoric.versions import versions
 
 PROTOCOLS = ("corrected", "paper")
@@ -69,34 +74,54 @@ class TextJob:
     encoding: str = "utf-8"
     limit: int | None = None
     """Read only so many inputs, the first ones."""
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    """Where models work: no part of the manifest, since it changes no text."""
 
 
-def run_text(job: TextJob, out: Path, track: Track[Any] = quietly) -> Store:
+def run_text(
+    job: TextJob, out: Path, track: Track[Any] = quietly, stopping: Stopping | None = None
+) -> Store:
     """Write (or read) every system's texts, save them, score them; returns the open run.
 
     Inputs that have their texts are not written again. Where the input is bad, nothing of the run
-    stays behind.
+    stays behind; where `stopping` is asked for, everything finished does.
     """
     check_specs(job.models, "text_models")
+    check_engine(job.engine)
     corpus = open_text_corpus(job.corpus, job.encoding)
     manifest = _manifest(job, corpus)
     # What scoring will need must be there before hours are spent on writing.
     Scorer.of(manifest)
     store = Store.continue_or_create(out, manifest)
-    is_new = not store.n_items
-    try:
-        if is_new:
-            _read(store, corpus, job.limit, track)
-        _write_all(store, job, track)
-        score_text(store, track)
-    except AleatoricError:
-        if is_new and not _holds_live_texts(store):
-            store.discard()
-        raise
+    return _worked(store, job, lambda: corpus, track, stopping or Stopping())
+
+
+def resume_text(store: Store, job: TextJob, track: Track[Any], stopping: Stopping) -> Store:
+    """Go on with a run opened to be written; its corpus is needed where its items are not saved."""
+    check_specs(job.models, "text_models")
+    check_engine(job.engine)
+    Scorer.of(store.manifest)
+    return _worked(store, job, lambda: open_text_corpus(job.corpus, job.encoding), track, stopping)
+
+
+def _worked(
+    store: Store,
+    job: TextJob,
+    corpus: Callable[[], MultiRef],
+    track: Track[Any],
+    stopping: Stopping,
+) -> Store:
+    with working(store, _holds_live_texts):
+        if store.lacks_items:
+            _read(store, corpus(), job.limit, track)
+        with open_engine(job.engine) as engine:
+            _write_all(store, job, engine, track, stopping)
+        score_text(store, track, stopping)
+        store.set_meta(COMPLETE, True)
     return store
 
 
-def score_text(store: Store, track: Track[Any] = quietly) -> None:
+def score_text(store: Store, track: Track[Any] = quietly, stopping: Stopping | None = None) -> None:
     """Compute the per-input statistics of a saved run; needs no model that writes."""
     facts = {"model": CONTROL, "decoder": "none", "estimator": "people", "conventions": {}}
     store.add_system(CONTROL, facts)
@@ -104,18 +129,18 @@ def score_text(store: Store, track: Track[Any] = quietly) -> None:
     store.set_meta("probe_facts", scorer.facts())
     store.set_meta("probe_bounds", {probe.name: probe.bounds for probe in scorer.probes})
     columns, rows = statistics(store, scorer, track)
-    store.write_stats(columns, rows)
+    store.write_stats(columns, (stopping or Stopping()).checked(rows))
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
+def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
     """Every system's metrics with interval and floor, from the saved statistics alone."""
     shown = [CONTROL, *model_systems(store)]
-    return [result for name in shown for result in _system_results(store, name, interval)]
+    return Results(r for name in shown for r in _system_results(store, name, interval))
 
 
 def notes(store: Store) -> list[str]:
     """What a reader of the numbers should know: joins, undefined distances, unfinished systems."""
-    parts = (_saved_notes, _tally_notes, _empty_notes, _undefined_notes, _unfinished_notes)
+    parts = (saved_notes, _tally_notes, _empty_notes, _undefined_notes, _unfinished_notes)
     return [note for part in parts for note in part(store)]
 
 
@@ -151,25 +176,30 @@ def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict
 
 
 def _read(store: Store, corpus: MultiRef, limit: int | None, track: Track[Any]) -> None:
+    check_same(corpus, store.manifest["corpus"])
     total = len(corpus.items) if limit is None else min(limit, len(corpus.items))
     with store.transaction():
         items = islice(corpus.items, total)
         TextShelf(store).add_items(track(items, total, f"read {corpus.name}"))
-        store.set_meta("notes", list(corpus.notes))
+        add_notes(store, corpus.notes)
 
 
-def _write_all(store: Store, job: TextJob, track: Track[Any]) -> None:
+def _write_all(
+    store: Store, job: TextJob, engine: Engine, track: Track[Any], stopping: Stopping
+) -> None:
     """Write with every model under every decoder, but for what the run holds already."""
-    for spec in job.models:
-        model = open_text_model(spec, job.loading)
+    for spec in store.unfinished(job.models):
+        model = engine.text_model(spec, job.loading)
         # What was recorded was decoded already: one system, whatever decoders are asked for.
         recorded = spec.partition(":")[0] == RECORDED
         decoders = ("as recorded",) if recorded else job.decoders
         for decoder in decoders:
+            stopping.check()
             facts = _system_facts(spec, model, decoder, recorded)
-            name = _system_name(store, model, facts, len(decoders) > 1)
+            name = system_name(store, model.label, facts, len(decoders) > 1, (CONTROL,))
             ask = replace(job.writing, decoder=decoder, seed=job.seed)
-            _write(store, name, facts, model, ask, track)
+            _write(store, name, facts, model, ask, track, stopping)
+        store.set_finished(spec)
 
 
 def _write(
@@ -179,21 +209,25 @@ def _write(
     model: TextModel,
     ask: Writing,
     track: Track[Any],
+    stopping: Stopping,
 ) -> None:
     """Save a system's texts as they come, with notes on what did not join."""
     if store.meta(f"done {name}"):
         return
     store.add_system(name, facts)
-    left = store.n_items - len(store.answered(name))
+    left = store.n_items - store.n_items_with_draws(name)
     shelf = TextShelf(store)
-    written = model.write(shelf.waiting(name), ask)
+    written = model.write(stopping.before_each(shelf.waiting(name)), ask)
     # A recorded file is read whole or not at all: a bad last line must not leave half of it.
-    with store.transaction() if facts["estimator"] == RECORDED else nullcontext():
+    is_whole = facts["estimator"] == RECORDED
+    with store.transaction() if is_whole else nullcontext():
+        if is_whole:
+            shelf.clear(name)  # of a damaged run that lost a part of it
         _save(shelf, name, model, track(written, left, name))
+    stopping.check()
     _check_any(store, name)
     with store.transaction():
-        saved, own = _saved_notes(store), _own_notes(model, name)
-        store.set_meta("notes", [*saved, *(note for note in own if note not in saved)])
+        add_notes(store, _own_notes(model, name))
         store.set_meta(f"done {name}", True)
 
 
@@ -233,16 +267,6 @@ def _system_facts(spec: str, model: TextModel, decoder: str, recorded: bool) -> 
     }
 
 
-def _system_name(store: Store, model: TextModel, facts: Mapping[str, Any], several: bool) -> str:
-    """The name a system has in the run, or a new one that no other has."""
-    for name, known in store.systems().items():
-        if known == facts:
-            return name
-    short = f"{model.label} {facts['decoder']}" if several else model.label
-    taken = (*store.systems(), CONTROL)
-    return short if short not in taken else f"{facts['model']} {facts['decoder']}"
-
-
 def _check_any(store: Store, name: str) -> None:
     if not store.n_items_with_draws(name):
         model = store.systems()[name]["model"].rpartition("@")[0]
@@ -253,11 +277,6 @@ def _holds_live_texts(store: Store) -> bool:
     """Whether a live model has written anything: that cost time, and is kept whatever happens."""
     live = (name for name, facts in store.systems().items() if facts["estimator"] == "sampled")
     return any(store.n_items_with_draws(name) for name in live)
-
-
-def _saved_notes(store: Store) -> list[str]:
-    found: list[str] = store.meta("notes") or []
-    return found
 
 
 def _tally_notes(store: Store) -> Iterator[str]:
@@ -287,7 +306,7 @@ def _undefined_notes(store: Store) -> Iterator[str]:
 def _unfinished_notes(store: Store) -> Iterator[str]:
     for name in model_systems(store):
         if not store.meta(f"done {name}"):
-            yield f"{name}: is not finished; repeat the command to continue it"
+            yield f"{name}: is not finished; continue it with {resume_command(store.path)}"
 
 
 def _manifest(job: TextJob, corpus: MultiRef) -> dict[str, Any]:
@@ -304,6 +323,7 @@ def _manifest(job: TextJob, corpus: MultiRef) -> dict[str, Any]:
         "writing": asked | {"stop": list(job.writing.stop)},
         "dtype": job.loading.dtype,
         "bos": job.loading.bos,
+        "device": job.loading.device,
         "protocol": job.protocol,
         "probes": list(job.probes) or list(default_names(_language(job, corpus))),
         "tokeniser": job.tokeniser,

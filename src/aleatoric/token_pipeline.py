@@ -11,15 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.engine.base import EngineOptions, check_one_process
 from aleatoric.engine.forcing import Part, chunks, parts
 from aleatoric.engine.opening import check_specs, open_forced
-from aleatoric.errors import AleatoricError, DataError, UsageError
+from aleatoric.engine.stopping import Stopping
+from aleatoric.engine.working import working
+from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.bounds import bounded
 from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.progress import Advance, Meter, unmetered
-from aleatoric.sources import corpus_facts, open_token_corpus
-from aleatoric.store import Store, TokenSums
+from aleatoric.sources import check_same, corpus_facts, open_token_corpus
+from aleatoric.store import COMPLETE, Store, TokenSums
+from aleatoric.store.faults import command
 from aleatoric.tokens.consistency import of_hits
 from aleatoric.tokens.grouped import GroupedSums
 from aleatoric.tokens.results import CalibrationResult
@@ -27,7 +31,7 @@ from aleatoric.tokens.saving import pack, unpack
 from aleatoric.tokens.schemes import EXPECTED, Scheme
 from aleatoric.tokens.stream import CalibrationStream
 from aleatoric.tokens.table import TokenTable, read_table, write_part
-from aleatoric.types import Collected, Floor, ParallelText, Result, Signature, TextCorpus
+from aleatoric.types import Collected, Floor, ParallelText, Result, Results, Signature, TextCorpus
 from aleatoric.versions import versions
 
 BATCHES_A_PART = 8
@@ -57,6 +61,7 @@ class TokenJob:
     documents: str = "blank-lines"
     seed: int = 0
     encoding: str = "utf-8"
+    engine: EngineOptions = field(default_factory=EngineOptions)
 
     @property
     def all_schemes(self) -> tuple[str, ...]:
@@ -65,7 +70,9 @@ class TokenJob:
         return tuple(dict.fromkeys([*map(str, EXPECTED), *asked]))
 
 
-def run_token(job: TokenJob, out: Path, meter: Meter = unmetered) -> Store:
+def run_token(
+    job: TokenJob, out: Path, meter: Meter = unmetered, stopping: Stopping | None = None
+) -> Store:
     """Read a corpus with every model and save the sums; returns the open run.
 
     A run that was stopped goes on after the last part that it saved. Where the input is bad,
@@ -74,24 +81,44 @@ def run_token(job: TokenJob, out: Path, meter: Meter = unmetered) -> Store:
     if not job.models:
         raise UsageError("give a model to read the corpus, as --model smollm2.")
     check_specs(job.models, "forced_models")
+    check_one_process(job.engine, "token")
     corpus = open_token_corpus(job.corpus, job.encoding, job.documents)
-    n_items = len(corpus.items)
+    n_items = len(corpus.items)  # reads it all: a bad line shows before anything is written
     store = Store.continue_or_create(out, _manifest(job, corpus))
-    try:
-        for spec in job.models:
-            _read(store, job, spec, corpus, n_items, meter)
-    except AleatoricError:
-        if not systems(store):
-            store.discard()
-        raise
+    return _worked(store, job, corpus, n_items, meter, stopping or Stopping())
+
+
+def resume_token(store: Store, job: TokenJob, meter: Meter, stopping: Stopping) -> Store:
+    """Go on with a run opened to be written; its corpus must be what it was."""
+    check_specs(job.models, "forced_models")
+    check_one_process(job.engine, "token")
+    corpus = open_token_corpus(job.corpus, job.encoding, job.documents)
+    check_same(corpus, store.manifest["corpus"])
+    return _worked(store, job, corpus, len(corpus.items), meter, stopping)
+
+
+def _worked(
+    store: Store,
+    job: TokenJob,
+    corpus: TextCorpus | ParallelText,
+    n_items: int,
+    meter: Meter,
+    stopping: Stopping,
+) -> Store:
+    with working(store, lambda made: bool(systems(made))):
+        for spec in store.unfinished(job.models):
+            stopping.check()
+            _read(store, job, spec, corpus, n_items, meter, stopping)
+            store.set_finished(spec)
+        store.set_meta(COMPLETE, True)
     return store
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> list[Result]:
+def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
     """Every system's metrics with their intervals, from the saved sums alone."""
     check_method(interval)
     named = systems(store)
-    return [result for system in named for result in _system_results(store, system, interval)]
+    return Results(r for name in named for r in _system_results(store, name, interval))
 
 
 def systems(store: Store) -> list[str]:
@@ -145,7 +172,7 @@ def notes(store: Store) -> list[str]:
                 "to be predicted from, and are left out"
             )
         if not store.meta(f"done {name}"):
-            found.append(f"{name}: is not finished; repeat the command to continue it")
+            found.append(f"{name}: is not finished; continue it with {command(store.path)}")
     return found
 
 
@@ -156,6 +183,7 @@ def _read(
     corpus: TextCorpus | ParallelText,
     n_items: int,
     meter: Meter,
+    stopping: Stopping,
 ) -> None:
     """Read what is left of the corpus with one model, part by part."""
     name = _name_of(store, spec)
@@ -168,7 +196,7 @@ def _read(
     with meter(name, n_items) as advance:
         advance(done.items, 0)
         left = islice(corpus.items, done.items, None)
-        done = _read_parts(store, name, model, left, done, job.batch_tokens, advance)
+        done = _read_parts(store, name, model, left, done, job.batch_tokens, advance, stopping)
     if not done.tokens:
         raise DataError(f"{corpus.name}: no document is longer than a token; give longer texts.")
     store.set_meta(f"done {name}", True)
@@ -182,8 +210,13 @@ def _read_parts(
     done: TokenSums,
     batch_tokens: int,
     advance: Advance,
+    stopping: Stopping,
 ) -> TokenSums:
-    """Score items after those done, and save after each part."""
+    """Score items after those done, and save after each part.
+
+    A stop waits for the end of a part: the parts of a run that went on must be those of one that
+    was never stopped, since sums of floating-point numbers depend on their order.
+    """
     stream = _stream(store.manifest, model.vocabulary_size)
     if done.items:
         stream.restore(unpack(done.payload))
@@ -192,6 +225,7 @@ def _read_parts(
         _keep_rows(store, name, stream, positions, done.items)
         done = _save(store, name, stream, done, part)
         advance(part.n_items, 0)
+        stopping.check()
     return done
 
 
@@ -287,6 +321,8 @@ def _manifest(job: TokenJob, corpus: Collected[Any]) -> dict[str, Any]:
         "classwise": job.classwise,
         "keep_rows": job.keep_rows,
         "documents": job.documents,
+        "batch_tokens": job.batch_tokens,
+        "device": forcing.device,
         "dtype": forcing.dtype,
         "bos": forcing.bos,
         "window": forcing.window,

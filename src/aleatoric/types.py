@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
 
+from aleatoric.showing import Showable
+
 AnyItem = TypeVar("AnyItem", covariant=True)
 
 FAILED = "\0failed"
@@ -341,7 +343,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Showable):
     """One metric of one system, with its interval, its floor and where it came from."""
 
     system: str
@@ -370,8 +372,12 @@ class Result:
         }
 
 
+class Results(Showable, list[Result]):
+    """Results in a row: a list that a notebook shows as a table."""
+
+
 @dataclass(frozen=True)
-class Table:
+class Table(Showable):
     """A study's numbers, ready to print, paste or draw."""
 
     title: str
@@ -381,7 +387,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Showable):
     """What an analysis found: tables to print, and the data of its figures by figure name."""
 
     name: str

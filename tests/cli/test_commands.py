@@ -150,8 +150,9 @@ def test_page_escapes_hostile_texts(cli: Callable, tmp_path: Path) -> None:
     cli("word", "--corpus", people, "--model", f"recorded:{model}", "--out", tmp_path / "run")
     assert cli("report", tmp_path / "run", "--html", tmp_path / "page.html").status == 0
     page = (tmp_path / "page.html").read_text()
-    assert "<script" not in page
+    assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert r"\u003cscript\u003ealert(1)" in page
 
 
 def test_help_has_examples(cli: Callable) -> None:

@@ -42,13 +42,16 @@ def test_tables_for_papers(cli: Callable, run: Path, layout: str) -> None:
     assert "p Holm" in ran.out
 
 
-def test_a_run_of_tokens_is_refused_in_one_sentence(cli: Callable, tmp_path: Path) -> None:
+def test_a_run_in_which_nothing_was_read_is_refused_in_one_sentence(
+    cli: Callable, tmp_path: Path
+) -> None:
     from aleatoric.store import Store
 
     Store.create(tmp_path / "t", {"level": "token", "corpus": {}}).__exit__()
     ran = cli("compare", tmp_path / "t")
     assert (ran.status, ran.out) == (2, "")
-    assert "keeps sums over all tokens" in ran.err
+    assert "has 0 system to compare" in ran.err
+    assert ran.err.count("\n") == 1
 
 
 def test_other_choices_are_refused_by_name(cli: Callable, run: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from aleatoric.inference.two_sample import fits, one_population
 from aleatoric.metrics.reduction import Mean
 from aleatoric.streams import stream
 
-N = 300
+N = 200
 Simulation = Callable[[np.random.Generator, bool], float]
 
 

@@ -21,9 +21,9 @@ def word_run(folder: Path, *models: str, corpus: str = CORPUS, **how: object) ->
     return run_word(WordJob(corpus, models, samples=20, **how), folder)
 
 
-@pytest.fixture
-def three(tmp_path: Path) -> Store:
-    return word_run(tmp_path / "three", "toy", COLD, FLAT)
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return word_run(tmp_path_factory.mktemp("runs") / "three", "toy", COLD, FLAT)
 
 
 def test_every_pair_is_compared_by_every_metric(three: Store) -> None:
@@ -151,3 +151,27 @@ def test_tables_hold_a_row_a_pair_and_a_row_a_system(three: Store) -> None:
     assert [row[1] for row in pairs.rows] == [f"toy − {COLD}", f"toy − {FLAT}", f"{COLD} − {FLAT}"]
     assert [row[0] for row in systems.rows] == ["toy", COLD, FLAT]
     assert all(len(row) == len(pairs.columns) for row in pairs.rows)
+
+
+def test_the_excess_of_different_numbers_of_draws_is_that_of_the_results(tmp_path: Path) -> None:
+    """Floors differ with the draws: results and pairs must subtract the same one."""
+    few = word_run(tmp_path / "few", "toy")
+    many = run_word(WordJob(CORPUS, (COLD,), samples=200), tmp_path / "many")
+    (one,) = compare([few, many], metrics=["tvd_excess"]).comparisons
+    own, other = (
+        next(r.excess for r in results(store) if r.metric == "tvd" and r.system in ("toy", COLD))
+        for store in (few, many)
+    )
+    assert one.paired.difference.value == pytest.approx(own - other)
+
+
+def test_intervals_are_made_as_asked(three: Store) -> None:
+    found = {
+        method: compare([three], ["toy", COLD], ["tvd"], interval=method).comparisons[0].paired
+        for method in ("student", "percentile", "bca")
+    }
+    assert {m: p.difference.interval.method for m, p in found.items()} == {
+        method: f"group bootstrap, {method}" for method in found
+    }
+    with pytest.raises(UsageError, match="no interval 'exact'"):
+        compare([three], interval="exact")

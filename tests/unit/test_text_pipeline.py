@@ -80,8 +80,7 @@ def use(monkeypatch: pytest.MonkeyPatch, *writers: ToyWriter) -> None:
     left = list(writers)
     monkeypatch.setattr(text_pipeline, "check_specs", lambda specs, *kinds: None)
     monkeypatch.setattr(
-        text_pipeline,
-        "open_text_model",
+        "aleatoric.engine.local.open_text_model",
         lambda spec, loading: left.pop(0) if len(left) > 1 else left[0],
     )
 

@@ -147,6 +147,41 @@ class Dots:
 
 
 @dataclass(frozen=True)
+class HeatMap:
+    """A value a cell, row by row; rows may be of different length, `ids` name each cell's item."""
+
+    title: str
+    x_label: str
+    y_label: str
+    value_label: str
+    rows: tuple[str, ...]
+    values: tuple[Values, ...]
+    ids: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A named place with the ends of its two intervals."""
+
+    label: str
+    x: float
+    y: float
+    x_ends: tuple[float, float]
+    y_ends: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Points:
+    """Systems in the plane of two metrics; the one named by `reference` is what to come near."""
+
+    title: str
+    x_label: str
+    y_label: str
+    points: tuple[Point, ...]
+    reference: str = ""
+
+
+@dataclass(frozen=True)
 class Panels:
     """Pictures that belong together, on as many sheets as they need."""
 
@@ -156,7 +191,17 @@ class Panels:
 
 
 Picture: TypeAlias = (
-    Lines | Histograms | Scatter | Boxes | Coefficients | WordBars | Reliability | Dots | Panels
+    Lines
+    | Histograms
+    | Scatter
+    | Boxes
+    | Coefficients
+    | WordBars
+    | Reliability
+    | Dots
+    | HeatMap
+    | Points
+    | Panels
 )
 
 

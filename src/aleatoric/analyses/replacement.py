@@ -83,14 +83,15 @@ def replace(model: Floats, oracle: Floats, groups: Sequence[str], seed: int) -> 
     """
     ranks = _ranks(len(model), model.shape[1], seed)
     shares = np.round(np.arange(0, 1 + STEP / 2, STEP), 10)
-    by_split = np.array([_distances(model, oracle, ranks, s, shares) for s in _columns(model)])
+    coded = [_Coded.of(model[:, s], oracle[:, s], ranks[:, s]) for s in _columns(model)]
+    by_split = np.array([one.distances(shares) for one in coded])
     points = tuple(
         _point(k, mixed(model, oracle, ranks, k), by_split[:, i], groups, seed)
         for i, k in enumerate(plain(shares))
     )
     people = _ks_people(oracle)
     limits = {"not significant": significant_distance(len(model)), "like people": people}
-    replicates = _replicates(model, oracle, ranks, groups, shares, seed)
+    replicates = _replicates(coded, groups, shares, seed)
     criteria = tuple(
         _criterion(name, by_split, replicates, shares, limit) for name, limit in limits.items()
     )
@@ -137,19 +138,33 @@ def _ranks(n: int, n_splits: int, seed: int) -> NDArray[np.int64]:
     return np.array(orders).T
 
 
-def _distances(
-    model: Floats,
-    oracle: Floats,
-    ranks: NDArray[np.int64],
-    split: int,
-    shares: Floats,
-    chosen: NDArray[np.int64] | slice = slice(None),
-) -> Floats:
-    """KS distances by share under one split, on all contexts or on chosen ones."""
-    people = oracle[chosen, split]
-    limits = [round(share * len(model)) for share in plain(shares)]
-    rows = [np.where(ranks[chosen, split] < m, people, model[chosen, split]) for m in limits]
-    return np.array([ks_distance(row, people) for row in rows])
+@dataclass(frozen=True)
+class _Coded:
+    """The TVDs of one split as places in the order of all its values: counting replaces sorting."""
+
+    model: NDArray[np.int64]
+    people: NDArray[np.int64]
+    ranks: NDArray[np.int64]
+    n_values: int
+
+    @classmethod
+    def of(cls, model: Floats, people: Floats, ranks: NDArray[np.int64]) -> _Coded:
+        values, places = np.unique(np.concatenate([model, people]), return_inverse=True)
+        return cls(places[: len(model)], places[len(model) :], ranks, len(values))
+
+    def distances(self, shares: Floats, chosen: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """KS distances by share, on all contexts or on chosen ones."""
+        model, people, ranks = self.model[chosen], self.people[chosen], self.ranks[chosen]
+        limits = [round(share * len(self.model)) for share in plain(shares)]
+        below = self._below(people)
+        gaps = [np.abs(self._below(np.where(ranks < m, people, model)) - below) for m in limits]
+        return np.array([gap.max() for gap in gaps])
+
+    def _below(self, places: NDArray[np.int64]) -> Floats:
+        """The empirical distribution function at every value."""
+        counts = np.bincount(places, minlength=self.n_values)
+        share: Floats = np.cumsum(counts) / len(places)
+        return share
 
 
 def _point(k: float, values: Floats, ks: Floats, groups: Sequence[str], seed: int) -> Point:
@@ -168,12 +183,7 @@ def _ks_people(oracle: Floats) -> float:
 
 
 def _replicates(
-    model: Floats,
-    oracle: Floats,
-    ranks: NDArray[np.int64],
-    groups: Sequence[str],
-    shares: Floats,
-    seed: int,
+    coded: Sequence[_Coded], groups: Sequence[str], shares: Floats, seed: int
 ) -> Floats:
     """KS distances by share on resampled groups, each replicate under the next split."""
     names = list(dict.fromkeys(groups))
@@ -185,8 +195,7 @@ def _replicates(
     for b in range(N_REPLICATES):
         drawn = rng.integers(len(names), size=len(names))
         chosen = np.concatenate([members[g] for g in drawn])
-        split = b % model.shape[1]
-        rows.append(_distances(model, oracle, ranks, split, shares, chosen))
+        rows.append(coded[b % len(coded)].distances(shares, chosen))
     return np.array(rows)
 
 

@@ -12,11 +12,17 @@ import typer
 import aleatoric
 from aleatoric import registry
 from aleatoric.cli.compare import compare
+from aleatoric.cli.finetune import finetune
 from aleatoric.cli.options import (
+    ActorCpusOption,
+    ActorGpusOption,
+    ActorsOption,
+    AddressOption,
     BosOption,
     DeviceOption,
     DtypeOption,
     EncodingOption,
+    EngineOption,
     FormatOption,
     IntervalOption,
     JsonOption,
@@ -28,15 +34,17 @@ from aleatoric.cli.plan import plan
 from aleatoric.cli.printing import (
     byte_bar,
     print_json,
-    run_folder,
     say,
     show_results,
     show_tables,
     track,
 )
 from aleatoric.cli.production import reproduce_production
+from aleatoric.cli.resume import resume
 from aleatoric.cli.text import text
 from aleatoric.cli.token import reproduce_e_ece, token
+from aleatoric.cli.view import view
+from aleatoric.cli.working import writing
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.report.tables import printable
@@ -65,7 +73,7 @@ def main() -> None:
         sys.exit(error.status)
     except KeyboardInterrupt:
         sys.stderr.write("stopped.\n")
-        sys.exit(1)
+        sys.exit(130)
 
 
 @app.callback(invoke_without_command=True)
@@ -100,6 +108,11 @@ def word(
     dtype: DtypeOption = "float32",
     bos: BosOption = "none",
     trust_remote_code: RemoteCodeOption = False,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    actors: ActorsOption = None,
+    actor_cpus: ActorCpusOption = None,
+    actor_gpus: ActorGpusOption = None,
     protocol: Annotated[str, typer.Option(help="corrected, or paper as published.")] = "corrected",
     choose: Annotated[
         list[str] | None, typer.Option(help="One choice of the protocol, as bins=half-open.")
@@ -128,6 +141,7 @@ def word(
     Example: `aleatoric word --corpus answers.jsonl --model recorded:gpt2.jsonl --out runs/gpt2`
     """
     from aleatoric import pipeline
+    from aleatoric.engine.base import EngineOptions
     from aleatoric.engine.opening import Loading
     from aleatoric.words.adaptive import parse_until
 
@@ -146,9 +160,13 @@ def word(
         seed,
         encoding,
         parse_until(until) if until is not None else None,
+        engine=EngineOptions(engine, address, actors, actor_cpus, actor_gpus),
     )
     check_method(interval)
-    with run_folder(out) as folder, pipeline.run_word(job, folder, track) as store:
+    with (
+        writing(out) as (folder, stopping),
+        pipeline.run_word(job, folder, track, stopping) as store,
+    ):
         show_results(pipeline.results(store, interval), pipeline.notes(store), as_json, layout)
         if out is not None:
             say(f"saved in {out}; see it again with: aleatoric score {out}")
@@ -192,25 +210,32 @@ def score(
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run directories, of any levels.")
+    ],
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Draw figures into this folder.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Draw figures (PDF, SVG, PNG) and tables into this folder.")
+    ] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option("--input", help="Of texts: the page shows this input; repeatable."),
     ] = None,
 ) -> None:
-    """Pages and figures of a saved run.
+    """Pages, figures and tables of saved runs.
 
-    Example: `aleatoric report runs/gpt2 --html report.html --figures figures`
+    Example: `aleatoric report runs/gpt2 runs/bloom --html report.html --figures figures`
     """
+    from contextlib import ExitStack
+
     from aleatoric.report.make import make_report
     from aleatoric.store import Store
 
     if html is None and figures is None:
         raise UsageError("nothing to write: give --html FILE, --figures DIR or both.")
-    with Store.open(run) as store:
-        for path in make_report(store, html, figures, track, tuple(inputs or ())):
+    with ExitStack() as opened:
+        stores = [opened.enter_context(Store.open(run)) for run in dict.fromkeys(runs)]
+        for path in make_report(stores, html, figures, track, tuple(inputs or ())):
             say(f"wrote {path}")
 
 
@@ -233,9 +258,9 @@ def demo(
     from aleatoric.report.make import make_report
 
     run = made.run_toy if toy else made.run_smollm2
-    with run(out, seed, track) as store:
+    with writing(out / "run") as (_, stopping), run(out, seed, track, stopping) as store:
         show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
-        for path in make_report(store, out / "report.html", None, track):
+        for path in make_report([store], out / "report.html", None, track):
             say(f"wrote {path}")
     say(made.ABOUT_TOY if toy else made.ABOUT_SMOLLM2)
     say(made.NEXT_STEP)
@@ -300,8 +325,11 @@ def reproduce_next_word(
 
 app.command()(token)
 app.command()(text)
+app.command()(resume)
 app.command()(compare)
 app.command()(plan)
+app.command()(view)
+app.command()(finetune)
 reproduce_app.command(name="e-ece")(reproduce_e_ece)
 reproduce_app.command(name="production")(reproduce_production)
 

@@ -49,3 +49,20 @@ RemoteCodeOption = Annotated[
 ]
 OutOption = Annotated[Path | None, typer.Option(help="Keep the run in this directory.")]
 EncodingOption = Annotated[str, typer.Option(help="Of the corpus file.")]
+EngineOption = Annotated[
+    str, typer.Option("--engine", help="Where models work: local, or ray (actors on a cluster).")
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(help="Of a running Ray cluster: auto or HOST:PORT; else one of this machine."),
+]
+ActorsOption = Annotated[
+    int | None, typer.Option(min=1, max=10**5, help="Of ray: copies of the model; else all fit.")
+]
+ActorCpusOption = Annotated[
+    float | None, typer.Option(min=0, max=10**4, help="Of ray: CPUs of an actor; else 1 to 4.")
+]
+ActorGpusOption = Annotated[
+    float | None,
+    typer.Option(min=0, max=10**3, help="Of ray: GPUs of an actor, as 1 or 0.5; else 1 if any."),
+]

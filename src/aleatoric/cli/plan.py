@@ -153,7 +153,7 @@ def _plan(
         return make_plan(AssumedSource(Assumptions.parse(assume or ()), paired, seed), target, grid)
     with Store.open(run) as store:
         source = pilot_source(store, *systems, correlation, differs, seed)
-        return make_plan(source, target, grid, seed)
+        return make_plan(source, target, grid)
 
 
 def _draw(found: Plan, figure: Path) -> None:

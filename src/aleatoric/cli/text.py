@@ -7,17 +7,23 @@ from typing import Annotated
 import typer
 
 from aleatoric.cli.options import (
+    ActorCpusOption,
+    ActorGpusOption,
+    ActorsOption,
+    AddressOption,
     BosOption,
     DeviceOption,
     DtypeOption,
     EncodingOption,
+    EngineOption,
     FormatOption,
     JsonOption,
     OutOption,
     RemoteCodeOption,
     SeedOption,
 )
-from aleatoric.cli.printing import run_folder, say, show_results, track
+from aleatoric.cli.printing import say, show_results, track
+from aleatoric.cli.working import writing
 
 
 def text(
@@ -69,6 +75,11 @@ def text(
     dtype: DtypeOption = "float32",
     bos: BosOption = "none",
     trust_remote_code: RemoteCodeOption = False,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    actors: ActorsOption = None,
+    actor_cpus: ActorCpusOption = None,
+    actor_gpus: ActorGpusOption = None,
     seed: SeedOption = 0,
     encoding: EncodingOption = "utf-8",
     out: OutOption = None,
@@ -83,6 +94,7 @@ def text(
     --template 'Simplify: {input}' --out runs/asset`
     """
     from aleatoric import text_pipeline
+    from aleatoric.engine.base import EngineOptions
     from aleatoric.engine.opening import Loading
     from aleatoric.models.base import Writing
 
@@ -108,8 +120,12 @@ def text(
         seed=seed,
         encoding=encoding,
         limit=limit,
+        engine=EngineOptions(engine, address, actors, actor_cpus, actor_gpus),
     )
-    with run_folder(out) as folder, text_pipeline.run_text(job, folder, track) as store:
+    with (
+        writing(out) as (folder, stopping),
+        text_pipeline.run_text(job, folder, track, stopping) as store,
+    ):
         results, notes = text_pipeline.results(store), text_pipeline.notes(store)
         show_results(results, notes, as_json, layout, "text")
         if out is not None:

@@ -12,6 +12,7 @@ from aleatoric.cli.options import (
     DeviceOption,
     DtypeOption,
     EncodingOption,
+    EngineOption,
     FormatOption,
     IntervalOption,
     JsonOption,
@@ -20,7 +21,8 @@ from aleatoric.cli.options import (
     SchemeOption,
     SeedOption,
 )
-from aleatoric.cli.printing import meter, print_json, run_folder, say, show_results, show_tables
+from aleatoric.cli.printing import meter, print_json, say, show_results, show_tables
+from aleatoric.cli.working import writing
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 
 
@@ -56,6 +58,7 @@ def token(
     dtype: DtypeOption = "float32",
     bos: BosOption = "none",
     trust_remote_code: RemoteCodeOption = False,
+    engine: EngineOption = "local",
     interval: IntervalOption = DEFAULT_METHOD,
     seed: SeedOption = 0,
     encoding: EncodingOption = "utf-8",
@@ -68,6 +71,7 @@ def token(
     Example: `aleatoric token --corpus story.txt --model smollm2 --out runs/story`
     """
     from aleatoric import token_pipeline
+    from aleatoric.engine.base import EngineOptions
     from aleatoric.models.base import Forcing
 
     job = token_pipeline.TokenJob(
@@ -82,9 +86,13 @@ def token(
         documents,
         seed,
         encoding,
+        EngineOptions(engine),
     )
     check_method(interval)
-    with run_folder(out) as folder, token_pipeline.run_token(job, folder, meter) as store:
+    with (
+        writing(out) as (folder, stopping),
+        token_pipeline.run_token(job, folder, meter, stopping) as store,
+    ):
         results, notes = token_pipeline.results(store, interval), token_pipeline.notes(store)
         show_results(results, notes, as_json, layout, "token")
         if out is not None:

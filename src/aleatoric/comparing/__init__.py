@@ -118,7 +118,7 @@ def compare(
 def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[Member]:
     """The asked-for systems of all runs under labels that no two share."""
     check_levels(stores)
-    known = _labels(stores)
+    known = labels_of(stores)
     models = [label for label, (store, name) in known.items() if name in _models(store)]
     chosen = list(dict.fromkeys(systems)) or models
     for label in chosen:
@@ -137,7 +137,7 @@ def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[Member]:
     ]
 
 
-def _labels(stores: Sequence[Store]) -> dict[str, tuple[Store, str]]:
+def labels_of(stores: Sequence[Store]) -> dict[str, tuple[Store, str]]:
     """A name for every system: its own, with its run before it where several runs have it."""
     places = [(store, name) for store in stores for name in store.systems()]
     names = [name for _, name in places]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.engine.parts import pages
 from aleatoric.models.base import ForcedModel, Strip
 
-T = TypeVar("T")
 ITEMS_AT_ONCE = 64
 """Items that are cut into tokens together."""
 
@@ -41,7 +40,7 @@ def parts(model: ForcedModel, items: Iterable[Any], tokens: int) -> Iterator[Par
     """Items in their order, taken together until they hold so many tokens."""
     strips: list[Strip] = []
     count = unscored = size = 0
-    for some in _pages(items, ITEMS_AT_ONCE):
+    for some in pages(items, ITEMS_AT_ONCE):
         for own in model.strips(some):
             strips.extend(own)
             count, unscored = count + 1, unscored + (not own)
@@ -92,9 +91,3 @@ def _chunk(model: ForcedModel, batch: Sequence[Strip]) -> Chunk:
 
 def _longest(strip: Strip) -> int:
     return max(len(strip.given), len(strip.source))
-
-
-def _pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    waiting = iter(items)
-    while page := list(islice(waiting, size)):
-        yield page

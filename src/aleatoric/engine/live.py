@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from aleatoric.decoding import Decoder
+from aleatoric.engine.parts import whole_passages
 from aleatoric.errors import ModelError, UsageError
 from aleatoric.types import FAILED, Categorical, Draws, Exact, Item
 from aleatoric.words.adaptive import sample_until
@@ -46,6 +46,11 @@ class LiveModel:
         found = self.lm.identity
         return f"{found['revision']},{found['dtype']},bos={found['bos']}"
 
+    @property
+    def at_once(self) -> int:
+        """Contexts that are worked on together."""
+        return self.limits.contexts_at_once(self.lm)
+
     def notes(self) -> Sequence[str]:
         """Nothing beyond its numbers."""
         return ()
@@ -58,15 +63,16 @@ class LiveModel:
                 "add --choose rule=corrected, or record texts and use recorded:FILE."
             )
         decoder = Decoder.parse(ask.decoder)
-        vocabulary = self._vocabulary(ask.choices.lead)
-        for part in _parts(items, self.limits.contexts_at_once(self.lm)):
+        vocabulary = self.vocabulary(ask.choices.lead)
+        for part in whole_passages(items, self.at_once):
             answer = self._sampled if self.estimator == "mc" else self._exact
             try:
                 yield from answer(part, ask, decoder, vocabulary)
             except ContextError as error:
                 raise ModelError(f"item {part[error.place].id!r}: {error}") from None
 
-    def _vocabulary(self, lead: Lead) -> Vocabulary:
+    def vocabulary(self, lead: Lead) -> Vocabulary:
+        """What every token does to a word."""
         # Sorting a vocabulary takes seconds: once for all decoders.
         if lead not in self._vocabularies:
             self._vocabularies[lead] = Vocabulary(self.lm.pieces, lead)
@@ -141,15 +147,3 @@ def _joined(
     bounds = found.tvd(people.as_dict())
     known = Categorical(tuple(words), tuple(words.values()), rest)
     return Exact(known, bounds.low, bounds.high, top.certified, found.failed)
-
-
-def _parts(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Whole passages, taken together until there are enough contexts to keep a device busy."""
-    part: list[Item] = []
-    for _, passage in groupby(items, key=lambda item: item.group):
-        part.extend(passage)
-        if len(part) >= size:
-            yield part
-            part = []
-    if part:
-        yield part

@@ -198,15 +198,39 @@ def between_and_within(sums: Floats) -> tuple[Floats, Floats]:
     >>> [float(part) for part in between_and_within(table.sum(axis=0))]
     [8.0, 0.0]
     """
-    groups, n, n_squared, total, squares, by_group = np.moveaxis(sums, -1, 0)
-    among = np.maximum(by_group - total**2 / n, 0.0) / np.maximum(groups - 1, 1)
-    free = n - groups
-    within = np.maximum(squares - by_group, 0.0) / np.maximum(free, 1)
-    size = (n - n_squared / n) / np.maximum(groups - 1, 1)
-    between = np.maximum(among - within, 0.0) / np.maximum(size, 1e-12)
+    _, n, _, total, squares, _ = np.moveaxis(sums, -1, 0)
+    found = mean_squares(sums)
+    between = np.maximum(found.among - found.within, 0.0) / np.maximum(found.size, 1e-12)
     pooled = np.maximum(squares - total**2 / n, 0.0) / np.maximum(n - 1, 1)
-    alone = (free < 1) | (between == 0)
-    return np.where(alone, 0.0, between), np.where(alone, pooled, within)
+    alone = (found.free < 1) | (between == 0)
+    return np.where(alone, 0.0, between), np.where(alone, pooled, found.within)
+
+
+@dataclass(frozen=True, eq=False)
+class MeanSquares:
+    """Of an analysis of variance over groups: both mean squares, and their degrees of freedom."""
+
+    among: Floats
+    within: Floats
+    free_among: Floats
+    free: Floats
+    size: Floats
+    """Contexts a group, as the mean square among groups weighs them."""
+
+
+def mean_squares(sums: Floats) -> MeanSquares:
+    """From sums of `group_columns`, whole or resampled.
+
+    >>> table = np.array([group_columns(np.array([[v], [v + 2]])) for v in (0.0, 4.0)])
+    >>> found = mean_squares(table.sum(axis=0))
+    >>> float(found.among), float(found.within), float(found.free)
+    (16.0, 2.0, 2.0)
+    """
+    groups, n, n_squared, total, squares, by_group = np.moveaxis(sums, -1, 0)
+    free_among, free = np.maximum(groups - 1, 1), n - groups
+    among = np.maximum(by_group - total**2 / n, 0.0) / free_among
+    within = np.maximum(squares - by_group, 0.0) / np.maximum(free, 1)
+    return MeanSquares(among, within, free_among, free, (n - n_squared / n) / free_among)
 
 
 def _normal_quantile(probability: float) -> float:

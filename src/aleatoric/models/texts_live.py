@@ -112,6 +112,17 @@ class Tally:
         self.empty += sum(not text for text in texts)
         self.short_of_room += is_short_of_room
 
+    def add(self, counts: Mapping[str, int]) -> None:
+        """Counts that were made elsewhere, by name.
+
+        >>> tally = Tally(texts=1)
+        >>> tally.add({"texts": 4, "cut": 1})
+        >>> tally
+        Tally(texts=5, cut=1, empty=0, short_of_room=0)
+        """
+        for name, number in counts.items():
+            setattr(self, name, getattr(self, name) + number)
+
     def with_earlier(self, earlier: Mapping[str, int]) -> dict[str, int]:
         """The counts added to those of earlier calls, which they give by name.
 
@@ -175,6 +186,11 @@ class LiveWriter:
         """Which tokens open and end a text, and what is done to it."""
         return dict(self.network.conventions) | {"space": "stripped"}
 
+    @property
+    def at_once(self) -> int:
+        """Samples that grow together at most."""
+        return self.batching.rows_at_once(self.network, 1)
+
     def notes(self) -> Sequence[str]:
         """What was left out of the model's own settings, cut texts and empty ones."""
         return [*self.remarks, *self.tally.notes(self.label)]
@@ -197,7 +213,7 @@ class LiveWriter:
 
     def _read_at_once(self, ask: Writing) -> int:
         """Inputs from which packs of like length are made."""
-        return max(1, 8 * self.batching.rows_at_once(self.network, 1) // ask.samples)
+        return max(1, 8 * self.at_once // ask.samples)
 
     def _prompt(self, item: TextItem, ask: Writing, decoder: Decoder) -> Prompt:
         ids = self.network.encode(item.input, ask)

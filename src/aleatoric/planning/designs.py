@@ -8,9 +8,8 @@ from typing import Any, Protocol
 
 from aleatoric.errors import UsageError
 from aleatoric.inference import planning
-from aleatoric.inference.bootstrap import group_bootstrap
 from aleatoric.inference.noise import Size
-from aleatoric.inference.pilot import Sizes, Spread
+from aleatoric.inference.pilot import Sizes, Spread, error_interval
 from aleatoric.inference.planning import Crowding, Design, Parts
 from aleatoric.inference.variance import VarianceParts
 from aleatoric.types import Interval
@@ -191,7 +190,7 @@ class Known:
     extrapolated: bool = False
 
 
-def make_plan(source: Source, target: Target, grid: Grid, seed: int = 0) -> Plan:
+def make_plan(source: Source, target: Target, grid: Grid) -> Plan:
     """The designs of a grid, with as many groups as the target needs or as are given."""
     target.check()
     filled = _filled(source, grid)
@@ -199,29 +198,29 @@ def make_plan(source: Source, target: Target, grid: Grid, seed: int = 0) -> Plan
     if grid.contexts_per_group:
         crowding = crowding.resized(grid.contexts_per_group)
     rows = tuple(
-        _row(known, Design(*pair, groups, crowding), target, seed)
+        _row(known, Design(*pair, groups, crowding), target)
         for pair, known in source.prepared(filled.people, filled.samples).items()
         for groups in _groups(known.parts, pair, crowding, target, grid, source)
     )
     return Plan(source.name, target, rows, source.notes, source.split)
 
 
-def predicted(known: Known, design: Design, seed: int) -> tuple[float, Interval | None]:
-    """A design's standard error, and what resampling the pilot's groups leaves open of it."""
+def predicted(known: Known, design: Design) -> tuple[float, Interval | None]:
+    """A design's standard error, and what the pilot's number of groups leaves open of it."""
     error = planning.standard_error(known.parts, design)
     spread = known.spread
     if spread is None or not error:
         return error, None
     plain = float(spread.errors(spread.table.sum(axis=0), design))
-    found = group_bootstrap(spread.table, lambda sums: spread.errors(sums, design), seed)
+    found = error_interval(spread, design)
     if found is None or not plain:
         return error, None
     scale = error / plain  # of a difference that is only assumed
     return error, replace(found, low=found.low * scale, high=found.high * scale)
 
 
-def _row(known: Known, design: Design, target: Target, seed: int) -> Row:
-    error, interval = predicted(known, design, seed)
+def _row(known: Known, design: Design, target: Target) -> Row:
+    error, interval = predicted(known, design)
     power = None
     if target.difference is not None:
         power = planning.power(error, target.difference, target.level)

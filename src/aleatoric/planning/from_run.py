@@ -124,7 +124,7 @@ def pilot_split(contexts: Sequence[Context]) -> VarianceParts | None:
 
 
 _EXPLAINED = (
-    "[low, high]: what the pilot leaves open of the SE (95%, its groups resampled). *: sizes are "
+    "[low, high]: what the pilot's number of groups leaves open of the SE (95%). *: sizes are "
     "larger than the pilot's, and the SE is extrapolated."
 )
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +14,8 @@ from aleatoric import registry
 from aleatoric.analyses.people import split_tvds
 from aleatoric.analyses.pictures import (
     TVD_EDGES,
+    Dots,
+    HeatMap,
     Histograms,
     Lines,
     Panels,
@@ -23,50 +28,72 @@ from aleatoric.analyses.pictures import (
 from aleatoric.errors import UsageError
 from aleatoric.metrics.entropy import chao_shen
 from aleatoric.metrics.tvd import tvd
-from aleatoric.pipeline import cases, model_systems
+from aleatoric.pipeline import cases
+from aleatoric.progress import Track, quietly
+from aleatoric.report.numbers import interval_ends
+from aleatoric.report.parts import Member, Part, part_results
 from aleatoric.store import Store
-from aleatoric.types import FAILED, Case, Study
+from aleatoric.types import FAILED, Case, Floor, Row, Study
 from aleatoric.words.scoring import ORACLE
 
 Floats = NDArray[np.float64]
 TOP = 15
-STUDIES = ("replacement", "subsampling", "ard", "biased", "learning-curve")
+MOST_PASSAGES = 80
+PAGE_STUDIES = ("replacement", "subsampling", "ard", "biased")
+"""Those that a page waits for; the learning curve takes longer than all others together."""
+STUDIES = (*PAGE_STUDIES, "learning-curve")
 _ABSTRACT = {"tvd_syn": "TVD of parts of speech", "tvd_sem": "TVD of clusters of meaning"}
 
 
 def figure_data(
-    store: Store, seed: int | None = None, passage: str | None = None
+    part: Part,
+    track: Track[Any] = quietly,
+    passage: str | None = None,
+    studies: Sequence[str] = STUDIES,
 ) -> dict[str, Picture]:
     """Figure name -> data: of all systems together, then of each system.
 
     With several systems, a figure of one has the system's name after its own. A study that does
     not fit a system (subsampling of an exact one, say) is left out.
     """
-    seed = store.manifest["seed"] if seed is None else seed
-    systems = model_systems(store)
-    by_system = {system: list(cases(store, system)) for system in systems}
+    seed = part.first.manifest["seed"]
+    by_label = {m.label: list(cases(m.store, m.system)) for m in part.members}
     found: dict[str, Picture] = {
-        "fig2_tvd_kde": tvd_densities(store, systems),
-        "fig12_tvd_differences": tvd_differences(by_system, seed),
+        "systems": tvd_dots(part),
+        "fig2_tvd_kde": tvd_densities(part),
     }
-    if store.manifest["abstractions"]:
-        found["fig4_abstractions"] = abstraction_histograms(store, systems)
-    for system, own in by_system.items():
-        ending = f" {system}" if len(systems) > 1 else ""
-        pictures = system_pictures(system, own, seed, passage)
-        found |= {f"{name}{ending}": picture for name, picture in pictures}
+    with suppress(UsageError):  # where no context has two answers
+        found["fig12_tvd_differences"] = tvd_differences(by_label, seed)
+    if part.first.manifest["abstractions"]:
+        found["fig4_abstractions"] = abstraction_histograms(part)
+    for member in track(part.members, len(part.members), "study systems"):
+        own, ending = by_label[member.label], ending_of(part, member)
+        pictures: dict[str, Picture] = {**dict(heat_maps(member))}
+        pictures |= dict(system_pictures(member.label, own, seed, passage, studies))
+        if member is not part.members[0]:
+            pictures.pop("figH_passage", None)  # many sheets: one system's are enough
+        found |= {f"{name}{ending}": picture for name, picture in pictures.items()}
     return found
 
 
+def ending_of(part: Part, member: Member) -> str:
+    """What the name of a system's own figure ends with, where there are several systems."""
+    return f" {member.label}" if len(part.members) > 1 else ""
+
+
 def system_pictures(
-    system: str, own: Sequence[Case], seed: int, passage: str | None = None
+    system: str,
+    own: Sequence[Case],
+    seed: int,
+    passage: str | None = None,
+    studies: Sequence[str] = STUDIES,
 ) -> Iterator[tuple[str, Picture]]:
     """The figures of one system: words of contexts, then the studies'."""
     if not own:
         return
     yield "fig1_context", Panels("", tuple(word_bars(c, system) for c in typical_contexts(own)))
     yield "figH_passage", passage_bars(own, system, passage)
-    for name in STUDIES:
+    for name in studies:
         try:
             study: Study = registry.find("analyses", name)(own, seed)
         except UsageError:
@@ -74,26 +101,74 @@ def system_pictures(
         yield from study.figures.items()
 
 
-def tvd_densities(store: Store, systems: Sequence[str]) -> Lines:
+def tvd_dots(part: Part) -> Dots:
+    """Every system's TVD with its interval, beside its floor from end to end."""
+    own = [r for r in part_results(part) if r.metric == "tvd"]
+    places = [interval_ends(result.estimate) for result in own]
+    floors = [_floor_ends(result.floor) for result in own]
+    series = {"TVD": places, "floor": floors}
+    low, value, high = ({n: plain([e[i] for e in s]) for n, s in series.items()} for i in range(3))
+    names = tuple(result.system for result in own)
+    return Dots("", "TVD to people", names, value, low, high, "floor")
+
+
+def _floor_ends(floor: Floor | None) -> tuple[float, float, float]:
+    if floor is None or floor.value is None or floor.low is None or floor.high is None:
+        return np.nan, np.nan, np.nan
+    return floor.low, floor.value, floor.high
+
+
+def tvd_densities(part: Part) -> Lines:
     """Fig. 2: densities of TVD to people, and of the oracle under its first split."""
-    samples = {system: first_split(store, system, "tvd") for system in (ORACLE, *systems)}
-    lines = tuple(density(name, sample) for name, sample in samples.items())
+    lines = tuple(density(name, sample) for name, sample in samples_of(part, "tvd").items())
     return Lines("TVD to people, by context", "TVD", "density", lines)
+
+
+def samples_of(part: Part, metric: str) -> dict[str, Floats]:
+    """The oracle's values of a metric by item, then every system's."""
+    own = {m.label: first_split(m.store, m.system, metric) for m in part.members}
+    return {ORACLE: first_split(part.first, ORACLE, metric), **own}
+
+
+def heat_maps(member: Member) -> Iterator[tuple[str, HeatMap]]:
+    """TVD passage by passage and word by word, where passages have several contexts."""
+    rows: dict[str, list[Row]] = {}
+    for row in member.store.rows(member.system, "tvd"):
+        rows.setdefault(row.group, []).append(row)
+    several = {group: own for group, own in rows.items() if len(own) > 1}
+    shown = sorted(several, key=lambda g: -_mean(several[g]))[:MOST_PASSAGES]
+    if shown:
+        # Those with the greatest distances are chosen, and stand in the order of the corpus.
+        chosen = [group for group in several if group in set(shown)]
+        values = tuple(plain([_known(row) for row in several[group]]) for group in chosen)
+        ids = tuple(tuple(row.item_id for row in several[group]) for group in chosen)
+        labels = ("context of the passage", "passage", "TVD")
+        yield "passages", HeatMap(member.label, *labels, tuple(chosen), values, ids)
+
+
+def _known(row: Row) -> float:
+    return np.nan if row.value is None else row.value
+
+
+def _mean(rows: Sequence[Row]) -> float:
+    return float(np.mean([row.value for row in rows if row.value is not None] or [0.0]))
 
 
 def tvd_differences(by_system: dict[str, list[Case]], seed: int) -> Histograms:
     """Fig. 12: TVD(model, people) minus the mean TVD(half of the people, people), by context."""
     samples = {name: _difference(own, seed) for name, own in by_system.items() if own}
     label = "TVD(model, people) − TVD(half of the people, people)"
-    return histograms("TVD differences", label, samples, np.linspace(-1, 1, 41))
+    found = histograms("TVD differences", label, samples, np.linspace(-1, 1, 41))
+    # The first slot is the oracle's in every figure, also where it is not shown.
+    return replace(found, first_slot=1)
 
 
-def abstraction_histograms(store: Store, systems: Sequence[str]) -> Panels:
+def abstraction_histograms(part: Part) -> Panels:
     """Fig. 4: TVD of classes of words, of the oracle and of every system."""
-    panels = []
-    for metric in store.manifest["abstractions"]:
-        samples = {name: first_split(store, name, metric) for name in (ORACLE, *systems)}
-        panels.append(histograms(_ABSTRACT.get(metric, metric), metric, samples, TVD_EDGES))
+    panels = [
+        histograms(_ABSTRACT.get(metric, metric), metric, samples_of(part, metric), TVD_EDGES)
+        for metric in part.first.manifest["abstractions"]
+    ]
     return Panels("", tuple(panels))
 
 

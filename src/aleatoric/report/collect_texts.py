@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,17 @@ from aleatoric.analyses.pictures import (
     Mark,
     Panels,
     Picture,
+    Point,
+    Points,
     density,
     has_spread,
     histograms,
 )
 from aleatoric.engine.text_scoring import CONTROL, PAIR, Distances
+from aleatoric.progress import Track, quietly
+from aleatoric.report.collect import ending_of
+from aleatoric.report.numbers import interval_ends
+from aleatoric.report.parts import Member, Part, part_results
 from aleatoric.store import Store
 from aleatoric.types import Result
 
@@ -39,26 +46,31 @@ _DECODERS = {
 }
 
 
-def figure_data(store: Store) -> dict[str, Picture]:
-    """Figure name -> data: the whole run, then the worst and best fitted input of each system."""
-    return overall(store) | _extreme_instances(store, text_pipeline.model_systems(store))
+def figure_data(part: Part, track: Track[Any] = quietly) -> dict[str, Picture]:
+    """Figure name -> data: the whole part, then the worst and best fitted input of each system."""
+    found = overall(part)
+    for member in track(part.members, len(part.members), "draw inputs"):
+        found |= _extreme_instances(part, member)
+    return found
 
 
-def overall(store: Store) -> dict[str, Picture]:
-    """Figure name -> data: people alone, then the systems of the run beside the control."""
-    probes = probes_of(store)
+def overall(part: Part) -> dict[str, Picture]:
+    """Figure name -> data: people alone, then the systems beside the control."""
+    probes = probes_of(part.first)
     found: dict[str, Picture] = {
-        "fig2_human_variability": human_variability(store, main_of(probes))
+        "fig2_human_variability": human_variability(part.first, main_of(probes))
     }
     others = [probe for probe in probes if probe not in main_of(probes)]
     if others:
-        found["fig7_human_variability"] = human_variability(store, others)
-    systems = text_pipeline.model_systems(store)
-    if systems:
-        found |= {name: differences(store, m, systems) for name, m in _DIFFERENCES.items()}
-        found["fig4_w1_C"] = divergence_curves(store, "w1_C", systems)
-        results = text_pipeline.results(store)
+        found["fig7_human_variability"] = human_variability(part.first, others)
+    if part.members:
+        found |= {name: differences(part, m) for name, m in _DIFFERENCES.items()}
+        found["fig4_w1_C"] = divergence_curves(part, "w1_C")
+        results = part_results(part)
         found |= {name: decoder_dots(results, *what) for name, what in _DECODERS.items()}
+        found["decoders"] = decoder_points(results, main_of(probes))
+    for member in part.members:
+        found[f"variability{ending_of(part, member)}"] = three_sides(part, member)
     return found
 
 
@@ -89,11 +101,24 @@ def human_variability(store: Store, probes: Sequence[str]) -> Panels:
     return Panels("Human production variability", tuple(pictures), min(3, len(pictures)))
 
 
-def differences(store: Store, metric: str, systems: Sequence[str]) -> Panels:
+def three_sides(part: Part, member: Member) -> Panels:
+    """Over inputs: mean distances among people, among a system's texts, and between both."""
+    pictures = []
+    for probe in main_of(probes_of(part.first)):
+        sides = {"H: people": (part.first, CONTROL, f"mean_H/{probe}")}
+        sides["M: generator"] = (member.store, member.system, f"mean_M/{probe}")
+        sides["C: both"] = (member.store, member.system, f"mean_C/{probe}")
+        samples = {name: values(*where) for name, where in sides.items()}
+        bounds = bounds_of(part.first, probe)
+        pictures.append(_densities(probe, "mean distance", samples, bounds))
+    return Panels(member.label, tuple(pictures), min(3, len(pictures)))
+
+
+def differences(part: Part, metric: str) -> Panels:
     """Figs. 3 and 8: over inputs, how much more a system's texts differ than people's do."""
     pictures = []
-    for probe in main_of(probes_of(store)):
-        samples = {name: values(store, name, f"{metric}/{probe}") for name in systems}
+    for probe in main_of(probes_of(part.first)):
+        samples = {m.label: values(m.store, m.system, f"{metric}/{probe}") for m in part.members}
         end = _top([np.abs(sample) for sample in samples.values()])
         edges = np.linspace(-end, end, 2 * N_BINS + 1)
         found = histograms(probe, f"μ{metric[-1]} − μH", samples, edges)
@@ -102,12 +127,14 @@ def differences(store: Store, metric: str, systems: Sequence[str]) -> Panels:
     return Panels("", tuple(pictures), min(3, len(pictures)))
 
 
-def divergence_curves(store: Store, metric: str, systems: Sequence[str]) -> Panels:
+def divergence_curves(part: Part, metric: str) -> Panels:
     """Fig. 4: densities over inputs of a divergence from people, and of the human control."""
     pictures = []
-    for probe in main_of(probes_of(store)):
-        samples = {n: values(store, n, f"{metric}/{probe}") for n in (CONTROL, *systems)}
-        low, high = bounds_of(store, probe)
+    for probe in main_of(probes_of(part.first)):
+        name = f"{metric}/{probe}"
+        samples = {CONTROL: values(part.first, CONTROL, name)}
+        samples |= {m.label: values(m.store, m.system, name) for m in part.members}
+        low, high = bounds_of(part.first, probe)
         # No two distributions are further apart than the ends of what both lie in.
         label, bounds = f"W1({metric[-1]}, H)", (0.0, high - low)
         pictures.append(_densities(probe, label, samples, bounds))
@@ -148,18 +175,26 @@ def decoder_dots(results: Sequence[Result], metric: str, label: str) -> Dots:
     own = [result for result in results if result.metric.startswith(f"{metric}/")]
     rows = tuple(dict.fromkeys(result.metric.partition("/")[2] for result in own))
     names = list(dict.fromkeys(result.system for result in own))
-    found = {(r.system, r.metric.partition("/")[2]): r for r in own}
-    ends = {name: [_ends(found.get((name, row))) for row in rows] for name in names}
+    found = {(r.system, r.metric.partition("/")[2]): r.estimate for r in own}
+    ends = {name: [interval_ends(found.get((name, row))) for row in rows] for name in names}
     low, value, high = ({n: tuple(e[i] for e in ends[n]) for n in names} for i in range(3))
     return Dots("", label, rows, value, low, high, CONTROL)
 
 
-def _ends(result: Result | None) -> tuple[float, float, float]:
-    """The low end, the value and the high end of an estimate; NaN where undefined."""
-    if result is None or result.estimate.value is None:
-        return np.nan, np.nan, np.nan
-    value, interval = result.estimate.value, result.estimate.interval
-    return (interval.low, value, interval.high) if interval else (value, value, value)
+def decoder_points(results: Sequence[Result], probes: Sequence[str]) -> Panels:
+    """Systems and decoders in the plane of W1(M, H) and W1(C, H), a panel a probe."""
+    found = {(r.system, r.metric): r.estimate for r in results}
+    names = list(dict.fromkeys(result.system for result in results))
+    pictures = []
+    for probe in probes:
+        places = []
+        for name in names:
+            x, y = (interval_ends(found.get((name, f"w1_{side}/{probe}"))) for side in "MC")
+            if np.isfinite([*x, *y]).all():
+                places.append(Point(name, x[1], y[1], (x[0], x[2]), (y[0], y[2])))
+        axes = ("mean W1(M, H)", "mean W1(C, H)")
+        pictures.append(Points(probe, *axes, tuple(places), CONTROL))
+    return Panels("", tuple(pictures), min(3, len(pictures)))
 
 
 def instance(distances: Distances, system: str | None, title: str, bounds: Bounds) -> Lines:
@@ -200,15 +235,11 @@ def known(sample: Floats) -> Floats:
     return found
 
 
-def _extreme_instances(store: Store, systems: Sequence[str]) -> dict[str, Picture]:
-    """The worst and the best fitted input of every system, by the first main probe."""
-    probe = main_of(probes_of(store))[0]
-    found: dict[str, Picture] = {}
-    for system in systems:
-        ending = f" {system}" if len(systems) > 1 else ""
-        ends = fit(list(text_pipeline.cases(store, system)), probe, n_listed=1)
-        names = {case.item.id: "worst" for case in ends.worst}
-        names |= {case.item.id: "best" for case in ends.best}
-        for item_id, panels in instance_panels(store, dict.fromkeys(names, system)):
-            found[f"fig6_{names[item_id]}_fit{ending}"] = panels
-    return found
+def _extreme_instances(part: Part, member: Member) -> dict[str, Picture]:
+    """The worst and the best fitted input of a system, by the first main probe."""
+    probe, ending = main_of(probes_of(part.first))[0], ending_of(part, member)
+    ends = fit(list(text_pipeline.cases(member.store, member.system)), probe, n_listed=1)
+    names = {case.item.id: "worst" for case in ends.worst}
+    names |= {case.item.id: "best" for case in ends.best}
+    panels = instance_panels(member.store, dict.fromkeys(names, member.system))
+    return {f"fig6_{names[item_id]}_fit{ending}": one for item_id, one in panels}

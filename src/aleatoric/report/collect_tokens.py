@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aleatoric import registry, token_pipeline
-from aleatoric.analyses.pictures import Panels, Picture, Reliability, plain
+from aleatoric.analyses.pictures import Dots, Panels, Picture, Reliability, plain
 from aleatoric.errors import UsageError
+from aleatoric.progress import Track, quietly
+from aleatoric.report.collect import ending_of
+from aleatoric.report.numbers import interval_ends
+from aleatoric.report.parts import Part, part_results
 from aleatoric.store import Store
 from aleatoric.tokens.consistency import of_expectations, of_hits
 from aleatoric.tokens.curves import Curve
 from aleatoric.types import Study
 
 
-def figure_data(store: Store) -> dict[str, Picture]:
+def figure_data(part: Part, track: Track[Any] = quietly) -> dict[str, Picture]:
     """Figure name -> data: reliability diagrams, and the studies' where rows were kept."""
-    systems = token_pipeline.systems(store)
-    found: dict[str, Picture] = {}
-    for system in systems:
-        ending = f" {system}" if len(systems) > 1 else ""
-        found[f"reliability{ending}"] = reliability(store, system)
-        found |= {f"{name}{ending}": one for name, one in _studies(store, system).items()}
+    found: dict[str, Picture] = {"ece_and_e_ece": calibration_dots(part)}
+    for member in track(part.members, len(part.members), "study systems"):
+        ending = ending_of(part, member)
+        found[f"reliability{ending}"] = reliability(member.store, member.system)
+        own = _studies(member.store, member.system)
+        found |= {f"{name}{ending}": one for name, one in own.items()}
     return found
+
+
+def calibration_dots(part: Part) -> Dots:
+    """ECE of the likeliest token beside e-ECE of generation schemes, with intervals, in percent."""
+    own = [r for r in part_results(part) if r.metric == "ece" or r.metric.startswith("e_ece")]
+    rows = tuple(dict.fromkeys(result.metric for result in own))
+    floors = [r.floor.value for r in own if r.floor and r.floor.value is not None]
+    found = {(r.system, r.metric): r.estimate for r in own}
+    ends = {
+        m.label: [interval_ends(found.get((m.label, row)), 100) for row in rows]
+        for m in part.members
+    }
+    low, value, high = ({n: tuple(e[i] for e in ends[n]) for n in ends} for i in range(3))
+    title = f"floor of ECE: {100 * max(floors):.2f}% or less" if floors else ""
+    return Dots(title, "calibration error (%)", rows, value, low, high)
 
 
 def reliability(store: Store, system: str) -> Panels:

@@ -1,70 +1,106 @@
-"""One self-contained page of a run: no network, every text escaped."""
+"""One self-contained page of one or more runs: no network, every text escaped."""
 
 from __future__ import annotations
 
 import base64
-import heapq
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from aleatoric import levels, pipeline
+import aleatoric
+from aleatoric import levels
+from aleatoric.analyses.pictures import Picture
 from aleatoric.errors import MissingExtraError, UsageError
-from aleatoric.report import page_texts
-from aleatoric.report.numbers import number
+from aleatoric.report import page_texts, page_words
+from aleatoric.report.captions import PageFigure, page_figures
+from aleatoric.report.commands import command_of
+from aleatoric.report.leads import LEADS, TITLES, finding
+from aleatoric.report.numbers import with_interval
+from aleatoric.report.parts import Part, part_results
+from aleatoric.report.serial import shown, to_data, to_json
+from aleatoric.report.systems import SystemsTable, systems_table
 from aleatoric.report.tables import printable
 from aleatoric.report.view import results_tables
-from aleatoric.store import Store
-from aleatoric.types import FAILED, Case, Categorical, Result
+from aleatoric.types import Result, Table
 
-N_WORST = 10
-N_WORDS = 5
-CONTEXT_CHARS = 160
-TITLES = {"word": "Next words", "token": "Reference tokens", "text": "Whole texts"}
-LEAD_WORDS = (
-    "People were asked for the next word of each context, and disagreed. This page shows how far "
-    "each system's next-word distribution is from theirs: the share of probability that would "
-    "have to move (total variation distance, TVD), beside what a perfect model would score with "
-    "the same number of answers (floor)."
-)
-
-LEAD_TOKENS = (
-    "At each position of a text the model gives a distribution over its vocabulary, and the text "
-    "has a token. This page shows whether the model is as often right as it is sure: for its most "
-    "likely token (ECE), and for what it would say under a generation scheme (e-ECE)."
-)
-
-
-LEAD_TEXTS = (
-    "Several people wrote a text to each input, and their texts differ. This page shows whether a "
-    "generator's texts differ as much, in words, in grammar and in meaning: distances between two "
-    "people's texts (H), between two of the generator's (M) and between one of each (C), and how "
-    "far apart these distributions are (Wasserstein-1 distance, W1), beside people against people "
-    "(control) and what a perfect generator would score with as many texts (floor)."
-)
-LEADS = {"word": LEAD_WORDS, "token": LEAD_TOKENS, "text": LEAD_TEXTS}
+SCRIPTS = ("charts.js", "kinds.js", "downloads.js", "contexts.js", "page.js")
+STYLES = ("report.css",)
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A drawn figure and what it shows, in words."""
+class Citation:
+    """A number with what makes it reproducible; `id` is its place on the page."""
 
-    png: bytes
-    alt: str
+    id: str
+    system: str
+    metric: str
+    value: str
+    signature: str
+    command: str
 
 
-def write_html(
-    store: Store,
-    path: Path,
-    pictures: Mapping[str, Picture] | None = None,
-    inputs: Sequence[str] = (),
-) -> None:
-    """Write the page of a run; an unfinished page is never left behind.
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: runs of one level that were measured alike."""
 
-    `inputs` are those shown with their texts; by default both ends of the lists.
-    """
-    page = render(store, pictures or {}, inputs)
+    suffix: str
+    level: str
+    title: str
+    lead: str
+    finding: str
+    notes: tuple[str, ...]
+    systems: SystemsTable
+    places: Mapping[tuple[str, str], str]
+    """System and metric -> the place of its citation."""
+    citations: tuple[Citation, ...]
+    tables: tuple[Table, ...]
+    figures: tuple[PageFigure, ...]
+    contexts: Mapping[str, Any] | None
+    worst: tuple[Mapping[str, Any], ...]
+    """By system the contexts least like people."""
+    ends: tuple[page_texts.Ends, ...]
+    command: str
+
+    @property
+    def table_notes(self) -> list[str]:
+        """What the columns mean, each note once."""
+        return list(dict.fromkeys(note for table in self.tables for note in table.notes))
+
+
+def section(
+    part: Part, pictures: Mapping[str, Picture], place: int = 0, inputs: Sequence[str] = ()
+) -> Section:
+    """Everything that the page shows of a part; `inputs` are those shown of texts."""
+    results, level = part_results(part), part.level
+    suffix = "" if place == 0 else f"-{place + 1}"
+    citations = _citations(part, results, suffix)
+    table = systems_table(part, results)
+    ends = page_texts.ends_of(part) if level == "text" and not inputs else []
+    return Section(
+        suffix,
+        level,
+        f"{TITLES[level]}: {part.corpus}",
+        LEADS[level],
+        finding(level, results),
+        (*_notes(part), *table.notes),
+        table,
+        {(one.system, one.metric): one.id for one in citations},
+        tuple(citations),
+        tuple(results_tables(results, level)),
+        tuple(page_figures(level, pictures)),
+        _contexts(part, ends, inputs),
+        tuple(page_words.worst(part)) if level == "word" else (),
+        tuple(ends),
+        "\n".join(command_of(store) for store in part.stores),
+    )
+
+
+def write_html(sections: Sequence[Section], path: Path) -> None:
+    """Write the page; an unfinished page is never left behind."""
+    page = render(sections)
     unfinished = path.with_name(path.name + ".part")
     try:
         unfinished.write_text(page, encoding="utf-8")
@@ -73,48 +109,78 @@ def write_html(
         raise UsageError(f"{path}: cannot be written ({error}); choose another file.") from None
 
 
-def render(store: Store, pictures: Mapping[str, Picture], inputs: Sequence[str] = ()) -> str:
+def render(sections: Sequence[Section]) -> str:
     """The page as text."""
-    results, level = levels.results(store), levels.level_of(store)
+    from markupsafe import Markup
+
+    script = "\n".join(_resource(name) for name in SCRIPTS)
     page: str = _template().render(
-        title=f"{TITLES[level]}: {store.manifest['corpus']['name']}",
-        lead=LEADS[level],
-        notes=[printable(note) for note in levels.notes(store)],
-        tables=results_tables(results, level),
-        figures=[_embedded(one) for key, one in pictures.items() if not _is_instance(key)],
-        signatures=[str(result.signature) for result in results if _is_signed(result, level)],
-        **_singles(store, level, pictures, inputs),
+        title=", ".join(one.title for one in sections),
+        sections=sections,
+        style=Markup("\n".join(_resource(name) for name in STYLES)),
+        script=Markup(script),
+        script_hash=_hash(script),
+        figures_json=Markup(to_json(_figures_data(sections))),
+        contexts_json={
+            one.suffix: Markup(to_json(one.contexts)) for one in sections if one.contexts
+        },
+        version=aleatoric.__version__,
     )
     return page
 
 
-def _singles(
-    store: Store,
-    level: str,
-    pictures: Mapping[str, Picture],
-    inputs: Sequence[str],
-) -> dict[str, Any]:
-    """What the page shows of single items."""
-    if level == "word":
-        return {"worst": [_worst(store, one) for one in pipeline.model_systems(store)]}
-    if level == "text":
-        ends = [] if inputs else page_texts.ends_of(store)
-        found = page_texts.instances(store, inputs or list(page_texts.listed(ends)))
-        drawn = {key: _embedded(one) for key, one in pictures.items() if _is_instance(key)}
-        return {"ends": ends, "instances": list(found), "drawn": drawn}
-    return {}
+def _contexts(
+    part: Part, ends: Sequence[page_texts.Ends], inputs: Sequence[str]
+) -> Mapping[str, Any] | None:
+    if part.level == "word":
+        return page_words.contexts(part) if part.members else None
+    return page_texts.inputs_data(part, ends, inputs) if part.level == "text" else None
 
 
-def _is_instance(key: str) -> bool:
-    """Whether a picture belongs to one input of the page."""
-    return key.startswith("input-")
+def _notes(part: Part) -> list[str]:
+    notes = [printable(note) for store in part.stores for note in levels.notes(store)]
+    return list(dict.fromkeys(notes))
 
 
-def _is_signed(result: Result, level: str) -> bool:
-    """One metric a system stands for all others, which are signed alike."""
-    if level == "word":
-        return result.metric == "tvd"
-    return level == "token" or result.metric.startswith(("w1_C/", "mean_H/"))
+def _citations(part: Part, results: Sequence[Result], suffix: str) -> list[Citation]:
+    where = {member.label: (member.store, member.system) for member in part.members}
+    commands = {label: command_of(*place) for label, place in where.items()}
+    controls = command_of(part.first, next(iter(part.first.systems()), None))
+    return [
+        Citation(
+            f"cite{suffix}-{number}",
+            result.system,
+            result.metric,
+            with_interval(result.estimate, 4),
+            str(result.signature),
+            commands.get(result.system, controls),
+        )
+        for number, result in enumerate(results, 1)
+    ]
+
+
+def _figures_data(sections: Sequence[Section]) -> dict[str, Any]:
+    """Figure id -> its title and its variants, by system."""
+    return {
+        f"{figure.name}{one.suffix}": {
+            "title": figure.title,
+            "read": figure.how_to_read,
+            "suffix": one.suffix,
+            "variants": {shown(name): to_data(own) for name, own in figure.variants.items()},
+        }
+        for one in sections
+        for figure in one.figures
+    }
+
+
+def _resource(name: str) -> str:
+    return (files("aleatoric.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    """What lets this script run and no other, even if a text should slip through as one."""
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
 
 
 def _template() -> Any:
@@ -130,39 +196,6 @@ def _template() -> Any:
 
 def _visible(value: Any) -> Any:
     """What goes into the page, with control characters shown as in a terminal."""
-    # The quick look spares pictures, which are megabytes of plain letters.
-    return value if not isinstance(value, str) or value.isprintable() else printable(value)
-
-
-def _embedded(picture: Picture) -> dict[str, str]:
-    return {"png": base64.b64encode(picture.png).decode(), "alt": picture.alt}
-
-
-def _worst(store: Store, system: str) -> dict[str, Any]:
-    """The contexts with the highest TVD, with the first words of both sides."""
-    values = {row.item_id: row.value for row in store.rows(system, "tvd") if row.value is not None}
-    chosen = set(heapq.nlargest(N_WORST, values, key=lambda item_id: values[item_id]))
-    cases = {c.item.id: c for c in pipeline.cases(store, system) if c.item.id in chosen}
-    ordered = sorted(cases.values(), key=lambda case: -values[case.item.id])
-    return {"system": system, "rows": [_shown(case, values[case.item.id]) for case in ordered]}
-
-
-def _shown(case: Case, tvd: float) -> dict[str, str]:
-    context = case.item.context
-    cut = "…" + context[-CONTEXT_CHARS:] if len(context) > CONTEXT_CHARS else context
-    return {
-        "item": printable(case.item.id),
-        "tvd": number(tvd),
-        "context": printable(cut),
-        "people": _first_words(case.pair.human),
-        "model": _first_words(case.pair.model),
-    }
-
-
-def _first_words(distribution: Categorical) -> str:
-    best = heapq.nlargest(N_WORDS, distribution.as_dict().items(), key=lambda pair: pair[1])
-    return ", ".join(f"{_word(word)} {probability:.0%}" for word, probability in best)
-
-
-def _word(word: str) -> str:
-    return "(no word)" if word == FAILED else printable(word[:40])
+    # What is marked as markup is the page's own: its scripts, and data made harmless before.
+    plain = isinstance(value, str) and not hasattr(value, "__html__")
+    return shown(value) if plain else value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from aleatoric.types import Estimate, Floor
 
 UNDEFINED = "–"
@@ -42,3 +44,16 @@ def floor_range(floor: Floor | None) -> str:
         return UNDEFINED
     ends = f"{number(floor.low)}–{number(floor.high)}"
     return ends if floor.value in (floor.low, floor.high) else f"{number(floor.value)} ({ends})"
+
+
+def interval_ends(estimate: Estimate | None, times: float = 1.0) -> tuple[float, float, float]:
+    """The low end, the value and the high end of an estimate; NaN where undefined.
+
+    >>> interval_ends(Estimate(0.5, None, 3, 1), 100)
+    (50.0, 50.0, 50.0)
+    """
+    if estimate is None or estimate.value is None:
+        return math.nan, math.nan, math.nan
+    value, own = estimate.value, estimate.interval
+    ends = (own.low, value, own.high) if own else (value, value, value)
+    return times * ends[0], times * ends[1], times * ends[2]

@@ -1,30 +1,39 @@
-"""What the page of a text-level run shows of single inputs: lists of both ends, and their texts."""
+"""What the page of a text-level part shows of single inputs: both ends, and their texts."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from aleatoric import text_pipeline
 from aleatoric.analyses.fit import Fit, Side, TextCase, fit
-from aleatoric.report.collect_texts import main_of, probes_of
+from aleatoric.analyses.pictures import Panels
+from aleatoric.engine.text_scoring import CONTROL
+from aleatoric.report.collect_texts import instance_panels, main_of, probes_of
 from aleatoric.report.numbers import number
-from aleatoric.report.tables import printable
-from aleatoric.store import Store
-from aleatoric.store.texts import Produced, TextShelf
+from aleatoric.report.parts import Part
+from aleatoric.report.serial import short, shown, to_data
+from aleatoric.store.texts import TextShelf
 
 N_LISTED = 3
 INPUT_CHARS = 160
-TEXT_CHARS = 4000
+TEXT_CHARS = 20_000
+MOST_CHARS = 4_000_000
+"""So many characters of texts fit a page; inputs at both ends of the lists come first."""
+MOST_DRAWN = 40
+"""Of so many inputs, those at the ends of the lists, distances are computed again and drawn."""
 _SIDES: tuple[Side, ...] = ("C", "M")
+_OF_PEOPLE = ("mean_H",)
+_OF_SYSTEMS = ("mean_M", "mean_C", "w1_M", "w1_C")
+Numbers = dict[str, dict[str, list[float | None]]]
 
 
 @dataclass(frozen=True)
 class Line:
-    """An input in a list: where it stands and how it begins."""
+    """An input in a list: its id, its divergences and how it begins."""
 
-    anchor: str
     item: str
     w1_C: str  # noqa: N815 - the metric's own name
     w1_M: str  # noqa: N815
@@ -42,47 +51,134 @@ class Ends:
     best: tuple[Line, ...]
 
 
-@dataclass(frozen=True)
-class Instance:
-    """One input with all its texts, safe to be shown."""
-
-    anchor: str
-    item: str
-    turns: tuple[str, ...]
-    people: tuple[str, ...]
-    systems: Mapping[str, tuple[str, ...]]
-
-
-def ends_of(store: Store) -> list[Ends]:
+def ends_of(part: Part) -> list[Ends]:
     """A list for every system, probe and side."""
     found: list[Ends] = []
-    for system in text_pipeline.model_systems(store):
-        cases = list(text_pipeline.cases(store, system))
-        fits = (fit(cases, p, side, N_LISTED) for p in probes_of(store) for side in _SIDES)
-        found.extend(_ends(system, one) for one in fits)
+    for member in part.members:
+        cases = list(text_pipeline.cases(member.store, member.system))
+        probes = probes_of(part.first)
+        fits = (fit(cases, probe, side, N_LISTED) for probe in probes for side in _SIDES)
+        found.extend(_ends(member.label, one) for one in fits)
     return found
 
 
-def listed(ends: Sequence[Ends]) -> dict[str, str | None]:
+def listed(ends: Sequence[Ends]) -> dict[str, str]:
     """Every listed input once, with the system by which it was listed first."""
-    found: dict[str, str | None] = {}
+    found: dict[str, str] = {}
     for end in ends:
         for line in (*end.worst, *end.best):
             found.setdefault(line.item, end.system)
     return found
 
 
-def drawn(ends: Sequence[Ends]) -> dict[str, str | None]:
+def drawn(ends: Sequence[Ends]) -> dict[str, str]:
     """The inputs whose distances are drawn: the first of each list by a main probe."""
     main = main_of([end.probe for end in ends])
     chosen = [end for end in ends if end.probe in main]
     return listed([replace(end, worst=end.worst[:1], best=end.best[:1]) for end in chosen])
 
 
-def instances(store: Store, item_ids: Iterable[str]) -> Iterator[Instance]:
-    """Inputs by id with their texts."""
-    shelf = TextShelf(store)
-    return (_instance(shelf.find(item_id)) for item_id in item_ids)
+def inputs_data(
+    part: Part, ends: Sequence[Ends], asked: Sequence[str] = (), most: int = MOST_CHARS
+) -> dict[str, Any]:
+    """Inputs with all their texts and numbers: those asked for, or as many as fit."""
+    chosen = dict.fromkeys(asked) if asked else _that_fit(part, listed(ends), most)
+    values = {name: _numbers(part, name) for name in (CONTROL, *_labels(part))}
+    pictures = {item_id: (place, one) for item_id, place, one in _pictures(part, asked, ends)}
+    items = [_item(part, item_id, values, *pictures.get(item_id, _NONE)) for item_id in chosen]
+    return {
+        "kind": "text",
+        "systems": [shown(label) for label in _labels(part)],
+        "probes": probes_of(part.first),
+        "items": items,
+        "total": part.first.n_items,
+    }
+
+
+def _labels(part: Part) -> list[str]:
+    return [member.label for member in part.members]
+
+
+def _that_fit(part: Part, first: Iterable[str], most: int) -> dict[str, None]:
+    """The ids of the inputs whose texts fit together, those to come first before all others."""
+    sizes = _sizes(part)
+    chosen: dict[str, None] = {}
+    for item_id in dict.fromkeys([*first, *sizes]):
+        most -= sizes[item_id]
+        if most < 0 and chosen:
+            break
+        chosen[item_id] = None
+    # On the page they stand in the order of the corpus.
+    return {item_id: None for item_id in sizes if item_id in chosen}
+
+
+def _sizes(part: Part) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for store in part.stores:
+        for one in TextShelf(store).walk():
+            sides = [one.item.references, *one.systems.values()]
+            size = sum(min(len(text), TEXT_CHARS) for side in sides for text in side)
+            found[one.item.id] = found.get(one.item.id, 0) + size
+    return found
+
+
+def _numbers(part: Part, label: str) -> Numbers:
+    """Item -> statistic -> its values by probe."""
+    where = {m.label: (m.store, m.system) for m in part.members}
+    store, system = where.get(label, (part.first, CONTROL))
+    probes = probes_of(part.first)
+    saved = set(store.meta("stat_columns"))
+    found: Numbers = {}
+    for name in _OF_PEOPLE if label == CONTROL else _OF_SYSTEMS:
+        for i, probe in enumerate(probes):
+            if f"{name}/{probe}" not in saved:
+                continue
+            for row in store.rows(system, f"{name}/{probe}"):
+                own = found.setdefault(row.item_id, {}).setdefault(name, [None] * len(probes))
+                own[i] = short(row.value)
+    return found
+
+
+_NONE: tuple[int | None, Panels | None] = (None, None)
+
+
+def _pictures(
+    part: Part, asked: Sequence[str], ends: Sequence[Ends]
+) -> Iterator[tuple[str, int | None, Panels]]:
+    """Distances of single inputs, with the place of the system that each is listed for."""
+    labels = _labels(part)
+    wanted: dict[str, int | None] = {i: labels.index(name) for i, name in drawn(ends).items()}
+    if asked:
+        wanted = dict.fromkeys(asked, 0 if labels else None)
+    for item_id, place in list(wanted.items())[:MOST_DRAWN]:
+        member = None if place is None else part.members[place]
+        store, system = (member.store, member.system) if member else (part.first, None)
+        for _, panels in instance_panels(store, {item_id: system}):
+            yield item_id, place, panels
+
+
+def _item(
+    part: Part,
+    item_id: str,
+    values: Mapping[str, Numbers],
+    pictured: int | None,
+    picture: Panels | None,
+) -> dict[str, Any]:
+    found = TextShelf(part.first).find(item_id)
+    systems = []
+    for member in part.members:
+        own = TextShelf(member.store).find(item_id).systems.get(member.system)
+        systems.append(None if own is None else _safe(own))
+    return {
+        "id": shown(item_id),
+        "group": shown(found.item.group),
+        "input": _safe(found.item.input),
+        "people": _safe(found.item.references),
+        "systems": systems,
+        "numbers": [values[name].get(item_id, {}) for name in (CONTROL, *_labels(part))],
+        "pictured": pictured,
+        "picture": None if picture is None else to_data(picture),
+    }
 
 
 def _ends(system: str, found: Fit) -> Ends:
@@ -93,27 +189,18 @@ def _ends(system: str, found: Fit) -> Ends:
 def _line(case: TextCase, found: Fit) -> Line:
     w1_c, w1_m = (number(case.values.get(f"w1_{side}/{found.probe}")) for side in ("C", "M"))
     beginning = textwrap.shorten(" / ".join(case.item.input), INPUT_CHARS, placeholder="…")
-    return Line(anchor_of(case.item.id), case.item.id, w1_c, w1_m, printable(beginning))
+    return Line(case.item.id, w1_c, w1_m, beginning)
 
 
-def anchor_of(item_id: str) -> str:
-    """An input's place on the page: plain characters, whatever its id has.
+def _safe(texts: Iterable[str]) -> list[str]:
+    return [shown(_cut(text)) for text in texts]
 
-    >>> anchor_of("a b")
-    'input-612062'
+
+def _cut(text: str) -> str:
+    """A text as far as it fits, with how much is left out.
+
+    >>> _cut("a" * 20_007)[-22:]
+    'a… (7 more characters)'
     """
-    return f"input-{item_id.encode('utf-8', 'surrogatepass').hex()}"
-
-
-def _instance(found: Produced) -> Instance:
-    return Instance(
-        anchor_of(found.item.id),
-        found.item.id,
-        _safe(found.item.input),
-        _safe(found.item.references),
-        {name: _safe(texts) for name, texts in found.systems.items()},
-    )
-
-
-def _safe(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(printable(text[:TEXT_CHARS]) for text in texts)
+    over = len(text) - TEXT_CHARS
+    return text if over <= 0 else f"{text[:TEXT_CHARS]}… ({over} more characters)"

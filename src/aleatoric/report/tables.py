@@ -23,6 +23,7 @@ _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasci
 _LATEX |= {char: "\\" + char for char in "&%$#_{}"}
 _LATEX |= {"≤": r"$\leq$", "…": r"\ldots{}"}
 _LATEX |= {"↓": r"$\downarrow$", "–": "--", "−": "$-$", "‖": r"$\Vert$", "²": "$^2$"}
+_LATEX |= {"μ": r"$\mu$", "<": r"\textless{}", ">": r"\textgreater{}"}
 
 
 def printable(text: str) -> str:

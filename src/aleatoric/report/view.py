@@ -27,6 +27,30 @@ def results_tables(results: Sequence[Result], level: str = "word") -> list[Table
     return [token_table(results) if level == "token" else word_table(results)]
 
 
+def paper_tables(results: Sequence[Result], level: str) -> list[Table]:
+    """The tables of a level with an interval beside every value, for a paper."""
+    if level != "word":
+        return results_tables(results, level)
+    return [intervals_table(results)]
+
+
+def intervals_table(results: Sequence[Result], title: str = "Word level") -> Table:
+    """A row a system and every metric of the table with its interval, not TVD alone."""
+    found = {(result.system, result.metric): result for result in results}
+    plain = word_table(results, title)
+    metrics = {heading: metric for metric, heading in HEADINGS.items()}
+    rows = tuple(
+        tuple(
+            with_interval(found[row[0], metrics[column]].estimate)
+            if (row[0], metrics.get(column, "")) in found
+            else cell
+            for column, cell in zip(plain.columns, row, strict=True)
+        )
+        for row in plain.rows
+    )
+    return replace(plain, rows=rows)
+
+
 def word_table(results: Sequence[Result], title: str = "Word level") -> Table:
     """A row a system: TVD beside its floor and excess, then the other metrics, then counts."""
     found = {(result.system, result.metric): result for result in results}

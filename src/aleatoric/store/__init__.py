@@ -1,6 +1,20 @@
 """The run directory: one SQLite file between sampling, scoring and reporting."""
 
-from aleatoric.store.run import PAGE, Joined, Store, TokenSums
+from aleatoric.store.base import COMPLETE
+from aleatoric.store.locking import LOCK, LockedError
+from aleatoric.store.run import Joined, Store
 from aleatoric.store.schema import DATABASE, SCHEMA_VERSION
+from aleatoric.store.statistics import PAGE
+from aleatoric.store.token_sums import TokenSums
 
-__all__ = ["DATABASE", "PAGE", "SCHEMA_VERSION", "Joined", "Store", "TokenSums"]
+__all__ = [
+    "COMPLETE",
+    "DATABASE",
+    "LOCK",
+    "PAGE",
+    "SCHEMA_VERSION",
+    "Joined",
+    "LockedError",
+    "Store",
+    "TokenSums",
+]

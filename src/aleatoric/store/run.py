@@ -7,29 +7,34 @@ model; every reader walks page by page, so that a run of any size fits in memory
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from aleatoric import codec
-from aleatoric.codec import StatPage, StatRow
-from aleatoric.errors import DataError, UsageError
-from aleatoric.store.schema import DATABASE, SCHEMA, SCHEMA_VERSION, connect, sql_names_of
-from aleatoric.types import Draws, Item, Row
+from aleatoric.errors import AleatoricError, UsageError
+from aleatoric.store import faults
+from aleatoric.store.locking import LockedError, RunLock
+from aleatoric.store.migrations import ITEMS_SAVED, is_older, migrate, version_of
+from aleatoric.store.schema import (
+    DATABASE,
+    SCHEMA,
+    SCHEMA_VERSION,
+    connect,
+    connect_read_only,
+    is_empty,
+)
+from aleatoric.store.statistics import PAGE, Statistics
+from aleatoric.store.token_sums import TOKEN_ROWS, TokenTables
+from aleatoric.types import Draws, Item
 
-PAGE = 2000
-TOKEN_ROWS = "tokens"
-"""The folder of per-token rows in a run directory, where they are kept."""
-
-Floats = NDArray[np.float64]
+MAY_DIFFER = ("versions", "device", "batch_tokens", "remarks")
+"""What may change when a run goes on: anything else would mix two runs in one."""
 
 
 @dataclass(frozen=True)
@@ -41,18 +46,7 @@ class Joined:
     repeated: int
 
 
-@dataclass(frozen=True)
-class TokenSums:
-    """How far a system has read a corpus, and the sums of what it read as a stream saved them."""
-
-    items: int
-    unscored: int
-    """Items that were too short to hold a scored token."""
-    tokens: int
-    payload: bytes
-
-
-class Store:
+class Store(Statistics, TokenTables):
     """A run directory, opened.
 
     >>> import tempfile
@@ -63,68 +57,114 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, made: Sequence[Path] = ()
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        lock: RunLock | None = None,
+        made: Sequence[Path] = (),
     ) -> None:
-        self.path = path
-        self.db = connection
+        super().__init__(path, connection)
+        self._lock = lock
         self._made = made  # folders that were not there before, innermost first
+        self.is_created = False
 
     @classmethod
     def create(cls, path: Path, manifest: Mapping[str, Any]) -> Store:
-        """A new run directory; an existing one is refused."""
-        if (path / DATABASE).exists():
-            raise UsageError(f"{path}: holds a run already; choose another --out.")
+        """A new run directory, to be written by this process alone; an existing one is refused."""
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         try:
             path.mkdir(parents=True, exist_ok=True)
-            connection = connect(path / DATABASE)
-            connection.execute("PRAGMA journal_mode = WAL")
-        except (OSError, sqlite3.OperationalError) as error:
-            raise UsageError(
-                f"{path}: cannot be written ({error}); choose another --out."
-            ) from None
-        connection.executescript(SCHEMA)
-        store = cls(path, connection, made)
-        store.set_meta("schema", SCHEMA_VERSION)
-        store.set_meta("manifest", dict(manifest))
-        return store
+        except OSError as error:
+            raise faults.unwritable(path, str(error)) from None
+        return _locked(path, lambda lock: cls._begun(path, manifest, lock, made))
 
     @classmethod
     def continue_or_create(cls, path: Path, manifest: Mapping[str, Any]) -> Store:
-        """The run in `path` if it was asked for with the same words, or a new one."""
-        if not (path / DATABASE).exists():
+        """The run in `path` if it was asked for with the same words, or a new one, to write."""
+        if not _holds_run(path):
             return cls.create(path, manifest)
-        store = cls.open(path)
-        saved = store.manifest
-        # Other package versions may finish a run; anything else would mix two runs in one.
-        asked = json.loads(json.dumps(dict(manifest)))
-        for name in sorted((saved.keys() | asked.keys()) - {"versions"}):
+        store = cls.resume(path)
+        saved, asked = store.manifest, json.loads(json.dumps(dict(manifest)))
+        for name in sorted((saved.keys() | asked.keys()) - set(MAY_DIFFER)):
             if saved.get(name) != asked.get(name):
+                store.close()
                 raise UsageError(
                     f"{path}: holds another run (its {name} differs); choose another --out."
                 )
         return store
 
     @classmethod
+    def resume(cls, path: Path) -> Store:
+        """An existing run directory, to be written by this process alone."""
+        _check_there(path)
+        return _locked(path, lambda lock: cls._opened(path, lock))
+
+    @classmethod
     def open(cls, path: Path) -> Store:
-        """An existing run directory."""
-        if not (path / DATABASE).is_file():
-            raise UsageError(f"{path}: is no run directory; it has no {DATABASE}.")
-        try:
+        """An existing run directory, to be read while others may write it.
+
+        An older run is brought to today's form first. Where nothing can be written, statistics
+        are computed apart from it.
+        """
+        _check_there(path)
+        if not (os.access(path, os.W_OK) and os.access(path / DATABASE, os.W_OK)):
+            return cls._opened_read_only(path)
+        with faults.told(path):
             store = cls(path, connect(path / DATABASE))
-            schema = store.meta("schema")
-        except sqlite3.DatabaseError:
-            fix = "restore it from a copy or run again"
-            raise DataError.at(path / DATABASE, None, "is damaged or no run", fix) from None
-        if schema != SCHEMA_VERSION:
-            raise UsageError(f"{path}: has run format {schema}, not {SCHEMA_VERSION}; update.")
-        return store
+            try:
+                is_current = _is_current(store)
+            except BaseException:
+                store.db.close()
+                raise
+        if is_current:
+            return store
+        store.db.close()
+        cls.resume(path).close()
+        return cls.open(path)
 
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *problem: Any) -> None:
+        """Close; what SQLite had to say is said so that a user can act on it."""
+        self.close()
+        error = faults.error_of(self.path, problem[1]) if len(problem) > 1 else None
+        if error is not None:
+            raise error from problem[1]
+
+    def close(self) -> None:
+        """Close the run, and let others write it."""
         self.db.close()
+        self.release()
+
+    def release(self) -> None:
+        """Let others write the run; it stays open to be read."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Write statistics that no other process writes at the same time.
+
+        Where another process writes the run, they are computed from its items as they are now,
+        and kept apart from it.
+        """
+        if self._lock is not None:
+            yield
+            return
+        self.check_whole()
+        if self.place == "temp":
+            yield
+            return
+        try:
+            self._lock = RunLock.take(self.path)
+        except LockedError:
+            self.read_apart()
+        try:
+            yield
+        finally:
+            self.release()
 
     def discard(self) -> None:
         """Close and remove what this run wrote: nothing half-written stays behind."""
@@ -132,67 +172,92 @@ class Store:
         shutil.rmtree(self.path / TOKEN_ROWS, ignore_errors=True)
         for file in self.path.glob(DATABASE + "*"):
             file.unlink()
+        self.release()
         for folder in self._made:
             if not any(folder.iterdir()):
                 folder.rmdir()
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All or nothing; inside another transaction, a part of it."""
-        if self.db.in_transaction:
-            yield
-            return
-        self.db.execute("BEGIN IMMEDIATE")
+    @classmethod
+    def _begun(
+        cls, path: Path, manifest: Mapping[str, Any], lock: RunLock, made: Sequence[Path]
+    ) -> Store:
+        """A new database, made in one transaction: a run is there with its manifest or not."""
+        if _holds_run(path):
+            raise UsageError(f"{path}: holds a run already; choose another --out.")
+        with faults.told(path):
+            store = cls(path, connect(path / DATABASE), lock, made)
+        store.is_created = True
         try:
-            yield
-        except BaseException:
-            self.db.execute("ROLLBACK")
-            raise
-        self.db.execute("COMMIT")
+            with faults.told(path):
+                store.db.execute("PRAGMA journal_mode = WAL")
+                store._make_tables(manifest)
+        except AleatoricError as error:
+            store.discard()
+            raise faults.before_any_work(error) from error
+        return store
 
-    # Facts about the run -------------------------------------------------------------------
+    def _make_tables(self, manifest: Mapping[str, Any]) -> None:
+        with self.transaction():
+            for statement in SCHEMA:
+                self.db.execute(statement)
+            self.set_meta("schema", SCHEMA_VERSION)
+            self.set_meta("manifest", dict(manifest))
 
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """What was asked for: corpus, protocol, seed, versions."""
-        found: dict[str, Any] = self.meta("manifest")
-        return found
+    @classmethod
+    def _opened(cls, path: Path, lock: RunLock) -> Store:
+        with faults.told(path):
+            store = cls(path, connect(path / DATABASE), lock)
+            is_current = _is_current(store)
+            store.check_whole()
+            if not is_current:
+                migrate(store.db)
+        return store
 
-    def meta(self, key: str) -> Any:
-        """A saved fact, or `None`."""
-        found = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return None if found is None else json.loads(found[0])
-
-    def set_meta(self, key: str, value: Any) -> None:
-        """Save a fact under a key."""
-        self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
+    @classmethod
+    def _opened_read_only(cls, path: Path) -> Store:
+        with faults.told(path):
+            store = cls(path, connect_read_only(path / DATABASE))
+            if not _is_current(store):
+                raise UsageError(
+                    f"{path}: is of an older version and cannot be written here; copy it to a "
+                    "place where it can."
+                )
+            store.read_apart()
+        return store
 
     # Items and draws -----------------------------------------------------------------------
 
     def add_items(self, items: Iterable[Item]) -> int:
         """Save a corpus's items in one transaction; returns their number."""
+        return self.add_item_rows(map(codec.dump_item, items))
+
+    def add_item_rows(self, rows: Iterable[codec.ItemRow]) -> int:
+        """Save items as their columns, numbered in the order in which the corpus has them.
+
+        Where a damaged run has lost some, those alone are filled in.
+        """
+        insert = (
+            "INSERT INTO items (no, id, grp, context, original, responses) "
+            "VALUES (?, ?, ?, ?, ?, ?)"
+        )
         with self.transaction():
-            self.db.executemany(
-                "INSERT INTO items (id, grp, context, original, responses) VALUES (?, ?, ?, ?, ?)",
-                ((i.id, i.group, i.context, i.original, codec.dump(i.responses)) for i in items),
-            )
+            known = {no for (no,) in self.db.execute("SELECT no FROM items")}
+            first = 1 if self.lacks_items else len(known) + 1
+            numbered = ((first + place, *row) for place, row in enumerate(rows))
+            self.db.executemany(insert, (row for row in numbered if row[0] not in known))
+            self.set_meta(ITEMS_SAVED, self.n_items)
         return self.n_items
+
+    @property
+    def lacks_items(self) -> bool:
+        """Whether the items of the corpus are not, or not all, in the run."""
+        saved = self.meta(ITEMS_SAVED)
+        return saved is None or self.n_items < int(saved)
 
     @property
     def n_items(self) -> int:
         """How many items the run holds."""
         return int(self.db.execute("SELECT count(*) FROM items").fetchone()[0])
-
-    def add_system(self, name: str, facts: Mapping[str, Any]) -> int:
-        """Register a system under its name, once; returns its number."""
-        insert = "INSERT OR IGNORE INTO systems (name, facts) VALUES (?, ?)"
-        self.db.execute(insert, (name, json.dumps(dict(facts))))
-        return self.system_no(name)
-
-    def systems(self) -> dict[str, dict[str, Any]]:
-        """System name -> its facts, in the order of registration."""
-        rows = self.db.execute("SELECT name, facts FROM systems ORDER BY no")
-        return {name: json.loads(facts) for name, facts in rows}
 
     def add_draws(self, system: str, draws: Iterable[Draws], whole: bool = True) -> Joined:
         """Save draws joined to items by id: in one transaction, or as they come."""
@@ -215,10 +280,20 @@ class Store:
         query = "SELECT count(DISTINCT item) FROM draws WHERE system = ?"
         return int(self.db.execute(query, (self.system_no(system),)).fetchone()[0])
 
-    def answered(self, system: str) -> set[str]:
-        """The ids of the items that a system has answered."""
-        query = "SELECT DISTINCT id FROM draws JOIN items ON items.no = item WHERE system = ?"
-        return {item_id for (item_id,) in self.db.execute(query, (self.system_no(system),))}
+    def waiting(self, system: str) -> Iterator[Item]:
+        """The items that a system has not answered yet, page by page."""
+        return (codec.load_item(*row) for row in self.waiting_rows(system, PAGE))
+
+    def waiting_rows(self, system: str, page_size: int) -> Iterator[tuple[Any, ...]]:
+        """The columns of the items that a system has not answered yet."""
+        number, last = self.system_no(system), -1
+        query = (
+            "SELECT no, id, grp, context, original, responses FROM items WHERE no > ? AND NOT "
+            "EXISTS (SELECT 1 FROM draws WHERE item = no AND system = ?) ORDER BY no LIMIT ?"
+        )
+        while page := self.db.execute(query, (last, number, page_size)).fetchall():
+            last = page[-1][0]
+            yield from (row[1:] for row in page)
 
     def walk(self) -> Iterator[tuple[int, Item, dict[str, list[Draws]]]]:
         """Every item in order, with its number and each system's draws."""
@@ -234,109 +309,7 @@ class Store:
             if system in systems:
                 yield item, systems[system]
 
-    # Statistics ----------------------------------------------------------------------------
-
-    def write_stats(self, columns: Sequence[str], rows: Iterable[StatRow]) -> None:
-        """Replace the statistics of the run; the old ones stay until the new are complete."""
-        sql_names = sql_names_of(columns)
-        listed = ", ".join(f"{name} REAL" for name in sql_names)
-        self.db.execute("DROP TABLE IF EXISTS stats_new")
-        self.db.execute(
-            "CREATE TABLE stats_new (system INTEGER NOT NULL, item INTEGER NOT NULL, row INTEGER "
-            f"NOT NULL, {listed}, splits BLOB, PRIMARY KEY (system, item, row)) WITHOUT ROWID"
-        )
-        split_names = self._insert_stats(columns, rows)
-        with self.transaction():
-            self.db.execute("DROP TABLE IF EXISTS stats")
-            self.db.execute("ALTER TABLE stats_new RENAME TO stats")
-            self.set_meta("stat_columns", list(columns))
-            self.set_meta("stat_sql_names", sql_names)
-            self.set_meta("split_names", split_names)
-
-    def has_stats(self) -> bool:
-        """Whether the run has been scored."""
-        return self.meta("stat_columns") is not None
-
-    def stat_pages(self, system: str) -> Iterator[StatPage]:
-        """A system's statistics page by page; split statistics replace their means."""
-        columns: list[str] = self.meta("stat_columns")
-        names: list[str] = self.meta("split_names").get(system, [])
-        n_splits: int = self.manifest.get("n_splits", 1)
-        query = (
-            f"SELECT grp, {', '.join(self._sql_columns())}, splits FROM stats "
-            "JOIN items ON items.no = item WHERE system = ? ORDER BY item, row"
-        )
-        cursor = self.db.execute(query, (self.system_no(system),))
-        while rows := cursor.fetchmany(PAGE):
-            yield codec.stat_page(rows, columns, names, n_splits)
-
-    def rows(self, system: str, metric: str) -> Iterator[Row]:
-        """One metric of one system, item by item."""
-        query = (
-            f"SELECT items.id, grp, {self._sql_column(metric)} FROM stats "
-            "JOIN items ON items.no = item WHERE system = ? ORDER BY item, row"
-        )
-        for item_id, group, value in self.db.execute(query, (self.system_no(system),)):
-            yield Row(item_id, group, value)
-
-    def total(self, system: str, column: str) -> int:
-        """The sum of a count over a system's items."""
-        query = f"SELECT sum({self._sql_column(column)}) FROM stats WHERE system = ?"
-        return int(self.db.execute(query, (self.system_no(system),)).fetchone()[0] or 0)
-
-    def stat_table(self) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
-        """All statistics with their item and system, for export: column names and rows."""
-        columns: list[str] = self.meta("stat_columns")
-        query = (
-            f"SELECT systems.name, items.id, grp, row, {', '.join(self._sql_columns())} FROM stats "
-            "JOIN items ON items.no = item JOIN systems ON systems.no = system "
-            "ORDER BY system, item, row"
-        )
-        return ["system", "item", "group", "row", *columns], iter(self.db.execute(query))
-
-    # Tokens --------------------------------------------------------------------------------
-
-    def save_token_sums(self, system: str, sums: TokenSums) -> None:
-        """Replace a system's sums by those of more of the corpus, in one transaction."""
-        row = (self.system_no(system), sums.items, sums.unscored, sums.tokens, sums.payload)
-        self.db.execute("INSERT OR REPLACE INTO token_sums VALUES (?, ?, ?, ?, ?)", row)
-
-    def token_sums(self, system: str) -> TokenSums | None:
-        """A system's sums, or `None` before its first part is done."""
-        query = "SELECT items, unscored, tokens, payload FROM token_sums WHERE system = ?"
-        found = self.db.execute(query, (self.system_no(system),)).fetchone()
-        return None if found is None else TokenSums(*found)
-
-    def tokens_read(self, system: str) -> int:
-        """How many tokens a system's sums are of."""
-        query = "SELECT tokens FROM token_sums WHERE system = ?"
-        found = self.db.execute(query, (self.system_no(system),)).fetchone()
-        return int(found[0]) if found else 0
-
-    def token_rows_folder(self, system: str) -> Path:
-        """Where a system's per-token rows lie, a Parquet file for each part of the corpus."""
-        return self.path / TOKEN_ROWS / f"{self.system_no(system):03}"
-
     # Inside --------------------------------------------------------------------------------
-
-    def system_no(self, name: str) -> int:
-        """The number of a system in the run; an unknown one is refused."""
-        found = self.db.execute("SELECT no FROM systems WHERE name = ?", (name,)).fetchone()
-        if found is None:
-            known = ", ".join(self.systems()) or "none"
-            raise UsageError(f"{self.path}: has no system {name!r}; it has: {known}.")
-        return int(found[0])
-
-    def _sql_columns(self) -> list[str]:
-        """The columns of all statistics, in the order of their names; older runs have one name."""
-        found: list[str] = self.meta("stat_sql_names") or self.meta("stat_columns")
-        return found
-
-    def _sql_column(self, name: str) -> str:
-        known: list[str] = self.meta("stat_columns")
-        if name not in known:
-            raise UsageError(f"{self.path}: has no statistic {name!r}; score it again.")
-        return self._sql_columns()[known.index(name)]
 
     def item_no(self, item_id: str) -> int | None:
         """The number of an item in the run, or `None`."""
@@ -366,20 +339,44 @@ class Store:
             of_system.append(codec.load_draws(item_id, row, payload))
         return found
 
-    def _insert_stats(
-        self, columns: Sequence[str], rows: Iterable[StatRow]
-    ) -> dict[str, list[str]]:
-        numbers = {name: self.system_no(name) for name in self.systems()}
-        split_names: dict[str, list[str]] = {}
-        insert = f"INSERT INTO stats_new VALUES ({', '.join('?' * (len(columns) + 4))})"
-        waiting = iter(rows)
-        while page := list(islice(waiting, PAGE)):
-            for system, group in groupby(page, key=lambda row: row.system):
-                first = next((row for row in group if row.splits), None)
-                if first is not None:
-                    split_names.setdefault(system, list(first.splits))
-            with self.transaction():
-                self.db.executemany(
-                    insert, (codec.flat(row, numbers[row.system], columns) for row in page)
-                )
-        return split_names
+
+def _is_current(store: Store) -> bool:
+    """Whether a run is of today's form, or of an older one; others are refused."""
+    if is_empty(store.db):
+        raise UsageError(f"{store.path}: was stopped before it began; repeat the command.")
+    try:
+        version = version_of(store.db)
+    except sqlite3.OperationalError as error:
+        if "no such table" in str(error):  # a database, but not one of ours
+            raise faults.damaged(store.path) from None
+        raise
+    if version != SCHEMA_VERSION and not is_older(version):
+        raise UsageError(
+            f"{store.path}: has run format {version}, and this version knows {SCHEMA_VERSION}; "
+            "update aleatoric."
+        )
+    return bool(version == SCHEMA_VERSION)
+
+
+def _holds_run(path: Path) -> bool:
+    """Whether a directory holds a database with anything in it."""
+    if not (path / DATABASE).exists():
+        return False
+    with faults.told(path), closing(connect(path / DATABASE)) as connection:
+        return not is_empty(connection)
+
+
+def _check_there(path: Path) -> None:
+    if not (path / DATABASE).is_file():
+        raise UsageError(f"{path}: is no run directory; it has no {DATABASE}.")
+
+
+def _locked(path: Path, opened: Callable[[RunLock], Store]) -> Store:
+    """Open a run under its lock, which is let go where that fails."""
+    with faults.told(path):
+        lock = RunLock.take(path)
+    try:
+        return opened(lock)
+    except BaseException:
+        lock.release()
+        raise

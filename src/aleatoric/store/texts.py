@@ -6,7 +6,6 @@ joined and scored by the same statements.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 
@@ -50,12 +49,7 @@ class TextShelf:
 
     def add_items(self, items: Iterable[TextItem]) -> int:
         """Save a corpus's inputs with people's texts in one transaction; returns their number."""
-        with self.store.transaction():
-            self._db.executemany(
-                "INSERT INTO items (id, grp, context, original, responses) VALUES (?, ?, ?, ?, ?)",
-                (codec.dump_text_item(item) for item in items),
-            )
-        return self.store.n_items
+        return self.store.add_item_rows(codec.dump_text_item(item) for item in items)
 
     def add(self, system: str, texts: Texts) -> bool:
         """Save what a system wrote to an input, at once; whether the run has the input.
@@ -69,9 +63,13 @@ class TextShelf:
         self._db.execute(
             "INSERT INTO draws SELECT ?1, ?2, count(*), ?3 FROM draws "
             "WHERE item = ?1 AND system = ?2",
-            (item, number, codec.dump(texts.texts)),
+            (item, number, codec.seal(codec.dump(texts.texts))),
         )
         return True
+
+    def clear(self, system: str) -> None:
+        """Forget what a system wrote."""
+        self._db.execute("DELETE FROM draws WHERE system = ?", (self.store.system_no(system),))
 
     def walk(self, after: int = -1) -> Iterator[Produced]:
         """Every input in order with all its texts, page by page."""
@@ -85,8 +83,7 @@ class TextShelf:
 
     def waiting(self, system: str) -> Iterator[TextItem]:
         """The inputs to which a system has written nothing yet."""
-        done = self.store.answered(system)
-        return (found.item for found in self.walk() if found.item.id not in done)
+        return (codec.load_text_item(*row) for row in self.store.waiting_rows(system, PAGE))
 
     def find(self, item_id: str) -> Produced:
         """One input with all its texts."""
@@ -105,7 +102,7 @@ class TextShelf:
         found: dict[int, dict[str, tuple[str, ...]]] = {}
         for item, system, payload in self._db.execute(query, (first, last)):
             own = found.setdefault(item, {})
-            own[names[system]] = own.get(names[system], ()) + tuple(json.loads(payload))
+            own[names[system]] = own.get(names[system], ()) + tuple(codec.load(payload))
         return found
 
 
@@ -125,20 +122,26 @@ class EmbeddingCache(MutableMapping[str, bytes]):
     def __init__(self, store: Store) -> None:
         self._store = store
         self._db = store.db
+        self._table = f"{store.place}.embeddings"
         self._db.execute(
-            "CREATE TABLE IF NOT EXISTS embeddings "
+            f"CREATE TABLE IF NOT EXISTS {self._table} "
             "(hash TEXT PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
         )
+        known = "SELECT 1 FROM main.sqlite_master WHERE name = 'embeddings'"
+        self._has_own = self._db.execute(known).fetchone() is not None
 
     def __getitem__(self, key: str) -> bytes:
-        query = "SELECT vector FROM embeddings WHERE hash = ?"
-        found = self._db.execute(query, (key,)).fetchone()
-        if found is None:
-            raise KeyError(key)
-        return bytes(found[0])
+        # What a reader works out lies apart from what the run has.
+        tables = dict.fromkeys([self._table, *(["main.embeddings"] if self._has_own else [])])
+        for table in tables:
+            query = f"SELECT vector FROM {table} WHERE hash = ?"
+            found = self._db.execute(query, (key,)).fetchone()
+            if found is not None:
+                return bytes(found[0])
+        raise KeyError(key)
 
     def __setitem__(self, key: str, vector: bytes) -> None:
-        self._db.execute("INSERT OR REPLACE INTO embeddings VALUES (?, ?)", (key, vector))
+        self._db.execute(f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", (key, vector))
 
     def update(self, vectors: Mapping[str, bytes]) -> None:  # type: ignore[override]
         """Keep many vectors in one transaction."""
@@ -147,10 +150,10 @@ class EmbeddingCache(MutableMapping[str, bytes]):
                 self[key] = vector
 
     def __delitem__(self, key: str) -> None:
-        self._db.execute("DELETE FROM embeddings WHERE hash = ?", (key,))
+        self._db.execute(f"DELETE FROM {self._table} WHERE hash = ?", (key,))
 
     def __iter__(self) -> Iterator[str]:
-        return (key for (key,) in self._db.execute("SELECT hash FROM embeddings"))
+        return (key for (key,) in self._db.execute(f"SELECT hash FROM {self._table}"))
 
     def __len__(self) -> int:
-        return int(self._db.execute("SELECT count(*) FROM embeddings").fetchone()[0])
+        return int(self._db.execute(f"SELECT count(*) FROM {self._table}").fetchone()[0])

@@ -21,6 +21,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from aleatoric.training.batches import Batch, make_batches, shuffled
 from aleatoric.training.bpe import PAD
+from aleatoric.training.tensors import save_tensors
 from aleatoric.training.translation import bleu_of
 from aleatoric.training.translation_data import TranslationData
 from aleatoric.training.translation_model import Shape, TranslationModel
@@ -214,10 +215,7 @@ def _sums(model: TranslationModel, batch: Batch, smoothing: float) -> Tensor:
 
 def save(weights: dict[str, Tensor], path: Path) -> None:
     """Write weights as safetensors."""
-    from safetensors.torch import save_file
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_file({name: value.contiguous() for name, value in weights.items()}, path)
+    save_tensors(path, weights)
 
 
 def load(path: Path, data: TranslationData, shape: Shape | None = None) -> TranslationModel:

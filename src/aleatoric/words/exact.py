@@ -106,7 +106,14 @@ def answer(
     spans = tree.spans()
     asked, places = asking.about(list(spans)), list(spans.values())
     searches = Searches(asked, places, asking, reader, search, tree.lm.window, notebook)
-    owner = {index: place for place, index in enumerate(spans)}
+    yield from work_through(tree, searches)
+    words = [asking.questions[index].words for index in spans]
+    yield from zip(spans, searches.answers(words), strict=True)
+
+
+def work_through(tree: Tree, searches: Searches) -> Iterator[None]:
+    """Run the contexts of a tree, and then what the searches choose, until they choose nothing."""
+    owner = {index: place for place, index in enumerate(tree.spans())}
     for indices, logits in tree.run_trunk():
         yield from searches.begin([owner[i] for i in indices], logits)
     while len(chosen := searches.choose()):
@@ -114,5 +121,3 @@ def answer(
             searches.spans[chosen["owner"]], chosen["parent"], chosen["token"]
         ):
             yield from searches.take(chosen[part], numbers, logits)
-    words = [asking.questions[index].words for index in spans]
-    yield from zip(spans, searches.answers(words), strict=True)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from aleatoric.errors import UsageError
 from aleatoric.inference.noise import Side, Sides, noise, subsampled
+from aleatoric.inference.pilot import Spread, error_interval
 from aleatoric.inference.planning import (
     Crowding,
     Design,
@@ -25,6 +26,7 @@ from aleatoric.inference.planning import (
     power,
     standard_error,
 )
+from aleatoric.inference.variance import side_variances
 from aleatoric.pipeline import WordJob, run_word
 from aleatoric.planning.assumed import AssumedSource, Assumptions, zipf
 from aleatoric.planning.designs import Grid, Target, make_plan
@@ -211,3 +213,44 @@ def test_bad_pilots_are_refused(cli: Callable, run: Path, tmp_path: Path) -> Non
     ran = cli("plan", tmp_path / "one", "--se", 0.01)
     assert ran.status == 2
     assert "one group" in ran.err
+
+
+def test_the_pilots_variance_is_split_as_a_naive_jackknife_splits_it() -> None:
+    people, model = np.array([5, 3, 1, 0]), np.array([2, 2, 0, 6])
+
+    def left_out(counts: np.ndarray, other: np.ndarray) -> float:
+        values = []
+        for word in np.repeat(np.arange(4), counts):
+            fewer = counts - np.eye(4, dtype=int)[word]
+            values.append(1 - np.minimum(fewer / fewer.sum(), other / other.sum()).sum())
+        return (len(values) - 1) / len(values) * float(((values - np.mean(values)) ** 2).sum())
+
+    # Only people's words are listed: the model's last word lies outside.
+    seen = Sides(Side(people[:3].astype(float), 9), (Side(model[:3].astype(float), 10),))
+    assert side_variances(seen) == pytest.approx((left_out(people, model), left_out(model, people)))
+
+
+def test_a_plan_from_a_pilot_shows_the_pilots_split(cli: Callable, run: Path) -> None:
+    ran = cli("plan", run, "--system", "toy", "--se", 0.01)
+    assert "The pilot's own SE is 0.0" in ran.out
+    found = json.loads(cli("plan", run, "--system", "toy", "--se", 0.01, "--json").out)
+    parts = found["pilot_variance"]
+    assert parts["people"] > 0
+    assert parts["model"] > 0
+    sources = parts["people"] + parts["model"] + parts["contexts"]
+    assert sources == pytest.approx(parts["total"])
+
+
+def test_the_interval_of_a_predicted_error_holds_it() -> None:
+    rng = np.random.default_rng(0)
+    groups, size, alike = 15, 20, 0.1
+    design = Design(10, 10, groups, Crowding(size, size))
+    true = math.sqrt((alike * size + 1 - alike) / (groups * size))
+    held = 0
+    for _ in range(300):
+        centres = rng.normal(0, math.sqrt(alike), (groups, 1))
+        values = centres + rng.normal(0, math.sqrt(1 - alike), (groups, size))
+        table = np.array([group_columns(own[:, None]) for own in values])
+        interval = error_interval(Spread(table, 1.0, 1.0, 0.0, 0.0), design)
+        held += interval.low <= true <= interval.high
+    assert 0.92 <= held / 300 <= 0.98

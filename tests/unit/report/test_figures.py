@@ -29,6 +29,7 @@ from aleatoric.analyses.pictures import (
 )
 from aleatoric.errors import UsageError
 from aleatoric.report import collect, figures
+from aleatoric.report.parts import part_of
 from aleatoric.store import Store
 from aleatoric.types import FAILED, Case, Categorical, Item, Pair
 
@@ -51,7 +52,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def data(store: Store) -> dict[str, Picture]:
-    return collect.figure_data(store)
+    return collect.figure_data(part_of([store]))
 
 
 def test_a_run_has_all_its_figures(data: dict[str, Picture]) -> None:
@@ -60,7 +61,7 @@ def test_a_run_has_all_its_figures(data: dict[str, Picture]) -> None:
         *("fig1_context", "fig2_tvd_kde", "fig3_coefficients", "fig4_abstractions"),
         *("fig6_oracle_tvd", "fig7_context_length", "fig8_human_entropy", "fig9_model_entropy"),
         *("fig10_tags", "fig11_subsampling", "fig12_tvd_differences", "fig14_replacement"),
-        "figH_passage",
+        *("figH_passage", "systems", "passages", "learning_curve"),
     }
 
 

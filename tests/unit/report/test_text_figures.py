@@ -15,6 +15,7 @@ from aleatoric.analyses.pictures import Dots, Histograms, Lines, Panels, histogr
 from aleatoric.engine.text_scoring import Distances
 from aleatoric.report import collect_texts, page_texts
 from aleatoric.report.figures import draw
+from aleatoric.report.parts import part_of
 from aleatoric.report.view_texts import text_tables
 from aleatoric.store import Store
 from aleatoric.text_pipeline import TextJob, results, run_text
@@ -39,7 +40,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_every_figure_of_the_paper_is_there_and_drawn(store: Store) -> None:
-    found = collect_texts.figure_data(store)
+    found = collect_texts.figure_data(part_of([store]))
     numbers = {name.partition("_")[0] for name in found}
     assert numbers == {
         "fig2",
@@ -52,6 +53,7 @@ def test_every_figure_of_the_paper_is_there_and_drawn(store: Store) -> None:
         "fig10",
         "fig11",
         "fig6",
+        *("decoders", "variability copier", "variability human"),
     }
     for picture in found.values():
         assert draw(picture)
@@ -68,7 +70,7 @@ def test_a_random_pair_of_people_an_input(store: Store) -> None:
 
 
 def test_dots_hold_estimates_and_their_intervals(store: Store) -> None:
-    dots = collect_texts.overall(store)["fig9_w1_M"]
+    dots = collect_texts.overall(part_of([store]))["fig9_w1_M"]
     assert isinstance(dots, Dots)
     assert dots.rows == ("lexical-1", "lexical-2")
     assert list(dots.values) == ["control", "copier", "human"]
@@ -108,7 +110,7 @@ def test_no_curve_leaves_the_bounds_of_its_probe() -> None:
 
 def test_a_divergence_ends_at_the_width_of_its_probe(store: Store) -> None:
     store.set_meta("probe_bounds", {"lexical-1": (0.5, 0.9), "lexical-2": (0.0, np.inf)})
-    first, *_ = collect_texts.divergence_curves(store, "w1_C", ["copier", "human"]).pictures
+    first, *_ = collect_texts.divergence_curves(part_of([store]), "w1_C").pictures
     assert isinstance(first, Lines)
     assert first.x_ends is not None
     assert first.x_ends[0] == 0
@@ -138,7 +140,7 @@ def test_a_name_keeps_its_style_whatever_can_be_drawn() -> None:
 
 
 def test_a_system_has_one_colour_in_all_figures(store: Store) -> None:
-    found = collect_texts.overall(store)
+    found = collect_texts.overall(part_of([store]))
     colours = []
     for name in ("fig3_mean_M_minus_H", "fig4_w1_C", "fig5_w1_C"):
         handles, labels = draw(found[name])[0].axes[0].get_legend_handles_labels()
@@ -151,7 +153,7 @@ def test_a_system_has_one_colour_in_all_figures(store: Store) -> None:
 
 def test_the_legend_of_histograms_hides_no_bar(store: Store) -> None:
     for name in ("fig2_human_variability", "fig3_mean_M_minus_H", "fig8_mean_C_minus_H"):
-        (figure,) = draw(collect_texts.overall(store)[name])
+        (figure,) = draw(collect_texts.overall(part_of([store]))[name])
         for axes in figure.axes:
             legend = axes.get_legend()
             assert legend is not None
@@ -183,12 +185,15 @@ def test_tables_have_a_row_a_probe_and_system(store: Store) -> None:
 
 
 def test_every_listed_input_has_its_texts(store: Store) -> None:
-    ends = page_texts.ends_of(store)
+    ends = page_texts.ends_of(part_of([store]))
     assert len(ends) == 8  # two systems, two probes, M and C
     listed = page_texts.listed(ends)
-    shown = {one.item: one for one in page_texts.instances(store, listed)}
-    assert set(shown) == set(listed)
-    assert all(set(one.systems) == {"copier", "human"} for one in shown.values())
+    data = page_texts.inputs_data(part_of([store]), ends)
+    shown = {one["id"]: one for one in data["items"]}
+    assert set(shown) >= set(listed)
+    assert data["systems"] == ["copier", "human"]
+    assert all(all(one["systems"]) and one["people"] for one in shown.values())
+    assert {one["id"] for one in data["items"] if one["picture"]} == set(page_texts.drawn(ends))
 
 
 def case(name: str, w1: float | None) -> TextCase:

@@ -1,0 +1,104 @@
+"""The page of full Provo with five systems: how large it is, and how soon it can be used.
+
+`python -m benchmarks.report_size FOLDER` with the folder of Provo and its recorded systems. Four of
+the five systems are made up, so that every one of them answers every context. Opening the page
+needs playwright and Debian's chromium; without them the size alone is printed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from aleatoric.pipeline import WordJob, run_word
+from aleatoric.report.make import make_report
+from aleatoric.sources import open_corpus
+from aleatoric.store import Store
+from aleatoric.streams import stream
+from aleatoric.types import Corpus
+
+DRAWS = 100
+CHROMIUM = "/usr/bin/chromium"
+LIMITS = "limits: 12 MB, 3 s"
+
+
+def main(folder: Path) -> None:
+    people = folder / "provo_cloze.jsonl.gz"
+    with tempfile.TemporaryDirectory() as made:
+        models = [f"recorded:{folder / 'gpt2_temp05.jsonl.gz'}", *made_up(people, Path(made))]
+        page = Path(made) / "report.html"
+        job = WordJob(str(people), tuple(models))
+        with run_word(job, Path(made) / "run") as store:
+            began = time.perf_counter()
+            report(store, page)
+        print(f"written in {time.perf_counter() - began:.1f} s")
+        print(f"size {page.stat().st_size / 1e6:.2f} MB ({LIMITS})")
+        for line in opened(page):
+            print(line)
+
+
+def report(store: Store, page: Path) -> None:
+    for _ in make_report([store], page, None):
+        pass
+
+
+def made_up(people: Path, folder: Path) -> Iterator[str]:
+    """Systems that say what people say, or, ever more often, a word of the whole corpus."""
+    corpus = open_corpus(str(people), "utf-8")
+    for share in (0.1, 0.3, 0.5, 0.7):
+        path = folder / f"mixed-{share}.jsonl"
+        with path.open("w", encoding="utf-8") as file:
+            for line in lines(corpus, share):
+                file.write(line + "\n")
+        yield f"recorded:{path}"
+
+
+def lines(corpus: Corpus, share: float) -> Iterator[str]:
+    every = [word for item in corpus.items for word in item.responses]
+    for item in corpus.items:
+        rng = stream(0, "report size", str(share), item.id)
+        counts: dict[str, int] = {}
+        for any_word in rng.random(DRAWS) < share:
+            said = every if any_word else item.responses
+            word = said[int(rng.integers(len(said)))]
+            counts[word] = counts.get(word, 0) + 1
+        yield json.dumps({"id": item.id, "samples": counts})
+
+
+def opened(page: Path) -> Iterator[str]:
+    """When the page's own script is done, and how long a choice and a drawing take."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ModuleNotFoundError:
+        yield "playwright is not installed: the page was not opened"
+        return
+    with sync_playwright() as tools:
+        browser = tools.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        tab = browser.new_page()
+        errors: list[str] = []
+        tab.on("console", lambda message: errors.append(message.text))
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        began = time.perf_counter()
+        tab.goto(page.as_uri())
+        tab.wait_for_selector("html[data-ready]", state="attached")
+        yield f"interactive after {time.perf_counter() - began:.2f} s, opening included"
+        yield f"script done after {tab.evaluate('document.documentElement.dataset.ready')} ms"
+        yield f"another context: {tab.evaluate(CHOOSE):.0f} ms"
+        yield f"all figures: {tab.evaluate(DRAW):.0f} ms"
+        yield f"messages on the console: {len(errors)}"
+        browser.close()
+
+
+CHOOSE = """() => { const began = performance.now(); pickers[0].step(1);
+  document.body.getBoundingClientRect(); return performance.now() - began; }"""
+DRAW = """() => { const began = performance.now();
+  for (const box of figureBoxes.values()) box.draw();
+  document.body.getBoundingClientRect(); return performance.now() - began; }"""
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "../shared/data/provo"))

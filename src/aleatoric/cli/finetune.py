@@ -1,0 +1,157 @@
+"""The command that trains on people's answers and tests on passages it never saw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aleatoric.cli.options import (
+    BosOption,
+    DeviceOption,
+    EncodingOption,
+    FormatOption,
+    JsonOption,
+    RemoteCodeOption,
+    SeedOption,
+)
+from aleatoric.cli.printing import print_json, say, show_tables, track
+
+if TYPE_CHECKING:
+    from aleatoric.store import Store
+
+
+def finetune(
+    corpus: Annotated[str, typer.Option(help="provo, or a file of next-word answers.")],
+    model: Annotated[str, typer.Option(help="smollm2, hf:NAME_OR_DIR or gguf:FILE.")],
+    out: Annotated[Path, typer.Option(help="The run: weights, curves and distributions.")],
+    loss: Annotated[
+        list[str] | None,
+        typer.Option(help="text, human (people's distributions) or mixed; repeatable."),
+    ] = None,
+    folds: Annotated[int, typer.Option(min=2, max=1000, help="Models, each tested once.")] = 4,
+    split: Annotated[
+        str,
+        typer.Option(help="paper (in order), grouped (shuffled), or a FILE with group and fold."),
+    ] = "paper",
+    validation: Annotated[
+        int | None, typer.Option(min=1, help="Passages that only validate; Provo: 15.")
+    ] = None,
+    train: Annotated[
+        str, typer.Option(help="What trains: last-2-blocks, all or lora.")
+    ] = "last-2-blocks",
+    mix: Annotated[
+        float, typer.Option(help="Of mixed: the share of people's distributions.")
+    ] = 0.5,
+    rate: Annotated[float, typer.Option(help="AdamW's learning rate.")] = 5e-4,
+    epsilon: Annotated[float, typer.Option(help="AdamW's epsilon.")] = 1e-8,
+    weight_decay: Annotated[float, typer.Option(min=0, help="AdamW's weight decay.")] = 0.01,
+    schedule: Annotated[str, typer.Option(help="constant, linear or cosine.")] = "constant",
+    warmup: Annotated[int, typer.Option(min=0, help="Steps up to the full rate.")] = 0,
+    clip_norm: Annotated[float, typer.Option(min=0, help="Clip gradients; 0 does not.")] = 0.0,
+    batch: Annotated[int, typer.Option(min=1, help="Passages a step.")] = 5,
+    epochs: Annotated[int, typer.Option(min=1, help="Times through the training passages.")] = 10,
+    patience: Annotated[
+        int | None,
+        typer.Option(min=1, help="Stop after so many epochs without a lower validation loss."),
+    ] = None,
+    lora_rank: Annotated[int, typer.Option(min=1, help="Of --train lora.")] = 8,
+    save_every: Annotated[
+        int, typer.Option(min=0, help="Also save a checkpoint every so many steps.")
+    ] = 0,
+    temperatures: Annotated[
+        str | None, typer.Option(help="Tried on the training passages, as 0.8,1,1.2; none: skip.")
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option(help="How far apart the bounds of an exact TVD may be.")
+    ] = 0.02,
+    device: DeviceOption = None,
+    bos: BosOption = "none",
+    trust_remote_code: RemoteCodeOption = False,
+    seed: SeedOption = 0,
+    encoding: EncodingOption = "utf-8",
+    as_json: JsonOption = False,
+    layout: FormatOption = "terminal",
+) -> None:
+    """Does training help? Folds of passages, each tested by a model that never saw it.
+
+    Example: `aleatoric finetune --corpus provo --model smollm2 --loss human --out runs/tuned`
+    """
+    from aleatoric.engine.opening import Loading
+    from aleatoric.finetuning import FinetuneJob, run_finetune
+    from aleatoric.training.recipe import Recipe
+
+    losses = tuple(dict.fromkeys(loss or ("text",)))
+    recipe = Recipe(
+        losses[0],
+        mix,
+        train,
+        rate,
+        epsilon,
+        weight_decay,
+        batch,
+        epochs,
+        schedule,
+        warmup,
+        clip_norm,
+        patience,
+        lora_rank,
+        seed=seed,
+    )
+    job = FinetuneJob(
+        corpus,
+        model,
+        losses,
+        recipe,
+        folds,
+        split,
+        validation,
+        _temperatures(temperatures),
+        Loading(device=device, bos=bos, trust_remote_code=trust_remote_code),
+        tolerance,
+        encoding=encoding,
+        save_every=save_every,
+    )
+    with run_finetune(job, out, track) as store:
+        _show(store, as_json, layout)
+        for path in _draw_curves(store):
+            say(f"wrote {path}")
+    say(f"saved in {out}; see it again with: aleatoric score {out}")
+
+
+def _temperatures(text: str | None) -> tuple[float, ...]:
+    from aleatoric.training.temperatures import GRID, parse_temperatures
+
+    if text is None:
+        return GRID
+    return () if text == "none" else parse_temperatures(text)
+
+
+def _show(store: Store, as_json: bool, layout: str) -> None:
+    from aleatoric import pipeline
+    from aleatoric.report.finetune import finetune_json, finetune_tables
+
+    notes = pipeline.notes(store)
+    if as_json:
+        print_json(finetune_json(store) | {"notes": notes})
+        return
+    show_tables(finetune_tables(store)[:1], False, layout)
+    for note in notes:
+        say(f"note: {note}")
+
+
+def _draw_curves(store: Store) -> list[Any]:
+    """The curves as a table, and as a picture where matplotlib is there."""
+    from aleatoric.errors import MissingExtraError
+    from aleatoric.report.figures import draw_all
+    from aleatoric.report.finetune import curve_pictures, curve_table
+    from aleatoric.report.tables import to_csv
+
+    path = store.path / "curves.csv"
+    path.write_text(to_csv(curve_table(store)), encoding="utf-8")
+    try:
+        return [path, *draw_all(curve_pictures(store), store.path / "figures")]
+    except MissingExtraError as missing:
+        say(f"note: no picture of the curves; {missing}")
+        return [path]

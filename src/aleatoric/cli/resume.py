@@ -1,0 +1,73 @@
+"""`aleatoric resume`: parse, call, print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aleatoric.cli.options import (
+    ActorCpusOption,
+    ActorGpusOption,
+    ActorsOption,
+    AddressOption,
+    DeviceOption,
+    EngineOption,
+    FormatOption,
+    IntervalOption,
+    JsonOption,
+    RemoteCodeOption,
+)
+from aleatoric.cli.printing import meter, say, show_results, track
+from aleatoric.cli.working import writing
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+
+
+def resume(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    salvage: Annotated[
+        Path | None, typer.Option(help="Of a damaged run: save what is intact as a new run here.")
+    ] = None,
+    device: DeviceOption = None,
+    batch_tokens: Annotated[
+        int | None, typer.Option(min=1, max=10**7, help="Of the token level: tokens in a batch.")
+    ] = None,
+    trust_remote_code: RemoteCodeOption = False,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    actors: ActorsOption = None,
+    actor_cpus: ActorCpusOption = None,
+    actor_gpus: ActorGpusOption = None,
+    interval: IntervalOption = DEFAULT_METHOD,
+    as_json: JsonOption = False,
+    layout: FormatOption = "terminal",
+) -> None:
+    """Go on with a run that was stopped or died; what is finished is not done again.
+
+    Example: `aleatoric resume runs/gpt2`
+    """
+    from aleatoric import levels, resuming
+    from aleatoric.engine.base import EngineOptions
+
+    check_method(interval)
+    if salvage is not None:
+        _salvage(run, salvage)
+        return
+    where = EngineOptions(engine, address, actors, actor_cpus, actor_gpus)
+    anew = resuming.Anew(device, batch_tokens, trust_remote_code, where)
+    with (
+        writing(run) as (folder, stopping),
+        resuming.resume(folder, anew, track, meter, stopping) as store,
+    ):
+        found, notes = levels.results(store, interval), levels.notes(store)
+        show_results(found, notes, as_json, layout, levels.level_of(store))
+
+
+def _salvage(run: Path, out: Path) -> None:
+    from aleatoric.store.faults import command
+    from aleatoric.store.salvage import salvage
+
+    for line in salvage(run, out):
+        say(line)
+    say(f"saved in {out}; what is lost is made again by {command(out)}")

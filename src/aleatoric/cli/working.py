@@ -1,0 +1,38 @@
+"""Commands that write a run: where it lies, how it is stopped, and what is said then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from aleatoric.cli.printing import run_folder, say
+from aleatoric.engine.stopping import Stopped, Stopping, listening
+from aleatoric.store import DATABASE
+from aleatoric.store.faults import command
+
+
+@contextmanager
+def writing(out: Path | None) -> Iterator[tuple[Path, Stopping]]:
+    """The folder of a run and whether it is asked to stop; a stopped one says how to go on."""
+    try:
+        with run_folder(out) as folder, listening() as stopping:
+            yield folder, stopping
+    except Stopped as stopped:
+        say(how_to_go_on(out))
+        raise typer.Exit(stopped.status) from None
+
+
+def how_to_go_on(out: Path | None) -> str:
+    """What there is of a stopped run.
+
+    >>> how_to_go_on(None)
+    'stopped; without --out nothing is kept'
+    """
+    if out is None:
+        return "stopped; without --out nothing is kept"
+    if not (out / DATABASE).exists():
+        return "stopped before the run began"
+    return f"stopped; what was finished is saved: continue with {command(out)}"

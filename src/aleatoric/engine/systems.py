@@ -1,0 +1,32 @@
+"""The systems of a run that draws or writes item by item: their names, and notes on them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from aleatoric.store import Store
+
+
+def system_name(
+    store: Store, label: str, facts: Mapping[str, Any], several: bool, controls: Collection[str]
+) -> str:
+    """The name a system has in the run, or a new one that no other has."""
+    for name, known in store.systems().items():
+        if known == facts:
+            return name
+    short = f"{label} {facts['decoder']}" if several else label
+    taken = (*store.systems(), *controls)
+    return short if short not in taken else f"{facts['model']} {facts['decoder']}"
+
+
+def saved_notes(store: Store) -> list[str]:
+    """What was noted while items were read and answered."""
+    found: list[str] = store.meta("notes") or []
+    return found
+
+
+def add_notes(store: Store, found: Iterable[str]) -> None:
+    """Save notes that the run has not."""
+    saved = saved_notes(store)
+    store.set_meta("notes", [*saved, *(note for note in found if note not in saved)])

@@ -1,0 +1,172 @@
+"""What stands beside a figure on the page: its title, and one line on how to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from aleatoric.analyses.pictures import Picture
+
+_TREND = "Each grey dot is a context; black dots are means by tenths. A flat line: no relation."
+_PEOPLE_APART = (
+    "How far apart two people's texts to the same input are: one pair, drawn at random, of each "
+    "input."
+)
+_SIGNED = (
+    "Over inputs. Right of 0 the generator over-estimates people's variability (its texts differ "
+    "more), left of 0 it under-estimates it."
+)
+_INSTANCE = (
+    "One input: distances between people's texts (H), between the generator's (M) and between "
+    "both (C)."
+)
+CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "word": {
+        "systems": (
+            "Systems at a glance",
+            "Filled: distance to people with its 95% interval; open: what a perfect model would "
+            "score with as many answers. Further left is nearer to people.",
+        ),
+        "fig2_tvd_kde": (
+            "How distances to people spread",
+            "How often each distance occurs, over contexts. The oracle is one half of the people "
+            "against the other: a curve to its right is further from people than people are.",
+        ),
+        "fig12_tvd_differences": (
+            "Context by context: model less people",
+            "Right of 0 a context's model is further from people than half of the people is.",
+        ),
+        "fig4_abstractions": (
+            "Distances between classes of words",
+            "As above, after words are replaced by their part of speech or cluster of meaning: a "
+            "small distance here and a large one above means other words of the same kind.",
+        ),
+        "passages": (
+            "Where in the passages",
+            "A row a passage, a cell a context; darker is further from people. Choose a cell to "
+            "see its words.",
+        ),
+        "fig14_replacement": (
+            "How much would have to be people",
+            "k% of the model's contexts are replaced by people's. The share at which the right "
+            "curve meets the people's line is what is missing.",
+        ),
+        "fig3_coefficients": (
+            "What predicts a large distance",
+            "Standardised coefficients with 95% intervals: right of 0, more of it goes with a "
+            "larger distance; open dots were pruned by the regression.",
+        ),
+        "fig6_oracle_tvd": ("Distance and people's disagreement among halves", _TREND),
+        "fig7_context_length": ("Distance and length of the context", _TREND),
+        "fig8_human_entropy": ("Distance and people's entropy", _TREND),
+        "fig9_model_entropy": ("Distance and the model's entropy", _TREND),
+        "fig10_tags": (
+            "Distance by part of speech",
+            "Boxes hold the middle half of the contexts, the line is the median.",
+        ),
+        "fig11_subsampling": (
+            "How many draws are enough",
+            "Error of the distance when fewer draws of the model are used than there are.",
+        ),
+        "learning_curve": (
+            "What would more people show",
+            "Distances among people, and of the model to them, by how many are asked: what is left "
+            "between the two curves at the right is the model's own.",
+        ),
+        "fig5_biased": (
+            "The biased estimator",
+            "Only people's words are looked at, as some earlier work did: distances shrink.",
+        ),
+    },
+    "token": {
+        "ece_and_e_ece": (
+            "ECE beside e-ECE",
+            "ECE looks at the most likely token only; e-ECE at what the model would say under a "
+            "generation scheme. Further left is better calibrated.",
+        ),
+        "reliability": (
+            "Reliability diagrams",
+            "Points below the dotted line are over-confident. Bars show where a calibrated "
+            "model's points would lie with as many tokens; grey steps count the tokens.",
+        ),
+        "tab3_quartiles": (
+            "Quartiles of uncertainty",
+            "Tokens in four parts by the entropy of the language there: where boxes rise, ECE and "
+            "e-ECE part where the language itself is uncertain.",
+        ),
+        "d_by_frequency": (
+            "Rare and frequent tokens",
+            "How far ECE and e-ECE part at a token, by how often the token occurs in the text.",
+        ),
+        "tab4_stability": (
+            "How few tokens are enough",
+            "Each metric on ever smaller parts of the corpus, less its value on the whole.",
+        ),
+    },
+    "text": {
+        "fig5_w1_C": (
+            "How far from people, by probe",
+            "Mean W1 between the generator's and people's distances, with intervals. The open "
+            "marker is the control, one half of the people. Further left is nearer to people.",
+        ),
+        "decoders": (
+            "Decoders in the plane",
+            "Right: varies otherwise than people do; up: says other things than people do. The "
+            "open marker is the control: near it is near people.",
+        ),
+        "fig9_w1_M": (
+            "The same, of a generator's texts among themselves",
+            "As above, with W1(M, H).",
+        ),
+        "fig3_mean_M_minus_H": ("Over- or under-estimation of variability", _SIGNED),
+        "fig8_mean_C_minus_H": (
+            "Are the texts further from people's than people's are?",
+            "Over inputs. Right of 0 a generator's texts are further from people's than people's "
+            "own are from one another.",
+        ),
+        "fig10_mean_M_minus_H": ("Mean over- or under-estimation, by probe", _SIGNED),
+        "fig11_mean_C_minus_H": (
+            "Mean distance to people's texts less people's own, by probe",
+            _SIGNED,
+        ),
+        "variability": (
+            "H, M and C side by side",
+            "Over inputs: mean distance between two people's texts (H), two of the generator's "
+            "(M), and one of each (C). A like generator has all three alike.",
+        ),
+        "fig4_w1_C": (
+            "How divergences spread over inputs",
+            "How far the distances between a generator's texts and people's are from those among "
+            "people. The control is one half of the people in the generator's place.",
+        ),
+        "fig2_human_variability": ("How people vary", _PEOPLE_APART),
+        "fig7_human_variability": ("How people vary, by the other probes", _PEOPLE_APART),
+        "fig6_worst_fit": ("The input fitted worst", _INSTANCE),
+        "fig6_best_fit": ("The input fitted best", _INSTANCE),
+    },
+}
+NOT_ON_PAGE = ("fig1_context", "figH_passage")
+"""The page shows the words of any context."""
+
+
+@dataclass(frozen=True)
+class PageFigure:
+    """A figure of the page; with several variants a reader chooses one, by system."""
+
+    name: str
+    title: str
+    how_to_read: str
+    variants: Mapping[str, Picture]
+
+
+def page_figures(level: str, data: Mapping[str, Picture]) -> Iterator[PageFigure]:
+    """The figures of a level in the order of the page, those of single systems joined to one."""
+    grouped: dict[str, dict[str, Picture]] = {}
+    for name, picture in data.items():
+        base, _, system = name.partition(" ")
+        grouped.setdefault(base, {})[system] = picture
+    known = CAPTIONS[level]
+    others = [base for base in grouped if base not in known and base not in NOT_ON_PAGE]
+    for base in (*(base for base in known if base in grouped), *others):
+        title, how_to_read = known.get(base, (base, "A study's own figure."))
+        yield PageFigure(base, title, how_to_read, grouped[base])

@@ -1,0 +1,200 @@
+"""What a notebook shows of results, tables and studies: escaped HTML, and matplotlib axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import singledispatch
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from aleatoric.errors import MissingExtraError, UsageError
+from aleatoric.report.drawing import GREY, safe
+from aleatoric.report.figures import draw
+from aleatoric.report.numbers import interval_ends
+from aleatoric.report.serial import shown
+from aleatoric.report.view import HEADINGS, results_tables
+from aleatoric.types import Result, Results, Study, Table
+
+MAIN = ("tvd", "ece", "w1_C")
+"""The main metric of each level."""
+
+
+@singledispatch
+def to_html(what: Any) -> str:
+    """What a notebook shows of something; a plain text of what is not known."""
+    return f"<pre>{_text(what)}</pre>"
+
+
+@singledispatch
+def plot(what: Any) -> Any:
+    """Something on matplotlib axes."""
+    raise UsageError(f"a {type(what).__name__.lower()} has nothing to plot.")
+
+
+@to_html.register
+def table_html(table: Table) -> str:
+    """A table as HTML, every cell escaped.
+
+    >>> print(table_html(Table("t", ("a",), (("<b>",),))))
+    <table><caption>t</caption><thead><tr><th>a</th></tr></thead>
+    <tbody><tr><th scope="row">&lt;b&gt;</th></tr></tbody></table>
+    """
+    head = "".join(f"<th>{_text(column)}</th>" for column in table.columns)
+    body = "\n".join(f"<tr>{_cells(row)}</tr>" for row in table.rows)
+    notes = "".join(f"<p><small>{_text(note)}</small></p>" for note in table.notes)
+    return (
+        f"<table><caption>{_text(table.title)}</caption><thead><tr>{head}</tr></thead>\n"
+        f"<tbody>{body}</tbody></table>{notes}"
+    )
+
+
+@to_html.register
+def result_html(result: Result) -> str:
+    """Everything that is known of one result."""
+    return table_html(_single(result)) + _signed(result)
+
+
+@to_html.register
+def results_html(results: Results) -> str:
+    """Results as the tables of their level, with one signature below."""
+    if not results:
+        return "<p>no results</p>"
+    tables = results_tables(results, level_of(results))
+    return "".join(table_html(table) for table in tables) + _signed(results[0])
+
+
+def _signed(result: Result) -> str:
+    return f"<p><small><code>{_text(str(result.signature))}</code></small></p>"
+
+
+@to_html.register
+def study_html(study: Study) -> str:
+    """A study's tables, and the names of its figures."""
+    names = ", ".join(study.figures)
+    figures = f"<p><small>figures: {_text(names)}; .plot(name) draws one</small></p>"
+    return "".join(table_html(table) for table in study.tables) + (figures if names else "")
+
+
+@plot.register
+def plot_result(result: Result, axes: Any = None) -> Any:
+    """How the values of its items spread, with the value, its interval and its floor.
+
+    Where items have no values of their own, the value alone.
+    """
+    values = [row.value for row in result.rows if row.value is not None]
+    if not values:
+        return plot_results(Results([result]), axes)
+    axes = _axes(3.0) if axes is None else axes
+    axes.hist(values, 30, color="white", edgecolor="black", hatch="///", label="items")
+    low, value, high = interval_ends(result.estimate)
+    axes.axvspan(low, high, color="black", alpha=0.25, label="interval")
+    axes.axvline(value, color="black", label=f"{value:.3f}")
+    if result.floor is not None and result.floor.value is not None:
+        axes.axvline(result.floor.value, color=GREY, linestyle=":", label="floor")
+    axes.set_xlabel(safe(f"{result.metric}, {result.system}"))
+    axes.set_ylabel("items")
+    axes.legend()
+    return axes
+
+
+@plot.register
+def plot_results(results: Results, axes: Any = None, metric: str | None = None) -> Any:
+    """One metric of every system with its interval, and its floor from end to end."""
+    chosen = _of_metric(results, metric)
+    axes = _axes(1.0 + 0.35 * len(chosen)) if axes is None else axes
+    for place, result in enumerate(chosen):
+        low, value, high = interval_ends(result.estimate)
+        _floor(axes, result, place)
+        axes.plot([low, high], [place, place], "-", color="black", linewidth=1.2)
+        axes.plot([value], [place], "o", color="black", markersize=5)
+    axes.set_yticks(range(len(chosen)), [safe(result.system) for result in chosen])
+    axes.set_ylim(len(chosen) - 0.5, -0.5)
+    name = chosen[0].metric
+    axes.set_xlabel(safe(HEADINGS.get(name, name).removesuffix(" ↓")))
+    if any(result.floor for result in chosen):
+        axes.plot([], [], "s", color=GREY, alpha=0.5, label="floor")
+        axes.legend()
+    return axes
+
+
+@plot.register
+def plot_study(study: Study, figure: str | None = None) -> Any:
+    """A figure of a study by its name, by default the first."""
+    if not study.figures:
+        raise UsageError(f"{study.name} has no figure.")
+    name = figure if figure is not None else next(iter(study.figures))
+    if name not in study.figures:
+        known = ", ".join(study.figures)
+        raise UsageError(f"{study.name} has no figure {name!r}; it has: {known}.")
+    return draw(study.figures[name])[0]
+
+
+def level_of(results: Sequence[Result]) -> str:
+    """The level that results are of, told by their metrics."""
+    metrics = [result.metric for result in results]
+    if any("/" in metric for metric in metrics):
+        return "text"
+    word = any(metric.startswith(("tvd", "ece_original", "ece_human")) for metric in metrics)
+    return "word" if word else "token"
+
+
+def _of_metric(results: Sequence[Result], metric: str | None) -> list[Result]:
+    """The defined results of the metric asked for, or of the level's main one."""
+    known = [result for result in results if result.estimate.value is not None]
+    if not known:
+        raise UsageError("there is no result to plot.")
+    names = dict.fromkeys(result.metric for result in known)
+    main = next((name for name in names if name.partition("/")[0] in MAIN), next(iter(names)))
+    wanted = metric if metric is not None else main
+    if wanted not in names:
+        raise UsageError(f"there is no metric {wanted!r}; there are: {', '.join(names)}.")
+    return [result for result in known if result.metric == wanted]
+
+
+def _floor(axes: Any, result: Result, place: int) -> None:
+    floor = result.floor
+    if floor is not None and floor.low is not None and floor.high is not None:
+        width = np.subtract(floor.high, floor.low)
+        axes.barh([place], [width], 0.5, left=[floor.low], color=GREY, alpha=0.5)
+
+
+def _single(result: Result) -> Table:
+    """One result with everything that is known of it."""
+    facts = result.as_dict()
+    estimate = facts["estimate"]
+    interval = estimate["interval"]
+    rows = [("value", estimate["value"]), ("floor", result.floor and result.floor.value)]
+    rows += [("interval", interval and f"[{interval['low']:.4g}, {interval['high']:.4g}]")]
+    rows += [("excess", result.excess), ("items", estimate["n_items"])]
+    rows += [("groups", estimate["n_groups"]), ("undefined", estimate["n_undefined"])]
+    named = tuple((name, _number(value)) for name, value in rows)
+    title = f"{result.system}, {result.metric}"
+    notes = (estimate["reason"],) if estimate["reason"] else ()
+    return Table(title, ("", ""), named, notes)
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _axes(height: float) -> Any:
+    """Axes of a new figure; a notebook shows those that pyplot made."""
+    try:
+        from matplotlib import pyplot
+    except ModuleNotFoundError:
+        raise MissingExtraError("matplotlib", "report") from None
+    _, axes = pyplot.subplots(figsize=(6, height), layout="constrained")
+    return axes
+
+
+def _cells(row: Sequence[Any]) -> str:
+    first, *others = row
+    return f'<th scope="row">{_text(first)}</th>' + "".join(f"<td>{_text(c)}</td>" for c in others)
+
+
+def _text(value: object) -> str:
+    return escape(shown(str(value)))

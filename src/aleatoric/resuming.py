@@ -1,0 +1,149 @@
+"""A run that was stopped, or died, goes on: all it needs to know is in its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aleatoric import pipeline, text_pipeline, token_pipeline
+from aleatoric.engine.base import EngineOptions
+from aleatoric.engine.opening import Loading
+from aleatoric.engine.stopping import Stopping
+from aleatoric.finetuning import FINETUNE, FinetuneJob, run_finetune
+from aleatoric.finetuning import job_of as finetune_job_of
+from aleatoric.models.base import Forcing, Writing
+from aleatoric.progress import Meter, Track, quietly, unmetered
+from aleatoric.store import COMPLETE, Store
+from aleatoric.types import Choices
+
+
+@dataclass(frozen=True)
+class Anew:
+    """What may be said anew when a run goes on; `None` leaves it as it was.
+
+    Whether code of a model's repository may run is never saved: a run may come from others.
+    """
+
+    device: str | None = None
+    batch_tokens: int | None = None
+    trust_remote_code: bool = False
+    engine: EngineOptions = field(default_factory=EngineOptions)
+
+
+def resume(
+    path: Path,
+    anew: Anew | None = None,
+    track: Track[Any] = quietly,
+    meter: Meter = unmetered,
+    stopping: Stopping | None = None,
+) -> Store:
+    """Go on with the run in `path` until all that was asked for is done; returns the open run."""
+    store = Store.resume(path)
+    stopping = stopping or Stopping()
+    try:
+        if store.meta(COMPLETE):
+            store.release()
+            return store
+        job: Any = job_of(store.manifest, anew or Anew())
+        if store.manifest.get("command") == FINETUNE:
+            store.close()  # training opens its run itself
+            return run_finetune(job, path, track)
+        if store.manifest["level"] == "token":
+            return token_pipeline.resume_token(store, job, meter, stopping)
+        if store.manifest["level"] == "text":
+            return text_pipeline.resume_text(store, job, track, stopping)
+        return pipeline.resume_word(store, job, track, stopping)
+    except BaseException:
+        store.close()
+        raise
+
+
+Job = pipeline.WordJob | text_pipeline.TextJob | token_pipeline.TokenJob | FinetuneJob
+
+
+def job_of(manifest: Mapping[str, Any], anew: Anew) -> Job:
+    """What a run was asked for, by its command and level."""
+    if manifest.get("command") == FINETUNE:
+        return finetune_job_of(manifest, anew.device, anew.trust_remote_code)
+    if manifest["level"] == "token":
+        return _token_job(manifest, anew)
+    if manifest["level"] == "text":
+        return _text_job(manifest, anew)
+    return _word_job(manifest, anew)
+
+
+def _word_job(manifest: Mapping[str, Any], anew: Anew) -> pipeline.WordJob:
+    return pipeline.WordJob(
+        corpus=manifest["corpus"]["spec"],
+        models=tuple(manifest["models"]),
+        decoders=tuple(manifest["decoders"]),
+        samples=manifest["samples"],
+        loading=_loading(manifest, anew, manifest["estimator"]),
+        tolerance=manifest["tolerance"],
+        choices=Choices(**manifest["choices"]),
+        abstractions=tuple(manifest["abstractions"]),
+        tagger=manifest["tagger"],
+        embedder=manifest["embedder"],
+        n_splits=manifest["n_splits"],
+        seed=manifest["seed"],
+        encoding=manifest["corpus"]["encoding"],
+        until=manifest.get("until"),
+        remarks=tuple(manifest["remarks"]),
+        engine=anew.engine,
+    )
+
+
+def _text_job(manifest: Mapping[str, Any], anew: Anew) -> text_pipeline.TextJob:
+    writing = manifest["writing"]
+    return text_pipeline.TextJob(
+        corpus=manifest["corpus"]["spec"],
+        models=tuple(manifest["models"]),
+        decoders=tuple(manifest["decoders"]),
+        writing=Writing(**writing | {"stop": tuple(writing["stop"])}),
+        loading=_loading(manifest, anew),
+        protocol=manifest["protocol"],
+        probes=tuple(manifest["probes"]),
+        tokeniser=manifest["tokeniser"],
+        tagger=manifest["tagger"],
+        encoder=manifest["encoder"],
+        n_splits=manifest["n_splits"],
+        seed=manifest["seed"],
+        encoding=manifest["corpus"]["encoding"],
+        limit=manifest["limit"],
+        engine=anew.engine,
+    )
+
+
+def _token_job(manifest: Mapping[str, Any], anew: Anew) -> token_pipeline.TokenJob:
+    return token_pipeline.TokenJob(
+        corpus=manifest["corpus"]["spec"],
+        models=tuple(manifest["models"]),
+        schemes=tuple(manifest["schemes"]),
+        bins=manifest["bins"],
+        classwise=manifest["classwise"],
+        forcing=Forcing(
+            dtype=manifest["dtype"],
+            device=anew.device or manifest["device"],
+            bos=manifest["bos"],
+            trust_remote_code=anew.trust_remote_code,
+            window=manifest["window"],
+            stride=manifest["stride"],
+        ),
+        batch_tokens=anew.batch_tokens or manifest["batch_tokens"],
+        keep_rows=manifest["keep_rows"],
+        documents=manifest["documents"],
+        seed=manifest["seed"],
+        encoding=manifest["corpus"]["encoding"],
+    )
+
+
+def _loading(manifest: Mapping[str, Any], anew: Anew, estimator: str = "exact") -> Loading:
+    return Loading(
+        estimator=estimator,
+        dtype=manifest["dtype"],
+        device=anew.device or manifest["device"],
+        bos=manifest["bos"],
+        trust_remote_code=anew.trust_remote_code,
+    )

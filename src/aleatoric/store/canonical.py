@@ -1,0 +1,97 @@
+"""A run as plain lines in one order: two runs with the same lines hold the same results.
+
+Numbers of rows, times and package versions are not among them: they may differ between a run that
+went through at once and one that was stopped, moved or spread over machines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from aleatoric import codec
+from aleatoric.store.run import MAY_DIFFER, Store
+from aleatoric.store.token_sums import TOKEN_ROWS
+
+_FACTS = ("notes", "complete", "stat_columns", "split_names", "probe_facts", "probe_bounds")
+
+
+def canonical_bytes(store: Store) -> bytes:
+    """All that a run holds, in canonical order.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Store.create(Path(folder) / "run", {"level": "word"}) as store:
+    ...         canonical_bytes(store).splitlines()[0]
+    b'["manifest", "level", "word"]'
+    """
+    return "".join(f"{line}\n" for line in canonical_lines(store)).encode()
+
+
+def canonical_lines(store: Store) -> Iterator[str]:
+    """A JSON list a line: manifest, facts, items, systems, draws, statistics, sums of tokens."""
+    for part in (_manifest, _facts, _items, _systems, _draws, _statistics, _token_sums):
+        for row in part(store):
+            yield json.dumps(row, sort_keys=True, ensure_ascii=False)
+    yield from _token_rows(store)
+
+
+def _manifest(store: Store) -> Iterator[Any]:
+    manifest = store.manifest
+    for name in sorted(manifest.keys() - set(MAY_DIFFER)):
+        yield ["manifest", name, manifest[name]]
+
+
+def _facts(store: Store) -> Iterator[Any]:
+    for name in _FACTS:
+        yield ["fact", name, store.meta(name)]
+    for name in sorted(store.systems()):
+        yield ["system facts", name, store.meta(f"done {name}"), store.meta(f"tally {name}")]
+
+
+def _items(store: Store) -> Iterator[Any]:
+    query = "SELECT id, grp, context, original, responses FROM items ORDER BY no"
+    for *columns, responses in store.db.execute(query):
+        yield ["item", *columns, codec.unseal(responses, *columns)]
+
+
+def _systems(store: Store) -> Iterator[Any]:
+    return (["system", name, facts] for name, facts in sorted(store.systems().items()))
+
+
+def _draws(store: Store) -> Iterator[Any]:
+    query = (
+        "SELECT id, name, row, payload FROM draws JOIN items ON items.no = item "
+        "JOIN systems ON systems.no = system ORDER BY item, name, row"
+    )
+    for *key, payload in store.db.execute(query):
+        yield ["draws", *key, codec.unseal(payload)]
+
+
+def _statistics(store: Store) -> Iterator[Any]:
+    if not store.has_stats():
+        return
+    columns = ", ".join(f"stats.{name}" for name in store.sql_columns())
+    query = (
+        f"SELECT name, id, row, hex(splits), {columns} FROM stats JOIN items ON items.no = item "
+        "JOIN systems ON systems.no = system ORDER BY name, item, row"
+    )
+    yield from (["statistics", *row] for row in store.db.execute(query))
+
+
+def _token_sums(store: Store) -> Iterator[Any]:
+    for name in sorted(store.systems()):
+        sums = store.token_sums(name)
+        if sums is not None:
+            digest = hashlib.sha256(sums.payload).hexdigest()
+            yield ["token sums", name, sums.items, sums.unscored, sums.tokens, digest]
+
+
+def _token_rows(store: Store) -> Iterator[str]:
+    for name in sorted(store.systems()):
+        for file in sorted(store.token_rows_folder(name).glob("*.parquet")):
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            yield json.dumps([TOKEN_ROWS, name, file.name, digest])

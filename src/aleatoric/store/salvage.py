@@ -1,0 +1,189 @@
+"""What is intact in a damaged run, as a new run that can be scored and continued.
+
+A damaged page makes SQLite fail where it is read and nowhere else: ranges that cannot be read are
+halved until the rows that are lost stand alone. The damaged run is only read.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aleatoric import codec
+from aleatoric.errors import DataError, UsageError
+from aleatoric.store import faults
+from aleatoric.store.migrations import ITEMS_SAVED, manifest_to_2
+from aleatoric.store.run import Store
+from aleatoric.store.schema import DATABASE, SCHEMA_VERSION, connect_read_only
+from aleatoric.store.token_sums import TOKEN_ROWS
+
+STRIDE = 512
+"""Rows that are asked for at once while all goes well."""
+MOST_SYSTEMS = STRIDE
+Row = tuple[Any, ...]
+
+
+def salvage(run: Path, out: Path) -> list[str]:
+    """Save what is intact of a damaged run in a new one; returns a sentence for each part.
+
+    What is lost is drawn again, from the same random streams, when the new run is continued.
+    """
+    if not (run / DATABASE).is_file():
+        raise UsageError(f"{run}: is no run directory; it has no {DATABASE}.")
+    with closing(connect_read_only(run / DATABASE)) as damaged:
+        manifest = _manifest(damaged, run)
+        store = Store.create(out, manifest)
+        try:
+            with faults.told(out):
+                return list(_copied(damaged, run, store))
+        except BaseException:
+            store.discard()
+            raise
+        finally:
+            store.close()
+
+
+def _manifest(damaged: sqlite3.Connection, run: Path) -> dict[str, Any]:
+    version, manifest = _fact(damaged, "schema"), _fact(damaged, "manifest")
+    if manifest is None:
+        problem, fix = "is damaged where the run is described", "restore a copy or run again"
+        raise DataError.at(run / DATABASE, None, problem, fix)
+    if version is not None and version > SCHEMA_VERSION:
+        raise UsageError(f"{run}: is of a newer version; update aleatoric.")
+    return manifest_to_2(manifest)
+
+
+def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[str]:
+    """Copy the parts of a run, each with a sentence on it."""
+    reader, last = Reader(damaged), _last_item(damaged)
+    with store.transaction():
+        for table in TABLES:
+            most = last if table.name in ("items", "draws") else MOST_SYSTEMS
+            _insert(store, table, reader.rows(table, most))
+        _copy_facts(damaged, store, last, is_whole=not reader.n_lost)
+    if store.manifest["level"] == "token":
+        _copy_token_rows(run, store)
+        intact = [name for name in store.systems() if store.token_sums(name) is not None]
+        yield f"the sums of {len(intact)} of {len(store.systems())} models are intact"
+        return
+    yield f"{store.n_items} of {max(last, store.n_items)} items are intact"
+    for name in store.systems():
+        yield f"{name}: the answers to {store.n_items_with_draws(name)} items are intact"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that is read by ranges of a key; `check` refuses a row that has changed."""
+
+    name: str
+    key: str
+    columns: str
+    check: Callable[[Row], object]
+
+    @property
+    def query(self) -> str:
+        """Its rows from one key to another, past indexes, which may be damaged alone."""
+        chosen = f"SELECT {self.key}, {self.columns} FROM {self.name} NOT INDEXED"
+        return f"{chosen} WHERE {self.key} BETWEEN ? AND ?"
+
+
+TABLES = (
+    Table("systems", "no", "name, facts", lambda row: codec.load(row[2])),
+    Table(
+        "items",
+        "no",
+        "id, grp, context, original, responses",
+        lambda row: codec.load_responses(*row[1:]),
+    ),
+    Table("draws", "item", "system, row, payload", lambda row: codec.load(row[3])),
+    Table("token_sums", "system", "items, unscored, tokens, payload", lambda row: None),
+)
+
+
+@dataclass
+class Reader:
+    """Reads what can be read, and counts the keys that cannot."""
+
+    damaged: sqlite3.Connection
+    n_lost: int = 0
+
+    def rows(self, table: Table, last: int) -> Iterator[Row]:
+        """The rows of a table up to a key."""
+        for start in range(1, last + 1, STRIDE):
+            yield from self._between(table, start, min(start + STRIDE - 1, last))
+
+    def _between(self, table: Table, low: int, high: int) -> Iterator[Row]:
+        try:
+            rows = self.damaged.execute(table.query, (low, high)).fetchall()
+            for row in rows:
+                _check(row, table, low, high)
+        except (sqlite3.DatabaseError, codec.DamagedRowError):
+            if low == high:
+                self.n_lost += 1
+                return
+            middle = (low + high) // 2
+            yield from self._between(table, low, middle)
+            yield from self._between(table, middle + 1, high)
+        else:
+            yield from rows
+
+
+def _check(row: Row, table: Table, low: int, high: int) -> None:
+    if not low <= row[0] <= high:
+        raise codec.DamagedRowError("a row of another key")
+    table.check(row)
+
+
+def _last_item(damaged: sqlite3.Connection) -> int:
+    """The number of the last item, from whichever part still tells it."""
+    told = [_fact(damaged, ITEMS_SAVED) or 0]
+    for query in ("SELECT max(no) FROM items", "SELECT max(item) FROM draws"):
+        with suppress(sqlite3.DatabaseError):
+            told.append(damaged.execute(query).fetchone()[0] or 0)
+    return max(int(number) for number in told)
+
+
+def _fact(damaged: sqlite3.Connection, key: str) -> Any:
+    """A saved fact by its index, or past it; `None` where neither can be read."""
+    for how in ("", "NOT INDEXED "):
+        query = f"SELECT value FROM meta {how}WHERE key = ? LIMIT 1"
+        with suppress(sqlite3.DatabaseError, ValueError):
+            row = damaged.execute(query, (key,)).fetchone()
+            if row is not None:
+                return json.loads(row[0])
+    return None
+
+
+def _insert(store: Store, table: Table, rows: Iterator[Row]) -> None:
+    places = ", ".join("?" * (2 + table.columns.count(",")))
+    # Where damage made two rows look alike, the first stays and the other is made again.
+    insert = f"INSERT OR IGNORE INTO {table.name} ({table.key}, {table.columns}) VALUES ({places})"
+    store.db.executemany(insert, rows)
+
+
+def _copy_facts(damaged: sqlite3.Connection, store: Store, last: int, is_whole: bool) -> None:
+    """Facts that still hold: where something is lost, nothing is called done."""
+    keys = ["notes"]
+    if is_whole:
+        keys.append("finished models")
+        keys += [f"{kind} {name}" for name in store.systems() for kind in ("done", "tally")]
+    for key in keys:
+        value = _fact(damaged, key)
+        if value is not None:
+            store.set_meta(key, value)
+    if last:
+        store.set_meta(ITEMS_SAVED, last)
+
+
+def _copy_token_rows(run: Path, store: Store) -> None:
+    """The rows of tokens lie in files of their own; sums that are lost are made again with them."""
+    for name in store.systems():
+        source = run / TOKEN_ROWS / store.token_rows_folder(name).name
+        if store.token_sums(name) is not None and source.is_dir():
+            shutil.copytree(source, store.token_rows_folder(name))

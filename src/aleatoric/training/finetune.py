@@ -1,0 +1,310 @@
+"""Fine-tuning on one fold: batches of passages, epoch by epoch, resumable at any saved step.
+
+The same seed on the same CPU gives the same weights, whether or not training was interrupted: the
+order of the passages and all random numbers of a step depend on the seed, the fold and the step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+
+from aleatoric.errors import UsageError
+from aleatoric.progress import Track, quietly
+from aleatoric.streams import stream
+from aleatoric.training.folds import Fold, Passage
+from aleatoric.training.recipe import Recipe
+from aleatoric.training.soft_labels import (
+    WordTree,
+    soft_label_losses,
+    tree_logits,
+    word_probabilities,
+)
+from aleatoric.training.tensors import Saved, load_tensors, save_tensors
+from aleatoric.training.texts import Row, mean_nll, text_loss, text_row
+from aleatoric.training.trainable import Tunable
+
+CHECKPOINT, TRAINED = "checkpoint.safetensors", "trained.safetensors"
+Trees = Mapping[str, WordTree]
+"""Passages' word trees by group; those of passages without a soft-label loss may be missing."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """How a model stands after an epoch; 0 is before training. Losses are in nats.
+
+    `train_loss` is the mean over the epoch's steps of what was minimised, `validation_loss` the
+    same loss on the validation passages; the others are means over tokens (nll) and contexts.
+    """
+
+    number: int
+    steps: int
+    train_loss: float | None
+    validation_loss: float
+    train_nll: float
+    validation_nll: float
+    validation_human: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """The kept weights, from which epoch they are, and the way to them."""
+
+    weights: dict[str, Tensor]
+    kept: int
+    history: tuple[Epoch, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where training stands: whole epochs are in the history, `batches` are done of the next."""
+
+    batches: int = 0
+    steps: int = 0
+    loss: float = 0.0
+    kept: int = 0
+    history: tuple[Epoch, ...] = ()
+
+
+def train_fold(
+    model: Tunable,
+    fold: Fold,
+    recipe: Recipe,
+    trees: Trees,
+    folder: Path,
+    save_every: int = 0,
+    track: Track[int] = quietly,
+) -> Trained:
+    """The model of a fold: read from `folder` if it is there, else trained from where it stopped.
+
+    A checkpoint is written after every epoch, and after every `save_every` steps.
+    """
+    identity = _identity(model, fold, recipe)
+    if (folder / TRAINED).exists():
+        return _read_trained(folder / TRAINED, identity)
+    with _same_every_time(model.lm):
+        training = _Training(model, fold, recipe, trees, folder, identity)
+        trained = training.run(save_every, track)
+    facts = {"identity": identity, "kept": trained.kept}
+    history = {"history": [asdict(epoch) for epoch in trained.history]}
+    save_tensors(folder / TRAINED, trained.weights, facts | history)
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+    return trained
+
+
+def _read_trained(path: Path, identity: Mapping[str, Any]) -> Trained:
+    saved = load_tensors(path)
+    _check_identity(path, saved, identity)
+    history = tuple(Epoch(**epoch) for epoch in saved.facts["history"])
+    return Trained(saved.tensors, saved.facts["kept"], history)
+
+
+def _identity(model: Tunable, fold: Fold, recipe: Recipe) -> dict[str, Any]:
+    """What must be the same for saved weights to be these."""
+    sides = {"train": fold.train, "validation": fold.validation}
+    passages = {name: [_passage_mark(p) for p in own] for name, own in sides.items()}
+    return {"recipe": recipe.as_dict(), "fold": fold.number, "model": model.digest()} | passages
+
+
+def _passage_mark(passage: Passage) -> str:
+    said = "\0".join(f"{i.id}\0{i.context}\0{i.responses}\0{i.original}" for i in passage.items)
+    return f"{passage.group}:{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+
+
+def _check_identity(path: Path, saved: Saved, identity: Mapping[str, Any]) -> None:
+    known = saved.facts.get("identity", {})
+    for name, value in identity.items():
+        if known.get(name) != value:
+            raise UsageError(f"{path}: is of another training (its {name} differs); move it away.")
+
+
+class _Training:
+    """A model on its way through the epochs of one fold."""
+
+    def __init__(
+        self,
+        model: Tunable,
+        fold: Fold,
+        recipe: Recipe,
+        trees: Trees,
+        folder: Path,
+        identity: Mapping[str, Any],
+    ) -> None:
+        self._model, self._fold, self._recipe, self._trees = model, fold, recipe, trees
+        self._network, self._device = model.lm.model, model.lm.device
+        self._path, self._identity = folder / CHECKPOINT, identity
+        self._rows: dict[str, Row] = {
+            p.group: text_row(model.lm, p) for p in (*fold.train, *fold.validation)
+        }
+        model.reset()
+        self._optimiser = torch.optim.AdamW(
+            model.parameters.values(),
+            lr=recipe.rate,
+            eps=recipe.epsilon,
+            weight_decay=recipe.weight_decay,
+        )
+        self._best: dict[str, Tensor] = {}
+        self._state = Progress()
+        self._steps_in_epoch = math.ceil(len(fold.train) / recipe.batch)
+
+    @property
+    def _steps(self) -> int:
+        return self._recipe.epochs * self._steps_in_epoch
+
+    def run(self, save_every: int, track: Track[int]) -> Trained:
+        """All epochs, or as many as early stopping leaves."""
+        if self._path.exists():
+            self._restore()
+        else:
+            self._end_epoch(None)
+        left = range(self._state.steps, self._steps)
+        for step in track(left, len(left), f"{self._recipe.loss}, fold {self._fold.number}"):
+            if self._has_waited():
+                break
+            self._advance()
+            if not self._state.batches or (save_every and (step + 1) % save_every == 0):
+                self._save()
+        weights = self._best if self._recipe.patience else self._model.weights()
+        self._model.load(weights)
+        return Trained(weights, self._state.kept, self._state.history)
+
+    def _has_waited(self) -> bool:
+        """Whether the validation loss has not fallen for as many epochs as patience lasts."""
+        state, patience = self._state, self._recipe.patience
+        done = len(state.history) - 1
+        return patience is not None and not state.batches and done - state.kept >= patience
+
+    def _advance(self) -> None:
+        """One step, and the end of the epoch where it is the last one."""
+        batches = self._batches(len(self._state.history))
+        loss = self._step(batches[self._state.batches])
+        state = self._state
+        self._state = replace(
+            state, batches=state.batches + 1, steps=state.steps + 1, loss=state.loss + loss
+        )
+        if self._state.batches == len(batches):
+            self._end_epoch(self._state.loss / len(batches))
+
+    def _batches(self, epoch: int) -> list[list[Passage]]:
+        """The passages of an epoch, in an order that depends on seed, fold and epoch alone."""
+        train, size = self._fold.train, self._recipe.batch
+        order = stream(self._recipe.seed, "passages", self._fold.number, epoch)
+        passages = [train[i] for i in order.permutation(len(train))]
+        return [passages[low : low + size] for low in range(0, len(passages), size)]
+
+    def _step(self, batch: Sequence[Passage]) -> float:
+        for group in self._optimiser.param_groups:
+            group["lr"] = self._recipe.rate_at(self._state.steps + 1, self._steps)
+        self._network.train()
+        torch.manual_seed(self._seed_of_step())
+        self._optimiser.zero_grad()
+        loss = sum(part for part in self._backward(batch))
+        if self._recipe.clip_norm:
+            clip_grad_norm_(self._model.parameters.values(), self._recipe.clip_norm)
+        self._optimiser.step()
+        return float(loss)
+
+    def _seed_of_step(self) -> int:
+        keys = ("step", self._fold.number, self._state.steps)
+        return int(stream(self._recipe.seed, *keys).integers(2**31))
+
+    def _backward(self, batch: Sequence[Passage]) -> Iterator[Tensor]:
+        """Add up the gradients of a batch, a passage's tree at a time: memory stays small."""
+        share = self._recipe.human_share
+        if share < 1:
+            yield _back(
+                (1 - share) * text_loss(self._network, [self._rows[p.group] for p in batch])
+            )
+        if share > 0:
+            trees = [self._trees[passage.group] for passage in batch]
+            contexts = sum(tree.contexts for tree in trees)
+            for tree in trees:
+                yield _back(share * human_losses(self._network, tree).sum() / contexts)
+
+    def _end_epoch(self, train_loss: float | None) -> None:
+        state, number = self._state, len(self._state.history)
+        epoch = self._measured(number, train_loss)
+        losses = [past.validation_loss for past in state.history]
+        better = not losses or epoch.validation_loss < min(losses)
+        kept = number if better or self._recipe.patience is None else state.kept
+        if self._recipe.patience and better:
+            self._best = self._model.weights()
+        history = (*state.history, epoch)
+        self._state = Progress(0, state.steps, 0.0, kept, history)
+
+    def _measured(self, number: int, train_loss: float | None) -> Epoch:
+        share, sides = self._recipe.human_share, (self._fold.train, self._fold.validation)
+        train, validation = (
+            mean_nll(self._network, [self._rows[p.group] for p in side]) for side in sides
+        )
+        trees = [self._trees[p.group] for p in self._fold.validation if p.group in self._trees]
+        human = mean_human_loss(self._network, trees) if trees else None
+        loss = (1 - share) * validation + share * (human or 0.0)
+        return Epoch(number, self._state.steps, train_loss, loss, train, validation, human)
+
+    def _save(self) -> None:
+        weights = {f"weights/{name}": own for name, own in self._model.parameters.items()}
+        best = {f"best/{name}": own for name, own in self._best.items()}
+        moments = {
+            f"{kind}/{name}": value
+            for name, own in self._model.parameters.items()
+            for kind, value in self._optimiser.state.get(own, {}).items()
+        }
+        facts = {"identity": self._identity, "state": asdict(self._state)}
+        save_tensors(self._path, weights | best | moments, facts)
+
+    def _restore(self) -> None:
+        saved = load_tensors(self._path)
+        _check_identity(self._path, saved, self._identity)
+        self._model.load(saved.part("weights"))
+        self._best = {name: own.to(self._device) for name, own in saved.part("best").items()}
+        for kind in ("step", "exp_avg", "exp_avg_sq"):
+            for name, value in saved.part(kind).items():
+                own = self._model.parameters[name]
+                # AdamW keeps its count of steps on the CPU.
+                placed = value if kind == "step" else value.to(own.device)
+                self._optimiser.state[own][kind] = placed
+        state = saved.facts["state"]
+        history = tuple(Epoch(**epoch) for epoch in state.pop("history"))
+        self._state = Progress(**state, history=history)
+
+
+def human_losses(network: Any, tree: WordTree) -> Tensor:
+    """Each context's soft-label loss."""
+    return soft_label_losses(word_probabilities(tree_logits(network, tree), tree), tree)
+
+
+def mean_human_loss(network: Any, trees: Sequence[WordTree]) -> float:
+    """The mean soft-label loss over all contexts, without training."""
+    network.eval()
+    with torch.no_grad():
+        total = sum(float(human_losses(network, tree).sum()) for tree in trees)
+    return total / sum(tree.contexts for tree in trees)
+
+
+def _back(loss: Tensor) -> Tensor:
+    loss.backward()  # type: ignore[no-untyped-call]
+    return loss.detach()
+
+
+@contextmanager
+def _same_every_time(lm: Any) -> Iterator[None]:
+    """On the CPU only algorithms that give the same bits again; leaves torch as it was."""
+    before = torch.are_deterministic_algorithms_enabled()
+    on_cpu = str(lm.device) == "cpu"
+    with torch.random.fork_rng():
+        torch.use_deterministic_algorithms(before or on_cpu)
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(before)
+            lm.model.eval()

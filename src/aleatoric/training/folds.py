@@ -1,0 +1,187 @@
+"""Which passages train, stop and test a model, with nothing on two sides.
+
+The paper's split of Provo: passages 1-40 in four folds of ten, the last fifteen for validation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal
+
+from aleatoric import files
+from aleatoric.errors import DataError, UsageError
+from aleatoric.streams import stream
+from aleatoric.types import Item
+
+Split = Literal["paper", "grouped"]
+VALIDATION = "validation"
+RUN_OF_WORDS = 13
+"""So many words in a row that stand in two passages make them one text."""
+PAPER_FOLDED, PAPER_ALL = 40, 55
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, eq=False)
+class Passage:
+    """A group of items: one text with its contexts, the longest last."""
+
+    group: str
+    items: tuple[Item, ...]
+
+    @property
+    def text(self) -> str:
+        """The longest context with the word that follows it.
+
+        >>> Passage("1", (Item("1:2", "1", "There", ("are",), "are"),)).text
+        'There are'
+        """
+        last = max(self.items, key=lambda item: len(item.context))
+        return f"{last.context} {last.original}" if last.original else last.context
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """The passages that one model is trained, validated and tested on."""
+
+    number: int
+    train: tuple[Passage, ...]
+    validation: tuple[Passage, ...]
+    held_out: tuple[Passage, ...]
+
+
+def passages_of(items: Iterable[Item]) -> list[Passage]:
+    """Items collected by their group, in the order of first appearance.
+
+    >>> some = [Item("1:2", "1", "a", ("b",)), Item("2:2", "2", "a", ("b",))]
+    >>> [passage.group for passage in passages_of(some)]
+    ['1', '2']
+    """
+    found: dict[str, list[Item]] = {}
+    for item in items:
+        found.setdefault(item.group, []).append(item)
+    return [Passage(group, tuple(own)) for group, own in found.items()]
+
+
+def assign(
+    groups: Sequence[str], split: str, folds: int, validation: int | None, seed: int
+) -> dict[str, int | str]:
+    """The fold (from 1) of each group, or `validation`.
+
+    `paper` takes the groups in their order: of Provo's 55 the first 40 are cut into folds and the
+    others validate; of any other number, the last `validation`. `grouped` shuffles them first.
+
+    >>> assign(["a", "b", "c"], "paper", 2, 1, seed=0)
+    {'a': 1, 'b': 2, 'c': 'validation'}
+    """
+    kept = _held_for_validation(len(groups), validation)
+    if split not in ("paper", "grouped"):
+        raise UsageError(f"there is no split {split!r}; use paper, grouped or a file.")
+    if not 2 <= folds <= len(groups) - kept:
+        raise UsageError(
+            f"--folds {folds} does not fit {len(groups)} passages with {kept} for validation; "
+            f"use 2 to {max(2, len(groups) - kept)}."
+        )
+    ordered = list(groups)
+    if split == "grouped":
+        ordered = [ordered[i] for i in stream(seed, "folds").permutation(len(ordered))]
+    folded = ordered[: len(ordered) - kept]
+    numbers: dict[str, int | str] = {
+        group: 1 + place * folds // len(folded) for place, group in enumerate(folded)
+    }
+    return numbers | dict.fromkeys(ordered[len(folded) :], VALIDATION)
+
+
+def _held_for_validation(n_groups: int, asked: int | None) -> int:
+    if asked is not None:
+        return asked
+    if n_groups == PAPER_ALL:
+        return PAPER_ALL - PAPER_FOLDED
+    return max(1, round(n_groups * (PAPER_ALL - PAPER_FOLDED) / PAPER_ALL))
+
+
+def read_assignment(path: Path) -> dict[str, int | str]:
+    """Folds by hand: a table or JSON lines with `group` and `fold` (a number or `validation`).
+
+    A group that is named for two folds is refused.
+    """
+    found: dict[str, int | str] = {}
+    for place, row in _rows(path):
+        group = files.key_of(files.required(row, "group", place), "group", place)
+        fold = _fold_of(files.required(row, "fold", place), place)
+        if found.setdefault(group, fold) != fold:
+            problem = f"passage {group!a:.60} stands in fold {found[group]} and in fold {fold}"
+            raise DataError.at(*place, problem, "name every passage once, or it would leak")
+    return found
+
+
+def _rows(path: Path) -> Iterator[tuple[files.Place, Mapping[str, Any]]]:
+    return files.read_table(path) if files.is_table(path) else files.read_json_lines(path)
+
+
+def _fold_of(value: object, place: files.Place) -> int | str:
+    text = str(value).strip()
+    if text == VALIDATION:
+        return VALIDATION
+    if not text.isdecimal() or int(text) < 1:
+        problem = f"fold {text!a:.40} is no number from 1 up"
+        raise DataError.at(*place, problem, f"use 1, 2, ... or {VALIDATION}")
+    return int(text)
+
+
+def make_folds(passages: Sequence[Passage], assigned: Mapping[str, int | str]) -> list[Fold]:
+    """One fold a number: it tests on its own passages and trains on those of the others."""
+    missing = [passage.group for passage in passages if passage.group not in assigned]
+    if missing:
+        raise UsageError(f"passage {missing[0]!r} has no fold; name it, or leave it out.")
+    where = {p.group: assigned[p.group] for p in passages}
+    numbers = sorted({fold for fold in where.values() if isinstance(fold, int)})
+    if len(numbers) < 2 or VALIDATION not in where.values():
+        raise UsageError("a split needs two folds or more and passages for validation.")
+    found = [
+        Fold(
+            number,
+            tuple(p for p in passages if where[p.group] not in (number, VALIDATION)),
+            tuple(p for p in passages if where[p.group] == VALIDATION),
+            tuple(p for p in passages if where[p.group] == number),
+        )
+        for number in numbers
+    ]
+    for fold in found:
+        check_no_leak(fold)
+    return found
+
+
+def check_no_leak(fold: Fold) -> None:
+    """Refuse a fold that has a passage, or the text of one under another name, on two sides."""
+    sides = {"training": fold.train, "validation": fold.validation, "evaluation": fold.held_out}
+    for (first, one), (second, other) in combinations(sides.items(), 2):
+        for own, again in _shared(one, other):
+            raise UsageError(
+                f"fold {fold.number} leaks: passage {own.group!r} of {first} and passage "
+                f"{again.group!r} of {second} are one text; put them in one fold or drop one."
+            )
+
+
+def _shared(one: Sequence[Passage], other: Sequence[Passage]) -> Iterator[tuple[Passage, Passage]]:
+    """Pairs of passages with the same id, the same item, or a long run of the same words."""
+    marks = {mark: passage for passage in one for mark in _marks(passage)}
+    for passage in other:
+        for mark in _marks(passage):
+            if mark in marks:
+                yield marks[mark], passage
+                break
+
+
+def _marks(passage: Passage) -> Iterator[tuple[str, ...]]:
+    """What no other passage may have in common with this one."""
+    yield ("group", passage.group)
+    yield from (("item", item.id) for item in passage.items)
+    words = _WORD.findall(passage.text.casefold())
+    if len(words) <= RUN_OF_WORDS:
+        yield ("words", *words)
+    for start in range(len(words) - RUN_OF_WORDS + 1):
+        yield ("words", *words[start : start + RUN_OF_WORDS])

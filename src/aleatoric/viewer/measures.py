@@ -1,0 +1,101 @@
+"""What can be shown, sorted and filtered of each item, by level."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of each item: a saved statistic, or one less another (its floor)."""
+
+    key: str
+    heading: str
+    about: str
+    stat: str
+    less: str | None = None
+    digits: int = 3
+
+    @property
+    def stats(self) -> tuple[str, ...]:
+        """The saved statistics that it stands on."""
+        return (self.stat,) if self.less is None else (self.stat, self.less)
+
+
+WORD = (
+    Measure("tvd", "TVD", "share of probability that would have to move to match people", "tvd"),
+    Measure(
+        "floor", "floor", "what a perfect model would score with as many answers", "floor_value"
+    ),
+    Measure("excess", "excess", "TVD above its floor", "tvd", "floor_value"),
+    Measure("entropy_human", "H people", "how undecided people are, in nats", "entropy_human"),
+    Measure("entropy_model", "H model", "how undecided the model is, in nats", "entropy_model"),
+    Measure("tvd_syn", "TVD syn", "TVD of parts of speech", "tvd_syn"),
+    Measure("tvd_sem", "TVD sem", "TVD of clusters of meaning", "tvd_sem"),
+    Measure(
+        "sq_distance", "‖p−q‖²", "squared distance, free of the noise of few draws", "sq_distance"
+    ),
+    Measure(
+        "mass", "on people's", "model's probability of words that people said", "mass_on_human"
+    ),
+    Measure(
+        "rank",
+        "rank",
+        "place of people's first word in the model's list",
+        "rank_of_human_mode",
+        None,
+        0,
+    ),
+    Measure("n_human", "people", "answers of people", "n_human", None, 0),
+    Measure("n_model", "draws", "draws of the model; none where it is exact", "n_model", None, 0),
+)
+"""Of contexts; those that a run has not saved are left out."""
+
+_OF_PROBE = (
+    ("w1_C", "W1(C, H)", "how far model-to-people distances are from people's own", None),
+    ("floor", "floor", "W1(C, H) of a perfect generator with as many texts", None),
+    ("excess", "excess", "W1(C, H) above its floor", "floor"),
+    ("w1_M", "W1(M, H)", "how far the model's own distances are from people's", None),
+    ("dmu_M", "μM − μH", "above 0: the model's texts vary more than people's", None),
+    ("dmu_C", "μC − μH", "above 0: the model's texts are further from people's than theirs", None),
+    ("mean_H", "mean H", "mean distance between two people's texts", None),
+    ("mean_M", "mean M", "mean distance between two of the model's texts", None),
+    ("mean_C", "mean C", "mean distance between one of each", None),
+)
+_STATS = {"floor": "floor_high_w1_C", "excess": "w1_C"}
+
+
+def word_measures(saved: Collection[str]) -> tuple[Measure, ...]:
+    """The measures of contexts that the saved statistics allow.
+
+    >>> [one.key for one in word_measures(["tvd", "floor_value"])]
+    ['tvd', 'floor', 'excess']
+    """
+    return tuple(one for one in WORD if all(stat in saved for stat in one.stats))
+
+
+def text_measures(saved: Collection[str], probes: Sequence[str]) -> tuple[Measure, ...]:
+    """The measures of inputs, probe by probe.
+
+    >>> [one.key for one in text_measures(["w1_C/lexical-1", "mean_H/lexical-1"], ["lexical-1"])]
+    ['w1_C/lexical-1', 'mean_H/lexical-1']
+    """
+    found = (measure for probe in probes for measure in _probe_measures(probe))
+    return tuple(one for one in found if all(stat in saved for stat in one.stats))
+
+
+def _probe_measures(probe: str) -> Iterator[Measure]:
+    for key, heading, about, less in _OF_PROBE:
+        stat = f"{_STATS.get(key, key)}/{probe}"
+        own_floor = None if less is None else f"{_STATS[less]}/{probe}"
+        yield Measure(f"{key}/{probe}", heading, about, stat, own_floor)
+
+
+def probe_of(measure: Measure) -> str:
+    """The probe that a measure belongs to; empty at the word level.
+
+    >>> probe_of(WORD[0]), probe_of(Measure("w1_C/semantic", "", "", ""))
+    ('', 'semantic')
+    """
+    return measure.key.partition("/")[2]

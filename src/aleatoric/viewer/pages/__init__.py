@@ -1,0 +1,1 @@
+"""What each page shows, as plain data for its template."""

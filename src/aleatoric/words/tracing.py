@@ -1,0 +1,243 @@
+"""Which token sequences make up the probabilities of words, written down once.
+
+A trace is what the exact estimator's search ran and counted, without the numbers: with it, a word's
+probability is a fixed sum of products of next-token probabilities, which can be differentiated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aleatoric.decoding import Decoder
+from aleatoric.words.digest import Reader
+from aleatoric.words.exact import Asking, Question, Search, work_through
+from aleatoric.words.lm import TreeLM
+from aleatoric.words.passages import Passage, encode_contexts, passages_of
+from aleatoric.words.ragged import Index
+from aleatoric.words.searches import ENTRY, SMALL, Entries, Floats, Plan, Searches
+from aleatoric.words.tree import Limits, Tree, each_pack
+from aleatoric.words.vocabulary import Vocabulary
+
+NO_WORD = -1
+"""In place of a word: the text ends without one."""
+Branches = Mapping[int, Any]
+"""Token -> the branches behind it: token sequences with common beginnings, once each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The probabilities of some contexts' words, as sums over the nodes of a tree.
+
+    A row is a context (rows 0..contexts-1) or a node behind it. Node i hangs with token `tokens[i]`
+    from row `parents[i]`, which comes before it. The mass of a row times the share of
+    `step_tokens[j]` after `step_rows[j]` belongs to word `step_words[j]`; to `end_words[j]`
+    belongs, of `end_rows[j]`, the share of all tokens that end a word by the table `end_tables[j]`.
+    """
+
+    passages: tuple[Passage, ...]
+    contexts: tuple[int, ...]
+    """The questions, in the order of the rows."""
+    owners: Index
+    parents: Index
+    tokens: Index
+    depths: Index
+    step_rows: Index
+    step_tokens: Index
+    step_words: Index
+    end_rows: Index
+    end_tables: Index
+    end_words: Index
+    word_contexts: Index
+    """The row of each word's context; words stand in the order of the questions'."""
+
+
+def trace(
+    lm: TreeLM,
+    questions: Sequence[Question],
+    vocabulary: Vocabulary,
+    search: Search | None = None,
+    limits: Limits | None = None,
+) -> Trace:
+    """Search the words' probabilities as `exact` does, and write down where they were found.
+
+    The usual tokens of every word after a space are followed whatever their mass: training may
+    raise what is small now.
+    """
+    limits, search = limits or Limits(), search or Search()
+    reader = Reader(lm, vocabulary, Decoder())
+    asking = Asking(questions, vocabulary)
+    passages = passages_of(encode_contexts(lm, [question.context for question in questions]))
+    usual = [_branches(lm, question.words) for question in questions]
+
+    def work(pack: list[Passage]) -> Iterator[tuple[int, Trace] | None]:
+        tree = Tree(lm, pack, limits)
+        spans = tree.spans()
+        asked, places = asking.about(list(spans)), list(spans.values())
+        searches = Tracer(asked, places, asking, reader, search, lm.window)
+        searches.follow_always([usual[index] for index in spans])
+        yield from work_through(tree, searches)
+        yield 0, searches.trace(tuple(pack), tuple(spans))
+
+    ((_, found),) = each_pack(lm, [passages], work)
+    return found
+
+
+def _branches(lm: TreeLM, words: Sequence[str]) -> Branches:
+    found: dict[int, Any] = {}
+    for word in words:
+        for tokens in _usual_tokens(lm, word):
+            here = found
+            for token in tokens:
+                here = here.setdefault(token, {})
+    return found
+
+
+def _usual_tokens(lm: TreeLM, word: str) -> Iterator[tuple[int, ...]]:
+    """A word's tokens after a space, and without one where the space is a token of its own."""
+    spaced = lm.continuation(f" {word}")
+    yield spaced
+    if not (lm.pieces[spaced[0]] or b"").strip():
+        yield lm.continuation(word)
+
+
+class Tracer(Searches):
+    """Searches that write down what they run and count."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._usual: dict[tuple[int, int], Branches] = {}
+        """(context, node) -> the usual branches behind it that are not run yet."""
+        self._begun: list[tuple[Index, Entries]] = []
+        self._run: list[tuple[Index, Entries]] = []
+        self._steps: list[Entries] = []
+        self._waiting: list[Entries] = []
+        """Usual tokens that are to be run next."""
+
+    def follow_always(self, branches: Sequence[Branches]) -> None:
+        """Token sequences behind each context that are run whatever their mass."""
+        self._usual = {(owner, -1): own for owner, own in enumerate(branches)}
+
+    def choose(self) -> Entries:
+        """The usual tokens first, then what the search would choose."""
+        chosen: Entries = np.concatenate([*self._waiting, super().choose()])
+        self._waiting = []
+        return chosen
+
+    def take(self, batch: Entries, numbers: Index, logits: Any) -> Iterator[None]:
+        """Write nodes down, go on as every search does, and keep the usual tokens behind them."""
+        (self._run if (numbers >= 0).all() else self._begun).append((numbers, batch))
+        wanted = self._move_on(batch, numbers)
+        before = len(self._entries)
+        yield from super().take(batch, numbers, logits)
+        fresh = self._entries[before:]
+        usual = np.isin(self._codes(fresh["owner"], fresh["parent"], fresh["token"]), wanted)
+        small = ~usual & (fresh["mass"] <= self._goal.tolerance * SMALL)
+        self._waiting.append(fresh[usual])
+        # What is too small to be followed still counts where it stands at a whole word.
+        self._steps.append(fresh[small & (self._cells.completes[fresh["cell"]] >= 0)])
+        self._entries = np.concatenate([self._entries[:before], fresh[~usual & ~small]])
+
+    def _move_on(self, batch: Entries, numbers: Index) -> Index:
+        """The codes of the usual tokens behind nodes that are usual themselves."""
+        owners, parents, tokens = (batch[name].tolist() for name in ("owner", "parent", "token"))
+        found: list[tuple[int, int, int]] = []
+        for place, number in enumerate(numbers.tolist()):
+            owner = owners[place]
+            if number >= 0:
+                behind = self._usual.get((owner, parents[place]), {}).get(tokens[place], {})
+                self._usual[owner, number] = behind
+            found += [(owner, number, token) for token in self._usual[owner, number]]
+        return self._codes(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
+
+    def _codes(self, owners: Index, parents: Index, tokens: Index) -> Index:
+        """One number for (context, node, token); nodes belong to one context each."""
+        rows = np.where(parents >= 0, parents + self._count, owners)
+        return rows * len(self._reader.vocabulary) + tokens
+
+    def _drop_small(self, owners: Index, masses: Floats) -> Any:
+        # Nothing is too small to be raised by training; no mass at all is no continuation.
+        return masses > 0.0
+
+    def _follow_planned(
+        self, batch: Entries, numbers: Index, plan: Plan, shares: Floats
+    ) -> Entries:
+        rows = plan.rows[plan.growing :]
+        closed = self._children(
+            batch[rows], numbers[rows], plan.tokens[plan.growing :], np.zeros(len(rows))
+        )
+        closed["cell"] = plan.cells[plan.growing :]
+        self._steps.append(closed)
+        return super()._follow_planned(batch, numbers, plan, shares)
+
+    def _silent(self, children: Entries) -> Entries:
+        tables, _ = self._effects(children["table"], children["token"])
+        self._steps.append(children[tables < 0])
+        return super()._silent(children)
+
+    def _lettered(self, children: Entries) -> Entries:
+        tables, _ = self._effects(children["table"], children["token"])
+        ended = children[tables < 0]
+        ended["cell"] = [self._spell(child) for child in ended]
+        self._steps.append(ended[ended["cell"] >= 0])
+        return super()._lettered(children)
+
+    def trace(self, passages: tuple[Passage, ...], contexts: tuple[int, ...]) -> Trace:
+        """What was found, with what was left open at a whole word counted to it."""
+        nodes = _entries([batch for _, batch in self._run])
+        order = np.argsort(nodes["depth"], kind="stable")
+        rows = self._row_numbers(order)
+        nodes = nodes[order]
+        steps = _entries([*self._steps, *self._resting, self._entries])
+        steps = steps[self._cells.completes[steps["cell"]] >= 0]
+        end_rows, end_tables, end_words = self._ended(rows)
+        return Trace(
+            passages,
+            contexts,
+            nodes["owner"],
+            _rows(rows, nodes["owner"], nodes["parent"]),
+            nodes["token"],
+            nodes["depth"],
+            _rows(rows, steps["owner"], steps["parent"]),
+            steps["token"],
+            self._cells.completes[steps["cell"]],
+            end_rows,
+            end_tables,
+            end_words,
+            self._asked.owner,
+        )
+
+    def _row_numbers(self, order: Index) -> Index:
+        """The row of each node: nodes are numbered as they are run, and stand by depth."""
+        numbers = _joined([numbers for numbers, _ in self._run])
+        rows = np.zeros(len(numbers), dtype=np.int64)
+        rows[numbers[order]] = self._count + np.arange(len(numbers))
+        return rows
+
+    def _ended(self, rows: Index) -> tuple[Index, Index, Index]:
+        """Row, table and word of every node where tokens may end a word or the text."""
+        batches = [*self._begun, *self._run]
+        nodes = _entries([batch for _, batch in batches])
+        leading = self._cells.beginning[nodes["cell"]] == 0
+        words = np.where(leading, NO_WORD, self._cells.completes[nodes["cell"]])
+        counts = leading | (words >= 0)
+        found = _rows(rows, nodes["owner"], _joined([numbers for numbers, _ in batches]))
+        return found[counts], nodes["table"][counts], words[counts]
+
+
+def _rows(rows: Index, owners: Index, numbers: Index) -> Index:
+    """The rows of nodes; -1 stands for the context itself."""
+    own = rows[numbers] if len(rows) else numbers
+    return np.where(numbers >= 0, own, owners)
+
+
+def _joined(parts: Sequence[Index]) -> Index:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+
+
+def _entries(parts: Sequence[Entries]) -> Entries:
+    found: Entries = np.concatenate([np.zeros(0, dtype=ENTRY), *parts])
+    return found

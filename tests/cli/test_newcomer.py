@@ -1,0 +1,102 @@
+"""A newcomer with data of their own: the how-to pages, followed to the letter.
+
+Files with a title are written, shell commands and Python blocks are run, in the page's order and in
+an empty folder. Only the embedded model is exchanged for the toy, which needs no download.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from doc_pages import ROOT, Block, blocks
+
+from aleatoric.corpora.cloze import load
+
+HOW_TO = ROOT / "docs" / "how-to"
+OWN_DATA = HOW_TO / "own-data.md"
+
+
+@pytest.fixture
+def follow(
+    cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Path], list[str]]:
+    """Do what a page says in an empty folder; gives what its commands printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def do(block: Block) -> list[str]:
+        if block.title:
+            Path(block.title).write_text(block.text, encoding="utf-8")
+        if block.language == "sh":
+            # The demo has tests of its own.
+            return [run(words) for words in block.commands() if words[0] != "demo"]
+        if block.language == "python" and not block.title:
+            exec(block.text, {})
+        return []
+
+    def run(words: list[str]) -> str:
+        ran = cli(*["toy" if word == "smollm2" else word for word in words])
+        assert ran.status == 0, (words, ran.err)
+        return str(ran.out)
+
+    return lambda page: [printed for block in blocks(page) for printed in do(block)]
+
+
+def test_from_own_answers_to_a_page(follow: Callable) -> None:
+    printed = follow(OWN_DATA)
+    assert "oracle" in printed[0]
+    page = Path("report.html").read_text(encoding="utf-8")
+    assert page.lstrip().lower().startswith("<!doctype html>")
+    assert "The ferry left the island at" in page
+    assert not re.search(r"""(src|href)=["']https?://""", page)
+    assert "The forecast says it will." in Path("bot.html").read_text(encoding="utf-8")
+    assert Path("rows.csv").read_text().count("toy") == 6
+
+
+def test_the_readme(follow: Callable) -> None:
+    follow(ROOT / "README.md")
+    assert "There are" in Path("report.html").read_text(encoding="utf-8")
+    assert Path("rows.parquet").exists()
+
+
+def test_the_table_and_the_json_lines_say_the_same(tmp_path: Path) -> None:
+    files = {block.title: block.text for block in blocks(OWN_DATA) if block.title}
+    for name in ("people.csv", "people.jsonl"):
+        (tmp_path / name).write_text(files[name], encoding="utf-8")
+    table, lines = (
+        {item.id: item for item in load(tmp_path / name).items}
+        for name in ("people.csv", "people.jsonl")
+    )
+    assert table["1"] == lines["1"]
+    assert table["3"].context == lines["3"].context
+
+
+def test_a_mistake_in_the_file_is_named(cli: Callable, tmp_path: Path) -> None:
+    people = tmp_path / "people.csv"
+    people.write_text("context,response,count\nThere are,many,several\n", encoding="utf-8")
+    ran = cli("word", "--corpus", people)
+    assert ran.status == 2
+    assert "people.csv" in ran.err
+    assert "line 2" in ran.err
+
+
+def test_an_own_probe(follow: Callable, cli: Callable) -> None:
+    printed = follow(HOW_TO / "probe.md")
+    assert "my_probes:length" in printed[0]
+    found = json.loads(cli("score", "runs/length", "--json").out)["results"]
+    assert any(result["metric"] == "w1_M/my_probes:length" for result in found)
+
+
+def test_the_python_on_the_page_of_models() -> None:
+    own, logits = [b for b in blocks(HOW_TO / "own-model.md") if b.language == "python"]
+    program = own.text + (
+        "from aleatoric.models.base import Ask\n"
+        "from aleatoric.types import Item\n"
+        "drawn = load('').draws([Item('1', 'g', 'So', ('x',))], Ask('ancestral', 9, 0))\n"
+        "assert [sum(d.counts.values()) for d in drawn] == [9]\n"
+    )
+    for text in (program, logits.text):
+        exec(text, {})

@@ -1,0 +1,81 @@
+"""Every command on our pages is one that the command line takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from doc_pages import ROOT, Block, blocks, inline_code, our_pages
+
+from aleatoric.cli import app
+
+PAGES = pytest.mark.parametrize("page", our_pages(), ids=lambda page: str(page.relative_to(ROOT)))
+ELSEWHERE = {"--jobs", "--limit-minutes", "--label-smoothing", "--precision", "--port", "--help"}
+"""Options of programs of ours and others that are run by their own names."""
+
+
+@cache
+def whole() -> Any:
+    """The whole command line, put together once."""
+    return typer.main.get_command(app)
+
+
+def command_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that some words name, and the words after it."""
+    command = whole()
+    while words and words[0] in getattr(command, "commands", {}):
+        command, words = command.commands[words[0]], words[1:]
+    if hasattr(command, "commands") and words and not words[0].startswith("-"):
+        raise ValueError(f"there is no command {words[0]}")
+    return command, words
+
+
+def problem_of(words: list[str]) -> str | None:
+    """Why the command line would refuse a command, or nothing."""
+    try:
+        command, rest = command_of(words)
+        if rest != ["--help"]:
+            command.make_context("aleatoric", list(rest))
+    except Exception as error:
+        return f"aleatoric {' '.join(words)}: {getattr(error, 'message', error)}"
+    return None
+
+
+def options(command: Any) -> Iterator[str]:
+    """Every option of a command and of those below it."""
+    for parameter in command.params:
+        yield from (*parameter.opts, *parameter.secondary_opts)
+    for child in getattr(command, "commands", {}).values():
+        yield from options(child)
+
+
+@PAGES
+def test_commands_in_blocks_are_taken(page: Path) -> None:
+    shell = [block for block in blocks(page) if block.language in ("sh", "")]
+    assert [p for block in shell for words in block.commands() if (p := problem_of(words))] == []
+
+
+@PAGES
+def test_commands_within_sentences_exist(page: Path) -> None:
+    for code in inline_code(page):
+        if code.startswith("aleatoric "):
+            command, rest = command_of(code.split()[1:])
+            named = [word.partition("=")[0] for word in rest if word.startswith("--")]
+            assert set(named) <= {*options(command), "--help"}, code
+
+
+@PAGES
+def test_options_within_sentences_exist(page: Path) -> None:
+    known = {*options(whole()), *ELSEWHERE}
+    named = {code.split()[0] for code in inline_code(page) if code.startswith("--")}
+    assert {name.partition("=")[0] for name in named} - known == set()
+
+
+def test_a_wrong_command_is_found() -> None:
+    text = "aleatoric word --corpus a.csv \\\n  --modle x\naleatoric wrod\naleatoric list # all\n"
+    found = [problem_of(words) for words in Block("sh", None, text).commands()]
+    assert [bool(problem) for problem in found] == [True, True, False]

@@ -1,0 +1,54 @@
+"""The pages of the Python reference, as they are written from the source."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import re
+
+import api_pages
+import pytest
+from doc_pages import ROOT
+
+SOURCE = ROOT / "src"
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return api_pages.api_pages(SOURCE)
+
+
+def test_examples_in_the_writer_itself() -> None:
+    assert doctest.testmod(api_pages).failed == 0
+
+
+def test_every_public_name_is_there_once(pages: dict[str, str]) -> None:
+    named = re.findall(r"^### `.+?` \{ #(.+?) \}$", "\n".join(pages.values()), re.MULTILINE)
+    assert len(named) == len(set(named)) > 500
+    for name in ("metrics.tvd.tvd", "types.Result", "tokens.stream.CalibrationStream"):
+        assert f"aleatoric.{name}" in named
+
+
+def test_every_public_name_is_documented(pages: dict[str, str]) -> None:
+    parts = re.split(r"^### ", "\n".join(pages.values()), flags=re.MULTILINE)[1:]
+    bare = [part.split("`")[1] for part in parts if not part.split("```")[2].strip()]
+    assert bare == []
+
+
+def test_long_heads_have_an_argument_a_line() -> None:
+    head = "def work(first: dict[str, int], second: tuple[str, ...] = (), third: float = 0.5,"
+    node = ast.parse(f"{head} fourth: str = 'some words'): ...").body[0]
+    assert isinstance(node, ast.FunctionDef)
+    assert api_pages.signature(node).splitlines() == [
+        "work(",
+        "    first: dict[str, int],",
+        "    second: tuple[str, ...] = (),",
+        "    third: float = 0.5,",
+        "    fourth: str = 'some words',",
+        ")",
+    ]
+
+
+def test_examples_are_code_and_marks_stay_as_typed() -> None:
+    shown = api_pages.as_markdown("Of *p* and `a_b` in [0, 2].\n\n>>> 1 + 1\n2")
+    assert shown == "Of \\*p\\* and `a_b` in \\[0, 2\\].\n\n```python\n>>> 1 + 1\n2\n```"

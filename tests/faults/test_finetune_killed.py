@@ -1,0 +1,63 @@
+"""A training process that is killed outright, and goes on to the very same weights."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+from tuned_lms import population, save_corpus, save_lm
+
+from aleatoric.engine.opening import Loading
+from aleatoric.finetuning import FinetuneJob, run_finetune
+from aleatoric.training.finetune import CHECKPOINT, TRAINED
+from aleatoric.training.recipe import Recipe
+
+PATIENCE_S = 240
+
+
+def test_killed_in_mid_training_and_resumed_the_weights_are_the_same(tmp_path: Path) -> None:
+    corpus = save_corpus(tmp_path / "people.jsonl", list(population(passages=7, length=4)))
+    model = save_lm(tmp_path / "model", layers=1, dropout=0.1)
+    job = FinetuneJob(
+        str(corpus),
+        f"hf:{model}",
+        ("human",),
+        Recipe("human", train="all", batch=2, epochs=12),
+        folds=2,
+        temperatures=(),
+        loading=Loading(device="cpu"),
+        save_every=1,
+    )
+    killed = tmp_path / "killed"
+    status = _run_until(killed / "training" / "human" / "fold-1" / CHECKPOINT, job, killed)
+    assert status == -signal.SIGKILL
+    assert not (killed / "training" / "human" / "fold-2" / TRAINED).exists()
+    whole = tmp_path / "whole"
+    for folder in (killed, whole):
+        run_finetune(job, folder, score=False).db.close()
+    for fold in ("fold-1", "fold-2"):
+        one, other = (run / "training" / "human" / fold / TRAINED for run in (killed, whole))
+        assert one.read_bytes() == other.read_bytes()
+
+
+def _run_until(path: Path, job: FinetuneJob, out: Path) -> int:
+    """Kill a real process as soon as it has written a checkpoint."""
+    command = [
+        *(sys.executable, "-m", "aleatoric", "finetune", "--corpus", job.corpus),
+        *("--model", job.model, "--loss", "human", "--train", "all", "--batch", "2"),
+        *("--epochs", "12", "--folds", "2", "--temperatures", "none", "--device", "cpu"),
+        *("--save-every", "1", "--out", str(out)),
+    ]
+    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet) as process:
+        limit = time.monotonic() + PATIENCE_S
+        while not path.exists() and process.poll() is None and time.monotonic() < limit:
+            time.sleep(0.005)
+        process.kill()
+        return process.wait(timeout=30)

@@ -1,0 +1,216 @@
+"""Ray gives the bytes of one process, whatever dies on the way.
+
+All on one cluster of three nodes on this machine; the last test takes one of them away.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wayward
+
+from aleatoric.engine.base import EngineOptions
+from aleatoric.errors import ModelError
+from aleatoric.models.base import Writing
+from aleatoric.pipeline import WordJob, run_word
+from aleatoric.text_pipeline import TextJob, notes, run_text
+
+ray = pytest.importorskip("ray", reason='Ray is absent: pip install "aleatoric[ray]"')
+
+LOCAL, RAY = EngineOptions(), EngineOptions("ray", actors=2, cpus=1)
+N_CONTEXTS = 300
+PASSAGE = 10
+Held = list[list[Any]]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Three nodes of one CPU each; whoever they start finds this package and the toys."""
+    from ray._raylet import Config
+    from ray.cluster_utils import Cluster
+
+    folder = tmp_path_factory.mktemp("site")
+    wayward.install(folder)
+    found = [str(folder), str(Path(wayward.__file__).parent), *sys.path]
+    fast = {"health_check_period_ms": 500, "health_check_failure_threshold": 2}
+    head = {"num_cpus": 1, "include_dashboard": False, "_system_config": fast}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(found))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        # Nodes listen on the network and run what they are sent: nobody else may send.
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        patch.syspath_prepend(folder)
+        Config.initialize("")  # Ray reads how it is to authenticate when it is imported
+        nodes = Cluster(initialize_head=True, head_node_args=head)
+        nodes.add_node(num_cpus=1, wait=False)
+        nodes.add_node(num_cpus=1)
+        ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
+        yield nodes
+        ray.shutdown()
+        nodes.shutdown()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, cluster: Any) -> Path:
+    """Where the toys find what is to happen to them."""
+    return tmp_path_factory.mktemp("orders")
+
+
+@pytest.fixture
+def orders(folder: Path) -> Iterator[Path]:
+    """The same folder, empty before and after each test."""
+    yield folder
+    for path in folder.iterdir():
+        path.unlink()
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Held:
+    """What one process makes of the words when nothing happens to it."""
+    return words(folder, tmp_path_factory.mktemp("runs") / "local", LOCAL)
+
+
+def words(orders: Path, out: Path, engine: EngineOptions, **more: Any) -> Held:
+    corpus = f"simulated:contexts={N_CONTEXTS},people=4,passage={PASSAGE}"
+    job = WordJob(corpus, (f"wayward:{orders}",), samples=20, n_splits=2, engine=engine)
+    with run_word(job, out, **more):
+        return held(out)
+
+
+def held(out: Path) -> Held:
+    """Everything that a run holds."""
+    db = sqlite3.connect(out / "run.sqlite")
+    tables = ("meta", "items", "systems", "draws", "stats")
+    found = [sorted(db.execute(f"SELECT * FROM {table}"), key=repr) for table in tables]
+    db.close()
+    return found
+
+
+def answered(out: Path) -> set[int]:
+    """The numbers of the items that have draws."""
+    db = sqlite3.connect(out / "run.sqlite")
+    found = {item for (item,) in db.execute("SELECT item FROM draws")}
+    db.close()
+    return found
+
+
+def during(acts: dict[int, Callable[[], None]]) -> Callable[..., Iterable[Any]]:
+    """A track that does something when it comes to a place in the drawing."""
+
+    def track(work: Iterable[Any], total: int, description: str) -> Iterator[Any]:
+        for place, one in enumerate(work):
+            if description == "wayward" and place in acts:
+                acts[place]()
+            yield one
+
+    return track
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_killed_worker_changes_no_byte_and_items_are_not_read_far_ahead(
+    orders: Path, expected: Held, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ahead: list[int] = []
+
+    def look() -> None:
+        ahead.append(220 - len(answered(tmp_path / "run")))
+
+    def kill() -> None:
+        pids = [int(path.name.removeprefix("pid-")) for path in orders.glob("pid-*")]
+        os.kill(next(pid for pid in pids if pid != os.getpid()), signal.SIGKILL)
+
+    with caplog.at_level(logging.WARNING):
+        track = during({220: look, 250: kill})
+        assert words(orders, tmp_path / "run", RAY, track=track) == expected
+    assert caplog.text.count("a worker was lost") == 1
+    # Two parts of 32 contexts, rounded up to passages, in each actor's hands; one being made.
+    assert 0 < ahead[0] <= (2 * 2 + 1) * (32 + PASSAGE)
+
+
+def test_a_part_that_no_worker_survives_is_named_and_another_engine_finishes(
+    orders: Path, expected: Held, tmp_path: Path
+) -> None:
+    (orders / "always-11:5").touch()
+    with pytest.raises(ModelError, match=r"items '[\d:]+' to '[\d:]+': 3 workers were lost"):
+        words(orders, tmp_path / "run", RAY)
+    (orders / "always-11:5").unlink()
+    assert 0 < len(answered(tmp_path / "run")) < N_CONTEXTS
+    assert words(orders, tmp_path / "run", LOCAL) == expected
+
+
+@pytest.mark.parametrize("engines", [(RAY, LOCAL), (LOCAL, RAY)], ids=["ray-first", "local-first"])
+def test_an_interrupted_run_goes_on_with_the_other_engine(
+    engines: tuple[EngineOptions, EngineOptions], orders: Path, expected: Held, tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        words(orders, tmp_path / "run", engines[0], track=during({270: interrupt}))
+    assert 0 < len(answered(tmp_path / "run")) < N_CONTEXTS
+    assert words(orders, tmp_path / "run", engines[1]) == expected
+
+
+def test_a_models_error_is_what_one_process_says(orders: Path, tmp_path: Path) -> None:
+    for number in ("7:4", "7:5", "25:3"):
+        (orders / f"error-{number}").touch()
+    said = []
+    for engine in (LOCAL, RAY):
+        with pytest.raises(ModelError) as error:
+            words(orders, tmp_path / engine.name, engine)
+        said.append((str(error.value), error.value.status))
+    assert said[0] == said[1] == ("item '7:4': this is too much; leave it out.", 1)
+    assert answered(tmp_path / "local") <= answered(tmp_path / "ray")
+
+
+def test_texts_and_their_counts_are_the_same_bytes(orders: Path, tmp_path: Path) -> None:
+    rows = [
+        {"id": str(i), "group": str(i // 3), "input": f"say {i}", "references": ["a b", "b", "a"]}
+        for i in range(100)
+    ]
+    corpus = tmp_path / "people.jsonl"
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = []
+    for engine in (LOCAL, RAY):
+        job = TextJob(
+            str(corpus), (f"wayward:{orders}",), ("ancestral", "top_k=2"), Writing(samples=3),
+            probes=("lexical-1",), tokeniser="whitespace", n_splits=2, engine=engine,
+        )  # fmt: skip
+        if engine is RAY:
+            (orders / "once-60").touch()
+        with run_text(job, tmp_path / engine.name) as store:
+            found.append((held(tmp_path / engine.name), notes(store)))
+    assert found[0] == found[1]
+    assert not (orders / "once-60").exists()
+    assert any("cut at the longest length" in note for note in found[0][1])
+
+
+def test_a_removed_node_changes_no_byte(
+    cluster: Any,
+    orders: Path,
+    expected: Held,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The last test of the module: a node is gone after it."""
+    node = next(iter(cluster.worker_nodes))
+
+    def remove() -> None:
+        cluster.remove_node(node, allow_graceful=False)
+
+    with caplog.at_level(logging.WARNING):
+        three = EngineOptions("ray", actors=3, cpus=1)
+        found = words(orders, tmp_path / "run", three, track=during({200: remove}))
+    assert found == expected
+    assert "a worker was lost" in caplog.text

@@ -1,0 +1,398 @@
+"""Full disks, read-only places, damaged databases, older versions: clear words, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aleatoric import levels, resuming
+from aleatoric.errors import AleatoricError, DataError, StorageError, UsageError
+from aleatoric.pipeline import WordJob, run_word
+from aleatoric.store import DATABASE, SCHEMA_VERSION, LockedError, Store
+from aleatoric.store.canonical import canonical_bytes
+from aleatoric.store.salvage import salvage
+from aleatoric.types import Item
+
+JOB = WordJob("simulated:contexts=120,people=6", ("toy",), samples=10, n_splits=2)
+PAGE_SIZE = 4096
+
+
+def canonical(path: Path) -> bytes:
+    with Store.open(path) as store:
+        return canonical_bytes(store)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing happened to."""
+    path = tmp_path_factory.mktemp("whole") / "run"
+    run_word(JOB, path).close()
+    return path
+
+
+def copy_of(whole: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(whole, folder / "run"))
+
+
+# Full disks --------------------------------------------------------------------------------
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A file system of its own with little room; only root may make one."""
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if made.returncode:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.skipif(shutil.which("mount") is None, reason="there is no mount here")
+def test_a_full_disk_is_told_and_the_run_goes_on_elsewhere(whole: Path, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "160k") as disk:
+        with pytest.raises(StorageError, match=r"the disk is full; .*aleatoric resume") as told:
+            run_word(JOB, disk / "run")
+        assert told.value.status == 1
+        with Store.open(disk / "run") as store:
+            assert 0 < store.n_items_with_draws("toy") <= 120
+        shutil.copytree(disk / "run", tmp_path / "roomy")
+    resuming.resume(tmp_path / "roomy").close()
+    assert canonical(tmp_path / "roomy") == canonical(whole)
+
+
+def test_files_that_may_not_grow_stop_a_run_and_lose_nothing(whole: Path, tmp_path: Path) -> None:
+    """A real failure of write(2), in a process that may write no long files."""
+    program = (
+        "import resource, sys; from aleatoric.cli import main\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))\n"
+        "main()"
+    )
+    asked = ["word", "--corpus", JOB.corpus, "--model", "toy", "--samples", "10"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *asked, "--splits", "2", "--out", str(tmp_path / "run")],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert "continue with aleatoric resume" in done.stderr
+    resuming.resume(tmp_path / "run").close()
+    assert canonical(tmp_path / "run") == canonical(whole)
+
+
+def test_a_disk_that_is_full_from_the_start_keeps_nothing_of_the_run(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "16k") as disk:
+        with pytest.raises(StorageError, match=r"disk is full; .*repeat the command"):
+            run_word(JOB, disk / "run")
+        assert not (disk / "run").exists()
+
+
+# Read-only places --------------------------------------------------------------------------
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[Path]:
+    """A folder in which nothing can be written; of root's, a mount that forbids it."""
+    if os.geteuid():
+        folder.chmod(0o555)
+        try:
+            yield folder
+        finally:
+            folder.chmod(0o755)
+        return
+    bind = ["mount", "--bind", str(folder), str(folder)]
+    if subprocess.run(bind, capture_output=True, check=False).returncode:
+        pytest.skip("root can write everywhere, and may not mount here")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", str(folder)], check=True)
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_read_only_run_is_scored_apart_and_not_written(
+    whole: Path, tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    run = copy_of(whole, tmp_path)
+    before = (run / DATABASE).read_bytes()
+    shown = cli("score", whole, "--json").out
+    with read_only(run):
+        ran = cli("score", run, "--json")
+        assert (ran.status, ran.out) == (0, shown)
+        assert "cannot be written" in refused(cli, "resume", run)
+        assert [file.name for file in run.iterdir()] == [DATABASE]
+    assert (run / DATABASE).read_bytes() == before
+
+
+def test_a_read_only_place_for_a_new_run_is_refused(
+    tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    (tmp_path / "place").mkdir()
+    asked = ("word", "--corpus", JOB.corpus, "--model", "toy", "--out", tmp_path / "place" / "run")
+    with read_only(tmp_path / "place"):
+        assert "cannot be written" in refused(cli, *asked)
+
+
+def refused(cli: Callable[..., Any], *arguments: object) -> str:
+    ran = cli(*arguments)
+    assert ran.status == 2, ran.err
+    assert ran.err.startswith("error: ")
+    assert ran.err.count("\n") == 1
+    return str(ran.err)
+
+
+# Damage ------------------------------------------------------------------------------------
+
+
+def damage(run: Path, pages: list[int], seed: int) -> None:
+    """Overwrite whole pages of a database with random bytes."""
+    data, rng = bytearray((run / DATABASE).read_bytes()), random.Random(seed)
+    for page in pages:
+        data[page * PAGE_SIZE : (page + 1) * PAGE_SIZE] = rng.randbytes(PAGE_SIZE)
+    (run / DATABASE).write_bytes(data)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_intact_of_a_damaged_run_is_saved_and_the_rest_made_again(
+    seed: int, whole: Path, tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    run = copy_of(whole, tmp_path)
+    n_pages = (run / DATABASE).stat().st_size // PAGE_SIZE
+    # The first two pages say what the database and the run are; without them, nothing is.
+    damage(run, random.Random(seed).sample(range(2, n_pages), 1 + 2 * seed), seed)
+    before = (run / DATABASE).read_bytes()
+    scored = cli("score", run, "--json")
+    assert (scored.status, scored.err.count("\n")) in ((0, 0), (2, 1)), scored.err
+    damaged = (run / DATABASE).read_bytes()
+    ran = cli("resume", run, "--salvage", tmp_path / "new")
+    assert ran.status == 0, ran.err
+    assert "items are intact" in ran.err
+    assert (run / DATABASE).read_bytes() == damaged
+    assert before
+    assert cli("resume", tmp_path / "new", "--json").status == 0
+    assert canonical(tmp_path / "new") == canonical(whole)
+
+
+def test_a_damaged_run_is_reported_with_the_way_out(
+    whole: Path, tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    run = copy_of(whole, tmp_path)
+    n_pages = (run / DATABASE).stat().st_size // PAGE_SIZE
+    damage(run, list(range(3, n_pages)), 0)
+    for command in ("score", "resume"):
+        said = refused(cli, command, run)
+        assert "is damaged or no run; restore a copy, or save what is intact with" in said
+    damage(run, [0, 1], 0)
+    assert "is damaged" in refused(cli, "score", run)
+    assert "is damaged" in refused(cli, "resume", run, "--salvage", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE draws SET payload = '{\"cou' WHERE item = 7",
+        "UPDATE draws SET payload = replace(payload, ':1', ':9') WHERE item = 7",
+        "UPDATE draws SET payload = x'ff00' WHERE item = 7",
+    ],
+    ids=["no JSON", "another number", "no text"],
+)
+def test_a_row_that_has_changed_is_damage(change: str, whole: Path, tmp_path: Path) -> None:
+    run = copy_of(whole, tmp_path)
+    with closing(sqlite3.connect(run / DATABASE)) as database, database:
+        database.execute(change)
+    with pytest.raises(DataError, match="is damaged"), Store.open(run) as store:
+        levels.score(store)
+    assert salvage(run, tmp_path / "new")[1] == "toy: the answers to 119 items are intact"
+    resuming.resume(tmp_path / "new").close()
+    assert canonical(tmp_path / "new") == canonical(whole)
+
+
+def test_a_changed_byte_in_an_item_or_an_answer_is_noticed(whole: Path, tmp_path: Path) -> None:
+    """One bit at a time, anywhere in the file: scored as before, or refused; never otherwise."""
+    data, rng = (whole / DATABASE).read_bytes(), random.Random(3)
+    expected, refused_runs = canonical(whole), 0
+    for number in range(60):
+        run = tmp_path / str(number)
+        run.mkdir()
+        changed = bytearray(data)
+        changed[rng.randrange(2 * PAGE_SIZE, len(data))] ^= 1 << rng.randrange(7)
+        (run / DATABASE).write_bytes(changed)
+        try:
+            with Store.open(run) as store:
+                store.check_whole()  # as scoring and resuming do
+                rows = [line for line in canonical_bytes(store).split(b"\n") if is_data(line)]
+        except AleatoricError:
+            refused_runs += 1
+        else:
+            assert rows == [line for line in expected.split(b"\n") if is_data(line)]
+    assert refused_runs > 5
+
+
+def is_data(line: bytes) -> bool:
+    return line.startswith((b'["item"', b'["draws"'))
+
+
+# Older and newer versions ------------------------------------------------------------------
+
+FIRST_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE items (
+    no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, grp TEXT NOT NULL,
+    context TEXT NOT NULL, original TEXT, responses TEXT NOT NULL);
+CREATE TABLE systems (no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, facts TEXT NOT NULL);
+CREATE TABLE draws (
+    item INTEGER NOT NULL, system INTEGER NOT NULL, row INTEGER NOT NULL, payload TEXT NOT NULL,
+    PRIMARY KEY (item, system, row)) WITHOUT ROWID;
+"""
+
+
+def as_version_1(whole: Path, folder: Path, n_draws: int) -> Path:
+    """The run as the first version would have left it, stopped after some draws."""
+    (folder / "old").mkdir()
+    with closing(sqlite3.connect(folder / "old" / DATABASE)) as old:
+        old.executescript("PRAGMA journal_mode = WAL;" + FIRST_SCHEMA)
+        old.execute("ATTACH ? AS new", (str(whole / DATABASE),))
+        old.execute("INSERT INTO items SELECT * FROM new.items")
+        old.execute("INSERT INTO systems SELECT * FROM new.systems WHERE name = 'toy'")
+        old.execute("INSERT INTO draws SELECT * FROM new.draws WHERE item <= ?", (n_draws,))
+        (text,) = old.execute("SELECT value FROM new.meta WHERE key = 'manifest'").fetchone()
+        manifest = {k: v for k, v in json.loads(text).items() if k not in ("device", "remarks")}
+        notes = old.execute("SELECT * FROM new.meta WHERE key = 'notes'").fetchone()
+        facts = [("schema", "1"), ("manifest", json.dumps(manifest)), notes]
+        old.executemany("INSERT INTO meta VALUES (?, ?)", facts)
+        old.commit()
+    return folder / "old"
+
+
+@pytest.mark.parametrize("go_on", ["resume", "repeat", "read first"])
+def test_a_run_of_the_first_version_is_brought_up_and_goes_on(
+    go_on: str, whole: Path, tmp_path: Path
+) -> None:
+    old = as_version_1(whole, tmp_path, 50)
+    if go_on == "read first":
+        with Store.open(old) as store:
+            assert store.n_items_with_draws("toy") == 50
+            assert store.meta("schema") == SCHEMA_VERSION
+    (run_word(JOB, old) if go_on == "repeat" else resuming.resume(old)).close()
+    assert canonical(old) == canonical(whole)
+
+
+def test_a_migration_that_fails_changes_nothing(whole: Path, tmp_path: Path) -> None:
+    old = as_version_1(whole, tmp_path, 50)
+    with closing(sqlite3.connect(old / DATABASE)) as database, database:
+        database.execute("UPDATE meta SET value = 'no manifest' WHERE key = 'manifest'")
+    with pytest.raises(ValueError, match="Expecting"):
+        Store.open(old)
+    with closing(sqlite3.connect(old / DATABASE)) as database:
+        names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+        version = database.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    assert "draws_by_system" not in names
+    assert version == ("1",)
+
+
+def test_a_newer_run_is_refused(whole: Path, tmp_path: Path) -> None:
+    run = copy_of(whole, tmp_path)
+    with closing(sqlite3.connect(run / DATABASE)) as database, database:
+        database.execute("UPDATE meta SET value = '99' WHERE key = 'schema'")
+    for opened in (Store.open, Store.resume):
+        with pytest.raises(UsageError, match=r"has run format 99.*; update aleatoric"):
+            opened(run)
+
+
+# Beginnings and locks ----------------------------------------------------------------------
+
+
+def test_a_run_that_died_before_its_first_transaction_begins_anew(
+    whole: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    sqlite3.connect(run / DATABASE).execute("PRAGMA journal_mode = WAL").connection.close()
+    with pytest.raises(UsageError, match="stopped before it began; repeat the command"):
+        Store.open(run)
+    run_word(JOB, run).close()
+    assert canonical(run) == canonical(whole)
+
+
+def test_one_writer_at_a_time_and_the_lock_of_the_dead_is_nobodys(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", {"level": "word"})
+    for second in (Store.resume, lambda path: Store.create(path, {})):
+        with pytest.raises(LockedError, match=f"being written by process {os.getpid()} since"):
+            second(tmp_path / "run")
+    store.close()
+    assert not (tmp_path / "run" / "run.lock").exists()
+    # What a killed process leaves: the file, but nobody's lock on it.
+    (tmp_path / "run" / "run.lock").write_text('{"process": 1, "host": "x", "since": "then"}')
+    Store.resume(tmp_path / "run").close()
+
+
+def test_a_reader_of_a_run_that_is_written_sees_it_as_it_was(tmp_path: Path) -> None:
+    items = [Item(str(n), "g", f"{n}", ("x", "y"), "x") for n in range(4)]
+    asked = WordJob("simulated:contexts=4,people=4", ("toy",), samples=5, n_splits=2)
+    run_word(asked, tmp_path / "run").close()
+    writer = Store.resume(tmp_path / "run")
+    with Store.open(tmp_path / "run") as reader:
+        levels.score(reader)  # the run is another's to write: computed apart
+        before = [result.as_dict() for result in levels.results(reader)]
+        writer.add_items(Item(f"new {item.id}", "g", "a b", ("x",)) for item in items)
+        assert (writer.n_items, reader.n_items) == (8, 4)
+        assert [result.as_dict() for result in levels.results(reader)] == before
+    writer.close()
+
+
+def test_a_manifest_holds_all_that_is_asked_for(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from aleatoric.types import Choices
+
+    job = replace(
+        JOB,
+        corpus="simulated:contexts=3,people=4",
+        models=("toy:temperature=2", "toy"),
+        samples=7,
+        tolerance=0.5,
+        choices=Choices.paper(),
+        seed=5,
+        remarks=("made up",),
+    )
+    with run_word(job, tmp_path / "run") as store:
+        assert resuming.job_of(store.manifest, resuming.Anew()) == job
+        anew = resuming.job_of(store.manifest, resuming.Anew(device="cpu", trust_remote_code=True))
+    assert isinstance(anew, WordJob)
+    assert (anew.loading.device, anew.loading.trust_remote_code) == ("cpu", True)
+
+
+def test_a_changed_corpus_is_refused_when_it_is_needed(tmp_path: Path) -> None:
+    people = tmp_path / "people.jsonl"
+    people.write_text('{"context": "a", "responses": ["x", "y"]}\n' * 3)
+    job = WordJob(str(people), (), n_splits=2)
+    run_word(job, tmp_path / "run").close()
+    with Store.resume(tmp_path / "run") as store:
+        store.db.execute("DELETE FROM items WHERE no = 2")
+        store.db.execute("DELETE FROM meta WHERE key = 'complete'")
+    people.write_text('{"context": "b", "responses": ["x", "y"]}\n' * 3)
+    with pytest.raises(AleatoricError, match="is not what it was when the run began"):
+        resuming.resume(tmp_path / "run")

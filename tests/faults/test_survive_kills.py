@@ -1,0 +1,35 @@
+"""Runs that are killed at random moments end like those that were not, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import toy_runs
+
+
+@pytest.mark.parametrize(("level", "kills"), [("word", 50), ("text", 30)])
+def test_a_run_killed_at_random_moments_ends_byte_for_byte_alike(
+    level: str, kills: int, tmp_path: Path
+) -> None:
+    command = [sys.executable, toy_runs.__file__, f"kill-{level}", str(tmp_path), str(kills), "30"]
+    folders = [str(Path(toy_runs.__file__).parent), *sys.path]
+    settings = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
+    done = subprocess.run(
+        command,
+        env=settings | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["kills"] >= kills
+    assert found["alike"] == found["runs"] >= 1
+    assert found["lost"] == 0
+    assert found["in the middle"] >= 3, "kills must hit while items are drawn"

@@ -1,0 +1,226 @@
+"""Small runs of every level for the fault tests, in processes of their own.
+
+`python toy_runs.py ACTION FOLDER ...` does one thing; the tests kill, stop and starve it. Models
+that need no weights, registered as a package outside would, stand in for live ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from aleatoric import registry, resuming
+from aleatoric.cli import main as command_line
+from aleatoric.models.base import Ask, LoadOptions, Writing
+from aleatoric.models.texts_live import Tally
+from aleatoric.models.toy import ToyModel
+from aleatoric.pipeline import WordJob, run_word
+from aleatoric.store import DATABASE, Store
+from aleatoric.store.canonical import canonical_bytes
+from aleatoric.streams import stream
+from aleatoric.text_pipeline import TextJob, run_text
+from aleatoric.types import Draws, Item, TextItem, Texts
+
+SECONDS = 0.002
+"""What an item takes: most kills must come while items are worked on."""
+WORDS = ("the", "a", "cat", "dog", "sat", "ran", "here", "there")
+
+
+@dataclass(frozen=True)
+class CountingWriter:
+    """Writes a few words from each input's own stream, and counts what it gives."""
+
+    label: str = "toy"
+    version: str = "1"
+    seconds: float = SECONDS
+    tally: Tally = field(default_factory=Tally)
+
+    @property
+    def conventions(self) -> Mapping[str, str]:
+        return {"words": "toy"}
+
+    def notes(self) -> Sequence[str]:
+        return self.tally.notes(self.label)
+
+    def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
+        self.tally.start()
+        for item in items:
+            time.sleep(self.seconds)
+            rng = stream(ask.seed, ask.decoder, item.id)
+            texts = [" ".join(rng.choice(WORDS, 3)) for _ in range(ask.samples - 1)]
+            self.tally.count(["", *texts], n_cut=1)
+            yield Texts(item.id, ("", *texts))
+
+
+@dataclass(frozen=True)
+class SlowToy(ToyModel):
+    """The toy, as slow as a live model that is fast."""
+
+    seconds: float = SECONDS
+
+    def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
+        for draws in super().draws(items, ask):
+            time.sleep(self.seconds)
+            yield draws
+
+
+def load_words(argument: str) -> SlowToy:
+    """The plugin's factory: a temperature, and what an item takes."""
+    temperature, _, seconds = argument.partition(",")
+    return SlowToy(float(temperature), float(seconds or SECONDS))
+
+
+def load(argument: str, loading: LoadOptions | None = None) -> CountingWriter:
+    """The plugin's factory: what an input takes."""
+    return CountingWriter(seconds=float(argument))
+
+
+def people_of_texts(folder: Path, n_items: int) -> Path:
+    """A corpus of inputs with people's texts."""
+    path = folder / f"people-{n_items}.jsonl"
+    if not path.exists():
+        rows = []
+        for i in range(n_items):
+            texts = [" ".join(stream(7, i, person).choice(WORDS, 4)) for person in range(4)]
+            rows.append(
+                {"id": f"i{i}", "group": f"g{i // 5}", "input": f"{i}", "references": texts}
+            )
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def register() -> None:
+    """Make the models of this file known, as a package outside does by its entry points."""
+    registry.PLUGINS["models"]["slow"] = "toy_runs:load_words"
+    registry.PLUGINS["text_models"]["toy"] = "toy_runs:load"
+
+
+def run(level: str, folder: Path, name: str, n_items: int) -> Store:
+    """Begin a run, or go on with it by asking for the same again."""
+    register()
+    if level == "word":
+        corpus = f"simulated:contexts={n_items},people=6"
+        models = ("slow:1", "slow:2")
+        return run_word(WordJob(corpus, models, samples=8, n_splits=3), folder / name)
+    job = TextJob(
+        str(people_of_texts(folder, n_items)),
+        (f"toy:{SECONDS}",),
+        ("ancestral", "top_p=0.9"),
+        Writing(samples=3),
+        probes=("lexical-1",),
+        tokeniser="whitespace",
+        n_splits=3,
+    )
+    return run_text(job, folder / name)
+
+
+def saved(path: Path) -> dict[str, str]:
+    """What a reader sees of a run at this moment: each answered item whole."""
+    if not (path / DATABASE).exists():
+        return {}
+    try:
+        store = Store.open(path)
+    except Exception as error:
+        if "before it began" in str(error):
+            return {}
+        raise
+    query = "SELECT id || ' ' || name, payload FROM draws JOIN items ON items.no = item "
+    with store:
+        return dict(store.db.execute(query + "JOIN systems ON systems.no = system"))
+
+
+def kill_many(level: str, folder: Path, kills: int, n_items: int) -> dict[str, Any]:
+    """Kill a run at random moments until `kills` have hit; each run must end like one unhurt."""
+    started = time.monotonic()
+    # Looking for the plugins of other packages takes longer than a whole run here.
+    registry._outside = cache(registry._outside)  # type: ignore[assignment]
+    # In this process, so that its children have everything loaded.
+    with run(level, folder, "unhurt", n_items) as store:
+        expected = canonical_bytes(store)
+    begun = time.monotonic()
+    _in_child(lambda: run(level, folder, "timed", n_items), None)
+    seconds = time.monotonic() - begun
+    rng = stream(0, "kills", level)
+    done = {"kills": 0, "runs": 0, "alike": 0, "in the middle": 0, "lost": 0}
+    while done["kills"] < kills:
+        name = f"run-{done['runs']}"
+        _hurt(level, folder / name, n_items, kills, seconds, rng, done)
+        with Store.open(folder / name) as store:
+            done["alike"] += canonical_bytes(store) == expected
+        done["runs"] += 1
+    return done | {
+        "one": round(seconds, 2),
+        "seconds": round(time.monotonic() - started, 1),
+        "bytes": len(expected),
+    }
+
+
+def _hurt(
+    level: str, path: Path, n_items: int, kills: int, seconds: float, rng: Any, done: dict[str, int]
+) -> None:
+    """One run, killed again and again; each time as much is there as before, and nothing else."""
+    before: dict[str, str] = {}
+    while done["kills"] < kills:
+        go_on = _resumed if rng.random() < 0.5 else run
+        wait = float(rng.uniform(0, 0.6 * seconds))
+        if _in_child(partial(go_on, level, path.parent, path.name, n_items), wait):
+            return
+        done["kills"] += 1
+        after = saved(path)
+        done["lost"] += sum(after.get(key) != payload for key, payload in before.items())
+        done["in the middle"] += len(before) < len(after)
+        before = after
+    _in_child(lambda: run(level, path.parent, path.name, n_items), None)
+
+
+def _resumed(level: str, folder: Path, name: str, n_items: int) -> Store:
+    """Go on by the manifest alone; there is none before the first transaction."""
+    register()
+    path = folder / name
+    if not (path / DATABASE).exists() or not saved(path):
+        return run(level, folder, name, n_items)
+    return resuming.resume(path)
+
+
+def _in_child(work: Callable[[], Store], wait: float | None) -> bool:
+    """Whether the work was done in `wait` seconds; it is killed otherwise."""
+    child = os.fork()
+    if not child:
+        try:
+            work().close()
+        except BaseException as error:
+            print(repr(error), file=sys.stderr)
+            os._exit(1)
+        os._exit(0)
+    if wait is not None:
+        time.sleep(wait)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return False
+    if os.waitstatus_to_exitcode(status):
+        raise RuntimeError("the run failed by itself")
+    return True
+
+
+def main(action: str, folder: str, *arguments: str) -> None:
+    """Kill runs of a level, or be the command line with the models of this file."""
+    register()
+    if action == "aleatoric":
+        sys.argv = ["aleatoric", folder, *arguments]
+        command_line()
+    else:
+        level = action.removeprefix("kill-")
+        print(json.dumps(kill_many(level, Path(folder), *map(int, arguments))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,88 @@
+"""Models of an outside package: toys that do to their own process what files in a folder say.
+
+`wayward:FOLDER` draws words and writes texts. A file `once-ID` or `always-ID` kills the process
+that comes to the item, `error-ID` is an error of the model; `pid-N` tells who has worked.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aleatoric.errors import ModelError
+from aleatoric.models.base import Ask, Writing
+from aleatoric.models.texts_live import Tally
+from aleatoric.simulation import sample, truth
+from aleatoric.streams import stream
+from aleatoric.types import Draws, Item, TextItem, Texts
+
+ENTRY_POINTS = """\
+[aleatoric.models]
+wayward = wayward:load
+
+[aleatoric.text_models]
+wayward = wayward:load_texts
+"""
+SECONDS = 0.002
+"""An item takes so long: time enough to die in."""
+
+
+def install(folder: Path) -> None:
+    """Make the package known to Pythons that look into this folder."""
+    about = folder / "wayward-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: wayward\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(ENTRY_POINTS)
+
+
+@dataclass(frozen=True)
+class Wayward:
+    folder: Path
+    label: str = "wayward"
+    version: str = "1"
+    estimator: str = "mc"
+    conventions: Mapping[str, str] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+
+    def notes(self) -> Sequence[str]:
+        return [f"{self.label}: is a toy", *self.tally.notes(self.label)]
+
+    def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
+        for item in items:
+            self._suffer(item.id)
+            rng = stream(ask.seed, "wayward", item.id)
+            yield Draws(item.id, sample(truth(item.context, 1.0), ask.samples, rng))
+
+    def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
+        self.tally.start()
+        for item in items:
+            self._suffer(item.id)
+            rng = stream(ask.seed, ask.decoder, item.id)
+            texts = tuple(" ".join("ab"[i] for i in rng.integers(2, size=rng.integers(4)))
+                          for _ in range(ask.samples))  # fmt: skip
+            self.tally.count(texts, int(rng.integers(2)))
+            yield Texts(item.id, texts)
+
+    def _suffer(self, item_id: str) -> None:
+        (self.folder / f"pid-{os.getpid()}").touch()
+        time.sleep(SECONDS)
+        if (self.folder / f"error-{item_id}").exists():
+            raise ModelError(f"item {item_id!r}: this is too much; leave it out.")
+        once, always = self.folder / f"once-{item_id}", self.folder / f"always-{item_id}"
+        if once.exists() or always.exists():
+            once.unlink(missing_ok=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def load(argument: str) -> Wayward:
+    """A drawer of words."""
+    return Wayward(Path(argument))
+
+
+def load_texts(argument: str, loading: object = None) -> Wayward:
+    """A writer of texts."""
+    return Wayward(Path(argument))

@@ -1,0 +1,133 @@
+"""Engines before any cluster is there: what is refused, and what an actor's worker gives back."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aleatoric import errors
+from aleatoric.engine.base import EngineOptions, check_engine
+from aleatoric.engine.opening import Loading
+from aleatoric.engine.ray import check_address, size_of
+from aleatoric.engine.ray_pool import Size
+from aleatoric.engine.ray_worker import Facts, Failure, ModelWorker
+from aleatoric.errors import DataError, MissingExtraError, ModelError, UsageError
+from aleatoric.models.base import Ask
+from aleatoric.types import Item
+from aleatoric.words.passages import ContextError
+
+ITEMS = [Item(f"1:{i}", "1", f"ba {i}", ("x",)) for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (EngineOptions("dask"), "there is no engine 'dask'; use local or ray"),
+        (EngineOptions(address="auto"), "--address is for a cluster; add --engine ray"),
+        (EngineOptions(actors=2), "--actors is for a cluster"),
+        (EngineOptions(cpus=0.5), "--actor-cpus is for a cluster"),
+        (EngineOptions(gpus=0), "--actor-gpus is for a cluster"),
+    ],
+)
+def test_options_that_nobody_would_look_at_are_refused(options: EngineOptions, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        check_engine(options)
+
+
+@pytest.mark.parametrize("address", ["here", ":6379", "host:", "host:port", "host:99999", "ray://"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="is no address"):
+        check_address(address)
+
+
+def test_an_address_where_nothing_listens_is_refused_at_once() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(UsageError, match="start one with ray start --head"):
+        check_address(f"127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes", "wants_gpu", "size"),
+    [
+        ({}, [{"CPU": 64, "GPU": 8}], True, Size(8, 1, 1)),
+        ({}, [{"CPU": 64, "GPU": 8}], False, Size(16, 4, 0)),
+        ({"gpus": 0.5}, [{"CPU": 64, "GPU": 8}], True, Size(16, 1, 0.5)),
+        ({"actors": 3}, [{"CPU": 64, "GPU": 8}], True, Size(3, 1, 1)),
+        ({"cpus": 8}, [{"CPU": 20}, {"CPU": 7}], True, Size(2, 8, 0)),
+        ({}, [{"CPU": 1}, {"CPU": 0}], True, Size(1, 1, 0)),
+        ({"actors": 2}, [{"CPU": 2}], True, Size(2, 1, 0)),
+        ({"actors": 5}, [{"CPU": 2}], True, Size(5, 1, 0)),
+    ],
+)
+def test_actors_fill_the_nodes(options: dict, nodes: list, wants_gpu: bool, size: Size) -> None:
+    assert size_of(EngineOptions("ray", **options), nodes, wants_gpu) == size
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UsageError("use toy."),
+        DataError.at("a.jsonl", 3, "is bad", "mend it"),
+        MissingExtraError("torch", "hf"),
+        ContextError(2, "too long"),
+    ],
+)
+def test_an_error_comes_back_as_it_was(error: errors.AleatoricError) -> None:
+    back = Failure.of(error).error()
+    assert (str(back), back.status) == (str(error), error.status)
+    assert isinstance(error, type(back))
+
+
+def test_a_worker_gives_what_its_model_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    worker = ModelWorker("words", "toy", Loading(), str(tmp_path))
+    facts = worker.load()
+    assert isinstance(facts, Facts)
+    assert (facts.label, facts.estimator, facts.is_tallied) == ("toy", "mc", False)
+    answers = worker.answer(ITEMS, Ask("ancestral", 5, 0))
+    assert [one.answer.item_id for one in answers.given] == [item.id for item in ITEMS]
+    assert answers.failure is None
+
+
+def test_a_worker_says_why_it_cannot_load_or_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bad = ModelWorker("words", "toy:heat=1", Loading(), str(tmp_path)).load()
+    assert isinstance(bad, Failure)
+    assert bad.kind == "UsageError"
+    worker = ModelWorker("words", "toy", Loading(), str(tmp_path))
+    worker.load()
+    answers = worker.answer(ITEMS, Ask("top_k=2", 5, 0))
+    assert answers.failure is not None
+    assert "knows no decoder" in answers.failure.message
+
+
+def test_answers_before_an_error_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wayward = pytest.importorskip("wayward")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "aleatoric.engine.ray_worker.open_model", lambda spec, loading: wayward.load(spec)
+    )
+    (tmp_path / "error-1:2").touch()
+    worker = ModelWorker("words", str(tmp_path), Loading(), str(tmp_path))
+    worker.load()
+    answers = worker.answer(ITEMS, Ask("ancestral", 5, 0))
+    assert [one.answer.item_id for one in answers.given] == ["1:0", "1:1"]
+    assert answers.failure is not None
+    assert isinstance(answers.failure.error(), ModelError)
+
+
+def test_the_token_level_says_that_it_is_not_spread(cli: Callable, tmp_path: Path) -> None:
+    story = tmp_path / "story.txt"
+    story.write_text("Once upon a time.")
+    ran = cli("token", "--corpus", story, "--model", "smollm2", "--engine", "ray")
+    assert ran.status == 2
+    assert "the token level works in one process" in ran.err

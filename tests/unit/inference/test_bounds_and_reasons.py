@@ -1,0 +1,100 @@
+"""Intervals end where metrics do, and what is not known says why, down to the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aleatoric.inference.bounds import bounded
+from aleatoric.inference.floor import ONE_ANSWER
+from aleatoric.types import Estimate, Interval
+
+METHOD = "group bootstrap, student"
+
+
+@pytest.mark.parametrize(
+    ("metric", "ends", "expected"),
+    [
+        ("ece_human", (-0.1, 0.3), (0.0, 0.3)),
+        ("tvd", (0.9, 1.2), (0.9, 1.0)),
+        ("js", (-0.1, 1.0), (0.0, np.log(2))),
+        ("tvd_debiased", (-0.1, 0.3), (-0.1, 0.3)),
+        ("sq_distance", (-0.1, 0.3), (-0.1, 0.3)),
+        ("w1_C/lexical-1", (-0.1, 0.3), (0.0, 0.3)),
+    ],
+)
+def test_ends_beyond_a_bound_are_cut(metric: str, ends: Any, expected: Any) -> None:
+    found = bounded(Estimate(0.1, Interval(*ends, 0.95, METHOD), 9, 3), metric).interval
+    assert (found.low, found.high) == pytest.approx(expected)
+    assert ("cut" in found.method) == (ends != expected)
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def word_run(cli: Callable, folder: Path, answers: dict[str, int], groups: int, each: int) -> Any:
+    """A run of equal items; groups have several items each."""
+    places = [(g, i) for g in range(1, groups + 1) for i in range(2, each + 2)]
+    corpus = write(
+        folder / "corpus.jsonl",
+        [
+            {"passage": g, "position": i, "context": "so it " * i, "original": "is"}
+            | {"human": answers}
+            for g, i in places
+        ],
+    )
+    model = write(
+        folder / "model.jsonl",
+        [{"passage": g, "position": i, "samples": {"is": 5, "was": 5}} for g, i in places],
+    )
+    corpus_spec, out = f"provo:{corpus}", folder / "run"
+    ran = cli(
+        "word", "--corpus", corpus_spec, "--model", f"recorded:{model}", "--out", out, "--json"
+    )
+    assert ran.status == 0, ran.err
+    return ran.results
+
+
+def test_one_item(cli: Callable, tmp_path: Path) -> None:
+    found = word_run(cli, tmp_path, {"is": 3, "are": 2}, groups=1, each=1)
+    for result in found.values():
+        estimate = result["estimate"]
+        assert estimate["interval"] is None
+        assert "one group" in estimate["reason"] or "too few items: 1" in estimate["reason"]
+        floor = result["floor"]
+        assert floor is None or 0 <= floor["low"] <= floor["value"] <= floor["high"]
+    assert found["model", "ece_debiased_human"]["estimate"]["value"] is None
+    assert "too few items" in found["model", "ece_debiased_human"]["estimate"]["reason"]
+
+
+def test_one_answer_a_context(cli: Callable, tmp_path: Path) -> None:
+    found = word_run(cli, tmp_path, {"is": 1}, groups=3, each=2)
+    for metric in ("tvd", "js", "ece_human"):
+        floor = found["model", metric]["floor"]
+        assert (floor["value"], floor["reason"]) == (None, ONE_ANSWER)
+    for system, metric in (("oracle", "tvd"), ("oracle", "sq_distance"), ("model", "sq_distance")):
+        estimate = found[system, metric]["estimate"]
+        assert estimate["value"] is None
+        assert "undefined on all 6 items" in estimate["reason"]
+    ran = cli("plan", tmp_path / "run", "--se", 0.01)
+    assert (ran.status, "no context has two answers" in ran.err) == (2, True)
+    ran = cli("compare", tmp_path / "run", "--system", "oracle", "--system", "model")
+    assert (ran.status, "no item has a value in both" in ran.err) == (0, True)
+
+
+def test_all_items_equal(cli: Callable, tmp_path: Path) -> None:
+    found = word_run(cli, tmp_path, {"is": 3, "are": 2}, groups=6, each=2)
+    tvd = found["model", "tvd"]["estimate"]
+    assert (tvd["value"], tvd["interval"]) == (0.5, None)
+    assert "no spread" in tvd["reason"]
+    ran = cli("plan", tmp_path / "run", "--se", 0.01)
+    assert (ran.status, "the same value" in ran.err) == (2, True)
+    ran = cli("score", tmp_path / "run", "--analysis", "distinguish")
+    assert "0.000 [–]" in ran.out

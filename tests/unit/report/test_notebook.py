@@ -1,0 +1,93 @@
+"""What a notebook shows of results, tables and studies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+from matplotlib.figure import Figure
+
+from aleatoric import levels, pipeline, studies
+from aleatoric.errors import UsageError
+from aleatoric.store import Store
+from aleatoric.types import Results, Study, Table
+
+mpl.use("agg")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    job = pipeline.WordJob("simulated:contexts=12,people=10,passage=4", ("toy",), n_splits=2)
+    with pipeline.run_word(job, tmp_path_factory.mktemp("notebook") / "run") as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def results(store: Store) -> Results:
+    return levels.results(store)
+
+
+def test_results_are_a_list_that_shows_itself(results: Results) -> None:
+    assert isinstance(results, list)
+    shown = results._repr_html_()
+    assert "<caption>Word level</caption>" in shown
+    assert "corpus:simulated" in shown
+
+
+def test_one_result_shows_all_of_it(results: Results) -> None:
+    result = next(r for r in results if (r.system, r.metric) == ("toy", "tvd"))
+    shown = result._repr_html_()
+    assert f"{result.estimate.value:.4g}" in shown
+    assert '<th scope="row">interval</th>' in shown
+
+
+def test_a_table_is_escaped() -> None:
+    shown = Table("<b>", ("a",), (("<script>alert(1)</script>\x1b",),), ("&",))._repr_html_()
+    assert "<script" not in shown
+    assert r"&lt;script&gt;alert(1)&lt;/script&gt;\x1b" in shown
+    assert "<small>&amp;</small>" in shown
+
+
+def test_results_plot_values_beside_floors(results: Results) -> None:
+    axes = Figure().subplots()
+    assert results.plot(axes=axes) is axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    own = {r.system: r for r in results if r.metric == "tvd"}
+    assert names == list(own)
+    points = [line for line in axes.get_lines() if line.get_marker() == "o"]
+    assert [line.get_xdata()[0] for line in points] == [r.estimate.value for r in own.values()]
+    assert axes.get_xlabel() == "TVD"
+    with pytest.raises(UsageError, match="no metric 'nothing'; there are: ece_original"):
+        results.plot(axes=axes, metric="nothing")
+    with pytest.raises(UsageError, match="no result to plot"):
+        Results().plot()
+
+
+def test_a_result_plots_its_items(results: Results) -> None:
+    result = next(r for r in results if (r.system, r.metric) == ("toy", "tvd"))
+    axes = result.plot()
+    heights = [bar.get_height() for bar in axes.patches if bar.get_width() < 0.2]
+    assert sum(heights) >= result.estimate.n_items
+    assert axes.get_xlabel() == "tvd, toy"
+
+
+def test_a_study_shows_tables_and_figures(store: Store) -> None:
+    study = studies.run_study(store, "replacement")
+    assert "figures: fig14_replacement" in study._repr_html_()
+    assert isinstance(study.plot(), Figure)
+    with pytest.raises(UsageError, match="no figure 'x'; it has: fig14_replacement"):
+        study.plot("x")
+    with pytest.raises(UsageError, match="has no figure"):
+        Study("empty", ()).plot()
+    with pytest.raises(UsageError, match="a table has nothing to plot"):
+        study.tables[0].plot()
+
+
+def test_types_load_no_page() -> None:
+    import subprocess
+    import sys
+
+    program = "import sys, aleatoric.types; assert 'aleatoric.report' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, cwd=Path.cwd())

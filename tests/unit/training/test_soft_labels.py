@@ -1,0 +1,115 @@
+"""The soft-label loss: equal to the exact estimator, and its gradient to finite differences."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lms import tiny
+
+from aleatoric.models.hf import HFModel
+from aleatoric.training.finetune import human_losses
+from aleatoric.training.soft_labels import (
+    WordTree,
+    question_of,
+    tree_logits,
+    word_probabilities,
+    word_tree,
+)
+from aleatoric.types import Item
+from aleatoric.words.exact import Search, exact
+from aleatoric.words.tracing import trace
+from aleatoric.words.vocabulary import Vocabulary
+
+ITEMS = [
+    Item("1:2", "1", "It's well-known that the", ("cat", "dog", "man", "men", "Cat", "well-known")),
+    Item("1:3", "1", "It's well-known that the cat", ("said", "didn't", "is", "zebra", "café")),
+]
+WIDE = Search(tolerance=0.3, nodes=60)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_word_probabilities_lie_between_the_bounds_of_the_exact_estimator(kind: str) -> None:
+    lm = tiny(kind)
+    vocabulary = Vocabulary(lm.pieces)
+    tree = word_tree(lm, ITEMS, vocabulary, WIDE)
+    found = word_probabilities(tree_logits(lm.model, tree), tree).tolist()
+    asked = exact(lm, [question_of(item) for item in ITEMS], search=WIDE, vocabulary=vocabulary)
+    low = [value for one in asked for value in one.low]
+    high = [value for one in asked for value in one.high]
+    assert len(found) == len(low)
+    assert all(a - 1e-12 <= q <= b + 1e-12 for a, q, b in zip(low, found, high, strict=True))
+    assert all(q > 0 for q in found), "every word's usual tokens are followed, however unlikely"
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_no_token_sequence_counts_twice(kind: str) -> None:
+    lm = tiny(kind)
+    vocabulary = Vocabulary(lm.pieces)
+    found = trace(lm, [question_of(item) for item in ITEMS], vocabulary, WIDE)
+    nodes = [*zip(found.parents.tolist(), found.tokens.tolist(), strict=True)]
+    steps = [*zip(found.step_rows.tolist(), found.step_tokens.tolist(), strict=True)]
+    ended = [
+        (row, token)
+        for row, table in zip(found.end_rows.tolist(), found.end_tables.tolist(), strict=True)
+        for token in vocabulary.numbered(table).ends.tolist()
+    ]
+    counted = [*nodes, *steps, *ended]
+    assert len(set(counted)) == len(counted)
+    assert (found.parents < len(ITEMS) + np.arange(len(found.parents))).all()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**31))
+def test_probabilities_of_words_never_sum_to_more_than_one(seed: int) -> None:
+    """Whatever the model's distributions become in training."""
+    lm = tiny("gpt2")
+    tree = _tree()
+    generator = torch.Generator().manual_seed(seed)
+    shape = (len(tree.keep), len(lm.pieces))
+    logits = 5 * torch.randn(shape, generator=generator, dtype=torch.float64)
+    found = word_probabilities(logits, tree)
+    totals = torch.zeros(tree.contexts, dtype=torch.float64)
+    totals.index_add_(0, tree.word_contexts, found)
+    assert float(totals.max()) <= 1 + 1e-12
+
+
+@cache
+def _tree() -> WordTree:
+    lm = tiny("gpt2")
+    return word_tree(lm, ITEMS, Vocabulary(lm.pieces), WIDE)
+
+
+def test_gradient_equals_finite_differences() -> None:
+    lm = tiny("gpt2")
+    tree = word_tree(lm, ITEMS, Vocabulary(lm.pieces), Search(tolerance=0.3, nodes=20))
+    lm.model.requires_grad_(True)
+    lm.model.zero_grad()
+    human_losses(lm.model, tree).mean().backward()
+    generator = torch.Generator().manual_seed(0)
+    checked = 0
+    for name, parameter in lm.model.named_parameters():
+        direction = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+        slope = float((parameter.grad * direction).sum())
+        assert _difference(lm, tree, parameter, direction) == pytest.approx(
+            slope, rel=1e-5, abs=1e-8
+        ), name
+        checked += slope != 0.0
+    assert checked > 5
+    lm.model.requires_grad_(False)
+
+
+def _difference(lm: HFModel, tree: Any, parameter: Any, direction: torch.Tensor) -> float:
+    step = 1e-6
+    values = []
+    with torch.no_grad():
+        for sign in (step, -step):
+            parameter += sign * direction
+            values.append(float(human_losses(lm.model, tree).mean()))
+            parameter -= sign * direction
+    return (values[0] - values[1]) / (2 * step)
