@@ -152,10 +152,11 @@ def test_texts_their_page_and_their_figures(
     check_files(page.parent, before)
 
 
-def test_documents(cli: Callable, tmp_path: Path) -> None:
+def test_documents(cli: Callable, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     documents = [{"id": mark, "text": f"A dog runs. {mark} Bread is made."} for mark in MARKS]
     corpus = save(tmp_path / f"{NAME}.jsonl", documents)
     saved("gpt2", tmp_path)
+    capsys.readouterr()  # saving a model draws a bar
     model = (tmp_path / "gpt2").rename(tmp_path / "g[red]\u202e")
     asked = ("--classwise", "none", "--keep-rows", "--out", tmp_path / "run")
     check_shown(cli("token", "--corpus", corpus, "--model", f"hf:{model}", *asked))
