@@ -1,7 +1,7 @@
 """Fine-tuning on Provo: base, best temperature, text-tuned, soft-label-tuned and mixed.
 
-    python benchmarks/finetune_table.py measure --model FOLDER --corpus FILE --out FOUND.json
-    python benchmarks/finetune_table.py table FOUND.json --corpus FILE
+    python benchmarks/finetune_table.py measure --model FOLDER --corpus FILE --out FOUND.json.gz
+    python benchmarks/finetune_table.py table FOUND.json.gz --corpus FILE
 
 `measure` trains four folds a loss and writes every context's exact distributions with their bounds;
 on a GPU that takes minutes. It needs torch, transformers, safetensors, numpy and scipy alone.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import gzip
 import json
 import tempfile
 import time
@@ -75,7 +76,8 @@ def measure(options: argparse.Namespace) -> None:
     with _folder(options.run) as folder, run_finetune(job, folder, clock.track, score=False) as run:
         document = _document(run) | {"seconds": clock.seconds(), "device": _device()}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(codec.dump(document), encoding="utf-8")
+    with gzip.open(options.out, "wt", encoding="utf-8") as file:
+        file.write(codec.dump(document))
     print(f"wrote {options.out} ({options.out.stat().st_size / 2**20:.1f} MiB)")
 
 
@@ -122,7 +124,7 @@ def _document(run: Store) -> dict[str, Any]:
         name: {
             "facts": facts,
             "draws": {
-                item.id: [json.loads(codec.dump_draws(own)) for own in draws]
+                item.id: [codec.dump_draws(own) for own in draws]
                 for item, draws in run.walk_system(name)
             },
         }
@@ -138,7 +140,8 @@ def table(options: argparse.Namespace) -> None:
     from aleatoric.report.finetune import finetune_tables
     from aleatoric.report.tables import to_markdown
 
-    document = json.loads(options.found.read_text(encoding="utf-8"))
+    with gzip.open(options.found, "rt", encoding="utf-8") as file:
+        document = json.load(file)
     with (
         tempfile.TemporaryDirectory() as folder,
         restored(document, options.corpus, Path(folder) / "run") as run,
@@ -164,10 +167,10 @@ def restored(document: dict[str, Any], corpus: Path, folder: Path) -> Store:
     return run
 
 
-def _draws(found: dict[str, list[dict[str, Any]]]) -> Iterator[Any]:
+def _draws(found: dict[str, list[str]]) -> Iterator[Any]:
     for item_id, rows in found.items():
         for number, row in enumerate(rows):
-            yield codec.load_draws(item_id, number, codec.dump(row))
+            yield codec.load_draws(item_id, number, row)
 
 
 if __name__ == "__main__":

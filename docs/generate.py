@@ -15,7 +15,8 @@ PAGE = Path(__file__).parent / "cli.md"
 HEAD = (
     "# The command line\n\nThis page is generated from the command line's own help by "
     "`make docs`.\nResults go to standard output, progress and notes to standard error.\n"
-    "Exit status: 0 done, 2 bad input or usage, 1 anything else.\n"
+    "Exit status: 0 done, 2 bad input or usage, 130 stopped by Ctrl-C, 143 by SIGTERM, 1 anything "
+    "else.\n"
 )
 
 

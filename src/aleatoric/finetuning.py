@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aleatoric.engine.opening import Loading, check_specs, open_model
-from aleatoric.errors import AleatoricError
+from aleatoric.engine.working import working
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.pipeline import score_word
 from aleatoric.progress import Track, quietly
@@ -92,19 +92,14 @@ def run_finetune(
     corpus = open_corpus(job.corpus, job.encoding)
     folds = folds_of(job, corpus)
     store = Store.continue_or_create(out, _manifest(job, corpus, folds))
-    is_new = not store.n_items
-    try:
-        if is_new:
+    with working(store, lambda made: (made.path / "training").exists()):
+        if store.lacks_items:
             with store.transaction():
                 store.add_items(_evaluated(corpus, folds))
                 store.set_meta("notes", [*corpus.notes, *_split_notes(folds)])
         _Session(store, job, folds, track).run()
         if score:
             score_word(store, track)
-    except AleatoricError:
-        if is_new and not (out / "training").exists():
-            store.discard()
-        raise
     return store
 
 

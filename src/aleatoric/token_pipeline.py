@@ -91,6 +91,7 @@ def run_token(
 def resume_token(store: Store, job: TokenJob, meter: Meter, stopping: Stopping) -> Store:
     """Go on with a run opened to be written; its corpus must be what it was."""
     check_specs(job.models, "forced_models")
+    check_one_process(job.engine, "token")
     corpus = open_token_corpus(job.corpus, job.encoding, job.documents)
     check_same(corpus, store.manifest["corpus"])
     return _worked(store, job, corpus, len(corpus.items), meter, stopping)

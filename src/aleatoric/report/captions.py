@@ -68,6 +68,11 @@ CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "How many draws are enough",
             "Error of the distance when fewer draws of the model are used than there are.",
         ),
+        "learning_curve": (
+            "What would more people show",
+            "Distances among people, and of the model to them, by how many are asked: what is left "
+            "between the two curves at the right is the model's own.",
+        ),
         "fig5_biased": (
             "The biased estimator",
             "Only people's words are looked at, as some earlier work did: distances shrink.",

@@ -39,12 +39,17 @@ from aleatoric.words.scoring import ORACLE
 Floats = NDArray[np.float64]
 TOP = 15
 MOST_PASSAGES = 80
-STUDIES = ("replacement", "subsampling", "ard", "biased", "learning-curve")
+PAGE_STUDIES = ("replacement", "subsampling", "ard", "biased")
+"""Those that a page waits for; the learning curve takes longer than all others together."""
+STUDIES = (*PAGE_STUDIES, "learning-curve")
 _ABSTRACT = {"tvd_syn": "TVD of parts of speech", "tvd_sem": "TVD of clusters of meaning"}
 
 
 def figure_data(
-    part: Part, track: Track[Any] = quietly, passage: str | None = None
+    part: Part,
+    track: Track[Any] = quietly,
+    passage: str | None = None,
+    studies: Sequence[str] = STUDIES,
 ) -> dict[str, Picture]:
     """Figure name -> data: of all systems together, then of each system.
 
@@ -64,7 +69,7 @@ def figure_data(
     for member in track(part.members, len(part.members), "study systems"):
         own, ending = by_label[member.label], ending_of(part, member)
         pictures: dict[str, Picture] = {**dict(heat_maps(member))}
-        pictures |= dict(system_pictures(member.label, own, seed, passage))
+        pictures |= dict(system_pictures(member.label, own, seed, passage, studies))
         if member is not part.members[0]:
             pictures.pop("figH_passage", None)  # many sheets: one system's are enough
         found |= {f"{name}{ending}": picture for name, picture in pictures.items()}
@@ -77,14 +82,18 @@ def ending_of(part: Part, member: Member) -> str:
 
 
 def system_pictures(
-    system: str, own: Sequence[Case], seed: int, passage: str | None = None
+    system: str,
+    own: Sequence[Case],
+    seed: int,
+    passage: str | None = None,
+    studies: Sequence[str] = STUDIES,
 ) -> Iterator[tuple[str, Picture]]:
     """The figures of one system: words of contexts, then the studies'."""
     if not own:
         return
     yield "fig1_context", Panels("", tuple(word_bars(c, system) for c in typical_contexts(own)))
     yield "figH_passage", passage_bars(own, system, passage)
-    for name in STUDIES:
+    for name in studies:
         try:
             study: Study = registry.find("analyses", name)(own, seed)
         except UsageError:

@@ -19,7 +19,6 @@ from aleatoric.report.view import paper_tables
 from aleatoric.store import Store
 
 _FIGURES: dict[str, Callable[..., dict[str, Picture]]] = {
-    "word": collect.figure_data,
     "token": collect_tokens.figure_data,
     "text": collect_texts.figure_data,
 }
@@ -42,7 +41,8 @@ def make_report(
     if inputs and all(part.level != "text" for part in parts):
         found = f"{stores[0].path}: is of the {parts[0].level} level"
         raise UsageError(f"{found}; --input is of the text level.")
-    pictures = [figure_data(part, track) for part in parts]
+    asked = collect.PAGE_STUDIES if figures is None else collect.STUDIES
+    pictures = [figure_data(part, track, asked) for part in parts]
     if html is not None:
         sections = [
             section(part, own, place, inputs if part.level == "text" else ())
@@ -56,8 +56,12 @@ def make_report(
             yield from write_tables(part, folder)
 
 
-def figure_data(part: Part, track: Track[Any] = quietly) -> dict[str, Picture]:
-    """Figure name -> data of everything that a part's runs allow."""
+def figure_data(
+    part: Part, track: Track[Any] = quietly, studies: Sequence[str] = collect.STUDIES
+) -> dict[str, Picture]:
+    """Figure name -> data of everything that a part's runs allow; `studies` are of words."""
+    if part.level == "word":
+        return collect.figure_data(part, track, studies=studies)
     return _FIGURES[part.level](part, track)
 
 

@@ -14,7 +14,11 @@ from aleatoric.report.view import HEADINGS, is_percentage
 from aleatoric.types import Floor, Result
 
 Found = Mapping[tuple[str, str], Result]
-COMPARED = {"word": ("tvd", "tvd_excess", "sq_distance"), "text": ("w1_?/*", "dmu_M/*")}
+COMPARED = {
+    "word": ("tvd", "tvd_excess", "sq_distance"),
+    "token": ("ece", "e_ece*"),
+    "text": ("w1_?/*", "dmu_M/*"),
+}
 """What systems are compared by: a small family, so that its tests keep their power."""
 _TOKEN = ("ece", "e_ece", "e_ece_p", "e_ece_k", "mce", "sce", "ace", "brier", "nll", "accuracy")
 _TEXT = {

@@ -18,7 +18,7 @@ from aleatoric.words.exact import Asking, Question, Search, work_through
 from aleatoric.words.lm import TreeLM
 from aleatoric.words.passages import Passage, encode_contexts, passages_of
 from aleatoric.words.ragged import Index
-from aleatoric.words.searches import ENTRY, Entries, Floats, Plan, Searches
+from aleatoric.words.searches import ENTRY, SMALL, Entries, Floats, Plan, Searches
 from aleatoric.words.tree import Limits, Tree, each_pack
 from aleatoric.words.vocabulary import Vocabulary
 
@@ -130,23 +130,33 @@ class Tracer(Searches):
     def take(self, batch: Entries, numbers: Index, logits: Any) -> Iterator[None]:
         """Write nodes down, go on as every search does, and keep the usual tokens behind them."""
         (self._run if (numbers >= 0).all() else self._begun).append((numbers, batch))
-        self._move_on(batch, numbers)
+        wanted = self._move_on(batch, numbers)
         before = len(self._entries)
         yield from super().take(batch, numbers, logits)
-        usual = np.zeros(len(self._entries), dtype=np.bool_)
-        usual[before:] = [self._is_usual(*name) for name in _names(self._entries[before:])]
-        self._waiting.append(self._entries[usual])
-        self._entries = self._entries[~usual]
+        fresh = self._entries[before:]
+        usual = np.isin(self._codes(fresh["owner"], fresh["parent"], fresh["token"]), wanted)
+        small = ~usual & (fresh["mass"] <= self._goal.tolerance * SMALL)
+        self._waiting.append(fresh[usual])
+        # What is too small to be followed still counts where it stands at a whole word.
+        self._steps.append(fresh[small & (self._cells.completes[fresh["cell"]] >= 0)])
+        self._entries = np.concatenate([self._entries[:before], fresh[~usual & ~small]])
 
-    def _move_on(self, batch: Entries, numbers: Index) -> None:
-        """The usual branches behind nodes that are usual themselves."""
-        for number, (owner, parent, token) in zip(numbers.tolist(), _names(batch), strict=True):
-            behind = self._usual.get((owner, parent), {}).get(token) if number >= 0 else None
-            if behind:
+    def _move_on(self, batch: Entries, numbers: Index) -> Index:
+        """The codes of the usual tokens behind nodes that are usual themselves."""
+        owners, parents, tokens = (batch[name].tolist() for name in ("owner", "parent", "token"))
+        found: list[tuple[int, int, int]] = []
+        for place, number in enumerate(numbers.tolist()):
+            owner = owners[place]
+            if number >= 0:
+                behind = self._usual.get((owner, parents[place]), {}).get(tokens[place], {})
                 self._usual[owner, number] = behind
+            found += [(owner, number, token) for token in self._usual[owner, number]]
+        return self._codes(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
 
-    def _is_usual(self, owner: int, parent: int, token: int) -> bool:
-        return token in self._usual.get((owner, parent), ())
+    def _codes(self, owners: Index, parents: Index, tokens: Index) -> Index:
+        """One number for (context, node, token); nodes belong to one context each."""
+        rows = np.where(parents >= 0, parents + self._count, owners)
+        return rows * len(self._reader.vocabulary) + tokens
 
     def _drop_small(self, owners: Index, masses: Floats) -> Any:
         # Nothing is too small to be raised by training; no mass at all is no continuation.
@@ -222,11 +232,6 @@ def _rows(rows: Index, owners: Index, numbers: Index) -> Index:
     """The rows of nodes; -1 stands for the context itself."""
     own = rows[numbers] if len(rows) else numbers
     return np.where(numbers >= 0, own, owners)
-
-
-def _names(entries: Entries) -> list[tuple[int, int, int]]:
-    columns = (entries[name].tolist() for name in ("owner", "parent", "token"))
-    return list(zip(*columns, strict=True))
 
 
 def _joined(parts: Sequence[Index]) -> Index:
