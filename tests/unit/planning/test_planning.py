@@ -190,7 +190,7 @@ def test_a_difference_of_one_system_says_what_it_assumes(cli: Callable) -> None:
         (("--assume", "height=3"), "no assumption 'height'"),
         (("--assume", "sd=x"), "is no number"),
         (("--assume", "icc=1.5"), "icc=1.5 cannot be"),
-        (("--assume", "sd=0.1", "--samples", "few"), "--samples few"),
+        (("--assume", "sd=0.1", "--samples", "few"), "--samples 'few'"),
         (("--assume", "sd=0.1", "--se", "0"), "--se 0"),
     ],
 )
