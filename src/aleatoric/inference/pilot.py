@@ -4,7 +4,7 @@ Sizes up to the pilot's own need no assumption: parts of its samples are samples
 and the spread of their distances between groups and within them is what a run of those sizes has.
 Larger sizes are extrapolated: by the factor by which the spread changes when samples of both sizes
 are drawn from an estimate of the truth. Estimated truths differ by the luck of the pilot too, so
-the spread falls too slowly where much larger samples are asked for: there it is an upper bound.
+the spread falls too slowly where many more people are asked for: there it is an upper bound.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from aleatoric.types import Interval
 Floats = NDArray[np.float64]
 Index = NDArray[np.int64]
 Sizes = tuple[int, Size]
-_FAR, _FURTHER = 2, 4
-"""So many times the pilot's people are far where samples are more too, and in any case."""
+FAR = 2
+"""Beyond so many times the pilot's people a predicted error is an upper bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,11 +178,9 @@ class Pilot:
             own is not None and (n is None or n > own) for n in samples
         )
 
-    def is_far(self, people: int, size: Size) -> bool:
-        """Whether a design is so much larger that its predicted error is an upper bound."""
-        if people <= _FAR * self.people:
-            return False
-        return people > _FURTHER * self.people or self.is_beyond(0, [size])
+    def is_far(self, people: int) -> bool:
+        """Whether a design has so many more people that its predicted error is an upper bound."""
+        return people > FAR * self.people
 
     def _each(self, work: Callable[[Context, np.random.Generator], Floats]) -> Floats:
         return np.array([work(c, stream(self.seed, "plan", c.id)) for c in self.contexts])
