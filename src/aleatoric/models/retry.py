@@ -47,7 +47,7 @@ def retry_after(header: str | None, now: datetime) -> float | None:
         return float(text)
     try:
         date = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # an hour of fifteen digits is the latter
         return None
     # A date without a zone is meant as GMT; one in the past asks for no wait.
     date = date if date.tzinfo else date.replace(tzinfo=UTC)
