@@ -20,7 +20,7 @@ from aleatoric.store import Store
 from aleatoric.streams import stream
 from aleatoric.types import Case, Categorical, Item, Pair
 
-PEOPLE, SAMPLES = (5, 20, 80), (10, 100)
+PEOPLE, SAMPLES = (5, 20, 40), (10, 100)
 GROUPS, CONTEXTS = 15, 8
 N_PASSAGES = 20
 SIMULATED_GROUPS, PILOT_GROUPS = 1000, 120
@@ -68,7 +68,7 @@ def test_predicted_standard_errors_are_within_15_percent(temperature: float) -> 
     ratios = predicted / simulated_errors(temperature)
     print(f"\ntemperature {temperature}: predicted over simulated SE {ratios.round(3).tolist()}")
     assert np.abs(ratios - 1).max() < 0.15
-    # Eighty people are four times the pilot's: that is said.
+    # Forty people are twice the pilot's: that is said.
     assert [row.extrapolated for row in plan.rows] == [False] * 4 + [True] * 2
 
 

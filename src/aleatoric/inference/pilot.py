@@ -3,9 +3,8 @@
 Sizes up to the pilot's own need no assumption: parts of its samples are samples of those sizes,
 and the spread of their distances between groups and within them is what a run of those sizes has.
 Larger sizes are extrapolated: by the factor by which the spread changes when samples of both sizes
-are drawn from an estimate of the truth. That falls too slowly with more people, because estimated
-truths differ by the luck of the pilot too; going on as from half of the pilot's people to all of
-them falls too fast where the model's own noise is left. So people's factor is the mean of the two.
+are drawn from an estimate of the truth. Estimated truths differ by the luck of the pilot too, so
+the spread falls too slowly where many more people are asked for: there it is an upper bound.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.inference.noise import Noise, Sides, Size, noise, smaller, subsampled
+from aleatoric.inference.noise import Noise, Sides, Size, noise, subsampled
 from aleatoric.inference.planning import (
     LEVEL,
     Crowding,
@@ -35,8 +34,8 @@ from aleatoric.types import Interval
 Floats = NDArray[np.float64]
 Index = NDArray[np.int64]
 Sizes = tuple[int, Size]
-_FASTEST = 0.5
-"""What twice the people leave of a variance at the least: all of it is their own noise."""
+FAR = 2
+"""Beyond so many times the pilot's people a predicted error is an upper bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,41 +165,11 @@ class Pilot:
         now = then
         if self.is_beyond(max(people), samples):
             now = _stacked(self._each(lambda c, rng: _noise_of(c, people, samples, rng, c.seen)))
-        slowness = self._slowness(people, samples)
         return {
-            (n_people, n_samples): self._spread(seen[:, i, j], now, then, (i, j), slowness[i, j])
+            (n_people, n_samples): self._spread(seen[:, i, j], now, then, (i, j))
             for i, n_people in enumerate(people)
             for j, n_samples in enumerate(samples)
         }
-
-    def _slowness(self, people: Sequence[int], samples: Sequence[Size]) -> Floats:
-        """(people sizes, model sizes): by what factor estimated truths let the variance fall."""
-        found = np.ones((len(people), len(samples)))
-        own = self.people
-        if max(people) <= own:
-            return found
-        known = [smaller(m, self.samples) for m in samples]
-        halves = [own, max(2, own // 2)]
-        seen = self._each(lambda c, rng: subsampled(c.seen, halves, known, rng))
-        drawn = _stacked(self._each(lambda c, rng: _noise_of(c, [*people, own], known, rng)))
-        for i, n in ((i, n) for i, n in enumerate(people) if n > own):
-            for j, _ in enumerate(samples):
-                all_, half = (self._variance(self._table(seen[:, k, j])) for k in (0, 1))
-                doubled = np.clip(all_ / half, _FASTEST, 1.0) if half else 1.0
-                then, now = (self._drawn_variance(drawn, (k, j)) for k in (i, len(people)))
-                if now and then:
-                    going_on = doubled ** np.log2(n / own)
-                    found[i, j] = np.sqrt(going_on / (then / now))
-        return found
-
-    def _variance(self, table: Floats) -> float:
-        """Of a mean over contexts that lie in groups as the pilot's do, but for their number."""
-        between, within = between_and_within(table.sum(axis=0))
-        return float(between) * self.crowding.seen + float(within)
-
-    def _drawn_variance(self, drawn: Floats, at: tuple[int, int]) -> float:
-        between, within = self._variances(_of_sizes(drawn, at))
-        return between * self.crowding.seen + within
 
     def is_beyond(self, people: int, samples: Sequence[Size]) -> bool:
         """Whether any of these sizes is larger than the pilot's."""
@@ -209,15 +178,17 @@ class Pilot:
             own is not None and (n is None or n > own) for n in samples
         )
 
+    def is_far(self, people: int) -> bool:
+        """Whether a design has so many more people that its predicted error is an upper bound."""
+        return people > FAR * self.people
+
     def _each(self, work: Callable[[Context, np.random.Generator], Floats]) -> Floats:
         return np.array([work(c, stream(self.seed, "plan", c.id)) for c in self.contexts])
 
-    def _spread(
-        self, values: Floats, now: Floats, then: Floats, at: tuple[int, int], slowness: float
-    ) -> Spread:
+    def _spread(self, values: Floats, now: Floats, then: Floats, at: tuple[int, int]) -> Spread:
         before, after = (_of_sizes(found, at) for found in (now, then))
         factors = [
-            slowness * (new / old if old > 0 else 1.0)
+            new / old if old > 0 else 1.0
             for old, new in zip(self._variances(before), self._variances(after), strict=True)
         ]
         people, samples = (max(0.0, float(part.mean())) for part in (after.people, after.samples))

@@ -139,6 +139,7 @@ class Row:
     power: float | None
     meets: bool | None
     extrapolated: bool
+    upper_bound: bool
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -154,6 +155,7 @@ class Row:
             "power": self.power,
             "meets_target": self.meets,
             "extrapolated": self.extrapolated,
+            "upper_bound": self.upper_bound,
             "variance": asdict(self.parts),
             "design_effect": planning.design_effect(self.parts, design.crowding),
         }
@@ -188,6 +190,8 @@ class Known:
     parts: Parts
     spread: Spread | None = None
     extrapolated: bool = False
+    upper_bound: bool = False
+    """Whether the sizes are so much larger than the pilot's that errors are no larger than this."""
 
 
 def make_plan(source: Source, target: Target, grid: Grid) -> Plan:
@@ -226,7 +230,8 @@ def _row(known: Known, design: Design, target: Target) -> Row:
         power = planning.power(error, target.difference, target.level)
     meets = None if target.error is None else error <= target.error * (1 + 1e-9)
     wide = planning.width(error, target.level)
-    return Row(design, known.parts, error, interval, wide, power, meets, known.extrapolated)
+    how = (known.extrapolated, known.upper_bound)
+    return Row(design, known.parts, error, interval, wide, power, meets, *how)
 
 
 def _groups(

@@ -61,7 +61,8 @@ class PilotSource:
             parts = spread.parts(spread.table.sum(axis=0))
             if self.correlation is not None:
                 parts = parts.paired(self.correlation)
-            found[n, m] = Known(parts, spread, self.pilot.is_beyond(n, [m]))
+            how = (self.pilot.is_beyond(n, [m]), self.pilot.is_far(n))
+            found[n, m] = Known(parts, spread, *how)
         return found
 
 
@@ -125,7 +126,7 @@ def pilot_split(contexts: Sequence[Context]) -> VarianceParts | None:
 
 _EXPLAINED = (
     "[low, high]: what the pilot's number of groups leaves open of the SE (95%). *: sizes are "
-    "larger than the pilot's, and the SE is extrapolated."
+    "larger than the pilot's, and the SE is extrapolated; ≤: by far, and it is at most about this."
 )
 
 

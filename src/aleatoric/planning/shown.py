@@ -40,12 +40,13 @@ def plan_table(plan: Plan) -> Table:
 def _cells(row: Row) -> tuple[str, ...]:
     design, interval = row.design, row.interval
     mark = "*" if row.extrapolated else ""
+    bound = "≤ " if row.upper_bound else ""
     return (
         str(design.people),
         size_name(design.samples),
         str(design.groups),
         str(design.contexts),
-        f"{row.se:.4f}{mark}",
+        f"{bound}{row.se:.4f}{mark}",
         f"[{interval.low:.4f}, {interval.high:.4f}]" if interval else "",
         f"{row.width:.4f}",
         "" if row.power is None else f"{row.power:.2f}",

@@ -190,7 +190,7 @@ def test_a_difference_of_one_system_says_what_it_assumes(cli: Callable) -> None:
         (("--assume", "height=3"), "no assumption 'height'"),
         (("--assume", "sd=x"), "is no number"),
         (("--assume", "icc=1.5"), "icc=1.5 cannot be"),
-        (("--assume", "sd=0.1", "--samples", "few"), "--samples few"),
+        (("--assume", "sd=0.1", "--samples", "few"), "--samples 'few'"),
         (("--assume", "sd=0.1", "--se", "0"), "--se 0"),
     ],
 )
@@ -254,3 +254,12 @@ def test_the_interval_of_a_predicted_error_holds_it() -> None:
         interval = error_interval(Spread(table, 1.0, 1.0, 0.0, 0.0), design)
         held += interval.low <= true <= interval.high
     assert 0.92 <= held / 300 <= 0.98
+
+
+def test_many_more_people_than_the_pilots_give_an_upper_bound(cli: Callable, run: Path) -> None:
+    people = [part for n in (12, 24, 25) for part in ("--people", n)]
+    asked = ("plan", run, "--system", "toy", "--groups", 20, "--samples", 30, *people)
+    plans = json.loads(cli(*asked, "--json").out)["plans"]
+    assert [one["extrapolated"] for one in plans] == [False, True, True]
+    assert [one["upper_bound"] for one in plans] == [False, False, True]
+    assert cli(*asked).out.count("≤ 0.") == 1
