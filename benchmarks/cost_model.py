@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from scipy.optimize import nnls
 
 from aleatoric.decoding import Decoder
 from aleatoric.models.hf import HFModel, wrap
-from aleatoric.models.smollm2 import load_smollm2
+from aleatoric.models.smollm2 import directory, load_smollm2
 from aleatoric.store import Store
 from aleatoric.types import Draws
 from aleatoric.words.exact import Search, exact
@@ -200,17 +201,21 @@ def _tree(run: Run, lm: HFModel, items: Sequence[Cloze]) -> float:
     return (run.tokens - sum(len(lm.encode(item.context)) for item in items)) / len(items)
 
 
-def memory(smollm2: HFModel) -> None:
-    """The peak of whole commands by weights, fitted to two sizes and checked on two others."""
+def memory() -> None:
+    """The peak of whole commands by weights, fitted to two sizes and checked on two others.
+
+    A process counts its parent's peak as its own, so models are made in processes that are gone.
+    """
     peaks: dict[str, tuple[float, float]] = {}
     for name in ("7M", "60M", "25M", "180M"):
         with tempfile.TemporaryDirectory() as folder:
-            lm = random_model(SHAPES[name], smollm2.tokenizer)
-            lm.model.save_pretrained(folder)
-            smollm2.tokenizer.save_pretrained(folder)
+            maker = get_context("spawn").Process(target=save_random, args=(name, folder))
+            maker.start()
+            maker.join()
             asked = ["--model", f"hf:{folder}", "--estimator", "mc", "--samples", "20"]
             peak = cost_of(["word", "--corpus", "simulated:contexts=4", *asked]).peak_mb
-            peaks[name] = 4 * sum(own.numel() for own in lm.model.parameters()) / 1e6, peak
+            weights = (Path(folder) / "model.safetensors").stat().st_size / 1e6
+            peaks[name] = weights, peak * 2**20 / 1e6
     (x0, y0), (x1, y1) = peaks["7M"], peaks["60M"]
     factor = (y1 - y0) / (x1 - x0)
     base = y0 - factor * x0
@@ -218,6 +223,15 @@ def memory(smollm2: HFModel) -> None:
     for name in ("25M", "180M"):
         weights, peak = peaks[name]
         print(f"  {name}: {peak:.0f} MB, predicted {(base + factor * weights) / peak - 1:+.0%}")
+
+
+def save_random(name: str, folder: str) -> None:
+    """A random model in a folder, with SmolLM2's tokenizer."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(directory()))
+    random_model(SHAPES[name], tokenizer).model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def store_costs() -> None:
@@ -266,11 +280,13 @@ def main() -> None:
     options = parser.parse_args()
     if options.only in (None, "store"):
         store_costs()
+    if options.only in (None, "memory"):
+        memory()
+    if options.only in ("store", "memory"):
+        return
     items = read(options.corpus)
     smollm2 = load_smollm2()
     others = trees(smollm2, items) if options.only in (None, "trees") else []
-    if options.only in (None, "memory"):
-        memory(smollm2)
     if options.only in (None, "time"):
         models: dict[str, Callable[[], HFModel]] = {"smollm2": lambda: smollm2}
         for name, shape in SHAPES.items():

@@ -32,9 +32,9 @@ class Measured:
     """A context and system with 40 people: statistics, 20 splits, floor."""
     disk: float = 11_500.0
     """Bytes a context and system."""
-    memory_base: float = 9.7e8
+    memory_base: float = 5.5e8
     """Bytes of a process beside its model."""
-    memory_factor: float = 1.3
+    memory_factor: float = 1.05
     """Peak memory for every byte of weights."""
 
 
