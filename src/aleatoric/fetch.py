@@ -199,35 +199,48 @@ def published_encoding(sha256: str) -> str | None:
 
 def _extract(archive: Path, missing: dict[str, Path]) -> None:
     """Each missing file in one pass over the archive; a part of a file is never left behind."""
-    waiting = dict(missing)
+    parts = {name: _beside(target, ".part") for name, target in missing.items()}
+    try:
+        whole = _unpacked(archive, parts)
+        lacking = next((name for name in missing if name not in whole), None)
+        if lacking is not None:
+            fix = "delete it and fetch it again"
+            raise DataError.at(archive, None, f"holds no whole file {lacking}", fix)
+        for name, part in parts.items():
+            part.replace(missing[name])
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+
+
+def _unpacked(archive: Path, parts: dict[str, Path]) -> set[str]:
+    """The names of the files that were written to `parts`; none of a damaged archive.
+
+    It is read to its end, where its checksum stands.
+    """
+    found = set()
     try:
         # A stream is read forwards alone: nothing in it can send the reader to and fro.
         with files.open_binary(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
-                if member.name in waiting and member.isreg():
-                    _copy(tar, member, waiting.pop(member.name))
-                if not waiting:
-                    break
+                if member.name in parts and member.isreg():
+                    _copy(tar, member, parts[member.name])
+                    found.add(member.name)
+            while stream.read(1 << 20):
+                pass
     except _DAMAGED:
-        pass  # what was whole is there; what was not is missing
-    if waiting:
-        fix = "delete it and fetch it again"
-        raise DataError.at(archive, None, f"holds no whole file {next(iter(waiting))}", fix)
+        return set()
+    return found
 
 
-def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
-    part = _beside(target, ".part")
-    try:
-        packed = tar.extractfile(member)
-        if packed is None or member.size > MAX_BYTES:
-            raise tarfile.ReadError(member.name)
-        with part.open("wb") as file:
-            shutil.copyfileobj(packed, file)
-        if part.stat().st_size != member.size:
-            raise tarfile.ReadError(member.name)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, part: Path) -> None:
+    packed = tar.extractfile(member)
+    if packed is None or member.size > MAX_BYTES:
+        raise tarfile.ReadError(member.name)
+    with part.open("wb") as file:
+        shutil.copyfileobj(packed, file)
+    if part.stat().st_size != member.size:
+        raise tarfile.ReadError(member.name)
 
 
 def _checked_url(url: str) -> str:
