@@ -97,8 +97,8 @@ class RayEngine:
 
 
 @dataclass(frozen=True)
-class RayWords:
-    """A source of next words in actors."""
+class InActors:
+    """A model in actors: what is known of it, and what its copies had to say."""
 
     pool: Pool = field(repr=False)
     facts: Facts
@@ -114,14 +114,19 @@ class RayWords:
         """What pins the model."""
         return self.facts.version
 
+    def notes(self) -> Sequence[str]:
+        """What any of the actors had to say."""
+        return [*self._notes]
+
+
+@dataclass(frozen=True)
+class RayWords(InActors):
+    """A source of next words in actors."""
+
     @property
     def estimator(self) -> str:
         """How its distributions come about."""
         return self.facts.estimator
-
-    def notes(self) -> Sequence[str]:
-        """What any of the actors had to say."""
-        return [*self._notes]
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Words for items, in the parts that one process would ask for together."""
@@ -134,31 +139,13 @@ class RayWords:
 
 
 @dataclass(frozen=True)
-class RayTexts:
+class RayTexts(InActors):
     """A writer of texts in actors."""
-
-    pool: Pool = field(repr=False)
-    facts: Facts
-    _notes: dict[str, None] = field(default_factory=dict, repr=False)
-
-    @property
-    def label(self) -> str:
-        """A short name for tables."""
-        return self.facts.label
-
-    @property
-    def version(self) -> str:
-        """What pins the model."""
-        return self.facts.version
 
     @property
     def conventions(self) -> Mapping[str, str]:
         """Everything beyond the weights that changes a text."""
         return self.facts.conventions
-
-    def notes(self) -> Sequence[str]:
-        """What any of the actors had to say."""
-        return [*self._notes]
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
         """The texts of each input, as parts are finished; a part fills the model once."""
