@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aleatoric.engine.opening import Loading, check_specs, open_model
+from aleatoric.engine.stopping import Stopping
 from aleatoric.engine.working import working
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.pipeline import score_word
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import corpus_facts, open_corpus
-from aleatoric.store import Store
+from aleatoric.store import COMPLETE, Store
 from aleatoric.training.folds import (
     VALIDATION,
     Fold,
@@ -80,27 +81,39 @@ class Fluency:
 
 
 def run_finetune(
-    job: FinetuneJob, out: Path, track: Track[Any] = quietly, score: bool = True
+    job: FinetuneJob,
+    out: Path,
+    track: Track[Any] = quietly,
+    score: bool = True,
+    stopping: Stopping | None = None,
 ) -> Store:
     """Train and evaluate every loss's folds; repeated on the same directory, it goes on.
 
-    Where the input is bad, nothing of the run stays behind.
+    Where the input is bad, nothing of the run stays behind; where `stopping` is asked for, systems
+    that are drawn, folds that are trained and the last checkpoint do.
     """
+    stopping = stopping or Stopping()
     check_specs([job.model], "language_models")
     for loss in job.losses:
         job.recipe_of(loss)
     corpus = open_corpus(job.corpus, job.encoding)
     folds = folds_of(job, corpus)
     store = Store.continue_or_create(out, _manifest(job, corpus, folds))
-    with working(store, lambda made: (made.path / "training").exists()):
+    with working(store, _holds_work):
         if store.lacks_items:
             with store.transaction():
                 store.add_items(_evaluated(corpus, folds))
                 store.set_meta("notes", [*corpus.notes, *_split_notes(folds)])
-        _Session(store, job, folds, track).run()
+        _Session(store, job, folds, track, stopping).run()
         if score:
-            score_word(store, track)
+            score_word(store, track, stopping)
+            store.set_meta(COMPLETE, True)
     return store
+
+
+def _holds_work(store: Store) -> bool:
+    drawn = any(store.n_items_with_draws(name) for name in store.systems())
+    return drawn or (store.path / "training").exists()
 
 
 def folds_of(job: FinetuneJob, corpus: Corpus) -> list[Fold]:
@@ -179,16 +192,30 @@ def _manifest(job: FinetuneJob, corpus: Corpus, folds: Sequence[Fold]) -> dict[s
     }
 
 
+def _leave(fold: int) -> None:
+    """The model stays as it is for every fold."""
+
+
 class _Session:
     """A run being worked on, with its model loaded once."""
 
     def __init__(
-        self, store: Store, job: FinetuneJob, folds: Sequence[Fold], track: Track[Any]
+        self,
+        store: Store,
+        job: FinetuneJob,
+        folds: Sequence[Fold],
+        track: Track[Any],
+        stopping: Stopping,
     ) -> None:
-        self._store, self._job, self._folds, self._track = store, job, folds, track
+        self._store, self._job, self._folds = store, job, folds
+        self._shown, self._stopping = track, stopping
         self._fold_of = {p.group: fold.number for fold in folds for p in fold.held_out}
         self._by_number = {fold.number: fold for fold in folds}
         self._facts: dict[str, Any] = store.meta(FINETUNING) or {}
+
+    def _track(self, work: Iterable[Any], total: int, description: str) -> Iterable[Any]:
+        """Work that is shown, and given up between its steps where a stop is asked for."""
+        return self._stopping.checked(self._shown(work, total, description))
 
     @cached_property
     def _live(self) -> LiveModel:
@@ -232,7 +259,7 @@ class _Session:
     def run(self) -> None:
         """The base, its best temperature, and every loss."""
         base = self._live.label
-        self._draw(base, self._live, lambda: {"fluency": self._fluency(lambda fold: None)})
+        self._draw(base, self._live, lambda: {"fluency": self._fluency(_leave)})
         self._draw_best_temperature(f"{base} temperature")
         for loss in self._job.losses:
             self._draw_tuned(f"{base} {loss}-tuned", loss)
@@ -244,7 +271,8 @@ class _Session:
         decoders = {number: f"temperature={value:g}" for number, value in chosen.items()}
         listed = ",".join(decoders[number] for number in sorted(decoders))
         model = self._folded(name, f"best of {len(self._job.temperatures)} on training", decoders)
-        self._draw(name, model, lambda: {"temperatures": chosen}, listed)
+        told = {"temperatures": chosen}
+        self._draw(name, model, lambda: told | {"fluency": self._fluency(_leave, chosen)}, listed)
 
     def _temperatures(self) -> dict[int, float]:
         """Each fold's best temperature on the passages it trains on."""
@@ -292,13 +320,15 @@ class _Session:
         label: str,
         version: str,
         decoders: Mapping[int, str],
-        ready: Callable[[int], None] = lambda fold: None,
+        ready: Callable[[int], None] = _leave,
     ) -> WordModel:
         from aleatoric.engine.folded import FoldedModel
 
         return FoldedModel(self._live, label, version, self._fold_of, ready, decoders)
 
-    def _fluency(self, ready: Callable[[int], None]) -> dict[str, Any]:
+    def _fluency(
+        self, ready: Callable[[int], None], temperatures: Mapping[int, float] | None = None
+    ) -> dict[str, Any]:
         """The loss of the held-out passages under each fold's own model, pooled over tokens."""
         from aleatoric.training.texts import mean_nll, predicted, text_row
 
@@ -306,7 +336,9 @@ class _Session:
         for fold in self._folds:
             ready(fold.number)
             rows = [text_row(self._live.lm, passage) for passage in fold.held_out]
-            total += mean_nll(self._live.lm.model, rows) * predicted(rows)
+            temperature = (temperatures or {}).get(fold.number, 1.0)
+            nll = mean_nll(self._live.lm.model, rows, temperature=temperature)
+            total += nll * predicted(rows)
             tokens += predicted(rows)
         return asdict(Fluency(total / max(1, tokens), tokens))
 
@@ -323,10 +355,12 @@ class _Session:
             return
         facts = {"model": f"{job.model}@{model.version}", "decoder": decoder}
         store.add_system(name, facts | {"estimator": model.estimator, "label": name})
-        waiting = list(store.waiting(name))
+        waiting = self._stopping.before_each(store.waiting(name))
+        left = store.n_items - store.n_items_with_draws(name)
         ask = Ask("ancestral", 0, job.recipe.seed, job.tolerance, job.choices)
-        shown = self._track(waiting, len(waiting), name)
+        shown = self._shown(waiting, left, name)
         store.add_draws(name, model.draws(shown, ask), whole=False)
+        self._stopping.check()
         self._keep(name, dict(more()))
         store.set_meta(f"done {name}", True)
 

@@ -49,7 +49,7 @@ def resume(
         job: Any = job_of(store.manifest, anew or Anew())
         if store.manifest.get("command") == FINETUNE:
             store.close()  # training opens its run itself
-            return run_finetune(job, path, track)
+            return run_finetune(job, path, track, stopping=stopping)
         if store.manifest["level"] == "token":
             return token_pipeline.resume_token(store, job, meter, stopping)
         if store.manifest["level"] == "text":
@@ -136,6 +136,7 @@ def _token_job(manifest: Mapping[str, Any], anew: Anew) -> token_pipeline.TokenJ
         documents=manifest["documents"],
         seed=manifest["seed"],
         encoding=manifest["corpus"]["encoding"],
+        engine=anew.engine,
     )
 
 

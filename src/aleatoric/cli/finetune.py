@@ -17,6 +17,7 @@ from aleatoric.cli.options import (
     SeedOption,
 )
 from aleatoric.cli.printing import print_json, say, show_tables, track
+from aleatoric.cli.working import writing
 
 if TYPE_CHECKING:
     from aleatoric.store import Store
@@ -64,7 +65,7 @@ def finetune(
         str | None, typer.Option(help="Tried on the training passages, as 0.8,1,1.2; none: skip.")
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(help="How far apart the bounds of an exact TVD may be.")
+        float, typer.Option(min=0, help="How far apart the bounds of an exact TVD may be.")
     ] = 0.02,
     device: DeviceOption = None,
     bos: BosOption = "none",
@@ -113,7 +114,10 @@ def finetune(
         encoding=encoding,
         save_every=save_every,
     )
-    with run_finetune(job, out, track) as store:
+    with (
+        writing(out) as (_, stopping),
+        run_finetune(job, out, track, stopping=stopping) as store,
+    ):
         _show(store, as_json, layout)
         for path in _draw_curves(store):
             say(f"wrote {path}")

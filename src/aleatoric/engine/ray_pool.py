@@ -85,7 +85,8 @@ class Pool:
     def facts(self) -> Facts:
         """What the model is, as soon as one actor has loaded it."""
         while not (loaded := [actor.facts for actor in self._actors if actor.facts]):
-            self._wait()
+            for _ in self._wait():
+                pass
         return loaded[0]
 
     def answers(self, parts: Iterable[Sequence[Any]], ask: Any) -> Iterator[Answers]:
@@ -126,9 +127,18 @@ class Pool:
         calls = {call: actor for actor in self._actors for call in self._calls(actor)}
         done, _ = self._ray.wait([*calls], num_returns=1, timeout=_LOOK)
         more, _ = self._ray.wait([*calls], num_returns=len(calls), timeout=0)
-        found = [self._take(calls[call], call, work) for call in dict.fromkeys([*done, *more])]
+        errors: list[Exception] = []
+        for call in dict.fromkeys([*done, *more]):
+            try:
+                found = self._take(calls[call], call, work)
+            except Exception as error:  # told when what others found is saved
+                errors.append(error)
+                continue
+            if found is not None:
+                yield found
+        if errors:
+            raise errors[0]
         self._check_room()
-        return iter([one for one in found if one is not None])
 
     def _calls(self, actor: _Actor) -> list[Any]:
         return [*actor.parts] if actor.facts else [actor.loading]

@@ -182,15 +182,6 @@ def drawn_again(truth: Floats, n_people: int, rng: np.random.Generator, times: i
     return [row[row > 0] for row in rng.multinomial(n_people, truth, size=times)]
 
 
-def estimated_again(truth: Floats, n_people: int, rng: np.random.Generator) -> Floats:
-    """Chao's estimate from as many people drawn from an estimated truth: the parametric bootstrap.
-
-    >>> estimated_again(np.array([1.0]), 40, np.random.default_rng(0)).tolist()
-    [1.0]
-    """
-    return chao(drawn_again(truth, n_people, rng, 1)[0])
-
-
 def stacked(truths: Sequence[Floats]) -> Floats:
     """Truths as the rows of a table, filled up with outcomes that never happen.
 

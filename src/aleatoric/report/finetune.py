@@ -92,7 +92,16 @@ def _turned(estimate: Any) -> str:
 
 def _perplexity(facts: Mapping[str, Any]) -> str:
     fluency = facts.get("fluency")
-    return f"{math.exp(fluency['nll']):.1f}" if fluency else UNDEFINED
+    return f"{perplexity(fluency['nll']):.1f}" if fluency else UNDEFINED
+
+
+def perplexity(nll: float) -> float:
+    """The exponential of a mean negative log-likelihood, infinite where that is too large.
+
+    >>> perplexity(0.0), perplexity(1e9)
+    (1.0, inf)
+    """
+    return math.exp(nll) if nll < 700 else math.inf
 
 
 def _temperature_notes(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -118,8 +127,8 @@ def curve_table(store: Store) -> Table:
             str(epoch["number"]),
             number(epoch["train_loss"]),
             number(epoch["validation_loss"]),
-            f"{math.exp(epoch['train_nll']):.2f}",
-            f"{math.exp(epoch['validation_nll']):.2f}",
+            f"{perplexity(epoch['train_nll']):.2f}",
+            f"{perplexity(epoch['validation_nll']):.2f}",
             number(epoch["validation_human"]),
         )
         for system, fold, epoch in _epochs(store)
@@ -158,7 +167,7 @@ def _mean_line(store: Store, system: str, name: str, column: str) -> Line:
     for own, _, epoch in _epochs(store):
         if own == system and epoch[column] is not None:
             value = epoch[column]
-            shown = math.exp(value) if column.endswith("nll") else value
+            shown = perplexity(value) if column.endswith("nll") else value
             found.setdefault(epoch["number"], []).append(shown)
     x = tuple(float(number) for number in sorted(found))
     return Line(name, x, tuple(sum(found[int(n)]) / len(found[int(n)]) for n in x))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,10 +42,10 @@ def text_loss(model: Any, rows: Sequence[Row]) -> Tensor:
     return _summed(model, rows) / max(1, predicted(rows))
 
 
-def _summed(model: Any, rows: Sequence[Row]) -> Tensor:
+def _summed(model: Any, rows: Sequence[Row], temperature: float = 1.0) -> Tensor:
     ids, real, wanted = padded(rows, model.device)
     logits = model(input_ids=ids, attention_mask=real.long(), use_cache=False).logits
-    wide = logits if logits.dtype == torch.float64 else logits.float()
+    wide = (logits if logits.dtype == torch.float64 else logits.float()) / temperature
     return functional.cross_entropy(
         wide.flatten(0, 1), wanted.flatten(), ignore_index=IGNORED, reduction="sum"
     )
@@ -61,19 +60,10 @@ def predicted(rows: Sequence[Row]) -> int:
     return sum(len(row) - 1 for row in rows)
 
 
-def mean_nll(model: Any, rows: Sequence[Row], batch: int = 8) -> float:
+def mean_nll(model: Any, rows: Sequence[Row], batch: int = 8, temperature: float = 1.0) -> float:
     """The mean negative log-likelihood of all predicted tokens, without training."""
     model.eval()
     with torch.no_grad():
         parts = [rows[low : low + batch] for low in range(0, len(rows), batch)]
-        total = sum(_summed(model, part).double() for part in parts)
+        total = sum(_summed(model, part, temperature).double() for part in parts)
     return float(total) / max(1, predicted(rows))
-
-
-def perplexity(nll: float) -> float:
-    """The exponential of a mean negative log-likelihood, infinite where that is too large.
-
-    >>> perplexity(0.0)
-    1.0
-    """
-    return math.exp(nll) if nll < 700 else math.inf

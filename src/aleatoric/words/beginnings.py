@@ -21,6 +21,10 @@ MARKS = 6
 """A letter with more marks than this is looked for with its marks in their order alone."""
 
 
+LONG = 64
+"""Words with more letters are numbered one by one: a table of letters is as wide as the longest."""
+
+
 class Beginnings:
     """Every folded beginning of every word has a number; 0 is the empty one.
 
@@ -36,7 +40,7 @@ class Beginnings:
 
     def __init__(self, words: Sequence[str]) -> None:
         folded = [fold(normalise(word)) for word in words]
-        plain = sorted(word for word in set(folded) if word.isascii())
+        plain = sorted(word for word in set(folded) if word.isascii() and len(word) <= LONG)
         self.letters, rows = _plain_beginnings(plain)
         paths = dict(zip(plain, rows, strict=True))
         self._numbers = {letters: number for number, letters in enumerate(self.letters)}

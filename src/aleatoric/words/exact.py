@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from aleatoric.decoding import Decoder
+from aleatoric.errors import UsageError
 from aleatoric.words.beginnings import Beginnings
 from aleatoric.words.bounds import WordProbabilities
 from aleatoric.words.digest import Reader
@@ -51,6 +52,10 @@ class Search:
     tolerance: float = 0.02
     nodes: int = 200
     failed: Failed = "reject"
+
+    def __post_init__(self) -> None:
+        if not self.tolerance >= 0:  # nor NaN
+            raise UsageError(f"a tolerance of {self.tolerance:g} is none; use 0.02, say.")
 
 
 def exact(

@@ -296,8 +296,11 @@ def each_pack(
     so that one's bookkeeping is done while the other's tokens are run.
     """
     waiting = list(packs)[::-1]
+    alone: list[list[Passage]] = []  # passages that did not fit beside another pack
     turns: deque[Turn[Answer]] = deque()
-    while waiting or turns:
+    while waiting or turns or alone:
+        if not waiting and not turns:
+            waiting.append(alone.pop())
         while waiting and len(turns) < (1 if _on_cpu(lm) else 2):
             pack = waiting.pop()
             turns.append(Turn(pack, work(pack), []))
@@ -305,7 +308,11 @@ def each_pack(
         try:
             answer = next(turn.work, _END)
         except Exception as error:
-            waiting += _halves(turn.pack, error)
+            if turns and len(turn.pack) == 1 and is_out_of_memory(error):
+                free_memory()
+                alone.append(turn.pack)
+            else:
+                waiting += _halves(turn.pack, error)
             continue
         if answer is _END:
             yield from turn.answers
