@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from aleatoric.engine.opening import Loading, check_specs, open_model
 from aleatoric.engine.stopping import Stopping
 from aleatoric.engine.working import working
+from aleatoric.errors import UsageError
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.pipeline import score_word
 from aleatoric.progress import Track, quietly
@@ -124,6 +125,12 @@ def folds_of(job: FinetuneJob, corpus: Corpus) -> list[Fold]:
         chosen = assign(groups, job.split, job.folds, job.validation, job.recipe.seed)
         return make_folds(passages, chosen)
     by_hand = read_assignment(Path(job.split))
+    unknown = sorted(by_hand.keys() - {passage.group for passage in passages})
+    if unknown:
+        raise UsageError(
+            f"{job.split}: names the group {unknown[0]!r}, which {job.corpus} does not have; "
+            "correct or remove its row."
+        )
     return make_folds([p for p in passages if p.group in by_hand], by_hand)
 
 
@@ -259,6 +266,8 @@ class _Session:
     def run(self) -> None:
         """The base, its best temperature, and every loss."""
         base = self._live.label
+        if not all(self._store.meta(f"done {base} {loss}-tuned") for loss in self._job.losses):
+            self._tunable.reset()  # what cannot be trained is told before hours are spent
         self._draw(base, self._live, lambda: {"fluency": self._fluency(_leave)})
         self._draw_best_temperature(f"{base} temperature")
         for loss in self._job.losses:

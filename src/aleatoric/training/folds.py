@@ -39,8 +39,21 @@ class Passage:
         >>> Passage("1", (Item("1:2", "1", "There", ("are",), "are"),)).text
         'There are'
         """
-        last = max(self.items, key=lambda item: len(item.context))
-        return f"{last.context} {last.original}" if last.original else last.context
+        return self.texts[0]
+
+    @property
+    def texts(self) -> list[str]:
+        """All contexts with their next words that are no beginnings of others, the longest first.
+
+        >>> Passage("1", (Item("a", "1", "He", ("is",)), Item("b", "1", "We all", ("are",)))).texts
+        ['We all', 'He']
+        """
+        by_length = sorted(self.items, key=lambda item: len(item.context), reverse=True)
+        found: list[str] = []
+        for item in by_length:
+            if not any(text.startswith(item.context) for text in found):
+                found.append(f"{item.context} {item.original}" if item.original else item.context)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,8 +193,10 @@ def _marks(passage: Passage) -> Iterator[tuple[str, ...]]:
     """What no other passage may have in common with this one."""
     yield ("group", passage.group)
     yield from (("item", item.id) for item in passage.items)
-    words = _WORD.findall(passage.text.casefold())
-    if len(words) <= RUN_OF_WORDS:
-        yield ("words", *words)
-    for start in range(len(words) - RUN_OF_WORDS + 1):
-        yield ("words", *words[start : start + RUN_OF_WORDS])
+    for place, text in enumerate(passage.texts):
+        words = _WORD.findall(text.casefold())
+        # Short contexts may be alike by chance; a passage that is all short is told by its longest.
+        if place == 0 and len(words) <= RUN_OF_WORDS:
+            yield ("words", *words)
+        for start in range(len(words) - RUN_OF_WORDS + 1):
+            yield ("words", *words[start : start + RUN_OF_WORDS])

@@ -126,3 +126,15 @@ def test_impossible_splits_are_refused(split: str, folds: int) -> None:
 def test_a_passage_without_a_fold_is_refused() -> None:
     with pytest.raises(UsageError, match="passage 'b' has no fold"):
         make_folds(passages_of([Item("1", "b", "x", ("y",))]), {"a": 1})
+
+
+def test_a_text_shared_below_a_longer_context_is_refused() -> None:
+    shared = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+    longer = [f"{name} " * 40 for name in ("apple", "pear", "plum")]
+    items = [
+        Item(f"{group}:{place}", group, context.strip(), ("x",))
+        for group, own in zip(("a", "b", "c"), longer, strict=True)
+        for place, context in enumerate((shared if group != "c" else "short", own))
+    ]
+    with pytest.raises(UsageError, match="are one text"):
+        make_folds(passages_of(items), {"a": 1, "b": 2, "c": VALIDATION})
