@@ -18,7 +18,8 @@ NARROW = {"width": 390, "height": 800}
 WIDE = {"width": 1280, "height": 900}
 
 
-@pytest.fixture(scope="session")
+# Playwright keeps an event loop running while it is open: no longer than the tests that need it.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium without a window; skipped where it or its driver is not installed."""
     program = os.environ.get("ALEATORIC_CHROMIUM") or shutil.which("chromium")
