@@ -55,11 +55,14 @@ def distances(family: str, n_human: int, n_model: int | None, n_items: int) -> I
     """The floors of TVD and JS, as means over items."""
     rng = stream(0, family, n_human, n_model or 0)
     rows: dict[str, list[tuple[float, ...]]] = {"tvd": [], "js": []}
-    for _ in range(n_items):
+    asked, perfect = [], []
+    for number in range(n_items):
         probs = truth(rng, family)
-        people, model = _perfect(probs, n_human, n_model, rng)
+        perfect.append(_perfect(probs, n_human, n_model, rng))
         counts = rng.multinomial(n_human, probs)
-        found = floor.floors(counts[counts > 0], n_human, n_model, rng)
+        own_rng = stream(0, family, n_human, n_model or 0, number)
+        asked.append(floor.Asked(counts[counts > 0], n_human, n_model, own_rng))
+    for (people, model), found in zip(perfect, floor.floors_of(asked), strict=True):
         for name, own in rows.items():
             score = float(floor.DISTANCES[name](people.ravel(), model.ravel(), _NONE).sum())
             score /= _REPEATS

@@ -15,7 +15,7 @@ from aleatoric.inference.two_sample import fits, one_population
 from aleatoric.metrics.reduction import Mean
 from aleatoric.streams import stream
 
-N = 200
+N = 300
 Simulation = Callable[[np.random.Generator, bool], float]
 
 

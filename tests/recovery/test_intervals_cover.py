@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from aleatoric.analyses.recovery import Design, coverage
 
 N_SIMULATIONS, N_REPLICATES = 120, 300
@@ -9,8 +11,8 @@ NOISE = 3 * (0.95 * 0.05 / N_SIMULATIONS) ** 0.5
 MEANS = ("tvd", "tvd_debiased", "sq_distance", "js")
 
 
-def test_studentised_intervals_hold_the_truth() -> None:
-    design = Design(20, 40, passages=20)
+@pytest.mark.parametrize("design", [Design(20, 40, passages=20), Design(40, 100, passages=10)])
+def test_studentised_intervals_hold_the_truth(design: Design) -> None:
     for one in coverage(design, N_SIMULATIONS, 1, N_REPLICATES, ("student",), MEANS):
         assert one.held >= 0.95 - NOISE, one
 
