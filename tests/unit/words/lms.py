@@ -47,9 +47,11 @@ def tokenizer(size: int = 360) -> PreTrainedTokenizerFast:
     )
 
 
-@cache
 def tiny(kind: str, dtype: Any = torch.float64, bos: str = "none", window: int = 128) -> HFModel:
-    """A two-layer model of the given architecture, with peaked next-token distributions."""
+    """A two-layer model of the given architecture, with peaked next-token distributions.
+
+    Made afresh each time: a test may train or convert its model without touching another's.
+    """
     torch.manual_seed(0)
     words = tokenizer()
     ends: dict[str, Any] = {"eos_token_id": words.eos_token_id, "bos_token_id": words.eos_token_id}

@@ -343,8 +343,7 @@ def test_nodes_run_apart_have_the_logits_of_plain_forward_passes(kind, monkeypat
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_single_precision_draws_the_same_whatever_the_batch(kind):
-    lm = tiny(kind)
-    lm.model.float()
+    lm = tiny(kind, torch.float32)
     prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     wanted = mc(lm, prompts, samples=400)
     for limits in (Limits(nodes=17), Limits(pack=1)):
