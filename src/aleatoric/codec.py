@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +16,10 @@ from aleatoric.types import Categorical, Draws, Exact, Item, TextItem
 Floats = NDArray[np.float64]
 ItemRow = tuple[str, str, str, str | None, str]
 """Id, group, context, original, responses."""
+RowOf = tuple[Any, ...]
+"""The columns of a table: its key first, its contents last."""
+_SEAL = 4
+"""Bytes of a checksum behind bytes."""
 
 
 @dataclass(frozen=True)
@@ -41,45 +45,46 @@ class DamagedRowError(ValueError):
     """A saved row does not hold what was written."""
 
 
-def seal(text: str, *others: str | None) -> str:
-    """A text with a checksum of it and of what belongs to it: SQLite itself keeps none.
+def seal(row: RowOf) -> RowOf:
+    """A row whose last column ends in a checksum of all of them: SQLite itself keeps none.
 
-    >>> seal('["a"]')
-    '["a"]\\n78a7a40c'
+    It covers the key, so that a row under another key is noticed as one with other contents.
+
+    >>> seal((7, '["a"]'))
+    (7, '["a"]\\n1638c5a7')
     """
-    return f"{text}\n{_checksum(text, others)}"
+    *key, content = row
+    if isinstance(content, bytes):
+        return (*key, content + _checksum(key, content).to_bytes(_SEAL, "little"))
+    return (*key, f"{content}\n{_checksum(key, content.encode('utf-8', 'surrogatepass')):08x}")
 
 
-def unseal(text: str, *others: str | None) -> str:
-    """The text that was sealed; rows of the first version are without a seal.
+def unseal(row: RowOf) -> RowOf:
+    """The row that was sealed, its last column without the checksum.
 
-    >>> unseal(seal('["a"]')), unseal('["a"]')
-    ('["a"]', '["a"]')
+    >>> unseal(seal((7, '["a"]')))
+    (7, '["a"]')
     """
-    try:
-        content, mark, found = text.rpartition("\n")
-    except (AttributeError, TypeError):
-        raise DamagedRowError("a row holds no text") from None
-    if not mark:
-        return text
-    if found != _checksum(content, others):
+    *key, found = row
+    content = found[:-_SEAL] if isinstance(found, bytes) else str(found).rpartition("\n")[0]
+    if seal((*key, content))[-1] != found:
         raise DamagedRowError("a row is not what was written")
-    return content
+    return (*key, content)
 
 
-def _checksum(text: str, others: Sequence[str | None]) -> str:
-    whole = "\n".join([text, *(other or "" for other in others)])
-    return f"{zlib.crc32(whole.encode('utf-8', 'surrogatepass')):08x}"
+def _checksum(key: Sequence[Any], content: bytes) -> int:
+    names = "\0".join("\1" if part is None else str(part) for part in key)
+    return zlib.crc32(content, zlib.crc32(names.encode("utf-8", "surrogatepass")))
 
 
 def load(text: str) -> Any:
-    """The value that `dump` wrote, sealed or not.
+    """The value that `dump` wrote.
 
-    >>> load(seal(dump(["é"])))
+    >>> load(dump(["é"]))
     ['é']
     """
     try:
-        return json.loads(unseal(text))
+        return json.loads(text)
     except (TypeError, ValueError) as error:
         raise DamagedRowError(str(error)) from None
 
@@ -94,9 +99,9 @@ def dump(value: Any) -> str:
 
 
 def dump_draws(draws: Draws) -> str:
-    """Draws as JSON, sealed, without what they do not have.
+    """Draws as JSON, without what they do not have.
 
-    >>> unseal(dump_draws(Draws("1", {"a": 2}, failed=1)))
+    >>> dump_draws(Draws("1", {"a": 2}, failed=1))
     '{"counts":{"a":2},"failed":1}'
     """
     payload: dict[str, Any] = {"counts": dict(draws.counts)}
@@ -108,7 +113,7 @@ def dump_draws(draws: Draws) -> str:
         payload["logprobs"] = dict(draws.logprobs)
     if draws.exact is not None:
         payload["exact"] = asdict(draws.exact)
-    return seal(dump(payload))
+    return dump(payload)
 
 
 def load_draws(item_id: str, row: int, payload: str) -> Draws:
@@ -130,12 +135,12 @@ def _load_exact(found: dict[str, Any]) -> Exact:
 
 
 def dump_item(item: Item) -> ItemRow:
-    """An item as its columns; responses are a JSON list, sealed with the others.
+    """An item as its columns; responses are a JSON list.
 
     >>> dump_item(Item("1", "g", "There", ("are",)))[:4]
     ('1', 'g', 'There', None)
     """
-    return _sealed(item.id, item.group, item.context, item.original, dump(item.responses))
+    return item.id, item.group, item.context, item.original, dump(item.responses)
 
 
 def load_item(item_id: str, group: str, context: str, original: str | None, responses: str) -> Item:
@@ -144,8 +149,7 @@ def load_item(item_id: str, group: str, context: str, original: str | None, resp
     >>> load_item(*dump_item(Item("1", "g", "There", ("are",)))).responses
     ('are',)
     """
-    said = load_responses(item_id, group, context, original, responses)
-    return Item(item_id, group, context, tuple(said), original)
+    return Item(item_id, group, context, tuple(load(responses)), original)
 
 
 def dump_text_item(item: TextItem) -> ItemRow:
@@ -154,7 +158,7 @@ def dump_text_item(item: TextItem) -> ItemRow:
     >>> dump_text_item(TextItem("1", "g", ("Hi?",), ("Yes.", "No.")))[2]
     '["Hi?"]'
     """
-    return _sealed(item.id, item.group, dump(item.input), item.original, dump(item.references))
+    return item.id, item.group, dump(item.input), item.original, dump(item.references)
 
 
 def load_text_item(
@@ -165,22 +169,7 @@ def load_text_item(
     >>> load_text_item(*dump_text_item(TextItem("1", "g", ("Hi?",), ("Yes.",)))).input
     ('Hi?',)
     """
-    texts = tuple(load_responses(item_id, group, turns, original, references))
-    return TextItem(item_id, group, tuple(load(turns)), texts, original)
-
-
-def load_responses(*columns: str | None) -> list[str]:
-    """What people said, the last of an item's columns, if no column has changed since."""
-    *others, responses = columns
-    said: list[str] = load(unseal(responses or "", *others))
-    return said
-
-
-def _sealed(
-    item_id: str, group: str, context: str, original: str | None, responses: str
-) -> ItemRow:
-    sealed = seal(responses, item_id, group, context, original)
-    return item_id, group, context, original, sealed
+    return TextItem(item_id, group, tuple(load(turns)), tuple(load(references)), original)
 
 
 def flat(row: StatRow, system: int, columns: Sequence[str]) -> tuple[Any, ...]:
@@ -195,6 +184,46 @@ def flat(row: StatRow, system: int, columns: Sequence[str]) -> tuple[Any, ...]:
     if len(values) > len(columns):
         raise KeyError(f"no columns for {', '.join(values.keys() - set(columns))}")
     return (system, row.item, row.row, *values.values(), splits or None)
+
+
+def seal_stats(rows: Sequence[RowOf]) -> Iterator[RowOf]:
+    """Flat rows of statistics, a checksum of each behind its packed splits.
+
+    >>> [row] = seal_stats([flat(StatRow(7, "m", 0, {"tvd": 0.5}, {}), 3, ["tvd"])])
+    >>> len(row[-1])
+    4
+    """
+    for row, checksum in zip(rows, _checksums(_numbers(rows), rows, 0), strict=True):
+        yield (*row[:-1], (row[-1] or b"") + checksum)
+
+
+def check_stats(rows: Sequence[RowOf]) -> list[RowOf]:
+    """Sealed rows of statistics without their checksums; refuses one that has changed.
+
+    >>> check_stats([*seal_stats([(3, 7, 0, 0.5, None)])])
+    [(3, 7, 0, 0.5, b'')]
+    """
+    for row, checksum in zip(rows, _checksums(_numbers(rows), rows, _SEAL), strict=True):
+        if not isinstance(row[-1], bytes) or row[-1][-_SEAL:] != checksum:
+            raise DamagedRowError("statistics are not what was written")
+    return [(*row[:-1], row[-1][:-_SEAL]) for row in rows]
+
+
+def _numbers(rows: Sequence[RowOf]) -> Floats:
+    """The numbers of flat rows, their keys first; each value in the one form that is saved."""
+    try:
+        table = np.array([row[:-1] for row in rows], dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DamagedRowError("statistics are no numbers") from None
+    table[np.isnan(table)] = np.nan
+    return table + 0.0  # SQLite does not keep the sign of zero
+
+
+def _checksums(table: Floats, rows: Sequence[RowOf], behind: int) -> Iterator[bytes]:
+    for numbers, row in zip(table, rows, strict=True):
+        packed = row[-1] if isinstance(row[-1], bytes) else b""
+        own = zlib.crc32(packed[: len(packed) - behind], zlib.crc32(numbers))
+        yield own.to_bytes(_SEAL, "little")
 
 
 def stat_page(

@@ -9,12 +9,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from aleatoric import codec
 from aleatoric.codec import DamagedRowError
 from aleatoric.errors import UsageError
+from aleatoric.store.schema import ITEMS_SAVED, VERSION
 
 _FINISHED = "finished models"
 COMPLETE = "complete"
 """The fact that all that was asked for is drawn and scored."""
+_STRAYED = (
+    "SELECT 1 FROM draws WHERE item < 1 UNION ALL SELECT 1 FROM draws WHERE item > "
+    "max(?, (SELECT coalesce(max(no), 0) FROM items)) UNION ALL SELECT 1 FROM draws "
+    "WHERE system NOT IN (SELECT no FROM systems) LIMIT 1"
+)
+
+
+def load_fact(row: codec.RowOf) -> Any:
+    """A saved fact from its key and value."""
+    # The version is as it always was: every version must be able to read it.
+    return codec.load((row if row[0] == VERSION else codec.unseal(row))[-1])
+
+
+def dump_fact(key: str, value: Any) -> codec.RowOf:
+    """A fact to be saved, as its key and value."""
+    row = (key, json.dumps(value))
+    return row if key == VERSION else codec.seal(row)
 
 
 class Tables:
@@ -46,10 +65,26 @@ class Tables:
             raise
 
     def check_whole(self) -> None:
-        """Refuse a database whose pages or keys do not fit together; it is read through once."""
-        (found,) = self.db.execute("PRAGMA quick_check(1)").fetchone()
+        """Refuse a database that is not as it was written; it is read through once."""
+        self.check_pages()
+        self.check_keys()
+
+    def check_pages(self) -> None:
+        """Refuse a database whose pages or indexes do not fit together, in whatever form it is."""
+        (found,) = self.db.execute("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
             raise DamagedRowError(found)
+
+    def check_keys(self) -> None:
+        """Refuse facts, systems and answers under another key than they were saved under.
+
+        Rows are checked as they are read, and these would not be.
+        """
+        self.systems()
+        for row in self.db.execute("SELECT key, value FROM meta"):
+            load_fact(row)
+        if self.db.execute(_STRAYED, (self.meta(ITEMS_SAVED) or 0,)).fetchone():
+            raise DamagedRowError("answers to no item, or of no system")
 
     def read_apart(self) -> None:
         """Look at the run as it is now and write no more to it, however long others go on.
@@ -73,17 +108,19 @@ class Tables:
     @property
     def manifest(self) -> dict[str, Any]:
         """What was asked for: corpus, protocol, seed, versions."""
-        found: dict[str, Any] = self.meta("manifest")
+        found: dict[str, Any] | None = self.meta("manifest")
+        if found is None:
+            raise DamagedRowError("the manifest is gone")
         return found
 
     def meta(self, key: str) -> Any:
         """A saved fact, or `None`."""
-        found = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return None if found is None else json.loads(found[0])
+        found = self.db.execute("SELECT key, value FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if found is None else load_fact(found)
 
     def set_meta(self, key: str, value: Any) -> None:
         """Save a fact under a key."""
-        self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
+        self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", dump_fact(key, value))
 
     def unfinished(self, specs: Iterable[str]) -> list[str]:
         """The models, as a user names them, that have not done all that was asked of them."""
@@ -98,14 +135,16 @@ class Tables:
 
     def add_system(self, name: str, facts: Mapping[str, Any]) -> int:
         """Register a system under its name, once; returns its number."""
-        insert = "INSERT OR IGNORE INTO systems (name, facts) VALUES (?, ?)"
-        self.db.execute(insert, (name, json.dumps(dict(facts))))
+        if self.db.execute("SELECT 1 FROM systems WHERE name = ?", (name,)).fetchone() is None:
+            (last,) = self.db.execute("SELECT coalesce(max(no), 0) FROM systems").fetchone()
+            row = codec.seal((last + 1, name, json.dumps(dict(facts))))
+            self.db.execute("INSERT INTO systems (no, name, facts) VALUES (?, ?, ?)", row)
         return self.system_no(name)
 
     def systems(self) -> dict[str, dict[str, Any]]:
         """System name -> its facts, in the order of registration."""
-        rows = self.db.execute("SELECT name, facts FROM systems ORDER BY no")
-        return {name: json.loads(facts) for name, facts in rows}
+        rows = self.db.execute("SELECT no, name, facts FROM systems ORDER BY no")
+        return {name: codec.load(facts) for _, name, facts in map(codec.unseal, rows)}
 
     def system_no(self, name: str) -> int:
         """The number of a system in the run; an unknown one is refused."""

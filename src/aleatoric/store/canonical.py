@@ -53,9 +53,9 @@ def _facts(store: Store) -> Iterator[Any]:
 
 
 def _items(store: Store) -> Iterator[Any]:
-    query = "SELECT id, grp, context, original, responses FROM items ORDER BY no"
-    for *columns, responses in store.db.execute(query):
-        yield ["item", *columns, codec.unseal(responses, *columns)]
+    query = "SELECT no, id, grp, context, original, responses FROM items ORDER BY no"
+    for _, *columns in map(codec.unseal, store.db.execute(query)):
+        yield ["item", *columns]
 
 
 def _systems(store: Store) -> Iterator[Any]:
@@ -64,22 +64,19 @@ def _systems(store: Store) -> Iterator[Any]:
 
 def _draws(store: Store) -> Iterator[Any]:
     query = (
-        "SELECT id, name, row, payload FROM draws JOIN items ON items.no = item "
+        "SELECT id, name, item, system, row, payload FROM draws JOIN items ON items.no = item "
         "JOIN systems ON systems.no = system ORDER BY item, name, row"
     )
-    for *key, payload in store.db.execute(query):
-        yield ["draws", *key, codec.unseal(payload)]
+    for item_id, name, *sealed in store.db.execute(query):
+        *_, row, payload = codec.unseal(tuple(sealed))
+        yield ["draws", item_id, name, row, payload]
 
 
 def _statistics(store: Store) -> Iterator[Any]:
     if not store.has_stats():
         return
-    columns = ", ".join(f"stats.{name}" for name in store.sql_columns())
-    query = (
-        f"SELECT name, id, row, hex(splits), {columns} FROM stats JOIN items ON items.no = item "
-        "JOIN systems ON systems.no = system ORDER BY name, item, row"
-    )
-    yield from (["statistics", *row] for row in store.db.execute(query))
+    for *numbers, splits in store.stat_rows("name, item, row"):
+        yield ["statistics", *numbers, (splits or b"").hex()]
 
 
 def _token_sums(store: Store) -> Iterator[Any]:

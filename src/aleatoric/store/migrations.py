@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from aleatoric.store.schema import SCHEMA, SCHEMA_VERSION
+from aleatoric import codec
+from aleatoric.store.schema import COLUMNS, ITEMS_SAVED, SCHEMA, SCHEMA_VERSION, VERSION
 
 Step = Callable[[sqlite3.Connection], None]
-ITEMS_SAVED = "n_items"
-"""How many items a run was given: fewer in its table have been lost."""
+_SEALED = 3
+"""The first version whose seals cover the keys of rows."""
 
 
 def version_of(connection: sqlite3.Connection) -> Any:
     """The form that a run is in; `None` where it says nothing."""
-    found = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    found = connection.execute("SELECT value FROM meta WHERE key = ?", (VERSION,)).fetchone()
     return None if found is None else json.loads(found[0])
 
 
@@ -31,7 +34,7 @@ def migrate(connection: sqlite3.Connection) -> None:
     try:
         while (version := version_of(connection)) != SCHEMA_VERSION:
             STEPS[version](connection)
-            _set(connection, "schema", version + 1)
+            _set(connection, VERSION, version + 1)
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -64,7 +67,64 @@ def manifest_to_2(manifest: dict[str, Any]) -> dict[str, Any]:
     return {"device": None} | of_level.get(manifest["level"], {}) | manifest
 
 
-STEPS: dict[int, Step] = {1: _to_2}
+def _to_3(connection: sqlite3.Connection) -> None:
+    """Every row is sealed, with its key; a fine-tuning run knows how often it saves."""
+    _set(connection, "manifest", manifest_to_3(_get(connection, "manifest")))
+    for table, columns in COLUMNS.items():
+        connection.create_function("reseal", len(columns), partial(_resealed, table))
+        connection.execute(
+            f"UPDATE {table} SET {columns[-1]} = reseal({', '.join(columns)}) "
+            f"WHERE {columns[0]} IS NOT ?",
+            (VERSION,),
+        )
+
+
+def manifest_to_3(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest with what it takes to go on with fine-tuning.
+
+    >>> manifest_to_3({"level": "word", "command": "finetune"})["save_every"]
+    0
+    """
+    return ({"save_every": 0} if "command" in manifest else {}) | manifest
+
+
+def brought_up(table: str, row: codec.RowOf, version: int) -> codec.RowOf:
+    """A row of any version as it is saved today; refuses one that has changed."""
+    if version >= _SEALED:
+        codec.unseal(row)
+        return row
+    return codec.seal((*row[:-1], _opened(table, row)))
+
+
+def _resealed(table: str, *row: Any) -> Any:
+    try:
+        return brought_up(table, row, _SEALED - 1)[-1]
+    except codec.DamagedRowError:
+        return row[-1]  # what was noticed before is noticed again when it is read
+
+
+def _opened(table: str, row: codec.RowOf) -> Any:
+    """The contents of a row before all were sealed; those of the first version never were."""
+    text = row[-1]
+    if table == "token_sums":
+        return text
+    if not isinstance(text, str):
+        raise codec.DamagedRowError("a row holds no text")
+    content, mark, found = text.rpartition("\n")
+    if not mark:
+        content = text
+    elif found != _former_checksum(content, row[1:-1] if table == "items" else ()):
+        raise codec.DamagedRowError("a row is not what was written")
+    codec.load(content)
+    return content
+
+
+def _former_checksum(text: str, others: Sequence[str | None]) -> str:
+    whole = "\n".join([text, *(other or "" for other in others)])
+    return f"{zlib.crc32(whole.encode('utf-8', 'surrogatepass')):08x}"
+
+
+STEPS: dict[int, Step] = {1: _to_2, 2: _to_3}
 """The step from each older version to the next."""
 
 

@@ -113,18 +113,20 @@ def heads_of(store: Store, numbers: Sequence[int]) -> dict[int, tuple[str, str, 
 
 def item_and_draws(store: Store, no: int) -> tuple[Item, dict[str, list[Draws]]]:
     """One context with each system's draws, as far as they are there."""
-    query = "SELECT id, grp, context, original, responses FROM items WHERE no = ?"
-    row = store.db.execute(query, (no,)).fetchone()
-    if row is None:
+    query = "SELECT no, id, grp, context, original, responses FROM items WHERE no = ?"
+    found_row = store.db.execute(query, (no,)).fetchone()
+    if found_row is None:
         raise UsageError(f"{store.path}: has no item number {no}.")
+    item = codec.load_item(*codec.unseal(found_row)[1:])
     found: dict[str, list[Draws]] = {}
     query = (
-        "SELECT name, row, payload FROM draws JOIN systems ON systems.no = system "
+        "SELECT name, item, system, row, payload FROM draws JOIN systems ON systems.no = system "
         "WHERE item = ? ORDER BY system, row"
     )
-    for name, number, payload in store.db.execute(query, (no,)):
-        found.setdefault(name, []).append(codec.load_draws(row[0], number, payload))
-    return codec.load_item(*row), found
+    for name, *sealed in store.db.execute(query, (no,)):
+        *_, row, payload = codec.unseal(tuple(sealed))
+        found.setdefault(name, []).append(codec.load_draws(item.id, row, payload))
+    return item, found
 
 
 def _connect(file: Path) -> sqlite3.Connection:

@@ -20,11 +20,13 @@ from aleatoric import codec
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.store import faults
 from aleatoric.store.locking import LockedError, RunLock
-from aleatoric.store.migrations import ITEMS_SAVED, is_older, migrate, version_of
+from aleatoric.store.migrations import is_older, migrate, version_of
 from aleatoric.store.schema import (
     DATABASE,
+    ITEMS_SAVED,
     SCHEMA,
     SCHEMA_VERSION,
+    VERSION,
     connect,
     connect_read_only,
     is_empty,
@@ -33,7 +35,7 @@ from aleatoric.store.statistics import PAGE, Statistics
 from aleatoric.store.token_sums import TOKEN_ROWS, TokenTables
 from aleatoric.types import Draws, Item
 
-MAY_DIFFER = ("versions", "device", "batch_tokens", "remarks")
+MAY_DIFFER = ("versions", "device", "batch_tokens", "remarks", "save_every")
 """What may change when a run goes on: anything else would mix two runs in one."""
 
 
@@ -200,7 +202,7 @@ class Store(Statistics, TokenTables):
         with self.transaction():
             for statement in SCHEMA:
                 self.db.execute(statement)
-            self.set_meta("schema", SCHEMA_VERSION)
+            self.set_meta(VERSION, SCHEMA_VERSION)
             self.set_meta("manifest", dict(manifest))
 
     @classmethod
@@ -208,9 +210,10 @@ class Store(Statistics, TokenTables):
         with faults.told(path):
             store = cls(path, connect(path / DATABASE), lock)
             is_current = _is_current(store)
-            store.check_whole()
+            store.check_pages()
             if not is_current:
                 migrate(store.db)
+            store.check_keys()
         return store
 
     @classmethod
@@ -244,7 +247,8 @@ class Store(Statistics, TokenTables):
             known = {no for (no,) in self.db.execute("SELECT no FROM items")}
             first = 1 if self.lacks_items else len(known) + 1
             numbered = ((first + place, *row) for place, row in enumerate(rows))
-            self.db.executemany(insert, (row for row in numbered if row[0] not in known))
+            new = (codec.seal(row) for row in numbered if row[0] not in known)
+            self.db.executemany(insert, new)
             self.set_meta(ITEMS_SAVED, self.n_items)
         return self.n_items
 
@@ -271,7 +275,7 @@ class Store(Statistics, TokenTables):
                     continue
                 matched += 1
                 repeated += one.row > 0
-                row = (item, number, one.row, codec.dump_draws(one))
+                row = codec.seal((item, number, one.row, codec.dump_draws(one)))
                 self.db.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?)", row)
         return Joined(matched, unmatched, repeated)
 
@@ -293,7 +297,7 @@ class Store(Statistics, TokenTables):
         )
         while page := self.db.execute(query, (last, number, page_size)).fetchall():
             last = page[-1][0]
-            yield from (row[1:] for row in page)
+            yield from (codec.unseal(row)[1:] for row in page)
 
     def walk(self) -> Iterator[tuple[int, Item, dict[str, list[Draws]]]]:
         """Every item in order, with its number and each system's draws."""
@@ -324,17 +328,18 @@ class Store(Statistics, TokenTables):
         )
         while page := self.db.execute(query, (last, PAGE)).fetchall():
             last = page[-1][0]
-            yield [(no, codec.load_item(*rest)) for no, *rest in page]
+            yield [(no, codec.load_item(*rest)) for no, *rest in map(codec.unseal, page)]
 
     def _draws_between(
         self, first: int, last: int, names: Mapping[int, str]
     ) -> dict[int, dict[str, list[Draws]]]:
         query = (
-            "SELECT item, system, row, payload, id FROM draws JOIN items ON items.no = item "
+            "SELECT id, item, system, row, payload FROM draws JOIN items ON items.no = item "
             "WHERE item BETWEEN ? AND ? ORDER BY item, system, row"
         )
         found: dict[int, dict[str, list[Draws]]] = {}
-        for item, system, row, payload, item_id in self.db.execute(query, (first, last)):
+        for item_id, *sealed in self.db.execute(query, (first, last)):
+            item, system, row, payload = codec.unseal(tuple(sealed))
             of_system = found.setdefault(item, {}).setdefault(names[system], [])
             of_system.append(codec.load_draws(item_id, row, payload))
         return found

@@ -6,10 +6,9 @@ halved until the rows that are lost stand alone. The damaged run is only read.
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +17,22 @@ from typing import Any
 from aleatoric import codec
 from aleatoric.errors import DataError, UsageError
 from aleatoric.store import faults
-from aleatoric.store.migrations import ITEMS_SAVED, manifest_to_2
+from aleatoric.store.migrations import brought_up, manifest_to_2, manifest_to_3
 from aleatoric.store.run import Store
-from aleatoric.store.schema import DATABASE, SCHEMA_VERSION, connect_read_only
+from aleatoric.store.schema import (
+    COLUMNS,
+    DATABASE,
+    ITEMS_SAVED,
+    SCHEMA_VERSION,
+    VERSION,
+    connect_read_only,
+)
 from aleatoric.store.token_sums import TOKEN_ROWS
 
 STRIDE = 512
 """Rows that are asked for at once while all goes well."""
 MOST_SYSTEMS = STRIDE
-Row = tuple[Any, ...]
+TABLES = ("systems", "items", "draws", "token_sums")
 
 
 def salvage(run: Path, out: Path) -> list[str]:
@@ -50,22 +56,25 @@ def salvage(run: Path, out: Path) -> list[str]:
 
 
 def _manifest(damaged: sqlite3.Connection, run: Path) -> dict[str, Any]:
-    version, manifest = _fact(damaged, "schema"), _fact(damaged, "manifest")
+    version, manifest = _fact(damaged, VERSION), _fact(damaged, "manifest")
     if manifest is None:
         problem, fix = "is damaged where the run is described", "restore a copy or run again"
         raise DataError.at(run / DATABASE, None, problem, fix)
     if version is not None and version > SCHEMA_VERSION:
         raise UsageError(f"{run}: is of a newer version; update aleatoric.")
-    return manifest_to_2(manifest)
+    return manifest_to_3(manifest_to_2(manifest))
 
 
 def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[str]:
     """Copy the parts of a run, each with a sentence on it."""
-    reader, last = Reader(damaged), _last_item(damaged)
+    reader = Reader(damaged, _fact(damaged, VERSION) or SCHEMA_VERSION)
+    last = _last_item(damaged)
     with store.transaction():
         for table in TABLES:
-            most = last if table.name in ("items", "draws") else MOST_SYSTEMS
+            most = last if table in ("items", "draws") else MOST_SYSTEMS
             _insert(store, table, reader.rows(table, most))
+        for table in ("draws", "token_sums"):  # whose they are cannot be told any more
+            store.db.execute(f"DELETE FROM {table} WHERE system NOT IN (SELECT no FROM systems)")
         _copy_facts(damaged, store, last, is_whole=not reader.n_lost)
     if store.manifest["level"] == "token":
         _copy_token_rows(run, store)
@@ -77,52 +86,22 @@ def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[st
         yield f"{name}: the answers to {store.n_items_with_draws(name)} items are intact"
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table that is read by ranges of a key; `check` refuses a row that has changed."""
-
-    name: str
-    key: str
-    columns: str
-    check: Callable[[Row], object]
-
-    @property
-    def query(self) -> str:
-        """Its rows from one key to another, past indexes, which may be damaged alone."""
-        chosen = f"SELECT {self.key}, {self.columns} FROM {self.name} NOT INDEXED"
-        return f"{chosen} WHERE {self.key} BETWEEN ? AND ?"
-
-
-TABLES = (
-    Table("systems", "no", "name, facts", lambda row: codec.load(row[2])),
-    Table(
-        "items",
-        "no",
-        "id, grp, context, original, responses",
-        lambda row: codec.load_responses(*row[1:]),
-    ),
-    Table("draws", "item", "system, row, payload", lambda row: codec.load(row[3])),
-    Table("token_sums", "system", "items, unscored, tokens, payload", lambda row: None),
-)
-
-
 @dataclass
 class Reader:
-    """Reads what can be read, and counts the keys that cannot."""
+    """Reads what can be read of a run of some version, and counts the keys that cannot."""
 
     damaged: sqlite3.Connection
+    version: int
     n_lost: int = 0
 
-    def rows(self, table: Table, last: int) -> Iterator[Row]:
-        """The rows of a table up to a key."""
+    def rows(self, table: str, last: int) -> Iterator[codec.RowOf]:
+        """The rows of a table up to a key, as they are saved today."""
         for start in range(1, last + 1, STRIDE):
             yield from self._between(table, start, min(start + STRIDE - 1, last))
 
-    def _between(self, table: Table, low: int, high: int) -> Iterator[Row]:
+    def _between(self, table: str, low: int, high: int) -> Iterator[codec.RowOf]:
         try:
-            rows = self.damaged.execute(table.query, (low, high)).fetchall()
-            for row in rows:
-                _check(row, table, low, high)
+            rows = self._read(table, low, high)
         except (sqlite3.DatabaseError, codec.DamagedRowError):
             if low == high:
                 self.n_lost += 1
@@ -133,11 +112,15 @@ class Reader:
         else:
             yield from rows
 
-
-def _check(row: Row, table: Table, low: int, high: int) -> None:
-    if not low <= row[0] <= high:
-        raise codec.DamagedRowError("a row of another key")
-    table.check(row)
+    def _read(self, table: str, low: int, high: int) -> list[codec.RowOf]:
+        """The rows from one key to another, past indexes, which may be damaged alone."""
+        columns = COLUMNS[table]
+        chosen = f"SELECT {', '.join(columns)} FROM {table} NOT INDEXED"
+        query = f"{chosen} WHERE {columns[0]} BETWEEN ? AND ?"
+        rows = self.damaged.execute(query, (low, high)).fetchall()
+        if not all(low <= row[0] <= high for row in rows):
+            raise codec.DamagedRowError("a row of another key")
+        return [brought_up(table, row, self.version) for row in rows]
 
 
 def _last_item(damaged: sqlite3.Connection) -> int:
@@ -152,18 +135,19 @@ def _last_item(damaged: sqlite3.Connection) -> int:
 def _fact(damaged: sqlite3.Connection, key: str) -> Any:
     """A saved fact by its index, or past it; `None` where neither can be read."""
     for how in ("", "NOT INDEXED "):
-        query = f"SELECT value FROM meta {how}WHERE key = ? LIMIT 1"
-        with suppress(sqlite3.DatabaseError, ValueError):
+        query = f"SELECT key, value FROM meta {how}WHERE key = ? LIMIT 1"
+        with suppress(sqlite3.DatabaseError, codec.DamagedRowError, TypeError):
             row = damaged.execute(query, (key,)).fetchone()
-            if row is not None:
-                return json.loads(row[0])
+            if row is not None:  # facts of older versions have no seal
+                return codec.load(codec.unseal(row)[1] if "\n" in row[1] else row[1])
     return None
 
 
-def _insert(store: Store, table: Table, rows: Iterator[Row]) -> None:
-    places = ", ".join("?" * (2 + table.columns.count(",")))
+def _insert(store: Store, table: str, rows: Iterator[codec.RowOf]) -> None:
+    columns = COLUMNS[table]
+    places = ", ".join("?" * len(columns))
     # Where damage made two rows look alike, the first stays and the other is made again.
-    insert = f"INSERT OR IGNORE INTO {table.name} ({table.key}, {table.columns}) VALUES ({places})"
+    insert = f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({places})"
     store.db.executemany(insert, rows)
 
 

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 DATABASE = "run.sqlite"
-SCHEMA_VERSION = 2
+VERSION = "schema"
+"""The fact that says which form a run is in."""
+ITEMS_SAVED = "n_items"
+"""The fact that says how many items a run was given: fewer in its table have been lost."""
+SCHEMA_VERSION = 3
 """Raised when a table or the manifest changes; `migrations` holds the way from each to the next."""
 SCHEMA = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -22,6 +26,14 @@ SCHEMA = (
     "unscored INTEGER NOT NULL, tokens INTEGER NOT NULL, payload BLOB NOT NULL)",
 )
 """One statement each: a new run is made in one transaction, whole or not at all."""
+COLUMNS = {
+    "meta": ("key", "value"),
+    "systems": ("no", "name", "facts"),
+    "items": ("no", "id", "grp", "context", "original", "responses"),
+    "draws": ("item", "system", "row", "payload"),
+    "token_sums": ("system", "items", "unscored", "tokens", "payload"),
+}
+"""The tables whose rows are sealed: in each the last column holds the contents."""
 WAIT = 30.0
 """Seconds that a statement waits for another process to end a transaction."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
 
@@ -14,6 +15,8 @@ from aleatoric.store.schema import sql_names_of
 from aleatoric.types import Row
 
 PAGE = 2000
+SEALED = "stats sealed"
+"""The fact of how many rows each system has: every row carries a checksum behind its splits."""
 
 
 class Statistics(Tables):
@@ -32,13 +35,15 @@ class Statistics(Tables):
             f"row INTEGER NOT NULL, {listed}, splits BLOB, "
             "PRIMARY KEY (system, item, row)) WITHOUT ROWID"
         )
-        split_names = self._insert_stats(columns, rows)
+        counts: Counter[str] = Counter()
+        split_names = self._insert_stats(columns, rows, counts)
         with self.transaction():
             self.db.execute(f"DROP TABLE IF EXISTS {place}.stats")
             self.db.execute(f"ALTER TABLE {place}.stats_new RENAME TO stats")
             self.set_meta("stat_columns", list(columns))
             self.set_meta("stat_sql_names", sql_names)
             self.set_meta("split_names", split_names)
+            self.set_meta(SEALED, counts)
 
     def has_stats(self) -> bool:
         """Whether the run has been scored."""
@@ -50,12 +55,17 @@ class Statistics(Tables):
         names: list[str] = self.meta("split_names").get(system, [])
         n_splits: int = self.manifest.get("n_splits", 1)
         query = (
-            f"SELECT grp, {', '.join(self.sql_columns())}, splits FROM stats "
+            f"SELECT grp, system, item, row, {', '.join(self.sql_columns())}, splits FROM stats "
             "JOIN items ON items.no = item WHERE system = ? ORDER BY item, row"
         )
         cursor = self.db.execute(query, (self.system_no(system),))
+        counts: Counter[str] = Counter()
         while rows := cursor.fetchmany(PAGE):
-            yield codec.stat_page(rows, columns, names, n_splits)
+            counts[system] += len(rows)
+            opened = self._checked([row[1:] for row in rows])
+            page = [(row[0], *own[3:]) for row, own in zip(rows, opened, strict=True)]
+            yield codec.stat_page(page, columns, names, n_splits)
+        self._check_counts(counts, [system])
 
     def rows(self, system: str, metric: str) -> Iterator[Row]:
         """One metric of one system, item by item."""
@@ -74,12 +84,35 @@ class Statistics(Tables):
     def stat_table(self) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
         """All statistics with their item and system, for export: column names and rows."""
         columns: list[str] = self.meta("stat_columns")
+        rows = (row[:-1] for row in self.stat_rows("system, item, row"))
+        return ["system", "item", "group", "row", *columns], rows
+
+    def stat_rows(self, order: str) -> Iterator[codec.RowOf]:
+        """System, id, group, row, all statistics and the packed splits, item by item."""
         query = (
-            f"SELECT systems.name, items.id, grp, row, {', '.join(self.sql_columns())} FROM stats "
+            "SELECT systems.name, items.id, grp, system, item, row, "
+            f"{', '.join(self.sql_columns())}, splits FROM stats "
             "JOIN items ON items.no = item JOIN systems ON systems.no = system "
-            "ORDER BY system, item, row"
+            f"ORDER BY {order}"
         )
-        return ["system", "item", "group", "row", *columns], iter(self.db.execute(query))
+        cursor = self.db.execute(query)
+        counts: Counter[str] = Counter()
+        while rows := cursor.fetchmany(PAGE):
+            counts.update(row[0] for row in rows)
+            opened = self._checked([row[3:] for row in rows])
+            yield from ((*row[:3], *own[2:]) for row, own in zip(rows, opened, strict=True))
+
+        self._check_counts(counts, self.systems())
+
+    def _check_counts(self, found: Mapping[str, int], systems: Iterable[str]) -> None:
+        """Refuse statistics of which some are gone: a row under another key is not even read."""
+        saved = self.meta(SEALED)
+        if saved is not None and any(saved.get(s, 0) != found.get(s, 0) for s in systems):
+            raise codec.DamagedRowError("statistics are missing")
+
+    def _checked(self, rows: list[codec.RowOf]) -> list[codec.RowOf]:
+        """Rows as they were given to be saved; an older version's carry no checksums."""
+        return codec.check_stats(rows) if self.meta(SEALED) is not None else rows
 
     def sql_columns(self) -> list[str]:
         """The columns of all statistics, in the order of their names; older runs have one name."""
@@ -93,8 +126,9 @@ class Statistics(Tables):
         return self.sql_columns()[known.index(name)]
 
     def _insert_stats(
-        self, columns: Sequence[str], rows: Iterable[StatRow]
+        self, columns: Sequence[str], rows: Iterable[StatRow], counts: Counter[str]
     ) -> dict[str, list[str]]:
+        """Save rows and count them by system; returns the names of what each system splits."""
         numbers = {name: self.system_no(name) for name in self.systems()}
         split_names: dict[str, list[str]] = {}
         insert = (
@@ -102,12 +136,12 @@ class Statistics(Tables):
         )
         waiting = iter(rows)
         while page := list(islice(waiting, PAGE)):
+            counts.update(row.system for row in page)
             for system, group in groupby(page, key=lambda row: row.system):
                 first = next((row for row in group if row.splits), None)
                 if first is not None:
                     split_names.setdefault(system, list(first.splits))
             with self.transaction():
-                self.db.executemany(
-                    insert, (codec.flat(row, numbers[row.system], columns) for row in page)
-                )
+                flat = [codec.flat(row, numbers[row.system], columns) for row in page]
+                self.db.executemany(insert, codec.seal_stats(flat))
         return split_names

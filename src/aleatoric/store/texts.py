@@ -60,11 +60,10 @@ class TextShelf:
         if item is None:
             return False
         number = self.store.system_no(system)
-        self._db.execute(
-            "INSERT INTO draws SELECT ?1, ?2, count(*), ?3 FROM draws "
-            "WHERE item = ?1 AND system = ?2",
-            (item, number, codec.seal(codec.dump(texts.texts))),
-        )
+        count = "SELECT count(*) FROM draws WHERE item = ? AND system = ?"
+        (row,) = self._db.execute(count, (item, number)).fetchone()
+        sealed = codec.seal((item, number, row, codec.dump(texts.texts)))
+        self._db.execute("INSERT INTO draws VALUES (?, ?, ?, ?)", sealed)
         return True
 
     def clear(self, system: str) -> None:
@@ -78,7 +77,7 @@ class TextShelf:
         while page := self._db.execute(query, (after, PAGE)).fetchall():
             written = self._written(page[0][0], page[-1][0], names)
             after = page[-1][0]
-            for no, *columns in page:
+            for no, *columns in map(codec.unseal, page):
                 yield Produced(no, codec.load_text_item(*columns), written.get(no, {}))
 
     def waiting(self, system: str) -> Iterator[TextItem]:
@@ -96,11 +95,12 @@ class TextShelf:
         self, first: int, last: int, names: Mapping[int, str]
     ) -> dict[int, dict[str, tuple[str, ...]]]:
         query = (
-            "SELECT item, system, payload FROM draws WHERE item BETWEEN ? AND ? "
+            "SELECT item, system, row, payload FROM draws WHERE item BETWEEN ? AND ? "
             "ORDER BY item, system, row"
         )
         found: dict[int, dict[str, tuple[str, ...]]] = {}
-        for item, system, payload in self._db.execute(query, (first, last)):
+        for sealed in self._db.execute(query, (first, last)):
+            item, system, _, payload = codec.unseal(sealed)
             own = found.setdefault(item, {})
             own[names[system]] = own.get(names[system], ()) + tuple(codec.load(payload))
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from aleatoric import codec
 from aleatoric.store.base import Tables
 
 TOKEN_ROWS = "tokens"
@@ -28,13 +29,14 @@ class TokenTables(Tables):
     def save_token_sums(self, system: str, sums: TokenSums) -> None:
         """Replace a system's sums by those of more of the corpus, in one transaction."""
         row = (self.system_no(system), sums.items, sums.unscored, sums.tokens, sums.payload)
-        self.db.execute("INSERT OR REPLACE INTO token_sums VALUES (?, ?, ?, ?, ?)", row)
+        insert = "INSERT OR REPLACE INTO token_sums VALUES (?, ?, ?, ?, ?)"
+        self.db.execute(insert, codec.seal(row))
 
     def token_sums(self, system: str) -> TokenSums | None:
         """A system's sums, or `None` before its first part is done."""
-        query = "SELECT items, unscored, tokens, payload FROM token_sums WHERE system = ?"
+        query = "SELECT system, items, unscored, tokens, payload FROM token_sums WHERE system = ?"
         found = self.db.execute(query, (self.system_no(system),)).fetchone()
-        return None if found is None else TokenSums(*found)
+        return None if found is None else TokenSums(*codec.unseal(found)[1:])
 
     def tokens_read(self, system: str) -> int:
         """How many tokens a system's sums are of."""
