@@ -368,8 +368,8 @@ class _Session:
         left = store.n_items - store.n_items_with_draws(name)
         ask = Ask("ancestral", 0, job.recipe.seed, job.tolerance, job.choices)
         shown = self._shown(waiting, left, name)
-        store.add_draws(name, model.draws(shown, ask), whole=False)
-        self._stopping.check()
+        with self._stopping.finishing():
+            store.add_draws(name, model.draws(shown, ask), whole=False)
         self._keep(name, dict(more()))
         store.set_meta(f"done {name}", True)
 

@@ -300,8 +300,8 @@ def _draw(
     store.add_system(name, facts)
     left = store.n_items - store.n_items_with_draws(name)
     items: Iterable[Item] = track(stopping.before_each(store.waiting(name)), left, name)
-    joined = store.add_draws(name, model.draws(items, ask), whole=model.estimator == "recorded")
-    stopping.check()
+    with stopping.finishing():
+        joined = store.add_draws(name, model.draws(items, ask), model.estimator == "recorded")
     with store.transaction():
         add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
         store.set_meta(f"done {name}", True)

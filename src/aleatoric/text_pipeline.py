@@ -220,11 +220,10 @@ def _write(
     written = model.write(stopping.before_each(shelf.waiting(name)), ask)
     # A recorded file is read whole or not at all: a bad last line must not leave half of it.
     is_whole = facts["estimator"] == RECORDED
-    with store.transaction() if is_whole else nullcontext():
+    with stopping.finishing(), store.transaction() if is_whole else nullcontext():
         if is_whole:
             shelf.clear(name)  # of a damaged run that lost a part of it
         _save(shelf, name, model, track(written, left, name))
-    stopping.check()
     _check_any(store, name)
     with store.transaction():
         add_notes(store, _own_notes(model, name))

@@ -221,11 +221,11 @@ def _read_parts(
     if done.items:
         stream.restore(unpack(done.payload))
     for part in parts(model, items, BATCHES_A_PART * batch_tokens):
-        positions = _score(stream, model, part, batch_tokens, advance)
-        _keep_rows(store, name, stream, positions, done.items)
-        done = _save(store, name, stream, done, part)
-        advance(part.n_items, 0)
-        stopping.check()
+        with stopping.finishing():
+            positions = _score(stream, model, part, batch_tokens, advance)
+            _keep_rows(store, name, stream, positions, done.items)
+            done = _save(store, name, stream, done, part)
+            advance(part.n_items, 0)
     return done
 
 

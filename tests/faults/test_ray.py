@@ -12,6 +12,8 @@ import secrets
 import signal
 import sqlite3
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,10 +22,14 @@ import pytest
 import wayward
 
 from aleatoric.engine.base import EngineOptions
+from aleatoric.engine.opening import Loading
+from aleatoric.engine.ray_pool import Pool, Recipe, Size
+from aleatoric.engine.stopping import Stopped, listening
 from aleatoric.errors import ModelError
-from aleatoric.models.base import Writing
+from aleatoric.models.base import Ask, Writing
 from aleatoric.pipeline import WordJob, run_word
 from aleatoric.text_pipeline import TextJob, notes, run_text
+from aleatoric.types import Choices, Item
 
 ray = pytest.importorskip("ray", reason='Ray is absent: pip install "aleatoric[ray]"')
 
@@ -160,6 +166,43 @@ def test_an_interrupted_run_goes_on_with_the_other_engine(
         words(orders, tmp_path / "run", engines[0], track=during({270: interrupt}))
     assert 0 < len(answered(tmp_path / "run")) < N_CONTEXTS
     assert words(orders, tmp_path / "run", engines[1]) == expected
+
+
+def test_a_signal_while_actors_load_their_model_stops_at_once(
+    orders: Path, expected: Held, tmp_path: Path
+) -> None:
+    (orders / "wait").touch()
+
+    def signal_when_loading() -> None:
+        limit = time.monotonic() + wayward.PATIENCE
+        while not (orders / "loading").exists() and time.monotonic() < limit:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    sender = threading.Thread(target=signal_when_loading)
+    with pytest.raises(Stopped) as stopped, listening() as stopping:
+        sender.start()
+        words(orders, tmp_path / "run", RAY, stopping=stopping)
+    sender.join()
+    assert stopped.value.status == 143
+    assert not answered(tmp_path / "run")
+    (orders / "wait").unlink()
+    assert words(orders, tmp_path / "run", LOCAL) == expected
+
+
+def test_actors_of_an_answer_that_nobody_wants_any_more_are_not_replaced(orders: Path) -> None:
+    recipe = Recipe("words", f"wayward:{orders}", Loading(), os.getcwd())
+    pool = Pool(ray, recipe, Size(1, 1, 0))
+    items = [Item(str(n), "g", "baba", ("baba",), "baba") for n in range(60)]
+    ask = Ask("ancestral", 2, 0, 0.02, Choices())
+    asked = pool.answers([items[n : n + 2] for n in range(0, 60, 2)], ask)
+    next(asked)
+    asked.close()
+    assert pool.n_actors == 0
+    # Who asks again is answered by new ones.
+    (answers,) = pool.answers([items[:2]], ask)
+    assert len(answers.given) == 2
+    pool.close()
 
 
 def test_a_models_error_is_what_one_process_says(orders: Path, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def models(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for kind, name, where in (
         ("models", "slow", "toy_runs:load_words"),
+        ("models", "signalling", "toy_runs:load_signalling"),
         ("text_models", "toy", "toy_runs:load"),
     ):
         monkeypatch.setitem(registry.PLUGINS[kind], name, where)
@@ -96,6 +97,34 @@ def test_a_second_signal_stops_at_once_and_the_run_is_whole(tmp_path: Path) -> N
     assert answered(tmp_path / "run") == 4
     resuming.resume(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_where_no_item_is_in_hand_one_signal_stops_at_once(number: int) -> None:
+    with pytest.raises(Stopped) as stopped, listening():
+        signal.raise_signal(number)
+        pytest.fail("results would be worked out here, and went on")
+    assert stopped.value.status == 128 + number
+
+
+@pytest.mark.parametrize("what", ["read simulated", "score"])
+def test_a_run_stopped_where_no_item_is_in_hand_goes_on(what: str, tmp_path: Path) -> None:
+    run_word(word_job(), tmp_path / "whole").close()
+    with pytest.raises(Stopped), listening() as stopping:
+        run_word(word_job(), tmp_path / "run", signalled(signal.SIGINT, 3, what), stopping)
+    resuming.resume(tmp_path / "run").close()
+    assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
+
+
+def test_a_signal_while_a_model_is_loaded_ends_the_command_with_the_way_on(
+    tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    asked = ("word", "--corpus", "simulated:contexts=12,people=5", "--samples", 5)
+    ran = cli(*asked, "--model", "signalling:15", "--out", tmp_path / "run")
+    assert ran.status == 143
+    assert ran.err == (
+        f"stopped; what was finished is saved: continue with aleatoric resume {tmp_path / 'run'}\n"
+    )
 
 
 def test_listening_ends_with_the_run() -> None:

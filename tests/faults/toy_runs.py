@@ -78,6 +78,12 @@ def load_words(argument: str) -> SlowToy:
     return SlowToy(float(temperature), float(seconds or SECONDS))
 
 
+def load_signalling(argument: str) -> SlowToy:
+    """A model that takes long to load, and meanwhile this process gets a signal."""
+    signal.raise_signal(int(argument))
+    raise RuntimeError("it was loaded all the same")
+
+
 def load(argument: str, loading: LoadOptions | None = None) -> CountingWriter:
     """The plugin's factory: what an input takes."""
     return CountingWriter(seconds=float(argument))

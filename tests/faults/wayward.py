@@ -1,7 +1,8 @@
 """Models of an outside package: toys that do to their own process what files in a folder say.
 
 `wayward:FOLDER` draws words and writes texts. A file `once-ID` or `always-ID` kills the process
-that comes to the item, `error-ID` is an error of the model; `pid-N` tells who has worked.
+that comes to the item, `error-ID` is an error of the model; `pid-N` tells who has worked. While
+there is a file `wait`, a model is `loading`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ wayward = wayward:load_texts
 """
 SECONDS = 0.002
 """An item takes so long: time enough to die in."""
+PATIENCE = 60
+"""Seconds after which a model is loaded whatever a file says."""
 
 
 def install(folder: Path) -> None:
@@ -80,7 +83,11 @@ class Wayward:
 
 def load(argument: str) -> Wayward:
     """A drawer of words."""
-    return Wayward(Path(argument))
+    folder, limit = Path(argument), time.monotonic() + PATIENCE
+    while (folder / "wait").exists() and time.monotonic() < limit:
+        (folder / "loading").touch()
+        time.sleep(SECONDS)
+    return Wayward(folder)
 
 
 def load_texts(argument: str, loading: object = None) -> Wayward:

@@ -250,6 +250,10 @@ def _own_sigterm() -> Iterator[None]:
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
+    except SystemExit:  # Ray's own answer to a signal that came meanwhile
+        signal.signal(signal.SIGTERM, before)
+        signal.raise_signal(signal.SIGTERM)
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
 

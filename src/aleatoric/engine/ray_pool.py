@@ -82,6 +82,11 @@ class Pool:
         self._alone_since: float | None = None
         self._grow()
 
+    @property
+    def n_actors(self) -> int:
+        """How many actors there are, loaded or begun."""
+        return len(self._actors)
+
     def facts(self) -> Facts:
         """What the model is, as soon as one actor has loaded it."""
         while not (loaded := [actor.facts for actor in self._actors if actor.facts]):
@@ -96,6 +101,8 @@ class Pool:
         of them is raised: the one that would have come first in one process.
         """
         work = _Work(parts)
+        self._grow()
+        self.facts()  # nothing is given out before somebody is there to take it
         try:
             while self._give_out(work, ask):
                 for answers, part in self._wait(work):
@@ -226,12 +233,12 @@ class Pool:
             )
 
     def _forget_unfinished(self) -> None:
-        """Actors that still work when nobody waits for them make room for new ones."""
-        busy = [actor for actor in self._actors if actor.parts]
-        for actor in busy:
+        """End actors that still work when nobody waits for them.
+
+        Others take their place only where something more is asked: most often this is the end.
+        """
+        for actor in [actor for actor in self._actors if actor.parts]:
             self._drop(actor)
-        if busy:
-            self._grow()
 
 
 class _Work:

@@ -1,4 +1,8 @@
-"""How a run is asked to stop: once to finish what is in hand, twice to stop at once."""
+"""How a run is asked to stop: once to finish what is in hand, twice to stop at once.
+
+Only while items are in hand is there anything to finish. While a model is loaded, a corpus read or
+results are worked out, the first signal already stops at once.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +45,27 @@ class Stopping:
 
     def __init__(self) -> None:
         self._number: int | None = None
+        self._is_finishing = False
 
     @property
     def is_asked(self) -> bool:
         """Whether to take up nothing more."""
         return self._number is not None
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether items are in hand that are to be finished and saved."""
+        return self._is_finishing
+
+    @contextmanager
+    def finishing(self) -> Iterator[None]:
+        """Items are in hand inside: a stop waits for them, and is heeded when they are saved."""
+        self._is_finishing = True
+        try:
+            yield
+        finally:
+            self._is_finishing = False
+        self.check()
 
     def ask(self, number: int = signal.SIGINT) -> None:
         """Ask, as a signal of this number does."""
@@ -97,6 +117,8 @@ def _handler(stopping: Stopping) -> Callable[[int, FrameType | None], None]:
         if stopping.is_asked:
             raise KeyboardInterrupt
         stopping.ask(number)
+        if not stopping.is_finishing:
+            raise KeyboardInterrupt
         # A signal may come while something is printed, and printing is not to be interrupted by
         # itself: the bytes go past it.
         with suppress(OSError):
