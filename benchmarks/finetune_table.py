@@ -24,10 +24,10 @@ from typing import Any
 
 from aleatoric import codec
 from aleatoric.engine.opening import Loading
-from aleatoric.finetuning import FINETUNING, FinetuneJob, run_finetune
+from aleatoric.finetuning import FinetuneJob, run_finetune
 from aleatoric.pipeline import score_word
 from aleatoric.sources import open_corpus
-from aleatoric.store import Store
+from aleatoric.store import FINETUNING, Store
 from aleatoric.training.folds import VALIDATION
 from aleatoric.training.recipe import LOSSES, Recipe
 

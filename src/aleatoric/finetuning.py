@@ -20,7 +20,7 @@ from aleatoric.models.base import Ask, WordModel
 from aleatoric.pipeline import score_word
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import corpus_facts, open_corpus
-from aleatoric.store import COMPLETE, Store
+from aleatoric.store import COMPLETE, FINETUNING, TRAINING, Store
 from aleatoric.training.folds import (
     VALIDATION,
     Fold,
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 FINETUNE = "finetune"
 """The command of such runs, in their manifests."""
-FINETUNING = "finetuning"
-"""The saved fact under which a run keeps its perplexities, curves and temperatures."""
 _PACKAGES = ("numpy", "scipy", "torch", "transformers")
 
 
@@ -114,7 +112,7 @@ def run_finetune(
 
 def _holds_work(store: Store) -> bool:
     drawn = any(store.n_items_with_draws(name) for name in store.systems())
-    return drawn or (store.path / "training").exists()
+    return drawn or (store.path / TRAINING).exists()
 
 
 def folds_of(job: FinetuneJob, corpus: Corpus) -> list[Fold]:
@@ -137,8 +135,9 @@ def folds_of(job: FinetuneJob, corpus: Corpus) -> list[Fold]:
 def job_of(
     manifest: Mapping[str, Any], device: str | None = None, trust_remote_code: bool = False
 ) -> FinetuneJob:
-    """What a run was asked for, so that it can go on; where it runs is said anew."""
-    loading = Loading("exact", manifest["dtype"], device, manifest["bos"], trust_remote_code)
+    """What a run was asked for, so that it can go on; where it runs may be said anew."""
+    where = device or manifest["device"]
+    loading = Loading("exact", manifest["dtype"], where, manifest["bos"], trust_remote_code)
     return FinetuneJob(
         manifest["corpus"]["spec"],
         manifest["models"][0],
@@ -151,6 +150,7 @@ def job_of(
         choices=Choices(**manifest["choices"]),
         n_splits=manifest["n_splits"],
         encoding=manifest["corpus"]["encoding"],
+        save_every=manifest["save_every"],
     )
 
 
@@ -189,6 +189,8 @@ def _manifest(job: FinetuneJob, corpus: Corpus, folds: Sequence[Fold]) -> dict[s
         "tolerance": job.tolerance,
         "dtype": job.loading.dtype,
         "bos": job.loading.bos,
+        "device": job.loading.device,
+        "save_every": job.save_every,
         "choices": job.choices.as_dict(),
         "abstractions": [],
         "tagger": "textblob",
@@ -320,7 +322,7 @@ class _Session:
 
         recipe = self._job.recipe_of(loss)
         trees = self._trees if recipe.human_share > 0 else {}
-        folder = self._store.path / "training" / loss / f"fold-{fold.number}"
+        folder = self._store.path / TRAINING / loss / f"fold-{fold.number}"
         every, track = self._job.save_every, self._track
         return train_fold(self._tunable, fold, recipe, trees, folder, every, track)
 

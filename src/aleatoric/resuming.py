@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric import pipeline, text_pipeline, token_pipeline
-from aleatoric.engine.base import EngineOptions
+from aleatoric.engine.base import LOCAL, EngineOptions, check_engine, check_one_process
 from aleatoric.engine.opening import Loading
 from aleatoric.engine.stopping import Stopping
+from aleatoric.errors import UsageError
 from aleatoric.finetuning import FINETUNE, FinetuneJob, run_finetune
 from aleatoric.finetuning import job_of as finetune_job_of
 from aleatoric.models.base import Forcing, Writing
@@ -41,13 +42,14 @@ def resume(
 ) -> Store:
     """Go on with the run in `path` until all that was asked for is done; returns the open run."""
     store = Store.resume(path)
-    stopping = stopping or Stopping()
+    anew, stopping = anew or Anew(), stopping or Stopping()
     try:
+        check_anew(store.manifest, anew)
         if store.meta(COMPLETE):
             store.release()
             return store
-        job: Any = job_of(store.manifest, anew or Anew())
-        if store.manifest.get("command") == FINETUNE:
+        job: Any = job_of(store.manifest, anew)
+        if is_finetuning(store.manifest):
             store.close()  # training opens its run itself
             return run_finetune(job, path, track, stopping=stopping)
         if store.manifest["level"] == "token":
@@ -60,12 +62,39 @@ def resume(
         raise
 
 
+def is_finetuning(manifest: Mapping[str, Any]) -> bool:
+    """Whether a run trains its models itself.
+
+    >>> is_finetuning({"level": "word"})
+    False
+    """
+    return bool(manifest.get("command") == FINETUNE)
+
+
+def check_anew(manifest: Mapping[str, Any], anew: Anew) -> None:
+    """Refuse what cannot be said anew of a run of this kind, whether it is finished or not.
+
+    >>> check_anew({"level": "token"}, Anew(batch_tokens=64))
+    """
+    level = FINETUNE if is_finetuning(manifest) else manifest["level"]
+    if anew.batch_tokens is not None and level != "token":
+        raise UsageError(
+            f"--batch-tokens is for runs of the token level, and this is one of {level}; "
+            "leave it out."
+        )
+    check_engine(anew.engine)
+    if level == FINETUNE and anew.engine.name != LOCAL:
+        raise UsageError("fine-tuning works in one process; leave out --engine.")
+    if level == "token":
+        check_one_process(anew.engine, level)
+
+
 Job = pipeline.WordJob | text_pipeline.TextJob | token_pipeline.TokenJob | FinetuneJob
 
 
 def job_of(manifest: Mapping[str, Any], anew: Anew) -> Job:
     """What a run was asked for, by its command and level."""
-    if manifest.get("command") == FINETUNE:
+    if is_finetuning(manifest):
         return finetune_job_of(manifest, anew.device, anew.trust_remote_code)
     if manifest["level"] == "token":
         return _token_job(manifest, anew)

@@ -7,9 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as parquet
 import pytest
+
+from aleatoric.pipeline import WordJob, run_word
+from aleatoric.store import COMPLETE, Store
 
 PEOPLE = [
     {
@@ -166,3 +170,29 @@ def test_neither_the_package_nor_its_command_line_loads_torch() -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--batch-tokens", 64), "--batch-tokens is for runs of the token level"),
+        (("--actors", 2), "--actors is for a cluster; add --engine ray"),
+        (("--engine", "spark"), "there is no engine 'spark'"),
+        (("--salvage", "elsewhere", "--device", "cpu"), "give it no other option"),
+    ],
+)
+def test_an_option_that_cannot_apply_is_refused_in_any_state_of_a_run(
+    options: tuple[Any, ...],
+    said: str,
+    complete: bool,
+    tmp_path: Path,
+    cli: Callable[..., Any],
+) -> None:
+    run_word(WordJob("simulated:contexts=3,people=3", ("toy",), samples=3), tmp_path / "r").close()
+    with Store.resume(tmp_path / "r") as store:
+        store.set_meta(COMPLETE, complete)
+    ran = cli("resume", tmp_path / "r", *options)
+    assert (ran.status, ran.out) == (2, "")
+    assert said in ran.err
+    assert ran.err.count("\n") == 1

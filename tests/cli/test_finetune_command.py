@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from typer.testing import CliRunner
 from aleatoric.cli import app
 from aleatoric.errors import UsageError
 from aleatoric.finetuning import job_of, run_finetune
-from aleatoric.store import Store
+from aleatoric.store import DATABASE, Store
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +69,54 @@ def test_repeated_it_trains_nothing_again_and_prints_a_table(made: Path) -> None
         job = job_of(store.manifest, device="cpu")
     with run_finetune(job, made / "run", score=False) as store:
         assert store.manifest["command"] == "finetune"
+
+
+def curves(run_folder: Path) -> str:
+    return (run_folder / "curves.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    "hurt",
+    [
+        "SELECT 1",
+        "UPDATE draws SET row = 1 WHERE item = 9",
+        "UPDATE meta SET value = 'lost' WHERE key = 'finetuning'",
+    ],
+    ids=["nothing", "an answer", "the curves"],
+)
+def test_a_salvaged_run_has_its_curves_and_trains_nothing_again(
+    made: Path, hurt: str, tmp_path: Path
+) -> None:
+    damaged, new = shutil.copytree(made / "run", tmp_path / "damaged"), tmp_path / "new"
+    with closing(sqlite3.connect(damaged / DATABASE)) as database, database:
+        database.execute(hurt)
+    assert run(["resume", str(damaged), "--salvage", str(new)]).exit_code == 0
+    weights = new / "training" / "human" / "fold-1" / "trained.safetensors"
+    written = weights.stat().st_mtime_ns
+    done = run(["resume", str(new), "--device", "cpu", "--json"])
+    assert done.exit_code == 0
+    assert weights.stat().st_mtime_ns == written
+    assert curves(new) == curves(made / "run")
+    with Store.open(made / "run") as whole, Store.open(new) as store:
+        assert store.meta("finetuning") == whole.meta("finetuning")
+        # A context asked for alone may have other last digits than among others.
+        for name in whole.systems():
+            assert store.n_items_with_draws(name) == whole.n_items_with_draws(name)
+
+
+def test_a_run_knows_how_often_it_saves_and_where_it_runs(made: Path) -> None:
+    with Store.open(made / "run") as store:
+        job = job_of(store.manifest | {"save_every": 3})
+        assert (job.save_every, job.loading.device) == (3, "cpu")
+        assert store.manifest["save_every"] == 0
+
+
+def test_what_cannot_be_said_anew_is_refused_though_the_run_is_done(made: Path) -> None:
+    folder = str(made / "run")
+    with pytest.raises(UsageError, match="--batch-tokens is for runs of the token level"):
+        run(["resume", folder, "--batch-tokens", "64"])
+    with pytest.raises(UsageError, match="fine-tuning works in one process"):
+        run(["resume", folder, "--engine", "ray"])
 
 
 def test_a_planted_leak_is_refused_and_leaves_nothing_behind(made: Path) -> None:

@@ -180,8 +180,8 @@ def test_a_signal_while_actors_load_their_model_stops_at_once(
         os.kill(os.getpid(), signal.SIGTERM)
 
     sender = threading.Thread(target=signal_when_loading)
+    sender.start()
     with pytest.raises(Stopped) as stopped, listening() as stopping:
-        sender.start()
         words(orders, tmp_path / "run", RAY, stopping=stopping)
     sender.join()
     assert stopped.value.status == 143

@@ -101,9 +101,12 @@ def test_a_second_signal_stops_at_once_and_the_run_is_whole(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_where_no_item_is_in_hand_one_signal_stops_at_once(number: int) -> None:
-    with pytest.raises(Stopped) as stopped, listening():
+    def results() -> None:
         signal.raise_signal(number)
-        pytest.fail("results would be worked out here, and went on")
+        pytest.fail("they are worked out to their end")
+
+    with pytest.raises(Stopped) as stopped, listening():
+        results()
     assert stopped.value.status == 128 + number
 
 

@@ -18,6 +18,7 @@ from aleatoric.cli.options import (
 )
 from aleatoric.cli.printing import print_json, say, show_tables, track
 from aleatoric.cli.working import writing
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
 
 if TYPE_CHECKING:
     from aleatoric.store import Store
@@ -118,9 +119,7 @@ def finetune(
         writing(out) as (_, stopping),
         run_finetune(job, out, track, stopping=stopping) as store,
     ):
-        _show(store, as_json, layout)
-        for path in _draw_curves(store):
-            say(f"wrote {path}")
+        show_finetuned(store, as_json, layout)
     say(f"saved in {out}; see it again with: aleatoric score {out}")
 
 
@@ -132,15 +131,24 @@ def _temperatures(text: str | None) -> tuple[float, ...]:
     return () if text == "none" else parse_temperatures(text)
 
 
-def _show(store: Store, as_json: bool, layout: str) -> None:
+def show_finetuned(
+    store: Store, as_json: bool, layout: str, interval: str = DEFAULT_METHOD
+) -> None:
+    """Print what fine-tuning did, and write its curves into the run directory."""
+    _show(store, as_json, layout, interval)
+    for path in _draw_curves(store):
+        say(f"wrote {path}")
+
+
+def _show(store: Store, as_json: bool, layout: str, interval: str) -> None:
     from aleatoric import pipeline
     from aleatoric.report.finetune import finetune_json, finetune_tables
 
     notes = pipeline.notes(store)
     if as_json:
-        print_json(finetune_json(store) | {"notes": notes})
+        print_json(finetune_json(store, interval) | {"notes": notes})
         return
-    show_tables(finetune_tables(store)[:1], False, layout)
+    show_tables(finetune_tables(store, interval)[:1], False, layout)
     for note in notes:
         say(f"note: {note}")
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from aleatoric.cli.finetune import show_finetuned
 from aleatoric.cli.options import (
     ActorCpusOption,
     ActorGpusOption,
@@ -21,6 +22,7 @@ from aleatoric.cli.options import (
 )
 from aleatoric.cli.printing import meter, say, show_results, track
 from aleatoric.cli.working import writing
+from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 
 
@@ -51,15 +53,20 @@ def resume(
     from aleatoric.engine.base import EngineOptions
 
     check_method(interval)
-    if salvage is not None:
-        _salvage(run, salvage)
-        return
     where = EngineOptions(engine, address, actors, actor_cpus, actor_gpus)
     anew = resuming.Anew(device, batch_tokens, trust_remote_code, where)
+    if salvage is not None:
+        if anew != resuming.Anew() or as_json:
+            raise UsageError("--salvage only copies what is intact; give it no other option.")
+        _salvage(run, salvage)
+        return
     with (
         writing(run) as (folder, stopping),
         resuming.resume(folder, anew, track, meter, stopping) as store,
     ):
+        if resuming.is_finetuning(store.manifest):
+            show_finetuned(store, as_json, layout, interval)
+            return
         found, notes = levels.results(store, interval), levels.notes(store)
         show_results(found, notes, as_json, layout, levels.level_of(store))
 

@@ -9,33 +9,33 @@ from typing import Any
 from aleatoric import pipeline
 from aleatoric.analyses.pictures import Line, Lines, Panels, Picture
 from aleatoric.comparing import Compared, compare
-from aleatoric.finetuning import FINETUNING
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.report.comparison import p_value
 from aleatoric.report.numbers import UNDEFINED, floor_range, number, with_interval
-from aleatoric.store import Store
+from aleatoric.store import FINETUNING, Store
 from aleatoric.types import Result, Table
 from aleatoric.words.scoring import ORACLE
 
 
-def finetune_tables(store: Store) -> list[Table]:
+def finetune_tables(store: Store, interval: str = DEFAULT_METHOD) -> list[Table]:
     """The systems of a fine-tuning run, then the curves of its folds."""
     curves = curve_table(store)
-    return [systems_table(store), *([curves] if curves.rows else [])]
+    return [systems_table(store, interval), *([curves] if curves.rows else [])]
 
 
-def finetune_json(store: Store) -> dict[str, Any]:
+def finetune_json(store: Store, interval: str = DEFAULT_METHOD) -> dict[str, Any]:
     """Results, differences and all that training told, for `--json`."""
     compared = differences(store)
     return {
-        "results": [result.as_dict() for result in pipeline.results(store)],
+        "results": [result.as_dict() for result in pipeline.results(store, interval)],
         "comparisons": compared.as_dict()["comparisons"] if compared else [],
         "finetuning": store.meta(FINETUNING) or {},
     }
 
 
-def systems_table(store: Store) -> Table:
+def systems_table(store: Store, interval: str = DEFAULT_METHOD) -> Table:
     """A row a system: distance, floor, excess, difference from the base, perplexity."""
-    results = {r.system: r for r in pipeline.results(store) if r.metric == "tvd"}
+    results = {r.system: r for r in pipeline.results(store, interval) if r.metric == "tvd"}
     compared = differences(store)
     facts = store.meta(FINETUNING) or {}
     models = pipeline.model_systems(store)

@@ -1,6 +1,6 @@
 """The run directory: one SQLite file between sampling, scoring and reporting."""
 
-from aleatoric.store.base import COMPLETE
+from aleatoric.store.base import COMPLETE, FINETUNING, TRAINING
 from aleatoric.store.locking import LOCK, LockedError
 from aleatoric.store.run import Joined, Store
 from aleatoric.store.schema import DATABASE, SCHEMA_VERSION
@@ -10,9 +10,11 @@ from aleatoric.store.token_sums import TokenSums
 __all__ = [
     "COMPLETE",
     "DATABASE",
+    "FINETUNING",
     "LOCK",
     "PAGE",
     "SCHEMA_VERSION",
+    "TRAINING",
     "Joined",
     "LockedError",
     "Store",

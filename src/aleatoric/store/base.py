@@ -17,6 +17,10 @@ from aleatoric.store.schema import ITEMS_SAVED, VERSION
 _FINISHED = "finished models"
 COMPLETE = "complete"
 """The fact that all that was asked for is drawn and scored."""
+FINETUNING = "finetuning"
+"""The fact under which a fine-tuning run keeps its perplexities, curves and temperatures."""
+TRAINING = "training"
+"""The folder of weights and checkpoints in the directory of a fine-tuning run."""
 _STRAYED = (
     "SELECT 1 FROM draws WHERE item < 1 UNION ALL SELECT 1 FROM draws WHERE item > "
     "max(?, (SELECT coalesce(max(no), 0) FROM items)) UNION ALL SELECT 1 FROM draws "

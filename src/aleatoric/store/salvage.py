@@ -17,6 +17,7 @@ from typing import Any
 from aleatoric import codec
 from aleatoric.errors import DataError, UsageError
 from aleatoric.store import faults
+from aleatoric.store.base import FINETUNING, TRAINING
 from aleatoric.store.migrations import brought_up, manifest_to_2, manifest_to_3
 from aleatoric.store.run import Store
 from aleatoric.store.schema import (
@@ -75,7 +76,11 @@ def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[st
             _insert(store, table, reader.rows(table, most))
         for table in ("draws", "token_sums"):  # whose they are cannot be told any more
             store.db.execute(f"DELETE FROM {table} WHERE system NOT IN (SELECT no FROM systems)")
-        _copy_facts(damaged, store, last, is_whole=not reader.n_lost)
+        told = [FINETUNING] if (run / TRAINING).is_dir() else []
+        is_whole = not reader.n_lost and all(_fact(damaged, key) is not None for key in told)
+        _copy_facts(damaged, store, last, is_whole)
+    if told:
+        _copy_weights(run, store)
     if store.manifest["level"] == "token":
         _copy_token_rows(run, store)
         intact = [name for name in store.systems() if store.token_sums(name) is not None]
@@ -153,7 +158,7 @@ def _insert(store: Store, table: str, rows: Iterator[codec.RowOf]) -> None:
 
 def _copy_facts(damaged: sqlite3.Connection, store: Store, last: int, is_whole: bool) -> None:
     """Facts that still hold: where something is lost, nothing is called done."""
-    keys = ["notes"]
+    keys = ["notes", FINETUNING]
     if is_whole:
         keys.append("finished models")
         keys += [f"{kind} {name}" for name in store.systems() for kind in ("done", "tally")]
@@ -163,6 +168,18 @@ def _copy_facts(damaged: sqlite3.Connection, store: Store, last: int, is_whole: 
             store.set_meta(key, value)
     if last:
         store.set_meta(ITEMS_SAVED, last)
+
+
+def _copy_weights(run: Path, store: Store) -> None:
+    """Weights lie in files of their own, which training checks when it reads them."""
+    place = store.path / TRAINING
+    if place.exists():
+        raise UsageError(f"{store.path}: has a folder {TRAINING} already; choose another.")
+    try:
+        shutil.copytree(run / TRAINING, place)
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
 
 
 def _copy_token_rows(run: Path, store: Store) -> None:
