@@ -45,6 +45,8 @@ def tvd_debiased(pair: Pair) -> float | None:
 def leave_pair_out(left: Counts, right: Counts) -> Floats:
     """`tvd_debiased` of (splits, outcomes) counts of people and model, by split.
 
+    NaN with fewer than two answers a side.
+
     The mean over pairs of sign(person's word) - sign(draw's word), halved. A pair of the same word
     cancels, so a person's word counts beside the draws of other words.
 
@@ -52,8 +54,6 @@ def leave_pair_out(left: Counts, right: Counts) -> Floats:
     [1.0]
     """
     n, m = left.sum(axis=1, keepdims=True), right.sum(axis=1, keepdims=True)
-    if (n < 2).any() or (m < 2).any():
-        return np.full(len(left), np.nan)
     # In whole numbers, so that ties are ties.
     ahead = left * (m - 1) - right * (n - 1)
     by_person, by_draw = np.sign(ahead - (m - 1)), np.sign(ahead + (n - 1))
@@ -66,8 +66,8 @@ def leave_pair_out(left: Counts, right: Counts) -> Floats:
     unseen = lone_left * m * _unseen_sign(known, drawn) + lone_right * n * _unseen_sign(
         drawn, known
     )
-    halved: Floats = (gains + unseen) / (2 * n * m)
-    return halved
+    halved = (gains + unseen) / (2 * n * m)
+    return np.where((n < 2) | (m < 2), np.nan, halved)
 
 
 @dataclass(frozen=True, eq=False)
