@@ -23,7 +23,7 @@ from aleatoric.inference.agreement import (
     split_agreement,
 )
 from aleatoric.inference.floor import Asked
-from aleatoric.inference.truths import Floats, Rows, chao_rows, drawn_again, stacked
+from aleatoric.inference.truths import Floats, Rows, chao_rows, drawn_again, tables
 
 MAJORITIES = {"human": 1, "oracle": 2}
 """Of people, and of a half of them: by how much their number is divided."""
@@ -68,17 +68,17 @@ def answers(asked: Sequence[Asked], n_replicates: int) -> Iterator[Answers]:
     """
     if not asked:
         return
-    first = chao_rows(Rows.of([ask.counts for ask in asked])).split()
+    first = chao_rows(Rows.of([ask.counts for ask in asked]))
     crowds = [
         drawn_again(truth, int(ask.counts.sum()), ask.rng, 1)[0]
-        for ask, truth in zip(asked, first, strict=True)
+        for ask, truth in zip(asked, first.split(), strict=True)
     ]
-    again = chao_rows(Rows.of(crowds)).split()
+    again = chao_rows(Rows.of(crowds))
     parted = iter(_parted(asked))
-    for ask, truth, second in zip(asked, first, again, strict=True):
-        model = _shares(stacked([truth, second]), ask.n_model, ask.rng, n_replicates)
+    for ask, truths in zip(asked, tables([first, again]), strict=True):
+        model = _shares(truths, ask.n_model, ask.rng, n_replicates)
         own = next(parted) if ask.counts.sum() >= FEWEST else None
-        yield _answered(ask, stacked([truth, second]), model, own)
+        yield _answered(ask, truths, model, own)
 
 
 def _parted(asked: Sequence[Asked]) -> list[tuple[float, float]]:
