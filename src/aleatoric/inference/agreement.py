@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from aleatoric.inference.truths import Rows, starts_of, sums
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -40,10 +43,64 @@ def agreement(chosen: Floats) -> Floats:
     0.667
     """
     n = chosen.shape[-2]
-    together = np.square(chosen.sum(axis=-2)).sum(axis=-1)
-    with_itself = np.square(chosen).sum(axis=(-2, -1))
+    together = _total(np.square(chosen.sum(axis=-2)))
+    with_itself = _total(np.square(chosen)).sum(axis=-1)
     shares: Floats = (together - with_itself) / (n * (n - 1))
     return shares
+
+
+def _total(values: Floats) -> Floats:
+    """Over outcomes, one after another: the same however many empty ones a table is filled with."""
+    totals: Floats = np.add.accumulate(values, axis=-1)[..., -1]
+    return totals
+
+
+@dataclass(frozen=True, eq=False)
+class Leaders:
+    """The likeliest outcomes of each row, one after another."""
+
+    row: Counts
+    outcome: Counts
+    share: Floats
+    """Of each, where several tie."""
+
+    @classmethod
+    def of(cls, rows: Rows) -> Leaders:
+        """Those of every row.
+
+        >>> Leaders.of(Rows.of([np.array([3, 1]), np.array([2, 0, 2])])).share.tolist()
+        [1.0, 0.5, 0.5]
+        """
+        cells = np.flatnonzero(rows.values == np.repeat(rows.tops(), np.diff(rows.starts)))
+        row = np.searchsorted(rows.starts, cells, side="right") - 1
+        return cls(row, cells - rows.starts[row], 1 / np.bincount(row)[row])
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """Of crowds of one kind, how many chose each outcome; those that tie share a vote."""
+
+    given: Rows
+    """A row a kind."""
+    agreement: Floats
+    """As `agreement` has it, a kind each."""
+
+    @classmethod
+    def of(cls, crowds: Rows, n_crowds: int) -> Votes:
+        """Of rows of counts, each `n_crowds` of one kind.
+
+        >>> rows = Rows.of([np.array([2, 0]), np.array([1, 0]), np.array([1, 1])])
+        >>> votes = Votes.of(rows, 3)
+        >>> votes.given.values.tolist(), votes.agreement.round(3).tolist()
+        ([2.5, 0.5], [0.667])
+        """
+        leaders = Leaders.of(crowds)
+        starts = starts_of(np.diff(crowds.starts)[::n_crowds])
+        cells = starts[leaders.row // n_crowds] + leaders.outcome
+        given = np.bincount(cells, leaders.share, minlength=starts[-1])
+        with_itself = np.bincount(leaders.row // n_crowds, leaders.share**2)
+        together = sums(np.square(given), starts)
+        return cls(Rows(given, starts), (together - with_itself) / (n_crowds * (n_crowds - 1)))
 
 
 def split_agreement(

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.inference.agreement import (
     FEWEST,
     PARTS,
-    agreement,
+    Counts,
+    Leaders,
+    Votes,
     equal_size,
-    firsts,
     octaves,
     split_agreement,
 )
@@ -68,56 +68,107 @@ def answers(asked: Sequence[Asked], n_replicates: int) -> Iterator[Answers]:
     """
     if not asked:
         return
+    truths, parted = _truths(asked), _parted(asked)  # in this order: both draw
+    drawn = [_Drawn.of(*each, n_replicates) for each in zip(asked, truths, strict=True)]
+    confidence, original = _first_choices(drawn)
+    alike, right = _majorities(drawn)
+    for i, ask in enumerate(asked):
+        majorities = _told(ask, alike[i].tolist(), right[i].tolist(), parted[i])
+        # With too few people to part, the estimate is all there is: nothing leads beyond it.
+        halves, quarters = parted[i] or (majorities["human"].equal,) * 2
+        yield Answers(confidence[i], original[i], majorities, halves, quarters)
+
+
+def _parted(asked: Sequence[Asked]) -> list[tuple[float, float] | None]:
+    """How often halves and quarters of each item's people agree, where these are enough."""
+    places = [i for i, ask in enumerate(asked) if ask.counts.sum() >= FEWEST]
+    own = split_agreement([asked[i].counts for i in places], [asked[i].rng for i in places])
+    known = dict(zip(places, own, strict=True))
+    return [known.get(i) for i in range(len(asked))]
+
+
+def _truths(asked: Sequence[Asked]) -> list[Floats]:
+    """Of each item Chao's estimate, and that of people drawn anew from it."""
     first = chao_rows(Rows.of([ask.counts for ask in asked]))
     crowds = [
         drawn_again(truth, int(ask.counts.sum()), ask.rng, 1)[0]
         for ask, truth in zip(asked, first.split(), strict=True)
     ]
-    again = chao_rows(Rows.of(crowds))
-    parted = iter(_parted(asked))
-    for ask, truths in zip(asked, tables([first, again]), strict=True):
+    return tables([first, chao_rows(Rows.of(crowds))])
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """All random numbers of one item, (replicates, truths, outcomes) and (sizes, crowds, ...)."""
+
+    truths: Floats
+    model: Floats
+    shaken: Floats
+    """The same, no two outcomes equal: of these, any is the first choice."""
+    chances: Floats
+    crowds: Counts
+
+    @classmethod
+    def of(cls, ask: Asked, truths: Floats, n_replicates: int) -> _Drawn:
         model = _shares(truths, ask.n_model, ask.rng, n_replicates)
-        own = next(parted) if ask.counts.sum() >= FEWEST else None
-        yield _answered(ask, truths, model, own)
+        shaken = model + 1e-9 * ask.rng.random(model.shape)
+        chances = ask.rng.random(model.shape[:2])
+        sizes = np.array(_sizes(ask))[:, None]
+        crowds = ask.rng.multinomial(sizes, truths[0], size=(len(sizes), N_CROWDS))
+        return cls(truths, model, shaken, chances, crowds)
 
 
-def _parted(asked: Sequence[Asked]) -> list[tuple[float, float]]:
-    enough = [ask for ask in asked if ask.counts.sum() >= FEWEST]
-    return split_agreement([ask.counts for ask in enough], [ask.rng for ask in enough])
+def _sizes(ask: Asked) -> list[int]:
+    """Of the crowds: those asked for, as knowing ones of equal size, and parts of the people."""
+    n_people, n_model = int(ask.counts.sum()), ask.n_model or math.inf
+    asked = [max(1, ask.n_human // part) for part in MAJORITIES.values()]
+    equal = [equal_size(n, n_model, n_people) for n in asked]
+    return [*asked, *equal, *(max(1, n_people // part) for part in PARTS)]
 
 
-def _answered(
-    ask: Asked, truths: Floats, model: Floats, parted: tuple[float, float] | None
-) -> Answers:
-    answer = _first(model, ask.rng)
-    of_answer = truths[np.arange(len(truths)), answer]
-    original = (ask.rng.random(answer.shape) < of_answer).astype(np.float64)
-    majorities = _majorities(ask, truths[0], firsts(model[:, 0]), parted)
-    # With too few people to part, the estimate is all there is: nothing leads beyond it.
-    halves, quarters = parted or (majorities["human"].equal,) * 2
-    return Answers(model.max(axis=-1).T, original.T, majorities, halves, quarters)
+def _first_choices(drawn: Sequence[_Drawn]) -> tuple[Floats, Floats]:
+    """Of each item (truths, replicates): how sure models are, and whether they are right."""
+    shape = len(drawn), *drawn[0].chances.shape
+    leaders = Leaders.of(Rows.of_tables([own.shaken for own in drawn]))
+    # Should two shaken shares be equal after all, the first of them.
+    outcome = leaders.outcome[np.searchsorted(leaders.row, np.arange(math.prod(shape)))]
+    truths = Rows.of_tables([own.truths for own in drawn])
+    starts = truths.starts[:-1].reshape(len(drawn), 1, -1)
+    of_answer = truths.values[starts + outcome.reshape(shape)]
+    original = np.stack([own.chances for own in drawn]) < of_answer
+    confidence = Rows.of_tables([own.model for own in drawn]).tops().reshape(shape)
+    return confidence.transpose(0, 2, 1), original.astype(np.float64).transpose(0, 2, 1)
 
 
-def _majorities(
-    ask: Asked, truth: Floats, chosen: Floats, parted: tuple[float, float] | None
+def _majorities(drawn: Sequence[_Drawn]) -> tuple[Floats, Floats]:
+    """Of each item how often crowds of each size agree, and (majorities, replicates) models."""
+    votes = Votes.of(Rows.of_tables([own.crowds for own in drawn]), N_CROWDS)
+    leaders = Leaders.of(Rows.of_tables([own.model[:, 0] for own in drawn]))
+    n_replicates, n_sizes = len(drawn[0].model), len(drawn[0].crowds)
+    starts = votes.given.starts[:-1].reshape(-1, n_sizes)[leaders.row // n_replicates]
+    right = [
+        np.bincount(leaders.row, leaders.share * votes.given.values[own + leaders.outcome])
+        for own in starts.T[: len(MAJORITIES)]
+    ]
+    shares = np.stack(right).reshape(len(right), -1, n_replicates) / N_CROWDS
+    return votes.agreement.reshape(-1, n_sizes), shares.transpose(1, 0, 2)
+
+
+def _told(
+    ask: Asked,
+    alike: Sequence[float],
+    right: Sequence[Sequence[float]],
+    parted: tuple[float, float] | None,
 ) -> dict[str, Majority]:
     n_people, n_model = int(ask.counts.sum()), ask.n_model or math.inf
-    asked = {name: max(1, ask.n_human // part) for name, part in MAJORITIES.items()}
-    equal = {name: equal_size(n, n_model, n_people) for name, n in asked.items()}
-    parts = [max(1, n_people // part) for part in PARTS]
-    sizes = [*asked.values(), *equal.values(), *parts]
-    size = (len(sizes), N_CROWDS)
-    crowds = firsts(ask.rng.multinomial(np.array(sizes)[:, None], truth, size=size))
-    alike = agreement(crowds[len(asked) :]).tolist()
     found = {}
-    for place, name in enumerate(asked):
+    for place, (name, part) in enumerate(MAJORITIES.items()):
         steps, gap = 0.0, 0.0
         if parted:
-            steps = octaves(n_people, asked[name], n_model)
-            near, far = (a - b for a, b in zip(parted, alike[-2:], strict=True))
+            steps = octaves(n_people, max(1, ask.n_human // part), n_model)
+            near, far = (a - b for a, b in zip(parted, alike[-len(PARTS) :], strict=True))
             gap = near + steps * (near - far)
-        right = (crowds[place].mean(axis=0) * chosen).sum(axis=-1).tolist()
-        found[name] = Majority(right, alike[place], gap, steps)
+        found[name] = Majority(right[place], alike[len(MAJORITIES) + place], gap, steps)
     return found
 
 
@@ -129,9 +180,3 @@ def _shares(
         return np.broadcast_to(truths, (n_replicates, *truths.shape))
     drawn: Floats = rng.multinomial(n_model, truths, size=(n_replicates, len(truths))) / n_model
     return drawn
-
-
-def _first(shares: Floats, rng: np.random.Generator) -> NDArray[np.intp]:
-    """The likeliest outcome of each row; of equals, any: the order of outcomes means nothing."""
-    shaken: Floats = shares + 1e-9 * rng.random(shares.shape)
-    return np.asarray(shaken.argmax(axis=-1), dtype=np.intp)
