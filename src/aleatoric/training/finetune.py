@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from aleatoric.errors import UsageError
+from aleatoric.errors import ModelError, UsageError
+from aleatoric.memory import is_out_of_memory
 from aleatoric.progress import Track, quietly
 from aleatoric.streams import stream
 from aleatoric.training.folds import Fold, Passage
@@ -91,7 +92,7 @@ def train_fold(
     identity = _identity(model, fold, recipe)
     if (folder / TRAINED).exists():
         return _read_trained(folder / TRAINED, identity)
-    with _same_every_time(model.lm):
+    with _same_every_time(model.lm), _told_memory(f"{recipe.loss}, fold {fold.number}"):
         training = _Training(model, fold, recipe, trees, folder, identity)
         trained = training.run(save_every, track)
     facts = {"identity": identity, "kept": trained.kept}
@@ -331,3 +332,15 @@ def _same_every_time(lm: Any) -> Iterator[None]:
         finally:
             torch.use_deterministic_algorithms(before)
             lm.model.eval()
+
+
+@contextmanager
+def _told_memory(place: str) -> Iterator[None]:
+    """Too little memory, told in a sentence; the last checkpoint stays."""
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        fix = "begin another run with a smaller --batch, --train last-1-block or --train lora"
+        raise ModelError(f"{place}: out of memory; {fix}.") from error

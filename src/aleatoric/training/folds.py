@@ -111,7 +111,7 @@ def assign(
 def _held_for_validation(n_groups: int, asked: int | None) -> int:
     """How many passages validate: as many as asked for, else the paper's share."""
     if asked is not None and not 1 <= asked <= n_groups - 2:
-        needed = f"of {n_groups} passages, of which folds need two or more"
+        needed = f"{n_groups} passages, of which the folds need two or more"
         fix = f"use 1 to {n_groups - 2}" if n_groups > 2 else "use a corpus of more passages"
         raise UsageError(f"--validation {asked} does not fit {needed}; {fix}.")
     if asked is not None:

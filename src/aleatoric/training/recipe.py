@@ -13,6 +13,8 @@ Loss = Literal["text", "human", "mixed"]
 Schedule = Literal["constant", "linear", "cosine"]
 LOSSES: tuple[str, ...] = get_args(Loss)
 SCHEDULES: tuple[str, ...] = get_args(Schedule)
+MOST = 1e30
+"""AdamW's numbers must fit single precision, with room for its corrections."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Recipe:
         _check(_is_number(self.mix) and self.mix <= 1, f"--mix {self.mix} is no share; use 0 to 1")
         for name in ("rate", "epsilon"):
             value = getattr(self, name)
-            good = _is_number(value) and value > 0
+            good = _is_number(value) and 0 < value <= MOST
             _check(good, f"--{name} {value} is no number above 0; use {_DEFAULTS[name]:g}, say")
         for name in ("weight_decay", "clip_norm", "tolerance"):
             value = getattr(self, name)
