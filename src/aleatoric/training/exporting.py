@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import UsageError
+from aleatoric.models.hf import quiet
 from aleatoric.training.finetune import check_identity, model_identity
 from aleatoric.training.recipe import Recipe
 from aleatoric.training.tensors import load_tensors, save_tensors
@@ -36,9 +37,12 @@ def export_fold(model: Tunable, weights: Mapping[str, Tensor], recipe: Recipe, t
 
 
 def _write_model(model: Tunable, weights: Mapping[str, Tensor], folder: Path) -> None:
+    import transformers
+
     model.load(weights)
     try:
-        model.lm.model.save_pretrained(folder)
+        with quiet(transformers):
+            model.lm.model.save_pretrained(folder)
     finally:
         model.reset()
 
@@ -55,6 +59,8 @@ def _write_adapter(
         base_model_name_or_path=_base_name(model.lm.model),
         revision=model.lm.revision,
         inference_mode=True,
+        # Peft finds this out by itself, and warns each time.
+        fan_in_fan_out=any(getattr(m, "fan_in_fan_out", False) for m in model.lm.model.modules()),
     )
     config.save_pretrained(folder)
     named = {f"base_model.model.{name.replace('.default.', '.')}": w for name, w in weights.items()}
