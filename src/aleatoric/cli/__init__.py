@@ -291,13 +291,13 @@ def fetch(
 
     Example: `aleatoric fetch provo`
     """
-    from aleatoric import fetch as downloads
+    from aleatoric import downloads, fetch
     from aleatoric.cache import cache_dir
 
     for download in downloads.files_of(corpus, url, sha256):
         with byte_bar(download.filename) as progress:
-            path = downloads.fetch(download, to or cache_dir(), progress)
-        downloads.unpack(path, download.members)
+            path = fetch.fetch(download, to or cache_dir(), progress)
+        fetch.unpack(path, download.members)
         known = "is here and verified" if download.sha256 else "is here, its checksum beside it"
         say(f"{path} {known} ({download.licence}, {download.page})")
 
