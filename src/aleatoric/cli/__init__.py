@@ -12,7 +12,7 @@ import typer
 import aleatoric
 from aleatoric import registry
 from aleatoric.cli.compare import compare
-from aleatoric.cli.finetune import finetune
+from aleatoric.cli.finetune import finetune, show_run
 from aleatoric.cli.options import (
     ActorCpusOption,
     ActorGpusOption,
@@ -207,8 +207,7 @@ def score(
             found = [run_study(store, name, system, track) for name in analysis]
             show_tables([table for study in found for table in study.tables], as_json, layout)
         else:
-            found_results, notes = levels.results(store, interval), levels.notes(store)
-            show_results(found_results, notes, as_json, layout, levels.level_of(store))
+            show_run(store, interval, as_json, layout)
 
 
 def _export(store: Store, paths: list[Path]) -> None:
