@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -25,6 +26,7 @@ def column(kind: str, truth: str, number: int) -> str:
     return f"floor_{kind}_{truth}_{number}"
 
 
+@cache
 def calibration_columns() -> tuple[str, ...]:
     """All columns of the calibration errors' floors, in the order of `saved_values`.
 
