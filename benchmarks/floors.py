@@ -12,12 +12,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.inference import floor
-from aleatoric.inference.answers import answered
 from aleatoric.metrics.calibration import ece, equal_width_edges
 from aleatoric.streams import stream
 from aleatoric.types import Floor
@@ -81,14 +81,14 @@ def calibration(family: str, n_human: int, n_model: int | None, n_items: int) ->
     true = []
     for _ in range(n_items):
         probs = truth(rng, family)
-        true.append(answered(probs[None], n_human, n_model, rng, _REPEATS)[:, 0])
+        true.append([_answered(probs, n_human, n_model, rng) for _ in range(_REPEATS)])
         counts = rng.multinomial(n_human, probs)
         ask = floor.Asked(counts[counts > 0], n_human, n_model, rng)
         for name, value in floors.calibration_floors([ask])[0].items():
             saved.setdefault(name, []).append(value)
     estimated, table = _named(saved), np.array(true)
     for number, target in enumerate(floors.TARGETS, start=1):
-        errors = [_ece(table[:, 0, i], table[:, number, i]) for i in range(_REPEATS)]
+        errors = [_ece(table[:, i, 0], table[:, i, number]) for i in range(_REPEATS)]
         one = estimated[f"ece_{target}"]
         ends = (one.value or 0.0, one.low or 0.0, one.high or 0.0)
         yield Found(f"ece_{target}", float(np.mean(errors)), *ends, 0.0)
@@ -109,6 +109,21 @@ def _perfect(
     if n_model is None:
         return people, np.broadcast_to(probs, people.shape)
     return people, rng.multinomial(n_model, probs, _REPEATS) / n_model
+
+
+def _answered(
+    probs: Floats, n_human: int, n_model: int | None, rng: np.random.Generator
+) -> tuple[float, ...]:
+    """A perfect model's confidence, and whether it met the next word and each majority."""
+    model = rng.multinomial(n_model, probs) / n_model if n_model else probs
+    answer = _first(model, rng)
+    crowds = (rng.multinomial(n, probs) for n in (n_human, max(1, n_human // 2)))
+    met = (answer == _first(crowd, rng) for crowd in crowds)
+    return float(model.max()), rng.random() < probs[answer], *met
+
+
+def _first(counts: NDArray[Any], rng: np.random.Generator) -> int:
+    return int(rng.choice(np.flatnonzero(counts == counts.max())))
 
 
 def _named(saved: dict[str, list[float | None]]) -> dict[str, Floor]:

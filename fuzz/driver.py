@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import resource
 import subprocess
@@ -105,8 +106,9 @@ def _with_atheris(target: Target, seconds: float, corpora: Path | None) -> Outco
         options += [f"-dict={words}", "-print_final_stats=1", "-verbosity=0", str(corpus)]
         command = [sys.executable, "-m", "fuzz.under_atheris", target.name, *options]
         start, used = time.monotonic(), _used_by_children()
+        own = {**os.environ, "TMPDIR": folder}  # libFuzzer leaves without tidying up
         ended = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=seconds + 300
+            command, capture_output=True, text=True, check=False, timeout=seconds + 300, env=own
         )
         took, used = time.monotonic() - start, _used_by_children() - used
         inputs, path = _read(target, ended, findings)

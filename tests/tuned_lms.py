@@ -38,10 +38,10 @@ def population(passages: int, length: int, people: int = 40) -> Iterator[Item]:
             context = f"{context} {original}"
 
 
-def words_lm(layers: int = 2, width: int = 32, dropout: float = 0.0) -> HFModel:
+def words_lm(layers: int = 2, width: int = 32, dropout: float = 0.0, seed: int = 0) -> HFModel:
     """A random model with one token a word, with and without a space before it."""
     tokenizer = _tokenizer()
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     config = GPT2Config(
         vocab_size=len(tokenizer), n_embd=width, n_layer=layers, n_head=2, n_positions=64,
         eos_token_id=0, bos_token_id=0,

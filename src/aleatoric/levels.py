@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from aleatoric import pipeline, text_pipeline, token_pipeline
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.progress import Track, quietly
 from aleatoric.store import Store
 from aleatoric.types import Results
-
-_LEVELS: dict[str, Any] = {"word": pipeline, "token": token_pipeline, "text": text_pipeline}
 
 
 def level_of(store: Store) -> str:
@@ -24,8 +22,7 @@ def score(store: Store, track: Track[Any] = quietly, again: bool = True) -> None
 
     The sums of tokens are a run's statistics already.
     """
-    scorers = {"word": pipeline.score_word, "text": text_pipeline.score_text}
-    scorer = scorers.get(level_of(store))
+    scorer = _scorer(level_of(store))
     if scorer is not None and (again or not store.has_stats()):
         with store.alone():
             scorer(store, track)
@@ -33,11 +30,35 @@ def score(store: Store, track: Track[Any] = quietly, again: bool = True) -> None
 
 def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
     """Every system's metrics, from the saved statistics alone; `interval` names their method."""
-    found: Results = _LEVELS[level_of(store)].results(store, interval)
+    found: Results = _pipeline(level_of(store)).results(store, interval)
     return found
 
 
 def notes(store: Store) -> list[str]:
     """What a reader of the numbers should know."""
-    found: list[str] = _LEVELS[level_of(store)].notes(store)
+    found: list[str] = _pipeline(level_of(store)).notes(store)
     return found
+
+
+def _scorer(level: str) -> Callable[[Store, Track[Any]], None] | None:
+    if level == "token":
+        return None
+    pipeline = _pipeline(level)
+    scorer: Callable[[Store, Track[Any]], None]
+    scorer = pipeline.score_word if level == "word" else pipeline.score_text
+    return scorer
+
+
+def _pipeline(level: str) -> Any:
+    """The module of a level; to import those of the others takes as long as many items' scores."""
+    if level == "word":
+        from aleatoric import pipeline
+
+        return pipeline
+    if level == "text":
+        from aleatoric import text_pipeline
+
+        return text_pipeline
+    from aleatoric import token_pipeline
+
+    return token_pipeline

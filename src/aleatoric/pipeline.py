@@ -33,6 +33,7 @@ from aleatoric.types import Case, Choices, Corpus, Item, Result, Results, Row, S
 from aleatoric.versions import versions
 from aleatoric.words import floors
 from aleatoric.words.adaptive import until_note
+from aleatoric.words.floor_columns import calibration_columns
 from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE, TARGETS, Settings, pair_of, score_items
 
 MEANS = (
@@ -49,7 +50,7 @@ _EXTRA_COLUMNS = (
     *("confidence", "failed", "n_human", "n_model"),
     *EXACT_MEANS,
     *floors.distance_columns(),
-    *floors.calibration_columns(),
+    *calibration_columns(),
 )
 
 

@@ -49,7 +49,7 @@ def resume(
             store.release()
             return store
         job: Any = job_of(store.manifest, anew)
-        if is_finetuning(store.manifest):
+        if _is_finetuning(store.manifest):
             store.close()  # training opens its run itself
             return run_finetune(job, path, track, stopping=stopping)
         if store.manifest["level"] == "token":
@@ -62,21 +62,12 @@ def resume(
         raise
 
 
-def is_finetuning(manifest: Mapping[str, Any]) -> bool:
-    """Whether a run trains its models itself.
-
-    >>> is_finetuning({"level": "word"})
-    False
-    """
-    return bool(manifest.get("command") == FINETUNE)
-
-
 def check_anew(manifest: Mapping[str, Any], anew: Anew) -> None:
     """Refuse what cannot be said anew of a run of this kind, whether it is finished or not.
 
     >>> check_anew({"level": "token"}, Anew(batch_tokens=64))
     """
-    level = FINETUNE if is_finetuning(manifest) else manifest["level"]
+    level = FINETUNE if _is_finetuning(manifest) else manifest["level"]
     if anew.batch_tokens is not None and level != "token":
         raise UsageError(
             f"--batch-tokens is for runs of the token level, and this is one of {level}; "
@@ -89,12 +80,16 @@ def check_anew(manifest: Mapping[str, Any], anew: Anew) -> None:
         check_one_process(anew.engine, level)
 
 
+def _is_finetuning(manifest: Mapping[str, Any]) -> bool:
+    return bool(manifest.get("command") == FINETUNE)
+
+
 Job = pipeline.WordJob | text_pipeline.TextJob | token_pipeline.TokenJob | FinetuneJob
 
 
 def job_of(manifest: Mapping[str, Any], anew: Anew) -> Job:
     """What a run was asked for, by its command and level."""
-    if is_finetuning(manifest):
+    if _is_finetuning(manifest):
         return finetune_job_of(manifest, anew.device, anew.trust_remote_code)
     if manifest["level"] == "token":
         return _token_job(manifest, anew)

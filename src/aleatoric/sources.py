@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from aleatoric import fetch, files, registry
+from aleatoric import downloads, fetch, files, registry
 from aleatoric.cache import cache_dir
 from aleatoric.corpora.text import Cut
 from aleatoric.errors import DataError, UsageError
@@ -79,7 +79,7 @@ def open_text_corpus(spec: str, encoding: str = "utf-8") -> MultiRef:
     known = registry.names("text_corpora")
     if name in known and argument:
         return _load_texts(name, Path(argument), encoding)
-    if spec in (*fetch.SETS, *fetch.DOWNLOADS) and spec in known:
+    if spec in (*downloads.SETS, *downloads.DOWNLOADS) and spec in known:
         return _load_texts(spec, _fetched_texts(spec), encoding)
     path = Path(spec)
     if not os.path.exists(path) and "." not in path.name and "/" not in spec:
@@ -160,11 +160,11 @@ def _encoding_of(path: Path, encoding: str) -> str:
     """A published file is known by its bytes, and its encoding with it; no other is guessed."""
     if encoding != "utf-8" or not files.is_table(path):
         return encoding
-    return fetch.published_encoding(files.sha256_of(path)) or encoding
+    return downloads.published_encoding(files.sha256_of(path)) or encoding
 
 
 def _fetched(name: str, encoding: str) -> Corpus:
-    path = cache_dir() / fetch.DOWNLOADS[name].filename
+    path = cache_dir() / downloads.DOWNLOADS[name].filename
     if not path.exists():
         raise UsageError(
             f"{name} is not here yet: run aleatoric fetch {name}, or put {path.name} into "
@@ -181,8 +181,8 @@ def _load_texts(name: str, path: Path, encoding: str) -> MultiRef:
 
 def _fetched_texts(name: str) -> Path:
     """The first file of a fetched corpus, when all are here."""
-    downloads = fetch.files_of(name)
-    paths = [cache_dir() / download.filename for download in downloads]
+    published = downloads.files_of(name)
+    paths = [cache_dir() / download.filename for download in published]
     missing = [path for path in paths if not path.exists()]
     if missing:
         raise UsageError(
@@ -191,7 +191,7 @@ def _fetched_texts(name: str) -> Path:
         )
     for path in paths:
         fetch.check_unchanged(path)
-    unpacked = fetch.unpack(paths[0], downloads[0].members)
+    unpacked = fetch.unpack(paths[0], published[0].members)
     return unpacked[0] if unpacked else paths[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -159,7 +160,7 @@ class Categorical:
     def from_counts(cls, counts: Mapping[str, int]) -> Categorical:
         """Relative frequencies of `counts`, which must not be empty."""
         total = sum(counts.values())
-        probs = tuple(count / total for count in counts.values())
+        probs = tuple([count / total for count in counts.values()])
         return cls(tuple(counts), probs, 0.0, total)
 
     def as_dict(self) -> Mapping[str, float]:
@@ -169,6 +170,15 @@ class Categorical:
         {'a': 1.0}
         """
         return self._mass
+
+    @cached_property
+    def outcomes_by_share(self) -> Counter[float]:
+        """Probability -> how many outcomes have it: those of a sample are few.
+
+        >>> dict(Categorical(("a", "b", "c"), (0.5, 0.25, 0.25)).outcomes_by_share)
+        {0.5: 1, 0.25: 2}
+        """
+        return Counter(self.probs)
 
     @cached_property
     def _mass(self) -> dict[str, float]:

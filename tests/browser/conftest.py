@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from explored_runs import explored, text_run, word_run
+from explored_fixtures import explorer, texts, words
 
-from aleatoric.viewer.server import Explorer
-
+__all__ = ["explorer", "texts", "words"]
 ARTEFACTS = Path(__file__).parent / "artefacts"
 NARROW = {"width": 390, "height": 800}
 WIDE = {"width": 1280, "height": 900}
@@ -71,22 +70,3 @@ def keep() -> Callable[..., None]:
         assert (folder / f"{name}.png").stat().st_size > 1000
 
     return take
-
-
-@pytest.fixture(scope="session")
-def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A word-level run with three systems and hostile texts."""
-    return word_run(tmp_path_factory.mktemp("words"))
-
-
-@pytest.fixture(scope="session")
-def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A text-level run with hostile texts."""
-    return text_run(tmp_path_factory.mktemp("texts"))
-
-
-@pytest.fixture(scope="module")
-def explorer(words: Path, texts: Path) -> Iterator[Explorer]:
-    """Both runs, being explored."""
-    with explored(words, texts) as found:
-        yield found

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from tuned_lms import population, save_corpus, save_lm
 from typer.testing import CliRunner
 
 from aleatoric.cli import app
+from aleatoric.engine.stopping import Stopped, Stopping
 from aleatoric.errors import UsageError
-from aleatoric.finetuning import job_of, run_finetune
+from aleatoric.finetuning import export_weights, job_of, run_finetune
+from aleatoric.finetuning.session import open_tunable
+from aleatoric.inference.multiple import holm
+from aleatoric.report.finetune import systems_table
+from aleatoric.report.html import render, section
+from aleatoric.report.make import figure_data, write_tables
+from aleatoric.report.parts import part_of
 from aleatoric.store import DATABASE, Store
+from aleatoric.training.tensors import load_tensors
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +51,15 @@ def run(arguments: list[str]) -> Any:
     return CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
-def test_one_run_holds_base_temperature_and_every_loss(made: Path) -> None:
+@pytest.fixture(scope="module")
+def printed(made: Path) -> str:
     done = run(options(made, "run", "--loss", "text", "--loss", "human", "--json"))
     assert done.exit_code == 0
-    found = json.loads(done.stdout)
+    return str(done.stdout)
+
+
+def test_one_run_holds_base_temperature_and_every_loss(printed: str) -> None:
+    found = json.loads(printed)
     values = {r["system"]: r["estimate"] for r in found["results"] if r["metric"] == "tvd"}
     base, *tuned = ("model", "model temperature", "model text-tuned", "model human-tuned")
     assert {"oracle", base, *tuned} == set(values)
@@ -58,17 +75,171 @@ def test_one_run_holds_base_temperature_and_every_loss(made: Path) -> None:
     assert set(told["model temperature"]["temperatures"]) == {"1", "2"}
 
 
-def test_repeated_it_trains_nothing_again_and_prints_a_table(made: Path) -> None:
+def test_repeated_it_trains_nothing_again_and_prints_tables_and_exports(
+    made: Path, printed: str
+) -> None:
     weights = made / "run" / "training" / "human" / "fold-1" / "trained.safetensors"
     written = weights.stat().st_mtime_ns
-    again = run(options(made, "run", "--loss", "text", "--loss", "human", "--format", "markdown"))
+    arguments = options(made, "run", "--loss", "text", "--loss", "human", "--format", "markdown")
+    again = run([*arguments, "--export", str(made / "exported")])
     assert weights.stat().st_mtime_ns == written
-    assert "| model human-tuned |" in again.stdout
+    for shown in ("| model human-tuned |", "TVD − base", "| model human-tuned | 3 | 2 |"):
+        assert shown in again.stdout
     assert (made / "run" / "curves.csv").read_text().startswith("system,fold,epoch")
+    assert sorted(str(p.relative_to(made / "exported")) for p in made.glob("exported/*/*")) == [
+        f"{loss}/fold-{number}" for loss in ("human", "text") for number in (1, 2)
+    ]
+    assert run(["resume", *_saved(made), "--format", "markdown"]).stdout == again.stdout
+
+
+def _saved(made: Path) -> list[str]:
+    return [str(made / "run")]
+
+
+def test_score_prints_what_finetune_printed(made: Path, printed: str) -> None:
+    assert run(["score", *_saved(made), "--json"]).stdout == printed
+
+
+def test_the_family_of_tests_is_the_differences_from_the_base(made: Path, printed: str) -> None:
+    found = json.loads(printed)["comparisons"]
+    assert [(c["first"], c["second"]) for c in found] == [
+        ("model", f"model {name}") for name in ("temperature", "text-tuned", "human-tuned")
+    ]
+    assert [c["p_holm"] for c in found] == holm([c["p"] for c in found])
     with Store.open(made / "run") as store:
-        job = job_of(store.manifest, device="cpu")
-    with run_finetune(job, made / "run", score=False) as store:
-        assert store.manifest["command"] == "finetune"
+        notes = " ".join(systems_table(store).notes)
+    assert "adjusted over the 3 differences from the base" in notes
+
+
+def test_the_report_has_differences_perplexities_curves_and_the_command(
+    made: Path, printed: str
+) -> None:
+    with Store.open(made / "run") as store:
+        part = part_of([store])
+        page = render([section(part, figure_data(part, studies=()))])
+        files = {path.name for path in write_tables(part, made / "tables")}
+    for shown in ("<h3>Fine-tuning</h3>", "<h3>Training curves</h3>", 'data-figure="training"'):
+        assert shown in page
+    assert {"table_fine-tuning.md", "table_training-curves.tex"} <= files
+    again = re.search(r"aleatoric finetune --corpus .* --out run-again --json", page)
+    assert again
+    assert "--loss text --loss human --folds 2 --train all --rate 0.02" in again[0]
+
+
+def test_a_run_that_is_not_finished_is_shown_as_far_as_it_is(made: Path, printed: str) -> None:
+    path = made / "half"
+    asked = Stopping()
+
+    def stop_at_text(work: Any, total: int, description: str) -> Any:
+        if description.startswith("text, fold 2"):
+            asked.ask()
+        return work
+
+    with Store.open(made / "run") as store:
+        job = replace(job_of(store.manifest, device="cpu"), losses=("text",), n_splits=2)
+    with pytest.raises(Stopped):
+        run_finetune(job, path, stop_at_text, stopping=asked)
+    shown = run(["score", str(path), "--format", "markdown"])
+    assert shown.exit_code == 0
+    assert "| model temperature |" in shown.stdout
+    assert "text-tuned" not in shown.stdout
+    resumed = run(["resume", str(path), "--device", "cpu", "--format", "markdown"])
+    assert "| model text-tuned | 3 | 2 |" in resumed.stdout
+    whole = (made / "run" / "curves.csv").read_text().splitlines()
+    assert (path / "curves.csv").read_text().splitlines() == whole[:9]
+
+
+def test_another_base_under_the_same_name_is_refused(made: Path) -> None:
+    path = made / "moved"
+    shutil.copytree(made / "model", made / "base")
+    arguments = [*options(made, "moved", "--rate", "1e30"), "--model", f"hf:{made / 'base'}"]
+    with pytest.raises(UsageError, match=r"text, fold 1, epoch 1, step \d: the training loss is"):
+        run(arguments)
+    assert json.loads(run(["score", str(path), "--json"]).stdout)["results"]
+    with pytest.raises(UsageError, match=r"holds another run \(its recipe differs\)"):
+        run([*arguments, "--rate", "0.1"])
+    save_lm(made / "base", layers=1, width=16, seed=1)
+    with pytest.raises(UsageError, match="moved: was begun with other weights of hf:"):
+        run(arguments)
+
+
+def test_passages_that_no_fold_names_are_noted(made: Path) -> None:
+    split = made / "split.csv"
+    split.write_text("group,fold\n1,1\n2,2\n3,validation\n", encoding="utf-8")
+    more = ("--split", str(split), "--temperatures", "none", "--epochs", "1", "--tolerance", "0.1")
+    done = run([*options(made, "few", *more), "--json"])
+    note = "6 of 9 passages are named by no fold of the split and are left out: 4, 5, 6, 7, 8 and 1"
+    assert any(note in own for own in json.loads(done.stdout)["notes"])
+    with Store.open(made / "few") as store:
+        assert store.manifest["recipe"]["tolerance"] == store.manifest["tolerance"] == 0.1
+
+
+def test_the_bar_of_a_pooled_system_moves_as_its_items_are_answered(
+    made: Path, printed: str
+) -> None:
+    taken: dict[str, list[int]] = {}
+
+    def watching(work: Any, total: int, description: str) -> Any:
+        for number, one in enumerate(work, 1):
+            with Store.open(made / "watched") as beside:
+                known = beside.systems()
+                if description in known:
+                    done = beside.n_items_with_draws(description)
+                    taken.setdefault(description, []).append(number - done)
+            yield one
+
+    with Store.open(made / "run") as store:
+        job = replace(job_of(store.manifest, device="cpu"), losses=("text",))
+    run_finetune(job, made / "watched", watching, score=False).close()
+    # A pack is as many passages as have 48 contexts, and one item more is looked at.
+    assert max(taken["model text-tuned"]) <= 21
+    assert max(taken["model"]) <= 36
+
+
+def test_exported_weights_give_the_same_logits_in_transformers(made: Path, printed: str) -> None:
+    out = made / "given"
+    assert len([*export_weights(made / "run", out, device="cpu")]) == 4
+    base = AutoModelForCausalLM.from_pretrained(made / "model")
+    weights = load_tensors(made / "run" / "training" / "human" / "fold-2" / "trained.safetensors")
+    plain = _logits(base)
+    base.load_state_dict(weights.tensors, strict=False)
+    wanted = _logits(base)
+    assert not torch.equal(wanted, plain)
+    found = AutoModelForCausalLM.from_pretrained(out / "human" / "fold-2")
+    assert torch.equal(_logits(found), wanted)
+    assert AutoTokenizer.from_pretrained(out / "human" / "fold-2").encode(" alder")
+    with pytest.raises(UsageError, match="fold-1: is there; choose another folder"):
+        export_weights(made / "run", out, device="cpu")
+
+
+def test_exported_low_rank_additions_give_the_same_logits_in_peft(made: Path) -> None:
+    peft = pytest.importorskip("peft")
+    more = ("--train", "lora", "--lora-rank", "2", "--epochs", "1", "--temperatures", "none")
+    run([*options(made, "lora"), *more])
+    (folder, other) = export_weights(made / "lora", made / "adapters", device="cpu")
+    assert folder == made / "adapters" / "text" / "fold-1"
+    assert not list(other.glob("model*"))
+    with Store.open(made / "lora") as store:
+        own = open_tunable(job_of(store.manifest, device="cpu"))
+    own.load(load_tensors(made / "lora/training/text/fold-1/trained.safetensors").tensors)
+    wanted = _logits(own.lm.model)
+    base = AutoModelForCausalLM.from_pretrained(made / "model")
+    assert not torch.equal(wanted, _logits(base))
+    assert torch.equal(_logits(peft.PeftModel.from_pretrained(base, folder)), wanted)
+    assert torch.equal(_logits(peft.AutoPeftModelForCausalLM.from_pretrained(folder)), wanted)
+
+
+def test_only_what_is_trained_is_exported(made: Path, printed: str) -> None:
+    shutil.copytree(made / "run", made / "torn")
+    (made / "torn" / "training" / "text" / "fold-2" / "trained.safetensors").unlink()
+    with pytest.raises(UsageError, match="fold 2 of text is not trained yet; continue with"):
+        export_weights(made / "torn", made / "nowhere")
+    assert not (made / "nowhere").exists()
+
+
+def _logits(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        return model.eval()(torch.tensor([[1, 2, 3, 4]])).logits
 
 
 def curves(run_folder: Path) -> str:
@@ -85,7 +256,7 @@ def curves(run_folder: Path) -> str:
     ids=["nothing", "an answer", "the curves"],
 )
 def test_a_salvaged_run_has_its_curves_and_trains_nothing_again(
-    made: Path, hurt: str, tmp_path: Path
+    made: Path, printed: str, hurt: str, tmp_path: Path
 ) -> None:
     damaged, new = shutil.copytree(made / "run", tmp_path / "damaged"), tmp_path / "new"
     with closing(sqlite3.connect(damaged / DATABASE)) as database, database:
@@ -104,14 +275,16 @@ def test_a_salvaged_run_has_its_curves_and_trains_nothing_again(
             assert store.n_items_with_draws(name) == whole.n_items_with_draws(name)
 
 
-def test_a_run_knows_how_often_it_saves_and_where_it_runs(made: Path) -> None:
+def test_a_run_knows_how_often_it_saves_and_where_it_runs(made: Path, printed: str) -> None:
     with Store.open(made / "run") as store:
         job = job_of(store.manifest | {"save_every": 3})
         assert (job.save_every, job.loading.device) == (3, "cpu")
         assert store.manifest["save_every"] == 0
 
 
-def test_what_cannot_be_said_anew_is_refused_though_the_run_is_done(made: Path) -> None:
+def test_what_cannot_be_said_anew_is_refused_though_the_run_is_done(
+    made: Path, printed: str
+) -> None:
     folder = str(made / "run")
     with pytest.raises(UsageError, match="--batch-tokens is for runs of the token level"):
         run(["resume", folder, "--batch-tokens", "64"])
@@ -139,6 +312,8 @@ def test_a_planted_leak_is_refused_and_leaves_nothing_behind(made: Path) -> None
         (("--train", "head"), "--train head is not known"),
         (("--temperatures", "0.5,x"), "numbers above 0"),
         (("--model", "recorded:x.jsonl"), "there is no model"),
+        (("--validation", "100"), "--validation 100 does not fit 9 passages"),
+        (("--warmup", "9"), "--warmup 9 does not end within the"),
     ],
 )
 def test_mistakes_are_told_before_any_model_is_loaded(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from aleatoric import cli, fetch
+from aleatoric import cli, downloads, fetch
 from aleatoric.errors import DataError, FetchError, UsageError
 from aleatoric.sources import open_corpus
 
@@ -104,8 +104,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread.join()
 
 
-def download(server: Server, sha256: str | None = SHA, path: str = "/file") -> fetch.Download:
-    return fetch.Download(server.url(path), "norms.csv", sha256, "CC0", "https://example.org/")
+def download(server: Server, sha256: str | None = SHA, path: str = "/file") -> downloads.Download:
+    return downloads.Download(server.url(path), "norms.csv", sha256, "CC0", "https://example.org/")
 
 
 def names(folder: Path) -> set[str]:
@@ -317,9 +317,9 @@ def test_a_set_of_files_is_fetched_together(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = tuple(
-        fetch.Download(server.url(), name, sha256, "CC0", "https://example.org/")
+        downloads.Download(server.url(), name, sha256, "CC0", "https://example.org/")
         for name, sha256 in (("a.orig", SHA), ("a.simp.0", None))
     )
-    monkeypatch.setitem(fetch.SETS, "asset", both)
+    monkeypatch.setitem(downloads.SETS, "asset", both)
     assert run(["fetch", "asset", "--to", str(tmp_path)], monkeypatch) == 0
     assert names(tmp_path) == {"a.orig", "a.orig.sha256", "a.simp.0", "a.simp.0.sha256"}

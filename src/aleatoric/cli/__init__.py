@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import aleatoric
 from aleatoric import registry
 from aleatoric.cli.compare import compare
-from aleatoric.cli.finetune import finetune
+from aleatoric.cli.finetune import finetune, show_run
 from aleatoric.cli.options import (
     ActorCpusOption,
     ActorGpusOption,
@@ -48,6 +48,9 @@ from aleatoric.cli.working import writing
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.report.tables import printable
+
+if TYPE_CHECKING:
+    from aleatoric.store import Store
 
 app = typer.Typer(
     name="aleatoric",
@@ -190,22 +193,29 @@ def score(
 
     Example: `aleatoric score runs/gpt2 --export rows.parquet --analysis replacement`
     """
-    from aleatoric import levels, studies
-    from aleatoric.export import export_rows
+    from aleatoric import levels
     from aleatoric.store import Store
 
     check_method(interval)
     with Store.open(run) as store:
         levels.score(store, track, again=not analysis)
-        for path in export or ():
-            export_rows(store, path)
-            say(f"wrote {path}")
+        if export:
+            _export(store, export)
         if analysis:
-            found = [studies.run_study(store, name, system, track) for name in analysis]
+            from aleatoric.studies import run_study
+
+            found = [run_study(store, name, system, track) for name in analysis]
             show_tables([table for study in found for table in study.tables], as_json, layout)
         else:
-            found_results, notes = levels.results(store, interval), levels.notes(store)
-            show_results(found_results, notes, as_json, layout, levels.level_of(store))
+            show_run(store, interval, as_json, layout)
+
+
+def _export(store: Store, paths: list[Path]) -> None:
+    from aleatoric.export import export_rows
+
+    for path in paths:
+        export_rows(store, path)
+        say(f"wrote {path}")
 
 
 @app.command()
@@ -292,13 +302,13 @@ def fetch(
 
     Example: `aleatoric fetch provo`
     """
-    from aleatoric import fetch as downloads
+    from aleatoric import downloads, fetch
     from aleatoric.cache import cache_dir
 
     for download in downloads.files_of(corpus, url, sha256):
         with byte_bar(download.filename) as progress:
-            path = downloads.fetch(download, to or cache_dir(), progress)
-        downloads.unpack(path, download.members)
+            path = fetch.fetch(download, to or cache_dir(), progress)
+        fetch.unpack(path, download.members)
         known = "is here and verified" if download.sha256 else "is here, its checksum beside it"
         say(f"{path} {known} ({download.licence}, {download.page})")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,7 @@ from aleatoric.cli.options import (
     RemoteCodeOption,
     SeedOption,
 )
-from aleatoric.cli.printing import print_json, say, show_tables, track
+from aleatoric.cli.printing import print_json, say, show_results, show_tables, track
 from aleatoric.cli.working import writing
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 
@@ -66,8 +66,13 @@ def finetune(
         str | None, typer.Option(help="Tried on the training passages, as 0.8,1,1.2; none: skip.")
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="How far apart the bounds of an exact TVD may be.")
+        float,
+        typer.Option(min=0, help="How far apart bounds of an exact TVD, and of trees, may be."),
     ] = 0.02,
+    export: Annotated[
+        Path | None,
+        typer.Option(help="Write each fold's weights here for transformers (lora: for peft)."),
+    ] = None,
     device: DeviceOption = None,
     bos: BosOption = "none",
     trust_remote_code: RemoteCodeOption = False,
@@ -81,7 +86,7 @@ def finetune(
     Example: `aleatoric finetune --corpus provo --model smollm2 --loss human --out runs/tuned`
     """
     from aleatoric.engine.opening import Loading
-    from aleatoric.finetuning import FinetuneJob, run_finetune
+    from aleatoric.finetuning import FinetuneJob, export_weights, run_finetune
     from aleatoric.training.recipe import Recipe
 
     losses = tuple(dict.fromkeys(loss or ("text",)))
@@ -99,7 +104,8 @@ def finetune(
         clip_norm,
         patience,
         lora_rank,
-        seed=seed,
+        tolerance,
+        seed,
     )
     job = FinetuneJob(
         corpus,
@@ -119,7 +125,10 @@ def finetune(
         writing(out) as (_, stopping),
         run_finetune(job, out, track, stopping=stopping) as store,
     ):
-        show_finetuned(store, as_json, layout)
+        show_finetuned(store, DEFAULT_METHOD, as_json, layout)
+        draw_curves(store)
+    for folder in export_weights(out, export, device, trust_remote_code) if export else ():
+        say(f"wrote {folder}")
     say(f"saved in {out}; see it again with: aleatoric score {out}")
 
 
@@ -131,39 +140,43 @@ def _temperatures(text: str | None) -> tuple[float, ...]:
     return () if text == "none" else parse_temperatures(text)
 
 
-def show_finetuned(
-    store: Store, as_json: bool, layout: str, interval: str = DEFAULT_METHOD
-) -> None:
-    """Print what fine-tuning did, and write its curves into the run directory."""
-    _show(store, as_json, layout, interval)
-    for path in _draw_curves(store):
-        say(f"wrote {path}")
+def show_run(store: Store, interval: str, as_json: bool, layout: str) -> None:
+    """A saved run as the command that made it shows it."""
+    from aleatoric import levels
+    from aleatoric.report.finetune import is_finetuned
 
-
-def _show(store: Store, as_json: bool, layout: str, interval: str) -> None:
-    from aleatoric import pipeline
-    from aleatoric.report.finetune import finetune_json, finetune_tables
-
-    notes = pipeline.notes(store)
-    if as_json:
-        print_json(finetune_json(store, interval) | {"notes": notes})
+    if is_finetuned(store):
+        show_finetuned(store, interval, as_json, layout)
         return
-    show_tables(finetune_tables(store, interval)[:1], False, layout)
-    for note in notes:
+    found, notes = levels.results(store, interval), levels.notes(store)
+    show_results(found, notes, as_json, layout, levels.level_of(store))
+
+
+def show_finetuned(store: Store, interval: str, as_json: bool, layout: str) -> None:
+    """A fine-tuning run as one JSON document, or as tables: systems, then curves."""
+    from aleatoric import pipeline
+    from aleatoric.report.finetune import finetune_json, shown_tables
+
+    if as_json:
+        print_json(finetune_json(store, interval))
+        return
+    show_tables(shown_tables(store, interval), False, layout)
+    for note in pipeline.notes(store):
         say(f"note: {note}")
 
 
-def _draw_curves(store: Store) -> list[Any]:
-    """The curves as a table, and as a picture where matplotlib is there."""
+def draw_curves(store: Store) -> None:
+    """Write the curves as a table, and as a picture where matplotlib is there."""
     from aleatoric.errors import MissingExtraError
     from aleatoric.report.figures import draw_all
     from aleatoric.report.finetune import curve_pictures, curve_table
     from aleatoric.report.tables import to_csv
 
-    path = store.path / "curves.csv"
-    path.write_text(to_csv(curve_table(store)), encoding="utf-8")
+    paths = [store.path / "curves.csv"]
+    paths[0].write_text(to_csv(curve_table(store)), encoding="utf-8")
     try:
-        return [path, *draw_all(curve_pictures(store), store.path / "figures")]
+        paths += draw_all(curve_pictures(store), store.path / "figures")
     except MissingExtraError as missing:
         say(f"note: no picture of the curves; {missing}")
-        return [path]
+    for path in paths:
+        say(f"wrote {path}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from aleatoric.cli.finetune import show_finetuned
+from aleatoric.cli.finetune import draw_curves, show_run
 from aleatoric.cli.options import (
     ActorCpusOption,
     ActorGpusOption,
@@ -20,7 +20,7 @@ from aleatoric.cli.options import (
     JsonOption,
     RemoteCodeOption,
 )
-from aleatoric.cli.printing import meter, say, show_results, track
+from aleatoric.cli.printing import meter, say, track
 from aleatoric.cli.working import writing
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
@@ -49,8 +49,9 @@ def resume(
 
     Example: `aleatoric resume runs/gpt2`
     """
-    from aleatoric import levels, resuming
+    from aleatoric import resuming
     from aleatoric.engine.base import EngineOptions
+    from aleatoric.report.finetune import is_finetuned
 
     check_method(interval)
     where = EngineOptions(engine, address, actors, actor_cpus, actor_gpus)
@@ -64,11 +65,9 @@ def resume(
         writing(run) as (folder, stopping),
         resuming.resume(folder, anew, track, meter, stopping) as store,
     ):
-        if resuming.is_finetuning(store.manifest):
-            show_finetuned(store, as_json, layout, interval)
-            return
-        found, notes = levels.results(store, interval), levels.notes(store)
-        show_results(found, notes, as_json, layout, levels.level_of(store))
+        show_run(store, interval, as_json, layout)
+        if is_finetuned(store):
+            draw_curves(store)
 
 
 def _salvage(run: Path, out: Path) -> None:

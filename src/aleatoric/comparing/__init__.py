@@ -99,19 +99,23 @@ def compare(
     alpha: float = ALPHA,
     seed: int = 0,
     interval: str = DEFAULT_METHOD,
+    against: str | None = None,
 ) -> Compared:
     """Compare every two systems of one or more runs by every metric.
 
     `systems` are labels, all models where none is given; `metrics` are names or patterns;
-    `interval` names how replicates become an interval.
+    `interval` names how replicates become an interval. With `against`, one of the systems, it
+    alone is compared with each other: a smaller family of tests, and no letters.
     """
     check_method(interval)
     members = _members(stores, systems)
     check_comparable(members)
     names = _metrics(members, metrics)
-    family = _adjusted([*_compare_all(members, names, seed, interval)])
+    pairs = [p for p in combinations(members, 2) if against in (None, p[0].label, p[1].label)]
+    family = _adjusted([*_compare_all(members, pairs, names, seed, interval)])
     values = {name: {m.label: _value(m, name) for m in members} for name in names}
-    shown = {name: _letters(name, values[name], family, alpha) for name in names}
+    lettered = names if against is None else []
+    shown = {name: _letters(name, values[name], family, alpha) for name in lettered}
     return Compared(tuple(family), values, shown, alpha, (*_notes(members, family, alpha),))
 
 
@@ -176,13 +180,17 @@ def _metrics_of(member: Member) -> Iterator[str]:
 
 
 def _compare_all(
-    members: Sequence[Member], metrics: Sequence[str], seed: int, interval: str
+    members: Sequence[Member],
+    pairs: Sequence[tuple[Member, Member]],
+    metrics: Sequence[str],
+    seed: int,
+    interval: str,
 ) -> Iterator[Comparison]:
     is_token = levels.level_of(members[0].store) == "token"
     pairing = _by_document if is_token else _by_item
     compared = pairing(members, seed, interval)
     for metric in metrics:
-        for first, second in combinations(members, 2):
+        for first, second in pairs:
             found = compared(metric, first, second)
             if found is not None:
                 signed = _signature(first, metric), _signature(second, metric)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from aleatoric.engine.live import LiveModel
@@ -38,11 +39,21 @@ class FoldedModel:
         return ()
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
-        """Words for items, fold by fold."""
-        by_fold: dict[int, list[Item]] = {}
-        for item in items:
-            by_fold.setdefault(self.folds[item.group], []).append(item)
-        for fold, own in by_fold.items():
+        """Words for items, which are taken as they are needed; best fold by fold."""
+        for fold, own in groupby(items, key=lambda item: self.folds[item.group]):
             self.ready(fold)
             decoder = self.decoders.get(fold, ask.decoder)
             yield from self.live.draws(own, replace(ask, decoder=decoder))
+
+
+def by_fold(items: Iterable[Item], folds: Mapping[str, int]) -> list[Item]:
+    """Items sorted by their groups' folds, which come as they first appear.
+
+    >>> items = [Item(f"{n}", group, "There", ()) for n, group in enumerate("abab")]
+    >>> [item.id for item in by_fold(items, {"a": 2, "b": 1})]
+    ['0', '2', '1', '3']
+    """
+    found: dict[int, list[Item]] = {}
+    for item in items:
+        found.setdefault(folds[item.group], []).append(item)
+    return [item for own in found.values() for item in own]

@@ -158,6 +158,6 @@ def _mean(by_split: Floats) -> Floats:
     known = np.isfinite(by_split)
     counts = known.sum(axis=-1)
     totals = np.where(known, by_split, 0.0).sum(axis=-1)
-    undefined = np.full(np.shape(totals), np.nan)
-    mean: Floats = np.divide(totals, counts, out=undefined, where=counts > 0)
+    with np.errstate(invalid="ignore"):
+        mean: Floats = np.where(counts > 0, totals / counts, np.nan)
     return mean

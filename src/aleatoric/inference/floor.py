@@ -21,13 +21,13 @@ from aleatoric.inference.truths import (
     Counts,
     Floats,
     Rows,
+    all_different_rows,
     chao_rows,
     drawn_again,
-    plug_in,
-    stacked,
+    plug_in_rows,
     starts_of,
     sums,
-    unseen_mass,
+    tables,
 )
 
 N_REPLICATES = 2
@@ -116,7 +116,8 @@ def floors_of(asked: Sequence[Asked]) -> list[dict[str, Ends]]:
             found[i] = {name: Ends(0.0, 0.0, 0.0) for name in DISTANCES}
     if split:
         own = [asked[i] for i in split]
-        for i, ends in zip(split, _simulated([_Trial(*x) for x in _truths(own)]), strict=True):
+        trials = [_Trial(*each) for each in zip(own, _truths(own), strict=True)]
+        for i, ends in zip(split, _simulated(trials), strict=True):
             found[i] = ends
     return found
 
@@ -129,18 +130,16 @@ class _Trial:
     truths: Floats
 
 
-def _truths(asked: Sequence[Asked]) -> Iterator[tuple[Asked, Floats]]:
-    """Every item with its table of estimated truths."""
-    first = chao_rows(Rows.of([ask.counts for ask in asked])).split()
+def _truths(asked: Sequence[Asked]) -> list[Floats]:
+    """Every item's table of estimated truths."""
+    counts = Rows.of([ask.counts for ask in asked])
+    first = chao_rows(counts)
     crowds = [
-        crowd
-        for ask, truth in zip(asked, first, strict=True)
-        for crowd in drawn_again(truth, int(ask.counts.sum()), ask.rng, N_BOOTSTRAPS)
+        drawn_again(truth, n, ask.rng, N_BOOTSTRAPS)
+        for ask, truth, n in zip(asked, first.split(), counts.sums().tolist(), strict=True)
     ]
-    again = iter(chao_rows(Rows.of(crowds)).split())
-    for ask, truth in zip(asked, first, strict=True):
-        own = [next(again) for _ in range(N_BOOTSTRAPS)]
-        yield ask, stacked([plug_in(ask.counts), _all_different(ask.counts), truth, *own])
+    again = [chao_rows(Rows.of(own)) for own in zip(*crowds, strict=True)]
+    return tables([plug_in_rows(counts), all_different_rows(counts), first, *again])
 
 
 def _simulated(trials: Sequence[_Trial]) -> Iterator[dict[str, Ends]]:
@@ -228,12 +227,6 @@ def _entropy_terms(shares: Floats) -> Floats:
     own = shares[some]
     terms[some] = -own * np.log(own)
     return terms
-
-
-def _all_different(counts: Counts) -> Floats:
-    """Seen words, and one cell for all unseen ones; there they must not meet."""
-    unseen = unseen_mass(counts)
-    return np.append((1 - unseen) * plug_in(counts), unseen)
 
 
 def _samples(

@@ -54,7 +54,8 @@ def student_ends(
 
 def _ratios(sums: Floats, value: Value, weights: Floats, centre: float) -> Floats:
     """(replicate's value - value) / replicate's standard error; infinite or NaN without one."""
-    totals = weights @ sums
+    # Replicates lie side by side in memory: what is worked out for one is worked out for all.
+    totals = np.asfortranarray(weights @ sums)
     distance = value(totals) - centre
     errors = _errors(sums, value, weights, totals)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -40,6 +40,17 @@ class Rows:
         """
         return cls(np.concatenate(rows), starts_of(np.fromiter(map(len, rows), np.int64)))
 
+    @classmethod
+    def of_tables(cls, each: Sequence[Numbers]) -> Rows:
+        """All rows of tables of unequal widths, which may have any number of leading axes.
+
+        >>> Rows.of_tables([np.ones((2, 3)), np.ones((1, 1))]).starts.tolist()
+        [0, 3, 6, 7]
+        """
+        widths = [table.shape[-1] for table in each]
+        lengths = np.repeat(widths, [table.size // table.shape[-1] for table in each])
+        return cls(np.concatenate([table.ravel() for table in each]), starts_of(lengths))
+
     def __len__(self) -> int:
         return len(self.starts) - 1
 
@@ -50,6 +61,15 @@ class Rows:
     def sums(self) -> Numbers:
         """The sum of each row."""
         return sums(self.values, self.starts)
+
+    def tops(self) -> Numbers:
+        """The largest value of each row.
+
+        >>> Rows.of([np.array([1, 2]), np.array([3])]).tops().tolist()
+        [2, 3]
+        """
+        found: Numbers = np.maximum.reduceat(self.values, self.starts[:-1])
+        return found
 
     def owners(self) -> Counts:
         """Of each value the number of its row."""
@@ -85,6 +105,28 @@ def plug_in(counts: Counts) -> Floats:
     """
     shares: Floats = counts / counts.sum()
     return shares
+
+
+def plug_in_rows(counts: Rows) -> Rows:
+    """`plug_in` of every row of counts.
+
+    >>> plug_in_rows(Rows.of([np.array([3, 1])])).values.tolist()
+    [0.75, 0.25]
+    """
+    return Rows(counts.values / counts.sums()[counts.owners()], counts.starts)
+
+
+def all_different_rows(counts: Rows) -> Rows:
+    """Of every row of counts seen words, and one cell for all unseen ones: there they never meet.
+
+    >>> all_different_rows(Rows.of([np.array([2, 1, 1])])).values.tolist()
+    [0.25, 0.125, 0.125, 0.5]
+    """
+    n = counts.sums()
+    once = sums(np.where(counts.values == 1, 1, 0), counts.starts)
+    unseen = np.minimum(once, n - 1) / n
+    seen = (1 - unseen)[counts.owners()] * plug_in_rows(counts).values
+    return _with_unseen(seen, counts.starts, np.ones(len(counts), dtype=np.int64), unseen)
 
 
 def good_turing(counts: Counts) -> Floats:
@@ -182,13 +224,17 @@ def drawn_again(truth: Floats, n_people: int, rng: np.random.Generator, times: i
     return [row[row > 0] for row in rng.multinomial(n_people, truth, size=times)]
 
 
-def stacked(truths: Sequence[Floats]) -> Floats:
-    """Truths as the rows of a table, filled up with outcomes that never happen.
+def tables(estimates: Sequence[Rows]) -> list[Floats]:
+    """Of each item a table, a row an estimate, filled up with outcomes that never happen.
 
-    >>> stacked([np.array([1.0]), np.array([0.5, 0.5])]).tolist()
+    >>> sure, unsure = Rows.of([np.array([1.0])]), Rows.of([np.array([0.5, 0.5])])
+    >>> tables([sure, unsure])[0].tolist()
     [[1.0, 0.0], [0.5, 0.5]]
     """
-    table = np.zeros((len(truths), max(map(len, truths))))
-    for row, truth in zip(table, truths, strict=True):
-        row[: len(truth)] = truth
-    return table
+    widths = np.max([np.diff(own.starts) for own in estimates], axis=0)
+    starts = starts_of(len(estimates) * widths)
+    cells = np.zeros(starts[-1])
+    for place, own in enumerate(estimates):
+        moved = starts[:-1] + place * widths - own.starts[:-1]
+        cells[np.arange(len(own.values)) + moved[own.owners()]] = own.values
+    return [cells[a:b].reshape(len(estimates), -1) for a, b in pairwise(starts.tolist())]

@@ -38,12 +38,13 @@ def tvd_debiased(pair: Pair) -> float | None:
         return None
     if model.n is None:
         return _against_exact(human, human.n, model)
-    left, right = _aligned(human, model)
-    return float(leave_pair_out(left[None], right[None])[0])
+    return _against_sample(human, human.n, model, model.n)
 
 
 def leave_pair_out(left: Counts, right: Counts) -> Floats:
     """`tvd_debiased` of (splits, outcomes) counts of people and model, by split.
+
+    NaN with fewer than two answers a side.
 
     The mean over pairs of sign(person's word) - sign(draw's word), halved. A pair of the same word
     cancels, so a person's word counts beside the draws of other words.
@@ -52,8 +53,6 @@ def leave_pair_out(left: Counts, right: Counts) -> Floats:
     [1.0]
     """
     n, m = left.sum(axis=1, keepdims=True), right.sum(axis=1, keepdims=True)
-    if (n < 2).any() or (m < 2).any():
-        return np.full(len(left), np.nan)
     # In whole numbers, so that ties are ties.
     ahead = left * (m - 1) - right * (n - 1)
     by_person, by_draw = np.sign(ahead - (m - 1)), np.sign(ahead + (n - 1))
@@ -66,33 +65,53 @@ def leave_pair_out(left: Counts, right: Counts) -> Floats:
     unseen = lone_left * m * _unseen_sign(known, drawn) + lone_right * n * _unseen_sign(
         drawn, known
     )
-    halved: Floats = (gains + unseen) / (2 * n * m)
-    return halved
+    halved = (gains + unseen) / (2 * n * m)
+    return np.where((n < 2) | (m < 2), np.nan, halved)
 
 
 @dataclass(frozen=True, eq=False)
 class Rare:
     """How many answers there are, and how many words were given once and twice, by split."""
 
-    n: Counts
-    once: Counts
-    twice: Counts
+    n: Counts | int
+    once: Counts | int
+    twice: Counts | int
 
     @classmethod
     def of(cls, counts: Counts, n: Counts) -> Rare:
         """The rare words of (splits, outcomes) counts."""
         return cls(n, (counts == 1).sum(axis=1), (counts == 2).sum(axis=1))
 
+    @classmethod
+    def of_side(cls, side: Categorical, n: int) -> Rare:
+        """The rare words of one sample of n."""
+        times = [(round(share * n), k) for share, k in side.outcomes_by_share.items()]
+        once, twice = (sum(k for count, k in times if count == rare) for rare in (1, 2))
+        return cls(n, once, twice)
 
-def _aligned(human: Categorical, model: Categorical) -> tuple[Counts, Counts]:
-    """Both sides' counts over people's words, then the other words of the model."""
-    places = {word: place for place, word in enumerate(human.support)}
-    others = iter(range(len(places), len(places) + len(model.support)))
-    at = [places[word] if word in places else next(others) for word in model.support]
-    left, right = np.zeros((2, next(others, len(places) + len(model.support))), dtype=np.int64)
-    left[: len(places)] = _counts(human)
-    right[at] = _counts(model)
-    return left, right
+
+def _against_sample(human: Categorical, n: int, model: Categorical, m: int) -> float:
+    """`leave_pair_out` of one item, in Python's own numbers: a model's other words are many."""
+    shares = model.as_dict()
+    both = [(round(p * n), round(shares.get(w, 0.0) * m)) for w, p in human.as_dict().items()]
+    known, drawn = Rare.of_side(human, n), Rare.of_side(model, m)
+    # A word that no person gave is the model's if it was drawn again, and no evidence if not.
+    lone_left, lone_right = both.count((1, 0)), drawn.once - sum(y == 1 for _, y in both)
+    again = m - drawn.once - sum(y for _, y in both if y > 1)
+    gains = sum(_gain(x, y, n, m) for x, y in both) + n * again
+    unseen = lone_left * m * _unseen_sign(known, drawn)
+    unseen += lone_right * n * _unseen_sign(drawn, known)
+    return float((gains + unseen) / (2 * n * m))
+
+
+def _gain(x: int, y: int, n: int, m: int) -> int:
+    """What one word adds: the signs that `leave_pair_out` has for arrays."""
+    ahead = x * (m - 1) - y * (n - 1)
+    return x * (m - y) * _sign(ahead - (m - 1)) - y * (n - x) * _sign(ahead + (n - 1))
+
+
+def _sign(number: int) -> int:
+    return (number > 0) - (number < 0)
 
 
 def _counts(side: Categorical) -> Counts:

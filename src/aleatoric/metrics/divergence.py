@@ -22,5 +22,7 @@ def js(pair: Pair) -> float:
 
 
 def _term(p: float, q: float) -> float:
+    if p == 0 or q == 0:
+        return (p + q) * math.log(2) / 2
     middle = (p + q) / 2
-    return sum(x * math.log(x / middle) for x in (p, q) if x > 0) / 2
+    return (p * math.log(p / middle) + q * math.log(q / middle)) / 2

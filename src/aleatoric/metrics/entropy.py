@@ -41,7 +41,7 @@ def chao_shen(distribution: Categorical) -> float:
         return plug_in(distribution)
     n = distribution.n
     # A sample has few different shares: each is worked out once.
-    shares = Counter(distribution.probs)
+    shares = distribution.outcomes_by_share
     occurring = Counter({round(p * n): times for p, times in shares.items() if p > 0})
     # All singletons would give coverage 0 and an infinite estimate; Chao & Shen drop one of them.
     coverage = 1 - min(occurring[1], n - 1) / n

@@ -37,6 +37,6 @@ def rank_of_human_mode(pair: Pair) -> float | None:
     own = pair.model.as_dict().get(mode(pair.human), 0.0)
     if own == 0:
         return None
-    above = sum(map(own.__lt__, pair.model.probs))
-    equal = pair.model.probs.count(own)
-    return above + (equal + 1) / 2
+    outcomes = pair.model.outcomes_by_share
+    above = sum(times for share, times in outcomes.items() if share > own)
+    return above + (outcomes[own] + 1) / 2

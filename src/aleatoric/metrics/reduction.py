@@ -52,6 +52,6 @@ def divide(totals: Floats, counts: Floats) -> Floats:
     >>> divide(np.array([1.0, 0.0]), np.array([2.0, 0.0])).tolist()
     [0.5, nan]
     """
-    undefined = np.full(np.broadcast(totals, counts).shape, np.nan)
-    quotient: Floats = np.divide(totals, counts, out=undefined, where=counts > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        quotient: Floats = np.where(counts > 0, totals / counts, np.nan)
     return quotient

@@ -1,6 +1,7 @@
 """TVD, squared distance and JS divergence of many splits at once, on count matrices.
 
-The same quantities as the pairwise metrics, for (splits, outcomes) counts of two sides.
+The same quantities as the pairwise metrics, for (splits, outcomes) counts of two sides. An outcome
+that neither side has changes nothing, so that items of different outcomes may share a table.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ def tvd(left: Counts, right: Counts) -> Floats:
     >>> tvd(np.array([[1, 1]]), np.array([[2, 0]])).tolist()
     [0.5]
     """
-    distance: Floats = np.abs(_shares(left) - _shares(right)).sum(axis=1) / 2
-    return distance
+    n, m = _sizes(left), _sizes(right)
+    # In whole numbers: equal to the last bit, whatever order or table the outcomes stand in.
+    apart: Floats = np.abs(left * m - right * n).sum(axis=1) / (2 * n * m)[:, 0]
+    return apart
 
 
 def sq_distance(left: Counts, right: Counts) -> Floats:
@@ -28,7 +31,7 @@ def sq_distance(left: Counts, right: Counts) -> Floats:
     >>> sq_distance(np.array([[1, 1]]), np.array([[1, 1]])).tolist()
     [-1.0]
     """
-    cross = (_shares(left) * _shares(right)).sum(axis=1)
+    cross = (left * right).sum(axis=1) / (_sizes(left) * _sizes(right))[:, 0]
     distance: Floats = _self_product(left) + _self_product(right) - 2 * cross
     return distance
 
@@ -39,21 +42,23 @@ def js(left: Counts, right: Counts) -> Floats:
     >>> js(np.array([[1, 0]]), np.array([[1, 0]])).tolist()
     [0.0]
     """
-    p, q = _shares(left), _shares(right)
+    p, q = left / _sizes(left), right / _sizes(right)
     middle = (p + q) / 2
     return (_relative_entropy(p, middle) + _relative_entropy(q, middle)) / 2
 
 
 def _relative_entropy(p: Floats, q: Floats) -> Floats:
     # By hand: importing scipy.special takes longer than scoring a hundred contexts.
-    logs = np.log(np.divide(p, q, out=np.ones_like(p), where=p > 0))
-    total: Floats = (p * logs).sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        terms = p * np.log(np.where(p > 0, p / q, 1.0))
+    # One after another: unlike a sum, the same however many empty outcomes a table is filled with.
+    total: Floats = np.add.accumulate(terms, axis=1)[:, -1]
     return total
 
 
-def _shares(counts: Counts) -> Floats:
-    shares: Floats = counts / counts.sum(axis=1, keepdims=True)
-    return shares
+def _sizes(counts: Counts) -> Counts:
+    sizes: Counts = counts.sum(axis=1, keepdims=True)
+    return sizes
 
 
 def _self_product(counts: Counts) -> Floats:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from operator import mul
-
 from aleatoric.types import Categorical, Pair
 
 
@@ -42,7 +40,7 @@ def _self_product(side: Categorical) -> float | None:
     """The chance that two draws agree, estimated without bias from a sample of n."""
     if side.rest > 0:
         return None
-    plug_in: float = sum(map(mul, side.probs, side.probs))
+    plug_in = sum(times * share * share for share, times in side.outcomes_by_share.items())
     if side.n is None:
         return plug_in
     if side.n < 2:

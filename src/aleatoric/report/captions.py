@@ -27,6 +27,11 @@ CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "Filled: distance to people with its 95% interval; open: what a perfect model would "
             "score with as many answers. Further left is nearer to people.",
         ),
+        "training": (
+            "Training and validation",
+            "Means over folds by epoch; epoch 0 is before training. Where validation rises while "
+            "training falls, passages are learnt by heart.",
+        ),
         "fig2_tvd_kde": (
             "How distances to people spread",
             "How often each distance occurs, over contexts. The oracle is one half of the people "

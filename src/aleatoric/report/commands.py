@@ -6,9 +6,12 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from aleatoric.finetuning.jobs import FINETUNE, FinetuneJob
 from aleatoric.report.tables import printable
 from aleatoric.store import Store
 from aleatoric.tokens.schemes import EXPECTED
+from aleatoric.training.recipe import Recipe
+from aleatoric.training.temperatures import GRID
 from aleatoric.types import Choices
 
 Manifest = Mapping[str, Any]
@@ -19,13 +22,37 @@ Option = tuple[str, Any, Any]
 def command_of(store: Store, system: str | None = None) -> str:
     """The command of a whole run, or of one of its models alone.
 
-    A control needs no model: people are in the corpus.
+    A control needs no model: people are in the corpus. A fine-tuning run is made as a whole.
     """
     manifest = store.manifest
+    if manifest.get("command") == FINETUNE:
+        return _finetune_command(store)
     words = ["aleatoric", manifest["level"], "--corpus", manifest["corpus"]["spec"]]
     for flag, value, default in _options(manifest, _asked(store, system)):
         words += _flagged(flag, value, default)
     return printable(shlex.join([*words, "--json"]))
+
+
+def _finetune_command(store: Store) -> str:
+    words = ["aleatoric", FINETUNE, "--corpus", store.manifest["corpus"]["spec"]]
+    for flag, value, default in _finetune_options(store.manifest):
+        words += _flagged(flag, value, default)
+    return printable(shlex.join([*words, "--out", f"{store.path.name}-again", "--json"]))
+
+
+def _finetune_options(manifest: Manifest) -> Iterator[Option]:
+    yield "--model", manifest["models"], []
+    yield "--loss", manifest["losses"], []
+    for name, value in manifest["folds"].items():
+        yield f"--{name}", value, getattr(FinetuneJob, name)
+    for name, value in manifest["recipe"].items():
+        if name != "tolerance":  # that of the run
+            yield f"--{name.replace('_', '-')}", value, getattr(Recipe, name)
+    tried = ",".join(f"{value:g}" for value in manifest["temperatures"]) or "none"
+    yield "--temperatures", tried, ",".join(f"{value:g}" for value in GRID)
+    yield "--tolerance", manifest["tolerance"], 0.02
+    yield "--bos", manifest["bos"], "none"
+    yield "--encoding", manifest["corpus"].get("encoding"), "utf-8"
 
 
 def _asked(store: Store, system: str | None) -> tuple[list[str], list[str]]:

@@ -5,7 +5,6 @@ No pyplot, no display, no setting that outlives a call.
 
 from __future__ import annotations
 
-import io
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,13 +72,6 @@ def draw(picture: Picture) -> list[Figure]:
         raise MissingExtraError("matplotlib", "report") from None
     with matplotlib.rc_context(_STYLE):
         return [_laid_out(_sheet(page)) for page in _pages(picture)]
-
-
-def to_png(figure: Figure) -> bytes:
-    """A drawn figure as a PNG file's bytes."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150, metadata=_METADATA["png"])
-    return buffer.getvalue()
 
 
 def file_name(name: str) -> str:

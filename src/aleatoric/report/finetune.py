@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from aleatoric import pipeline
 from aleatoric.analyses.pictures import Line, Lines, Panels, Picture
 from aleatoric.comparing import Compared, compare
+from aleatoric.finetuning import FINETUNE
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.report.comparison import p_value
 from aleatoric.report.numbers import UNDEFINED, floor_range, number, with_interval
+from aleatoric.report.parts import Part
 from aleatoric.store import FINETUNING, Store
 from aleatoric.types import Result, Table
 from aleatoric.words.scoring import ORACLE
+
+
+def is_finetuned(store: Store) -> bool:
+    """Whether a run is one of `aleatoric finetune`."""
+    return bool(store.manifest.get("command") == FINETUNE)
 
 
 def finetune_tables(store: Store, interval: str = DEFAULT_METHOD) -> list[Table]:
@@ -23,38 +31,79 @@ def finetune_tables(store: Store, interval: str = DEFAULT_METHOD) -> list[Table]
     return [systems_table(store, interval), *([curves] if curves.rows else [])]
 
 
+def shown_tables(store: Store, interval: str = DEFAULT_METHOD) -> list[Table]:
+    """What fits a screen: the systems, then the curves as means over folds."""
+    curves = mean_curve_table(store)
+    return [systems_table(store, interval), *([curves] if curves.rows else [])]
+
+
+def training_tables(part: Part) -> list[Table]:
+    """Of each fine-tuning run of a part its systems and mean curves; named where there are more."""
+    runs = [store for store in part.stores if is_finetuned(store)]
+    return [
+        table if len(runs) == 1 else replace(table, title=f"{table.title} {store.path}")
+        for store in runs
+        for table in shown_tables(store)
+    ]
+
+
+def training_pictures(part: Part) -> dict[str, Picture]:
+    """The curves of each fine-tuning run of a part, under its name where there are more."""
+    runs = [store for store in part.stores if is_finetuned(store)]
+    return {
+        name if len(runs) == 1 else f"{name} {store.path}": picture
+        for store in runs
+        for name, picture in curve_pictures(store).items()
+    }
+
+
 def finetune_json(store: Store, interval: str = DEFAULT_METHOD) -> dict[str, Any]:
     """Results, differences and all that training told, for `--json`."""
-    compared = differences(store)
+    compared = differences(store, interval)
     return {
         "results": [result.as_dict() for result in pipeline.results(store, interval)],
         "comparisons": compared.as_dict()["comparisons"] if compared else [],
         "finetuning": store.meta(FINETUNING) or {},
+        "notes": pipeline.notes(store),
     }
 
 
 def systems_table(store: Store, interval: str = DEFAULT_METHOD) -> Table:
     """A row a system: distance, floor, excess, difference from the base, perplexity."""
     results = {r.system: r for r in pipeline.results(store, interval) if r.metric == "tvd"}
-    compared = differences(store)
+    compared = differences(store, interval)
     facts = store.meta(FINETUNING) or {}
     models = pipeline.model_systems(store)
     rows = [_control_row(results[ORACLE])] if ORACLE in results else []
     rows += [_row(results[name], compared, facts.get(name, {}), models[0]) for name in models]
     columns = ("system", "TVD", "floor", "excess", "TVD − base", "p Holm", "perplexity")
+    base = f"; base is {models[0]}" if models else ""
     notes = (
-        f"TVD: exact, mean over contexts with 95% interval; base is {models[0]}.",
+        f"TVD: exact, mean over contexts with 95% interval{base}.",
         "TVD − base: paired over the contexts of held-out passages, passages resampled.",
+        *_family_notes(compared),
         "perplexity: a token of the held-out passages, each by the model that never saw it.",
         *_temperature_notes(facts),
     )
     return Table("Fine-tuning", columns, tuple(rows), notes)
 
 
-def differences(store: Store) -> Compared | None:
-    """Every two systems' paired difference, `None` where there is one system."""
+def differences(store: Store, interval: str = DEFAULT_METHOD) -> Compared | None:
+    """The base less every other system, paired; `None` where there is one system.
+
+    These differences alone are the family that p-values are adjusted over.
+    """
     models = pipeline.model_systems(store)
-    return compare([store], models, ["tvd"]) if len(models) > 1 else None
+    if len(models) < 2:
+        return None
+    return compare([store], models, ["tvd"], interval=interval, against=models[0])
+
+
+def _family_notes(compared: Compared | None) -> Iterator[str]:
+    tested = sum(one.paired.test is not None for one in compared.comparisons) if compared else 0
+    if tested:
+        listed = "the difference" if tested == 1 else f"the {tested} differences"
+        yield f"p Holm: permutation tests, passages swapped; adjusted over {listed} from the base."
 
 
 def _control_row(result: Result) -> tuple[str, ...]:
@@ -114,26 +163,58 @@ def _temperature_notes(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"TVD of the base by temperature: {listed}."
 
 
+_LOSSES = ("train_loss", "validation_loss", "train_nll", "validation_nll", "validation_human")
+_CURVES = (
+    *("training loss", "validation loss", "training perplexity", "validation perplexity"),
+    "validation cross-entropy",
+)
+_IN_NATS = "Losses are in nats; epoch 0 is before training."
+
+
 def curve_table(store: Store) -> Table:
     """A row a system, fold and epoch: losses and perplexities in training and validation."""
-    columns = (
-        *("system", "fold", "epoch", "training loss", "validation loss"),
-        *("training perplexity", "validation perplexity", "validation cross-entropy"),
-    )
     rows = tuple(
-        (
-            system,
-            fold,
-            str(epoch["number"]),
-            number(epoch["train_loss"]),
-            number(epoch["validation_loss"]),
-            f"{perplexity(epoch['train_nll']):.2f}",
-            f"{perplexity(epoch['validation_nll']):.2f}",
-            number(epoch["validation_human"]),
-        )
+        (system, fold, str(epoch["number"]), *_curve_cells(epoch))
         for system, fold, epoch in _epochs(store)
     )
-    return Table("Curves", columns, rows, ("Losses are in nats; epoch 0 is before training.",))
+    return Table("Curves", ("system", "fold", "epoch", *_CURVES), rows, (_IN_NATS,))
+
+
+def mean_curve_table(store: Store) -> Table:
+    """A row a system and epoch: the means over the folds that came so far."""
+    rows = tuple(
+        (system, str(epoch["number"]), str(epoch["folds"]), *_curve_cells(epoch))
+        for system, epoch in _mean_epochs(store)
+    )
+    notes = (f"Means over folds. {_IN_NATS}", *_kept_notes(store))
+    return Table("Training curves", ("system", "epoch", "folds", *_CURVES), rows, notes)
+
+
+def _curve_cells(epoch: Mapping[str, Any]) -> tuple[str, ...]:
+    texts = (f"{perplexity(epoch[name]):.2f}" for name in ("train_nll", "validation_nll"))
+    first, second = number(epoch["train_loss"]), number(epoch["validation_loss"])
+    return (first, second, *texts, number(epoch["validation_human"]))
+
+
+def _mean_epochs(store: Store) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """By system and epoch the means over folds; undefined where a loss is so in every fold."""
+    found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for system, _, epoch in _epochs(store):
+        found.setdefault((system, epoch["number"]), []).append(epoch)
+    for (system, place), own in found.items():
+        known = {name: [e[name] for e in own if e[name] is not None] for name in _LOSSES}
+        means = {
+            name: sum(values) / len(values) if values else None for name, values in known.items()
+        }
+        yield system, {"number": place, "folds": len(own)} | means
+
+
+def _kept_notes(store: Store) -> Iterator[str]:
+    """Which epoch's weights each fold kept."""
+    for system, facts in (store.meta(FINETUNING) or {}).items():
+        if "kept" in facts:
+            listed = ", ".join(f"{fold}: {epoch}" for fold, epoch in facts["kept"].items())
+            yield f"{system}: epoch kept, by fold: {listed}."
 
 
 def _epochs(store: Store) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -162,12 +243,8 @@ def _panels(store: Store, system: str) -> Iterator[Lines]:
 
 
 def _mean_line(store: Store, system: str, name: str, column: str) -> Line:
-    """The mean over folds by epoch."""
-    found: dict[int, list[float]] = {}
-    for own, _, epoch in _epochs(store):
-        if own == system and epoch[column] is not None:
-            value = epoch[column]
-            shown = perplexity(value) if column.endswith("nll") else value
-            found.setdefault(epoch["number"], []).append(shown)
-    x = tuple(float(number) for number in sorted(found))
-    return Line(name, x, tuple(sum(found[int(n)]) / len(found[int(n)]) for n in x))
+    """The mean over folds by epoch, losses of texts as perplexities."""
+    own = {e["number"]: e[column] for label, e in _mean_epochs(store) if label == system}
+    known = {place: value for place, value in sorted(own.items()) if value is not None}
+    shown = map(perplexity, known.values()) if column.endswith("nll") else known.values()
+    return Line(name, tuple(map(float, known)), tuple(shown))

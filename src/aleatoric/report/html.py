@@ -17,6 +17,7 @@ from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.report import page_texts, page_words
 from aleatoric.report.captions import PageFigure, page_figures
 from aleatoric.report.commands import command_of
+from aleatoric.report.finetune import training_tables
 from aleatoric.report.leads import LEADS, TITLES, finding
 from aleatoric.report.numbers import with_interval
 from aleatoric.report.parts import Part, part_results
@@ -57,6 +58,8 @@ class Section:
     """System and metric -> the place of its citation."""
     citations: tuple[Citation, ...]
     tables: tuple[Table, ...]
+    training: tuple[Table, ...]
+    """Of fine-tuning runs: differences from the base, perplexities, curves."""
     figures: tuple[PageFigure, ...]
     contexts: Mapping[str, Any] | None
     worst: tuple[Mapping[str, Any], ...]
@@ -90,6 +93,7 @@ def section(
         {(one.system, one.metric): one.id for one in citations},
         tuple(citations),
         tuple(results_tables(results, level)),
+        tuple(training_tables(part)),
         tuple(page_figures(level, pictures)),
         _contexts(part, ends, inputs),
         tuple(page_words.worst(part)) if level == "word" else (),

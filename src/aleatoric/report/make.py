@@ -12,6 +12,7 @@ from aleatoric.errors import UsageError
 from aleatoric.progress import Track, quietly
 from aleatoric.report import collect, collect_texts, collect_tokens
 from aleatoric.report.figures import draw_all, file_name
+from aleatoric.report.finetune import training_pictures, training_tables
 from aleatoric.report.html import section, write_html
 from aleatoric.report.parts import Part, part_results, parts_of
 from aleatoric.report.tables import to_latex, to_markdown
@@ -61,14 +62,14 @@ def figure_data(
 ) -> dict[str, Picture]:
     """Figure name -> data of everything that a part's runs allow; `studies` are of words."""
     if part.level == "word":
-        return collect.figure_data(part, track, studies=studies)
+        return collect.figure_data(part, track, studies=studies) | training_pictures(part)
     return _FIGURES[part.level](part, track)
 
 
 def write_tables(part: Part, folder: Path) -> Iterator[Path]:
     """Write the part's tables with intervals as LaTeX and as Markdown."""
     folder.mkdir(parents=True, exist_ok=True)
-    for table in paper_tables(part_results(part), part.level):
+    for table in (*paper_tables(part_results(part), part.level), *training_tables(part)):
         for ending, render in (("tex", to_latex), ("md", to_markdown)):
             path = folder / f"table_{file_name(table.title.partition(':')[0].lower())}.{ending}"
             path.write_text(render(table) + "\n", encoding="utf-8")

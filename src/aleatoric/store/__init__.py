@@ -1,6 +1,6 @@
 """The run directory: one SQLite file between sampling, scoring and reporting."""
 
-from aleatoric.store.base import COMPLETE, FINETUNING, TRAINING
+from aleatoric.store.base import BASE_WEIGHTS, COMPLETE, FINETUNING, TRAINING
 from aleatoric.store.locking import LOCK, LockedError
 from aleatoric.store.run import Joined, Store
 from aleatoric.store.schema import DATABASE, SCHEMA_VERSION
@@ -8,6 +8,7 @@ from aleatoric.store.statistics import PAGE
 from aleatoric.store.token_sums import TokenSums
 
 __all__ = [
+    "BASE_WEIGHTS",
     "COMPLETE",
     "DATABASE",
     "FINETUNING",

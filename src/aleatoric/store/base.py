@@ -19,6 +19,8 @@ COMPLETE = "complete"
 """The fact that all that was asked for is drawn and scored."""
 FINETUNING = "finetuning"
 """The fact under which a fine-tuning run keeps its perplexities, curves and temperatures."""
+BASE_WEIGHTS = "base weights"
+"""The fact that tells the weights of the model that a fine-tuning run began with."""
 TRAINING = "training"
 """The folder of weights and checkpoints in the directory of a fine-tuning run."""
 _STRAYED = (

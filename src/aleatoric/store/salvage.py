@@ -17,7 +17,7 @@ from typing import Any
 from aleatoric import codec
 from aleatoric.errors import DataError, UsageError
 from aleatoric.store import faults
-from aleatoric.store.base import FINETUNING, TRAINING
+from aleatoric.store.base import BASE_WEIGHTS, FINETUNING, TRAINING
 from aleatoric.store.migrations import brought_up, manifest_to_2, manifest_to_3
 from aleatoric.store.run import Store
 from aleatoric.store.schema import (
@@ -158,7 +158,7 @@ def _insert(store: Store, table: str, rows: Iterator[codec.RowOf]) -> None:
 
 def _copy_facts(damaged: sqlite3.Connection, store: Store, last: int, is_whole: bool) -> None:
     """Facts that still hold: where something is lost, nothing is called done."""
-    keys = ["notes", FINETUNING]
+    keys = ["notes", FINETUNING, BASE_WEIGHTS]
     if is_whole:
         keys.append("finished models")
         keys += [f"{kind} {name}" for name in store.systems() for kind in ("done", "tally")]

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from aleatoric.errors import UsageError
+from aleatoric.errors import ModelError, UsageError
+from aleatoric.memory import is_out_of_memory
 from aleatoric.progress import Track, quietly
 from aleatoric.streams import stream
 from aleatoric.training.folds import Fold, Passage
@@ -30,7 +31,7 @@ from aleatoric.training.soft_labels import (
     word_probabilities,
 )
 from aleatoric.training.tensors import Saved, load_tensors, save_tensors
-from aleatoric.training.texts import Row, mean_nll, text_loss, text_row
+from aleatoric.training.texts import Row, mean_nll, text_losses, text_rows
 from aleatoric.training.trainable import Tunable
 
 CHECKPOINT, TRAINED = "checkpoint.safetensors", "trained.safetensors"
@@ -91,7 +92,7 @@ def train_fold(
     identity = _identity(model, fold, recipe)
     if (folder / TRAINED).exists():
         return _read_trained(folder / TRAINED, identity)
-    with _same_every_time(model.lm):
+    with _same_every_time(model.lm), _told_memory(f"{recipe.loss}, fold {fold.number}"):
         training = _Training(model, fold, recipe, trees, folder, identity)
         trained = training.run(save_every, track)
     facts = {"identity": identity, "kept": trained.kept}
@@ -103,7 +104,7 @@ def train_fold(
 
 def _read_trained(path: Path, identity: Mapping[str, Any]) -> Trained:
     saved = load_tensors(path)
-    _check_identity(path, saved, identity)
+    check_identity(path, saved, identity)
     history = tuple(Epoch(**epoch) for epoch in saved.facts["history"])
     return Trained(saved.tensors, saved.facts["kept"], history)
 
@@ -112,7 +113,12 @@ def _identity(model: Tunable, fold: Fold, recipe: Recipe) -> dict[str, Any]:
     """What must be the same for saved weights to be these."""
     sides = {"train": fold.train, "validation": fold.validation}
     passages = {name: [_passage_mark(p) for p in own] for name, own in sides.items()}
-    return {"recipe": recipe.as_dict(), "fold": fold.number, "model": model.digest()} | passages
+    return {"recipe": recipe.as_dict(), "fold": fold.number} | model_identity(model) | passages
+
+
+def model_identity(model: Tunable) -> dict[str, Any]:
+    """What tells a model's weights before training, those that train and the others."""
+    return {"model": model.digest, "base": model.base_digest}
 
 
 def _passage_mark(passage: Passage) -> str:
@@ -120,11 +126,16 @@ def _passage_mark(passage: Passage) -> str:
     return f"{passage.group}:{hashlib.sha256(said.encode()).hexdigest()[:12]}"
 
 
-def _check_identity(path: Path, saved: Saved, identity: Mapping[str, Any]) -> None:
+def check_identity(path: Path, saved: Saved, identity: Mapping[str, Any]) -> None:
+    """Refuse saved weights that are of another training, or of another model."""
     known = saved.facts.get("identity", {})
     for name, value in identity.items():
-        if known.get(name) != value:
-            raise UsageError(f"{path}: is of another training (its {name} differs); move it away.")
+        if known.get(name) == value:
+            continue
+        if name in ("model", "base"):
+            problem = "was trained from another base model (its weights differ)"
+            raise UsageError(f"{path}: {problem}; use that model again, or move the file away.")
+        raise UsageError(f"{path}: is of another training (its {name} differs); move it away.")
 
 
 class _Training:
@@ -142,9 +153,11 @@ class _Training:
         self._model, self._fold, self._recipe, self._trees = model, fold, recipe, trees
         self._network, self._device = model.lm.model, model.lm.device
         self._path, self._identity = folder / CHECKPOINT, identity
-        self._rows: dict[str, Row] = {
-            p.group: text_row(model.lm, p) for p in (*fold.train, *fold.validation)
+        self._rows: dict[str, list[Row]] = {
+            p.group: text_rows(model.lm, p) for p in (*fold.train, *fold.validation)
         }
+        self._steps = recipe.steps(len(fold.train))
+        recipe.check_warmup(self._steps)
         model.reset()
         self._optimiser = torch.optim.AdamW(
             model.parameters.values(),
@@ -154,11 +167,6 @@ class _Training:
         )
         self._best: dict[str, Tensor] = {}
         self._state = Progress()
-        self._steps_in_epoch = math.ceil(len(fold.train) / recipe.batch)
-
-    @property
-    def _steps(self) -> int:
-        return self._recipe.epochs * self._steps_in_epoch
 
     def run(self, save_every: int, track: Track[int]) -> Trained:
         """All epochs, or as many as early stopping leaves."""
@@ -207,11 +215,24 @@ class _Training:
         self._network.train()
         torch.manual_seed(self._seed_of_step())
         self._optimiser.zero_grad()
-        loss = sum(part for part in self._backward(batch))
+        loss = float(sum(part for part in self._backward(batch)))
+        self._check_finite(loss, "the training loss", self._state.steps + 1)
         if self._recipe.clip_norm:
             clip_grad_norm_(self._model.parameters.values(), self._recipe.clip_norm)
         self._optimiser.step()
-        return float(loss)
+        return loss
+
+    def _check_finite(self, loss: float, what: str, step: int) -> None:
+        """Stop where a loss is no number any more: no step from there leads anywhere."""
+        if math.isfinite(loss):
+            return
+        state, recipe = self._state, self._recipe
+        epoch = f"epoch {len(state.history)}, step {step}"
+        fix = f"begin another run with --rate below {recipe.rate:g}, --clip-norm 1 or --warmup"
+        if not state.history:
+            epoch, fix = "before training", "use another model or other texts"
+        place = f"{recipe.loss}, fold {self._fold.number}, {epoch}"
+        raise UsageError(f"{place}: {what} is {loss}; {fix}.")
 
     def _seed_of_step(self) -> int:
         keys = ("step", self._fold.number, self._state.steps)
@@ -221,14 +242,16 @@ class _Training:
         """Add up the gradients of a batch, a passage's tree at a time: memory stays small."""
         share = self._recipe.human_share
         if share < 1:
-            yield _back(
-                (1 - share) * text_loss(self._network, [self._rows[p.group] for p in batch])
-            )
+            for part in text_losses(self._network, self._rows_of(batch), self._recipe.batch):
+                yield _back((1 - share) * part)
         if share > 0:
             trees = [self._trees[passage.group] for passage in batch]
             contexts = sum(tree.contexts for tree in trees)
             for tree in trees:
                 yield _back(share * human_losses(self._network, tree).sum() / contexts)
+
+    def _rows_of(self, passages: Sequence[Passage]) -> list[Row]:
+        return [row for passage in passages for row in self._rows[passage.group]]
 
     def _end_epoch(self, train_loss: float | None) -> None:
         state, number = self._state, len(self._state.history)
@@ -243,11 +266,12 @@ class _Training:
 
     def _measured(self, number: int, train_loss: float | None) -> Epoch:
         share, sides = self._recipe.human_share, (self._fold.train, self._fold.validation)
-        train, validation = (
-            mean_nll(self._network, [self._rows[p.group] for p in side]) for side in sides
-        )
+        train, validation = (mean_nll(self._network, self._rows_of(side)) for side in sides)
         trees = [self._trees[p.group] for p in self._fold.validation if p.group in self._trees]
         human = mean_human_loss(self._network, trees) if trees else None
+        known = {"training texts": train, "validation texts": validation, "answers": human or 0.0}
+        for name, loss in known.items():
+            self._check_finite(loss, f"the loss of the {name}", self._state.steps)
         loss = (1 - share) * validation + share * (human or 0.0)
         return Epoch(number, self._state.steps, train_loss, loss, train, validation, human)
 
@@ -264,7 +288,7 @@ class _Training:
 
     def _restore(self) -> None:
         saved = load_tensors(self._path)
-        _check_identity(self._path, saved, self._identity)
+        check_identity(self._path, saved, self._identity)
         self._model.load(saved.part("weights"))
         self._best = {name: own.to(self._device) for name, own in saved.part("best").items()}
         for kind in ("step", "exp_avg", "exp_avg_sq"):
@@ -308,3 +332,15 @@ def _same_every_time(lm: Any) -> Iterator[None]:
         finally:
             torch.use_deterministic_algorithms(before)
             lm.model.eval()
+
+
+@contextmanager
+def _told_memory(place: str) -> Iterator[None]:
+    """Too little memory, told in a sentence; the last checkpoint stays."""
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        fix = "begin another run with a smaller --batch, --train last-1-block or --train lora"
+        raise ModelError(f"{place}: out of memory; {fix}.") from error

@@ -90,9 +90,9 @@ def assign(
     >>> assign(["a", "b", "c"], "paper", 2, 1, seed=0)
     {'a': 1, 'b': 2, 'c': 'validation'}
     """
-    kept = _held_for_validation(len(groups), validation)
     if split not in ("paper", "grouped"):
         raise UsageError(f"there is no split {split!r}; use paper, grouped or a file.")
+    kept = _held_for_validation(len(groups), validation)
     if not 2 <= folds <= len(groups) - kept:
         raise UsageError(
             f"--folds {folds} does not fit {len(groups)} passages with {kept} for validation; "
@@ -109,6 +109,11 @@ def assign(
 
 
 def _held_for_validation(n_groups: int, asked: int | None) -> int:
+    """How many passages validate: as many as asked for, else the paper's share."""
+    if asked is not None and not 1 <= asked <= n_groups - 2:
+        needed = f"{n_groups} passages, of which the folds need two or more"
+        fix = f"use 1 to {n_groups - 2}" if n_groups > 2 else "use a corpus of more passages"
+        raise UsageError(f"--validation {asked} does not fit {needed}; {fix}.")
     if asked is not None:
         return asked
     if n_groups == PAPER_ALL:

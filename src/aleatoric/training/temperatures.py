@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from aleatoric.decoding import Decoder
 from aleatoric.errors import UsageError
 from aleatoric.training.folds import Fold
-from aleatoric.training.soft_labels import question_of
 from aleatoric.types import Item
 from aleatoric.words.exact import Search, exact
 from aleatoric.words.lm import TreeLM
@@ -28,15 +27,28 @@ def parse_temperatures(text: str) -> tuple[float, ...]:
         found = tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError:
         found = ()
-    if not found or not all(0 < value < float("inf") for value in found):
+    if not found:
         raise UsageError(f"--temperatures {text!r}: use numbers above 0 by commas, as 0.8,1,1.2.")
+    check_temperatures(found)
     return found
+
+
+def check_temperatures(values: Sequence[float]) -> None:
+    """Refuse what is no temperature.
+
+    >>> check_temperatures((0.8, 1.0))
+    """
+    for value in values:
+        if not 0 < value < float("inf"):
+            raise UsageError(f"--temperatures {value:g}: use numbers above 0, as 0.8,1,1.2.")
 
 
 def distances(
     lm: TreeLM, items: Sequence[Item], temperature: float, search: Search, vocabulary: Vocabulary
 ) -> dict[str, float]:
     """Each item's total variation distance between people and the model at a temperature."""
+    from aleatoric.training.soft_labels import question_of  # needs torch
+
     questions = [question_of(item) for item in items]
     decoder = Decoder(temperature=temperature)
     found = exact(lm, questions, decoder=decoder, search=search, vocabulary=vocabulary)

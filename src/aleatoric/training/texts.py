@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,9 +16,13 @@ IGNORED = -100
 Row = tuple[int, ...]
 
 
-def text_row(lm: HFModel, passage: Passage) -> Row:
-    """The tokens of a passage, as many as the model takes."""
-    return lm.encode(passage.text)[: lm.window]
+def text_rows(lm: HFModel, passage: Passage) -> list[Row]:
+    """The tokens of a passage's texts, of each as many as the model takes.
+
+    A text of one token has none to be predicted and is left out.
+    """
+    rows = (row[: lm.window] for row in lm.encode_all(passage.texts))
+    return [row for row in rows if len(row) > 1]
 
 
 def padded(rows: Sequence[Row], device: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -37,9 +41,17 @@ def padded(rows: Sequence[Row], device: Any) -> tuple[Tensor, Tensor, Tensor]:
     return ids, real, wanted
 
 
-def text_loss(model: Any, rows: Sequence[Row]) -> Tensor:
-    """The mean negative log-likelihood of the rows' real tokens, in nats."""
-    return _summed(model, rows) / max(1, predicted(rows))
+def text_losses(model: Any, rows: Sequence[Row], batch: int) -> Iterator[Tensor]:
+    """The mean negative log-likelihood of the rows' real tokens, in nats, part by part.
+
+    The parts of `batch` rows add up to it: gradients of one can be taken before the next is run.
+    """
+    tokens = max(1, predicted(rows))
+    return (_summed(model, part) / tokens for part in _parts(rows, batch))
+
+
+def _parts(rows: Sequence[Row], batch: int) -> list[Sequence[Row]]:
+    return [rows[low : low + batch] for low in range(0, len(rows), batch)]
 
 
 def _summed(model: Any, rows: Sequence[Row], temperature: float = 1.0) -> Tensor:
@@ -64,6 +76,5 @@ def mean_nll(model: Any, rows: Sequence[Row], batch: int = 8, temperature: float
     """The mean negative log-likelihood of all predicted tokens, without training."""
     model.eval()
     with torch.no_grad():
-        parts = [rows[low : low + batch] for low in range(0, len(rows), batch)]
-        total = sum(_summed(model, part, temperature).double() for part in parts)
+        total = sum(_summed(model, part, temperature).double() for part in _parts(rows, batch))
     return float(total) / max(1, predicted(rows))

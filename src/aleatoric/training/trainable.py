@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import MissingExtraError, ModelError, UsageError
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from aleatoric.models.hf import HFModel
 
 PAPER = "last-2-blocks"
+LORA_SCALE = 2
+"""How much low-rank additions count: peft's alpha over the rank."""
 _BLOCKS = re.compile(r"last-(\d+)-blocks?")
 
 
@@ -42,16 +47,36 @@ class Tunable:
         """Back to the model before training."""
         self.load(self.initial)
 
+    @cached_property
     def digest(self) -> str:
-        """What tells this model's untrained parameters from any other's."""
-        import torch
+        """What tells the parameters that train, as they were before, from any other's."""
+        return _digest(self.initial)
 
-        found = hashlib.sha256()
-        for name, value in sorted(self.initial.items()):
-            found.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
-            flat = value.cpu().contiguous().flatten()
-            found.update(flat.view(torch.uint8).numpy().tobytes())
-        return found.hexdigest()[:16]
+    @cached_property
+    def base_digest(self) -> str:
+        """What tells the parameters that stay as they are from any other's."""
+        return _digest(
+            {name: own for name, own in _kept(self.lm.model) if name not in self.initial}
+        )
+
+
+def _kept(model: Any) -> Iterator[tuple[str, Tensor]]:
+    """All of a model that is written where it is saved, tied parameters once."""
+    saved = model.state_dict().keys()
+    for name, own in chain(model.named_parameters(), model.named_buffers()):
+        if name in saved:
+            yield name, own.detach()
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    import torch
+
+    found = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        found.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
+        flat = value.cpu().contiguous().flatten()
+        found.update(flat.view(torch.uint8).numpy().data)
+    return found.hexdigest()[:16]
 
 
 def make_tunable(lm: HFModel, which: str = PAPER, rank: int = 8, seed: int = 0) -> Tunable:
@@ -111,11 +136,21 @@ def _add_lora(model: Any, rank: int, seed: int) -> None:
     """Low-rank additions to all linear layers; they begin as nothing."""
     import torch
 
+    config = lora_config(rank)
+    from peft import inject_adapter_in_model
+
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        # GPT-2's layers keep their weights turned around: peft sees it, sets it right and says so.
+        warnings.filterwarnings("ignore", "fan_in_fan_out is set to False")
+        torch.manual_seed(seed)
+        inject_adapter_in_model(config, model)
+
+
+def lora_config(rank: int, **more: Any) -> Any:
+    """What peft must know of our additions: scale 2, no dropout, all linear layers but the head."""
     try:
-        from peft import LoraConfig, inject_adapter_in_model
+        from peft import LoraConfig
     except ModuleNotFoundError:
         raise MissingExtraError("peft", "train") from None
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
-        inject_adapter_in_model(config, model)
+    known: dict[str, Any] = {"r": rank, "lora_alpha": LORA_SCALE * rank, "lora_dropout": 0.0}
+    return LoraConfig(**known | {"bias": "none", "target_modules": "all-linear"} | more)

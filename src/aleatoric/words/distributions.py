@@ -30,7 +30,10 @@ def normalised_counts(counts: Mapping[str, int]) -> dict[str, int]:
     {'the': 3}
     """
     # A model's thousand words are mostly ASCII: whole lists are folded at once where they are.
-    words = list(map(str.lower if "".join(counts).isascii() else normalise, counts))
+    text = "".join(counts)
+    if text.isascii() and text == text.lower():
+        return dict(counts)
+    words = list(map(str.lower if text.isascii() else normalise, counts))
     if len(set(words)) == len(words):
         return dict(zip(words, counts.values(), strict=True))
     merged: dict[str, int] = {}

@@ -25,8 +25,11 @@ from aleatoric.words.rules import WordRule, bare, rule_named
 HUMAN, ORACLE = "human", "oracle"
 CONTROLS = (HUMAN, ORACLE)
 TARGETS = ("original", "human", "oracle")
+CELLS_AT_ONCE = 500_000
+"""Of the table of random halves: a page of items has a tenth of it, unless answers are many."""
 
 Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
 Metric = Callable[[Pair], float | None]
 Abstraction = Callable[[Item, Sequence[str]], Mapping[str, str]]
 """Words of an item's context -> their classes: parts of speech, clusters of meaning, ..."""
@@ -62,13 +65,17 @@ class Scored:
 
 @dataclass(frozen=True)
 class People:
-    """An item's answers, counted, with their random halves."""
+    """An item's answers, counted."""
 
     item: Item
-    counts: NDArray[np.int64]
+    counts: Counts
     distribution: Categorical
     majority: str
-    halves: control.Halves | None
+
+    @property
+    def n(self) -> int:
+        """How many people answered."""
+        return len(self.item.responses)
 
 
 Answered = tuple[Item, Mapping[str, Sequence[Draws]]]
@@ -84,13 +91,31 @@ class Draft:
     calibration: Asked | None = None
 
 
+@dataclass(frozen=True)
+class Control:
+    """People against people on one item: their statistics, and by split the target's majority."""
+
+    draft: Draft
+    majorities: NDArray[np.int64] | None = None
+    """Numbers of people's words; none where one answer cannot be split."""
+
+
 def score_items(answered: Sequence[Answered], settings: Settings) -> Iterator[list[Scored]]:
     """For each item the statistics of the two controls and of every system that answered it.
 
-    The floors of all items are worked out side by side, which takes a fraction of the time; an
-    item's numbers do not depend on its company.
+    Halves and floors of all items are worked out side by side, which takes a fraction of the time;
+    an item's numbers do not depend on its company.
     """
-    drafts = [list(_drafts(item, systems, settings)) for item, systems in answered]
+    everybody = [read_people(item) for item, _ in answered]
+    controls = _score_oracles(everybody, settings)
+    drafts = [
+        [
+            Draft(_score_human(people, own, settings)),
+            own.draft,
+            *_score_systems(people, own, systems, settings),
+        ]
+        for people, own, (_, systems) in zip(everybody, controls, answered, strict=True)
+    ]
     every = [draft for own in drafts for draft in own]
     distances = iter(distance_floors([d.distances for d in every if d.distances]))
     calibration = iter(calibration_floors([d.calibration for d in every if d.calibration]))
@@ -108,15 +133,12 @@ def score_items(answered: Sequence[Answered], settings: Settings) -> Iterator[li
         ]
 
 
-def _drafts(
-    item: Item, systems: Mapping[str, Sequence[Draws]], settings: Settings
+def _score_systems(
+    people: People, own: Control, systems: Mapping[str, Sequence[Draws]], settings: Settings
 ) -> Iterator[Draft]:
-    people = read_people(item, settings)
-    yield Draft(_score_human(people, settings))
-    yield _score_oracle(people, settings)
     for system, rows in systems.items():
         for draws in _prepared(rows, settings):
-            yield _score_model(people, system, draws, settings)
+            yield _score_model(people, own, system, draws, settings)
 
 
 def pair_of(item: Item, rows: Sequence[Draws], choices: Choices) -> Iterator[Pair]:
@@ -133,13 +155,11 @@ def pair_of(item: Item, rows: Sequence[Draws], choices: Choices) -> Iterator[Pai
             yield Pair(item.id, item.group, human, model)
 
 
-def read_people(item: Item, settings: Settings) -> People:
-    """Count an item's answers and split them into random halves."""
+def read_people(item: Item) -> People:
+    """Count an item's answers."""
     counts = human_counts(item.responses)
     distribution = Categorical.from_counts(counts)
-    numbers = np.array(list(counts.values()))
-    halves = _halves(item, numbers, settings)
-    return People(item, numbers, distribution, mode(distribution), halves)
+    return People(item, np.array(list(counts.values())), distribution, mode(distribution))
 
 
 def _prepared(rows: Sequence[Draws], settings: Settings) -> Iterable[Draws]:
@@ -147,22 +167,12 @@ def _prepared(rows: Sequence[Draws], settings: Settings) -> Iterable[Draws]:
     return done if settings.choices.repeats == "separate" else [pool(done)]
 
 
-def _halves(item: Item, counts: NDArray[np.int64], settings: Settings) -> control.Halves | None:
-    n = int(counts.sum())
-    if n < 2:
-        return None
-    codes = np.repeat(np.arange(len(counts)), counts)
-    if settings.choices.splits == "shared":
-        orders = _shared_orders(n, settings.n_splits, settings.seed)
-    else:
-        orders = control.independent_orders(n, settings.n_splits, settings.seed, item.id)
-    return control.split_halves(codes, orders)
-
-
 _shared_orders = lru_cache(maxsize=256)(control.shared_orders)
 
 
-def _score_model(people: People, system: str, draws: Draws, settings: Settings) -> Draft:
+def _score_model(
+    people: People, own: Control, system: str, draws: Draws, settings: Settings
+) -> Draft:
     item = people.item
     model = model_distribution(draws, settings.choices.failed == "outcome")
     values: dict[str, float | None] = {"failed": draws.failed, "n_human": people.distribution.n}
@@ -174,7 +184,7 @@ def _score_model(people: People, system: str, draws: Draws, settings: Settings) 
     values["n_model"] = model.n
     answer, confidence = mode(model), max(model.probs)
     values |= _correctness(people, answer, confidence, settings.choices)
-    oracle = _agreement(answer, people, settings)
+    oracle = _agreement(answer, people, own, settings)
     values["correct_oracle"] = _mean(oracle)
     values |= _exact_bounds(draws)
     scored = Scored(system, item.id, item.group, draws.row, values, {"correct_oracle": oracle})
@@ -197,37 +207,70 @@ def _exact_bounds(draws: Draws) -> dict[str, float | None]:
     }
 
 
-def _score_human(people: People, settings: Settings) -> Scored:
-    item, own = people.item, people.distribution
-    values: dict[str, float | None] = {"n_human": own.n, "n_model": own.n}
-    values |= _correctness(people, people.majority, max(own.probs), settings.choices)
-    oracle = _agreement(people.majority, people, settings)
+def _score_human(people: People, own: Control, settings: Settings) -> Scored:
+    item, n = people.item, people.n
+    values: dict[str, float | None] = {"n_human": n, "n_model": n}
+    confidence = max(people.distribution.probs)
+    values |= _correctness(people, people.majority, confidence, settings.choices)
+    oracle = _agreement(people.majority, people, own, settings)
     values["correct_oracle"] = _mean(oracle)
     return Scored(HUMAN, item.id, item.group, 0, values, {"correct_oracle": oracle})
 
 
-def _score_oracle(people: People, settings: Settings) -> Draft:
+def _score_oracles(everybody: Sequence[People], settings: Settings) -> list[Control]:
+    """People against people on every item; one answer cannot be split."""
+    found = [Control(Draft(_oracle(people, {"n_human": people.n}))) for people in everybody]
+    split = [place for place, people in enumerate(everybody) if people.n > 1]
+    widths = [len(everybody[place].counts) * settings.n_splits for place in split]
+    for batch in control.batches(widths, CELLS_AT_ONCE):
+        places = [split[i] for i in batch]
+        together = _score_halves([everybody[place] for place in places], settings)
+        for place, own in zip(places, together, strict=True):
+            found[place] = own
+    return found
+
+
+def _score_halves(everybody: Sequence[People], settings: Settings) -> Iterator[Control]:
     """One half plays the model, the other is the target, for every split."""
-    item, halves = people.item, people.halves
-    if halves is None:
-        return Draft(Scored(ORACLE, item.id, item.group, 0, {"n_human": people.distribution.n}))
-    target, player = halves.target, halves.player
-    found = {
-        "tvd": by_split.tvd(target.counts, player.counts),
-        "tvd_debiased": leave_pair_out(target.counts, player.counts),
-        "sq_distance": by_split.sq_distance(target.counts, player.counts),
-        "js": by_split.js(target.counts, player.counts),
-        "confidence": player.counts.max(axis=1) / player.n,
+    codes = [np.repeat(np.arange(len(people.counts)), people.counts) for people in everybody]
+    halves = control.split_all(codes, [_orders(people, settings) for people in everybody])
+    shape = len(everybody), settings.n_splits
+    scores = {name: own.reshape(shape) for name, own in _distances(halves).items()}
+    scores |= _abstract_oracle_tvds(everybody, halves, settings)
+    scores |= _oracle_correctness(everybody, halves, shape, settings.choices)
+    means = np.stack(list(scores.values())).mean(axis=2).T.tolist()
+    majorities = halves.target.majority.reshape(shape)
+    for row, people in enumerate(everybody):
+        sizes = people.n // 2, people.n - people.n // 2
+        values = {name: _or_none(mean) for name, mean in zip(scores, means[row], strict=True)}
+        values |= {"n_human": sizes[0], "n_model": sizes[1]}
+        scored = _oracle(people, values, {name: own[row] for name, own in scores.items()})
+        draft = Draft(scored, _asked(people, "floor", *sizes, settings))
+        yield Control(draft, majorities[row])
+
+
+def _oracle(
+    people: People, values: Mapping[str, float | None], splits: Mapping[str, Floats] | None = None
+) -> Scored:
+    return Scored(ORACLE, people.item.id, people.item.group, 0, values, splits or {})
+
+
+def _orders(people: People, settings: Settings) -> Counts:
+    """Of each split the order of an item's answers: the first half is the target."""
+    if settings.choices.splits == "shared":
+        return _shared_orders(people.n, settings.n_splits, settings.seed)
+    return control.independent_orders(people.n, settings.n_splits, settings.seed, people.item.id)
+
+
+def _distances(halves: control.Halves) -> dict[str, Floats]:
+    target, player = halves.target.counts, halves.player.counts
+    return {
+        "tvd": by_split.tvd(target, player),
+        "tvd_debiased": leave_pair_out(target, player),
+        "sq_distance": by_split.sq_distance(target, player),
+        "js": by_split.js(target, player),
+        "confidence": player.max(axis=1) / player.sum(axis=1),
     }
-    found |= {
-        name: _abstract_oracle_tvd(people, halves, f) for name, f in settings.abstractions.items()
-    }
-    found |= _oracle_correctness(people, halves, settings.choices)
-    means = np.stack(list(found.values())).mean(axis=1).tolist()
-    values = {name: _or_none(mean) for name, mean in zip(found, means, strict=True)}
-    values |= {"n_human": target.n, "n_model": player.n}
-    scored = Scored(ORACLE, item.id, item.group, 0, values, found)
-    return Draft(scored, _asked(people, "floor", target.n, player.n, settings))
 
 
 def _correctness(
@@ -241,17 +284,24 @@ def _correctness(
 
 
 def _oracle_correctness(
-    people: People, halves: control.Halves, choices: Choices
+    everybody: Sequence[People], halves: control.Halves, shape: tuple[int, int], choices: Choices
 ) -> dict[str, Floats]:
-    words, original = people.distribution.support, people.item.original
-    answers, targets = halves.player.majority, halves.target.majority
-    # A few different words are all splits' majorities: each is compared once.
-    matches = {i: _matches_original(words[i], original, choices) for i in set(answers.tolist())}
+    answers, targets = (own.majority.reshape(shape) for own in (halves.player, halves.target))
+    majorities = np.array([[p.distribution.support.index(p.majority)] for p in everybody])
+    pairs = zip(everybody, answers.tolist(), strict=True)
     return {
-        "correct_original": np.array([_or_nan(matches[i]) for i in answers.tolist()]),
-        "correct_human": (answers == words.index(people.majority)).astype(np.float64),
+        "correct_original": np.array([_match_originals(p, own, choices) for p, own in pairs]),
+        "correct_human": (answers == majorities).astype(np.float64),
         "correct_oracle": (answers == targets).astype(np.float64),
     }
+
+
+def _match_originals(people: People, answers: Sequence[int], choices: Choices) -> list[float]:
+    """Whether words, told by their numbers, are the passage's own; NaN where that is not known."""
+    words, original = people.distribution.support, people.item.original
+    # A few different words are all splits' majorities: each is compared once.
+    matches = {i: _or_nan(_matches_original(words[i], original, choices)) for i in set(answers)}
+    return [matches[i] for i in answers]
 
 
 def _matches_original(answer: str, original: str | None, choices: Choices) -> float | None:
@@ -264,13 +314,13 @@ def _matches_original(answer: str, original: str | None, choices: Choices) -> fl
     return float(bare(answer) == target) if target else None
 
 
-def _agreement(answer: str, people: People, settings: Settings) -> Floats:
+def _agreement(answer: str, people: People, own: Control, settings: Settings) -> Floats:
     """Whether an answer is the majority of the target half, by split."""
-    if people.halves is None:
+    if own.majorities is None:
         return np.full(settings.n_splits, np.nan)
     words = people.distribution.support
     index = words.index(answer) if answer in people.distribution.as_dict() else -1
-    agrees: Floats = (people.halves.target.majority == index).astype(np.float64)
+    agrees: Floats = (own.majorities == index).astype(np.float64)
     return agrees
 
 
@@ -289,14 +339,33 @@ def _abstract_tvd(item: Item, pair: Pair, abstraction: Abstraction) -> float:
     return tvd(Pair(pair.item_id, pair.group, human, model))
 
 
+def _abstract_oracle_tvds(
+    everybody: Sequence[People], halves: control.Halves, settings: Settings
+) -> dict[str, Floats]:
+    """TVD of classes of words, by item and split."""
+    n = settings.n_splits
+    rows = [slice(start, start + n) for start in range(0, n * len(everybody), n)]
+    return {
+        name: np.array(
+            [
+                _abstract_oracle_tvd(
+                    people, halves.target.counts[own], halves.player.counts[own], abstraction
+                )
+                for people, own in zip(everybody, rows, strict=True)
+            ]
+        )
+        for name, abstraction in settings.abstractions.items()
+    }
+
+
 def _abstract_oracle_tvd(
-    people: People, halves: control.Halves, abstraction: Abstraction
+    people: People, target: Counts, player: Counts, abstraction: Abstraction
 ) -> Floats:
     words = people.distribution.support
     classes = abstraction(people.item, words)
     names = list(dict.fromkeys(classes[word] for word in words))
     member = np.array([[classes[word] == name for name in names] for word in words], dtype=np.int64)
-    return by_split.tvd(halves.target.counts @ member, halves.player.counts @ member)
+    return by_split.tvd(target[:, : len(words)] @ member, player[:, : len(words)] @ member)
 
 
 def _or_nan(value: float | None) -> float:

@@ -7,7 +7,8 @@ probability is a fixed sum of products of next-token probabilities, which can be
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -82,8 +83,56 @@ def trace(
         yield from work_through(tree, searches)
         yield 0, searches.trace(tuple(pack), tuple(spans))
 
-    ((_, found),) = each_pack(lm, [passages], work)
-    return found
+    # What memory cannot hold at once comes in several traces.
+    return joined([found for _, found in each_pack(lm, [passages], work)])
+
+
+def joined(parts: Sequence[Trace]) -> Trace:
+    """Traces of different contexts as one: their contexts, then their nodes by depth."""
+    if len(parts) == 1:
+        return parts[0]
+    total = sum(len(part.contexts) for part in parts)
+    order = np.argsort(np.concatenate([part.depths for part in parts]), kind="stable")
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = total + np.arange(len(order))
+    contexts = _starts([len(part.contexts) for part in parts])
+    nodes = _starts([len(part.owners) for part in parts])
+    words = _starts([len(part.word_contexts) for part in parts])
+    moved = [
+        _moved(part, int(context), place[node : node + len(part.owners)], int(word))
+        for part, context, node, word in zip(parts, contexts, nodes, words, strict=True)
+    ]
+    found = _appended(moved)
+    by_depth = [getattr(found, name)[order] for name in ("owners", "parents", "tokens", "depths")]
+    owners, parents, tokens, depths = by_depth
+    return replace(found, owners=owners, parents=parents, tokens=tokens, depths=depths)
+
+
+def _starts(lengths: Sequence[int]) -> Index:
+    return np.cumsum([0, *lengths[:-1]])
+
+
+def _moved(part: Trace, contexts: int, nodes: Index, words: int) -> Trace:
+    """A trace with its contexts and words numbered from these on, its nodes by their new rows."""
+    rows = np.concatenate([contexts + np.arange(len(part.contexts)), nodes])
+    return replace(
+        part,
+        owners=part.owners + contexts,
+        parents=rows[part.parents],
+        step_rows=rows[part.step_rows],
+        step_words=part.step_words + words,
+        end_rows=rows[part.end_rows],
+        end_words=np.where(part.end_words == NO_WORD, NO_WORD, part.end_words + words),
+        word_contexts=part.word_contexts + contexts,
+    )
+
+
+def _appended(parts: Sequence[Trace]) -> Trace:
+    """Traces behind one another, field by field."""
+    columns = [[getattr(part, own.name) for part in parts] for own in fields(Trace)]
+    (passages, contexts), arrays = columns[:2], columns[2:]
+    tuples = (tuple(chain(*passages)), tuple(chain(*contexts)))
+    return Trace(*tuples, *(np.concatenate(values) for values in arrays))
 
 
 def _branches(lm: TreeLM, words: Sequence[str]) -> Branches:

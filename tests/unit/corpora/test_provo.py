@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from provo_layout import COLUMNS, rows, table, with_lone_dash, with_slipped_numbers
 
-from aleatoric import fetch, files
+from aleatoric import downloads, files
 from aleatoric.corpora import provo
 from aleatoric.errors import DataError, UsageError
 from aleatoric.sources import open_corpus, sniff
@@ -131,13 +131,13 @@ def test_a_published_file_is_recognised_with_its_encoding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path))
-    known = fetch.DOWNLOADS["provo"]
+    known = downloads.DOWNLOADS["provo"]
     path = tmp_path / known.filename
     path.write_bytes(table(rows(ITEMS), line_end="\r", encoding="mac-roman"))
     with pytest.raises(DataError, match="name its encoding with --encoding"):
         open_corpus("provo")
     published = replace(known, sha256=files.sha256_of(path))
-    monkeypatch.setitem(fetch.DOWNLOADS, "provo", published)
+    monkeypatch.setitem(downloads.DOWNLOADS, "provo", published)
     for spec in ("provo", str(path), f"provo:{path}"):
         assert open_corpus(spec).items == ITEMS
 
@@ -148,7 +148,7 @@ def test_a_fetched_file_that_was_changed_is_refused(
     monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path))
     with pytest.raises(UsageError, match="run aleatoric fetch provo"):
         open_corpus("provo")
-    path = tmp_path / fetch.DOWNLOADS["provo"].filename
+    path = tmp_path / downloads.DOWNLOADS["provo"].filename
     path.write_bytes(table(rows(ITEMS)))
     assert open_corpus("provo").items == ITEMS
     path.with_name(path.name + ".sha256").write_text("0" * 64 + "  norms\n")

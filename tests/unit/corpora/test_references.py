@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from aleatoric import fetch, registry
+from aleatoric import downloads, fetch, registry
 from aleatoric.corpora import asset, dailydialog, multiref, wmt14, writingprompts
 from aleatoric.errors import DataError, UsageError
 from aleatoric.sources import open_text_corpus, sniff_texts
@@ -249,9 +249,9 @@ def test_fetched_stories_are_unpacked_beside_their_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path))
-    archive = tmp_path / fetch.DOWNLOADS["writingprompts"].filename
+    archive = tmp_path / downloads.DOWNLOADS["writingprompts"].filename
     with tarfile.open(archive, "w:gz") as tar:
-        for member in fetch.DOWNLOADS["writingprompts"].members:
+        for member in downloads.DOWNLOADS["writingprompts"].members:
             own = tarfile.TarInfo(member)
             data = b"A prompt\nA prompt\n" if member.endswith("source") else b"one\ntwo\n"
             own.size = len(data)
@@ -277,7 +277,7 @@ def test_a_damaged_archive_is_named(tmp_path: Path, cut: bool) -> None:
 
 def test_a_set_of_files_takes_no_other_address() -> None:
     with pytest.raises(UsageError, match="asset has 11 files, so it takes no --url"):
-        fetch.files_of("asset", url="https://example.org/")
+        downloads.files_of("asset", url="https://example.org/")
 
 
 def test_asset_rebuilt_from_its_references_has_the_published_checksums(
@@ -291,6 +291,6 @@ def test_asset_rebuilt_from_its_references_has_the_published_checksums(
     for number, column in enumerate(columns):
         data = "\n".join(column).encode()
         write(tmp_path, f"asset.valid.simp.{number}", data)
-        expected = {d.filename: d.sha256 for d in fetch.files_of("asset")}
+        expected = {d.filename: d.sha256 for d in downloads.files_of("asset")}
         assert hashlib.sha256(data).hexdigest() == expected[f"asset.valid.simp.{number}"]
     assert list(asset.load(tmp_path).items) == items

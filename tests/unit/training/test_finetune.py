@@ -11,14 +11,15 @@ import pytest
 import torch
 from tuned_lms import population, words_lm
 
-from aleatoric.errors import DataError, UsageError
+from aleatoric.errors import DataError, ModelError, UsageError
 from aleatoric.training.finetune import CHECKPOINT, TRAINED, Trained, train_fold
-from aleatoric.training.folds import Fold, assign, make_folds, passages_of
+from aleatoric.training.folds import Fold, Passage, assign, make_folds, passages_of
 from aleatoric.training.recipe import Recipe
 from aleatoric.training.soft_labels import WordTree, word_tree
 from aleatoric.training.tensors import load_tensors, save_tensors
-from aleatoric.training.texts import mean_nll, text_loss
+from aleatoric.training.texts import mean_nll, text_losses, text_rows
 from aleatoric.training.trainable import Tunable, make_tunable
+from aleatoric.types import Item
 from aleatoric.words.vocabulary import Vocabulary
 
 QUICK = Recipe("mixed", train="all", rate=1e-2, batch=2, epochs=2)
@@ -50,9 +51,10 @@ def test_padding_has_no_part_in_the_loss() -> None:
     lm = words_lm()
     rows = [(1, 2, 3, 4, 5, 6), (7, 8), (9, 1, 2)]
     with torch.no_grad():
-        alone = [float(text_loss(lm.model, [row])) * (len(row) - 1) for row in rows]
-        together = float(text_loss(lm.model, rows))
+        alone = [float(sum(text_losses(lm.model, [row], 1))) * (len(row) - 1) for row in rows]
+        together, in_parts = (float(sum(text_losses(lm.model, rows, n))) for n in (3, 2))
     assert together == pytest.approx(sum(alone) / 8, rel=1e-5)
+    assert in_parts == pytest.approx(together, rel=1e-5)
     assert mean_nll(lm.model, rows, batch=1) == pytest.approx(together, rel=1e-5)
 
 
@@ -140,6 +142,58 @@ def test_another_training_in_the_same_place_is_refused(tmp_path: Path) -> None:
         trained(tmp_path, replace(QUICK, rate=1e-3))
 
 
+def test_weights_of_another_base_are_refused_though_the_parameters_that_train_are_alike(
+    tmp_path: Path,
+) -> None:
+    recipe = replace(QUICK, loss="text", train="last-1-block", epochs=1)
+    train_fold(model(recipe.train), fold(), recipe, {}, tmp_path)
+    changed = model(recipe.train)
+    frozen = next(own for own in changed.lm.model.parameters() if not own.requires_grad)
+    frozen.data[0, 0] += 1e-3
+    with pytest.raises(UsageError, match="was trained from another base model"):
+        train_fold(changed, fold(), recipe, {}, tmp_path)
+
+
+def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path: Path) -> None:
+    wild = replace(QUICK, loss="text", rate=1e30)
+    for _ in range(2):  # what is saved is whole: going on tells the same
+        with pytest.raises(UsageError) as told:
+            trained(tmp_path, wild, save_every=1)
+        assert str(told.value) == (
+            "text, fold 1, epoch 1, step 2: the training loss is nan; begin another run with "
+            "--rate below 1e+30, --clip-norm 1 or --warmup."
+        )
+    assert load_tensors(tmp_path / CHECKPOINT).facts["state"]["steps"] == 1
+    assert not (tmp_path / TRAINED).exists()
+
+
+def test_a_loss_that_ends_an_epoch_as_no_number_is_told_too(tmp_path: Path) -> None:
+    wild = replace(QUICK, loss="text", rate=1e30, batch=9)
+    with pytest.raises(UsageError, match=r"epoch 1, step 1: the loss of the training texts is nan"):
+        trained(tmp_path, wild)
+
+
+def test_too_little_memory_in_training_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    own = model()
+    monkeypatch.setattr(own.lm.model, "forward", full)
+    with pytest.raises(ModelError, match="mixed, fold 1: out of memory; begin another run with"):
+        train_fold(own, fold(), QUICK, trees(), tmp_path)
+
+
+def test_all_texts_of_a_group_train_unless_they_begin_another() -> None:
+    contexts = {"alder birch cedar": "elder", "alder birch": "cedar", "hazel larch": "maple"}
+    contexts |= {"rowan": ""}
+    items = [Item(c, "1", c, ("olive",), original) for c, original in contexts.items()]
+    lm = words_lm()
+    rows = text_rows(lm, Passage("1", tuple(items)))
+    assert rows == [lm.encode("alder birch cedar elder"), lm.encode("hazel larch maple")]
+
+
 def test_a_damaged_checkpoint_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / CHECKPOINT).write_bytes(b"\x80\x04pickle")
     with pytest.raises(DataError, match=r"checkpoint\.safetensors: is damaged"):
@@ -162,14 +216,33 @@ def test_a_half_written_file_never_takes_the_place_of_a_whole_one(tmp_path: Path
         {"mix": 1.5},
         {"rate": 0.0},
         {"rate": float("nan")},
+        {"rate": 1e38},
         {"train": "last-0-blocks"},
         {"train": "head"},
         {"batch": 0},
+        {"batch": 2.5},
+        {"epochs": 0},
+        {"patience": 0},
+        {"patience": -2},
+        {"patience": 1.5},
+        {"weight_decay": -0.01},
+        {"weight_decay": float("inf")},
+        {"clip_norm": -1.0},
+        {"epsilon": -1e-8},
+        {"warmup": -1},
+        {"lora_rank": 0},
+        {"tolerance": -0.1},
     ],
 )
 def test_recipes_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
+    said = f"{next(iter(wrong)).replace('_', '-')} "
+    with pytest.raises(UsageError, match=said):
         Recipe(**wrong)
+
+
+def test_a_warmup_as_long_as_the_training_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--warmup 4 does not end within the 4 steps.*0 to 3"):
+        trained(tmp_path, replace(QUICK, warmup=4))
 
 
 def test_more_blocks_than_there_are_is_refused() -> None:

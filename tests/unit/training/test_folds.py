@@ -123,6 +123,13 @@ def test_impossible_splits_are_refused(split: str, folds: int) -> None:
         assign(["a", "b", "c"], split, folds, 1, 0)
 
 
+@pytest.mark.parametrize("validation", [100, 2, 0, -1])
+def test_too_many_or_too_few_to_validate_are_told_by_their_own_option(validation: int) -> None:
+    said = f"--validation {validation} does not fit 3 passages.*; use 1 to 1"
+    with pytest.raises(UsageError, match=said):
+        assign(["a", "b", "c"], "paper", 2, validation, 0)
+
+
 def test_a_passage_without_a_fold_is_refused() -> None:
     with pytest.raises(UsageError, match="passage 'b' has no fold"):
         make_folds(passages_of([Item("1", "b", "x", ("y",))]), {"a": 1})

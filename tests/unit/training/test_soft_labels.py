@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lms import tiny
 
+from aleatoric.errors import ModelError
 from aleatoric.models.hf import HFModel
 from aleatoric.training.finetune import human_losses
 from aleatoric.training.soft_labels import (
@@ -62,6 +63,48 @@ def test_no_token_sequence_counts_twice(kind: str) -> None:
     counted = [*nodes, *steps, *ended]
     assert len(set(counted)) == len(counted)
     assert (found.parents < len(ITEMS) + np.arange(len(found.parents))).all()
+
+
+class Tight:
+    """A model that has too little memory once, for whatever comes first."""
+
+    def __init__(self, lm: HFModel) -> None:
+        self._lm, self._is_full = lm, True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lm, name)
+
+    def forward(self, *arguments: Any) -> Any:
+        if self._is_full:
+            self._is_full = False
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return self._lm.forward(*arguments)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_too_little_memory_makes_the_same_tree_in_parts(kind: str) -> None:
+    lm = tiny(kind)
+    vocabulary = Vocabulary(lm.pieces)
+    apart = [
+        Item("1:9", "1", "Many more came", ("in", "there", "then")),
+        Item("1:8", "1", "He said so, and", ("so", "they", "did", "café")),
+    ]
+    items = [*ITEMS, *apart]
+    found = {}
+    for name, own in (("whole", lm), ("parts", Tight(lm))):
+        tree = word_tree(own, items, vocabulary, WIDE)
+        probabilities = word_probabilities(tree_logits(lm.model, tree), tree)
+        losses = human_losses(lm.model, tree)
+        order = losses.argsort()
+        found[name] = (losses[order], probabilities.sort().values, tree.weights.sort().values)
+    for whole, parts in zip(found["whole"], found["parts"], strict=True):
+        assert torch.allclose(whole, parts, rtol=1e-9, atol=1e-12)
+
+
+def test_too_little_memory_for_one_passage_is_told() -> None:
+    lm = tiny("gpt2")
+    with pytest.raises(ModelError, match="out of memory with one passage at a time"):
+        word_tree(Tight(lm), ITEMS[:1], Vocabulary(lm.pieces), WIDE)
 
 
 @settings(max_examples=15, deadline=None)

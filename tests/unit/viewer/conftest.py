@@ -2,26 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from explored_fixtures import explorer, texts, words
 
-import pytest
-from explored_runs import explored, text_run, word_run
-
-from aleatoric.viewer.server import Explorer
-
-
-@pytest.fixture(scope="session")
-def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return word_run(tmp_path_factory.mktemp("words"))
-
-
-@pytest.fixture(scope="session")
-def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return text_run(tmp_path_factory.mktemp("texts"))
-
-
-@pytest.fixture(scope="module")
-def explorer(words: Path, texts: Path) -> Iterator[Explorer]:
-    with explored(words, texts) as found:
-        yield found
+__all__ = ["explorer", "texts", "words"]

@@ -1,39 +1,24 @@
-"""Fine-tuned models beside their base: folds trained, each tested on the passages it never saw.
-
-One run holds the base model, the base at the temperature that suited the training passages best,
-and one system a loss, whose folds are pooled.
-"""
+"""A fine-tuning run being worked on: the base, its best temperature, then loss by loss."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aleatoric.engine.opening import Loading, check_specs, open_model
+from aleatoric.engine.folded import FoldedModel, by_fold
+from aleatoric.engine.opening import open_model
 from aleatoric.engine.stopping import Stopping
-from aleatoric.engine.working import working
 from aleatoric.errors import UsageError
+from aleatoric.finetuning.jobs import FinetuneJob
 from aleatoric.models.base import Ask, WordModel
-from aleatoric.pipeline import score_word
-from aleatoric.progress import Track, quietly
-from aleatoric.sources import corpus_facts, open_corpus
-from aleatoric.store import COMPLETE, FINETUNING, TRAINING, Store
-from aleatoric.training.folds import (
-    VALIDATION,
-    Fold,
-    Passage,
-    assign,
-    make_folds,
-    passages_of,
-    read_assignment,
-)
+from aleatoric.progress import Track
+from aleatoric.store import BASE_WEIGHTS, FINETUNING, TRAINING, Store
+from aleatoric.training.folds import Fold, Passage
 from aleatoric.training.recipe import Recipe
-from aleatoric.training.temperatures import GRID
-from aleatoric.types import Choices, Corpus, Item
-from aleatoric.versions import versions
+from aleatoric.types import Item
 
 if TYPE_CHECKING:
     from aleatoric.engine.live import LiveModel
@@ -41,34 +26,6 @@ if TYPE_CHECKING:
     from aleatoric.training.soft_labels import WordTree
     from aleatoric.training.trainable import Tunable
     from aleatoric.words.vocabulary import Vocabulary
-
-FINETUNE = "finetune"
-"""The command of such runs, in their manifests."""
-_PACKAGES = ("numpy", "scipy", "torch", "transformers")
-
-
-@dataclass(frozen=True)
-class FinetuneJob:
-    """What `aleatoric finetune` was asked for."""
-
-    corpus: str
-    model: str
-    losses: tuple[str, ...] = ("text",)
-    recipe: Recipe = field(default_factory=Recipe)
-    folds: int = 4
-    split: str = "paper"
-    validation: int | None = None
-    temperatures: tuple[float, ...] = GRID
-    loading: Loading = field(default_factory=Loading)
-    tolerance: float = 0.02
-    choices: Choices = field(default_factory=Choices)
-    n_splits: int = 20
-    encoding: str = "utf-8"
-    save_every: int = 0
-
-    def recipe_of(self, loss: str) -> Recipe:
-        """The recipe with one of the losses."""
-        return replace(self.recipe, loss=loss)
 
 
 @dataclass(frozen=True)
@@ -79,133 +36,35 @@ class Fluency:
     tokens: int
 
 
-def run_finetune(
-    job: FinetuneJob,
-    out: Path,
-    track: Track[Any] = quietly,
-    score: bool = True,
-    stopping: Stopping | None = None,
-) -> Store:
-    """Train and evaluate every loss's folds; repeated on the same directory, it goes on.
-
-    Where the input is bad, nothing of the run stays behind; where `stopping` is asked for, systems
-    that are drawn, folds that are trained and the last checkpoint do.
-    """
-    stopping = stopping or Stopping()
-    check_specs([job.model], "language_models")
-    for loss in job.losses:
-        job.recipe_of(loss)
-    corpus = open_corpus(job.corpus, job.encoding)
-    folds = folds_of(job, corpus)
-    store = Store.continue_or_create(out, _manifest(job, corpus, folds))
-    with working(store, _holds_work):
-        if store.lacks_items:
-            with store.transaction():
-                store.add_items(_evaluated(corpus, folds))
-                store.set_meta("notes", [*corpus.notes, *_split_notes(folds)])
-        _Session(store, job, folds, track, stopping).run()
-        if score:
-            score_word(store, track, stopping)
-            store.set_meta(COMPLETE, True)
-    return store
+def open_tunable(job: FinetuneJob) -> Tunable:
+    """The base model of a run, with the parameters that train."""
+    return _tunable(_open_live(job), job.recipe)
 
 
-def _holds_work(store: Store) -> bool:
-    drawn = any(store.n_items_with_draws(name) for name in store.systems())
-    return drawn or (store.path / TRAINING).exists()
+def _open_live(job: FinetuneJob) -> LiveModel:
+    from aleatoric.engine.live import LiveModel
+
+    opened = open_model(job.model, job.loading)
+    assert isinstance(opened, LiveModel)  # check_specs let only live models pass
+    return opened
 
 
-def folds_of(job: FinetuneJob, corpus: Corpus) -> list[Fold]:
-    """The folds of a corpus by the job's split; a leak is refused."""
-    passages = passages_of(corpus.items)
-    if job.split in ("paper", "grouped"):
-        groups = [passage.group for passage in passages]
-        chosen = assign(groups, job.split, job.folds, job.validation, job.recipe.seed)
-        return make_folds(passages, chosen)
-    by_hand = read_assignment(Path(job.split))
-    unknown = sorted(by_hand.keys() - {passage.group for passage in passages})
-    if unknown:
-        raise UsageError(
-            f"{job.split}: names the group {unknown[0]!r}, which {job.corpus} does not have; "
-            "correct or remove its row."
-        )
-    return make_folds([p for p in passages if p.group in by_hand], by_hand)
+def _tunable(live: LiveModel, recipe: Recipe) -> Tunable:
+    from aleatoric.training.trainable import make_tunable
+
+    return make_tunable(live.lm, recipe.train, recipe.lora_rank, recipe.seed)
 
 
-def job_of(
-    manifest: Mapping[str, Any], device: str | None = None, trust_remote_code: bool = False
-) -> FinetuneJob:
-    """What a run was asked for, so that it can go on; where it runs may be said anew."""
-    where = device or manifest["device"]
-    loading = Loading("exact", manifest["dtype"], where, manifest["bos"], trust_remote_code)
-    return FinetuneJob(
-        manifest["corpus"]["spec"],
-        manifest["models"][0],
-        tuple(manifest["losses"]),
-        Recipe(**manifest["recipe"]),
-        **manifest["folds"],
-        temperatures=tuple(manifest["temperatures"]),
-        loading=loading,
-        tolerance=manifest["tolerance"],
-        choices=Choices(**manifest["choices"]),
-        n_splits=manifest["n_splits"],
-        encoding=manifest["corpus"]["encoding"],
-        save_every=manifest["save_every"],
-    )
-
-
-def _evaluated(corpus: Corpus, folds: Sequence[Fold]) -> Iterator[Item]:
-    held_out = {passage.group for fold in folds for passage in fold.held_out}
-    return (item for item in corpus.items if item.group in held_out)
-
-
-def _split_notes(folds: Sequence[Fold]) -> Iterator[str]:
-    tested = sum(len(fold.held_out) for fold in folds)
-    yield (
-        f"{tested} passages in {len(folds)} folds, each tested by a model trained on the other "
-        f"folds; {len(folds[0].validation)} passages only validate and are no part of the results"
-    )
-
-
-def _manifest(job: FinetuneJob, corpus: Corpus, folds: Sequence[Fold]) -> dict[str, Any]:
-    where = {p.group: fold.number for fold in folds for p in fold.held_out}
-    split = where | {p.group: VALIDATION for p in folds[0].validation}
-    recipe = job.recipe.as_dict()
-    del recipe["loss"]
-    return {
-        "level": "word",
-        "command": FINETUNE,
-        "corpus": corpus_facts(corpus, job.corpus, job.encoding),
-        "models": [job.model],
-        "losses": list(job.losses),
-        "recipe": recipe,
-        "folds": {"folds": job.folds, "split": job.split, "validation": job.validation},
-        "split": split,
-        "temperatures": list(job.temperatures),
-        "decoders": ["ancestral"],
-        "samples": 0,
-        "until": None,
-        "estimator": "exact",
-        "tolerance": job.tolerance,
-        "dtype": job.loading.dtype,
-        "bos": job.loading.bos,
-        "device": job.loading.device,
-        "save_every": job.save_every,
-        "choices": job.choices.as_dict(),
-        "abstractions": [],
-        "tagger": "textblob",
-        "embedder": "minilm",
-        "n_splits": job.n_splits,
-        "seed": job.recipe.seed,
-        "versions": versions(_PACKAGES),
-    }
+def fold_folder(run: Path, loss: str, number: int) -> Path:
+    """Where the weights of a loss's fold lie."""
+    return run / TRAINING / loss / f"fold-{number}"
 
 
 def _leave(fold: int) -> None:
     """The model stays as it is for every fold."""
 
 
-class _Session:
+class Session:
     """A run being worked on, with its model loaded once."""
 
     def __init__(
@@ -228,18 +87,11 @@ class _Session:
 
     @cached_property
     def _live(self) -> LiveModel:
-        from aleatoric.engine.live import LiveModel
-
-        opened = open_model(self._job.model, self._job.loading)
-        assert isinstance(opened, LiveModel)  # check_specs let only live models pass
-        return opened
+        return _open_live(self._job)
 
     @cached_property
     def _tunable(self) -> Tunable:
-        from aleatoric.training.trainable import make_tunable
-
-        recipe = self._job.recipe
-        return make_tunable(self._live.lm, recipe.train, recipe.lora_rank, recipe.seed)
+        return _tunable(self._live, self._job.recipe)
 
     @cached_property
     def _vocabulary(self) -> Vocabulary:
@@ -269,11 +121,23 @@ class _Session:
         """The base, its best temperature, and every loss."""
         base = self._live.label
         if not all(self._store.meta(f"done {base} {loss}-tuned") for loss in self._job.losses):
-            self._tunable.reset()  # what cannot be trained is told before hours are spent
+            self._check_base()  # what cannot be trained is told before hours are spent
         self._draw(base, self._live, lambda: {"fluency": self._fluency(_leave)})
         self._draw_best_temperature(f"{base} temperature")
         for loss in self._job.losses:
             self._draw_tuned(f"{base} {loss}-tuned", loss)
+
+    def _check_base(self) -> None:
+        """Refuse to go on with another model than the run began with."""
+        own = f"{self._tunable.digest} {self._tunable.base_digest}"
+        known = self._store.meta(BASE_WEIGHTS)
+        if known is None:
+            self._store.set_meta(BASE_WEIGHTS, own)
+        elif known != own:
+            problem = f"was begun with other weights of {self._job.model}"
+            raise UsageError(
+                f"{self._store.path}: {problem}; use those again, or begin another run."
+            )
 
     def _draw_best_temperature(self, name: str) -> None:
         if not self._job.temperatures or self._store.meta(f"done {name}"):
@@ -318,11 +182,12 @@ class _Session:
         self._tunable.reset()
 
     def _train(self, fold: Fold, loss: str) -> Trained:
-        from aleatoric.training.finetune import train_fold
+        from aleatoric.training.finetune import TRAINED, train_fold
 
-        recipe = self._job.recipe_of(loss)
-        trees = self._trees if recipe.human_share > 0 else {}
-        folder = self._store.path / TRAINING / loss / f"fold-{fold.number}"
+        recipe, folder = self._job.recipe_of(loss), fold_folder(self._store.path, loss, fold.number)
+        # Trees take a while: what is trained already needs none.
+        needed = recipe.human_share > 0 and not (folder / TRAINED).exists()
+        trees = self._trees if needed else {}
         every, track = self._job.save_every, self._track
         return train_fold(self._tunable, fold, recipe, trees, folder, every, track)
 
@@ -333,20 +198,18 @@ class _Session:
         decoders: Mapping[int, str],
         ready: Callable[[int], None] = _leave,
     ) -> WordModel:
-        from aleatoric.engine.folded import FoldedModel
-
         return FoldedModel(self._live, label, version, self._fold_of, ready, decoders)
 
     def _fluency(
         self, ready: Callable[[int], None], temperatures: Mapping[int, float] | None = None
     ) -> dict[str, Any]:
         """The loss of the held-out passages under each fold's own model, pooled over tokens."""
-        from aleatoric.training.texts import mean_nll, predicted, text_row
+        from aleatoric.training.texts import mean_nll, predicted, text_rows
 
         total, tokens = 0.0, 0
         for fold in self._folds:
             ready(fold.number)
-            rows = [text_row(self._live.lm, passage) for passage in fold.held_out]
+            rows = [row for p in fold.held_out for row in text_rows(self._live.lm, p)]
             temperature = (temperatures or {}).get(fold.number, 1.0)
             nll = mean_nll(self._live.lm.model, rows, temperature=temperature)
             total += nll * predicted(rows)
@@ -366,10 +229,12 @@ class _Session:
             return
         facts = {"model": f"{job.model}@{model.version}", "decoder": decoder}
         store.add_system(name, facts | {"estimator": model.estimator, "label": name})
-        waiting = self._stopping.before_each(store.waiting(name))
+        waiting: Iterable[Item] = store.waiting(name)
+        if isinstance(model, FoldedModel):
+            waiting = by_fold(waiting, self._fold_of)
         left = store.n_items - store.n_items_with_draws(name)
         ask = Ask("ancestral", 0, job.recipe.seed, job.tolerance, job.choices)
-        shown = self._shown(waiting, left, name)
+        shown = self._shown(self._stopping.before_each(waiting), left, name)
         with self._stopping.finishing():
             store.add_draws(name, model.draws(shown, ask), whole=False)
         self._keep(name, dict(more()))

@@ -1,0 +1,62 @@
+"""The weights of a fine-tuning run for transformers and peft, fold by fold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aleatoric.errors import UsageError
+from aleatoric.finetuning.jobs import FINETUNE, FinetuneJob, job_of
+from aleatoric.finetuning.session import fold_folder, open_tunable
+from aleatoric.store import Store
+from aleatoric.store.faults import command
+from aleatoric.training.folds import VALIDATION
+
+if TYPE_CHECKING:
+    from aleatoric.training.trainable import Tunable
+
+
+def export_weights(
+    run: Path, to: Path, device: str | None = None, trust_remote_code: bool = False
+) -> Iterator[Path]:
+    """Write every loss's folds to `to`/LOSS/fold-N; yields each folder when it is there.
+
+    Folders of `--train lora` are adapters of peft, all others whole models of transformers. The
+    weights are refused where the base model is not the one that they were trained from.
+    """
+    with Store.open(run) as store:
+        manifest = store.manifest
+    if manifest.get("command") != FINETUNE:
+        raise UsageError(f"{run}: holds no fine-tuned weights; name a run of aleatoric finetune.")
+    job = job_of(manifest, device, trust_remote_code)
+    folds = sorted({fold for fold in manifest["split"].values() if fold != VALIDATION})
+    places = [(loss, number) for loss in job.losses for number in folds]
+    _check_places(run, to, places)
+    return _exported(run, to, job, places)
+
+
+def _check_places(run: Path, to: Path, places: list[tuple[str, int]]) -> None:
+    """Refuse, before any model is loaded, what is not trained yet and what would be overwritten."""
+    from aleatoric.training.finetune import TRAINED
+
+    for loss, number in places:
+        if not (fold_folder(run, loss, number) / TRAINED).exists():
+            problem = f"fold {number} of {loss} is not trained yet"
+            raise UsageError(f"{run}: {problem}; continue with {command(run)}.")
+        if (to / loss / f"fold-{number}").exists():
+            raise UsageError(f"{to / loss / f'fold-{number}'}: is there; choose another folder.")
+
+
+def _exported(
+    run: Path, to: Path, job: FinetuneJob, places: list[tuple[str, int]]
+) -> Iterator[Path]:
+    from aleatoric.training.exporting import export_fold, read_weights
+    from aleatoric.training.finetune import TRAINED
+
+    model: Tunable = open_tunable(job)
+    for loss, number in places:
+        weights = read_weights(fold_folder(run, loss, number) / TRAINED, model)
+        folder = to / loss / f"fold-{number}"
+        export_fold(model, weights, job.recipe_of(loss), folder)
+        yield folder

@@ -1,0 +1,170 @@
+"""How often two crowds agree on their first choice, and how often larger ones would.
+
+Two halves of the people asked agree as often as two crowds of half the size do: no estimate of the
+truth is needed to know. Halves and quarters lead on to the crowds that were not asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.inference.truths import Rows, starts_of, sums
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+N_SHUFFLES = 4
+PARTS = (2, 4)
+FEWEST = 4
+"""People that can be parted into four."""
+
+
+def firsts(counts: Counts | Floats) -> Floats:
+    """The likeliest outcome of each row as weights; those that tie share it.
+
+    >>> firsts(np.array([[3, 1, 0], [2, 2, 0]])).tolist()
+    [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]
+    """
+    leads = counts == counts.max(axis=-1, keepdims=True)
+    shares: Floats = leads / leads.sum(axis=-1, keepdims=True)
+    return shares
+
+
+def agreement(chosen: Floats) -> Floats:
+    """Of (..., crowds, outcomes) the share of pairs of crowds with the same first choice.
+
+    Where choices tie, any is taken.
+
+    >>> agreement(np.array([[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]])).round(3).tolist()
+    0.667
+    """
+    n = chosen.shape[-2]
+    together = _total(np.square(chosen.sum(axis=-2)))
+    with_itself = _total(np.square(chosen)).sum(axis=-1)
+    shares: Floats = (together - with_itself) / (n * (n - 1))
+    return shares
+
+
+def _total(values: Floats) -> Floats:
+    """Over outcomes, one after another: the same however many empty ones a table is filled with."""
+    totals: Floats = np.add.accumulate(values, axis=-1)[..., -1]
+    return totals
+
+
+@dataclass(frozen=True, eq=False)
+class Leaders:
+    """The likeliest outcomes of each row, one after another."""
+
+    row: Counts
+    outcome: Counts
+    share: Floats
+    """Of each, where several tie."""
+
+    @classmethod
+    def of(cls, rows: Rows) -> Leaders:
+        """Those of every row.
+
+        >>> Leaders.of(Rows.of([np.array([3, 1]), np.array([2, 0, 2])])).share.tolist()
+        [1.0, 0.5, 0.5]
+        """
+        cells = np.flatnonzero(rows.values == np.repeat(rows.tops(), np.diff(rows.starts)))
+        row = np.searchsorted(rows.starts, cells, side="right") - 1
+        return cls(row, cells - rows.starts[row], 1 / np.bincount(row)[row])
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """Of crowds of one kind, how many chose each outcome; those that tie share a vote."""
+
+    given: Rows
+    """A row a kind."""
+    agreement: Floats
+    """As `agreement` has it, a kind each."""
+
+    @classmethod
+    def of(cls, crowds: Rows, n_crowds: int) -> Votes:
+        """Of rows of counts, each `n_crowds` of one kind.
+
+        >>> rows = Rows.of([np.array([2, 0]), np.array([1, 0]), np.array([1, 1])])
+        >>> votes = Votes.of(rows, 3)
+        >>> votes.given.values.tolist(), votes.agreement.round(3).tolist()
+        ([2.5, 0.5], [0.667])
+        """
+        leaders = Leaders.of(crowds)
+        starts = starts_of(np.diff(crowds.starts)[::n_crowds])
+        cells = starts[leaders.row // n_crowds] + leaders.outcome
+        given = np.bincount(cells, leaders.share, minlength=starts[-1])
+        with_itself = np.bincount(leaders.row // n_crowds, leaders.share**2)
+        together = sums(np.square(given), starts)
+        return cls(Rows(given, starts), (together - with_itself) / (n_crowds * (n_crowds - 1)))
+
+
+def split_agreement(
+    counts: Sequence[Counts], rngs: Sequence[np.random.Generator]
+) -> list[tuple[float, float]]:
+    """Of each item how often two halves of its people agree, and two quarters.
+
+    >>> split_agreement([np.array([8]), np.array([1] * 8)], [np.random.default_rng(0)] * 2)
+    [(1.0, 1.0), (0.0, 0.0)]
+    """
+    found = np.zeros((len(counts), len(PARTS)))
+    sizes = np.array([own.sum() for own in counts])
+    for n in np.unique(sizes):
+        rows = np.flatnonzero(sizes == n).tolist()
+        words = np.stack([np.repeat(np.arange(len(counts[i])), counts[i]) for i in rows])
+        order = np.stack([rngs[i].random((N_SHUFFLES, n)) for i in rows]).argsort(axis=-1)
+        shuffled = np.take_along_axis(words[:, None], order, axis=-1)
+        for place, parts in enumerate(PARTS):
+            found[rows, place] = _alike(shuffled, parts).mean(axis=-1)
+    return [(float(half), float(quarter)) for half, quarter in found]
+
+
+def _alike(words: Counts, parts: int) -> Floats:
+    """Of (items, shuffles, people) the agreement of so many parts of the people."""
+    size, width = words.shape[-1] // parts, int(words.max()) + 1
+    by_part = words[..., : size * parts].reshape(-1, size)
+    cells = by_part + width * np.arange(len(by_part))[:, None]
+    counted = np.bincount(cells.ravel(), minlength=len(by_part) * width)
+    return agreement(firsts(counted.reshape(*words.shape[:2], parts, width)))
+
+
+def octaves(n_people: int, n_first: float, n_second: float) -> float:
+    """How much better two crowds know the truth than halves do, in steps from quarters to halves.
+
+    What counts is the sum of both crowds' variances; beyond all people nothing leads on: 1 at most.
+
+    >>> octaves(40, 20, 20), octaves(40, 40, 40), octaves(40, 40, math.inf), octaves(40, 10, 10)
+    (0.0, 1.0, 1.0, -1.0)
+    """
+    half, quarter = (n_people // parts for parts in PARTS)
+    finer = math.log((2 / half) / (1 / n_first + 1 / n_second))
+    return min(1.0, finer / math.log(half / quarter))
+
+
+def equal_size(n_first: float, n_second: float, most: int) -> int:
+    """The size of two equal crowds that know as much as these two; `most` at most.
+
+    >>> equal_size(40, 40, 40), equal_size(20, 60, 40), equal_size(40, math.inf, 40)
+    (40, 30, 40)
+    """
+    return max(1, min(most, round(2 / (1 / n_first + 1 / n_second))))
+
+
+def continued(half: float, quarter: float, steps: float, n_items: float) -> float:
+    """Agreement so many steps beyond that of halves: its log odds go on as from quarters to halves.
+
+    Half an item of each kind is added: odds are never infinite.
+
+    >>> round(continued(0.7, 0.5, 1.0, 1e6), 3)
+    0.845
+    """
+    near, far = (_log_odds((share * n_items + 0.5) / (n_items + 1)) for share in (half, quarter))
+    return 1 / (1 + math.exp(-(near + steps * (near - far))))
+
+
+def _log_odds(share: float) -> float:
+    return math.log(share / (1 - share))
