@@ -5,6 +5,7 @@
 The run is written by the store itself, without a model: ITEMS items with their answers, but for the
 last thousand. Each step is a process of its own, whose peak memory is printed beside that of the
 same step on a run a hundredth the size. SCORED bounds the items of the run that is scored (0: all).
+Items are in groups of a hundred: of more than a thousand groups, results keep a number each.
 """
 
 from __future__ import annotations

@@ -44,7 +44,9 @@ class ProbeTree:
         long = max(1, depth - 3)
         short = max(1, depth // 4)
         trunk = [(0, place) for place in range(long)] + [(long, place) for place in range(short)]
-        rows = [(place, start, start + place, (start + place,)) for start, place in trunk]
+        rows: list[Sight] = [
+            (place, start, start + place, (start + place,)) for start, place in trunk
+        ]
         for start, length in ((0, max(1, long // 2)), (0, long), (long, short)):
             rows += _branches(start, length, len(rows), depth)
         return cls._filled(rows, vocabulary)
