@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ class Cost:
 
     seconds: float
     peak_mb: float
+    cpu_seconds: float
 
 
 def cost_of(arguments: list[str]) -> Cost:
@@ -26,13 +28,18 @@ def cost_of(arguments: list[str]) -> Cost:
         "    print(f'peak {peak}', file=sys.stderr)\n"
     )
     command = [sys.executable, "-c", program, *arguments]
-    start = time.perf_counter()
+    start, used = time.perf_counter(), _used_by_children()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - start
+    seconds, used = time.perf_counter() - start, _used_by_children() - used
     if done.returncode:
         raise RuntimeError(done.stderr)
     peak = float(done.stderr.rsplit("peak ", 1)[1])
-    return Cost(seconds, peak * _UNIT / 2**20)
+    return Cost(seconds, peak * _UNIT / 2**20, used)
+
+
+def _used_by_children() -> float:
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 _UNIT = 1 if sys.platform == "darwin" else 1024

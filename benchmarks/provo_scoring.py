@@ -28,8 +28,9 @@ def main() -> None:
         whole = cost_of(["word", "--corpus", CORPUS, "--model", model, "--out", str(run), "--json"])
         again = cost_of(["score", str(run), "--json"])
     print(f"2687 contexts x {SAMPLES} samples, {distinct:.0f} different words a context")
-    print(f"read, score and reduce: {whole.seconds:.1f} s, {whole.peak_mb:.0f} MB")
-    print(f"score the saved run:    {again.seconds:.1f} s, {again.peak_mb:.0f} MB")
+    for name, cost in {"read, score and reduce": whole, "score the saved run": again}.items():
+        took = f"{cost.seconds:.1f} s ({cost.cpu_seconds:.1f} s of the processor)"
+        print(f"{name + ':':23} {took}, {cost.peak_mb:.0f} MB")
 
 
 def _record(path: Path) -> float:

@@ -10,6 +10,14 @@ from aleatoric.progress import Track, quietly
 from aleatoric.store import Store
 from aleatoric.types import Results
 
+FINETUNE = "finetune"
+"""The command whose runs of the word level have curves too."""
+
+
+def is_finetuned(store: Store) -> bool:
+    """Whether a run is one of `aleatoric finetune`."""
+    return bool(store.manifest.get("command") == FINETUNE)
+
 
 def level_of(store: Store) -> str:
     """What a run measures: word, token or text."""

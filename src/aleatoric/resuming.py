@@ -12,8 +12,9 @@ from aleatoric.engine.base import LOCAL, EngineOptions, check_engine, check_one_
 from aleatoric.engine.opening import Loading
 from aleatoric.engine.stopping import Stopping
 from aleatoric.errors import UsageError
-from aleatoric.finetuning import FINETUNE, FinetuneJob, run_finetune
+from aleatoric.finetuning import FinetuneJob, run_finetune
 from aleatoric.finetuning import job_of as finetune_job_of
+from aleatoric.levels import FINETUNE
 from aleatoric.models.base import Forcing, Writing
 from aleatoric.progress import Meter, Track, quietly, unmetered
 from aleatoric.store import COMPLETE, Store

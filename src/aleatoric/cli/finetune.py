@@ -143,9 +143,8 @@ def _temperatures(text: str | None) -> tuple[float, ...]:
 def show_run(store: Store, interval: str, as_json: bool, layout: str) -> None:
     """A saved run as the command that made it shows it."""
     from aleatoric import levels
-    from aleatoric.report.finetune import is_finetuned
 
-    if is_finetuned(store):
+    if levels.is_finetuned(store):
         show_finetuned(store, interval, as_json, layout)
         return
     found, notes = levels.results(store, interval), levels.notes(store)

@@ -34,11 +34,11 @@ def show_results(
     results: list[Result], notes: list[str], as_json: bool, layout: str, level: str = "word"
 ) -> None:
     """Results as one JSON document, or as a table with its notes on stderr."""
-    from aleatoric.report.view import results_tables
-
     if as_json:
         print_json({"results": [result.as_dict() for result in results], "notes": notes})
         return
+    from aleatoric.report.view import results_tables
+
     show_tables(results_tables(results, level), False, layout)
     for note in notes:
         say(f"note: {note}")

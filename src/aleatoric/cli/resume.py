@@ -51,7 +51,7 @@ def resume(
     """
     from aleatoric import resuming
     from aleatoric.engine.base import EngineOptions
-    from aleatoric.report.finetune import is_finetuned
+    from aleatoric.levels import is_finetuned
 
     check_method(interval)
     where = EngineOptions(engine, address, actors, actor_cpus, actor_gpus)

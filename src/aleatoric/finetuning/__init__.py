@@ -14,7 +14,6 @@ from aleatoric.engine.stopping import Stopping
 from aleatoric.engine.working import working
 from aleatoric.finetuning.exporting import export_weights
 from aleatoric.finetuning.jobs import (
-    FINETUNE,
     FinetuneJob,
     check_steps,
     evaluated,
@@ -30,7 +29,6 @@ from aleatoric.sources import open_corpus
 from aleatoric.store import COMPLETE, TRAINING, Store
 
 __all__ = [
-    "FINETUNE",
     "FinetuneJob",
     "export_weights",
     "folds_of",

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aleatoric.errors import UsageError
-from aleatoric.finetuning.jobs import FINETUNE, FinetuneJob, job_of
+from aleatoric.finetuning.jobs import FinetuneJob, job_of
 from aleatoric.finetuning.session import fold_folder, open_tunable
+from aleatoric.levels import FINETUNE
 from aleatoric.store import Store
 from aleatoric.store.faults import command
 from aleatoric.training.folds import VALIDATION

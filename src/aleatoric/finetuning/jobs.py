@@ -9,6 +9,7 @@ from typing import Any
 
 from aleatoric.engine.opening import Loading
 from aleatoric.errors import UsageError
+from aleatoric.levels import FINETUNE
 from aleatoric.sources import corpus_facts
 from aleatoric.training.folds import (
     VALIDATION,
@@ -23,8 +24,6 @@ from aleatoric.training.temperatures import GRID, check_temperatures
 from aleatoric.types import Choices, Corpus, Item
 from aleatoric.versions import versions
 
-FINETUNE = "finetune"
-"""The command of such runs, in their manifests."""
 _PACKAGES = ("numpy", "scipy", "torch", "transformers")
 _FEW = 5
 

@@ -237,8 +237,8 @@ def _samples(
     n_replicates: int = N_REPLICATES,
 ) -> tuple[Floats, Floats]:
     """Both sides' shares, (replicates, truths, outcomes); an exact model has the truth's own."""
-    size = (n_replicates, len(truths))
-    people = rng.multinomial(n_human, truths, size=size) / n_human
-    if n_model is None:
-        return people, np.broadcast_to(truths, people.shape)
-    return people, rng.multinomial(n_model, truths, size=size) / n_model
+    # One call for both sides: to begin one takes as long as to draw many rows.
+    sizes = np.array([n_human] if n_model is None else [n_human, n_model])[:, None, None]
+    drawn = rng.multinomial(sizes, truths, size=(len(sizes), n_replicates, len(truths)))
+    people, *model = drawn / sizes[..., None]
+    return people, model[0] if model else np.broadcast_to(truths, people.shape)

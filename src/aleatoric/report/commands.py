@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aleatoric.finetuning.jobs import FINETUNE, FinetuneJob
+from aleatoric.finetuning.jobs import FinetuneJob
+from aleatoric.levels import FINETUNE
 from aleatoric.report.tables import printable
 from aleatoric.store import Store
 from aleatoric.tokens.schemes import EXPECTED

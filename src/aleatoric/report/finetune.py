@@ -10,19 +10,14 @@ from typing import Any
 from aleatoric import pipeline
 from aleatoric.analyses.pictures import Line, Lines, Panels, Picture
 from aleatoric.comparing import Compared, compare
-from aleatoric.finetuning import FINETUNE
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
+from aleatoric.levels import is_finetuned
 from aleatoric.report.comparison import p_value
 from aleatoric.report.numbers import UNDEFINED, floor_range, number, with_interval
 from aleatoric.report.parts import Part
 from aleatoric.store import FINETUNING, Store
 from aleatoric.types import Result, Table
 from aleatoric.words.scoring import ORACLE
-
-
-def is_finetuned(store: Store) -> bool:
-    """Whether a run is one of `aleatoric finetune`."""
-    return bool(store.manifest.get("command") == FINETUNE)
 
 
 def finetune_tables(store: Store, interval: str = DEFAULT_METHOD) -> list[Table]:
