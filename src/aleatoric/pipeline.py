@@ -8,8 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-import numpy as np
-
 from aleatoric import registry
 from aleatoric.codec import StatRow
 from aleatoric.engine.base import Engine, EngineOptions, check_engine, open_engine
@@ -18,33 +16,24 @@ from aleatoric.engine.stopping import Stopping
 from aleatoric.engine.systems import add_notes, saved_notes, system_name
 from aleatoric.engine.working import working
 from aleatoric.errors import UsageError
-from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
-from aleatoric.inference.bounds import bounded
-from aleatoric.inference.estimate import Reduction, estimate, value_of, walk
-from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
-from aleatoric.metrics.debiased import DebiasedECE
-from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import check_same, corpus_facts, open_corpus
 from aleatoric.store import COMPLETE, Joined, Store
 from aleatoric.store.faults import command as resume_command
-from aleatoric.types import Case, Choices, Corpus, Item, Result, Results, Row, Signature
+from aleatoric.types import Case, Choices, Corpus, Item
 from aleatoric.versions import versions
+from aleatoric.word_results import EXACT_MEANS, MEANS
+from aleatoric.word_results import model_systems as model_systems
+from aleatoric.word_results import results as results
 from aleatoric.words import floors
 from aleatoric.words.adaptive import until_note
 from aleatoric.words.floor_columns import calibration_columns
-from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE, TARGETS, Settings, pair_of, score_items
+from aleatoric.words.scoring import CONTROLS, TARGETS, Settings, pair_of, score_items
 
-MEANS = (
-    *("tvd", "tvd_debiased", "sq_distance", "js", "entropy_human", "entropy_model"),
-    *("mass_on_human", "rank_of_human_mode"),
-)
 LIVE = ("exact", "mc", "list")
 SCORED_AT_ONCE = 100
 _PACKAGES = ("numpy", "scipy", "scikit-learn")
-EXACT_MEANS = ("tvd_low", "tvd_high", "mode_certified")
-"""Of exact distributions: the bounds of TVD, and the share of contexts with a certain mode."""
 ABSTRACTIONS = ("tvd_syn", "tvd_sem")
 _EXTRA_COLUMNS = (
     *("confidence", "failed", "n_human", "n_model"),
@@ -189,13 +178,6 @@ def scoring_settings(store: Store) -> Settings:
     return Settings(choices, metrics, _abstractions(manifest), manifest["n_splits"], seed)
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
-    """Every system's metrics with interval and floor, from the saved statistics alone."""
-    check_method(interval)
-    systems = _shown_order(store)
-    return Results(r for name in systems for r in _system_results(store, name, interval))
-
-
 def notes(store: Store) -> list[str]:
     """What a reader of the numbers should know: joins, drops, simulated people."""
     return [*saved_notes(store), *_failed_notes(store), *_until_notes(store)]
@@ -232,11 +214,6 @@ def cases(store: Store, system: str) -> Iterator[Case]:
     for item, draws in store.walk_system(system):
         for pair in pair_of(item, draws, choices):
             yield Case(item, pair)
-
-
-def model_systems(store: Store) -> list[str]:
-    """The systems of a run that are models, not controls."""
-    return [name for name in store.systems() if name not in CONTROLS]
 
 
 def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
@@ -344,109 +321,3 @@ def _abstraction(name: str, manifest: Mapping[str, Any]) -> Any:
         return abstraction.by_tag(registry.find("taggers", kind)(argument))
     kind, _, argument = manifest["embedder"].partition(":")
     return abstraction.by_cluster(registry.find("embedders", kind)(argument), manifest["seed"])
-
-
-def _shown_order(store: Store) -> list[str]:
-    """Controls first, then models as they were asked for."""
-    return [*CONTROLS, *model_systems(store)]
-
-
-def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
-    manifest, facts = store.manifest, store.systems()[system]
-    shown, others = _reductions(store, system), _floor_reductions(store, system)
-    pages = ((page.groups, page.values) for page in store.stat_pages(system))
-    sums = walk(pages, shown | others)
-    found = {name: estimate(sums[name], r, manifest["seed"], interval) for name, r in shown.items()}
-    plain = {name: value_of(sums[name], r) for name, r in others.items()}
-    own_floors, drawn = floors.named_floors(plain), plain["n_model"]
-    missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
-    for metric, own in found.items():
-        if own.value is None and not _is_asked(system, metric):
-            continue
-        signature = Signature(
-            manifest["corpus"]["name"],
-            manifest["corpus"]["sha256"],
-            facts["model"],
-            facts["decoder"],
-            facts["estimator"],
-            _choices_in_force(manifest, metric, facts["estimator"]),
-            "exact" if drawn is None else f"{drawn:g}",
-            manifest["seed"],
-            metric,
-            manifest["versions"]["aleatoric"],
-        )
-        counted = bounded(replace(own, n_missing=missing), metric)
-        rows = StoredRows(store, system, metric)
-        yield Result(system, metric, signature, counted, own_floors.get(metric), rows)
-
-
-def _is_asked(system: str, metric: str) -> bool:
-    """Whether a reader misses this value: people have no distance to themselves, halves have."""
-    of_halves = (*floors.DISTANCES, "tvd_debiased", "sq_distance", "ece_oracle")
-    return system not in CONTROLS or (system == ORACLE and metric in of_halves)
-
-
-def _choices_in_force(manifest: Mapping[str, Any], metric: str, estimator: str) -> dict[str, str]:
-    """Everything beyond model, decoder and seed that changes this number."""
-    found: dict[str, str] = manifest["choices"] | {"n_splits": str(manifest["n_splits"])}
-    if estimator == "exact":
-        found["tolerance"] = f"{manifest['tolerance']:g}"
-    if estimator == "mc" and manifest.get("until") is not None:
-        found["until"] = f"se={manifest['until']:g}"
-    tools = {"tvd_syn": "tagger", "tvd_sem": "embedder"}
-    if metric in tools:
-        found[tools[metric]] = manifest[tools[metric]]
-    return found
-
-
-def _reductions(store: Store, system: str) -> dict[str, Reduction]:
-    manifest = store.manifest
-    means: dict[str, Reduction] = {}
-    if system != HUMAN:
-        saved = set(store.meta("stat_columns"))  # an older version's may lack some
-        asked = (*MEANS, *manifest["abstractions"])
-        means = {name: Mean(name) for name in asked if name in saved}
-    if store.systems()[system]["estimator"] == "exact":
-        means |= {name: Mean(name) for name in EXACT_MEANS}
-    closed = manifest["choices"]["bins"] == "closed"
-    edges = _edges(store, system, manifest["choices"]["binning"])
-    means |= {f"ece_{t}": ECE(f"correct_{t}", edges, closed) for t in TARGETS}
-    if system == ORACLE:
-        return means
-    # Splits of people would make of each bin twenty: only what is not split is debiased.
-    unsplit = ("original", "human")
-    return means | {
-        f"ece_debiased_{t}": DebiasedECE(f"correct_{t}", edges, closed) for t in unsplit
-    }
-
-
-def _floor_reductions(store: Store, system: str) -> dict[str, Reduction]:
-    """Of the floors, and the number of draws."""
-    choices = store.manifest["choices"]
-    edges = _edges(store, system, choices["binning"])
-    saved = set(store.meta("stat_columns"))
-    found = floors.reductions(edges, choices["bins"] == "closed", system not in CONTROLS, saved)
-    return {"n_model": Mean("n_model"), **found}
-
-
-def _edges(store: Store, system: str, binning: str) -> tuple[float, ...]:
-    if binning == "equal-width":
-        return equal_width_edges()
-    # The oracle's confidences differ by split: its first split stands for them.
-    found = np.concatenate([page.values["confidence"][:, 0] for page in store.stat_pages(system)])
-    confidences = np.sort(found[np.isfinite(found)])
-    return equal_mass_edges(confidences.tolist(), len(confidences))
-
-
-@dataclass(frozen=True)
-class StoredRows:
-    """A metric's per-item values, read from the run whenever they are walked."""
-
-    store: Store
-    system: str
-    metric: str
-
-    def __iter__(self) -> Iterator[Row]:
-        # ECE has no value of its own for an item: its rows are correctness.
-        column = self.metric.replace("ece_debiased_", "ece_").replace("ece_", "correct_")
-        return self.store.rows(self.system, column)

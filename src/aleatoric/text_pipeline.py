@@ -39,9 +39,10 @@ from aleatoric.progress import Track, quietly
 from aleatoric.sources import check_same, corpus_facts, open_text_corpus
 from aleatoric.store import COMPLETE, Store
 from aleatoric.store.faults import command as resume_command
+from aleatoric.store.reading import StoredRows
 from aleatoric.store.texts import TextShelf
 from aleatoric.texts.floors import MeanFloor
-from aleatoric.types import Estimate, Floor, MultiRef, Result, Results, Row, Signature, Texts
+from aleatoric.types import Estimate, Floor, MultiRef, Result, Results, Signature, Texts
 from aleatoric.versions import versions
 
 PROTOCOLS = ("corrected", "paper")
@@ -395,15 +396,3 @@ def _asked(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, s
     if facts["estimator"] != "sampled":
         return {}
     return {key: str(value) for key, value in manifest["writing"].items() if key != "samples"}
-
-
-@dataclass(frozen=True)
-class StoredRows:
-    """A metric's values by input, read from the run whenever they are walked."""
-
-    store: Store
-    system: str
-    metric: str
-
-    def __iter__(self) -> Iterator[Row]:
-        return self.store.rows(self.system, self.metric)

@@ -18,7 +18,7 @@ from aleatoric import codec
 from aleatoric.errors import DataError, UsageError
 from aleatoric.store.run import Store
 from aleatoric.store.schema import DATABASE, SCHEMA_VERSION
-from aleatoric.types import Draws, Item
+from aleatoric.types import Draws, Item, Row
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -35,6 +35,18 @@ class StatColumns:
     items: Numbers
     rows: Numbers
     values: dict[str, Floats]
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """A system's values of one column by item, read from the run whenever they are walked."""
+
+    store: Store
+    system: str
+    column: str
+
+    def __iter__(self) -> Iterator[Row]:
+        return self.store.rows(self.system, self.column)
 
 
 def open_read_only(path: Path) -> Store:
