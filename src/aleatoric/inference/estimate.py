@@ -35,11 +35,42 @@ class Reduction(Protocol):
         ...
 
 
-class GroupSums:
-    """Sums of columns by resampling unit: a group, until there are too many of them.
+class Units:
+    """Resampling units: a group each, until there are too many of them.
 
     Beyond `MAX_UNITS` groups, further ones join a unit by their name's checksum. Units stay
-    independent of each other, so resampling them is still right, and memory stays bounded.
+    independent of each other, so resampling them is still right, and tables of sums stay small.
+
+    >>> units = Units()
+    >>> units.numbers(["a", "b", "a"]), len(units), units.n_pooled
+    ([0, 1, 0], 2, 0)
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._pooled: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def numbers(self, groups: Iterable[str]) -> list[int]:
+        """The unit of each group; new groups become units in the order in which they come."""
+        return [self._number(group) for group in groups]
+
+    def _number(self, group: str) -> int:
+        if group not in self._numbers and len(self._numbers) >= MAX_UNITS:
+            self._pooled.add(hash(group))
+            return zlib.crc32(group.encode()) % MAX_UNITS
+        return self._numbers.setdefault(group, len(self._numbers))
+
+    @property
+    def n_pooled(self) -> int:
+        """How many groups share a unit with others because there are too many."""
+        return len(self._pooled)
+
+
+class GroupSums:
+    """Sums of columns by resampling unit.
 
     >>> sums = GroupSums()
     >>> sums.add(["a", "b", "a"], np.array([[1.0], [2.0], [3.0]]))
@@ -47,32 +78,28 @@ class GroupSums:
     ([[4.0], [2.0]], 3)
     """
 
-    def __init__(self) -> None:
-        self._units: dict[str, int] = {}
-        self._pooled: set[int] = set()
+    def __init__(self, units: Units | None = None) -> None:
+        self._units = Units() if units is None else units
         self._table: Floats = np.zeros((0, 0))
         self.n_items = 0
 
     def add(self, groups: list[str], columns: Floats) -> None:
         """Add one row of columns an item."""
-        units = [self._unit(group) for group in groups]
+        self.add_rows(self._units.numbers(groups), columns)
+
+    def add_rows(self, numbers: list[int], columns: Floats) -> None:
+        """Add one row of columns an item, whose unit's number is known."""
         if len(self._units) > len(self._table):
             grown = np.zeros((len(self._units), columns.shape[1]))
             grown[: len(self._table)] = self._table if self._table.size else 0.0
             self._table = grown
-        np.add.at(self._table, units, columns)
-        self.n_items += len(groups)
-
-    def _unit(self, group: str) -> int:
-        if group not in self._units and len(self._units) >= MAX_UNITS:
-            self._pooled.add(hash(group))
-            return zlib.crc32(group.encode()) % MAX_UNITS
-        return self._units.setdefault(group, len(self._units))
+        np.add.at(self._table, numbers, columns)
+        self.n_items += len(numbers)
 
     @property
     def n_pooled(self) -> int:
         """How many groups share a unit with others because there are too many."""
-        return len(self._pooled)
+        return self._units.n_pooled
 
     @property
     def table(self) -> Floats:
@@ -95,10 +122,12 @@ def walk(
     pages: Iterable[tuple[list[str], Chunk]], reductions: Mapping[str, Reduction]
 ) -> dict[str, GroupSums]:
     """The sums by group of every reduction, from one walk over the pages."""
-    sums = {name: GroupSums() for name in reductions}
+    units = Units()  # the same for all: a million groups are remembered once
+    sums = {name: GroupSums(units) for name in reductions}
     for groups, chunk in pages:
+        numbers = units.numbers(groups)
         for name, reduction in reductions.items():
-            sums[name].add(groups, reduction.columns(chunk))
+            sums[name].add_rows(numbers, reduction.columns(chunk))
     return sums
 
 
