@@ -31,7 +31,7 @@ from aleatoric.metrics.tvd import tvd
 from aleatoric.pipeline import cases
 from aleatoric.progress import Track, quietly
 from aleatoric.report.numbers import interval_ends
-from aleatoric.report.parts import Member, Part, part_results
+from aleatoric.report.parts import Member, Part
 from aleatoric.store import Store
 from aleatoric.types import FAILED, Case, Floor, Row, Study
 from aleatoric.words.scoring import ORACLE
@@ -103,7 +103,7 @@ def system_pictures(
 
 def tvd_dots(part: Part) -> Dots:
     """Every system's TVD with its interval, beside its floor from end to end."""
-    own = [r for r in part_results(part) if r.metric == "tvd"]
+    own = [r for r in part.results if r.metric == "tvd"]
     places = [interval_ends(result.estimate) for result in own]
     floors = [_floor_ends(result.floor) for result in own]
     series = {"TVD": places, "floor": floors}

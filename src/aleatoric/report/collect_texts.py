@@ -28,7 +28,7 @@ from aleatoric.engine.text_scoring import CONTROL, PAIR, Distances
 from aleatoric.progress import Track, quietly
 from aleatoric.report.collect import ending_of
 from aleatoric.report.numbers import interval_ends
-from aleatoric.report.parts import Member, Part, part_results
+from aleatoric.report.parts import Member, Part
 from aleatoric.store import Store
 from aleatoric.types import Result
 
@@ -66,7 +66,7 @@ def overall(part: Part) -> dict[str, Picture]:
     if part.members:
         found |= {name: differences(part, m) for name, m in _DIFFERENCES.items()}
         found["fig4_w1_C"] = divergence_curves(part, "w1_C")
-        results = part_results(part)
+        results = part.results
         found |= {name: decoder_dots(results, *what) for name, what in _DECODERS.items()}
         found["decoders"] = decoder_points(results, main_of(probes))
     for member in part.members:

@@ -10,7 +10,7 @@ from aleatoric.errors import UsageError
 from aleatoric.progress import Track, quietly
 from aleatoric.report.collect import ending_of
 from aleatoric.report.numbers import interval_ends
-from aleatoric.report.parts import Part, part_results
+from aleatoric.report.parts import Part
 from aleatoric.store import Store
 from aleatoric.tokens.consistency import of_expectations, of_hits
 from aleatoric.tokens.curves import Curve
@@ -30,7 +30,7 @@ def figure_data(part: Part, track: Track[Any] = quietly) -> dict[str, Picture]:
 
 def calibration_dots(part: Part) -> Dots:
     """ECE of the likeliest token beside e-ECE of generation schemes, with intervals, in percent."""
-    own = [r for r in part_results(part) if r.metric == "ece" or r.metric.startswith("e_ece")]
+    own = [r for r in part.results if r.metric == "ece" or r.metric.startswith("e_ece")]
     rows = tuple(dict.fromkeys(result.metric for result in own))
     floors = [r.floor.value for r in own if r.floor and r.floor.value is not None]
     found = {(r.system, r.metric): r.estimate for r in own}

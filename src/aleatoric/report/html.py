@@ -20,7 +20,7 @@ from aleatoric.report.commands import command_of
 from aleatoric.report.finetune import training_tables
 from aleatoric.report.leads import LEADS, TITLES, finding
 from aleatoric.report.numbers import with_interval
-from aleatoric.report.parts import Part, part_results
+from aleatoric.report.parts import Part
 from aleatoric.report.serial import shown, to_data, to_json
 from aleatoric.report.systems import SystemsTable, systems_table
 from aleatoric.report.tables import printable
@@ -77,7 +77,7 @@ def section(
     part: Part, pictures: Mapping[str, Picture], place: int = 0, inputs: Sequence[str] = ()
 ) -> Section:
     """Everything that the page shows of a part; `inputs` are those shown of texts."""
-    results, level = part_results(part), part.level
+    results, level = part.results, part.level
     suffix = "" if place == 0 else f"-{place + 1}"
     citations = _citations(part, results, suffix)
     table = systems_table(part, results)

@@ -14,7 +14,7 @@ from aleatoric.report import collect, collect_texts, collect_tokens
 from aleatoric.report.figures import draw_all, file_name
 from aleatoric.report.finetune import training_pictures, training_tables
 from aleatoric.report.html import section, write_html
-from aleatoric.report.parts import Part, part_results, parts_of
+from aleatoric.report.parts import Part, parts_of
 from aleatoric.report.tables import to_latex, to_markdown
 from aleatoric.report.view import paper_tables
 from aleatoric.store import Store
@@ -69,7 +69,7 @@ def figure_data(
 def write_tables(part: Part, folder: Path) -> Iterator[Path]:
     """Write the part's tables with intervals as LaTeX and as Markdown."""
     folder.mkdir(parents=True, exist_ok=True)
-    for table in (*paper_tables(part_results(part), part.level), *training_tables(part)):
+    for table in (*paper_tables(part.results, part.level), *training_tables(part)):
         for ending, render in (("tex", to_latex), ("md", to_markdown)):
             path = folder / f"table_{file_name(table.title.partition(':')[0].lower())}.{ending}"
             path.write_text(render(table) + "\n", encoding="utf-8")

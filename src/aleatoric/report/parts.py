@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from aleatoric import levels, studies
 from aleatoric.comparing import labels_of
-from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.store import Store
 from aleatoric.types import Result
 
@@ -48,6 +48,20 @@ class Part:
         name: str = self.first.manifest["corpus"]["name"]
         return name
 
+    @cached_property
+    def results(self) -> list[Result]:
+        """The controls' results, then every model's under its label: worked out once."""
+        found = {store.path: levels.results(store) for store in self.stores}
+        models = set(studies.model_systems(self.first))
+        controls = [r for r in found[self.first.path] if r.system not in models]
+        own = [
+            replace(result, system=member.label)
+            for member in self.members
+            for result in found[member.store.path]
+            if result.system == member.system
+        ]
+        return [*controls, *own]
+
 
 def parts_of(stores: Sequence[Store]) -> list[Part]:
     """Runs in parts, in the order of each part's first run."""
@@ -65,20 +79,6 @@ def part_of(stores: Sequence[Store]) -> Part:
         if system in studies.model_systems(store)
     ]
     return Part(levels.level_of(stores[0]), tuple(stores), tuple(members))
-
-
-def part_results(part: Part, interval: str = DEFAULT_METHOD) -> list[Result]:
-    """The controls' results, then every model's under its label."""
-    found = {store.path: levels.results(store, interval) for store in part.stores}
-    models = set(studies.model_systems(part.first))
-    controls = [r for r in found[part.first.path] if r.system not in models]
-    own = [
-        replace(result, system=member.label)
-        for member in part.members
-        for result in found[member.store.path]
-        if result.system == member.system
-    ]
-    return [*controls, *own]
 
 
 def _meaning(store: Store) -> str:

@@ -21,7 +21,7 @@ from aleatoric.report import collect, html, page_words
 from aleatoric.report.captions import CAPTIONS, page_figures
 from aleatoric.report.commands import command_of
 from aleatoric.report.make import make_report
-from aleatoric.report.parts import Part, part_of, part_results, parts_of
+from aleatoric.report.parts import Part, part_of, parts_of
 from aleatoric.report.serial import to_data, to_json
 from aleatoric.report.systems import systems_table
 from aleatoric.store import Store
@@ -90,7 +90,7 @@ def test_runs_measured_alike_stand_together(store: Store, folder: Path) -> None:
         assert [one.stores for one in parts] == [(store, two), (other,)]
         labels = [member.label for member in parts[0].members]
         assert labels == ["m0", f"{store.path}:m1", "m2", f"{two.path}:m1"]
-        found = {r.system for r in part_results(parts[0])}
+        found = {r.system for r in parts[0].results}
         assert found == {"human", "oracle", *labels}
         page = html.render([html.section(one, {}, i) for i, one in enumerate(parts)])
     assert 'id="systems"' in page
@@ -122,7 +122,7 @@ def test_the_command_says_what_is_not_the_default(folder: Path) -> None:
 
 
 def test_the_table_of_systems_holds_results_and_letters(store: Store, part: Part) -> None:
-    results = part_results(part)
+    results = part.results
     table = systems_table(part, results)
     headings = [column.heading for column in table.columns]
     assert headings[:4] == ["system", "TVD ↓", "floor", "excess ↓"]
@@ -177,7 +177,7 @@ def test_the_heat_map_has_every_value_in_its_place(store: Store, part: Part) -> 
 
 def test_the_glance_shows_estimates_and_floors(part: Part) -> None:
     found = collect.tvd_dots(part)
-    results = {r.system: r for r in part_results(part) if r.metric == "tvd"}
+    results = {r.system: r for r in part.results if r.metric == "tvd"}
     assert found.rows == tuple(results)
     for i, name in enumerate(found.rows):
         assert found.values["TVD"][i] == results[name].estimate.value
@@ -276,7 +276,7 @@ def test_tables_for_a_paper_have_intervals(store: Store, tmp_path: Path, part: P
 
     latex, markdown = write_tables(part, tmp_path / "new")
     assert (latex.name, markdown.name) == ("table_word-level.tex", "table_word-level.md")
-    tvd = next(r for r in part_results(part) if (r.system, r.metric) == ("m0", "sq_distance"))
+    tvd = next(r for r in part.results if (r.system, r.metric) == ("m0", "sq_distance"))
     assert tvd.estimate.interval is not None
     shown = f"{tvd.estimate.value:.3f} [{tvd.estimate.interval.low:.3f}, "
     assert shown.replace("[", r"\[") in markdown.read_text()
