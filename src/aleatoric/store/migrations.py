@@ -82,10 +82,10 @@ def _to_3(connection: sqlite3.Connection) -> None:
 def manifest_to_3(manifest: dict[str, Any]) -> dict[str, Any]:
     """A manifest with what it takes to go on with fine-tuning.
 
-    >>> manifest_to_3({"level": "word", "command": "finetune"})["save_every"]
-    0
+    >>> manifest_to_3({"level": "word", "command": "finetune"})
+    {'save_every': 0, 'device': None, 'level': 'word', 'command': 'finetune'}
     """
-    return ({"save_every": 0} if "command" in manifest else {}) | manifest
+    return ({"save_every": 0, "device": None} if "command" in manifest else {}) | manifest
 
 
 def brought_up(table: str, row: codec.RowOf, version: int) -> codec.RowOf:
