@@ -57,18 +57,24 @@ def salvage(run: Path, out: Path) -> list[str]:
 
 
 def _manifest(damaged: sqlite3.Connection, run: Path) -> dict[str, Any]:
-    version, manifest = _fact(damaged, VERSION), _fact(damaged, "manifest")
-    if manifest is None:
+    version, manifest = _version(damaged), _fact(damaged, "manifest")
+    if not isinstance(manifest, dict) or "level" not in manifest:
         problem, fix = "is damaged where the run is described", "restore a copy or run again"
         raise DataError.at(run / DATABASE, None, problem, fix)
-    if version is not None and version > SCHEMA_VERSION:
+    if version > SCHEMA_VERSION:
         raise UsageError(f"{run}: is of a newer version; update aleatoric.")
     return manifest_to_3(manifest_to_2(manifest))
 
 
+def _version(damaged: sqlite3.Connection) -> int:
+    """The form that a run says it is in; today's where that cannot be read."""
+    found = _fact(damaged, VERSION)
+    return found if type(found) is int else SCHEMA_VERSION
+
+
 def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[str]:
     """Copy the parts of a run, each with a sentence on it."""
-    reader = Reader(damaged, _fact(damaged, VERSION) or SCHEMA_VERSION)
+    reader = Reader(damaged, _version(damaged))
     last = _last_item(damaged)
     with store.transaction():
         for table in TABLES:
