@@ -388,6 +388,45 @@ def test_a_run_whose_form_is_damaged_is_told_and_salvaged_whole(
     assert canonical(tmp_path / "new") == canonical(whole)
 
 
+def test_a_run_of_an_older_form_that_says_it_is_of_todays_is_salvaged(
+    whole: Path, tmp_path: Path
+) -> None:
+    old = as_version(2, whole, tmp_path, 50)
+    with closing(sqlite3.connect(old / DATABASE)) as database, database:
+        database.execute("UPDATE meta SET value = '3' WHERE key = 'schema'")
+    told = ["120 of 120 items are intact", "toy: the answers to 50 items are intact"]
+    assert salvage(old, tmp_path / "new") == told
+
+
+def with_weights(whole: Path, folder: Path) -> Path:
+    """A run with files beside its database, as fine-tuning leaves them."""
+    run = copy_of(whole, folder)
+    (run / "training" / "text").mkdir(parents=True)
+    (run / "training" / "text" / "whole").write_bytes(bytes(300_000))
+    return run
+
+
+def test_files_that_cannot_be_read_are_left_out_and_named(whole: Path, tmp_path: Path) -> None:
+    run = with_weights(whole, tmp_path)
+    gone = run / "training" / "text" / "gone"
+    gone.symlink_to(tmp_path / "nowhere")
+    assert salvage(run, tmp_path / "new")[0] == f"{gone} cannot be read and is left out"
+    copied = tmp_path / "new" / "training" / "text"
+    assert [file.name for file in copied.iterdir()] == ["whole"]
+    with Store.open(tmp_path / "new") as store:
+        assert store.meta("finished models") is None  # the files that are lost are made again
+
+
+def test_a_disk_without_room_for_what_is_salvaged_keeps_nothing_of_it(
+    whole: Path, tmp_path: Path
+) -> None:
+    run = with_weights(whole, tmp_path)
+    with small_disk(tmp_path / "disk", "300k") as disk:
+        with pytest.raises(StorageError, match=r"disk is full; .*repeat the command"):
+            salvage(run, disk / "new")
+        assert not (disk / "new").exists()
+
+
 @pytest.mark.parametrize("number", [30, 150])
 def test_ctrl_c_while_an_older_run_is_brought_up_stops_and_changes_nothing(
     number: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

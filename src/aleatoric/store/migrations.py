@@ -80,7 +80,7 @@ def _to_3(connection: sqlite3.Connection) -> None:
 
 
 def _reseal(connection: sqlite3.Connection, table: str) -> None:
-    """Seal every row of a table; page by page, as SQLite hides a Ctrl-C inside of its statements."""
+    """Seal every row of a table, page by page: SQLite hides a Ctrl-C inside of its statements."""
     columns = COLUMNS[table]
     key = columns[: _KEY_COLUMNS.get(table, 1)]
     named, places = ", ".join(key), ", ".join("?" * len(key))
