@@ -180,6 +180,8 @@ def test_neither_the_package_nor_its_command_line_loads_torch() -> None:
         (("--actors", 2), "--actors is for a cluster; add --engine ray"),
         (("--engine", "spark"), "there is no engine 'spark'"),
         (("--salvage", "elsewhere", "--device", "cpu"), "give it no other option"),
+        (("--salvage", "elsewhere", "--interval", "bca"), "give it no other option"),
+        (("--salvage", "elsewhere", "--format", "csv"), "give it no other option"),
     ],
 )
 def test_an_option_that_cannot_apply_is_refused_in_any_state_of_a_run(

@@ -319,6 +319,23 @@ def test_a_planted_leak_is_refused_and_leaves_nothing_behind(made: Path) -> None
     assert not (made / "leaky-run").exists()
 
 
+def test_a_folder_that_cannot_be_exported_to_is_told_before_anything_is_trained(
+    made: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "out" / "text" / "fold-2").mkdir(parents=True)
+    (tmp_path / "file").write_text("mine")
+    split = tmp_path / "split.csv"
+    split.write_text("group,fold\n1,2\n2,7\n3,validation\n")
+    for more, said in (
+        (("--export", str(tmp_path / "out")), "fold-2: is there"),
+        (("--export", str(tmp_path / "out"), "--split", str(split)), "fold-2: is there"),
+        (("--export", str(tmp_path / "file" / "out")), "file: nothing can be written there"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            run(options(made, "not-begun", *more))
+    assert not (made / "not-begun").exists()
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

@@ -177,13 +177,16 @@ def test_a_signal_while_actors_load_their_model_stops_at_once(
         limit = time.monotonic() + wayward.PATIENCE
         while not (orders / "loading").exists() and time.monotonic() < limit:
             time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGTERM)
+        if (orders / "loading").exists():  # else nobody waits for the signal any more
+            os.kill(os.getpid(), signal.SIGTERM)
 
     sender = threading.Thread(target=signal_when_loading)
-    sender.start()
     with pytest.raises(Stopped) as stopped, listening() as stopping:
-        words(orders, tmp_path / "run", RAY, stopping=stopping)
-    sender.join()
+        sender.start()
+        try:
+            words(orders, tmp_path / "run", RAY, stopping=stopping)
+        finally:
+            sender.join()
     assert stopped.value.status == 143
     assert not answered(tmp_path / "run")
     (orders / "wait").unlink()

@@ -86,7 +86,7 @@ def finetune(
     Example: `aleatoric finetune --corpus provo --model smollm2 --loss human --out runs/tuned`
     """
     from aleatoric.engine.opening import Loading
-    from aleatoric.finetuning import FinetuneJob, export_weights, run_finetune
+    from aleatoric.finetuning import FinetuneJob, check_export, export_weights, run_finetune
     from aleatoric.training.recipe import Recipe
 
     losses = tuple(dict.fromkeys(loss or ("text",)))
@@ -121,6 +121,8 @@ def finetune(
         encoding=encoding,
         save_every=save_every,
     )
+    if export:
+        check_export(job, export)
     with (
         writing(out) as (_, stopping),
         run_finetune(job, out, track, stopping=stopping) as store,

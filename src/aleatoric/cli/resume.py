@@ -57,7 +57,8 @@ def resume(
     where = EngineOptions(engine, address, actors, actor_cpus, actor_gpus)
     anew = resuming.Anew(device, batch_tokens, trust_remote_code, where)
     if salvage is not None:
-        if anew != resuming.Anew() or as_json:
+        shown = (interval, as_json, layout) != (DEFAULT_METHOD, False, "terminal")
+        if anew != resuming.Anew() or shown:
             raise UsageError("--salvage only copies what is intact; give it no other option.")
         _salvage(run, salvage)
         return

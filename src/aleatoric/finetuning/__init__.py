@@ -12,7 +12,7 @@ from typing import Any
 from aleatoric.engine.opening import check_specs
 from aleatoric.engine.stopping import Stopping
 from aleatoric.engine.working import working
-from aleatoric.finetuning.exporting import export_weights
+from aleatoric.finetuning.exporting import check_export, export_weights
 from aleatoric.finetuning.jobs import (
     FinetuneJob,
     check_steps,
@@ -30,6 +30,7 @@ from aleatoric.store import COMPLETE, TRAINING, Store
 
 __all__ = [
     "FinetuneJob",
+    "check_export",
     "export_weights",
     "folds_of",
     "job_of",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from aleatoric.finetuning.session import fold_folder, open_tunable
 from aleatoric.levels import FINETUNE
 from aleatoric.store import Store
 from aleatoric.store.faults import command
-from aleatoric.training.folds import VALIDATION
+from aleatoric.training.folds import SPLITS, VALIDATION, read_assignment
 
 if TYPE_CHECKING:
     from aleatoric.training.trainable import Tunable
@@ -33,20 +34,38 @@ def export_weights(
     job = job_of(manifest, device, trust_remote_code)
     folds = sorted({fold for fold in manifest["split"].values() if fold != VALIDATION})
     places = [(loss, number) for loss in job.losses for number in folds]
-    _check_places(run, to, places)
+    _check_trained(run, places)
+    _check_free(to, places)
     return _exported(run, to, job, places)
 
 
-def _check_places(run: Path, to: Path, places: list[tuple[str, int]]) -> None:
-    """Refuse, before any model is loaded, what is not trained yet and what would be overwritten."""
+def check_export(job: FinetuneJob, to: Path) -> None:
+    """Refuse a folder that the weights of a job could not be written to, before it is trained."""
+    numbers = list(range(1, job.folds + 1))
+    if job.split not in SPLITS:
+        by_hand = read_assignment(Path(job.split)).values()
+        numbers = sorted({fold for fold in by_hand if isinstance(fold, int)})
+    _check_free(to, [(loss, number) for loss in job.losses for number in numbers])
+
+
+def _check_free(to: Path, places: Sequence[tuple[str, int]]) -> None:
+    """Refuse what would be overwritten, and where nothing can be written."""
+    for loss, number in places:
+        if (to / loss / f"fold-{number}").exists():
+            raise UsageError(f"{to / loss / f'fold-{number}'}: is there; choose another folder.")
+    there = next(folder for folder in (to, *to.absolute().parents) if folder.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise UsageError(f"{there}: nothing can be written there; choose another folder.")
+
+
+def _check_trained(run: Path, places: Sequence[tuple[str, int]]) -> None:
+    """Refuse, before any model is loaded, what is not trained yet."""
     from aleatoric.training.finetune import TRAINED
 
     for loss, number in places:
         if not (fold_folder(run, loss, number) / TRAINED).exists():
             problem = f"fold {number} of {loss} is not trained yet"
             raise UsageError(f"{run}: {problem}; continue with {command(run)}.")
-        if (to / loss / f"fold-{number}").exists():
-            raise UsageError(f"{to / loss / f'fold-{number}'}: is there; choose another folder.")
 
 
 def _exported(

@@ -12,6 +12,7 @@ from aleatoric.errors import UsageError
 from aleatoric.levels import FINETUNE
 from aleatoric.sources import corpus_facts
 from aleatoric.training.folds import (
+    SPLITS,
     VALIDATION,
     Fold,
     assign,
@@ -62,7 +63,7 @@ class FinetuneJob:
 def folds_of(job: FinetuneJob, corpus: Corpus) -> list[Fold]:
     """The folds of a corpus by the job's split; a leak is refused."""
     passages = passages_of(corpus.items)
-    if job.split in ("paper", "grouped"):
+    if job.split in SPLITS:
         groups = [passage.group for passage in passages]
         chosen = assign(groups, job.split, job.folds, job.validation, job.recipe.seed)
         return make_folds(passages, chosen)

@@ -39,6 +39,8 @@ class ProbeTree:
         >>> tree = ProbeTree.of(5, 16)
         >>> len(tree.ids), int(tree.positions.max())
         (35, 15)
+        >>> ProbeTree.of(7, 16).ids[:4].tolist()
+        [1, 2, 3, 4]
         """
         depth = max(2, min(window, DEPTH))
         long = max(1, depth - 3)
@@ -55,7 +57,8 @@ class ProbeTree:
     def _filled(cls, rows: list[Sight], vocabulary: int) -> ProbeTree:
         width = max(len(own) for *_, own in rows)
         others = [(*own, *[-1] * (width - len(own))) for *_, own in rows]
-        ids = 1 + 7 * np.arange(len(rows))  # neighbours differ, whatever the vocabulary
+        step = 7 if vocabulary % 7 else 1  # neighbours differ, of however many tokens they are
+        ids = 1 + step * np.arange(len(rows))
         spans = np.array([[start, stop] for _, start, stop, _ in rows])
         positions = np.array([position for position, *_ in rows])
         return cls(ids % vocabulary, positions, spans, np.array(others))

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from aleatoric import files
 from aleatoric.errors import DataError, UsageError
 from aleatoric.streams import stream
 from aleatoric.types import Item
 
-Split = Literal["paper", "grouped"]
+SPLITS = ("paper", "grouped")
+"""Splits that need no file."""
 VALIDATION = "validation"
 RUN_OF_WORDS = 13
 """So many words in a row that stand in two passages make them one text."""
@@ -90,7 +91,7 @@ def assign(
     >>> assign(["a", "b", "c"], "paper", 2, 1, seed=0)
     {'a': 1, 'b': 2, 'c': 'validation'}
     """
-    if split not in ("paper", "grouped"):
+    if split not in SPLITS:
         raise UsageError(f"there is no split {split!r}; use paper, grouped or a file.")
     kept = _held_for_validation(len(groups), validation)
     if not 2 <= folds <= len(groups) - kept:
