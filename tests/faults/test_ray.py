@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -168,25 +169,37 @@ def test_an_interrupted_run_goes_on_with_the_other_engine(
     assert words(orders, tmp_path / "run", engines[1]) == expected
 
 
+@contextmanager
+def signalled_when(file: Path) -> Iterator[None]:
+    """This process gets a signal as soon as a file is there; none after the end of the block."""
+
+    def wait_and_signal() -> None:
+        limit = time.monotonic() + wayward.PATIENCE
+        while not file.exists() and time.monotonic() < limit and not is_over.is_set():
+            time.sleep(0.01)
+        if file.exists() and not is_over.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    is_over = threading.Event()
+    sender = threading.Thread(target=wait_and_signal)
+    sender.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        sender.join()
+
+
 def test_a_signal_while_actors_load_their_model_stops_at_once(
     orders: Path, expected: Held, tmp_path: Path
 ) -> None:
     (orders / "wait").touch()
-
-    def signal_when_loading() -> None:
-        limit = time.monotonic() + wayward.PATIENCE
-        while not (orders / "loading").exists() and time.monotonic() < limit:
-            time.sleep(0.01)
-        if (orders / "loading").exists():  # else nobody waits for the signal any more
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    sender = threading.Thread(target=signal_when_loading)
-    with pytest.raises(Stopped) as stopped, listening() as stopping:
-        sender.start()
-        try:
-            words(orders, tmp_path / "run", RAY, stopping=stopping)
-        finally:
-            sender.join()
+    with (
+        pytest.raises(Stopped) as stopped,
+        listening() as stopping,
+        signalled_when(orders / "loading"),
+    ):
+        words(orders, tmp_path / "run", RAY, stopping=stopping)
     assert stopped.value.status == 143
     assert not answered(tmp_path / "run")
     (orders / "wait").unlink()
