@@ -28,7 +28,9 @@ from aleatoric.report.html import render, section
 from aleatoric.report.make import figure_data, write_tables
 from aleatoric.report.parts import part_of
 from aleatoric.store import DATABASE, Store
-from aleatoric.training.tensors import load_tensors
+from aleatoric.store.migrations import manifest_to_3
+from aleatoric.training.finetune import check_identity
+from aleatoric.training.tensors import Saved, load_tensors
 
 
 @pytest.fixture(scope="module")
@@ -280,6 +282,18 @@ def test_a_run_knows_how_often_it_saves_and_where_it_runs(made: Path, printed: s
         job = job_of(store.manifest | {"save_every": 3})
         assert (job.save_every, job.loading.device) == (3, "cpu")
         assert store.manifest["save_every"] == 0
+        since = ("save_every", "device")  # an older version's manifest has neither
+        older = {name: value for name, value in store.manifest.items() if name not in since}
+        assert job_of(manifest_to_3(older)).loading.device is None
+
+
+def test_weights_without_a_mark_of_the_base_are_an_older_versions_not_another_bases(
+    made: Path,
+) -> None:
+    known = Saved({}, {"identity": {"model": "1"}})
+    check_identity(made, known, {"model": "1", "base": "2"})
+    with pytest.raises(UsageError, match="another base model"):
+        check_identity(made, known, {"model": "2", "base": "2"})
 
 
 def test_what_cannot_be_said_anew_is_refused_though_the_run_is_done(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -22,6 +24,8 @@ from aleatoric.errors import AleatoricError, DataError, StorageError, UsageError
 from aleatoric.pipeline import WordJob, run_word
 from aleatoric.store import DATABASE, SCHEMA_VERSION, LockedError, Store
 from aleatoric.store.canonical import canonical_bytes
+from aleatoric.store.migrations import version_of
+from aleatoric.store.reading import open_read_only
 from aleatoric.store.salvage import salvage
 from aleatoric.types import Item
 
@@ -357,13 +361,91 @@ def test_a_migration_that_fails_changes_nothing(whole: Path, tmp_path: Path) -> 
     old = as_version(1, whole, tmp_path, 50)
     with closing(sqlite3.connect(old / DATABASE)) as database, database:
         database.execute("UPDATE meta SET value = 'no manifest' WHERE key = 'manifest'")
-    with pytest.raises(ValueError, match="Expecting"):
+    with pytest.raises(DataError, match="is damaged"):
         Store.open(old)
     with closing(sqlite3.connect(old / DATABASE)) as database:
         names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         version = database.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
     assert "draws_by_system" not in names
     assert version == ("1",)
+
+
+@pytest.mark.parametrize("said", ["1", "2", "#", "s", ";", "[3]", '"3"', "true", "0.3", None])
+def test_a_run_whose_form_is_damaged_is_told_and_salvaged_whole(
+    said: str | None, whole: Path, tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    run = copy_of(whole, tmp_path)
+    with closing(sqlite3.connect(run / DATABASE)) as database, database:
+        change = "DELETE FROM meta" if said is None else "UPDATE meta SET value = :said"
+        database.execute(f"{change} WHERE key = 'schema'", {"said": said} if said else {})
+    for command in ("score", "resume"):
+        assert "is damaged or no run; restore a copy, or save" in refused(cli, command, run)
+    if said not in ("1", "2"):
+        with pytest.raises(DataError, match="is damaged or no run; restore a copy, or save"):
+            open_read_only(run)
+    assert salvage(run, tmp_path / "new")[0] == "120 of 120 items are intact"
+    resuming.resume(tmp_path / "new").close()
+    assert canonical(tmp_path / "new") == canonical(whole)
+
+
+def test_a_run_of_an_older_form_that_says_it_is_of_todays_is_salvaged(
+    whole: Path, tmp_path: Path
+) -> None:
+    old = as_version(2, whole, tmp_path, 50)
+    with closing(sqlite3.connect(old / DATABASE)) as database, database:
+        database.execute("UPDATE meta SET value = '3' WHERE key = 'schema'")
+    told = ["120 of 120 items are intact", "toy: the answers to 50 items are intact"]
+    assert salvage(old, tmp_path / "new") == told
+
+
+def with_weights(whole: Path, folder: Path) -> Path:
+    """A run with files beside its database, as fine-tuning leaves them."""
+    run = copy_of(whole, folder)
+    (run / "training" / "text").mkdir(parents=True)
+    (run / "training" / "text" / "whole").write_bytes(bytes(300_000))
+    return run
+
+
+def test_files_that_cannot_be_read_are_left_out_and_named(whole: Path, tmp_path: Path) -> None:
+    run = with_weights(whole, tmp_path)
+    gone = run / "training" / "text" / "gone"
+    gone.symlink_to(tmp_path / "nowhere")
+    assert salvage(run, tmp_path / "new")[0] == f"{gone} cannot be read and is left out"
+    copied = tmp_path / "new" / "training" / "text"
+    assert [file.name for file in copied.iterdir()] == ["whole"]
+    with Store.open(tmp_path / "new") as store:
+        assert store.meta("finished models") is None  # the files that are lost are made again
+
+
+def test_a_disk_without_room_for_what_is_salvaged_keeps_nothing_of_it(
+    whole: Path, tmp_path: Path
+) -> None:
+    run = with_weights(whole, tmp_path)
+    with small_disk(tmp_path / "disk", "300k") as disk:
+        with pytest.raises(StorageError, match=r"disk is full; .*repeat the command"):
+            salvage(run, disk / "new")
+        assert not (disk / "new").exists()
+
+
+@pytest.mark.parametrize("number", [30, 150])
+def test_ctrl_c_while_an_older_run_is_brought_up_stops_and_changes_nothing(
+    number: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, calls, seal = as_version(2, whole, tmp_path, 50), itertools.count(1), codec.seal
+
+    def seal_and_interrupt(row: codec.RowOf) -> codec.RowOf:
+        if next(calls) == number:
+            signal.raise_signal(signal.SIGINT)
+        return seal(row)
+
+    monkeypatch.setattr(codec, "seal", seal_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        Store.open(old)
+    monkeypatch.undo()
+    with closing(sqlite3.connect(old / DATABASE)) as database:
+        assert version_of(database) == 2
+    resuming.resume(old).close()
+    assert canonical(old) == canonical(whole)
 
 
 def test_a_newer_run_is_refused(whole: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from aleatoric.codec import StatRow
 from aleatoric.errors import DataError, UsageError
 from aleatoric.pipeline import WordJob, notes, results, run_word
 from aleatoric.store import DATABASE, Store
+from aleatoric.store.statistics import PAGE
 from aleatoric.types import Draws, Item
 
 ITEMS = [Item("1:2", "1", "There", ("are", "is")), Item("1:3", "1", "There are", ("two",), "now")]
@@ -166,3 +167,25 @@ def test_what_scoring_needs_is_checked_before_anything_is_drawn(tmp_path: Path) 
     with pytest.raises(UsageError, match="tvd_syn or tvd_sem"):
         run_word(WordJob("simulated:contexts=5", ("toy",), abstractions=("x",)), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("replaced_by", [PAGE // 2, 2 * PAGE + 7])
+def test_who_reads_statistics_reads_on_while_they_are_replaced(
+    store: Store, replaced_by: int
+) -> None:
+    def scored(n_items: int, value: float) -> None:
+        rows = (StatRow(no, "m", 0, {"tvd": value}, {}) for no in range(1, n_items + 1))
+        store.write_stats(["tvd"], rows)
+
+    store.add_items(Item(str(no), "g", "a", ("b",)) for no in range(2 * PAGE + 7))
+    store.add_system("m", {})
+    scored(PAGE + 5, 0.25)
+    with Store.open(store.path) as reader:
+        pages, rows = reader.stat_pages("m"), reader.stat_rows("system, item, row")
+        first, _ = next(pages), next(rows)
+        scored(replaced_by, 0.5)
+        values = [v for page in (first, *pages) for v in page.values["tvd"].ravel().tolist()]
+        assert values == [0.25] * (PAGE + 5)
+        assert len([*rows]) == PAGE + 4
+        assert not reader.db.in_transaction
+        assert sum(len(page.groups) for page in reader.stat_pages("m")) == replaced_by

@@ -1,7 +1,9 @@
 """A run as plain lines in one order: two runs with the same lines hold the same results.
 
 Numbers of rows, times and package versions are not among them: they may differ between a run that
-went through at once and one that was stopped, moved or spread over machines.
+went through at once and one that was stopped, moved or spread over machines. Probabilities
+of `exact`, which a live model computes, are equal only up to rounding after a resumption: other
+contexts are then computed together, and the last digits depend on that.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from aleatoric import codec
@@ -15,15 +14,21 @@ from aleatoric.store.schema import COLUMNS, ITEMS_SAVED, SCHEMA, SCHEMA_VERSION,
 Step = Callable[[sqlite3.Connection], None]
 _SEALED = 3
 """The first version whose seals cover the keys of rows."""
+_PAGE = 2000
+"""Rows that are sealed at once."""
+_KEY_COLUMNS = {"draws": 3}
+"""The first columns of a table that tell its rows apart, where one does not."""
 
 
-def version_of(connection: sqlite3.Connection) -> Any:
-    """The form that a run is in; `None` where it says nothing."""
-    found = connection.execute("SELECT value FROM meta WHERE key = ?", (VERSION,)).fetchone()
-    return None if found is None else json.loads(found[0])
+def version_of(connection: sqlite3.Connection) -> int:
+    """The form that a run is in; it has no seal, so what is no number is damage."""
+    found = _get(connection, VERSION)
+    if type(found) is not int:
+        raise codec.DamagedRowError("the form of the run is no number")
+    return found
 
 
-def is_older(version: Any) -> bool:
+def is_older(version: int) -> bool:
     """Whether a run of this form can be brought to today's."""
     return version in STEPS
 
@@ -70,33 +75,47 @@ def manifest_to_2(manifest: dict[str, Any]) -> dict[str, Any]:
 def _to_3(connection: sqlite3.Connection) -> None:
     """Every row is sealed, with its key; a fine-tuning run knows how often it saves."""
     _set(connection, "manifest", manifest_to_3(_get(connection, "manifest")))
-    for table, columns in COLUMNS.items():
-        connection.create_function("reseal", len(columns), partial(_resealed, table))
-        connection.execute(
-            f"UPDATE {table} SET {columns[-1]} = reseal({', '.join(columns)}) "
-            f"WHERE {columns[0]} IS NOT ?",
-            (VERSION,),
-        )
+    for table in COLUMNS:
+        _reseal(connection, table)
+
+
+def _reseal(connection: sqlite3.Connection, table: str) -> None:
+    """Seal every row of a table, page by page: SQLite hides a Ctrl-C inside of its statements."""
+    columns = COLUMNS[table]
+    key = columns[: _KEY_COLUMNS.get(table, 1)]
+    named, places = ", ".join(key), ", ".join("?" * len(key))
+    chosen = f"SELECT {', '.join(columns)} FROM {table}"
+    page = f"ORDER BY {named} LIMIT {_PAGE}"
+    update = f"UPDATE {table} SET {columns[-1]} = ? WHERE ({named}) = ({places})"
+    rows = connection.execute(f"{chosen} {page}").fetchall()
+    while rows:
+        sealed = [(_resealed(table, row), *row[: len(key)]) for row in rows if row[0] != VERSION]
+        connection.executemany(update, sealed)
+        last = rows[-1][: len(key)]
+        rows = connection.execute(f"{chosen} WHERE ({named}) > ({places}) {page}", last).fetchall()
 
 
 def manifest_to_3(manifest: dict[str, Any]) -> dict[str, Any]:
     """A manifest with what it takes to go on with fine-tuning.
 
-    >>> manifest_to_3({"level": "word", "command": "finetune"})["save_every"]
-    0
+    >>> manifest_to_3({"level": "word", "command": "finetune"})
+    {'save_every': 0, 'device': None, 'level': 'word', 'command': 'finetune'}
     """
-    return ({"save_every": 0} if "command" in manifest else {}) | manifest
+    return ({"save_every": 0, "device": None} if "command" in manifest else {}) | manifest
 
 
 def brought_up(table: str, row: codec.RowOf, version: int) -> codec.RowOf:
     """A row of any version as it is saved today; refuses one that has changed."""
-    if version >= _SEALED:
+    try:
         codec.unseal(row)
-        return row
+        return row  # whatever the version says, which has no seal itself
+    except codec.DamagedRowError:
+        if version >= _SEALED:
+            raise
     return codec.seal((*row[:-1], _opened(table, row)))
 
 
-def _resealed(table: str, *row: Any) -> Any:
+def _resealed(table: str, row: codec.RowOf) -> Any:
     try:
         return brought_up(table, row, _SEALED - 1)[-1]
     except codec.DamagedRowError:
@@ -129,8 +148,10 @@ STEPS: dict[int, Step] = {1: _to_2, 2: _to_3}
 
 
 def _get(connection: sqlite3.Connection, key: str) -> Any:
-    (value,) = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return json.loads(value)
+    found = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    if found is None:
+        raise codec.DamagedRowError(f"the fact {key} is gone")
+    return codec.load(found[0])
 
 
 def _set(connection: sqlite3.Connection, key: str, value: Any) -> None:

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric import codec
-from aleatoric.errors import DataError, UsageError
+from aleatoric.errors import UsageError
+from aleatoric.store.faults import damaged
+from aleatoric.store.migrations import is_older, version_of
 from aleatoric.store.run import Store
 from aleatoric.store.schema import DATABASE, SCHEMA_VERSION
 from aleatoric.types import Draws, Item, Row
@@ -56,14 +58,12 @@ def open_read_only(path: Path) -> Store:
         raise UsageError(f"{path}: is no run directory; it has no {DATABASE}.")
     try:
         store = Store(path, _connect(file))
-        schema = store.meta("schema")
-    except sqlite3.DatabaseError:
-        fix = "restore it from a copy or run again"
-        raise DataError.at(file, None, "is damaged or no run", fix) from None
+        schema = version_of(store.db)
+    except (sqlite3.DatabaseError, codec.DamagedRowError):
+        raise damaged(path) from None
     if schema != SCHEMA_VERSION:
         store.db.close()
-        is_older = isinstance(schema, int) and schema < SCHEMA_VERSION
-        fix = f"run aleatoric score {path} once" if is_older else "update"
+        fix = f"run aleatoric score {path} once" if is_older(schema) else "update"
         raise UsageError(f"{path}: has run format {schema}, not {SCHEMA_VERSION}; {fix}.")
     return store
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aleatoric import codec
-from aleatoric.errors import DataError, UsageError
+from aleatoric.errors import AleatoricError, DataError, UsageError
 from aleatoric.store import faults
 from aleatoric.store.base import BASE_WEIGHTS, FINETUNING, TRAINING
+from aleatoric.store.copying import copy_readable
 from aleatoric.store.migrations import brought_up, manifest_to_2, manifest_to_3
 from aleatoric.store.run import Store
 from aleatoric.store.schema import (
@@ -43,32 +44,60 @@ def salvage(run: Path, out: Path) -> list[str]:
     """
     if not (run / DATABASE).is_file():
         raise UsageError(f"{run}: is no run directory; it has no {DATABASE}.")
+    has_weights = (run / TRAINING).is_dir()
+    if has_weights and (out / TRAINING).exists():
+        raise UsageError(f"{out}: has a folder {TRAINING} already; choose another.")
     with closing(connect_read_only(run / DATABASE)) as damaged:
-        manifest = _manifest(damaged, run)
-        store = Store.create(out, manifest)
+        store = Store.create(out, _manifest(damaged, run))
         try:
-            with faults.told(out):
+            with _or_nothing(store, has_weights), faults.told(out):
                 return list(_copied(damaged, run, store))
-        except BaseException:
-            store.discard()
-            raise
         finally:
             store.close()
 
 
+@contextmanager
+def _or_nothing(store: Store, has_weights: bool) -> Iterator[None]:
+    """Where the copy fails, nothing of it stays behind."""
+    try:
+        yield
+    except BaseException as error:
+        if has_weights:
+            shutil.rmtree(store.path / TRAINING, ignore_errors=True)
+        store.discard()
+        if isinstance(error, AleatoricError):
+            raise faults.before_any_work(error) from error
+        raise
+
+
 def _manifest(damaged: sqlite3.Connection, run: Path) -> dict[str, Any]:
-    version, manifest = _fact(damaged, VERSION), _fact(damaged, "manifest")
-    if manifest is None:
+    version, manifest = _version(damaged), _fact(damaged, "manifest")
+    if not isinstance(manifest, dict) or "level" not in manifest:
         problem, fix = "is damaged where the run is described", "restore a copy or run again"
         raise DataError.at(run / DATABASE, None, problem, fix)
-    if version is not None and version > SCHEMA_VERSION:
+    if version > SCHEMA_VERSION:
         raise UsageError(f"{run}: is of a newer version; update aleatoric.")
     return manifest_to_3(manifest_to_2(manifest))
 
 
+def _version(damaged: sqlite3.Connection) -> int:
+    """The form that a run says it is in; today's where that cannot be read."""
+    found = _fact(damaged, VERSION)
+    return found if type(found) is int else SCHEMA_VERSION
+
+
+def _form_of_manifest(damaged: sqlite3.Connection) -> int:
+    """An older form where the manifest has no seal: the digit that tells the form has none."""
+    query = "SELECT value FROM meta NOT INDEXED WHERE key = 'manifest'"
+    with suppress(sqlite3.DatabaseError):
+        if not any("\n" in str(text) for (text,) in damaged.execute(query)):
+            return SCHEMA_VERSION - 1
+    return SCHEMA_VERSION
+
+
 def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[str]:
     """Copy the parts of a run, each with a sentence on it."""
-    reader = Reader(damaged, _fact(damaged, VERSION) or SCHEMA_VERSION)
+    reader = Reader(damaged, min(_version(damaged), _form_of_manifest(damaged)))
     last = _last_item(damaged)
     with store.transaction():
         for table in TABLES:
@@ -76,13 +105,12 @@ def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[st
             _insert(store, table, reader.rows(table, most))
         for table in ("draws", "token_sums"):  # whose they are cannot be told any more
             store.db.execute(f"DELETE FROM {table} WHERE system NOT IN (SELECT no FROM systems)")
+        unread = _copy_files(run, store)
         told = [FINETUNING] if (run / TRAINING).is_dir() else []
-        is_whole = not reader.n_lost and all(_fact(damaged, key) is not None for key in told)
-        _copy_facts(damaged, store, last, is_whole)
-    if told:
-        _copy_weights(run, store)
+        is_told = all(_fact(damaged, key) is not None for key in told)
+        _copy_facts(damaged, store, last, is_told and not unread and not reader.n_lost)
+    yield from (f"{file} cannot be read and is left out" for file in unread)
     if store.manifest["level"] == "token":
-        _copy_token_rows(run, store)
         intact = [name for name in store.systems() if store.token_sums(name) is not None]
         yield f"the sums of {len(intact)} of {len(store.systems())} models are intact"
         return
@@ -170,21 +198,22 @@ def _copy_facts(damaged: sqlite3.Connection, store: Store, last: int, is_whole: 
         store.set_meta(ITEMS_SAVED, last)
 
 
-def _copy_weights(run: Path, store: Store) -> None:
-    """Weights lie in files of their own, which training checks when it reads them."""
-    place = store.path / TRAINING
-    if place.exists():
-        raise UsageError(f"{store.path}: has a folder {TRAINING} already; choose another.")
-    try:
-        shutil.copytree(run / TRAINING, place)
-    except BaseException:
-        shutil.rmtree(place, ignore_errors=True)
-        raise
+def _copy_files(run: Path, store: Store) -> list[Path]:
+    """Weights and rows of tokens lie in files of their own; returns those that cannot be read.
 
-
-def _copy_token_rows(run: Path, store: Store) -> None:
-    """The rows of tokens lie in files of their own; sums that are lost are made again with them."""
+    Training checks weights when it reads them. Rows of tokens are made with a system's sums: where
+    some are lost, both are made again.
+    """
+    unread = (
+        copy_readable(run / TRAINING, store.path / TRAINING) if (run / TRAINING).is_dir() else []
+    )
     for name in store.systems():
-        source = run / TOKEN_ROWS / store.token_rows_folder(name).name
-        if store.token_sums(name) is not None and source.is_dir():
-            shutil.copytree(source, store.token_rows_folder(name))
+        to = store.token_rows_folder(name)
+        source = run / TOKEN_ROWS / to.name
+        if store.token_sums(name) is None or not source.is_dir():
+            continue
+        if lost := copy_readable(source, to):
+            shutil.rmtree(to)
+            store.db.execute("DELETE FROM token_sums WHERE system = ?", (store.system_no(name),))
+        unread += lost
+    return unread

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import groupby, islice
 from typing import Any
 
@@ -51,21 +53,41 @@ class Statistics(Tables):
 
     def stat_pages(self, system: str) -> Iterator[StatPage]:
         """A system's statistics page by page; split statistics replace their means."""
-        columns: list[str] = self.meta("stat_columns")
-        names: list[str] = self.meta("split_names").get(system, [])
-        n_splits: int = self.manifest.get("n_splits", 1)
+        with self._one_moment():
+            columns: list[str] = self.meta("stat_columns")
+            names: list[str] = self.meta("split_names").get(system, [])
+            n_splits: int = self.manifest.get("n_splits", 1)
+            saved, cursor = self.meta(SEALED), self._pages_of(system)
+        counts: Counter[str] = Counter()
+        while rows := cursor.fetchmany(PAGE):
+            counts[system] += len(rows)
+            opened = _checked([row[1:] for row in rows], saved)
+            page = [(row[0], *own[3:]) for row, own in zip(rows, opened, strict=True)]
+            yield codec.stat_page(page, columns, names, n_splits)
+        _check_counts(counts, [system], saved)
+
+    def _pages_of(self, system: str) -> sqlite3.Cursor:
         query = (
             f"SELECT grp, system, item, row, {', '.join(self.sql_columns())}, splits FROM stats "
             "JOIN items ON items.no = item WHERE system = ? ORDER BY item, row"
         )
-        cursor = self.db.execute(query, (self.system_no(system),))
-        counts: Counter[str] = Counter()
-        while rows := cursor.fetchmany(PAGE):
-            counts[system] += len(rows)
-            opened = self._checked([row[1:] for row in rows])
-            page = [(row[0], *own[3:]) for row, own in zip(rows, opened, strict=True)]
-            yield codec.stat_page(page, columns, names, n_splits)
-        self._check_counts(counts, [system])
+        return self.db.execute(query, (self.system_no(system),))
+
+    @contextmanager
+    def _one_moment(self) -> Iterator[None]:
+        """Facts and a cursor of one state of the run, though others may write it meanwhile.
+
+        A cursor keeps to the state that it began with, also after the end of the transaction; facts
+        that are read later may be of other statistics.
+        """
+        if self.db.in_transaction:
+            yield
+            return
+        self.db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self.db.execute("COMMIT")
 
     def rows(self, system: str, metric: str) -> Iterator[Row]:
         """One metric of one system, item by item."""
@@ -89,30 +111,20 @@ class Statistics(Tables):
 
     def stat_rows(self, order: str) -> Iterator[codec.RowOf]:
         """System, id, group, row, all statistics and the packed splits, item by item."""
-        query = (
-            "SELECT systems.name, items.id, grp, system, item, row, "
-            f"{', '.join(self.sql_columns())}, splits FROM stats "
-            "JOIN items ON items.no = item JOIN systems ON systems.no = system "
-            f"ORDER BY {order}"
-        )
-        cursor = self.db.execute(query)
+        with self._one_moment():
+            saved, systems = self.meta(SEALED), self.systems()
+            cursor = self.db.execute(
+                "SELECT systems.name, items.id, grp, system, item, row, "
+                f"{', '.join(self.sql_columns())}, splits FROM stats "
+                "JOIN items ON items.no = item JOIN systems ON systems.no = system "
+                f"ORDER BY {order}"
+            )
         counts: Counter[str] = Counter()
         while rows := cursor.fetchmany(PAGE):
             counts.update(row[0] for row in rows)
-            opened = self._checked([row[3:] for row in rows])
+            opened = _checked([row[3:] for row in rows], saved)
             yield from ((*row[:3], *own[2:]) for row, own in zip(rows, opened, strict=True))
-
-        self._check_counts(counts, self.systems())
-
-    def _check_counts(self, found: Mapping[str, int], systems: Iterable[str]) -> None:
-        """Refuse statistics of which some are gone: a row under another key is not even read."""
-        saved = self.meta(SEALED)
-        if saved is not None and any(saved.get(s, 0) != found.get(s, 0) for s in systems):
-            raise codec.DamagedRowError("statistics are missing")
-
-    def _checked(self, rows: list[codec.RowOf]) -> list[codec.RowOf]:
-        """Rows as they were given to be saved; an older version's carry no checksums."""
-        return codec.check_stats(rows) if self.meta(SEALED) is not None else rows
+        _check_counts(counts, systems, saved)
 
     def sql_columns(self) -> list[str]:
         """The columns of all statistics, in the order of their names; older runs have one name."""
@@ -145,3 +157,16 @@ class Statistics(Tables):
                 flat = [codec.flat(row, numbers[row.system], columns) for row in page]
                 self.db.executemany(insert, codec.seal_stats(flat))
         return split_names
+
+
+def _check_counts(
+    found: Mapping[str, int], systems: Iterable[str], saved: Mapping[str, int] | None
+) -> None:
+    """Refuse statistics of which some are gone: a row under another key is not even read."""
+    if saved is not None and any(saved.get(s, 0) != found.get(s, 0) for s in systems):
+        raise codec.DamagedRowError("statistics are missing")
+
+
+def _checked(rows: list[codec.RowOf], saved: Mapping[str, int] | None) -> list[codec.RowOf]:
+    """Rows as they were given to be saved; an older version's carry no checksums."""
+    return rows if saved is None else codec.check_stats(rows)

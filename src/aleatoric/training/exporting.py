@@ -13,7 +13,7 @@ from aleatoric.errors import UsageError
 from aleatoric.models.hf import quiet
 from aleatoric.training.finetune import check_identity, model_identity
 from aleatoric.training.recipe import Recipe
-from aleatoric.training.tensors import load_tensors, save_tensors
+from aleatoric.training.tensors import load_tensors, save_tensors, unwritten
 from aleatoric.training.trainable import Tunable, lora_config
 
 if TYPE_CHECKING:
@@ -78,14 +78,16 @@ def _new_folder(to: Path) -> Iterator[Path]:
     """A folder that is there when all is written; what is there before stays untouched."""
     if to.exists():
         raise UsageError(f"{to}: is there already; choose another folder to export to.")
+    from safetensors import SafetensorError
+
     beside = to.with_name(f".{to.name}.part")
     try:
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
         yield beside
         os.replace(beside, to)
-    except OSError as error:
-        raise UsageError(f"{to}: cannot be written ({error}); choose another place.") from None
+    except (OSError, SafetensorError) as error:
+        raise unwritten(to, error) from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 

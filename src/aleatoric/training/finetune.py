@@ -130,7 +130,8 @@ def check_identity(path: Path, saved: Saved, identity: Mapping[str, Any]) -> Non
     """Refuse saved weights that are of another training, or of another model."""
     known = saved.facts.get("identity", {})
     for name, value in identity.items():
-        if known.get(name) == value:
+        # Weights of the first version tell only of those parameters that train.
+        if known.get(name) == value or (name == "base" and name not in known):
             continue
         if name in ("model", "base"):
             problem = "was trained from another base model (its weights differ)"

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aleatoric.errors import DataError, UsageError
+from aleatoric.errors import AleatoricError, DataError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _FACTS = "facts"
+_FULL_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +43,7 @@ def save_tensors(
     path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any] | None = None
 ) -> None:
     """Write tensors beside their place and move them there, so that no half file is ever seen."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     beside = path.with_name(f".{path.name}.part")
@@ -47,9 +53,24 @@ def save_tensors(
         save_file(plain, beside, {_FACTS: json.dumps(dict(facts or {}))})
         _sync(beside)
         os.replace(beside, path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise UsageError(f"{path}: cannot be written ({error}); choose another place.") from None
+    except (OSError, SafetensorError) as error:
+        raise unwritten(path, error) from None
+    finally:
+        with suppress(OSError):  # gone where all went well
+            beside.unlink()
+
+
+def unwritten(path: Path, error: Exception) -> AleatoricError:
+    """What the disk said while weights were written, as one sentence.
+
+    >>> print(unwritten(Path("w"), ValueError("No space left on device (os error 28)")))
+    w: the disk is full; make room and repeat the command.
+    """
+    told = _OS_ERROR.search(str(error))  # safetensors tells the number in its sentence alone
+    number = error.errno if isinstance(error, OSError) else told and int(told[1])
+    if number in _FULL_DISKS:
+        return StorageError(f"{path}: the disk is full", "make room and repeat the command")
+    return UsageError(f"{path}: cannot be written ({error}); choose another place.")
 
 
 def load_tensors(path: Path, device: str = "cpu") -> Saved:

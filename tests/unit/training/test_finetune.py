@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -206,6 +209,37 @@ def test_a_half_written_file_never_takes_the_place_of_a_whole_one(tmp_path: Path
     (tmp_path / ".w.safetensors.part").write_bytes(b"half")
     assert load_tensors(path).facts == {"n": 1}
     assert load_tensors(path).tensors["a"].tolist() == [1.0, 1.0]
+
+
+def test_a_disk_without_room_for_weights_is_told_and_no_half_file_stays(tmp_path: Path) -> None:
+    """A real failure of write(2), in a process that may write no long files."""
+    program = (
+        "import resource, signal, sys, torch; from pathlib import Path\n"
+        "from aleatoric.training.exporting import _new_folder\n"
+        "from aleatoric.training.tensors import save_tensors\n"
+        "from safetensors.torch import save_file\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, resource.RLIM_INFINITY))\n"
+        "place, weights = Path(sys.argv[1]), {'a': torch.ones(9_000)}\n"
+        "def exported():\n"
+        "    with _new_folder(place / 'out') as folder: save_file(weights, folder / 'w')\n"
+        "for write in (lambda: save_tensors(place / 'w', weights), exported):\n"
+        "    try: write()\n"
+        "    except Exception as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    said = "the disk is full; make room and repeat the command."
+    assert done.stdout.splitlines() == [
+        f"StorageError {tmp_path / name}: {said}" for name in ("w", "out")
+    ]
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(
