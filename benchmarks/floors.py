@@ -2,9 +2,9 @@
 
     python -m benchmarks.floors [ITEMS]
 
-Truths are Zipf-like; `flat` ones have no clear first choice, `mixed` ones are of all
-kinds. A line for each family and sizes: the true mean, the estimate's error, and whether the ends
-hold the truth.
+Truths are Zipf-like; `flat` ones have no clear first choice, `mixed` ones are of all kinds, `even`
+ones are nearly uniform over 60 words. A line for each family and sizes: the true mean, the
+estimate's error, and whether the ends hold the truth.
 """
 
 from __future__ import annotations
@@ -96,6 +96,9 @@ def calibration(family: str, n_human: int, n_model: int | None, n_items: int) ->
 
 def truth(rng: np.random.Generator, family: str) -> Floats:
     """A Zipf-like distribution of a family."""
+    if family == "even":
+        even: Floats = rng.dirichlet(np.full(60, 5.0))
+        return even
     low, high, flattest, steepest = FAMILIES[family]
     weights = np.arange(1.0, rng.integers(low, high) + 1) ** -rng.uniform(flattest, steepest)
     probs: Floats = weights / weights.sum()
@@ -141,7 +144,7 @@ def _ece(confidence: Floats, right: Floats) -> float:
 
 def main(n_items: int = 1000) -> None:
     """Print a line a family, sizes and metric."""
-    for family in FAMILIES:
+    for family in (*FAMILIES, "even"):
         for n_human, n_model in SIZES:
             few = n_items // 5 if family == "huge" else n_items
             found = [*distances(family, n_human, n_model, few)]

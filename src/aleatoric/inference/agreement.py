@@ -154,17 +154,57 @@ def equal_size(n_first: float, n_second: float, most: int) -> int:
     return max(1, min(most, round(2 / (1 / n_first + 1 / n_second))))
 
 
-def continued(half: float, quarter: float, steps: float, n_items: float) -> float:
-    """Agreement so many steps beyond that of halves: its log odds go on as from quarters to halves.
+@dataclass(frozen=True)
+class Parts:
+    """Agreement of halves and of quarters: of people, and of crowds drawn from an estimate."""
 
-    Half an item of each kind is added: odds are never infinite.
+    halves: float
+    quarters: float
+    estimated_halves: float
+    estimated_quarters: float
 
-    >>> round(continued(0.7, 0.5, 1.0, 1e6), 3)
-    0.845
+
+def led_on(parts: Parts, steps: float, equal: float, right: float, n_items: float) -> list[float]:
+    """How often two crowds agree that lie so many steps beyond halves of the people: four answers.
+
+    `equal` is how often crowds of the estimate do that know as much, `right` how often the two in
+    question do. People's halves lead on by themselves, and from there as the estimate does from
+    `equal` to `right`; or the estimate lacks more here of what it lacks at quarters and at halves.
+    Each in log odds, and in shares: near-even truths follow the first, those with a long tail and
+    a weak first choice the second.
+
+    >>> same = Parts(0.7, 0.5, 0.7, 0.5)
+    >>> [round(share, 3) for share in led_on(same, 1.0, 0.845, 0.9, 1e9)]
+    [0.9, 0.9, 0.9, 0.9]
     """
-    near, far = (_log_odds((share * n_items + 0.5) / (n_items + 1)) for share in (half, quarter))
-    return 1 / (1 + math.exp(-(near + steps * (near - far))))
+    told = (parts.halves, parts.quarters, parts.estimated_halves, parts.estimated_quarters)
+    a, b, c, d = (log_odds(share, n_items) for share in told)
+    on = a + steps * (a - b)
+    goal, gain = log_odds(right, n_items), log_odds(right, n_items) - log_odds(equal, n_items)
+    near, far = parts.halves - parts.estimated_halves, parts.quarters - parts.estimated_quarters
+    return [
+        share_of(on + gain, n_items),
+        share_of(goal + (a - c) + steps * ((a - c) - (b - d)), n_items),
+        share_of(on, n_items) + right - equal,
+        right + near + steps * (near - far),
+    ]
 
 
-def _log_odds(share: float) -> float:
-    return math.log(share / (1 - share))
+def log_odds(share: float, n_items: float) -> float:
+    """Of a share of items; half an item of each kind is added: odds are never infinite.
+
+    >>> log_odds(0.5, 10), round(log_odds(1.0, 10), 2)
+    (0.0, 3.04)
+    """
+    share = min(1.0, max(0.0, share))
+    return math.log((share * n_items + 0.5) / ((1 - share) * n_items + 0.5))
+
+
+def share_of(odds: float, n_items: float) -> float:
+    """The share with these log odds: what `log_odds` added is taken away again.
+
+    >>> share_of(0.0, 10), share_of(log_odds(1.0, 10), 10)
+    (0.5, 1.0)
+    """
+    smoothed = 1 / (1 + math.exp(-odds))
+    return min(1.0, max(0.0, (smoothed * (n_items + 1) - 0.5) / n_items))

@@ -39,8 +39,6 @@ class Majority:
     """Under the estimated truth, a replicate."""
     equal: float
     """There, of two crowds of equal size that know as much as the model and the people."""
-    gap: float
-    """By how much more people agree than crowds of the estimate do, halves and quarters led on."""
     steps: float
     """From halves of the people to these crowds."""
 
@@ -56,6 +54,9 @@ class Answers:
     halves: float
     quarters: float
     """How often two halves of the people agree on their first choice, and two quarters."""
+    estimated_halves: float
+    estimated_quarters: float
+    """How often two crowds of these sizes do, drawn from the estimated truth."""
 
 
 def answers(asked: Sequence[Asked], n_replicates: int) -> Iterator[Answers]:
@@ -73,10 +74,11 @@ def answers(asked: Sequence[Asked], n_replicates: int) -> Iterator[Answers]:
     confidence, original = _first_choices(drawn)
     alike, right = _majorities(drawn)
     for i, ask in enumerate(asked):
-        majorities = _told(ask, alike[i].tolist(), right[i].tolist(), parted[i])
+        own, estimated = alike[i].tolist(), alike[i, -len(PARTS) :].tolist()
+        majorities = _told(ask, own, right[i].tolist(), parted[i] is not None)
         # With too few people to part, the estimate is all there is: nothing leads beyond it.
-        halves, quarters = parted[i] or (majorities["human"].equal,) * 2
-        yield Answers(confidence[i], original[i], majorities, halves, quarters)
+        halves = parted[i] or estimated
+        yield Answers(confidence[i], original[i], majorities, *halves, *estimated)
 
 
 def _parted(asked: Sequence[Asked]) -> list[tuple[float, float] | None]:
@@ -155,20 +157,16 @@ def _majorities(drawn: Sequence[_Drawn]) -> tuple[Floats, Floats]:
 
 
 def _told(
-    ask: Asked,
-    alike: Sequence[float],
-    right: Sequence[Sequence[float]],
-    parted: tuple[float, float] | None,
+    ask: Asked, alike: Sequence[float], right: Sequence[Sequence[float]], parted: bool
 ) -> dict[str, Majority]:
     n_people, n_model = int(ask.counts.sum()), ask.n_model or math.inf
     found = {}
     for place, (name, part) in enumerate(MAJORITIES.items()):
-        steps, gap = 0.0, 0.0
+        equal, steps = alike[-len(PARTS)], 0.0
         if parted:
+            equal = alike[len(MAJORITIES) + place]
             steps = octaves(n_people, max(1, ask.n_human // part), n_model)
-            near, far = (a - b for a, b in zip(parted, alike[-len(PARTS) :], strict=True))
-            gap = near + steps * (near - far)
-        found[name] = Majority(right[place], alike[len(MAJORITIES) + place], gap, steps)
+        found[name] = Majority(right[place], equal, steps)
     return found
 
 

@@ -13,8 +13,8 @@ from aleatoric.metrics.reduction import Chunk, Floats
 REPLICATES = 2
 TRUTHS = ("chao", "again")
 """Chao's estimate, and that of people drawn anew from it."""
-SHARES = ("halves", "quarters")
-OF_MAJORITY = ("equal", "gap", "steps")
+SHARES = ("halves", "quarters", "estimated_halves", "estimated_quarters")
+OF_MAJORITY = ("equal", "steps")
 
 
 def column(kind: str, truth: str, number: int) -> str:
@@ -31,7 +31,7 @@ def calibration_columns() -> tuple[str, ...]:
     """All columns of the calibration errors' floors, in the order of `saved_values`.
 
     >>> calibration_columns()[0], calibration_columns()[-1]
-    ('floor_confidence_chao_0', 'floor_quarters')
+    ('floor_confidence_chao_0', 'floor_estimated_quarters')
     """
     numbers = range(REPLICATES)
     names = [column(*own) for own in product(("confidence", "original"), TRUTHS, numbers)]

@@ -7,10 +7,10 @@ and the floor is the calibration error of those; against a majority, see `majori
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from aleatoric.inference import floor
+from aleatoric.inference import control, floor
 from aleatoric.inference.answers import MAJORITIES, answers
 from aleatoric.inference.floor import Asked
 from aleatoric.metrics.calibration import ECE
@@ -30,6 +30,7 @@ ENDS = ("low", "value", "high")
 TARGETS = ("original", *MAJORITIES)
 DISTANCES = {"tvd": "floor", "js": "floor_js"}
 """Metric -> how the columns of its floor begin."""
+WORDS_AT_ONCE = 100_000
 CHANCE = "chance of right and wrong answers, under two estimates of the truth"
 
 
@@ -53,14 +54,15 @@ def distance_floors(asked: Sequence[Asked]) -> list[Values]:
     >>> distance_floors([ask])[0]["floor_high"]
     0.0
     """
-    return [
-        {
-            f"{DISTANCES[name]}_{end}": getattr(ends, end)
-            for name, ends in own.items()
-            for end in ENDS
-        }
-        for own in floor.floors_of(asked)
-    ]
+    found: list[Values] = [{} for _ in asked]
+    for batch in _batches(asked):
+        for i, own in zip(batch, floor.floors_of([asked[i] for i in batch]), strict=True):
+            found[i] = {
+                f"{DISTANCES[name]}_{end}": getattr(ends, end)
+                for name, ends in own.items()
+                for end in ENDS
+            }
+    return found
 
 
 def calibration_floors(asked: Sequence[Asked]) -> list[Values]:
@@ -73,10 +75,22 @@ def calibration_floors(asked: Sequence[Asked]) -> list[Values]:
     (1.0, 1.0)
     """
     found: list[Values] = [{} for _ in asked]
-    known = [i for i, ask in enumerate(asked) if ask.counts.sum() > 1]
-    for i, own in zip(known, answers([asked[i] for i in known], REPLICATES), strict=True):
-        found[i] = saved_values(own)
+    for batch in _batches(asked):
+        known = [i for i in batch if asked[i].counts.sum() > 1]
+        for i, own in zip(known, answers([asked[i] for i in known], REPLICATES), strict=True):
+            found[i] = saved_values(own)
     return found
+
+
+def _batches(asked: Sequence[Asked]) -> Iterator[list[int]]:
+    """Places of items whose estimated truths fit into memory together.
+
+    An estimate has about half as many unseen words as there are pairs of words said once: twenty
+    thousand for two hundred people of whom no two agree.
+    """
+    once = [int((ask.counts == 1).sum()) for ask in asked]
+    widths = [len(ask.counts) + n * n // 2 for ask, n in zip(asked, once, strict=True)]
+    return control.batches(widths, WORDS_AT_ONCE)
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,19 @@
 A perfect model is sure of its first choice as often as people give it, and right whenever the
 majority of people made the same choice: much more often, or, where all choices are rare, less. How
 often is what an estimated truth does not tell well: its first choice is clearer, or ties more, than
-the truth's. Halves of the people tell it without an estimate, for crowds of half the size. Two ways
-lead on to the sizes in question:
-
-- log odds of agreement go on as they went from quarters of the people to halves;
-- what crowds drawn from the estimated truth lack at quarters and at halves, they lack more of here.
-
-The floor's accuracy is the mean of both; the ends hold both, the estimated truth's own, and chance.
+the truth's. Halves of the people tell it without an estimate, for crowds of half the size, and four
+ways lead on to the sizes in question (`aleatoric.inference.agreement.led_on`). The floor's accuracy
+is their mean; the ends hold them all, and chance.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from aleatoric.inference.agreement import continued
+from aleatoric.inference.agreement import Parts, led_on
 from aleatoric.metrics.calibration import bin_index
 from aleatoric.metrics.reduction import Chunk, Floats
 from aleatoric.words.floor_columns import OF_MAJORITY, REPLICATES, SHARES, TRUTHS, stacked
@@ -28,6 +25,10 @@ METHOD = (
 )
 N_ERRORS = 2.0
 """Standard errors of a share of items that the ends allow for."""
+
+N_BETWEEN = 17
+SPREAD = 0.25
+"""The standard deviation of confidences over contexts, about: their mean is not known exactly."""
 
 
 @dataclass(frozen=True)
@@ -76,20 +77,22 @@ class MajorityFloor:
         n = float(by_bin[0, 0].sum())
         if n == 0:
             return float("nan")
-        later, halves, quarters, equal, gap, steps = sums[-1 - len(SHARES) - len(OF_MAJORITY) :] / n
-        of_estimate, sure = (float(by_bin[:, i].sum()) / n / REPLICATES for i in (2, 1))
-        ways = (
-            of_estimate + continued(halves, quarters, steps, n) - equal,
-            of_estimate + gap,
-        )
+        later, *told = (sums[-1 - len(SHARES) - len(OF_MAJORITY) :] / n).tolist()
+        parts, (equal, steps) = Parts(*told[: len(SHARES)]), told[len(SHARES) :]
+        right, sure = (float(by_bin[:, i].sum()) / n / REPLICATES for i in (2, 1))
+        ways = led_on(parts, steps, equal, right, n)
         middle = sum(ways) / len(ways)
         if self.end == "value":
             return _error(by_bin, middle, sure - later)
         # A share that is led on takes its noise along, and more of it with every step.
         chance = N_ERRORS * (1 + abs(steps)) * (max(middle * (1 - middle), 0.0) / n) ** 0.5
-        possible = (middle, *ways, of_estimate, min(ways) - chance, max(ways) + chance)
-        errors = [_error(by_bin, one, sure - later) for one in possible]
-        return min(errors) if self.end == "low" else max(errors)
+        # All between, too: an error is least where accuracy meets confidence.
+        possible: list[float] = np.linspace(
+            min(ways) - chance, max(ways) + chance, N_BETWEEN
+        ).tolist()
+        errors = [_error(by_bin, one, sure - later) for one in (middle, *possible)]
+        noise = N_ERRORS * SPREAD / math.sqrt(n)
+        return max(0.0, min(errors) - noise) if self.end == "low" else max(errors) + noise
 
 
 def _error(by_bin: Floats, accuracy: float, surer: float) -> float:

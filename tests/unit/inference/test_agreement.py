@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from aleatoric.inference.agreement import (
     N_SHUFFLES,
+    Parts,
     agreement,
-    continued,
     firsts,
+    led_on,
     split_agreement,
 )
 
@@ -55,7 +56,16 @@ def test_halves_agree_as_often_as_crowds_of_half_the_size():
     assert halves == pytest.approx(float((one * other).sum(axis=1).mean()), abs=0.015)
 
 
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=2), st.floats(-1, 1), st.integers(1, 10**6))
+def test_an_estimate_that_agrees_like_people_is_left_alone(shares, steps, n):
+    halves, quarters = shares
+    same = Parts(halves, quarters, halves, quarters)
+    on = led_on(same, steps, 0.5, 0.5, n)
+    assert led_on(same, steps, 0.6, 0.6, n) == pytest.approx([on[0], 0.6, on[2], 0.6])
+    assert all(0 <= share <= 1 for share in on)
+
+
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_all_or_none_leads_to_no_infinite_odds(share):
-    assert 0 < continued(share, share, 1.0, 10) < 1
-    assert continued(share, share, 1.0, 1e9) == pytest.approx(share, abs=1e-8)
+    parts = Parts(share, share, 0.4, 0.3)
+    assert all(np.isfinite(led_on(parts, 1.0, 0.5, 0.6, 10)))

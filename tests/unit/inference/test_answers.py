@@ -44,10 +44,9 @@ def naive(ask: Asked, n_replicates: int) -> list[float]:
     found = [*model.max(axis=-1).T.ravel(), *original.T.ravel()]
     for place, size in enumerate(asked):
         steps = octaves(n, size, n_model) if parted else 0.0
-        near, far = np.subtract(parted, alike[-2:]) if parted else (0.0, 0.0)
         found += [*(crowds[place].mean(axis=0) * firsts(model[:, 0])).sum(axis=-1)]
-        found += [alike[2 + place], near + steps * (near - far), steps]
-    return [*found, *(parted or (alike[2],) * 2)]
+        found += [alike[2 + place] if parted else alike[-2], steps]
+    return [*found, *(parted or alike[-2:]), *alike[-2:]]
 
 
 @settings(max_examples=40)
@@ -57,6 +56,6 @@ def test_a_page_has_the_answers_of_its_items(rows):
     for i, own in enumerate(found):
         values = [*own.confidence.ravel(), *own.original.ravel()]
         for majority in own.majorities.values():
-            values += [*majority.right, majority.equal, majority.gap, majority.steps]
-        values += [own.halves, own.quarters]
+            values += [*majority.right, majority.equal, majority.steps]
+        values += [own.halves, own.quarters, own.estimated_halves, own.estimated_quarters]
         np.testing.assert_allclose(values, naive(ask_of(i, rows[i]), 2), atol=1e-12)
