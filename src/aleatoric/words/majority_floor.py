@@ -113,10 +113,11 @@ def _error(by_bin: Floats, accuracy: float, surer: float) -> float:
 def _moved(shares: Floats, weights: Floats, mean: float) -> Floats:
     """Shares with their log odds moved by one amount, such that they have this weighted mean."""
     shares, mean = np.clip(shares, 1e-6, 1 - 1e-6), min(max(mean, 1e-6), 1 - 1e-6)
-    odds, low, high = np.log(shares / (1 - shares)), -40.0, 40.0
+    against, parts = (1 - shares) / shares, weights / weights.sum()
+    low, high = -40.0, 40.0
     while high - low > 1e-9:
         middle = (low + high) / 2
-        below = np.average(1 / (1 + np.exp(-odds - middle)), weights=weights) < mean
+        below = parts @ (1 / (1 + against * math.exp(-middle))) < mean
         low, high = (middle, high) if below else (low, middle)
-    moved: Floats = 1 / (1 + np.exp(-odds - low))
+    moved: Floats = 1 / (1 + against * math.exp(-low))
     return moved
