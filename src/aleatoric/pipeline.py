@@ -29,7 +29,7 @@ from aleatoric.word_results import results as results
 from aleatoric.words import floors
 from aleatoric.words.adaptive import until_note
 from aleatoric.words.floor_columns import calibration_columns
-from aleatoric.words.scoring import CONTROLS, TARGETS, Settings, pair_of, score_items
+from aleatoric.words.scoring import CONTROLS, Settings, pair_of, score_items
 
 LIVE = ("exact", "mc", "list")
 SCORED_AT_ONCE = 100
@@ -153,7 +153,7 @@ def score_word(store: Store, track: Track[Any] = quietly, stopping: Stopping | N
     """Compute the per-item statistics of a saved run; needs no model."""
     settings = scoring_settings(store)
     columns = [*MEANS, *settings.abstractions, *_EXTRA_COLUMNS]
-    columns += [f"correct_{target}" for target in TARGETS]
+    columns += [f"correct_{target}" for target in floors.TARGETS]
     for name in CONTROLS:
         store.add_system(name, {"model": name, "decoder": "none", "estimator": "people"})
     rows = track_rows(store, settings, track)

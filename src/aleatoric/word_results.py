@@ -18,7 +18,7 @@ from aleatoric.store import Store
 from aleatoric.store.reading import StoredRows
 from aleatoric.types import Result, Results, Signature
 from aleatoric.words import floors
-from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE, TARGETS
+from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE
 
 MEANS = (
     *("tvd", "tvd_debiased", "sq_distance", "js", "entropy_human", "entropy_model"),
@@ -104,7 +104,7 @@ def _reductions(store: Store, system: str) -> dict[str, Reduction]:
         means |= {name: Mean(name) for name in EXACT_MEANS}
     closed = manifest["choices"]["bins"] == "closed"
     edges = _edges(store, system, manifest["choices"]["binning"])
-    means |= {f"ece_{t}": ECE(f"correct_{t}", edges, closed) for t in TARGETS}
+    means |= {f"ece_{t}": ECE(f"correct_{t}", edges, closed) for t in floors.TARGETS}
     if system == ORACLE:
         return means
     # Splits of people would make of each bin twenty: only what is not split is debiased.

@@ -23,38 +23,6 @@ FEWEST = 4
 """People that can be parted into four."""
 
 
-def firsts(counts: Counts | Floats) -> Floats:
-    """The likeliest outcome of each row as weights; those that tie share it.
-
-    >>> firsts(np.array([[3, 1, 0], [2, 2, 0]])).tolist()
-    [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]
-    """
-    leads = counts == counts.max(axis=-1, keepdims=True)
-    shares: Floats = leads / leads.sum(axis=-1, keepdims=True)
-    return shares
-
-
-def agreement(chosen: Floats) -> Floats:
-    """Of (..., crowds, outcomes) the share of pairs of crowds with the same first choice.
-
-    Where choices tie, any is taken.
-
-    >>> agreement(np.array([[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]])).round(3).tolist()
-    0.667
-    """
-    n = chosen.shape[-2]
-    together = _total(np.square(chosen.sum(axis=-2)))
-    with_itself = _total(np.square(chosen)).sum(axis=-1)
-    shares: Floats = (together - with_itself) / (n * (n - 1))
-    return shares
-
-
-def _total(values: Floats) -> Floats:
-    """Over outcomes, one after another: the same however many empty ones a table is filled with."""
-    totals: Floats = np.add.accumulate(values, axis=-1)[..., -1]
-    return totals
-
-
 @dataclass(frozen=True, eq=False)
 class Leaders:
     """The likeliest outcomes of each row, one after another."""
@@ -83,7 +51,7 @@ class Votes:
     given: Rows
     """A row a kind."""
     agreement: Floats
-    """As `agreement` has it, a kind each."""
+    """Of each kind the share of pairs of crowds with the same first choice; of equals, any."""
 
     @classmethod
     def of(cls, crowds: Rows, n_crowds: int) -> Votes:
@@ -118,18 +86,23 @@ def split_agreement(
         words = np.stack([np.repeat(np.arange(len(counts[i])), counts[i]) for i in rows])
         order = np.stack([rngs[i].random((N_SHUFFLES, n)) for i in rows]).argsort(axis=-1)
         shuffled = np.take_along_axis(words[:, None], order, axis=-1)
+        widths = [len(counts[i]) for i in rows]
         for place, parts in enumerate(PARTS):
-            found[rows, place] = _alike(shuffled, parts).mean(axis=-1)
+            found[rows, place] = _alike(shuffled, widths, parts).mean(axis=-1)
     return [(float(half), float(quarter)) for half, quarter in found]
 
 
-def _alike(words: Counts, parts: int) -> Floats:
-    """Of (items, shuffles, people) the agreement of so many parts of the people."""
-    size, width = words.shape[-1] // parts, int(words.max()) + 1
+def _alike(words: Counts, widths: Sequence[int], parts: int) -> Floats:
+    """Of (items, shuffles, people) the agreement of so many parts of the people.
+
+    Every part has as many cells as its item has words: no item's sums know of the others.
+    """
+    size, n_shuffles = words.shape[-1] // parts, words.shape[1]
     by_part = words[..., : size * parts].reshape(-1, size)
-    cells = by_part + width * np.arange(len(by_part))[:, None]
-    counted = np.bincount(cells.ravel(), minlength=len(by_part) * width)
-    return agreement(firsts(counted.reshape(*words.shape[:2], parts, width)))
+    starts = starts_of(np.repeat(widths, n_shuffles * parts))
+    cells = (by_part + starts[:-1, None]).ravel()
+    crowds = Rows(np.bincount(cells, minlength=starts[-1]), starts)
+    return Votes.of(crowds, parts).agreement.reshape(-1, n_shuffles)
 
 
 def octaves(n_people: int, n_first: float, n_second: float) -> float:

@@ -17,6 +17,7 @@ from aleatoric.inference.agreement import (
     PARTS,
     Counts,
     Leaders,
+    Parts,
     Votes,
     equal_size,
     octaves,
@@ -51,12 +52,7 @@ class Answers:
     original: Floats
     """Whether the first choice was the passage's own word."""
     majorities: Mapping[str, Majority]
-    halves: float
-    quarters: float
-    """How often two halves of the people agree on their first choice, and two quarters."""
-    estimated_halves: float
-    estimated_quarters: float
-    """How often two crowds of these sizes do, drawn from the estimated truth."""
+    parts: Parts
 
 
 def answers(asked: Sequence[Asked], n_replicates: int) -> Iterator[Answers]:
@@ -64,7 +60,7 @@ def answers(asked: Sequence[Asked], n_replicates: int) -> Iterator[Answers]:
 
     >>> ask = Asked(np.array([40]), 40, 40, np.random.default_rng(0))
     >>> found = next(answers([ask], 1))
-    >>> found.confidence[:, 0].tolist(), found.majorities["human"].right, found.halves
+    >>> found.confidence[:, 0].tolist(), found.majorities["human"].right, found.parts.halves
     ([1.0, 1.0], [1.0], 1.0)
     """
     if not asked:
@@ -78,7 +74,7 @@ def answers(asked: Sequence[Asked], n_replicates: int) -> Iterator[Answers]:
         majorities = _told(ask, own, right[i].tolist(), parted[i] is not None)
         # With too few people to part, the estimate is all there is: nothing leads beyond it.
         halves = parted[i] or estimated
-        yield Answers(confidence[i], original[i], majorities, *halves, *estimated)
+        yield Answers(confidence[i], original[i], majorities, Parts(*halves, *estimated))
 
 
 def _parted(asked: Sequence[Asked]) -> list[tuple[float, float] | None]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple, fields
 from functools import cache
 from itertools import product
 
 import numpy as np
 
+from aleatoric.inference.agreement import Parts
 from aleatoric.inference.answers import MAJORITIES, Answers
 from aleatoric.metrics.reduction import Chunk, Floats
 
 REPLICATES = 2
 TRUTHS = ("chao", "again")
 """Chao's estimate, and that of people drawn anew from it."""
-SHARES = ("halves", "quarters", "estimated_halves", "estimated_quarters")
+SHARES = tuple(field.name for field in fields(Parts))
 OF_MAJORITY = ("equal", "steps")
 
 
@@ -46,8 +48,7 @@ def saved_values(answers: Answers) -> dict[str, float | None]:
     values = [*answers.confidence.ravel().tolist(), *answers.original.ravel().tolist()]
     for own in answers.majorities.values():
         values += [*own.right, *(getattr(own, name) for name in OF_MAJORITY)]
-    values += [getattr(answers, name) for name in SHARES]
-    return dict(zip(calibration_columns(), values, strict=True))
+    return dict(zip(calibration_columns(), [*values, *astuple(answers.parts)], strict=True))
 
 
 def stacked(chunk: Chunk, kind: str, truth: str) -> Floats:

@@ -20,12 +20,9 @@ from aleatoric.metrics.calibration import bin_index
 from aleatoric.metrics.reduction import Chunk, Floats
 from aleatoric.words.floor_columns import OF_MAJORITY, REPLICATES, SHARES, TRUTHS, stacked
 
-METHOD = (
-    "agreement of people's halves and quarters led on, between two ways and the estimated truth"
-)
+METHOD = "agreement of people's halves and quarters led on, between the ends of four ways to do so"
 N_ERRORS = 2.0
 """Standard errors of a share of items that the ends allow for."""
-
 N_BETWEEN = 17
 SPREAD = 0.25
 """The standard deviation of confidences over contexts, about: their mean is not known exactly."""

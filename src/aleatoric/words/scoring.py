@@ -24,7 +24,6 @@ from aleatoric.words.rules import WordRule, bare, rule_named
 
 HUMAN, ORACLE = "human", "oracle"
 CONTROLS = (HUMAN, ORACLE)
-TARGETS = ("original", "human", "oracle")
 CELLS_AT_ONCE = 500_000
 """Of the table of random halves: a page of items has a tenth of it, unless answers are many."""
 
