@@ -2,8 +2,9 @@
 
     python -m benchmarks.floors [ITEMS]
 
-Truths are Zipf-like; `flat` ones have no clear first choice, `mixed` ones are of all kinds, `even`
-ones are nearly uniform over 60 words. A line for each family and sizes: the true mean, the
+Truths are Zipf-like; those of `passages` come in passages whose contexts are alike, as the corpora
+of `benchmarks.coverage` do; `flat` ones have no clear first choice, `mixed` ones are of all kinds,
+`even` ones are nearly uniform over 60 words. A line for each family and sizes: the true mean, the
 estimate's error, and whether the ends hold the truth.
 """
 
@@ -17,11 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.analyses.recovery import Design, simulate
 from aleatoric.inference import floor
-from aleatoric.metrics.calibration import ece, equal_width_edges
+from aleatoric.inference.perfect import TARGETS
+from aleatoric.metrics.calibration import Bins, ece, equal_width_edges
 from aleatoric.streams import stream
-from aleatoric.types import Floor
-from aleatoric.words import floors
+from aleatoric.words.calibration_floor import Learnt, Tally, calibration_floors, saved_values
 
 Floats = NDArray[np.float64]
 FAMILIES = {
@@ -33,7 +35,20 @@ FAMILIES = {
     "huge": (19_000, 20_000, 0.8, 1.3),
 }
 """Fewest and most words, flattest and steepest fall."""
-SIZES = ((20, 20), (20, 1000), (20, None), (40, 40), (40, 1000), (40, None), (100, 1000))
+SIZES = (
+    (5, 10),
+    (10, 40),
+    (20, 10),
+    (20, 20),
+    (20, 1000),
+    (20, None),
+    (40, 40),
+    (40, 1000),
+    (40, None),
+    (100, 10),
+    (100, 100),
+    (100, 1000),
+)
 _REPEATS = 4
 _NONE = np.zeros(0, dtype=np.int64)
 
@@ -56,8 +71,7 @@ def distances(family: str, n_human: int, n_model: int | None, n_items: int) -> I
     rng = stream(0, family, n_human, n_model or 0)
     rows: dict[str, list[tuple[float, ...]]] = {"tvd": [], "js": []}
     asked, perfect = [], []
-    for number in range(n_items):
-        probs = truth(rng, family)
+    for number, probs in enumerate(truths(rng, family, n_items)):
         perfect.append(_perfect(probs, n_human, n_model, rng))
         counts = rng.multinomial(n_human, probs)
         own_rng = stream(0, family, n_human, n_model or 0, number)
@@ -77,21 +91,31 @@ def distances(family: str, n_human: int, n_model: int | None, n_items: int) -> I
 def calibration(family: str, n_human: int, n_model: int | None, n_items: int) -> Iterator[Found]:
     """The floors of the calibration errors of as many items."""
     rng = stream(0, "calibration", family, n_human, n_model or 0)
-    saved: dict[str, list[float | None]] = {}
-    true = []
-    for _ in range(n_items):
-        probs = truth(rng, family)
+    true, saved = [], []
+    for number, probs in enumerate(truths(rng, family, n_items)):
         true.append([_answered(probs, n_human, n_model, rng) for _ in range(_REPEATS)])
         counts = rng.multinomial(n_human, probs)
-        ask = floor.Asked(counts[counts > 0], n_human, n_model, rng)
-        for name, value in floors.calibration_floors([ask])[0].items():
-            saved.setdefault(name, []).append(value)
-    estimated, table = _named(saved), np.array(true)
-    for number, target in enumerate(floors.TARGETS, start=1):
+        saved.append(saved_values(counts[counts > 0], 0, str(number)))
+    columns = {name: np.array([[own[name]] for own in saved], dtype=float) for name in saved[0]}
+    sizes = {"n_human": n_human, "n_model": n_model or np.nan, "confidence": 1.0}
+    columns |= {name: np.full((n_items, 1), float(size)) for name, size in sizes.items()}
+    tally = Tally()
+    tally.add(columns)
+    estimated = calibration_floors(tally, Bins(equal_width_edges()), Learnt())
+    table = np.array(true)
+    for number, target in enumerate(TARGETS, start=1):
         errors = [_ece(table[:, i, 0], table[:, i, number]) for i in range(_REPEATS)]
         one = estimated[f"ece_{target}"]
         ends = (one.value or 0.0, one.low or 0.0, one.high or 0.0)
         yield Found(f"ece_{target}", float(np.mean(errors)), *ends, 0.0)
+
+
+def truths(rng: np.random.Generator, family: str, n_items: int) -> Iterator[Floats]:
+    """So many distributions of a family."""
+    if family == "passages":
+        drawn = simulate(Design(1, 1, perfect=True), n_items // 7, rng)  # 7 contexts at least
+        return iter(drawn.human_truth[:n_items])
+    return (truth(rng, family) for _ in range(n_items))
 
 
 def truth(rng: np.random.Generator, family: str) -> Floats:
@@ -129,22 +153,13 @@ def _first(counts: NDArray[Any], rng: np.random.Generator) -> int:
     return int(rng.choice(np.flatnonzero(counts == counts.max())))
 
 
-def _named(saved: dict[str, list[float | None]]) -> dict[str, Floor]:
-    columns = {name: np.array(own, dtype=np.float64)[:, None] for name, own in saved.items()}
-    wanted = floors.reductions(equal_width_edges(), True, True, columns)
-    sums = {name: own.columns(columns).sum(axis=0) for name, own in wanted.items()}
-    return floors.named_floors(
-        {name: float(wanted[name].values(own).mean()) for name, own in sums.items()}
-    )
-
-
 def _ece(confidence: Floats, right: Floats) -> float:
     return ece(confidence, right, equal_width_edges()) or 0.0
 
 
 def main(n_items: int = 1000) -> None:
     """Print a line a family, sizes and metric."""
-    for family in (*FAMILIES, "even"):
+    for family in ("passages", *FAMILIES, "even"):
         for n_human, n_model in SIZES:
             few = n_items // 5 if family == "huge" else n_items
             found = [*distances(family, n_human, n_model, few)]

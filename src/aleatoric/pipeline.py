@@ -16,6 +16,7 @@ from aleatoric.engine.stopping import Stopping
 from aleatoric.engine.systems import add_notes, saved_notes, system_name
 from aleatoric.engine.working import working
 from aleatoric.errors import UsageError
+from aleatoric.inference.perfect import TARGETS
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import check_same, corpus_facts, open_corpus
@@ -26,9 +27,8 @@ from aleatoric.versions import versions
 from aleatoric.word_results import EXACT_MEANS, MEANS
 from aleatoric.word_results import model_systems as model_systems
 from aleatoric.word_results import results as results
-from aleatoric.words import floors
+from aleatoric.words import calibration_floor, floors
 from aleatoric.words.adaptive import until_note
-from aleatoric.words.floor_columns import calibration_columns
 from aleatoric.words.scoring import CONTROLS, Settings, pair_of, score_items
 
 LIVE = ("exact", "mc", "list")
@@ -39,7 +39,7 @@ _EXTRA_COLUMNS = (
     *("confidence", "failed", "n_human", "n_model"),
     *EXACT_MEANS,
     *floors.distance_columns(),
-    *calibration_columns(),
+    *calibration_floor.COLUMNS,
 )
 
 
@@ -153,7 +153,7 @@ def score_word(store: Store, track: Track[Any] = quietly, stopping: Stopping | N
     """Compute the per-item statistics of a saved run; needs no model."""
     settings = scoring_settings(store)
     columns = [*MEANS, *settings.abstractions, *_EXTRA_COLUMNS]
-    columns += [f"correct_{target}" for target in floors.TARGETS]
+    columns += [f"correct_{target}" for target in TARGETS]
     for name in CONTROLS:
         store.add_system(name, {"model": name, "decoder": "none", "estimator": "people"})
     rows = track_rows(store, settings, track)

@@ -11,13 +11,15 @@ import numpy as np
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import Reduction, estimate, value_of, walk
-from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
+from aleatoric.inference.perfect import TARGETS
+from aleatoric.metrics.calibration import ECE, Bins, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.debiased import DebiasedECE
-from aleatoric.metrics.reduction import Mean
+from aleatoric.metrics.reduction import Chunk, Mean
 from aleatoric.store import Store
 from aleatoric.store.reading import StoredRows
 from aleatoric.types import Result, Results, Signature
-from aleatoric.words import floors
+from aleatoric.words import calibration_floor, floors
+from aleatoric.words.calibration_floor import Learnt, Tally, calibration_floors
 from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE
 
 MEANS = (
@@ -31,8 +33,8 @@ EXACT_MEANS = ("tvd_low", "tvd_high", "mode_certified")
 def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
     """Every system's metrics with interval and floor, from the saved statistics alone."""
     check_method(interval)
-    systems = _shown_order(store)
-    return Results(r for name in systems for r in _system_results(store, name, interval))
+    systems, learnt = _shown_order(store), Learnt()
+    return Results(r for name in systems for r in _system_results(store, name, interval, learnt))
 
 
 def model_systems(store: Store) -> list[str]:
@@ -45,14 +47,16 @@ def _shown_order(store: Store) -> list[str]:
     return [*CONTROLS, *model_systems(store)]
 
 
-def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
+def _system_results(store: Store, system: str, interval: str, learnt: Learnt) -> Iterator[Result]:
     manifest, facts = store.manifest, store.systems()[system]
-    shown, others = _reductions(store, system), _floor_reductions(store, system)
-    pages = ((page.groups, page.values) for page in store.stat_pages(system))
-    sums = walk(pages, shown | others)
+    shown, others = _reductions(store, system), _floor_reductions(store)
+    tally = Tally() if _has_calibration_floors(store, system) else None
+    sums = walk(_tallied(store, system, tally), shown | others)
     found = {name: estimate(sums[name], r, manifest["seed"], interval) for name, r in shown.items()}
     plain = {name: value_of(sums[name], r) for name, r in others.items()}
     own_floors, drawn = floors.named_floors(plain), plain["n_model"]
+    if tally:
+        own_floors |= calibration_floors(tally, _bins(store, system), learnt)
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
     for metric, own in found.items():
         if own.value is None and not _is_asked(system, metric):
@@ -102,25 +106,38 @@ def _reductions(store: Store, system: str) -> dict[str, Reduction]:
         means = {name: Mean(name) for name in asked if name in saved}
     if store.systems()[system]["estimator"] == "exact":
         means |= {name: Mean(name) for name in EXACT_MEANS}
-    closed = manifest["choices"]["bins"] == "closed"
-    edges = _edges(store, system, manifest["choices"]["binning"])
-    means |= {f"ece_{t}": ECE(f"correct_{t}", edges, closed) for t in floors.TARGETS}
+    bins = _bins(store, system)
+    means |= {f"ece_{t}": ECE(f"correct_{t}", bins.edges, bins.closed) for t in TARGETS}
     if system == ORACLE:
         return means
     # Splits of people would make of each bin twenty: only what is not split is debiased.
     unsplit = ("original", "human")
     return means | {
-        f"ece_debiased_{t}": DebiasedECE(f"correct_{t}", edges, closed) for t in unsplit
+        f"ece_debiased_{t}": DebiasedECE(f"correct_{t}", bins.edges, bins.closed) for t in unsplit
     }
 
 
-def _floor_reductions(store: Store, system: str) -> dict[str, Reduction]:
+def _floor_reductions(store: Store) -> dict[str, Reduction]:
     """Of the floors, and the number of draws."""
+    return {"n_model": Mean("n_model"), **floors.reductions(set(store.meta("stat_columns")))}
+
+
+def _has_calibration_floors(store: Store, system: str) -> bool:
+    saved = set(store.meta("stat_columns"))  # an older version's may lack some
+    return system not in CONTROLS and saved.issuperset(calibration_floor.COLUMNS)
+
+
+def _tallied(store: Store, system: str, tally: Tally | None) -> Iterator[tuple[list[str], Chunk]]:
+    """The pages of a system's statistics, counted on the way."""
+    for page in store.stat_pages(system):
+        if tally:
+            tally.add(page.values)
+        yield page.groups, page.values
+
+
+def _bins(store: Store, system: str) -> Bins:
     choices = store.manifest["choices"]
-    edges = _edges(store, system, choices["binning"])
-    saved = set(store.meta("stat_columns"))
-    found = floors.reductions(edges, choices["bins"] == "closed", system not in CONTROLS, saved)
-    return {"n_model": Mean("n_model"), **found}
+    return Bins(_edges(store, system, choices["binning"]), choices["bins"] == "closed")
 
 
 def _edges(store: Store, system: str, binning: str) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ recordings by other code; people against people are a perfect model, so their ex
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +15,12 @@ import pytest
 from numpy.typing import NDArray
 
 from aleatoric.corpora.provo import load
-from aleatoric.inference.floor import Asked
-from aleatoric.metrics.calibration import ece, equal_width_edges
+from aleatoric.metrics.calibration import Bins, ece, equal_width_edges
 from aleatoric.pipeline import WordJob, results, run_word
 from aleatoric.streams import stream
 from aleatoric.types import Floor, Item, Result
+from aleatoric.words.calibration_floor import Learnt, Tally, calibration_floors, saved_values
 from aleatoric.words.distributions import human_counts
-from aleatoric.words.floors import calibration_floors, named_floors, reductions
 
 SYSTEMS = ("gpt2", "gpt2_temp05", "bloom")
 
@@ -89,30 +88,22 @@ def test_half_of_the_people_stands_at_the_floor_of_calibration_that_the_other_ha
 def _error_and_floor(items: Sequence[Item], number: int) -> tuple[float | None, Floor]:
     """ECE of a random half of each item's people against the others, and its floor."""
     rng = stream(0, "halves", number)
-    scores, asked = [], []
+    rows = []
     for item in items:
         answers = rng.permutation(list(Counter(human_counts(item.responses)).elements()))
         n, numbers = len(answers) // 2, np.unique(answers, return_inverse=True)[1]
         people, model = (
             np.bincount(own, minlength=len(answers)) for own in (numbers[:n], numbers[n : 2 * n])
         )
-        scores.append((model.max() / n, _any_first(people, rng) == _any_first(model, rng)))
-        asked.append(Asked(people[people > 0], n, n, stream(0, item.id)))
-    sure, right = np.array(scores, dtype=np.float64).T
-    return ece(sure, right, equal_width_edges()), _majority_floor(calibration_floors(asked))
+        right = _any_first(people, rng) == _any_first(model, rng)
+        told = {"n_human": n, "n_model": n, "confidence": model.max() / n, "right": right}
+        rows.append(told | saved_values(people[people > 0], number, item.id))
+    columns = {name: np.array([[float(row[name])] for row in rows]) for name in rows[0]}
+    tally = Tally()
+    tally.add(columns)
+    floor = calibration_floors(tally, Bins(equal_width_edges()), Learnt())["ece_human"]
+    return ece(columns["confidence"][:, 0], columns["right"][:, 0], equal_width_edges()), floor
 
 
 def _any_first(counts: NDArray[np.int64], rng: np.random.Generator) -> int:
     return int(rng.choice(np.flatnonzero(counts == counts.max())))
-
-
-def _majority_floor(saved: Sequence[Mapping[str, float | None]]) -> Floor:
-    chunk = {
-        name: np.array([own[name] for own in saved], dtype=np.float64)[:, None] for name in saved[0]
-    }
-    wanted = reductions(equal_width_edges(), True, True, chunk)
-    values = {
-        name: float(own.values(own.columns(chunk).sum(axis=0)).mean())
-        for name, own in wanted.items()
-    }
-    return named_floors(values)["ece_human"]

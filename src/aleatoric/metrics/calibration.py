@@ -53,6 +53,28 @@ def bin_index(
     return index if closed else np.where(confidences >= 1, -1, index)
 
 
+@dataclass(frozen=True)
+class Bins:
+    """Bins of confidence: their inner edges, and whether the last holds a confidence of 1."""
+
+    edges: tuple[float, ...]
+    closed: bool = True
+
+    @property
+    def n_places(self) -> int:
+        """Bins, and a last place for what is in none."""
+        return len(self.edges) + 2
+
+    def places(self, confidences: Floats) -> NDArray[np.intp]:
+        """The bin of each confidence, or the last place.
+
+        >>> Bins((0.5,), closed=False).places(np.array([0.2, 0.9, 1.0])).tolist()
+        [0, 1, 2]
+        """
+        places: NDArray[np.intp] = bin_index(confidences, self.edges, self.closed) % self.n_places
+        return places
+
+
 @dataclass(frozen=True, eq=False)
 class Binned:
     """Confidence and correctness of items, 0 where undefined, and their bins, there -1."""

@@ -18,8 +18,9 @@ from aleatoric.metrics.overlap import mode
 from aleatoric.metrics.tvd import tvd
 from aleatoric.streams import stream
 from aleatoric.types import Categorical, Choices, Draws, Item, Pair
+from aleatoric.words.calibration_floor import saved_values
 from aleatoric.words.distributions import cut, human_counts, model_distribution, pool, regroup
-from aleatoric.words.floors import calibration_floors, distance_floors
+from aleatoric.words.floors import distance_floors
 from aleatoric.words.rules import WordRule, bare, rule_named
 
 HUMAN, ORACLE = "human", "oracle"
@@ -87,7 +88,6 @@ class Draft:
 
     scored: Scored
     distances: Asked | None = None
-    calibration: Asked | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,6 @@ def score_items(answered: Sequence[Answered], settings: Settings) -> Iterator[li
     ]
     every = [draft for own in drafts for draft in own]
     distances = iter(distance_floors([d.distances for d in every if d.distances]))
-    calibration = iter(calibration_floors([d.calibration for d in every if d.calibration]))
     for own in drafts:
         yield [
             replace(
@@ -125,7 +124,6 @@ def score_items(answered: Sequence[Answered], settings: Settings) -> Iterator[li
                 values={
                     **draft.scored.values,
                     **(next(distances) if draft.distances else {}),
-                    **(next(calibration) if draft.calibration else {}),
                 },
             )
             for draft in own
@@ -135,9 +133,12 @@ def score_items(answered: Sequence[Answered], settings: Settings) -> Iterator[li
 def _score_systems(
     people: People, own: Control, systems: Mapping[str, Sequence[Draws]], settings: Settings
 ) -> Iterator[Draft]:
+    crowd = saved_values(people.counts, settings.seed, people.item.id)
     for system, rows in systems.items():
         for draws in _prepared(rows, settings):
-            yield _score_model(people, own, system, draws, settings)
+            draft = _score_model(people, own, system, draws, settings)
+            values = {**draft.scored.values, **crowd}
+            yield replace(draft, scored=replace(draft.scored, values=values))
 
 
 def pair_of(item: Item, rows: Sequence[Draws], choices: Choices) -> Iterator[Pair]:
@@ -188,11 +189,7 @@ def _score_model(
     values |= _exact_bounds(draws)
     scored = Scored(system, item.id, item.group, draws.row, values, {"correct_oracle": oracle})
     sizes = people.distribution.n or 1, model.n
-    return Draft(
-        scored,
-        _asked(people, "floor", *sizes, settings),
-        _asked(people, "ece floor", *sizes, settings),
-    )
+    return Draft(scored, _asked(people, "floor", *sizes, settings))
 
 
 def _exact_bounds(draws: Draws) -> dict[str, float | None]:

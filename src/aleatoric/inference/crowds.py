@@ -1,0 +1,142 @@
+"""What a crowd's answers tell of the kind of truth behind them, in a few numbers.
+
+How often the first word and the second were said, how many different words, and whether two halves
+of the crowd made the same first choice: enough to tell kinds of truth apart, and coarse enough that
+chances are known from a few hundred simulated crowds of each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.inference.shapes import Shape
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+FIRSTS = (*range(1, 9), *(round(8 * 1.25**step) for step in range(1, 20)))
+"""Where classes of the first word's count begin."""
+LEADS = (0, 1, 2, 3, 5, 9)
+"""Where classes of its lead over the second begin."""
+DIVERSITIES = 4
+N_CELLS = len(FIRSTS) * len(LEADS) * DIVERSITIES * 2
+
+
+@dataclass(frozen=True, eq=False)
+class Crowds:
+    """The numbers of several crowds."""
+
+    n: Counts
+    first: Counts
+    second: Counts
+    kinds: Counts
+    agreed: Counts
+    """1 where two random halves had the same first choice; of equals, any."""
+
+    def cells(self) -> Counts:
+        """The cell of each crowd: those that tell the same share one.
+
+        >>> one = np.array([1])
+        >>> Crowds(40 * one, 40 * one, 0 * one, one, one).cells().tolist()
+        [713]
+        """
+        first = np.searchsorted(FIRSTS, self.first, side="right") - 1
+        lead = np.searchsorted(LEADS, self.first - self.second, side="right") - 1
+        diverse = DIVERSITIES * (self.kinds - 1) // np.maximum(self.n - 1, 1)
+        diverse = np.minimum(diverse, DIVERSITIES - 1)
+        cells: Counts = ((first * len(LEADS) + lead) * DIVERSITIES + diverse) * 2 + self.agreed
+        return cells
+
+
+def crowd_of(counts: Counts, rng: np.random.Generator) -> tuple[int, int, int, int]:
+    """First, second, kinds and agreement of one item's counted answers.
+
+    >>> crowd_of(np.array([30, 10]), np.random.default_rng(0))
+    (30, 10, 2, 1)
+    """
+    ordered = np.sort(counts)
+    second = int(ordered[-2]) if len(counts) > 1 else 0
+    words = rng.permutation(np.repeat(np.arange(len(counts)), counts))
+    half = len(words) // 2
+    chosen = [
+        _first(np.bincount(own, minlength=len(counts)), rng)
+        for own in (words[:half], words[half : 2 * half])
+    ]
+    return int(ordered[-1]), second, len(counts), int(chosen[0] == chosen[1])
+
+
+def _first(counts: Counts, rng: np.random.Generator) -> int:
+    return int(rng.choice(np.flatnonzero(counts == counts.max())))
+
+
+def simulated(shape: Shape, sizes: Counts, rng: np.random.Generator) -> Crowds:
+    """Crowds of these sizes, each drawn from a truth of one kind.
+
+    >>> from aleatoric.inference.shapes import shapes
+    >>> simulated(shapes()[0], np.array([40, 5]), np.random.default_rng(0)).first.tolist()
+    [40, 5]
+    """
+    halves = sizes // 2
+    words = _renamed(_words(shape, len(sizes), int(sizes.max()), rng))
+    place, n_words = np.arange(words.shape[1]), int(words.max()) + 1
+    parts = [
+        _tables(words, (place >= start[:, None]) & (place < end[:, None]), n_words)
+        for start, end in ((0 * sizes, halves), (halves, 2 * halves), (2 * halves, sizes))
+    ]
+    choices = [_first_choices(own, rng) for own in parts[:2]]
+    whole = parts[0] + parts[1] + parts[2]
+    first = whole.max(axis=1)
+    leader = whole.argmax(axis=1)
+    kinds = (whole > 0).sum(axis=1)
+    whole[np.arange(len(whole)), leader] = 0
+    return Crowds(sizes, first, whole.max(axis=1), kinds, (choices[0] == choices[1]).astype(int))
+
+
+def _words(shape: Shape, n_crowds: int, n_people: int, rng: np.random.Generator) -> Counts:
+    """(crowds, people): everybody's word, by its number."""
+    n_variants, n_words = shape.truths.shape
+    # The variants' cumulative shares, one after another: one search for all.
+    steps = shape.truths.cumsum(axis=1)
+    steps /= steps[:, -1:]
+    ladder = (steps + np.arange(n_variants)[:, None]).ravel()
+    variant = np.arange(n_crowds) % n_variants
+    found = np.searchsorted(ladder, rng.random((n_crowds, n_people)) + variant[:, None], "right")
+    words: Counts = np.minimum(found - variant[:, None] * n_words, n_words - 1)
+    return words
+
+
+def _renamed(words: Counts) -> Counts:
+    """The same crowds, no word's number above that of people: tables need not be wide."""
+    if words.max() < 2 * words.shape[1]:
+        return words
+    order = words.argsort(axis=1)
+    ordered = np.take_along_axis(words, order, axis=1)
+    numbers = np.zeros_like(words)
+    numbers[:, 1:] = (ordered[:, 1:] != ordered[:, :-1]).cumsum(axis=1)
+    renamed = np.empty_like(words)
+    np.put_along_axis(renamed, order, numbers, axis=1)
+    return renamed
+
+
+def _tables(words: Counts, chosen: NDArray[np.bool_], n_words: int) -> Counts:
+    """(crowds, words): how often the chosen people said each word."""
+    rows = np.arange(len(words))[:, None] * n_words
+    cells = (words + rows)[chosen]
+    return np.bincount(cells, minlength=len(words) * n_words).reshape(len(words), n_words)
+
+
+def _first_choices(tables: Counts, rng: np.random.Generator) -> Counts:
+    shaken = tables + rng.random(tables.shape, dtype=np.float32)
+    chosen: Counts = shaken.argmax(axis=1)
+    return chosen
+
+
+def tally(cells: Counts) -> Floats:
+    """How many crowds lie in each cell.
+
+    >>> float(tally(np.array([713, 713]))[713])
+    2.0
+    """
+    return np.bincount(cells, minlength=N_CELLS).astype(np.float64)

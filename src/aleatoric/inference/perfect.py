@@ -1,0 +1,100 @@
+"""A perfect model's first answers: how sure it is of them, and how often they are right.
+
+It answers with the likeliest word of its draws, or of the truth itself where it is exact; right is
+the passage's own word, the first choice of all people, or that of half of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.inference.shapes import Shape, shapes
+from aleatoric.streams import stream
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+TARGETS = ("original", "human", "oracle")
+N_MODELS = 300
+"""Simulated of each kind of truth."""
+N_CHANCES = 64
+"""Corpora simulated, for the error that chance makes in bins of few items."""
+
+
+class Bins(Protocol):
+    """Of confidence."""
+
+    @property
+    def n_places(self) -> int:
+        """Bins, and a last place for what is in none."""
+        ...
+
+    def places(self, confidence: Floats) -> NDArray[np.intp]:
+        """The place of each confidence."""
+        ...
+
+
+def answers(kinds: Sequence[int], sizes: Counts, bins: Bins) -> Floats:
+    """(kinds, bins, ...): share of items, confidence, and right answers for each target.
+
+    `sizes` has rows of people and draws, 0 draws for an exact model, of which any is as likely.
+
+    >>> from aleatoric.metrics.calibration import Bins
+    >>> answers([0], np.array([[40, 0]]), Bins((0.5,)))[0, 1].tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0]
+    """
+    return np.stack([_answers(shapes()[kind], kind, sizes, bins) for kind in kinds])
+
+
+def _answers(shape: Shape, kind: int, sizes: Counts, bins: Bins) -> Floats:
+    rng = stream(0, "perfect", kind)
+    people, draws = rng.choice(sizes, N_MODELS).T
+    truths = shape.repeated(N_MODELS)
+    shares = _shares(truths, draws, rng)
+    half = rng.multinomial(np.maximum(people // 2, 1), truths)
+    everybody = half + rng.multinomial(people - np.maximum(people // 2, 1), truths)
+    answer, confidence = _first(shares, rng), shares.max(axis=1)
+    met = [_first(crowd, rng) == answer for crowd in (everybody, half)]
+    own = truths[np.arange(N_MODELS), answer]
+    told = np.stack([np.ones(N_MODELS), confidence, own, *met], axis=1)
+    found = np.zeros((bins.n_places, told.shape[1]))
+    np.add.at(found, bins.places(confidence), told)
+    return found / N_MODELS
+
+
+def _shares(truths: Floats, draws: Counts, rng: np.random.Generator) -> Floats:
+    """A model's distributions: the truth's own where it is exact."""
+    if not draws.any():
+        return truths
+    drawn = rng.multinomial(draws, truths) / np.maximum(draws, 1)[:, None]
+    shares: Floats = np.where((draws > 0)[:, None], drawn, truths)
+    return shares
+
+
+def _first(shares: NDArray[np.float64] | Counts, rng: np.random.Generator) -> Counts:
+    """The likeliest outcome of each row; of equals, any."""
+    equal = shares == shares.max(axis=1, keepdims=True)
+    chosen: Counts = np.where(equal, rng.random(shares.shape, dtype=np.float32), -1).argmax(axis=1)
+    return chosen
+
+
+def expected_errors(told: Floats, n_items: int, rng: np.random.Generator) -> dict[str, float]:
+    """Target -> the calibration error of so many items, chance included, from mixed `answers`.
+
+    >>> told = np.array([[1.0, 0.75, 0.75, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
+    >>> found = expected_errors(told, 10**6, np.random.default_rng(0))
+    >>> {target: round(error, 2) for target, error in found.items()}
+    {'original': 0.0, 'human': 0.25, 'oracle': 0.25}
+    """
+    share = told[:, 0] / told[:, 0].sum()
+    each = told / np.maximum(told[:, :1], 1e-300)
+    counts = rng.multinomial(n_items, share, size=N_CHANCES)
+    found = {}
+    for target, chance in zip(TARGETS, each[:, 2:].clip(0, 1).T, strict=True):
+        right = rng.binomial(counts, chance)
+        gaps = np.abs(right - counts * each[:, 1])[:, :-1]  # the last place is no bin
+        found[target] = float(gaps.sum(axis=1).mean() / n_items)
+    return found
