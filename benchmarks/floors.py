@@ -23,7 +23,13 @@ from aleatoric.inference import floor
 from aleatoric.inference.perfect import TARGETS
 from aleatoric.metrics.calibration import Bins, ece, equal_width_edges
 from aleatoric.streams import stream
-from aleatoric.words.calibration_floor import Learnt, Tally, calibration_floors, saved_values
+from aleatoric.words.calibration_floor import (
+    CORRECT,
+    Learnt,
+    Tally,
+    calibration_floors,
+    saved_values,
+)
 
 Floats = NDArray[np.float64]
 FAMILIES = {
@@ -98,6 +104,7 @@ def calibration(family: str, n_human: int, n_model: int | None, n_items: int) ->
         saved.append(saved_values(counts[counts > 0], 0, str(number)))
     columns = {name: np.array([[own[name]] for own in saved], dtype=float) for name in saved[0]}
     sizes = {"n_human": n_human, "n_model": n_model or np.nan, "confidence": 1.0}
+    sizes |= dict.fromkeys(CORRECT.values(), 1.0)
     columns |= {name: np.full((n_items, 1), float(size)) for name, size in sizes.items()}
     tally = Tally()
     tally.add(columns)
@@ -163,8 +170,7 @@ def main(n_items: int = 1000) -> None:
         for n_human, n_model in SIZES:
             few = n_items // 5 if family == "huge" else n_items
             found = [*distances(family, n_human, n_model, few)]
-            if family != "huge":
-                found += calibration(family, n_human, n_model, n_items)
+            found += calibration(family, n_human, n_model, few)
             sizes = f"{family:6} {n_human:>4} v {n_model or 'exact':>5}"
             print(sizes, " ".join(map(_cell, found)), flush=True)
 

@@ -17,9 +17,9 @@ from aleatoric.metrics.debiased import DebiasedECE
 from aleatoric.metrics.reduction import Chunk, Mean
 from aleatoric.store import Store
 from aleatoric.store.reading import StoredRows
-from aleatoric.types import Result, Results, Signature
+from aleatoric.types import Floor, Result, Results, Signature
 from aleatoric.words import calibration_floor, floors
-from aleatoric.words.calibration_floor import Learnt, Tally, calibration_floors
+from aleatoric.words.calibration_floor import Learnt, Tally
 from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE
 
 MEANS = (
@@ -50,13 +50,13 @@ def _shown_order(store: Store) -> list[str]:
 def _system_results(store: Store, system: str, interval: str, learnt: Learnt) -> Iterator[Result]:
     manifest, facts = store.manifest, store.systems()[system]
     shown, others = _reductions(store, system), _floor_reductions(store)
-    tally = Tally() if _has_calibration_floors(store, system) else None
+    tally = Tally()
     sums = walk(_tallied(store, system, tally), shown | others)
     found = {name: estimate(sums[name], r, manifest["seed"], interval) for name, r in shown.items()}
     plain = {name: value_of(sums[name], r) for name, r in others.items()}
     own_floors, drawn = floors.named_floors(plain), plain["n_model"]
-    if tally:
-        own_floors |= calibration_floors(tally, _bins(store, system), learnt)
+    if system not in CONTROLS:
+        own_floors |= _calibration_floors(store, system, tally, learnt)
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
     for metric, own in found.items():
         if own.value is None and not _is_asked(system, metric):
@@ -122,15 +122,24 @@ def _floor_reductions(store: Store) -> dict[str, Reduction]:
     return {"n_model": Mean("n_model"), **floors.reductions(set(store.meta("stat_columns")))}
 
 
-def _has_calibration_floors(store: Store, system: str) -> bool:
-    saved = set(store.meta("stat_columns"))  # an older version's may lack some
-    return system not in CONTROLS and saved.issuperset(calibration_floor.COLUMNS)
+def _calibration_floors(
+    store: Store, system: str, tally: Tally, learnt: Learnt
+) -> dict[str, Floor]:
+    if _tells_crowds(store):
+        return calibration_floor.calibration_floors(tally, _bins(store, system), learnt)
+    return calibration_floor.no_columns()
 
 
-def _tallied(store: Store, system: str, tally: Tally | None) -> Iterator[tuple[list[str], Chunk]]:
-    """The pages of a system's statistics, counted on the way."""
+def _tells_crowds(store: Store) -> bool:
+    """Whether the columns of an older version do is not certain."""
+    return set(store.meta("stat_columns")).issuperset(calibration_floor.COLUMNS)
+
+
+def _tallied(store: Store, system: str, tally: Tally) -> Iterator[tuple[list[str], Chunk]]:
+    """The pages of a system's statistics, a model's counted on the way."""
+    counted = system not in CONTROLS and _tells_crowds(store)
     for page in store.stat_pages(system):
-        if tally:
+        if counted:
             tally.add(page.values)
         yield page.groups, page.values
 

@@ -19,7 +19,13 @@ from aleatoric.metrics.calibration import Bins, ece, equal_width_edges
 from aleatoric.pipeline import WordJob, results, run_word
 from aleatoric.streams import stream
 from aleatoric.types import Floor, Item, Result
-from aleatoric.words.calibration_floor import Learnt, Tally, calibration_floors, saved_values
+from aleatoric.words.calibration_floor import (
+    CORRECT,
+    Learnt,
+    Tally,
+    calibration_floors,
+    saved_values,
+)
 from aleatoric.words.distributions import human_counts
 
 SYSTEMS = ("gpt2", "gpt2_temp05", "bloom")
@@ -96,13 +102,16 @@ def _error_and_floor(items: Sequence[Item], number: int) -> tuple[float | None, 
             np.bincount(own, minlength=len(answers)) for own in (numbers[:n], numbers[n : 2 * n])
         )
         right = _any_first(people, rng) == _any_first(model, rng)
-        told = {"n_human": n, "n_model": n, "confidence": model.max() / n, "right": right}
+        told = {"n_human": n, "n_model": n, "confidence": model.max() / n}
+        told |= dict.fromkeys(CORRECT.values(), right)
         rows.append(told | saved_values(people[people > 0], number, item.id))
     columns = {name: np.array([[float(row[name])] for row in rows]) for name in rows[0]}
     tally = Tally()
     tally.add(columns)
     floor = calibration_floors(tally, Bins(equal_width_edges()), Learnt())["ece_human"]
-    return ece(columns["confidence"][:, 0], columns["right"][:, 0], equal_width_edges()), floor
+    return ece(
+        columns["confidence"][:, 0], columns["correct_human"][:, 0], equal_width_edges()
+    ), floor
 
 
 def _any_first(counts: NDArray[np.int64], rng: np.random.Generator) -> int:

@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks.floors import calibration, distances
 
-SIZES = [(20, 20), (20, None), (40, 40), (40, 1000), (100, 1000)]
 N_ITEMS = 1000
 """An item's floor has a standard deviation of .18 at 20 people: the mean's noise must be small."""
 

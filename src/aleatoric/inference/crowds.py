@@ -16,11 +16,14 @@ from aleatoric.inference.shapes import Shape
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
-FIRSTS = (*range(1, 9), *(round(8 * 1.25**step) for step in range(1, 20)))
+MOST = 100
+"""People of a crowd that are looked at: more tell little more of its truth, and cost time."""
+FIRSTS = (*range(1, 9), *(round(8 * 1.25**step) for step in range(1, 12)))
 """Where classes of the first word's count begin."""
-LEADS = (0, 1, 2, 3, 5, 9)
+LEADS = (0, 1, 2, 3, 5, 9, 17)
 """Where classes of its lead over the second begin."""
-DIVERSITIES = 4
+DIVERSITIES = 5
+"""Classes of the number of different words: one word alone, then by quarters of all that may be."""
 N_CELLS = len(FIRSTS) * len(LEADS) * DIVERSITIES * 2
 
 
@@ -40,31 +43,33 @@ class Crowds:
 
         >>> one = np.array([1])
         >>> Crowds(40 * one, 40 * one, 0 * one, one, one).cells().tolist()
-        [713]
+        [1041]
         """
         first = np.searchsorted(FIRSTS, self.first, side="right") - 1
         lead = np.searchsorted(LEADS, self.first - self.second, side="right") - 1
-        diverse = DIVERSITIES * (self.kinds - 1) // np.maximum(self.n - 1, 1)
-        diverse = np.minimum(diverse, DIVERSITIES - 1)
+        quarters = DIVERSITIES - 1
+        diverse = 1 + np.minimum(quarters * (self.kinds - 1) // np.maximum(self.n, 1), quarters - 1)
+        diverse = np.where(self.kinds == 1, 0, diverse)
         cells: Counts = ((first * len(LEADS) + lead) * DIVERSITIES + diverse) * 2 + self.agreed
         return cells
 
 
 def crowd_of(counts: Counts, rng: np.random.Generator) -> tuple[int, int, int, int]:
-    """First, second, kinds and agreement of one item's counted answers.
+    """First, second, kinds and agreement of one item's counted answers, or of a sample of them.
 
     >>> crowd_of(np.array([30, 10]), np.random.default_rng(0))
     (30, 10, 2, 1)
     """
-    ordered = np.sort(counts)
-    second = int(ordered[-2]) if len(counts) > 1 else 0
-    words = rng.permutation(np.repeat(np.arange(len(counts)), counts))
+    # In an order of their own: who answered first must not matter.
+    ordered = np.sort(counts)[::-1]
+    words = rng.permutation(np.repeat(np.arange(len(ordered)), ordered))[:MOST]
     half = len(words) // 2
-    chosen = [
+    one, other = (
         _first(np.bincount(own, minlength=len(counts)), rng)
         for own in (words[:half], words[half : 2 * half])
-    ]
-    return int(ordered[-1]), second, len(counts), int(chosen[0] == chosen[1])
+    )
+    said = np.sort(np.bincount(words, minlength=2))
+    return int(said[-1]), int(said[-2]), int((said > 0).sum()), int(one == other)
 
 
 def _first(counts: Counts, rng: np.random.Generator) -> int:
@@ -136,7 +141,7 @@ def _first_choices(tables: Counts, rng: np.random.Generator) -> Counts:
 def tally(cells: Counts) -> Floats:
     """How many crowds lie in each cell.
 
-    >>> float(tally(np.array([713, 713]))[713])
+    >>> float(tally(np.array([1041, 1041]))[1041])
     2.0
     """
     return np.bincount(cells, minlength=N_CELLS).astype(np.float64)

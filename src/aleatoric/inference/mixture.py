@@ -31,6 +31,8 @@ class Mixtures:
     value: Floats
     by_noise: Floats
     """(noises, kinds)."""
+    strange: float
+    """The share of crowds such as no kind makes."""
 
 
 def mixtures(sizes: Counts, seen: Floats) -> Mixtures:
@@ -43,13 +45,14 @@ def mixtures(sizes: Counts, seen: Floats) -> Mixtures:
     """
     chances = _chances(sizes)[:, seen > 0]
     counted = seen[seen > 0]
+    strange = counted[chances.max(axis=0) <= UNHEARD].sum() / counted.sum()
     noises = np.array([shape.noise for shape in shapes()])
     by_noise = np.zeros((len(NOISES), len(noises)))
     for row, noise in zip(by_noise, NOISES, strict=True):
         chosen = noises == noise
         chosen[0] = True  # where all agree there is nothing to be noisy
         row[chosen] = likeliest(chances[chosen], counted)
-    return Mixtures(likeliest(chances, counted), by_noise)
+    return Mixtures(likeliest(chances, counted), by_noise, float(strange))
 
 
 def likeliest(chances: Floats, counted: Floats) -> Floats:

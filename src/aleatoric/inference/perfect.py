@@ -6,13 +6,12 @@ the passage's own word, the first choice of all people, or that of half of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.inference.shapes import Shape, shapes
+from aleatoric.inference.shapes import shapes
 from aleatoric.streams import stream
 
 Counts = NDArray[np.int64]
@@ -32,25 +31,21 @@ class Bins(Protocol):
         """Bins, and a last place for what is in none."""
         ...
 
-    def places(self, confidence: Floats) -> NDArray[np.intp]:
+    def places(self, confidences: Floats) -> NDArray[np.intp]:
         """The place of each confidence."""
         ...
 
 
-def answers(kinds: Sequence[int], sizes: Counts, bins: Bins) -> Floats:
-    """(kinds, bins, ...): share of items, confidence, and right answers for each target.
+def answers(kind: int, sizes: Counts, bins: Bins) -> Floats:
+    """(bins, ...): share of items, confidence, and right answers for each target.
 
     `sizes` has rows of people and draws, 0 draws for an exact model, of which any is as likely.
 
     >>> from aleatoric.metrics.calibration import Bins
-    >>> answers([0], np.array([[40, 0]]), Bins((0.5,)))[0, 1].tolist()
+    >>> answers(0, np.array([[40, 0]]), Bins((0.5,)))[1].tolist()
     [1.0, 1.0, 1.0, 1.0, 1.0]
     """
-    return np.stack([_answers(shapes()[kind], kind, sizes, bins) for kind in kinds])
-
-
-def _answers(shape: Shape, kind: int, sizes: Counts, bins: Bins) -> Floats:
-    rng = stream(0, "perfect", kind)
+    shape, rng = shapes()[kind], stream(0, "perfect", kind)
     people, draws = rng.choice(sizes, N_MODELS).T
     truths = shape.repeated(N_MODELS)
     shares = _shares(truths, draws, rng)
@@ -81,20 +76,15 @@ def _first(shares: NDArray[np.float64] | Counts, rng: np.random.Generator) -> Co
     return chosen
 
 
-def expected_errors(told: Floats, n_items: int, rng: np.random.Generator) -> dict[str, float]:
-    """Target -> the calibration error of so many items, chance included, from mixed `answers`.
+def expected_error(told: Floats, target: str, n_items: int, rng: np.random.Generator) -> float:
+    """The calibration error of so many items, chance included, from mixed `answers`.
 
     >>> told = np.array([[1.0, 0.75, 0.75, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
-    >>> found = expected_errors(told, 10**6, np.random.default_rng(0))
-    >>> {target: round(error, 2) for target, error in found.items()}
-    {'original': 0.0, 'human': 0.25, 'oracle': 0.25}
+    >>> [round(expected_error(told, t, 10**6, np.random.default_rng(0)), 2) for t in TARGETS]
+    [0.0, 0.25, 0.25]
     """
-    share = told[:, 0] / told[:, 0].sum()
     each = told / np.maximum(told[:, :1], 1e-300)
-    counts = rng.multinomial(n_items, share, size=N_CHANCES)
-    found = {}
-    for target, chance in zip(TARGETS, each[:, 2:].clip(0, 1).T, strict=True):
-        right = rng.binomial(counts, chance)
-        gaps = np.abs(right - counts * each[:, 1])[:, :-1]  # the last place is no bin
-        found[target] = float(gaps.sum(axis=1).mean() / n_items)
-    return found
+    counts = rng.multinomial(n_items, told[:, 0] / told[:, 0].sum(), size=N_CHANCES)
+    right = rng.binomial(counts, each[:, 2 + TARGETS.index(target)].clip(0, 1))
+    gaps = np.abs(right - counts * each[:, 1])[:, :-1]  # the last place is no bin
+    return float(gaps.sum(axis=1).mean() / n_items)

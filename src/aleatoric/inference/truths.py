@@ -40,17 +40,6 @@ class Rows:
         """
         return cls(np.concatenate(rows), starts_of(np.fromiter(map(len, rows), np.int64)))
 
-    @classmethod
-    def of_tables(cls, each: Sequence[Numbers]) -> Rows:
-        """All rows of tables of unequal widths, which may have any number of leading axes.
-
-        >>> Rows.of_tables([np.ones((2, 3)), np.ones((1, 1))]).starts.tolist()
-        [0, 3, 6, 7]
-        """
-        widths = [table.shape[-1] for table in each]
-        lengths = np.repeat(widths, [table.size // table.shape[-1] for table in each])
-        return cls(np.concatenate([table.ravel() for table in each]), starts_of(lengths))
-
     def __len__(self) -> int:
         return len(self.starts) - 1
 
@@ -61,15 +50,6 @@ class Rows:
     def sums(self) -> Numbers:
         """The sum of each row."""
         return sums(self.values, self.starts)
-
-    def tops(self) -> Numbers:
-        """The largest value of each row.
-
-        >>> Rows.of([np.array([1, 2]), np.array([3])]).tops().tolist()
-        [2, 3]
-        """
-        found: Numbers = np.maximum.reduceat(self.values, self.starts[:-1])
-        return found
 
     def owners(self) -> Counts:
         """Of each value the number of its row."""

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aleatoric.inference.crowds import N_CELLS, Counts, Crowds, crowd_of, tally
+from aleatoric.inference.crowds import MOST, N_CELLS, Counts, Crowds, crowd_of, tally
 from aleatoric.inference.floor import ONE_ANSWER
 from aleatoric.inference.mixture import Mixtures, mixtures
-from aleatoric.inference.perfect import TARGETS, answers, expected_errors
+from aleatoric.inference.perfect import TARGETS, answers, expected_error
 from aleatoric.metrics.calibration import Bins
 from aleatoric.metrics.reduction import Chunk, Floats
 from aleatoric.streams import stream
@@ -28,6 +28,12 @@ from aleatoric.types import Floor
 COLUMNS = ("people_first", "people_second", "people_kinds", "people_agreed")
 """What is saved an item."""
 METHOD = "empirical Bayes over Zipf-like truths, between those without and with much noise"
+CORRECT = {target: f"correct_{target}" for target in TARGETS}
+OLDER = "statistics of an older version: score the run again"
+UNSCORED = "no answer of the system can be right or wrong here"
+TOO_STRANGE = "people's answers are more diverse than those of any kind of truth that is known here"
+STRANGE = 0.05
+"""The share of such crowds from which on there is no floor."""
 RARE = 1e-4
 """A kind of truth with a smaller share is left out."""
 N_ERRORS = 2.0
@@ -49,63 +55,106 @@ def saved_values(counts: Counts, seed: int, item_id: str) -> dict[str, float | N
 
 
 class Tally:
-    """Counts the crowds and the sizes of a system's items, a page at a time.
+    """Counts the crowds, the sizes and the scored answers of a system's items, page by page.
 
     >>> tally = Tally()
-    >>> told = dict.fromkeys(("n_human", "n_model", "confidence", *COLUMNS), np.ones((1, 1)))
-    >>> tally.add(told)
-    >>> tally.sizes
-    Counter({(1, 1): 1})
+    >>> told = ("n_human", "n_model", "confidence", *COLUMNS, *CORRECT.values())
+    >>> tally.add(dict.fromkeys(told, np.ones((1, 1))))
+    >>> tally.sizes, tally.n_scored["human"]
+    (Counter({(1, 1): 1}), 1)
     """
 
     def __init__(self) -> None:
         self.seen = np.zeros(N_CELLS)
+        self.crowds: Counter[int] = Counter()
+        """Sizes of the crowds seen."""
         self.sizes: Counter[tuple[int, int]] = Counter()
-        """People and draws, 0 draws for an exact model."""
+        """People and draws of items with an answer, 0 draws for an exact model."""
+        self.n_scored: Counter[str] = Counter()
+        """Target -> items whose answer is right or wrong."""
 
     def add(self, chunk: Chunk) -> None:
-        """Items that have people and a model's answer."""
-        told = [chunk[name][:, 0] for name in ("n_human", "n_model", "confidence", *COLUMNS)]
-        table = np.stack(told, axis=1)
-        known = np.isfinite(np.delete(table, 1, axis=1)).all(axis=1)
-        n, draws, _, *rest = np.nan_to_num(table[known]).astype(np.int64).T
-        self.seen += tally(Crowds(n, *rest).cells())
-        self.sizes.update(zip(n.tolist(), draws.tolist(), strict=True))
+        """Count a page."""
+        n, draws, confidence = (chunk[name][:, 0] for name in ("n_human", "n_model", "confidence"))
+        told = np.stack([np.minimum(n, MOST), *(chunk[name][:, 0] for name in COLUMNS)])
+        # What people said is learnt from, whether the system answered or not.
+        crowds = Crowds(*told[:, np.isfinite(told).all(axis=0)].astype(np.int64))
+        self.seen += tally(crowds.cells())
+        self.crowds.update(crowds.n.tolist())
+        answered = np.isfinite(n) & np.isfinite(confidence)
+        pairs = np.nan_to_num(np.stack([n, draws], axis=1)[answered]).astype(np.int64)
+        self.sizes.update(map(tuple, pairs.tolist()))
+        for target, name in CORRECT.items():
+            self.n_scored[target] += int(np.isfinite(chunk[name]).any(axis=1).sum())
 
 
 class Learnt:
-    """Mixtures by what they were learnt from: all systems of a run have the same people."""
+    """What was learnt and simulated: systems of a run share their people, and often sizes."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, bytes], Mixtures] = {}
+        self._mixtures: dict[tuple[bytes, bytes], Mixtures] = {}
+        self._answers: dict[tuple[int, bytes, Bins], Floats] = {}
 
-    def of(self, sizes: Counts, seen: Floats) -> Mixtures:
-        """The mixtures of crowds of these sizes."""
-        key = sizes.tobytes(), seen.tobytes()
-        if key not in self._known:
-            self._known[key] = mixtures(sizes, seen)
-        return self._known[key]
+    def mixtures(self, tally: Tally) -> Mixtures:
+        """The kinds of truth that the crowds tell."""
+        sizes = np.array(sorted(tally.crowds.elements()))
+        key = sizes.tobytes(), tally.seen.tobytes()
+        if key not in self._mixtures:
+            self._mixtures[key] = mixtures(sizes, tally.seen)
+        return self._mixtures[key]
+
+    def answers(self, kinds: Sequence[int], sizes: Counts, bins: Bins) -> Floats:
+        """Perfect models' answers, a kind of truth after another."""
+        return np.stack([self._answered(kind, sizes, bins) for kind in kinds])
+
+    def _answered(self, kind: int, sizes: Counts, bins: Bins) -> Floats:
+        key = kind, sizes.tobytes(), bins
+        if key not in self._answers:
+            self._answers[key] = answers(kind, sizes, bins)
+        return self._answers[key]
 
 
 def calibration_floors(tally: Tally, bins: Bins, learnt: Learnt) -> dict[str, Floor]:
-    """Metric -> floor; no value where nobody was asked with another.
+    """Metric -> floor; no value where people told too little, or what no kind of truth would.
 
     >>> calibration_floors(Tally(), Bins((0.5,)), Learnt())["ece_human"].reason
     'one answer tells nothing of the truth: a floor needs two people'
     """
-    n_items = tally.sizes.total()
-    if not n_items:
-        return {f"ece_{target}": Floor(None, None, None, METHOD, ONE_ANSWER) for target in TARGETS}
-    pairs = np.array(sorted(tally.sizes.elements()))
-    mixed = learnt.of(np.sort(pairs[:, 0]), tally.seen)
+    if not tally.crowds:
+        return _unknown(ONE_ANSWER)
+    mixed = learnt.mixtures(tally)
+    if mixed.strange > STRANGE:
+        return _unknown(TOO_STRANGE)
     rows = np.stack([mixed.value, *mixed.by_noise])
+    return {
+        f"ece_{target}": _floor(target, rows, tally, bins, learnt)
+        if tally.n_scored[target]
+        else Floor(None, None, None, METHOD, UNSCORED)
+        for target in TARGETS
+    }
+
+
+def no_columns() -> dict[str, Floor]:
+    """The floors of a run whose statistics an older version made.
+
+    >>> no_columns()["ece_human"].reason
+    'statistics of an older version: score the run again'
+    """
+    return _unknown(OLDER)
+
+
+def _unknown(reason: str) -> dict[str, Floor]:
+    return {f"ece_{target}": Floor(None, None, None, METHOD, reason) for target in TARGETS}
+
+
+def _floor(target: str, rows: Floats, tally: Tally, bins: Bins, learnt: Learnt) -> Floor:
+    """Of the mixture in the first row; the ends hold those of the others."""
+    # One person has no half.
+    fewest, n_items = (2 if target == "oracle" else 1), tally.n_scored[target]
+    sizes = np.array(sorted(pair for pair in tally.sizes.elements() if pair[0] >= fewest))
     kinds = np.flatnonzero((rows > RARE).any(axis=0))
-    told = np.tensordot(rows[:, kinds], answers(kinds.tolist(), pairs, bins), axes=1)
-    errors = [expected_errors(own, n_items, stream(0, "chance")) for own in told]
-    return {f"ece_{target}": _floor([own[target] for own in errors], n_items) for target in TARGETS}
-
-
-def _floor(errors: Sequence[float], n_items: int) -> Floor:
-    """Of the value, then of all that the ends must hold."""
+    told = np.tensordot(rows[:, kinds], learnt.answers(kinds.tolist(), sizes, bins), axes=1)
+    errors = [expected_error(own, target, n_items, stream(0, "chance")) for own in told]
     noise = GRID + N_ERRORS * SPREAD / math.sqrt(n_items)
-    return Floor(errors[0], max(0.0, min(errors) - noise), max(errors) + noise, METHOD)
+    low, high = max(0.0, min(errors) - noise), min(1.0, max(errors) + noise)
+    return Floor(errors[0], low, high, METHOD)

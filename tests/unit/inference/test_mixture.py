@@ -87,6 +87,6 @@ def test_the_floor_of_one_kind_is_the_mean_error_of_perfect_models(draws, monkey
             confidence[i], right[i] = model.max(), answer == majority
         errors.append(ece(confidence, right, edges))
     monkeypatch.setattr(perfect, "N_MODELS", 20_000)
-    told = perfect.answers([kind], np.array([[n, draws]]), Bins(edges))[0]
-    found = perfect.expected_errors(told, 200, rng)["human"]
+    told = perfect.answers(kind, np.array([[n, draws]]), Bins(edges))
+    found = perfect.expected_error(told, "human", 200, rng)
     assert found == pytest.approx(np.mean(errors), abs=4 * np.std(errors) / 40**0.5)
