@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from aleatoric.inference.crowds import N_CELLS, simulated, tally
 from aleatoric.inference.shapes import NOISES, shapes
+from aleatoric.inference.sizes import Sizes
 from aleatoric.streams import stream
 
-Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 N_CROWDS = 500
 """Simulated of each kind."""
@@ -35,12 +35,11 @@ class Mixtures:
     """The share of crowds such as no kind makes."""
 
 
-def mixtures(sizes: Counts, seen: Floats) -> Mixtures:
+def mixtures(sizes: Sizes, seen: Floats) -> Mixtures:
     """Learn from crowds of these sizes, so many of them in each cell.
 
-    >>> sizes = np.full(9, 40)
-    >>> all_alike = simulated(shapes()[0], sizes, np.random.default_rng(0))
-    >>> bool(mixtures(sizes, tally(all_alike.cells())).value[0] > 0.5)
+    >>> all_alike = simulated(shapes()[0], np.full(9, 40), np.random.default_rng(0))
+    >>> bool(mixtures(Sizes.of({40: 9}), tally(all_alike.cells())).value[0] > 0.5)
     True
     """
     chances = _chances(sizes)[:, seen > 0]
@@ -68,11 +67,11 @@ def likeliest(chances: Floats, counted: Floats) -> Floats:
     return shares
 
 
-def _chances(sizes: Counts) -> Floats:
+def _chances(sizes: Sizes) -> Floats:
     """(kinds, cells): how likely a crowd lies in a cell, its size as likely as those given."""
     found = np.empty((len(shapes()), N_CELLS))
     for number, shape in enumerate(shapes()):
         rng = stream(0, "crowds", number)
-        own = rng.choice(sizes, N_CROWDS)
-        found[number] = tally(simulated(shape, own, rng).cells()) / N_CROWDS
+        crowds = simulated(shape, sizes.drawn(N_CROWDS, rng), rng)
+        found[number] = tally(crowds.cells()) / N_CROWDS
     return found + UNHEARD

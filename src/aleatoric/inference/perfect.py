@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.inference.shapes import shapes
+from aleatoric.inference.sizes import Sizes
 from aleatoric.streams import stream
 
 Counts = NDArray[np.int64]
@@ -36,17 +37,17 @@ class Bins(Protocol):
         ...
 
 
-def answers(kind: int, sizes: Counts, bins: Bins) -> Floats:
+def answers(kind: int, sizes: Sizes, bins: Bins) -> Floats:
     """(bins, ...): share of items, confidence, and right answers for each target.
 
-    `sizes` has rows of people and draws, 0 draws for an exact model, of which any is as likely.
+    `sizes` has rows of people and draws, 0 draws for an exact model.
 
     >>> from aleatoric.metrics.calibration import Bins
-    >>> answers(0, np.array([[40, 0]]), Bins((0.5,)))[1].tolist()
+    >>> answers(0, Sizes.of({(40, 0): 1}), Bins((0.5,)))[1].tolist()
     [1.0, 1.0, 1.0, 1.0, 1.0]
     """
     shape, rng = shapes()[kind], stream(0, "perfect", kind)
-    people, draws = rng.choice(sizes, N_MODELS).T
+    people, draws = sizes.drawn(N_MODELS, rng).T
     truths = shape.repeated(N_MODELS)
     shares = _shares(truths, draws, rng)
     half = rng.multinomial(np.maximum(people // 2, 1), truths)

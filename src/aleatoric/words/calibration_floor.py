@@ -20,6 +20,7 @@ from aleatoric.inference.crowds import MOST, N_CELLS, Counts, Crowds, crowd_of, 
 from aleatoric.inference.floor import ONE_ANSWER
 from aleatoric.inference.mixture import Mixtures, mixtures
 from aleatoric.inference.perfect import TARGETS, answers, expected_error
+from aleatoric.inference.sizes import Sizes
 from aleatoric.metrics.calibration import Bins
 from aleatoric.metrics.reduction import Chunk, Floats
 from aleatoric.streams import stream
@@ -97,18 +98,18 @@ class Learnt:
 
     def mixtures(self, tally: Tally) -> Mixtures:
         """The kinds of truth that the crowds tell."""
-        sizes = np.array(sorted(tally.crowds.elements()))
-        key = sizes.tobytes(), tally.seen.tobytes()
+        sizes = Sizes.of(tally.crowds)
+        key = sizes.key, tally.seen.tobytes()
         if key not in self._mixtures:
             self._mixtures[key] = mixtures(sizes, tally.seen)
         return self._mixtures[key]
 
-    def answers(self, kinds: Sequence[int], sizes: Counts, bins: Bins) -> Floats:
+    def answers(self, kinds: Sequence[int], sizes: Sizes, bins: Bins) -> Floats:
         """Perfect models' answers, a kind of truth after another."""
         return np.stack([self._answered(kind, sizes, bins) for kind in kinds])
 
-    def _answered(self, kind: int, sizes: Counts, bins: Bins) -> Floats:
-        key = kind, sizes.tobytes(), bins
+    def _answered(self, kind: int, sizes: Sizes, bins: Bins) -> Floats:
+        key = kind, sizes.key, bins
         if key not in self._answers:
             self._answers[key] = answers(kind, sizes, bins)
         return self._answers[key]
@@ -151,7 +152,7 @@ def _floor(target: str, rows: Floats, tally: Tally, bins: Bins, learnt: Learnt) 
     """Of the mixture in the first row; the ends hold those of the others."""
     # One person has no half.
     fewest, n_items = (2 if target == "oracle" else 1), tally.n_scored[target]
-    sizes = np.array(sorted(pair for pair in tally.sizes.elements() if pair[0] >= fewest))
+    sizes = Sizes.of({pair: n for pair, n in tally.sizes.items() if pair[0] >= fewest})
     kinds = np.flatnonzero((rows > RARE).any(axis=0))
     told = np.tensordot(rows[:, kinds], learnt.answers(kinds.tolist(), sizes, bins), axes=1)
     errors = [expected_error(own, target, n_items, stream(0, "chance")) for own in told]

@@ -13,6 +13,7 @@ from aleatoric.inference import perfect
 from aleatoric.inference.crowds import Crowds, crowd_of, simulated, tally
 from aleatoric.inference.mixture import likeliest, mixtures
 from aleatoric.inference.shapes import Shape, shapes
+from aleatoric.inference.sizes import Sizes
 from aleatoric.metrics.calibration import Bins, ece, equal_width_edges
 
 COUNTS = st.lists(st.integers(1, 9), min_size=1, max_size=12).map(np.array)
@@ -55,7 +56,7 @@ def test_kinds_that_made_the_crowds_are_found():
     # Everybody agrees in three of ten contexts, and hardly anybody in the others.
     one, flat = shapes()[0], next(s for s in shapes() if s.truths.shape == (1, 200))
     cells = [simulated(one, sizes[:300], rng).cells(), simulated(flat, sizes[:700], rng).cells()]
-    found = mixtures(sizes, tally(np.concatenate(cells)))
+    found = mixtures(Sizes.of({40: 1000}), tally(np.concatenate(cells)))
     assert found.value[0] == pytest.approx(0.3, abs=0.001)
     assert found.value.sum() == pytest.approx(1)
     long = [shape.truths.shape[1] >= 80 for shape in shapes()]
@@ -87,6 +88,6 @@ def test_the_floor_of_one_kind_is_the_mean_error_of_perfect_models(draws, monkey
             confidence[i], right[i] = model.max(), answer == majority
         errors.append(ece(confidence, right, edges))
     monkeypatch.setattr(perfect, "N_MODELS", 20_000)
-    told = perfect.answers(kind, np.array([[n, draws]]), Bins(edges))
+    told = perfect.answers(kind, Sizes.of({(n, draws): 1}), Bins(edges))
     found = perfect.expected_error(told, "human", 200, rng)
     assert found == pytest.approx(np.mean(errors), abs=4 * np.std(errors) / 40**0.5)
