@@ -131,7 +131,7 @@ def _calibration_floors(
 
 
 def _tells_crowds(store: Store) -> bool:
-    """Whether the columns of an older version do is not certain."""
+    """Whether statistics have what floors of ECE need: an older version's do not."""
     return set(store.meta("stat_columns")).issuperset(calibration_floor.COLUMNS)
 
 

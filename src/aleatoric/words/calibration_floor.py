@@ -32,7 +32,7 @@ METHOD = "empirical Bayes over Zipf-like truths, between those without and with 
 CORRECT = {target: f"correct_{target}" for target in TARGETS}
 OLDER = "statistics of an older version: score the run again"
 UNSCORED = "no answer of the system can be right or wrong here"
-TOO_STRANGE = "people's answers are more diverse than those of any kind of truth that is known here"
+TOO_STRANGE = "people answer as under no kind of truth that is known here"
 STRANGE = 0.05
 """The share of such crowds from which on there is no floor."""
 RARE = 1e-4

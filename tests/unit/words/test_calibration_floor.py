@@ -13,6 +13,7 @@ from aleatoric.words.calibration_floor import (
     COLUMNS,
     CORRECT,
     OLDER,
+    TOO_STRANGE,
     UNSCORED,
     Learnt,
     Tally,
@@ -75,6 +76,12 @@ def test_what_is_not_scored_has_no_floor_and_a_reason():
     assert found["ece_original"].reason == UNSCORED
     assert found["ece_human"].value is not None
     assert {floor.reason for floor in no_columns().values()} == {OLDER}
+
+
+def test_people_who_answer_as_under_no_kind_of_truth_have_no_floor():
+    """Two words that share a fourth of the answers, all others said once, every time."""
+    found = floors_of([np.array([12, 12] + [1] * 76)] * 50, 40)
+    assert {floor.reason for floor in found.values()} == {TOO_STRANGE}
 
 
 def test_no_end_passes_a_bound():
