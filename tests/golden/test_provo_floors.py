@@ -85,14 +85,14 @@ def test_half_of_the_people_stands_at_the_floor_of_calibration_that_the_other_ha
 ) -> None:
     """Twenty people are a perfect model of twenty others; their floor knows the others alone.
 
-    It lies .023 too high in the mean of six splits: people's answers tie more than a law of ranks
-    with noise does (docs/intervals.md). The bound is no aim, it is what is claimed there.
+    It lies .018 too high in the mean of six splits: people's answers tie more than a law of ranks
+    with noise does (docs/intervals.md).
     """
     items = list(load(provo / "provo_cloze.jsonl.gz").items)
     errors, floors = zip(*(_error_and_floor(items, number) for number in range(6)), strict=True)
     for error, floor in zip(errors, floors, strict=True):
         assert floor.low < error < floor.high
-    assert np.mean([floor.value for floor in floors]) == pytest.approx(np.mean(errors), abs=0.025)
+    assert np.mean([floor.value for floor in floors]) == pytest.approx(np.mean(errors), abs=0.02)
 
 
 def _error_and_floor(items: Sequence[Item], number: int) -> tuple[float | None, Floor]:

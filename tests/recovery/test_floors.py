@@ -49,3 +49,10 @@ def test_the_floor_of_calibration_holds_where_first_choices_are_clear_and_where_
     for one in calibration(family, n_human, n_model, 3000):
         assert one.low <= one.true <= one.high, one
         assert one.value == pytest.approx(one.true, abs=0.02), one
+
+
+def test_the_floor_of_calibration_is_near_where_truths_are_of_no_known_kind() -> None:
+    """Nearly even ones: halves of the people agree less often than those of any Zipf-like truth."""
+    for one in calibration("even", 100, 1000, 3000):
+        assert one.low <= one.true <= one.high, one
+        assert one.value == pytest.approx(one.true, abs=0.03), one

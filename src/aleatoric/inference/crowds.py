@@ -22,9 +22,11 @@ FIRSTS = (*range(1, 9), *(round(8 * 1.25**step) for step in range(1, 12)))
 """Where classes of the first word's count begin."""
 LEADS = (0, 1, 2, 3, 5, 9, 17)
 """Where classes of its lead over the second begin."""
+N_SPLITS = 8
+"""Into halves, of a crowd that was seen: one would add a toss of a coin to each."""
 DIVERSITIES = 5
 """Classes of the number of different words: one word alone, then by quarters of all that may be."""
-N_CELLS = len(FIRSTS) * len(LEADS) * DIVERSITIES * 2
+N_CELLS = len(FIRSTS) * len(LEADS) * DIVERSITIES
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,45 +37,53 @@ class Crowds:
     first: Counts
     second: Counts
     kinds: Counts
-    agreed: Counts
-    """1 where two random halves had the same first choice; of equals, any."""
+    agreed: Floats
+    """How often two random halves had the same first choice; of equals, any."""
 
-    def cells(self) -> Counts:
-        """The cell of each crowd: those that tell the same share one.
+    def tally(self) -> Floats:
+        """(cells, 2): how many crowds lie in each cell, disagreeing and agreeing.
 
         >>> one = np.array([1])
-        >>> Crowds(40 * one, 40 * one, 0 * one, one, one).cells().tolist()
-        [1041]
+        >>> Crowds(40 * one, 40 * one, 0 * one, one, 0.75 * one).tally().sum(axis=0).tolist()
+        [0.25, 0.75]
         """
+        cells = self._cells()
+        sides = [np.bincount(cells, own, N_CELLS) for own in (1 - self.agreed, self.agreed)]
+        return np.stack(sides, axis=1)
+
+    def _cells(self) -> Counts:
+        """The cell of each crowd: those that tell the same share one."""
         first = np.searchsorted(FIRSTS, self.first, side="right") - 1
         lead = np.searchsorted(LEADS, self.first - self.second, side="right") - 1
         quarters = DIVERSITIES - 1
         diverse = 1 + np.minimum(quarters * (self.kinds - 1) // np.maximum(self.n, 1), quarters - 1)
         diverse = np.where(self.kinds == 1, 0, diverse)
-        cells: Counts = ((first * len(LEADS) + lead) * DIVERSITIES + diverse) * 2 + self.agreed
+        cells: Counts = (first * len(LEADS) + lead) * DIVERSITIES + diverse
         return cells
 
 
-def crowd_of(counts: Counts, rng: np.random.Generator) -> tuple[int, int, int, int]:
+def crowd_of(counts: Counts, rng: np.random.Generator) -> tuple[int, int, int, float]:
     """First, second, kinds and agreement of one item's counted answers, or of a sample of them.
 
     >>> crowd_of(np.array([30, 10]), np.random.default_rng(0))
-    (30, 10, 2, 1)
+    (30, 10, 2, 1.0)
     """
     # In an order of their own: who answered first must not matter.
     ordered = np.sort(counts)[::-1]
     words = rng.permutation(np.repeat(np.arange(len(ordered)), ordered))[:MOST]
-    half = len(words) // 2
-    one, other = (
-        _first(np.bincount(own, minlength=len(counts)), rng)
-        for own in (words[:half], words[half : 2 * half])
-    )
     said = np.sort(np.bincount(words, minlength=2))
-    return int(said[-1]), int(said[-2]), int((said > 0).sum()), int(one == other)
+    agreed = _agreement(words, len(ordered), rng)
+    return int(said[-1]), int(said[-2]), int((said > 0).sum()), agreed
 
 
-def _first(counts: Counts, rng: np.random.Generator) -> int:
-    return int(rng.choice(np.flatnonzero(counts == counts.max())))
+def _agreement(words: Counts, n_words: int, rng: np.random.Generator) -> float:
+    """How often the first choices of two random halves are the same."""
+    half = len(words) // 2
+    mixed = rng.permuted(np.tile(words, (N_SPLITS, 1)), axis=1)[:, : 2 * half]
+    halves = mixed.reshape(2 * N_SPLITS, half)
+    tables = _tables(halves, np.ones(halves.shape, dtype=bool), n_words)
+    one, other = _first_choices(tables, rng).reshape(N_SPLITS, 2).T
+    return float((one == other).mean())
 
 
 def simulated(shape: Shape, sizes: Counts, rng: np.random.Generator) -> Crowds:
@@ -96,7 +106,7 @@ def simulated(shape: Shape, sizes: Counts, rng: np.random.Generator) -> Crowds:
     leader = whole.argmax(axis=1)
     kinds = (whole > 0).sum(axis=1)
     whole[np.arange(len(whole)), leader] = 0
-    return Crowds(sizes, first, whole.max(axis=1), kinds, (choices[0] == choices[1]).astype(int))
+    return Crowds(sizes, first, whole.max(axis=1), kinds, (choices[0] == choices[1]).astype(float))
 
 
 def _words(shape: Shape, n_crowds: int, n_people: int, rng: np.random.Generator) -> Counts:
@@ -136,12 +146,3 @@ def _first_choices(tables: Counts, rng: np.random.Generator) -> Counts:
     shaken = tables + rng.random(tables.shape, dtype=np.float32)
     chosen: Counts = shaken.argmax(axis=1)
     return chosen
-
-
-def tally(cells: Counts) -> Floats:
-    """How many crowds lie in each cell.
-
-    >>> float(tally(np.array([1041, 1041]))[1041])
-    2.0
-    """
-    return np.bincount(cells, minlength=N_CELLS).astype(np.float64)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.inference.crowds import N_CELLS, simulated, tally
+from aleatoric.inference.crowds import N_CELLS, simulated
 from aleatoric.inference.shapes import NOISES, shapes
 from aleatoric.inference.sizes import Sizes
 from aleatoric.streams import stream
@@ -26,32 +26,46 @@ UNHEARD = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Mixtures:
-    """The shares of all kinds of truth: of any, and of those of one degree of noise alone."""
+    """The shares of all kinds of truth: of any, then of those of one degree of noise alone."""
 
-    value: Floats
-    by_noise: Floats
-    """(noises, kinds)."""
+    shares: Floats
+    """(mixtures, kinds)."""
+    shifts: Floats
+    """By how much more often halves of the people agree than under each mixture, in log odds."""
     strange: float
     """The share of crowds such as no kind makes."""
 
 
 def mixtures(sizes: Sizes, seen: Floats) -> Mixtures:
-    """Learn from crowds of these sizes, so many of them in each cell.
+    """Learn from crowds of these sizes, by their `tally`.
 
     >>> all_alike = simulated(shapes()[0], np.full(9, 40), np.random.default_rng(0))
-    >>> bool(mixtures(Sizes.of({40: 9}), tally(all_alike.cells())).value[0] > 0.5)
+    >>> bool(mixtures(Sizes.of({40: 9}), all_alike.tally()).shares[0, 0] > 0.5)
     True
     """
-    chances = _chances(sizes)[:, seen > 0]
-    counted = seen[seen > 0]
+    known = _chances(sizes)
+    chances, counted = known[:, seen > 0] + UNHEARD, seen[seen > 0]
     strange = counted[chances.max(axis=0) <= UNHEARD].sum() / counted.sum()
-    noises = np.array([shape.noise for shape in shapes()])
-    by_noise = np.zeros((len(NOISES), len(noises)))
-    for row, noise in zip(by_noise, NOISES, strict=True):
-        chosen = noises == noise
-        chosen[0] = True  # where all agree there is nothing to be noisy
+    shares = np.zeros((1 + len(NOISES), len(known)))
+    for row, chosen in zip(shares, _choices(), strict=True):
         row[chosen] = likeliest(chances[chosen], counted)
-    return Mixtures(likeliest(chances, counted), by_noise, float(strange))
+    agreeing = _log_odds(shares @ known[..., 1].sum(axis=1), counted.sum())
+    shifts = _log_odds(seen[:, 1].sum() / counted.sum(), counted.sum()) - agreeing
+    return Mixtures(shares, shifts, float(strange))
+
+
+def _choices() -> list[NDArray[np.bool_]]:
+    """The kinds that may be in each mixture."""
+    noises = np.array([shape.noise for shape in shapes()])
+    certain = np.arange(len(noises)) == 0  # where all agree there is nothing to be noisy
+    return [np.full(len(noises), True), *((noises == noise) | certain for noise in NOISES)]
+
+
+def _log_odds(share: Floats | float, number: float) -> Floats:
+    """Of a share of so many, half of one added on either side: never infinite."""
+    yes = number * np.asarray(share) + 0.5
+    odds: Floats = np.log(yes / (number + 1 - yes))
+    return odds
 
 
 def likeliest(chances: Floats, counted: Floats) -> Floats:
@@ -68,10 +82,9 @@ def likeliest(chances: Floats, counted: Floats) -> Floats:
 
 
 def _chances(sizes: Sizes) -> Floats:
-    """(kinds, cells): how likely a crowd lies in a cell, its size as likely as those given."""
-    found = np.empty((len(shapes()), N_CELLS))
+    """(kinds, cells, 2): how likely a crowd lies in a cell, its size as likely as those given."""
+    found = np.empty((len(shapes()), N_CELLS, 2))
     for number, shape in enumerate(shapes()):
         rng = stream(0, "crowds", number)
-        crowds = simulated(shape, sizes.drawn(N_CROWDS, rng), rng)
-        found[number] = tally(crowds.cells()) / N_CROWDS
-    return found + UNHEARD
+        found[number] = simulated(shape, sizes.drawn(N_CROWDS, rng), rng).tally() / N_CROWDS
+    return found

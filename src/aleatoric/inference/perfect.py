@@ -6,6 +6,7 @@ the passage's own word, the first choice of all people, or that of half of them.
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import numpy as np
@@ -75,6 +76,18 @@ def _first(shares: NDArray[np.float64] | Counts, rng: np.random.Generator) -> Co
     equal = shares == shares.max(axis=1, keepdims=True)
     chosen: Counts = np.where(equal, rng.random(shares.shape, dtype=np.float32), -1).argmax(axis=1)
     return chosen
+
+
+def shifted(told: Floats, log_odds: float) -> Floats:
+    """Mixed `answers` that meet majorities by so much more often, and the next word as before.
+
+    >>> shifted(np.array([[1.0, 0.7, 0.7, 0.5, 0.5]]), math.log(3)).round(6).tolist()
+    [[1.0, 0.7, 0.7, 0.75, 0.75]]
+    """
+    number, right = told[:, :1], told[:, 3:]
+    more = right * math.exp(log_odds)
+    rest = number - right
+    return np.hstack([told[:, :3], number * more / np.maximum(more + rest, 1e-300)])
 
 
 def expected_error(told: Floats, target: str, n_items: int, rng: np.random.Generator) -> float:

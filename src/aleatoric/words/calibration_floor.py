@@ -4,8 +4,9 @@ Against the passage's own word a perfect model is calibrated, and its error is c
 Against a majority it is not: it is sure of its first choice as often as people give it, and right
 whenever most people made the same choice. How often that is depends on how clear first choices are,
 which no context's own people tell: it is learnt from those of all contexts
-(`aleatoric.inference.mixture`). The ends are what truths without noise and truths with much of it
-would give, each fitted to the same people, and chance.
+(`aleatoric.inference.mixture`), and set right by how often halves of the people agree. The ends are
+what truths without noise and truths with much of it would give, each fitted to the same people, and
+chance.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aleatoric.inference.crowds import MOST, N_CELLS, Counts, Crowds, crowd_of, tally
+from aleatoric.inference.crowds import MOST, N_CELLS, Counts, Crowds, crowd_of
 from aleatoric.inference.floor import ONE_ANSWER
 from aleatoric.inference.mixture import Mixtures, mixtures
-from aleatoric.inference.perfect import TARGETS, answers, expected_error
+from aleatoric.inference.perfect import TARGETS, answers, expected_error, shifted
 from aleatoric.inference.sizes import Sizes
 from aleatoric.metrics.calibration import Bins
 from aleatoric.metrics.reduction import Chunk, Floats
@@ -40,7 +41,7 @@ RARE = 1e-4
 N_ERRORS = 2.0
 SPREAD = 0.5
 """The standard deviation of right answers less confidences over contexts, about."""
-GRID = 0.01
+GRID = 0.015
 """What the floor may move by because kinds of truth are so many and no more."""
 
 
@@ -48,7 +49,7 @@ def saved_values(counts: Counts, seed: int, item_id: str) -> dict[str, float | N
     """An item's value of every column; none for a single answer, which tells nothing.
 
     >>> saved_values(np.array([30, 10]), 0, "a")
-    {'people_first': 30, 'people_second': 10, 'people_kinds': 2, 'people_agreed': 1}
+    {'people_first': 30, 'people_second': 10, 'people_kinds': 2, 'people_agreed': 1.0}
     """
     if counts.sum() < 2:
         return {}
@@ -66,7 +67,7 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self.seen = np.zeros(N_CELLS)
+        self.seen = np.zeros((N_CELLS, 2))
         self.crowds: Counter[int] = Counter()
         """Sizes of the crowds seen."""
         self.sizes: Counter[tuple[int, int]] = Counter()
@@ -79,8 +80,10 @@ class Tally:
         n, draws, confidence = (chunk[name][:, 0] for name in ("n_human", "n_model", "confidence"))
         told = np.stack([np.minimum(n, MOST), *(chunk[name][:, 0] for name in COLUMNS)])
         # What people said is learnt from, whether the system answered or not.
-        crowds = Crowds(*told[:, np.isfinite(told).all(axis=0)].astype(np.int64))
-        self.seen += tally(crowds.cells())
+        whole = told[:, np.isfinite(told).all(axis=0)]
+        size, first, second, kinds = whole[:-1].astype(np.int64)
+        crowds = Crowds(size, first, second, kinds, agreed=whole[-1])
+        self.seen += crowds.tally()
         self.crowds.update(crowds.n.tolist())
         answered = np.isfinite(n) & np.isfinite(confidence)
         pairs = np.nan_to_num(np.stack([n, draws], axis=1)[answered]).astype(np.int64)
@@ -126,9 +129,8 @@ def calibration_floors(tally: Tally, bins: Bins, learnt: Learnt) -> dict[str, Fl
     mixed = learnt.mixtures(tally)
     if mixed.strange > STRANGE:
         return _unknown(TOO_STRANGE)
-    rows = np.stack([mixed.value, *mixed.by_noise])
     return {
-        f"ece_{target}": _floor(target, rows, tally, bins, learnt)
+        f"ece_{target}": _floor(target, mixed, tally, bins, learnt)
         if tally.n_scored[target]
         else Floor(None, None, None, METHOD, UNSCORED)
         for target in TARGETS
@@ -148,14 +150,17 @@ def _unknown(reason: str) -> dict[str, Floor]:
     return {f"ece_{target}": Floor(None, None, None, METHOD, reason) for target in TARGETS}
 
 
-def _floor(target: str, rows: Floats, tally: Tally, bins: Bins, learnt: Learnt) -> Floor:
-    """Of the mixture in the first row; the ends hold those of the others."""
+def _floor(target: str, mixed: Mixtures, tally: Tally, bins: Bins, learnt: Learnt) -> Floor:
+    """Of the first mixture; the ends hold those of the others."""
     # One person has no half.
     fewest, n_items = (2 if target == "oracle" else 1), tally.n_scored[target]
     sizes = Sizes.of({pair: n for pair, n in tally.sizes.items() if pair[0] >= fewest})
-    kinds = np.flatnonzero((rows > RARE).any(axis=0))
-    told = np.tensordot(rows[:, kinds], learnt.answers(kinds.tolist(), sizes, bins), axes=1)
-    errors = [expected_error(own, target, n_items, stream(0, "chance")) for own in told]
+    kinds = np.flatnonzero((mixed.shares > RARE).any(axis=0))
+    told = np.tensordot(mixed.shares[:, kinds], learnt.answers(kinds.tolist(), sizes, bins), axes=1)
+    errors = [
+        expected_error(shifted(own, shift), target, n_items, stream(0, "chance"))
+        for own, shift in zip(told, mixed.shifts.tolist(), strict=True)
+    ]
     noise = GRID + N_ERRORS * SPREAD / math.sqrt(n_items)
     low, high = max(0.0, min(errors) - noise), min(1.0, max(errors) + noise)
     return Floor(errors[0], low, high, METHOD)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aleatoric.inference import perfect
-from aleatoric.inference.crowds import Crowds, crowd_of, simulated, tally
-from aleatoric.inference.mixture import likeliest, mixtures
+from aleatoric.inference.crowds import N_SPLITS, Crowds, crowd_of, simulated
+from aleatoric.inference.mixture import N_CROWDS, likeliest, mixtures
 from aleatoric.inference.shapes import Shape, shapes
 from aleatoric.inference.sizes import Sizes
 from aleatoric.metrics.calibration import Bins, ece, equal_width_edges
@@ -24,7 +24,7 @@ def test_a_crowd_is_told_by_its_two_first_words_and_their_number(counts, seed):
     first, second, kinds, agreed = crowd_of(counts, np.random.default_rng(seed))
     ordered = [n for _, n in Counter(dict(enumerate(counts.tolist()))).most_common()]
     assert (first, second, kinds) == (ordered[0], [*ordered, 0][1], len(ordered))
-    assert agreed in (0, 1)
+    assert agreed * N_SPLITS in range(N_SPLITS + 1)
     if kinds == 1:
         assert agreed == 1
     if first == 1 and kinds > 1:
@@ -55,12 +55,25 @@ def test_kinds_that_made_the_crowds_are_found():
     rng, sizes = np.random.default_rng(1), np.full(1000, 40)
     # Everybody agrees in three of ten contexts, and hardly anybody in the others.
     one, flat = shapes()[0], next(s for s in shapes() if s.truths.shape == (1, 200))
-    cells = [simulated(one, sizes[:300], rng).cells(), simulated(flat, sizes[:700], rng).cells()]
-    found = mixtures(Sizes.of({40: 1000}), tally(np.concatenate(cells)))
-    assert found.value[0] == pytest.approx(0.3, abs=0.001)
-    assert found.value.sum() == pytest.approx(1)
+    seen = simulated(one, sizes[:300], rng).tally() + simulated(flat, sizes[:700], rng).tally()
+    found = mixtures(Sizes.of({40: 1000}), seen)
+    assert found.shares[0, 0] == pytest.approx(0.3, abs=0.001)
+    assert found.shares.sum(axis=1) == pytest.approx(1)
     long = [shape.truths.shape[1] >= 80 for shape in shapes()]
-    assert found.value[long].sum() == pytest.approx(0.7, abs=0.02)
+    assert found.shares[0, long].sum() == pytest.approx(0.7, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", [5, 30, 90, 200])
+def test_people_who_agree_as_their_kinds_do_shift_nothing_and_others_do(kind):
+    rng, sizes = np.random.default_rng(4), np.full(4000, 40)
+    seen = simulated(shapes()[kind], sizes, rng).tally()
+    agreeing = seen[:, 1].sum() / 4000
+    shift = mixtures(Sizes.of({40: 4000}), seen).shifts[0]
+    error = (agreeing * (1 - agreeing) / N_CROWDS) ** 0.5  # chances are known from so many crowds
+    assert shift * agreeing * (1 - agreeing) == pytest.approx(0, abs=3 * error)
+    # The same crowds, but for halves that never agree.
+    seen = np.stack([seen.sum(axis=1), np.zeros(len(seen))], axis=1)
+    assert (mixtures(Sizes.of({40: 4000}), seen).shifts < -0.5).all()
 
 
 def test_likelihood_never_falls():
