@@ -14,6 +14,7 @@ from aleatoric.engine.base import Engine, EngineOptions, check_engine, open_engi
 from aleatoric.engine.opening import Loading, check_specs, check_until
 from aleatoric.engine.stopping import Stopping
 from aleatoric.engine.systems import add_notes, saved_notes, system_name
+from aleatoric.engine.waiting import waiting
 from aleatoric.engine.working import working
 from aleatoric.errors import UsageError
 from aleatoric.inference.perfect import TARGETS
@@ -276,10 +277,11 @@ def _draw(
     if store.meta(f"done {name}"):
         return
     store.add_system(name, facts)
-    left = store.n_items - store.n_items_with_draws(name)
-    items: Iterable[Item] = track(stopping.before_each(store.waiting(name)), left, name)
+    left = waiting(store, name, model)
+    items: Iterable[Item] = track(left.items(stopping), left.number, name)
     with stopping.finishing():
-        joined = store.add_draws(name, model.draws(items, ask), model.estimator == "recorded")
+        draws = left.new(model.draws(items, ask))
+        joined = store.add_draws(name, draws, model.estimator == "recorded")
     with store.transaction():
         add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
         store.set_meta(f"done {name}", True)

@@ -51,6 +51,11 @@ class LiveModel:
         """Contexts that are worked on together."""
         return self.limits.contexts_at_once(self.lm)
 
+    @property
+    def together(self) -> int | None:
+        """Contexts on which each other's exact probabilities depend; words drawn do not."""
+        return self.at_once if self.estimator == "exact" else None
+
     def notes(self) -> Sequence[str]:
         """Nothing beyond its numbers."""
         return ()

@@ -128,6 +128,11 @@ class RayWords(InActors):
         """How its distributions come about."""
         return self.facts.estimator
 
+    @property
+    def together(self) -> int | None:
+        """As in one process."""
+        return self.facts.at_once if self.estimator == "exact" else None
+
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Words for items, in the parts that one process would ask for together."""
         parts = whole_passages(items, self.facts.at_once or AT_ONCE)

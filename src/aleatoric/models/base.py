@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from aleatoric.types import Choices, Draws, Item, TextItem, Texts
 
@@ -49,6 +49,16 @@ class WordModel(Protocol):
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Words for items, as they come."""
+        ...
+
+
+@runtime_checkable
+class ComputedTogether(Protocol):
+    """A model whose numbers depend, in their last digits, on what it computes together."""
+
+    @property
+    def together(self) -> int | None:
+        """Contexts in a part of whole passages; `None` where an answer does not depend on it."""
         ...
 
 

@@ -1,8 +1,9 @@
 """The run directory: one SQLite file between sampling, scoring and reporting."""
 
 from aleatoric.store.base import BASE_WEIGHTS, COMPLETE, FINETUNING, TRAINING
+from aleatoric.store.items import Joined
 from aleatoric.store.locking import LOCK, LockedError
-from aleatoric.store.run import Joined, Store
+from aleatoric.store.run import Store
 from aleatoric.store.schema import DATABASE, SCHEMA_VERSION
 from aleatoric.store.statistics import PAGE
 from aleatoric.store.token_sums import TokenSums

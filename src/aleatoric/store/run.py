@@ -10,20 +10,18 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from aleatoric import codec
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.store import faults
+from aleatoric.store.items import ItemTables
 from aleatoric.store.locking import LockedError, RunLock
 from aleatoric.store.migrations import is_older, migrate, version_of
 from aleatoric.store.schema import (
     DATABASE,
-    ITEMS_SAVED,
     SCHEMA,
     SCHEMA_VERSION,
     VERSION,
@@ -31,24 +29,14 @@ from aleatoric.store.schema import (
     connect_read_only,
     is_empty,
 )
-from aleatoric.store.statistics import PAGE, Statistics
+from aleatoric.store.statistics import Statistics
 from aleatoric.store.token_sums import TOKEN_ROWS, TokenTables
-from aleatoric.types import Draws, Item
 
 MAY_DIFFER = ("versions", "device", "batch_tokens", "remarks", "save_every")
 """What may change when a run goes on: anything else would mix two runs in one."""
 
 
-@dataclass(frozen=True)
-class Joined:
-    """How a model's rows met the corpus: what matched, what had no item, what came again."""
-
-    matched: int
-    unmatched: int
-    repeated: int
-
-
-class Store(Statistics, TokenTables):
+class Store(ItemTables, Statistics, TokenTables):
     """A run directory, opened.
 
     >>> import tempfile
@@ -227,122 +215,6 @@ class Store(Statistics, TokenTables):
                 )
             store.read_apart()
         return store
-
-    # Items and draws -----------------------------------------------------------------------
-
-    def add_items(self, items: Iterable[Item]) -> int:
-        """Save a corpus's items in one transaction; returns their number."""
-        return self.add_item_rows(map(codec.dump_item, items))
-
-    def add_item_rows(self, rows: Iterable[codec.ItemRow]) -> int:
-        """Save items as their columns, numbered in the order in which the corpus has them.
-
-        Where a damaged run has lost some, those alone are filled in.
-        """
-        insert = (
-            "INSERT INTO items (no, id, grp, context, original, responses) "
-            "VALUES (?, ?, ?, ?, ?, ?)"
-        )
-        with self.transaction():
-            known = {no for (no,) in self.db.execute("SELECT no FROM items")}
-            first = 1 if self.lacks_items else len(known) + 1
-            numbered = ((first + place, *row) for place, row in enumerate(rows))
-            new = (codec.seal(row) for row in numbered if row[0] not in known)
-            self.db.executemany(insert, new)
-            self.set_meta(ITEMS_SAVED, self.n_items)
-        return self.n_items
-
-    @property
-    def lacks_items(self) -> bool:
-        """Whether the items of the corpus are not, or not all, in the run."""
-        saved = self.meta(ITEMS_SAVED)
-        return saved is None or self.n_items < int(saved)
-
-    @property
-    def n_items(self) -> int:
-        """How many items the run holds."""
-        return int(self.db.execute("SELECT count(*) FROM items").fetchone()[0])
-
-    def add_draws(self, system: str, draws: Iterable[Draws], whole: bool = True) -> Joined:
-        """Save draws joined to items by id: in one transaction, or as they come."""
-        number = self.system_no(system)
-        matched = unmatched = repeated = 0
-        with self.transaction() if whole else nullcontext():
-            for one in draws:
-                item = self.item_no(one.item_id)
-                if item is None:
-                    unmatched += 1
-                    continue
-                matched += 1
-                repeated += one.row > 0
-                row = codec.seal((item, number, one.row, codec.dump_draws(one)))
-                self.db.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?)", row)
-        return Joined(matched, unmatched, repeated)
-
-    def n_items_with_draws(self, system: str) -> int:
-        """How many items a system has answered."""
-        query = "SELECT count(DISTINCT item) FROM draws WHERE system = ?"
-        return int(self.db.execute(query, (self.system_no(system),)).fetchone()[0])
-
-    def waiting(self, system: str) -> Iterator[Item]:
-        """The items that a system has not answered yet, page by page."""
-        return (codec.load_item(*row) for row in self.waiting_rows(system, PAGE))
-
-    def waiting_rows(self, system: str, page_size: int) -> Iterator[tuple[Any, ...]]:
-        """The columns of the items that a system has not answered yet."""
-        number, last = self.system_no(system), -1
-        query = (
-            "SELECT no, id, grp, context, original, responses FROM items WHERE no > ? AND NOT "
-            "EXISTS (SELECT 1 FROM draws WHERE item = no AND system = ?) ORDER BY no LIMIT ?"
-        )
-        while page := self.db.execute(query, (last, number, page_size)).fetchall():
-            last = page[-1][0]
-            yield from (codec.unseal(row)[1:] for row in page)
-
-    def walk(self) -> Iterator[tuple[int, Item, dict[str, list[Draws]]]]:
-        """Every item in order, with its number and each system's draws."""
-        names = dict(self.db.execute("SELECT no, name FROM systems"))
-        for page in self._item_pages():
-            by_item = self._draws_between(page[0][0], page[-1][0], names)
-            for no, item in page:
-                yield no, item, by_item.get(no, {})
-
-    def walk_system(self, system: str) -> Iterator[tuple[Item, list[Draws]]]:
-        """The items that a system has answered, with its draws."""
-        for _, item, systems in self.walk():
-            if system in systems:
-                yield item, systems[system]
-
-    # Inside --------------------------------------------------------------------------------
-
-    def item_no(self, item_id: str) -> int | None:
-        """The number of an item in the run, or `None`."""
-        found = self.db.execute("SELECT no FROM items WHERE id = ?", (item_id,)).fetchone()
-        return None if found is None else int(found[0])
-
-    def _item_pages(self) -> Iterator[list[tuple[int, Item]]]:
-        last = -1
-        query = (
-            "SELECT no, id, grp, context, original, responses FROM items "
-            "WHERE no > ? ORDER BY no LIMIT ?"
-        )
-        while page := self.db.execute(query, (last, PAGE)).fetchall():
-            last = page[-1][0]
-            yield [(no, codec.load_item(*rest)) for no, *rest in map(codec.unseal, page)]
-
-    def _draws_between(
-        self, first: int, last: int, names: Mapping[int, str]
-    ) -> dict[int, dict[str, list[Draws]]]:
-        query = (
-            "SELECT id, item, system, row, payload FROM draws JOIN items ON items.no = item "
-            "WHERE item BETWEEN ? AND ? ORDER BY item, system, row"
-        )
-        found: dict[int, dict[str, list[Draws]]] = {}
-        for item_id, *sealed in self.db.execute(query, (first, last)):
-            item, system, row, payload = codec.unseal(tuple(sealed))
-            of_system = found.setdefault(item, {}).setdefault(names[system], [])
-            of_system.append(codec.load_draws(item_id, row, payload))
-        return found
 
 
 def _is_current(store: Store) -> bool:

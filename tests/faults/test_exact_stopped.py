@@ -1,0 +1,86 @@
+"""Exact probabilities depend in their last digits on their company: a stop must not change it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from tuned_lms import population, save_corpus, save_lm
+
+from aleatoric import resuming
+from aleatoric.engine.live import LiveModel
+from aleatoric.engine.opening import Loading
+from aleatoric.engine.stopping import Stopped, listening
+from aleatoric.pipeline import WordJob, run_word
+from aleatoric.store import Store
+from aleatoric.store.canonical import canonical_bytes
+
+LENGTHS = {1: 20, 2: 9, 3: 30, 4: 20, 5: 31, 6: 17}
+"""Passages of several lengths: parts of 59, 51 and 17 contexts on a processor."""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> WordJob:
+    folder = tmp_path_factory.mktemp("exact")
+    model = save_lm(folder / "model", width=64)
+    items = [
+        i
+        for i in population(6, 31, people=5)
+        if int(i.id.split(":")[1]) < LENGTHS[int(i.group)] + 2
+    ]
+    corpus = save_corpus(folder / "people.jsonl", items)
+    loading = Loading(device="cpu", estimator="exact")
+    return WordJob(str(corpus), (f"hf:{model}",), loading=loading, n_splits=2)
+
+
+@pytest.fixture(scope="module")
+def whole(job: WordJob, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    with run_word(job, tmp_path_factory.mktemp("whole") / "run") as store:
+        return canonical_bytes(store)
+
+
+def answered(path: Path) -> int:
+    with Store.open(path) as store:
+        return int(store.db.execute("SELECT count(*) FROM draws").fetchone()[0])
+
+
+@pytest.mark.parametrize("saved", [1, 40, 59, 70, 120])
+def test_a_run_that_dies_while_a_part_is_saved_ends_byte_for_byte_alike(
+    saved: int, job: WordJob, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws = LiveModel.draws
+
+    def dies(self: LiveModel, *asked: Any) -> Iterator[Any]:
+        yield from islice(draws(self, *asked), saved)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(LiveModel, "draws", dies)
+        run_word(job, tmp_path / "run")
+    assert answered(tmp_path / "run") == saved
+    with resuming.resume(tmp_path / "run") as store:
+        assert canonical_bytes(store) == whole
+
+
+@pytest.mark.parametrize("after", [10, 59, 100])
+def test_a_stop_waits_for_the_part_in_hand(
+    after: int, job: WordJob, whole: bytes, tmp_path: Path
+) -> None:
+    def track(work: Iterable[Any], total: int, description: str) -> Iterator[Any]:
+        for place, one in enumerate(work):
+            if place == after and description == "model":
+                signal.raise_signal(signal.SIGINT)
+            yield one
+
+    with pytest.raises(Stopped), listening() as stopping:
+        run_word(job, tmp_path / "run", track, stopping)
+    assert answered(tmp_path / "run") == {10: 59, 59: 110, 100: 110}[after]
+    with resuming.resume(tmp_path / "run") as store:
+        assert canonical_bytes(store) == whole
