@@ -7,7 +7,7 @@ ones are those of a run that was never stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from aleatoric.engine.parts import whole_passages
@@ -22,12 +22,12 @@ class Waiting:
     """Items to be asked for, in parts that a stop does not cut."""
 
     number: int
-    parts: Callable[[], Iterator[list[Item]]]
+    parts: Iterator[list[Item]]
     _known: set[str] = field(default_factory=set)
 
     def items(self, stopping: Stopping) -> Iterator[Item]:
         """All of them, up to the part in hand when a stop is asked for."""
-        for part in stopping.before_each(self.parts()):
+        for part in stopping.before_each(self.parts):
             yield from part
 
     def new(self, draws: Iterable[Draws]) -> Iterator[Draws]:
@@ -49,7 +49,7 @@ def waiting(store: Store, system: str, model: WordModel) -> Waiting:
     size = model.together if isinstance(model, ComputedTogether) else None
     if size is None:
         left = store.n_items - store.n_items_with_draws(system)
-        return Waiting(left, lambda: ([item] for item in store.waiting(system)))
+        return Waiting(left, ([item] for item in store.waiting(system)))
     return _in_company(store, system, size)
 
 
@@ -62,4 +62,4 @@ def _in_company(store: Store, system: str, size: int) -> Waiting:
             number += len(part)
             spans.append((part[0].no, part[-1].no))
             known.update(answered)
-    return Waiting(number, lambda: (store.items_between(*span) for span in spans), known)
+    return Waiting(number, (store.items_between(*span) for span in spans), known)
