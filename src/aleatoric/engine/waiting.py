@@ -39,12 +39,14 @@ def waiting(store: Store, system: str, model: WordModel) -> Waiting:
     """What is left to be asked of a model.
 
     >>> import tempfile
-    >>> from aleatoric.pipeline import WordJob, run_word
-    >>> from aleatoric.registry import find
+    >>> from pathlib import Path
+    >>> from aleatoric.engine.opening import Loading, open_model
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with run_word(WordJob("toy:contexts=3,people=4", ("toy",), samples=9), folder) as store:
-    ...         waiting(store, "toy", find("models", "toy")("")).number
-    0
+    ...     with Store.create(Path(folder) / "run", {"level": "word"}) as store:
+    ...         _ = store.add_items([Item("1:2", "1", "There", ("are", "is"))])
+    ...         _ = store.add_system("toy", {"model": "toy"})
+    ...         waiting(store, "toy", open_model("toy", Loading())).number
+    1
     """
     size = model.together if isinstance(model, ComputedTogether) else None
     if size is None:
