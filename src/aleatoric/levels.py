@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
+from aleatoric.probes.trust import unsaid
 from aleatoric.progress import Track, quietly
 from aleatoric.store import Store
 from aleatoric.types import Results
@@ -25,15 +27,24 @@ def level_of(store: Store) -> str:
     return level
 
 
-def score(store: Store, track: Track[Any] = quietly, again: bool = True) -> None:
+def score(
+    store: Store, track: Track[Any] = quietly, again: bool = True, said: Collection[str] = ()
+) -> None:
     """Compute the statistics of a run that need computing; `again` even where they are there.
 
-    The sums of tokens are a run's statistics already.
+    The sums of tokens are a run's statistics already. Probes that are code run where they are
+    `said`: without, those statistics stay that are there.
     """
-    scorer = _scorer(level_of(store))
+    scorer = _scorer(level_of(store), said)
+    again = again and not unsaid_probes(store, said)
     if scorer is not None and (again or not store.has_stats()):
         with store.alone():
             scorer(store, track)
+
+
+def unsaid_probes(store: Store, said: Collection[str]) -> list[str]:
+    """The functions that a run names and nobody here: they are not called."""
+    return unsaid(store.manifest.get("probes") or (), said)
 
 
 def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
@@ -48,12 +59,12 @@ def notes(store: Store) -> list[str]:
     return found
 
 
-def _scorer(level: str) -> Callable[[Store, Track[Any]], None] | None:
+def _scorer(level: str, said: Collection[str]) -> Callable[[Store, Track[Any]], None] | None:
     if level == "token":
         return None
     pipeline = _pipeline(level)
     scorer: Callable[[Store, Track[Any]], None]
-    scorer = pipeline.score_word if level == "word" else pipeline.score_text
+    scorer = pipeline.score_word if level == "word" else partial(pipeline.score_text, said=said)
     return scorer
 
 

@@ -16,6 +16,7 @@ from aleatoric.finetuning import FinetuneJob, run_finetune
 from aleatoric.finetuning import job_of as finetune_job_of
 from aleatoric.levels import FINETUNE
 from aleatoric.models.base import Forcing, Writing
+from aleatoric.probes.trust import check_known
 from aleatoric.progress import Meter, Track, quietly, unmetered
 from aleatoric.store import COMPLETE, Store
 from aleatoric.types import Choices
@@ -25,13 +26,15 @@ from aleatoric.types import Choices
 class Anew:
     """What may be said anew when a run goes on; `None` leaves it as it was.
 
-    Whether code of a model's repository may run is never saved: a run may come from others.
+    Whether code of a model's repository may run is never saved, and `probes` that are code run
+    where they are named here: a run may come from others.
     """
 
     device: str | None = None
     batch_tokens: int | None = None
     trust_remote_code: bool = False
     engine: EngineOptions = field(default_factory=EngineOptions)
+    probes: tuple[str, ...] = ()
 
 
 def resume(
@@ -56,7 +59,7 @@ def resume(
         if store.manifest["level"] == "token":
             return token_pipeline.resume_token(store, job, meter, stopping)
         if store.manifest["level"] == "text":
-            return text_pipeline.resume_text(store, job, track, stopping)
+            return text_pipeline.resume_text(store, job, anew.probes, track, stopping)
         return pipeline.resume_word(store, job, track, stopping)
     except BaseException:
         store.close()
@@ -74,6 +77,7 @@ def check_anew(manifest: Mapping[str, Any], anew: Anew) -> None:
             f"--batch-tokens is for runs of the token level, and this is one of {level}; "
             "leave it out."
         )
+    check_known(anew.probes, manifest.get("probes") or ())
     check_engine(anew.engine)
     if level == FINETUNE and anew.engine.name != LOCAL:
         raise UsageError("fine-tuning works in one process; leave out --engine.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -35,6 +35,7 @@ from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import TextModel, Writing
 from aleatoric.models.texts_live import Tallied, Tally
 from aleatoric.probes.opening import default_names
+from aleatoric.probes.trust import check_said, is_code
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import check_same, corpus_facts, open_text_corpus
 from aleatoric.store import COMPLETE, Store
@@ -92,41 +93,61 @@ def run_text(
     corpus = open_text_corpus(job.corpus, job.encoding)
     manifest = _manifest(job, corpus)
     # What scoring will need must be there before hours are spent on writing.
-    Scorer.of(manifest)
+    Scorer.of(manifest, job.probes)
     store = Store.continue_or_create(out, manifest)
-    return _worked(store, job, lambda: corpus, track, stopping or Stopping())
+    work = _Work(job, job.probes, track, stopping or Stopping())
+    return _worked(store, work, lambda: corpus)
 
 
-def resume_text(store: Store, job: TextJob, track: Track[Any], stopping: Stopping) -> Store:
-    """Go on with a run opened to be written; its corpus is needed where its items are not saved."""
+def resume_text(
+    store: Store, job: TextJob, said: Collection[str], track: Track[Any], stopping: Stopping
+) -> Store:
+    """Go on with a run opened to be written; its corpus is needed where its items are not saved.
+
+    Of its probes that are code, those in `said` may run.
+    """
     check_specs(job.models, "text_models")
     check_engine(job.engine)
-    Scorer.of(store.manifest)
-    return _worked(store, job, lambda: open_text_corpus(job.corpus, job.encoding), track, stopping)
+    check_said(job.probes, said, str(store.path), "resume")
+    Scorer.of(store.manifest, said)
+    work = _Work(job, said, track, stopping)
+    return _worked(store, work, lambda: open_text_corpus(job.corpus, job.encoding))
 
 
-def _worked(
-    store: Store,
-    job: TextJob,
-    corpus: Callable[[], MultiRef],
-    track: Track[Any],
-    stopping: Stopping,
-) -> Store:
+@dataclass(frozen=True)
+class _Work:
+    """What is to be done, who is told of it and who may end it."""
+
+    job: TextJob
+    said: Collection[str]
+    track: Track[Any]
+    stopping: Stopping
+
+
+def _worked(store: Store, work: _Work, corpus: Callable[[], MultiRef]) -> Store:
     with working(store, _holds_live_texts):
         if store.lacks_items:
-            _read(store, corpus(), job.limit, track)
-        with open_engine(job.engine) as engine:
-            _write_all(store, job, engine, track, stopping)
-        score_text(store, track, stopping)
+            _read(store, corpus(), work.job.limit, work.track)
+        with open_engine(work.job.engine) as engine:
+            _write_all(store, work.job, engine, work.track, work.stopping)
+        score_text(store, work.track, work.stopping, work.said)
         store.set_meta(COMPLETE, True)
     return store
 
 
-def score_text(store: Store, track: Track[Any] = quietly, stopping: Stopping | None = None) -> None:
-    """Compute the per-input statistics of a saved run; needs no model that writes."""
+def score_text(
+    store: Store,
+    track: Track[Any] = quietly,
+    stopping: Stopping | None = None,
+    said: Collection[str] = (),
+) -> None:
+    """Compute the per-input statistics of a saved run; needs no model that writes.
+
+    Probes that are code run where they are `said`, not because the run names them.
+    """
+    scorer = Scorer.of(store.manifest, said, store)
     facts = {"model": CONTROL, "decoder": "none", "estimator": "people", "conventions": {}}
     store.add_system(CONTROL, facts)
-    scorer = Scorer.of(store.manifest, store)
     store.set_meta("probe_facts", scorer.facts())
     store.set_meta("probe_bounds", {probe.name: probe.bounds for probe in scorer.probes})
     columns, rows = statistics(store, scorer, track)
@@ -170,8 +191,11 @@ def cases(store: Store, system: str) -> Iterator[TextCase]:
 
 
 def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Distances]]]:
-    """Of each of these inputs its id and the distances by every probe, computed again."""
-    scorer, shelf = Scorer.of(store.manifest, store), TextShelf(store)
+    """Of each of these inputs its id and the distances by every probe of ours, computed again."""
+    ours = [name for name in store.manifest["probes"] if not is_code(name)]
+    if not ours:
+        return
+    scorer, shelf = Scorer.of({**store.manifest, "probes": ours}, (), store), TextShelf(store)
     for item_id in item_ids:
         yield item_id, distances_of(shelf.find(item_id), scorer)
 

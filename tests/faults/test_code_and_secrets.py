@@ -16,6 +16,7 @@ from faulty_server import FaultyServer, serving
 from forced_lms import saved
 
 import aleatoric
+from aleatoric.store import Store
 
 SOURCE = Path(aleatoric.__file__).parent
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,6 +137,40 @@ def test_pickled_weights_are_not_read(cli: Callable, tmp_path: Path) -> None:
     ran = cli(*commands(tmp_path, folder)["word"])
     assert ran.status in (1, 2)
     assert not (tmp_path / "trap").exists()
+
+
+def test_a_function_that_a_run_names_is_called_only_when_said(
+    cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run may come from others: its manifest alone must not import anything."""
+    monkeypatch.chdir(tmp_path)
+    Path("trapped.py").write_text(
+        "open('trap', 'w').close()\ndef gap(a, b): return abs(len(a) - len(b))\n"
+    )
+    Path("t.jsonl").write_text('{"id": 1, "input": "A dog", "references": ["a", "b", "cd", "e"]}\n')
+    Path("bot.jsonl").write_text('{"id": 1, "texts": ["a", "bc", "def"]}\n')
+    asked = ("text", "--corpus", "t.jsonl", "--model", "recorded:bot.jsonl", "--splits", 2)
+    assert cli(*asked, "--probe", "trapped:gap", "--out", "run").status == 0
+
+    def is_called(*command: Any) -> bool:
+        Path("trap").unlink(missing_ok=True)
+        sys.modules.pop("trapped", None)
+        cli(*command)
+        return Path("trap").exists()
+
+    looks = [("report", "run", "--html", "p.html", "--figures", "f"), ("compare", "run")]
+    looks += [("score", "run"), ("score", "run", "--export", "r.csv"), ("resume", "run")]
+    assert [is_called(*look) for look in looks] == [False] * 5
+    with Store.resume(Path("run")) as store:  # as one that died before it was scored
+        store.db.execute("DROP TABLE stats")
+        store.db.execute("DELETE FROM meta WHERE key IN ('complete', 'stat_columns')")
+    assert [is_called(*look) for look in looks] == [False] * 5
+    refused = cli("resume", "run")
+    assert refused.status == 2
+    assert refused.err.endswith("aleatoric resume run --probe trapped:gap.\n")
+    assert is_called("resume", "run", "--probe", "trapped:gap")
+    assert is_called("score", "run", "--probe", "trapped:gap")
+    assert cli("score", "run").status == 0
 
 
 def test_an_encoder_that_names_its_own_code_is_refused(cli: Callable, tmp_path: Path) -> None:

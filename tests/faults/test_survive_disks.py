@@ -14,6 +14,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,22 @@ def test_what_is_intact_of_a_damaged_run_is_saved_and_the_rest_made_again(
     assert "items are intact" in ran.err
     assert (run / DATABASE).read_bytes() == damaged
     assert before
+    assert cli("resume", tmp_path / "new", "--json").status == 0
+    assert canonical(tmp_path / "new") == canonical(whole)
+
+
+@pytest.mark.parametrize("left", [0.99, 0.9, 0.5, 0.2])
+@pytest.mark.parametrize("at_a_page", [True, False])
+def test_a_database_that_was_cut_short_is_reported_and_salvaged(
+    left: float, at_a_page: bool, whole: Path, tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    """As a copy that was interrupted leaves it."""
+    run = copy_of(whole, tmp_path)
+    size = int((run / DATABASE).stat().st_size * left)
+    os.truncate(run / DATABASE, size - size % PAGE_SIZE if at_a_page else size)
+    assert "is damaged" in refused(cli, "score", run)
+    ran = cli("resume", run, "--salvage", tmp_path / "new")
+    assert ran.status == 0, ran.err
     assert cli("resume", tmp_path / "new", "--json").status == 0
     assert canonical(tmp_path / "new") == canonical(whole)
 
@@ -427,6 +444,15 @@ def test_a_disk_without_room_for_what_is_salvaged_keeps_nothing_of_it(
         assert not (disk / "new").exists()
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Ctrl-C is heard: a shell that starts tests in the background has them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [30, 150])
 def test_ctrl_c_while_an_older_run_is_brought_up_stops_and_changes_nothing(
     number: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -482,6 +508,24 @@ def test_one_writer_at_a_time_and_the_lock_of_the_dead_is_nobodys(tmp_path: Path
     # What a killed process leaves: the file, but nobody's lock on it.
     (tmp_path / "run" / "run.lock").write_text('{"process": 1, "host": "x", "since": "then"}')
     Store.resume(tmp_path / "run").close()
+
+
+@pytest.mark.parametrize("kind", ["a link", "a hard link", "a folder", "a pipe"])
+def test_what_stands_in_the_place_of_a_lock_is_refused_and_left_alone(
+    kind: str, tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    """A run may come from others: its lock must not lead the writing to a file of the user's."""
+    run_word(replace(JOB, models=()), tmp_path / "run").close()
+    precious, lock = tmp_path / "precious", tmp_path / "run" / "run.lock"
+    precious.write_text("mine")
+    put = {"a link": lambda: lock.symlink_to(precious), "a folder": lock.mkdir}
+    put |= {"a hard link": lambda: lock.hardlink_to(precious), "a pipe": lambda: os.mkfifo(lock)}
+    put[kind]()
+    for command in ("score", "resume"):
+        assert "run.lock: is no lock of a run but another file" in refused(
+            cli, command, tmp_path / "run"
+        )
+    assert precious.read_text() == "mine"
 
 
 def test_a_reader_of_a_run_that_is_written_sees_it_as_it_was(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from aleatoric.cli.options import (
     IntervalOption,
     JsonOption,
     OutOption,
+    OwnProbeOption,
     RemoteCodeOption,
     SeedOption,
 )
@@ -47,6 +48,7 @@ from aleatoric.cli.view import view
 from aleatoric.cli.working import writing
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.probes.trust import check_known, options_of
 from aleatoric.report.tables import printable
 
 if TYPE_CHECKING:
@@ -185,6 +187,7 @@ def score(
         list[str] | None, typer.Option(help="Run a study: see aleatoric list analyses.")
     ] = None,
     system: Annotated[str | None, typer.Option(help="The system a study looks at.")] = None,
+    probe: OwnProbeOption = None,
     interval: IntervalOption = DEFAULT_METHOD,
     as_json: JsonOption = False,
     layout: FormatOption = "terminal",
@@ -198,7 +201,10 @@ def score(
 
     check_method(interval)
     with Store.open(run) as store:
-        levels.score(store, track, again=not analysis)
+        check_known(probe or (), store.manifest.get("probes") or ())
+        levels.score(store, track, again=not analysis, said=probe or ())
+        if names := levels.unsaid_probes(store, probe or ()):
+            say(f"note: not scored again; to call {', '.join(names)} add {options_of(names)}")
         if export:
             _export(store, export)
         if analysis:

@@ -47,6 +47,12 @@ BosOption = Annotated[str, typer.Option(help="Beginning-of-text token: none or a
 RemoteCodeOption = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run the code of a model's repository.")
 ]
+OwnProbeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--probe", help="Of texts: call this module:function of the run's probes; repeatable."
+    ),
+]
 OutOption = Annotated[Path | None, typer.Option(help="Keep the run in this directory.")]
 EncodingOption = Annotated[str, typer.Option(help="Of the corpus file.")]
 EngineOption = Annotated[

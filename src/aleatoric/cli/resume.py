@@ -18,6 +18,7 @@ from aleatoric.cli.options import (
     FormatOption,
     IntervalOption,
     JsonOption,
+    OwnProbeOption,
     RemoteCodeOption,
 )
 from aleatoric.cli.printing import meter, say, track
@@ -36,6 +37,7 @@ def resume(
         int | None, typer.Option(min=1, max=10**7, help="Of the token level: tokens in a batch.")
     ] = None,
     trust_remote_code: RemoteCodeOption = False,
+    probe: OwnProbeOption = None,
     engine: EngineOption = "local",
     address: AddressOption = None,
     actors: ActorsOption = None,
@@ -55,7 +57,7 @@ def resume(
 
     check_method(interval)
     where = EngineOptions(engine, address, actors, actor_cpus, actor_gpus)
-    anew = resuming.Anew(device, batch_tokens, trust_remote_code, where)
+    anew = resuming.Anew(device, batch_tokens, trust_remote_code, where, tuple(probe or ()))
     if salvage is not None:
         shown = (interval, as_json, layout) != (DEFAULT_METHOD, False, "terminal")
         if anew != resuming.Anew() or shown:

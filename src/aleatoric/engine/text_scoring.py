@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -14,6 +14,7 @@ from aleatoric.codec import StatRow
 from aleatoric.metrics.empirical import Divergence, Floats
 from aleatoric.probes.base import Probe
 from aleatoric.probes.opening import open_probes
+from aleatoric.probes.trust import check_said
 from aleatoric.progress import Track
 from aleatoric.store import Store
 from aleatoric.store.texts import EmbeddingCache, Produced, TextShelf
@@ -77,8 +78,14 @@ class Scorer:
     protocol: str
 
     @classmethod
-    def of(cls, manifest: Mapping[str, Any], store: Store | None = None) -> Scorer:
-        """What a manifest asks for; refuses what is not there. Embeddings are kept in `store`."""
+    def of(
+        cls, manifest: Mapping[str, Any], said: Collection[str], store: Store | None = None
+    ) -> Scorer:
+        """What a manifest asks for; refuses what is not there. Embeddings are kept in `store`.
+
+        Of probes that are code only those are opened that are `said`.
+        """
+        check_said(manifest["probes"], said, "the run" if store is None else str(store.path))
         as_published = manifest["protocol"] == "paper"
         prepare = preparation(manifest["protocol"], manifest["corpus"]["name"])
         prepare.systems([A_LONG_TEXT])  # what cuts texts must be there before they are written

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,6 +19,7 @@ from typing import Any, TextIO
 from aleatoric.errors import UsageError
 
 LOCK = "run.lock"
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
 
 
@@ -80,20 +82,33 @@ class RunLock:
 
 
 def _opened(path: Path) -> TextIO:
+    """The file of a lock, made where it is not there; what stands in its place is left alone."""
     try:
-        return path.open("a+", encoding="utf-8")
+        # A run may come from others: a link would lead the writing to any file of the user's.
+        number = os.open(path, _FLAGS, 0o666)
     except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise _no_lock(path) from None
         if error.errno not in _UNWRITABLE:
             raise
         raise UsageError(
             f"{path.parent}: cannot be written ({error.strerror}); choose another --out, or copy "
             "the run to a place where it can be."
         ) from None
+    found = os.fstat(number)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(number)
+        raise _no_lock(path)
+    return os.fdopen(number, "a+", encoding="utf-8")
+
+
+def _no_lock(path: Path) -> UsageError:
+    return UsageError(f"{path}: is no lock of a run but another file, or a link to one; remove it.")
 
 
 def _is_at(file: TextIO, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
     except FileNotFoundError:
         return False
 

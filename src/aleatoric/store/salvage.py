@@ -48,6 +48,8 @@ def salvage(run: Path, out: Path) -> list[str]:
     if has_weights and (out / TRAINING).exists():
         raise UsageError(f"{out}: has a folder {TRAINING} already; choose another.")
     with closing(connect_read_only(run / DATABASE)) as damaged:
+        # Else a file that was cut short is refused whole, for a length that its head tells wrongly.
+        damaged.execute("PRAGMA writable_schema = ON")
         store = Store.create(out, _manifest(damaged, run))
         try:
             with _or_nothing(store, has_weights), faults.told(out):
