@@ -11,6 +11,7 @@ import typer
 
 import aleatoric
 from aleatoric import registry
+from aleatoric.cli import streams
 from aleatoric.cli.compare import compare
 from aleatoric.cli.finetune import finetune, show_run
 from aleatoric.cli.options import (
@@ -70,6 +71,7 @@ def main() -> None:
     """Run the command line; a user's mistake is one sentence and exit status 2."""
     # Scoring makes millions of small objects and no cycles: looking for some took a quarter of it.
     gc.set_threshold(200_000, 20, 100)
+    streams.prepare()
     try:
         app()
     except AleatoricError as error:

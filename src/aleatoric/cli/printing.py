@@ -59,8 +59,13 @@ def show_tables(tables: list[Table], as_json: bool, layout: str) -> None:
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """One JSON document on stdout."""
-    print(json_text(document))
+    """One JSON document on stdout, in ASCII where the encoding lacks a character of it."""
+    text = json_text(document)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(document, allow_nan=False, indent=1)
+    print(text)
 
 
 def json_text(document: Any) -> str:
