@@ -16,6 +16,7 @@ from aleatoric.finetuning import FinetuneJob, run_finetune
 from aleatoric.finetuning import job_of as finetune_job_of
 from aleatoric.levels import FINETUNE
 from aleatoric.models.base import Forcing, Writing
+from aleatoric.models.key_receivers import check_receivers
 from aleatoric.probes.trust import check_known
 from aleatoric.progress import Meter, Track, quietly, unmetered
 from aleatoric.store import COMPLETE, Store
@@ -26,8 +27,8 @@ from aleatoric.types import Choices
 class Anew:
     """What may be said anew when a run goes on; `None` leaves it as it was.
 
-    Whether code of a model's repository may run is never saved, and `probes` that are code run
-    where they are named here: a run may come from others.
+    Whether code of a model's repository may run is never saved; `probes` that are code run, and
+    hosts are sent a key (`key_for`), where they are named here: a run may come from others.
     """
 
     device: str | None = None
@@ -35,6 +36,7 @@ class Anew:
     trust_remote_code: bool = False
     engine: EngineOptions = field(default_factory=EngineOptions)
     probes: tuple[str, ...] = ()
+    key_for: tuple[str, ...] = ()
 
 
 def resume(
@@ -52,6 +54,8 @@ def resume(
         if store.meta(COMPLETE):
             store.release()
             return store
+        models = store.unfinished(store.manifest.get("models") or ())
+        check_receivers(models, anew.key_for, str(path))
         job: Any = job_of(store.manifest, anew)
         if _is_finetuning(store.manifest):
             store.close()  # training opens its run itself

@@ -16,6 +16,9 @@ from faulty_server import FaultyServer, serving
 from forced_lms import saved
 
 import aleatoric
+from aleatoric import pipeline
+from aleatoric.pipeline import WordJob
+from aleatoric.sources import open_corpus
 from aleatoric.store import Store
 
 SOURCE = Path(aleatoric.__file__).parent
@@ -171,6 +174,29 @@ def test_a_function_that_a_run_names_is_called_only_when_said(
     assert is_called("resume", "run", "--probe", "trapped:gap")
     assert is_called("score", "run", "--probe", "trapped:gap")
     assert cli("score", "run").status == 0
+
+
+def test_a_key_goes_to_a_server_that_a_run_names_only_when_said(
+    cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is asked: the address is reserved for examples, and is refused before."""
+    people = tmp_path / "c.jsonl"
+    people.write_text('{"id": 1, "context": "A dog", "responses": ["runs", "is"]}\n')
+    manifest = WordJob(str(people), ("openai:m@https://server.invalid/v1?retries=0&backoff=0.01",))
+    monkeypatch.setenv("ALEATORIC_API_KEY", "planted")
+    corpus = open_corpus(manifest.corpus)
+    with Store.create(tmp_path / "run", pipeline._manifest(manifest, corpus)) as store:
+        store.add_items(corpus.items)
+    refused = cli("resume", tmp_path / "run")
+    assert refused.status == 2
+    assert "sending your key to server.invalid" in refused.err
+    assert "planted" not in refused.err
+    # Said, or without a key, it is asked, and nobody answers.
+    assert (
+        "sending your key" not in cli("resume", tmp_path / "run", "--key-for", "server.invalid").err
+    )
+    monkeypatch.delenv("ALEATORIC_API_KEY")
+    assert "sending your key" not in cli("resume", tmp_path / "run").err
 
 
 def test_an_encoder_that_names_its_own_code_is_refused(cli: Callable, tmp_path: Path) -> None:

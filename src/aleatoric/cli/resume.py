@@ -38,6 +38,9 @@ def resume(
     ] = None,
     trust_remote_code: RemoteCodeOption = False,
     probe: OwnProbeOption = None,
+    key_for: Annotated[
+        list[str] | None, typer.Option(help="A server's host that may be sent your key.")
+    ] = None,
     engine: EngineOption = "local",
     address: AddressOption = None,
     actors: ActorsOption = None,
@@ -57,7 +60,8 @@ def resume(
 
     check_method(interval)
     where = EngineOptions(engine, address, actors, actor_cpus, actor_gpus)
-    anew = resuming.Anew(device, batch_tokens, trust_remote_code, where, tuple(probe or ()))
+    said = (tuple(probe or ()), tuple(key_for or ()))
+    anew = resuming.Anew(device, batch_tokens, trust_remote_code, where, *said)
     if salvage is not None:
         shown = (interval, as_json, layout) != (DEFAULT_METHOD, False, "terminal")
         if anew != resuming.Anew() or shown:

@@ -1,0 +1,42 @@
+"""Who would be sent the user's key because a run names them: a run may come from others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from urllib.parse import urlsplit
+
+from aleatoric.errors import UsageError
+
+HOME = "api.openai.com"
+"""Where such keys come from."""
+
+
+def receiver(model: str) -> str | None:
+    """The host that would be sent a key; `None` where there is none, or it is at home there.
+
+    >>> receiver("smollm2") is None
+    True
+    """
+    kind, _, argument = model.partition(":")
+    if kind != "openai":
+        return None
+    # Imported here: other models need no client.
+    from aleatoric.models.http_client import LOOPBACK, key_for
+    from aleatoric.models.openai_spec import parse_spec
+
+    url = parse_spec(argument).base_url
+    host = urlsplit(url).hostname or ""
+    return None if host in (HOME, *LOOPBACK) or key_for(url) is None else host
+
+
+def check_receivers(models: Iterable[str], said: Collection[str], run: str) -> None:
+    """Refuse to send a key to a host that nobody here has named.
+
+    >>> check_receivers(["smollm2"], [], "runs/theirs")
+    """
+    for host in filter(None, map(receiver, models)):
+        if host not in said:
+            raise UsageError(
+                f"{run}: goes on by sending your key to {host}, which the run names; if you trust "
+                f"that server, add --key-for {host}, or repeat the command that began the run."
+            )
