@@ -197,6 +197,8 @@ OTHERS = [
     other(
         "score in an unknown format", "no format 'x'; use", "score", "{dir}/run", "--format", "x"
     ),
+    other("score in two forms", "no room for", "score", "{dir}/run", "--json", "--format", "csv"),
+    other("demo in two forms", "no room for --format latex", "demo", "--format", "latex", "--json"),
     other("list of nothing", "no kind 'x'; the kinds are", "list", "x"),
     other("fetch of nothing", "nothing to fetch for 'x'; use", "fetch", "x"),
     other("fetch from no address", "no web address; use", "fetch", "provo", "--url", "x"),
@@ -204,4 +206,73 @@ OTHERS = [
     other("reproduce from an empty folder", "holds 0 files .*; put", *_REPRODUCE, "{dir}/run"),
 ]
 
-CASES = [*OTHERS, *CORPORA, *COUNTS, *TABLES, *RECORDINGS, *USAGE]
+_ASSUME = ("--assume", "sd=0.2")
+
+
+def planned(says: str, *argv: str) -> Case:
+    """A plan under assumptions that cannot be made."""
+    name = "plan " + " ".join(part[:12] for part in argv)
+    return Case(name, says, argv=(), command=("plan", *_ASSUME, *argv))
+
+
+def priced(says: str, *argv: str) -> Case:
+    """A cost that cannot be told."""
+    name = "cost " + " ".join(part[:12] for part in argv)
+    return Case(name, says, argv=(), command=("plan", "--cost", *argv))
+
+
+PLANS = [
+    planned("--se 1e-300 is no distance; give", "--se", "1e-300"),
+    planned("--width 1e-300 is no distance; give", "--width", "1e-300"),
+    planned("--width .* is no distance; give", "--width", "5e-324"),
+    planned("--difference 1e-300 is no", "--power", "0.8", "--difference", "1e-300"),
+    planned("--se inf is no distance; give", "--se", "9" * 400),
+    planned("--se 1e-08 needs more than .*; give a larger", "--se", "1e-8"),
+    planned("--width 1e-09 needs more than .*; give", "--width", "1e-9"),
+    planned("--difference 1e-08 needs .*; give", "--power", "0.8", "--difference", "1e-8"),
+    planned("--level 1 is no level; give", "--width", "0.1", "--level", "0.9999999999999999"),
+    planned("--power must lie", "--power", "nan", "--difference", "0.1"),
+    *(
+        planned("--contexts-per-group .* no size of a group; give", "--contexts-per-group", value)
+        for value in ("1e308", "inf", "nan", "0", "-1", "9" * 400)
+    ),
+    planned("says sd twice; say", "--assume", "sd=0.1"),
+    planned("support=1e[+]300 cannot be", "--assume", "support=1e300,entropy=1e300"),
+    planned("support=0 cannot be", "--assume", "support=0"),
+    planned("support=2.5 cannot be", "--assume", "support=2.5"),
+    planned("support='9{39} is no number", "--assume", "support=" + "9" * 900),
+    planned("no assumption '9{39}; use", "--assume", "9" * 900 + "=1"),
+    planned("group=1e[+]300 cannot be", "--assume", "group=1e300"),
+    planned("give a run .* not both", "{dir}/run"),
+    planned("--contexts is an option of --cost; add", "--contexts", "100"),
+    planned("--dtype is an option of --cost; add", "--dtype", "float32"),
+    planned("--new-tokens is an option of --cost", "--new-tokens", "10", "--se", "0.01"),
+    planned("--system names a system of a run; leave", "--system", "gpt2"),
+    planned("--against names a system of a run; leave", "--against", "gpt2"),
+    planned("--correlation is of two systems; add", "--correlation", "0.3"),
+    planned("no figure format 'bmp'; use", "--figure", "{dir}/plan.bmp"),
+    planned("no figure format ''; use", "--figure", "{dir}/plan"),
+    planned("no room for --format csv; give one", "--json", "--format", "csv"),
+    planned("no room for --format csv; give one", "--format", "csv", "--json"),
+    priced("--cost has no use for RUN; leave", "{dir}/none", "--figure", "{dir}/x.png"),
+    priced("--cost has no use for --assume; leave", "--assume", "garbage", "--power", "7"),
+    priced("--cost has no use for --se; leave", "--se", "0.01"),
+    priced("--cost has no use for --people; leave", "--people", "40"),
+    priced("--cost has no use for --figure; leave", "--figure", "{dir}/x.png"),
+    priced("--cost has no use for --level; leave", "--level", "0.95"),
+    priced("--cost has no use for --seed; leave", "--seed", "0"),
+    priced("in place of exact", "--new-tokens", "100", "--samples", "exact"),
+    priced("in place of exact", "--new-tokens", "9", "--samples", "9", "--samples", "exact"),
+]
+
+ENGINES = [
+    usage(f"an engine with {option} {value}", says, "--engine", "ray", option, value)
+    for says, option, value in [
+        ("--actor-cpus 1e-05 is not counted; give", "--actor-cpus", "0.00001"),
+        ("--actor-cpus 0.00015 is not counted; give", "--actor-cpus", "0.00015"),
+        ("--actor-gpus 1e-05 is not counted; give", "--actor-gpus", "0.00001"),
+        ("--actor-gpus 1.5 is no number of cards; give", "--actor-gpus", "1.5"),
+    ]
+]
+
+CASES = [*OTHERS, *PLANS, *ENGINES, *CORPORA, *COUNTS, *TABLES, *RECORDINGS, *USAGE]

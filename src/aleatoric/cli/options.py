@@ -9,16 +9,28 @@ import typer
 
 from aleatoric.errors import UsageError
 
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+# Read before --format, which is refused beside it.
+JsonOption = Annotated[
+    bool,
+    typer.Option("--json", is_eager=True, help="One JSON document on stdout; without --format."),
+]
 
 
-def _known_layout(layout: str) -> str:
+def is_given(ctx: typer.Context, name: str) -> bool:
+    """Whether an option or argument was written in the command, be it with its default."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _known_layout(ctx: typer.Context, layout: str) -> str:
     """Refuse a bad --format before the work, not after it."""
     from aleatoric.report.tables import FORMATS
 
     if layout not in ("terminal", *FORMATS):
         known = ", ".join(("terminal", *FORMATS))
         raise UsageError(f"there is no format {layout!r}; use {known}.")
+    if ctx.params.get("as_json") and is_given(ctx, "layout"):
+        raise UsageError(f"--json leaves no room for --format {layout}; give one of them.")
     return layout
 
 

@@ -7,15 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aleatoric.cli.options import DtypeOption, FormatOption, JsonOption, SeedOption
+from aleatoric.cli.options import DtypeOption, FormatOption, JsonOption, SeedOption, is_given
 from aleatoric.cli.printing import print_json, say, show_tables
 from aleatoric.errors import UsageError
 
 if TYPE_CHECKING:
     from aleatoric.planning.designs import Grid, Plan, Target
 
+_OF_PRECISION = (
+    *("run", "assume", "se", "width", "power", "difference", "system", "against", "correlation"),
+    *("people", "groups", "contexts_per_group", "level", "figure", "seed"),
+)
+_OF_COST = (
+    *("contexts", "parameters", "device", "dtype", "workers", "context_tokens", "new_tokens"),
+)
+
 
 def plan(
+    ctx: typer.Context,
     run: Annotated[Path | None, typer.Argument(help="A word-level run to learn from.")] = None,
     assume: Annotated[
         list[str] | None,
@@ -48,7 +57,7 @@ def plan(
         typer.Option(min=2, max=10**9, help="Groups, else as many as are needed; repeatable."),
     ] = None,
     contexts_per_group: Annotated[
-        float | None, typer.Option(min=1, help="Contexts a group, else as in the run.")
+        float | None, typer.Option(help="Contexts a group, else as in the run.")
     ] = None,
     level: Annotated[float, typer.Option(help="Of intervals and tests.")] = 0.95,
     figure: Annotated[Path | None, typer.Option(help="Draw it to FILE.png, .pdf or .svg.")] = None,
@@ -81,10 +90,13 @@ def plan(
     Example: `aleatoric plan runs/gpt2 --system gpt2 --se 0.01 --figure plan.png`, or
     `aleatoric plan --cost --contexts 1000000 --parameters 70B --device h200 --dtype bfloat16`
     """
+    _check_form(ctx, cost)
     if cost:
         work = (contexts, context_tokens, new_tokens)
         where = (device, dtype, tuple(workers or (1,)))
-        _show_cost(work, sizes_of(samples), parameters or ["135M"], where, (as_json, layout))
+        usual = (None, 1000) if new_tokens is None else (1000,)
+        sizes = sizes_of(samples, usual)
+        _show_cost(work, sizes, parameters or ["135M"], where, (as_json, layout))
         return
     from aleatoric.planning.designs import Grid, Target
     from aleatoric.planning.shown import plan_table
@@ -92,6 +104,9 @@ def plan(
     target = Target(se, width, power, difference, level)
     grid = Grid(tuple(people or ()), sizes_of(samples, ()), tuple(groups or ()), contexts_per_group)
     target.check()
+    grid.check()
+    if figure is not None:
+        _check_figure(figure)
     found = _plan(run, assume, target, grid, (system, against), correlation, seed)
     if as_json:
         print_json(found.as_dict())
@@ -101,8 +116,20 @@ def plan(
         _draw(found, figure)
 
 
+def _check_form(ctx: typer.Context, cost: bool) -> None:
+    """Refuse options that only the other form of the command looks at."""
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        if name not in (_OF_PRECISION if cost else _OF_COST) or not is_given(ctx, name):
+            continue
+        shown = parameter.opts[0] if parameter.param_type_name == "option" else name.upper()
+        if cost:
+            raise UsageError(f"--cost has no use for {shown}; leave one of them out.")
+        raise UsageError(f"{shown} is an option of --cost; add --cost, or leave it out.")
+
+
 def sizes_of(
-    samples: list[str] | None, otherwise: tuple[int | None, ...] = (None, 1000)
+    samples: list[str] | None, otherwise: tuple[int | None, ...]
 ) -> tuple[int | None, ...]:
     """Numbers of samples as they were written, or the usual ones."""
     from aleatoric.planning.designs import sizes
@@ -117,12 +144,20 @@ def _show_cost(
     where: tuple[str, str, tuple[int, ...]],
     shown: tuple[bool, str],
 ) -> None:
-    from aleatoric.planning.cost import Machine, Work, designs, device_named, parse_parameters
+    from aleatoric.planning.cost import (
+        Machine,
+        Work,
+        check_samples,
+        designs,
+        device_named,
+        parse_parameters,
+    )
     from aleatoric.planning.cost_shown import cost_dicts, cost_table
 
     (contexts, context_tokens, new_tokens), (name, dtype, workers) = work, where
     device = device_named(name, dtype)
     asked = Work(contexts, None, context_tokens, new_tokens)
+    check_samples(asked, samples)
     machines = [Machine(device, number, dtype) for number in workers]
     rows = designs(asked, samples, [parse_parameters(own) for own in parameters], machines)
     if shown[0]:
@@ -148,7 +183,12 @@ def _plan(
     if (run is None) == (not assume):
         raise UsageError("give a run to learn from, or --assume sd=0.2,icc=0.05, and not both.")
     differs = target.difference is not None or systems[1] is not None
+    if correlation is not None and not differs:
+        raise UsageError(
+            "--correlation is of two systems; add --difference or --against, or leave it out."
+        )
     if run is None:
+        _check_no_system(systems)
         paired = (0.5 if correlation is None else correlation) if differs else None
         return make_plan(AssumedSource(Assumptions.parse(assume or ()), paired, seed), target, grid)
     with Store.open(run) as store:
@@ -156,10 +196,25 @@ def _plan(
         return make_plan(source, target, grid)
 
 
+def _check_no_system(systems: tuple[str | None, str | None]) -> None:
+    for option, name in zip(("--system", "--against"), systems, strict=True):
+        if name is not None:
+            raise UsageError(f"{option} names a system of a run; leave it out beside --assume.")
+
+
+def _check_figure(figure: Path) -> None:
+    from aleatoric.report.figures import check_formats
+
+    check_formats([_form(figure)])
+
+
+def _form(figure: Path) -> str:
+    return figure.suffix.lstrip(".")
+
+
 def _draw(found: Plan, figure: Path) -> None:
     from aleatoric.planning.shown import plan_picture
     from aleatoric.report.figures import draw_all
 
-    form = figure.suffix.lstrip(".")
-    (path,) = draw_all({figure.stem: plan_picture(found)}, figure.parent, (form,))
+    (path,) = draw_all({figure.stem: plan_picture(found)}, figure.parent, (_form(figure),))
     say(f"wrote {path}")

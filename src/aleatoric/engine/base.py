@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,6 +13,8 @@ from aleatoric.errors import UsageError
 from aleatoric.models.base import LoadOptions, TextModel, WordModel
 
 LOCAL = "local"
+PART = 0.0001
+"""The smallest part of a processor or of a card that a cluster gives out."""
 
 
 class Engine(Protocol):
@@ -76,6 +79,25 @@ def check_engine(options: EngineOptions) -> None:
     unused = [option for option, value in given.items() if value is not None]
     if options.name == LOCAL and unused:
         raise UsageError(f"{unused[0]} is for a cluster; add --engine ray.")
+    check_share("--actor-cpus", options.cpus)
+    check_share("--actor-gpus", options.gpus)
+    if options.gpus is not None and options.gpus > 1 and options.gpus != int(options.gpus):
+        raise UsageError(
+            f"--actor-gpus {options.gpus:g} is no number of cards; give a whole number, or a part "
+            "of one card."
+        )
+
+
+def check_share(option: str, asked: float | None) -> None:
+    """Refuse what a cluster does not count: it knows no smaller parts than these.
+
+    >>> check_share("--actor-cpus", 0.3)
+    """
+    if asked is None:
+        return
+    counted = math.isfinite(asked) and asked >= 0
+    if not counted or not math.isclose(asked, round(asked / PART) * PART, rel_tol=1e-12):
+        raise UsageError(f"{option} {asked:g} is not counted; give a multiple of {PART:g}.")
 
 
 def check_one_process(options: EngineOptions, level: str) -> None:

@@ -7,6 +7,7 @@ samples of the model, so that an analysis of variance can tell the two sources o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ N_SAMPLES = 8
 """Few of each side: they are crossed, and then averaged over contexts."""
 N_PARTS = 32
 """Parts of a sample; they are not crossed, and the variance between few groups needs many."""
+_AT_ONCE = 2**24
+"""Shares that are compared at once: 128 MiB of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +164,10 @@ def _difference(found: Sequence[Floats]) -> Floats:
 
 def _distances(people: Floats, model: Floats) -> Floats:
     """TVD over the last axis, where both hold shares of people's words."""
+    shape = np.broadcast_shapes(people.shape, model.shape)
+    if len(shape) > 1 and math.prod(shape) > _AT_ONCE:
+        both = zip(np.broadcast_to(people, shape), np.broadcast_to(model, shape), strict=True)
+        return np.stack([_distances(*one) for one in both])
     distances: Floats = 1.0 - np.minimum(people, model).sum(axis=-1)
     return distances
 

@@ -12,6 +12,7 @@ from aleatoric.inference.noise import Size
 
 Floats = NDArray[np.float64]
 LEVEL = 0.95
+_MOST_LOG = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +171,13 @@ def error_for_power(asked: float, difference: float, level: float = LEVEL) -> fl
     """
     from scipy.optimize import brentq
 
-    # Power falls from 1 towards 1 - level as the error grows.
-    found = brentq(lambda log: power(math.exp(log), difference, level) - asked, -30.0, 30.0)
-    return math.exp(float(found))
+    def too_much(log: float) -> float:
+        return power(math.exp(log), 1.0, level) - asked
+
+    # Power falls from 1 towards 1 - level as the error grows beside the difference.
+    if too_much(_MOST_LOG) >= 0:
+        return math.exp(_MOST_LOG) * difference
+    return math.exp(float(brentq(too_much, -_MOST_LOG, _MOST_LOG))) * difference
 
 
 def group_columns(values: Floats) -> Floats:

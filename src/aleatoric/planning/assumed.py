@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
@@ -22,8 +23,8 @@ _MEANING = {
     "icc": "how alike contexts of a group are: a correlation from 0 to below 1",
     "tvd": "the model's distance to people: from 0 to 1",
     "entropy": "of people's answers to a typical context, in bits: from 0 to log2(support)",
-    "support": "how many words people could give to a typical context: from 1 to 100000",
-    "group": "contexts a group: 1 or more",
+    "support": "how many words people could give to a typical context: whole, 1 to 100000",
+    "group": "contexts a group: from 1 to 1000000000",
 }
 
 
@@ -49,10 +50,15 @@ class Assumptions:
         for text in ",".join(texts).split(","):
             name, _, value = text.strip().partition("=")
             if name not in _MEANING:
-                raise UsageError(f"there is no assumption {name!r}; use {', '.join(_MEANING)}.")
+                known = ", ".join(_MEANING)
+                raise UsageError(f"there is no assumption {name!a:.40}; use {known}.")
+            if name in given:
+                raise UsageError(f"--assume says {name} twice; say it once.")
             given[name] = _number(name, value)
-        support = int(given.pop("support", cls().support))
-        found = cls(**given, support=support)
+        support = given.pop("support", cls().support)
+        if support != int(support):
+            raise UsageError(f"support={support:g} cannot be: {_MEANING['support']}.")
+        found = cls(**given, support=int(support))
         found._check()
         return found
 
@@ -63,7 +69,7 @@ class Assumptions:
             "tvd": (0, 1),
             "support": (1, 100_000),
             "group": (1, 1e9),
-            "entropy": (0, np.log2(self.support) + 1e-9),
+            "entropy": (0, math.log2(max(1, self.support)) + 1e-9),
         }
         for name, (low, high) in limits.items():
             if not low <= getattr(self, name) <= high:
@@ -167,5 +173,5 @@ def _number(name: str, value: str) -> float:
     except ValueError:
         found = float("nan")
     if not np.isfinite(found):
-        raise UsageError(f"{name}={value} is no number; {_MEANING[name]}.")
+        raise UsageError(f"{name}={value!a:.40} is no number; {_MEANING[name]}.")
     return found

@@ -183,6 +183,18 @@ def device_named(name: str, dtype: str) -> Device:
     return DEVICES[name]
 
 
+def check_samples(work: Work, sizes: Sequence[Size]) -> None:
+    """Refuse exact probabilities of whole texts, which nobody works out.
+
+    >>> check_samples(Work(10, new_tokens=100), [1000])
+    """
+    if work.new_tokens is not None and None in sizes:
+        raise UsageError(
+            "--new-tokens is the length of sampled texts; give a number of --samples in place of "
+            "exact."
+        )
+
+
 def designs(
     work: Work, sizes: Sequence[Size], parameters: Sequence[float], machines: Sequence[Machine]
 ) -> list[tuple[Work, float, Machine, Cost]]:

@@ -14,6 +14,12 @@ from aleatoric.inference.planning import Crowding, Design, Parts
 from aleatoric.inference.variance import VarianceParts
 from aleatoric.types import Interval
 
+LEAST = 1e-9
+"""The least distance that is planned for, and how far below 1 a level must lie."""
+MOST_GROUPS = 10**9
+MOST_CONTEXTS = 1e9
+"""In a group."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -40,6 +46,16 @@ class Target:
             return planning.error_for_power(self.power, self.difference, self.level)
         return None
 
+    @property
+    def option(self) -> str:
+        """The option that says how small an error must be, as it was given.
+
+        >>> Target(power=0.8, difference=0.02).option
+        '--difference 0.02'
+        """
+        named = {"--se": self.se, "--width": self.width, "--difference": self.difference}
+        return next(f"{name} {value:g}" for name, value in named.items() if value is not None)
+
     def check(self) -> None:
         """Refuse targets that contradict one another or cannot be met."""
         if sum(x is not None for x in (self.se, self.width, self.power)) > 1:
@@ -48,9 +64,9 @@ class Target:
             raise UsageError("--power needs a --difference to see, as --difference 0.02.")
         positive = {"--se": self.se, "--width": self.width, "--difference": self.difference}
         for name, value in positive.items():
-            if value is not None and not 0 < value < 1:
-                raise UsageError(f"{name} {value:g} is no distance; give one between 0 and 1.")
-        if not 0.5 <= self.level < 1:
+            if value is not None and not LEAST <= value < 1:
+                raise UsageError(f"{name} {value:g} is no distance; give one from {LEAST:g} to 1.")
+        if not 0.5 <= self.level <= 1 - LEAST:
             raise UsageError(f"--level {self.level:g} is no level; give one such as 0.95.")
         if self.power is not None and not 1 - self.level < self.power < 1:
             low = 1 - self.level
@@ -65,6 +81,18 @@ class Grid:
     samples: tuple[Size, ...] = ()
     groups: tuple[int, ...] = ()
     contexts_per_group: float | None = None
+
+    def check(self) -> None:
+        """Refuse groups that no corpus has.
+
+        >>> Grid(contexts_per_group=50).check()
+        """
+        asked = self.contexts_per_group
+        if asked is not None and not 1 <= asked <= MOST_CONTEXTS:
+            raise UsageError(
+                f"--contexts-per-group {asked:g} is no size of a group; give 1 to "
+                f"{MOST_CONTEXTS:.0f}."
+            )
 
 
 def sizes(texts: Sequence[str]) -> tuple[Size, ...]:
@@ -197,6 +225,7 @@ class Known:
 def make_plan(source: Source, target: Target, grid: Grid) -> Plan:
     """The designs of a grid, with as many groups as the target needs or as are given."""
     target.check()
+    grid.check()
     filled = _filled(source, grid)
     crowding = source.crowding
     if grid.contexts_per_group:
@@ -240,9 +269,20 @@ def _groups(
     if grid.groups:
         return grid.groups
     if target.error is not None:
-        return (planning.groups_needed(parts, Design(*sizes, 1, crowding), target.error),)
+        return (_needed(parts, Design(*sizes, 1, crowding), target, target.error),)
     own = source.groups
     return tuple(dict.fromkeys(max(2, n) for n in (own // 2, own, 2 * own, 4 * own)))
+
+
+def _needed(parts: Parts, design: Design, target: Target, error: float) -> int:
+    """The groups that a target needs, where there can be so many."""
+    needed = planning.groups_needed(parts, design, error)
+    if needed > MOST_GROUPS:
+        raise UsageError(
+            f"{target.option} needs more than {MOST_GROUPS} groups of contexts, which nobody can "
+            "ask; give a larger one."
+        )
+    return needed
 
 
 def _filled(source: Source, grid: Grid) -> Grid:

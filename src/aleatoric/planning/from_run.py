@@ -78,6 +78,10 @@ def pilot_source(
     if level_of(store) != "word":
         raise UsageError(f"{store.path}: is no word-level run; plan needs one, or --assume.")
     names = _chosen(store, system, against, differs)
+    if len(names) == 2 and correlation is not None:
+        raise UsageError(
+            f"{store.path}: has both systems, and so their correlation; leave out --correlation."
+        )
     contexts = tuple(_contexts(store, names))
     _check(contexts, str(store.path))
     notes = [_EXPLAINED]

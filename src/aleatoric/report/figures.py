@@ -56,12 +56,20 @@ def draw_all(
     figures: Mapping[str, Picture], folder: Path, formats: Sequence[str] = FORMATS
 ) -> list[Path]:
     """Draw every figure into a folder; returns the files, one a figure, sheet and format."""
+    check_formats(formats)
+    folder.mkdir(parents=True, exist_ok=True)
+    return [path for name, one in figures.items() for path in _save(name, one, folder, formats)]
+
+
+def check_formats(formats: Sequence[str]) -> None:
+    """Refuse a format in which nothing is drawn.
+
+    >>> check_formats(["png"])
+    """
     unknown = [name for name in formats if name not in _METADATA]
     if unknown:
         known = ", ".join(_METADATA)
-        raise UsageError(f"there is no figure format {unknown[0]!r}; use {known}.")
-    folder.mkdir(parents=True, exist_ok=True)
-    return [path for name, one in figures.items() for path in _save(name, one, folder, formats)]
+        raise UsageError(f"there is no figure format {unknown[0]!a:.40}; use {known}.")
 
 
 def draw(picture: Picture) -> list[Figure]:

@@ -37,6 +37,25 @@ def test_options_that_nobody_would_look_at_are_refused(options: EngineOptions, s
         check_engine(options)
 
 
+@pytest.mark.parametrize("share", [1e-5, 0.00015, 1.00001, float("nan"), float("inf"), -1.0])
+def test_shares_that_a_cluster_does_not_count_are_refused(share: float) -> None:
+    with pytest.raises(UsageError, match=r"--actor-cpus .* give a multiple of 0.0001"):
+        check_engine(EngineOptions("ray", cpus=share))
+    with pytest.raises(UsageError, match=r"--actor-gpus .* give a multiple of 0.0001"):
+        check_engine(EngineOptions("ray", gpus=share))
+
+
+@pytest.mark.parametrize("parts", [0, 1, 3, 1234, 3333, 7001, 9999, 10_000, 40_000])
+def test_shares_that_a_cluster_counts_are_taken(parts: int) -> None:
+    check_engine(EngineOptions("ray", cpus=parts / 10_000, gpus=float(f"{parts / 10_000:.4f}")))
+
+
+def test_parts_of_several_cards_are_refused() -> None:
+    check_engine(EngineOptions("ray", cpus=1.5))
+    with pytest.raises(UsageError, match=r"--actor-gpus 1.5 is no number of cards"):
+        check_engine(EngineOptions("ray", gpus=1.5))
+
+
 @pytest.mark.parametrize("address", ["here", ":6379", "host:", "host:port", "host:99999", "ray://"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="is no address"):

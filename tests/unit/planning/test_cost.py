@@ -89,6 +89,11 @@ def test_unknown_devices_and_formats() -> None:
         device_named("cpu", "bfloat16")
 
 
+def test_texts_are_sampled_where_nothing_else_is_said(cli: Callable) -> None:
+    ran = cli("plan", "--cost", "--new-tokens", 100, "--json")
+    assert [one["samples"] for one in json.loads(ran.out)["costs"]] == [1000]
+
+
 def test_the_command(cli: Callable) -> None:
     asked = ("plan", "--cost", "--contexts", 10**6, "--parameters", "70B", "--device", "h200")
     ran = cli(*asked, "--dtype", "bfloat16", "--workers", 1, "--workers", 1000, "--json")

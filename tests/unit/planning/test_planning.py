@@ -201,6 +201,35 @@ def test_bad_usage_is_one_sentence(cli: Callable, arguments: tuple[str, ...], sa
     assert ran.err.count("\n") == 1
 
 
+@given(st.floats(-300, -0.1), st.floats(0.06, 0.999), st.sampled_from([0.95, 0.999]))
+def test_the_error_for_a_power_has_it_for_any_difference(
+    log: float, asked: float, level: float
+) -> None:
+    difference = 10**log
+    assert power(error_for_power(asked, difference, level), difference, level) == (
+        pytest.approx(asked, abs=1e-6)
+    )
+
+
+def test_a_power_just_above_chance_has_an_error() -> None:
+    for level in (0.5, 0.9, 0.95, 0.99):
+        asked = math.nextafter(1 - level, 1)
+        assert 1 < error_for_power(asked, 0.1, level) < math.inf
+
+
+def test_wide_supports_are_compared_in_parts_and_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = AssumedSource(Assumptions(support=300, entropy=6.0))
+    whole = source.prepared([5, 10], [7, None])
+    monkeypatch.setattr("aleatoric.inference.noise._AT_ONCE", 300)
+    assert source.prepared([5, 10], [7, None]) == whole
+
+
+def test_a_correlation_that_the_run_knows_is_refused(cli: Callable, run: Path) -> None:
+    ran = cli("plan", run, "--difference", 0.05, "--correlation", 0.3)
+    assert (ran.status, ran.out) == (2, "")
+    assert "leave out --correlation" in ran.err
+
+
 def test_bad_pilots_are_refused(cli: Callable, run: Path, tmp_path: Path) -> None:
     ran = cli("plan", run, "--se", 0.01)
     assert ran.status == 2
