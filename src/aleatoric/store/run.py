@@ -37,6 +37,7 @@ class Store(ItemTables, Statistics, TokenTables):
     """A run directory, opened.
 
     >>> import tempfile
+    >>> from aleatoric.types import Item
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with Store.create(Path(folder) / "run", {"level": "word"}) as store:
     ...         store.add_items([Item("1:2", "1", "There", ("are", "is"))])
