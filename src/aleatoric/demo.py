@@ -17,6 +17,7 @@ from aleatoric.models.base import Ask
 from aleatoric.pipeline import WordJob, run_word
 from aleatoric.progress import Track, quietly
 from aleatoric.store import Store
+from aleatoric.store.faults import check_place
 from aleatoric.types import Draws, Item
 
 PEOPLE = 40
@@ -52,6 +53,7 @@ def run_smollm2(
 ) -> Store:
     """People who are SmolLM2 at a planted temperature, against its decoders; the open run."""
     people = out / "people.jsonl"
+    check_place(out)
     if not people.exists():
         _write_people(people, seed, track, stopping or Stopping())
     remarks = (f"these people are simulated: SmolLM2 itself at {PLANTED}",)

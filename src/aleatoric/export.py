@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ def export_rows(store: Store, path: Path) -> None:
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error}); choose another file.") from None
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # a name that no file can have
+            unfinished.unlink(missing_ok=True)
 
 
 def _item_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:

@@ -53,7 +53,7 @@ def unpack(archive: Path, members: tuple[str, ...]) -> list[Path]:
 def fetch(download: Download, folder: Path, progress: Progress = lambda done, total: None) -> Path:
     """The file of a download in `folder`; it is fetched unless it is there and unchanged."""
     target = folder / download.filename
-    if target.exists():
+    if os.path.exists(target):
         _check_present(target, download)
         return target
     part = _make_part(target)

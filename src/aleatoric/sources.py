@@ -96,10 +96,10 @@ def sniff_texts(path: Path, encoding: str = "utf-8") -> str:
     ('wmt14-10ref', 'writingprompts')
     """
     for name, pattern in _OF_TEXTS.items():
-        held = [own.name for own in path.iterdir()] if path.is_dir() else []
+        held = [own.name for own in path.iterdir()] if os.path.isdir(path) else []
         if any(re.match(pattern, own.lower()) for own in (path.name, *held)):
             return name
-    if path.is_dir():
+    if os.path.isdir(path):
         problem = "no corpus of texts is known that has these files"
         raise DataError.at(path, None, problem, "name a JSON-lines file in it")
     _, row = next(files.read_json_lines(path, encoding), (None, None))

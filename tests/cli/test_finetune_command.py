@@ -158,7 +158,7 @@ def test_another_base_under_the_same_name_is_refused(made: Path) -> None:
     with pytest.raises(UsageError, match=r"text, fold 1, epoch 1, step \d: the training loss is"):
         run(arguments)
     assert json.loads(run(["score", str(path), "--json"]).stdout)["results"]
-    with pytest.raises(UsageError, match=r"holds another run \(its recipe differs\)"):
+    with pytest.raises(UsageError, match=r"holds another run \(its --rate differs\)"):
         run([*arguments, "--rate", "0.1"])
     save_lm(made / "base", layers=1, width=16, seed=1)
     with pytest.raises(UsageError, match="moved: was begun with other weights of hf:"):

@@ -8,6 +8,11 @@ from pathlib import Path
 from bad_inputs import CORPORA, COUNTS, GOOD, TABLES, Case, lines
 
 _REPRODUCE = ("reproduce", "next-word", "--data")
+_LONG = "{dir}/" + "n" * 256
+"""A name longer than any file can have."""
+
+
+_NO_GGUF = "gguf:{dir}/c.jsonl"
 
 
 def recorded(name: str, says: str, data: bytes, line: int | None = 1) -> Case:
@@ -163,6 +168,14 @@ USAGE = [
         "gguf:{dir}/no.gguf",
     ),
     usage("a second model of no kind", "there is no model", "--model", "toy", "--model", "nil:x"),
+    usage("a recording of too long a name", "no such file; check", "--model", f"recorded:{_LONG}"),
+    usage(
+        "a recording whose name is not UTF-8",
+        r"m\\udcff.jsonl': its name is not UTF-8; rename",
+        *("--model", "recorded:{dir}/m\udcff.jsonl"),
+    ),
+    usage("a folder of a model that is not there", "no such file; check", "--model", "hf:none/"),
+    usage("a GGUF file that is none", "c.jsonl: is no GGUF file; name", "--model", _NO_GGUF),
     usage("a recording that is a folder", "this is a folder; name", "--model", "recorded:{dir}"),
     usage("a toy of an unknown option", "no toy model; use", "--model", "toy:size=3"),
     usage("a toy at temperature 0", "no toy model; use", "--model", "toy:temperature=0"),
@@ -177,6 +190,12 @@ USAGE = [
     usage("an unknown encoding", "no encoding 'klingon'; try", "--encoding", "klingon"),
     usage("an encoding without line ends", "line by line; save", "--encoding", "utf-16"),
     Case("a run that is damaged", "choose|restore", {"c.jsonl": lines(GOOD)}, prepare=hold_a_run),
+    Case(
+        "a run of too long a name",
+        "cannot be written .*too long.*; choose another --out",
+        {"c.jsonl": lines(GOOD)},
+        command=("word", "--out", _LONG),
+    ),
     Case(
         "a file where the run should go",
         "choose another --out",
@@ -199,6 +218,25 @@ OTHERS = [
     ),
     other("score in two forms", "no room for", "score", "{dir}/run", "--json", "--format", "csv"),
     other("demo in two forms", "no room for --format latex", "demo", "--format", "latex", "--json"),
+    *(
+        other(f"{command[0]} of too long a name", "cannot be read .*; check", *command)
+        for command in (
+            ("score", _LONG),
+            ("resume", _LONG),
+            ("view", _LONG),
+            ("compare", _LONG, "{dir}/run"),
+            ("report", _LONG, "--html", "{dir}/page.html"),
+            ("plan", _LONG, "--se", "0.01"),
+        )
+    ),
+    other("salvage of too long a name", "cannot be read", "resume", _LONG, "--salvage", "{dir}/s"),
+    other(
+        "salvage to too long a name",
+        "cannot be written .*; choose",
+        *("resume", "{dir}/run", "--salvage", _LONG),
+    ),
+    other("fetch to too long a name", "cannot be written", "fetch", "provo", "--to", _LONG),
+    other("reproduce from too long a name", "is no folder; name", *_REPRODUCE, _LONG),
     other("list of nothing", "no kind 'x'; the kinds are", "list", "x"),
     other("fetch of nothing", "nothing to fetch for 'x'; use", "fetch", "x"),
     other("fetch from no address", "no web address; use", "fetch", "provo", "--url", "x"),

@@ -169,6 +169,46 @@ def refused(cli: Callable[..., Any], *arguments: object) -> str:
     return str(ran.err)
 
 
+def test_a_run_that_cannot_be_opened_is_not_said_to_be_unwritable(
+    whole: Path, tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    run = copy_of(whole, tmp_path)
+    (run / f"{DATABASE}-wal").mkdir()  # root may read whatever is only forbidden
+    for command in (("score", run), ("compare", run), ("view", run)):
+        said = refused(cli, *command)
+        assert f"{run}: cannot be read (unable to open database file); check" in said
+        assert "--out" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "pasted"), [("my run", "'my run'"), ("-dash", "./-dash"), ("a\x1bb", r"'a\x1bb'")]
+)
+def test_the_command_that_is_printed_can_be_pasted(
+    name: str,
+    pasted: str,
+    tmp_path: Path,
+    cli: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.jsonl").write_text('{"id": 1, "input": "A dog", "references": ["a b", "b c"]}\n')
+    few = ("--probe", "lexical-1", "--tokeniser", "whitespace", "--splits", 2)
+    ran = cli("text", "--corpus", "t.jsonl", *few, f"--out={name}")
+    assert ran.err.endswith(f"see it again with: aleatoric score {pasted}\n")
+
+
+@pytest.mark.parametrize("arguments", [("--json",), ()])
+def test_an_output_without_room_is_not_said_to_be_the_runs(
+    whole: Path, arguments: tuple[str, ...]
+) -> None:
+    command = [sys.executable, "-m", "aleatoric", "score", str(whole), *arguments]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("error: the output cannot be written (No space left on device);")
+    assert ended.stderr.count("\n") == 1
+
+
 # Damage ------------------------------------------------------------------------------------
 
 

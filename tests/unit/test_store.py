@@ -65,7 +65,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 def test_another_job_in_the_same_directory_is_refused_by_name(tmp_path: Path) -> None:
     job = WordJob("simulated:contexts=5", ("toy",), samples=5)
     run_word(job, tmp_path / "run").__exit__()
-    with pytest.raises(UsageError, match="its seed differs"):
+    with pytest.raises(UsageError, match="its --seed differs"):
         run_word(WordJob("simulated:contexts=5", ("toy",), samples=5, seed=1), tmp_path / "run")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ Table = dict[str, NDArray[np.float32]]
 
 def read_vectors(path: Path) -> Table:
     """Every word of a file with its vector; of a word given twice the first counts."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise DataError.at(path, None, "is no file", "give a word2vec or GloVe file")
     try:
         with files.open_binary(path) as file:

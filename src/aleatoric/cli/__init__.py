@@ -46,11 +46,12 @@ from aleatoric.cli.resume import resume
 from aleatoric.cli.text import text
 from aleatoric.cli.token import reproduce_e_ece, token
 from aleatoric.cli.view import view
-from aleatoric.cli.working import writing
+from aleatoric.cli.working import shown, writing
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.probes.trust import check_known, options_of
 from aleatoric.report.tables import printable
+from aleatoric.store.faults import command as pasted
 
 if TYPE_CHECKING:
     from aleatoric.store import Store
@@ -73,7 +74,8 @@ def main() -> None:
     gc.set_threshold(200_000, 20, 100)
     streams.prepare()
     try:
-        app()
+        with shown():
+            app()
     except AleatoricError as error:
         one_line = printable(str(error)).replace("\n", " ")
         sys.stderr.write(f"error: {one_line}\n")
@@ -174,9 +176,10 @@ def word(
         writing(out) as (folder, stopping),
         pipeline.run_word(job, folder, track, stopping) as store,
     ):
-        show_results(pipeline.results(store, interval), pipeline.notes(store), as_json, layout)
+        with shown():
+            show_results(pipeline.results(store, interval), pipeline.notes(store), as_json, layout)
         if out is not None:
-            say(f"saved in {out}; see it again with: aleatoric score {out}")
+            say(f"saved in {out}; see it again with: {pasted(out, 'score')}")
 
 
 @app.command()
@@ -213,7 +216,8 @@ def score(
             from aleatoric.studies import run_study
 
             found = [run_study(store, name, system, track) for name in analysis]
-            show_tables([table for study in found for table in study.tables], as_json, layout)
+            with shown():
+                show_tables([table for study in found for table in study.tables], as_json, layout)
         else:
             show_run(store, interval, as_json, layout)
 
@@ -277,7 +281,8 @@ def demo(
 
     run = made.run_toy if toy else made.run_smollm2
     with writing(out / "run") as (_, stopping), run(out, seed, track, stopping) as store:
-        show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
+        with shown():
+            show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
         for path in make_report([store], out / "report.html", None, track):
             say(f"wrote {path}")
     say(made.ABOUT_TOY if toy else made.ABOUT_SMOLLM2)

@@ -17,8 +17,9 @@ from aleatoric.cli.options import (
     SeedOption,
 )
 from aleatoric.cli.printing import print_json, say, show_results, show_tables, track
-from aleatoric.cli.working import writing
+from aleatoric.cli.working import shown, writing
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
+from aleatoric.store.faults import command
 
 if TYPE_CHECKING:
     from aleatoric.store import Store
@@ -131,7 +132,7 @@ def finetune(
         draw_curves(store)
     for folder in export_weights(out, export, device, trust_remote_code) if export else ():
         say(f"wrote {folder}")
-    say(f"saved in {out}; see it again with: aleatoric score {out}")
+    say(f"saved in {out}; see it again with: {command(out, 'score')}")
 
 
 def _temperatures(text: str | None) -> tuple[float, ...]:
@@ -150,7 +151,8 @@ def show_run(store: Store, interval: str, as_json: bool, layout: str) -> None:
         show_finetuned(store, interval, as_json, layout)
         return
     found, notes = levels.results(store, interval), levels.notes(store)
-    show_results(found, notes, as_json, layout, levels.level_of(store))
+    with shown():
+        show_results(found, notes, as_json, layout, levels.level_of(store))
 
 
 def show_finetuned(store: Store, interval: str, as_json: bool, layout: str) -> None:
@@ -159,9 +161,13 @@ def show_finetuned(store: Store, interval: str, as_json: bool, layout: str) -> N
     from aleatoric.report.finetune import finetune_json, shown_tables
 
     if as_json:
-        print_json(finetune_json(store, interval))
+        document = finetune_json(store, interval)
+        with shown():
+            print_json(document)
         return
-    show_tables(shown_tables(store, interval), False, layout)
+    tables = shown_tables(store, interval)
+    with shown():
+        show_tables(tables, False, layout)
     for note in pipeline.notes(store):
         say(f"note: {note}")
 

@@ -78,9 +78,11 @@ def resume(
 
 
 def _salvage(run: Path, out: Path) -> None:
-    from aleatoric.store.faults import command
+    from aleatoric.store.faults import check_place, check_run, command
     from aleatoric.store.salvage import salvage
 
+    check_run(run)
+    check_place(out)
     for line in salvage(run, out):
         say(line)
     say(f"saved in {out}; what is lost is made again by {command(out)}")

@@ -23,7 +23,8 @@ from aleatoric.cli.options import (
     SeedOption,
 )
 from aleatoric.cli.printing import say, show_results, track
-from aleatoric.cli.working import writing
+from aleatoric.cli.working import shown, writing
+from aleatoric.store.faults import command
 
 
 def text(
@@ -127,6 +128,7 @@ def text(
         text_pipeline.run_text(job, folder, track, stopping) as store,
     ):
         results, notes = text_pipeline.results(store), text_pipeline.notes(store)
-        show_results(results, notes, as_json, layout, "text")
+        with shown():
+            show_results(results, notes, as_json, layout, "text")
         if out is not None:
-            say(f"saved in {out}; see it again with: aleatoric score {out}")
+            say(f"saved in {out}; see it again with: {command(out, 'score')}")

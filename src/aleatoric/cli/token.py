@@ -22,8 +22,9 @@ from aleatoric.cli.options import (
     SeedOption,
 )
 from aleatoric.cli.printing import meter, print_json, say, show_results, show_tables
-from aleatoric.cli.working import writing
+from aleatoric.cli.working import shown, writing
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.store.faults import command
 
 
 def token(
@@ -94,9 +95,10 @@ def token(
         token_pipeline.run_token(job, folder, meter, stopping) as store,
     ):
         results, notes = token_pipeline.results(store, interval), token_pipeline.notes(store)
-        show_results(results, notes, as_json, layout, "token")
+        with shown():
+            show_results(results, notes, as_json, layout, "token")
         if out is not None:
-            say(f"saved in {out}; see it again with: aleatoric score {out}")
+            say(f"saved in {out}; see it again with: {command(out, 'score')}")
 
 
 def reproduce_e_ece(

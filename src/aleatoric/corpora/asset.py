@@ -7,6 +7,7 @@ line n of each belonging together) or as JSON lines. Ids count lines from 0, as 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -54,12 +55,12 @@ def _find(source: Path) -> tuple[Path, list[Path]]:
 
 
 def _original(source: Path) -> Path:
-    if source.is_file() and source.name.endswith(".orig"):
+    if os.path.isfile(source) and source.name.endswith(".orig"):
         return source
     for split in _SPLITS:
-        if (source / f"asset.{split}.orig").is_file():
+        if os.path.isfile(source / f"asset.{split}.orig"):
             return source / f"asset.{split}.orig"
-    problem = "holds no asset.valid.orig" if source.is_dir() else "is no folder of ASSET"
+    problem = "holds no asset.valid.orig" if os.path.isdir(source) else "is no folder of ASSET"
     fix = "name the folder of asset.valid.orig and asset.valid.simp.0 to .9, or a JSON-lines file"
     raise DataError.at(source, None, problem, fix)
 

@@ -9,6 +9,7 @@ publishers write a line break as `<newline>`, which becomes one again.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -39,12 +40,14 @@ def load(source: Path, encoding: str = "utf-8") -> MultiRef:
 
 
 def _find(source: Path) -> tuple[Path, Path]:
-    if source.is_file() and source.name.endswith((".wp_source", ".wp_target")):
+    if os.path.isfile(source) and source.name.endswith((".wp_source", ".wp_target")):
         return source.with_suffix(".wp_source"), source.with_suffix(".wp_target")
     for split in _SPLITS:
-        if (source / f"{split}.wp_source").is_file():
+        if os.path.isfile(source / f"{split}.wp_source"):
             return source / f"{split}.wp_source", source / f"{split}.wp_target"
-    problem = "holds no valid.wp_source" if source.is_dir() else "is no file of WritingPrompts"
+    problem = (
+        "holds no valid.wp_source" if os.path.isdir(source) else "is no file of WritingPrompts"
+    )
     fix = "name the folder or file of valid.wp_source and valid.wp_target, or a JSON-lines file"
     raise DataError.at(source, None, problem, fix)
 

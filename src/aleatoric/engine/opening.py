@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from aleatoric import registry
@@ -76,11 +76,21 @@ def check_specs(specs: Iterable[str], *kinds: str) -> None:
         name, _, argument = spec.partition(":")
         if name not in known:
             raise UsageError(f"there is no model {spec!r}; known kinds: {', '.join(known)}.")
+        _check_text(spec, argument)
         # FILE@CHECKPOINT and FILE?system=NAME name a part of a file; a name may hold these too.
         paths = {argument, argument.rpartition("@")[0] or argument, argument.partition("?")[0]}
         is_path = name in _OF_FILES or argument.startswith(("/", "./", "../", "~"))
-        if argument and is_path and not any(Path(path).exists() for path in paths):
+        is_path |= name == "hf" and argument.endswith("/")
+        if argument and is_path and not any(map(os.path.exists, paths)):
             raise UsageError(f"{argument}: no such file; check --model {spec}.")
+
+
+def _check_text(spec: str, argument: str) -> None:
+    """Refuse a name in other bytes than UTF-8: systems are saved and shown by it."""
+    try:
+        spec.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{argument!a}: its name is not UTF-8; rename the file.") from None
 
 
 def open_text_model(spec: str, loading: LoadOptions) -> TextModel:

@@ -50,10 +50,14 @@ def check_export(job: FinetuneJob, to: Path) -> None:
 
 def _check_free(to: Path, places: Sequence[tuple[str, int]]) -> None:
     """Refuse what would be overwritten, and where nothing can be written."""
-    for loss, number in places:
-        if (to / loss / f"fold-{number}").exists():
-            raise UsageError(f"{to / loss / f'fold-{number}'}: is there; choose another folder.")
-    there = next(folder for folder in (to, *to.absolute().parents) if folder.exists())
+    try:
+        taken = [own for own in (to / loss / f"fold-{n}" for loss, n in places) if own.exists()]
+        there = next(folder for folder in (to, *to.absolute().parents) if folder.exists())
+    except OSError as error:  # a name too long, or a folder that is closed to us
+        reason = error.strerror
+        raise UsageError(f"{to}: cannot be written ({reason}); choose another folder.") from None
+    if taken:
+        raise UsageError(f"{taken[0]}: is there; choose another folder.")
     if not there.is_dir() or not os.access(there, os.W_OK):
         raise UsageError(f"{there}: nothing can be written there; choose another folder.")
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
 from aleatoric.cache import cache_dir
-from aleatoric.errors import MissingExtraError, ModelError
+from aleatoric.errors import DataError, MissingExtraError, ModelError, UsageError
 from aleatoric.models.build import build_once
 from aleatoric.models.hf import Bos, HFModel, load, quiet
 
+_MAGIC = b"GGUF"
 _FORMAT = 1  # raise it when the conversion changes, so that old caches are not used
 
 
@@ -27,11 +29,22 @@ def convert(path: str | Path, cache: Path | None = None) -> Path:
     The directory is named by the file's content: another file of the same name is another model.
     """
     path = Path(path)
-    if not path.is_file():
-        raise ModelError(f"{path} is not a file; give the path of a .gguf file.")
+    if not os.path.isfile(path):
+        raise UsageError(f"{path} is not a file; give the path of a .gguf file.")
+    _check_magic(path)
     digest = sha256_of(path)
     target = (cache or cache_dir()) / "gguf" / f"{path.stem}-{digest[:12]}-v{_FORMAT}"
     return build_once(target, lambda directory: _convert(path, directory))
+
+
+def _check_magic(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            begins = file.read(len(_MAGIC))
+    except OSError as error:
+        raise DataError.at(path, None, f"cannot be read ({error.strerror})", "check it") from None
+    if begins != _MAGIC:
+        raise DataError.at(path, None, "is no GGUF file", "name a .gguf file")
 
 
 def sha256_of(path: Path) -> str:
@@ -48,7 +61,10 @@ def _convert(path: Path, directory: Path) -> None:
             tokenizer = transformers.AutoTokenizer.from_pretrained(**place)
             model = transformers.AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
         except Exception as error:  # a broken file fails in many ways inside the reader
-            raise ModelError(f"cannot read {path.name} as GGUF: {error}") from error
+            reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+            raise ModelError(
+                f"cannot read {path.name} as GGUF: {reason}; download or convert it again."
+            ) from error
         _fix_pre_tokenizer(tokenizer, path)
         _plain_copy(model).save_pretrained(directory)
         tokenizer.save_pretrained(directory)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from aleatoric.errors import MissingExtraError, ModelError, UsageError
+from aleatoric.errors import AleatoricError, MissingExtraError, ModelError, UsageError
 from aleatoric.models.pieces import Pieces, token_pieces
 from aleatoric.models.probing import ProbeTree
 from aleatoric.models.tiled import use_tiles
@@ -197,7 +198,7 @@ def load_parts(
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
             model = getattr(transformers, kind).from_pretrained(name, **options, **weights)
         except (OSError, ValueError, ImportError) as error:
-            raise ModelError(f"cannot load {name!r}: {_first_line(error)}") from error
+            raise refused(name, error) from error
     model = model.to(device_of(torch, device)).eval()
     return Parts(model, tokenizer, getattr(model.config, "_commit_hash", None) or revision)
 
@@ -220,7 +221,27 @@ def load_config(name: str, revision: str | None = None, trust_remote_code: bool 
     try:
         return transformers.AutoConfig.from_pretrained(name, **options)
     except (OSError, ValueError, ImportError) as error:
-        raise ModelError(f"cannot load {name!r}: {_first_line(error)}") from error
+        raise refused(name, error) from error
+
+
+def refused(name: str, error: Exception) -> AleatoricError:
+    """What transformers says of a checkpoint that it does not load, with what can be done.
+
+    >>> str(refused("gpt3", OSError("gpt3 is not a valid model identifier")))
+    "cannot load 'gpt3': gpt3 is not a valid model identifier; check the name and the network, or \
+give a folder."
+    """
+    # Its list of ways to make a tokenizer goes on in further lines, and helps nobody.
+    reason = _first_line(error).partition(" from one of:")[0].rstrip(" .:")
+    problem = f"cannot load {name!r}: {reason}"
+    if "trust_remote_code" in str(error):
+        return UsageError(f"{problem}; add --trust-remote-code if you trust its code.")
+    if isinstance(error, ImportError):
+        return ModelError(f"{problem}; install what is missing.")
+    if os.path.isdir(name):
+        needed = "config.json, its weights as safetensors and its tokenizer"
+        return UsageError(f"{problem}; name a folder that holds a model: {needed}.")
+    return ModelError(f"{problem}; check the name and the network, or give a folder.")
 
 
 def wrap(
@@ -359,4 +380,4 @@ def _first_line(error: Exception) -> str:
 
 def short_name(name: str) -> str:
     """A directory's own name, or the whole name of a model on a hub."""
-    return Path(name).name if Path(name).is_dir() else name
+    return Path(name).name if os.path.isdir(name) else name

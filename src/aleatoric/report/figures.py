@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from contextlib import contextmanager
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,8 @@ _STYLE: dict[Any, Any] = {
     "xtick.labelsize": 6.5,
     "ytick.labelsize": 6.5,
 }
+_LONGEST_NAME = 180
+"""Bytes of a file name, which disks limit to 255 with its number and ending."""
 _METADATA = {"pdf": {"CreationDate": None}, "png": {"Software": None}, "svg": {"Date": None}}
 
 
@@ -57,8 +60,12 @@ def draw_all(
 ) -> list[Path]:
     """Draw every figure into a folder; returns the files, one a figure, sheet and format."""
     check_formats(formats)
-    folder.mkdir(parents=True, exist_ok=True)
-    return [path for name, one in figures.items() for path in _save(name, one, folder, formats)]
+    make_folder(folder)
+    taken: set[str] = set()
+    with writing_into(folder):
+        return [
+            p for name, one in figures.items() for p in _save(name, one, folder, formats, taken)
+        ]
 
 
 def check_formats(formats: Sequence[str]) -> None:
@@ -70,6 +77,33 @@ def check_formats(formats: Sequence[str]) -> None:
     if unknown:
         known = ", ".join(_METADATA)
         raise UsageError(f"there is no figure format {unknown[0]!a:.40}; use {known}.")
+
+
+def make_folder(folder: Path) -> None:
+    """A folder for figures and tables, where it is not there yet.
+
+    >>> make_folder(Path("."))
+    """
+    with writing_into(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def writing_into(folder: Path) -> Iterator[None]:
+    """What goes wrong while files are written to a folder, as an error meant for the user.
+
+    >>> with writing_into(Path("figures")):
+    ...     raise FileExistsError(17, "File exists")
+    Traceback (most recent call last):
+    aleatoric.errors.UsageError: figures: cannot be written (File exists); choose another folder.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise UsageError(
+            f"{folder}: cannot be written ({reason}); choose another folder."
+        ) from None
 
 
 def draw(picture: Picture) -> list[Figure]:
@@ -88,17 +122,38 @@ def file_name(name: str) -> str:
     >>> file_name("fig3_coefficients gpt2/small")
     'fig3_coefficients-gpt2-small'
     """
-    return re.sub(r"[^\w.=-]+", "-", name).strip("-.") or "figure"
+    whole = re.sub(r"[^\w.=-]+", "-", name).encode()[:_LONGEST_NAME]
+    return whole.decode(errors="ignore").strip("-.") or "figure"
 
 
-def _save(name: str, picture: Picture, folder: Path, formats: Sequence[str]) -> Iterator[Path]:
+def _stems(name: str, n_sheets: int, taken: set[str]) -> list[str]:
+    """A file name a sheet, none that is `taken`: different figures may have like names as files.
+
+    >>> taken: set[str] = set()
+    >>> _stems("fig a<b", 1, taken), _stems("fig a>b", 1, taken), _stems("fig a:b", 2, taken)
+    (['fig-a-b'], ['fig-a-b-2'], ['fig-a-b-01', 'fig-a-b-02'])
+    """
+    endings = [f"-{number:02}" for number in range(1, n_sheets + 1)] if n_sheets > 1 else [""]
+    for again in count(1):
+        own = file_name(name) + (f"-{again}" if again > 1 else "")
+        stems = [own + ending for ending in endings]
+        # Some disks do not tell capitals from small letters.
+        folded = {stem.casefold() for stem in stems}
+        if not folded & taken:
+            break
+    taken |= folded
+    return stems
+
+
+def _save(
+    name: str, picture: Picture, folder: Path, formats: Sequence[str], taken: set[str]
+) -> Iterator[Path]:
     import matplotlib
 
     sheets = draw(picture)
-    for number, sheet in enumerate(sheets, 1):
-        ending = f"-{number:02}" if len(sheets) > 1 else ""
+    for stem, sheet in zip(_stems(name, len(sheets), taken), sheets, strict=True):
         for form in formats:
-            path = folder / f"{file_name(name)}{ending}.{form}"
+            path = folder / f"{stem}.{form}"
             with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}), warnings.catch_warnings():
                 # A word in a script that the font lacks is drawn as boxes.
                 warnings.filterwarnings("ignore", message="Glyph .* missing from")

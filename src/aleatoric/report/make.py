@@ -11,7 +11,7 @@ from aleatoric.analyses.pictures import Picture
 from aleatoric.errors import UsageError
 from aleatoric.progress import Track, quietly
 from aleatoric.report import collect, collect_texts, collect_tokens
-from aleatoric.report.figures import draw_all, file_name
+from aleatoric.report.figures import draw_all, file_name, make_folder, writing_into
 from aleatoric.report.finetune import training_pictures, training_tables
 from aleatoric.report.html import section, write_html
 from aleatoric.report.parts import Part, parts_of
@@ -42,6 +42,8 @@ def make_report(
     if inputs and all(part.level != "text" for part in parts):
         found = f"{stores[0].path}: is of the {parts[0].level} level"
         raise UsageError(f"{found}; --input is of the text level.")
+    if figures is not None:
+        make_folder(figures)  # refused before any study is run
     asked = collect.PAGE_STUDIES if figures is None else collect.STUDIES
     pictures = [figure_data(part, track, asked) for part in parts]
     if html is not None:
@@ -68,11 +70,12 @@ def figure_data(
 
 def write_tables(part: Part, folder: Path) -> Iterator[Path]:
     """Write the part's tables with intervals as LaTeX and as Markdown."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for table in (*paper_tables(part.results, part.level), *training_tables(part)):
         for ending, render in (("tex", to_latex), ("md", to_markdown)):
             path = folder / f"table_{file_name(table.title.partition(':')[0].lower())}.{ending}"
-            path.write_text(render(table) + "\n", encoding="utf-8")
+            with writing_into(folder):
+                path.write_text(render(table) + "\n", encoding="utf-8")
             yield path
 
 

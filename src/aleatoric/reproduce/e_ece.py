@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,7 +74,7 @@ def reproduce(data: Path, rows: Path | None = None, bins: int = 15, seed: int = 
     text = parallel.load(data / "multi30k_test2016.de.gz", data / "multi30k_test2016.en.gz")
     note = _check_origin(path, text.sha256)
     heads = path.with_name(path.name.replace("rows-", "heads-"))
-    classes = read_rows(heads) if heads != path and heads.is_file() else None
+    classes = read_rows(heads) if heads != path and os.path.isfile(heads) else None
     found = errors(columns, classes, bins, seed)
     words = errors(_without_ends(columns), None, bins, seed)
     lines = tuple(_lines(found, text.sha256, path.stem, bins, seed))
@@ -92,18 +94,18 @@ def _find_rows(data: Path) -> Path:
     """The recipe's rows beside the data, or those that ship; of the least validation loss first."""
     for folder in (data, SHIPPED):
         for kept in ("loss", "bleu", "last"):
-            if (folder / f"rows-{kept}.npz").is_file():
+            if os.path.isfile(folder / f"rows-{kept}.npz"):
                 return folder / f"rows-{kept}.npz"
     raise UsageError(
         f"{data}: holds no rows-*.npz of the trained models; give --rows FILE, or make it with "
-        f"{TRAINING.format(data=data)} (about 20 minutes on an H200)."
+        f"{TRAINING.format(data=shlex.quote(str(data)))} (about 20 minutes on an H200)."
     )
 
 
 def _check_origin(rows: Path, sha256: str) -> str:
     """Refuse rows of other sentences; say where the rows come from."""
     facts_file = rows.with_name("facts.json")
-    if not facts_file.is_file():
+    if not os.path.isfile(facts_file):
         return f"{rows.name}: no facts.json beside it tells how it was made."
     facts = json.loads(facts_file.read_text(encoding="utf-8"))
     if facts["data_sha256"]["test"] != sha256:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def reproduce(data: Path, seed: int = 0, track: Track[Any] = quietly) -> list[Li
 
 def find_files(data: Path) -> tuple[Path, tuple[str, ...]]:
     """The people's answers and the recorded systems of a folder, told by what they hold."""
-    if not data.is_dir():
+    if not os.path.isdir(data):
         raise DataError.at(data, None, "is no folder", "name the folder that holds the recordings")
     readable = (".jsonl", ".jsonl.gz", ".csv", ".tsv")
     files = sorted(path for path in data.iterdir() if path.name.endswith(readable))

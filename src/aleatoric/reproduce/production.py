@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,7 +134,7 @@ def chosen_protocols(protocol: str) -> tuple[str, ...]:
 
 def find_corpora(data: Path) -> list[MultiRef]:
     """The corpora of texts in a folder, those with printed rows first."""
-    if not data.is_dir():
+    if not os.path.isdir(data):
         problem = "is no folder"
         raise DataError.at(data, None, problem, "name the folder that holds the corpora of texts")
     ends = (".jsonl", ".jsonl.gz", ".orig", ".extra_refs", ".extra_refs.gz", ".wp_source")
@@ -198,7 +199,7 @@ def _printed(corpus: str, statistic: str, probe: str) -> float | None:
 def _recorded(data: Path, given: Path | None) -> dict[str, list[dict[str, Any]]]:
     """Recorded pair distances by corpus, from a file that is named or stands near the data."""
     near = (data / RECORDED, data.resolve().parent.parent / "golden" / RECORDED)
-    path = given or next((own for own in near if own.is_file()), None)
+    path = given or next((own for own in near if os.path.isfile(own)), None)
     if path is None:
         return {}
     try:

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from aleatoric import codec
-from aleatoric.store.run import MAY_DIFFER, Store
+from aleatoric.store.asking import MAY_DIFFER
+from aleatoric.store.run import Store
 from aleatoric.store.token_sums import TOKEN_ROWS
 
 _FACTS = ("notes", "complete", "stat_columns", "split_names", "probe_facts", "probe_bounds")

@@ -17,14 +17,17 @@ from aleatoric.store.schema import DATABASE
 LITTLE = 256 << 10
 """Bytes of free room that are as good as none."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+_UNOPENED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+_UNWRITABLE = (sqlite3.SQLITE_READONLY, *_UNOPENED)
 _UNWRITABLE_FILES = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FULL_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def told(path: Path, reads: bool = False) -> Iterator[None]:
     """What goes wrong with the run directory inside, told as an error meant for the user.
+
+    `reads` says that the run is opened to be read: one that cannot be opened is unreadable then.
 
     >>> with told(Path("runs/a")):
     ...     raise OSError(errno.ENOSPC, "No space left on device")
@@ -35,28 +38,30 @@ room and continue with aleatoric resume runs/a.
     try:
         yield
     except (sqlite3.DatabaseError, DamagedRowError, OSError) as error:
-        found = error_of(path, error)
+        found = error_of(path, error, reads)
         if found is None:
             raise
         raise found from error
 
 
-def error_of(path: Path, error: BaseException | None) -> AleatoricError | None:
+def error_of(path: Path, error: BaseException | None, reads: bool = False) -> AleatoricError | None:
     """The error for the user behind what SQLite or the disk says; `None` where there is none."""
     if isinstance(error, OSError):
         return _of_file(path, error)
     if isinstance(error, sqlite3.DatabaseError | DamagedRowError):
-        return _of_database(path, error)
+        return _of_database(path, error, reads)
     return None
 
 
-def _of_database(path: Path, error: Exception) -> AleatoricError | None:
+def _of_database(path: Path, error: Exception, reads: bool) -> AleatoricError | None:
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
     if primary in _DAMAGED or code is None:  # bytes that are no UTF-8 have no code
         return damaged(path)
     if primary == sqlite3.SQLITE_FULL or (primary == sqlite3.SQLITE_IOERR and _has_no_room(path)):
         return full(path)
+    if reads and primary in _UNOPENED:
+        return unreadable(path, str(error))
     if primary in _UNWRITABLE:
         return unwritable(path, str(error))
     if primary == sqlite3.SQLITE_BUSY:
@@ -98,13 +103,59 @@ def unwritable(path: Path, reason: str) -> UsageError:
     )
 
 
-def command(path: Path) -> str:
-    """How a run is continued.
+def unreadable(path: Path, reason: str) -> UsageError:
+    """A run that cannot be read.
 
-    >>> command(Path("my runs/a"))
-    "aleatoric resume 'my runs/a'"
+    >>> str(unreadable(Path("runs/a"), "Permission denied"))
+    'runs/a: cannot be read (Permission denied); check the path and who may read it, or copy the \
+run.'
     """
-    return f"aleatoric resume {shlex.quote(str(path))}"
+    fix = "check the path and who may read it, or copy the run"
+    return UsageError(f"{path}: cannot be read ({reason}); {fix}.")
+
+
+def holds_database(path: Path) -> bool:
+    """Whether a directory holds the database of a run; one that cannot be looked at is refused.
+
+    >>> holds_database(Path("no such folder"))
+    False
+    """
+    try:
+        return (path / DATABASE).is_file()
+    except OSError as error:  # a name too long, or a folder that is closed to us
+        raise unreadable(path, error.strerror or str(error)) from None
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place for a run whose name is too long, or that is closed to us.
+
+    >>> check_place(Path("runs/none"))
+    """
+    try:
+        (path / DATABASE).exists()
+    except OSError as error:
+        raise unwritable(path, error.strerror or str(error)) from None
+
+
+def check_run(path: Path) -> None:
+    """Refuse what is no run directory.
+
+    >>> check_run(Path("runs/none"))
+    Traceback (most recent call last):
+    aleatoric.errors.UsageError: runs/none: is no run directory; it has no run.sqlite.
+    """
+    if not holds_database(path):
+        raise UsageError(f"{path}: is no run directory; it has no {DATABASE}.")
+
+
+def command(path: Path, name: str = "resume") -> str:
+    """How a run is continued, or given to another command: as it can be pasted into a shell.
+
+    >>> command(Path("my runs/a")), command(Path("-a"), "score")
+    ("aleatoric resume 'my runs/a'", 'aleatoric score ./-a')
+    """
+    place = f"./{path}" if str(path).startswith("-") else str(path)
+    return f"aleatoric {name} {shlex.quote(place)}"
 
 
 def _has_no_room(path: Path) -> bool:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from aleatoric import codec
 from aleatoric.errors import UsageError
-from aleatoric.store.faults import damaged
+from aleatoric.store.faults import check_run, command, damaged, error_of
 from aleatoric.store.migrations import is_older, version_of
 from aleatoric.store.run import Store
 from aleatoric.store.schema import DATABASE, SCHEMA_VERSION
@@ -53,17 +53,15 @@ class StoredRows:
 
 def open_read_only(path: Path) -> Store:
     """An existing run, to be read alone: SQLite itself refuses to write through it."""
-    file = path / DATABASE
-    if not file.is_file():
-        raise UsageError(f"{path}: is no run directory; it has no {DATABASE}.")
+    check_run(path)
     try:
-        store = Store(path, _connect(file))
+        store = Store(path, _connect(path / DATABASE))
         schema = version_of(store.db)
-    except (sqlite3.DatabaseError, codec.DamagedRowError):
-        raise damaged(path) from None
+    except (sqlite3.DatabaseError, codec.DamagedRowError) as error:
+        raise error_of(path, error, reads=True) or damaged(path) from None
     if schema != SCHEMA_VERSION:
         store.db.close()
-        fix = f"run aleatoric score {path} once" if is_older(schema) else "update"
+        fix = f"run {command(path, 'score')} once" if is_older(schema) else "update"
         raise UsageError(f"{path}: has run format {schema}, not {SCHEMA_VERSION}; {fix}.")
     return store
 

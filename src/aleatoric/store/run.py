@@ -6,7 +6,6 @@ model; every reader walks page by page, so that a run of any size fits in memory
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
@@ -17,6 +16,7 @@ from typing import Any
 
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.store import faults
+from aleatoric.store.asking import check_asked
 from aleatoric.store.items import ItemTables
 from aleatoric.store.locking import LockedError, RunLock
 from aleatoric.store.migrations import is_older, migrate, version_of
@@ -32,14 +32,12 @@ from aleatoric.store.schema import (
 from aleatoric.store.statistics import Statistics
 from aleatoric.store.token_sums import TOKEN_ROWS, TokenTables
 
-MAY_DIFFER = ("versions", "device", "batch_tokens", "remarks", "save_every")
-"""What may change when a run goes on: anything else would mix two runs in one."""
-
 
 class Store(ItemTables, Statistics, TokenTables):
     """A run directory, opened.
 
     >>> import tempfile
+    >>> from aleatoric.types import Item
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with Store.create(Path(folder) / "run", {"level": "word"}) as store:
     ...         store.add_items([Item("1:2", "1", "There", ("are", "is"))])
@@ -61,8 +59,8 @@ class Store(ItemTables, Statistics, TokenTables):
     @classmethod
     def create(cls, path: Path, manifest: Mapping[str, Any]) -> Store:
         """A new run directory, to be written by this process alone; an existing one is refused."""
-        made = [folder for folder in (path, *path.parents) if not folder.exists()]
         try:
+            made = [folder for folder in (path, *path.parents) if not folder.exists()]
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise faults.unwritable(path, str(error)) from None
@@ -74,19 +72,17 @@ class Store(ItemTables, Statistics, TokenTables):
         if not _holds_run(path):
             return cls.create(path, manifest)
         store = cls.resume(path)
-        saved, asked = store.manifest, json.loads(json.dumps(dict(manifest)))
-        for name in sorted((saved.keys() | asked.keys()) - set(MAY_DIFFER)):
-            if saved.get(name) != asked.get(name):
-                store.close()
-                raise UsageError(
-                    f"{path}: holds another run (its {name} differs); choose another --out."
-                )
+        try:
+            check_asked(path, store.manifest, manifest)
+        except BaseException:
+            store.close()
+            raise
         return store
 
     @classmethod
     def resume(cls, path: Path) -> Store:
         """An existing run directory, to be written by this process alone."""
-        _check_there(path)
+        faults.check_run(path)
         return _locked(path, lambda lock: cls._opened(path, lock))
 
     @classmethod
@@ -96,10 +92,10 @@ class Store(ItemTables, Statistics, TokenTables):
         An older run is brought to today's form first. Where nothing can be written, statistics
         are computed apart from it.
         """
-        _check_there(path)
+        faults.check_run(path)
         if not (os.access(path, os.W_OK) and os.access(path / DATABASE, os.W_OK)):
             return cls._opened_read_only(path)
-        with faults.told(path):
+        with faults.told(path, reads=True):
             store = cls(path, connect(path / DATABASE))
             try:
                 is_current = _is_current(store)
@@ -206,7 +202,7 @@ class Store(ItemTables, Statistics, TokenTables):
 
     @classmethod
     def _opened_read_only(cls, path: Path) -> Store:
-        with faults.told(path):
+        with faults.told(path, reads=True):
             store = cls(path, connect_read_only(path / DATABASE))
             if not _is_current(store):
                 raise UsageError(
@@ -237,15 +233,11 @@ def _is_current(store: Store) -> bool:
 
 def _holds_run(path: Path) -> bool:
     """Whether a directory holds a database with anything in it."""
+    faults.check_place(path)
     if not (path / DATABASE).exists():
         return False
     with faults.told(path), closing(connect(path / DATABASE)) as connection:
         return not is_empty(connection)
-
-
-def _check_there(path: Path) -> None:
-    if not (path / DATABASE).is_file():
-        raise UsageError(f"{path}: is no run directory; it has no {DATABASE}.")
 
 
 def _locked(path: Path, opened: Callable[[RunLock], Store]) -> Store:

@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from aleatoric.errors import ModelError
+from aleatoric.errors import DataError, ModelError, UsageError
 from aleatoric.models import smollm2
 from aleatoric.models.build import build_once
 from aleatoric.models.gguf import convert
@@ -92,15 +92,16 @@ def test_weights_that_are_not_safetensors_are_refused(tmp_path):
     (tmp_path / "model.safetensors").unlink()
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     words.save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="cannot load"):
+    with pytest.raises(UsageError, match="cannot load"):
         load(str(tmp_path), device="cpu")
 
 
-def test_what_is_no_model_is_refused(tmp_path):
-    with pytest.raises(ModelError, match="cannot load"):
+def test_what_is_no_model_is_refused_with_what_it_needs(tmp_path):
+    says = r"cannot load .*[^:]; name a folder that holds a model: config\.json, .*\.$"
+    with pytest.raises(UsageError, match=says):
         load(str(tmp_path), device="cpu")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
-    with pytest.raises(ModelError, match="cannot load"):
+    with pytest.raises(UsageError, match=says):
         load(str(tmp_path), device="cpu")
 
 
@@ -111,14 +112,17 @@ def test_unknown_dtype_and_missing_bos_are_refused():
 
 
 def test_gguf_must_be_a_file(tmp_path):
-    with pytest.raises(ModelError, match="is not a file"):
+    with pytest.raises(UsageError, match="is not a file"):
         convert(tmp_path / "none.gguf")
+    (tmp_path / "words.jsonl").write_text("{}")
+    with pytest.raises(DataError, match=r"words\.jsonl: is no GGUF file; name"):
+        convert(tmp_path / "words.jsonl")
 
 
 def test_a_broken_gguf_is_refused_and_leaves_nothing_behind(tmp_path):
     path = tmp_path / "broken.gguf"
     path.write_bytes(b"GGUFnonsense")
-    with pytest.raises(ModelError, match=r"broken\.gguf"):
+    with pytest.raises(ModelError, match=r"broken\.gguf .*; download or convert it again\.$"):
         convert(path, cache=tmp_path / "cache")
     assert list((tmp_path / "cache" / "gguf").iterdir()) == []
 

@@ -29,6 +29,7 @@ from aleatoric.analyses.pictures import (
 )
 from aleatoric.errors import UsageError
 from aleatoric.report import collect, figures
+from aleatoric.report.make import make_report
 from aleatoric.report.parts import part_of
 from aleatoric.store import Store
 from aleatoric.types import FAILED, Case, Categorical, Item, Pair
@@ -215,3 +216,34 @@ def test_the_trend_is_the_mean_by_tenths() -> None:
     assert found.trend.y[0] == pytest.approx(-4.5)
     assert found.correlation == -1
     assert scatter("t", "x", "y", np.ones(3), np.arange(3.0)).correlation is None
+
+
+def one_word(context: str) -> WordBars:
+    return WordBars(context, "toy", ("a",), np.ones(1), np.ones(1), 0.0)
+
+
+def test_figures_of_like_names_have_files_of_their_own(tmp_path: Path) -> None:
+    one, other = one_word("one"), one_word("other")
+    named = {"fig a<b": one, "fig a>b": other, "fig A b": one}
+    drawn = figures.draw_all(named, tmp_path, ["svg"])
+    assert [path.name for path in drawn] == ["fig-a-b.svg", "fig-a-b-2.svg", "fig-A-b-3.svg"]
+    assert drawn[0].read_bytes() != drawn[1].read_bytes()
+    again = figures.draw_all(named, tmp_path / "again", ["svg"])
+    assert [path.read_bytes() for path in again] == [path.read_bytes() for path in drawn]
+
+
+def test_a_long_name_is_cut_to_what_a_file_may_have(tmp_path: Path) -> None:
+    named = {"fig " + "中" * 300 + end: one_word("t") for end in "ab"}
+    assert len({path.name for path in figures.draw_all(named, tmp_path, ["svg"])}) == 2
+
+
+@pytest.mark.parametrize("name", ["a file", "a file/inside", "n" * 300])
+def test_a_folder_that_cannot_be_made_is_refused_in_one_sentence(
+    name: str, store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "a file").touch()
+    page = tmp_path / "page.html"
+    says = rf"{name}: cannot be written \(.*\); choose another folder\.$"
+    with pytest.raises(UsageError, match=says):
+        list(make_report([store], page, tmp_path / name))
+    assert not page.exists()
