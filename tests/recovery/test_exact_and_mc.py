@@ -23,7 +23,7 @@ from aleatoric.words.vocabulary import Vocabulary
 pytestmark = pytest.mark.skipif(
     not smollm2.is_cached(), reason="SmolLM2 is not in the cache; run `aleatoric demo` once"
 )
-CONTEXTS, SAMPLES, TIMES = 200, 30, 300
+CONTEXTS, SAMPLES, TIMES = 120, 30, 300
 
 
 def people_of(provo: Path) -> list[tuple[str, dict[str, float]]]:
