@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ from aleatoric.cli import main
 
 # Threads that wait for one another by spinning take minutes for a tiny model on a busy machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# A shell that starts tests in the background has them, and all they start, ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 ROOT = Path(__file__).resolve().parent.parent
 
 

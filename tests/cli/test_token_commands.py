@@ -143,7 +143,7 @@ def test_a_finished_run_is_shown_again_without_the_model(
     assert cli("score", run, "--json").out == first.out
     other = cli(*asked(text, models / "gpt2", "--bins", 10, "--out", run))
     assert other.status == 2
-    assert "its bins differs" in other.err
+    assert "its --bins differs" in other.err
 
 
 def test_a_run_that_was_stopped_goes_on_after_its_last_part(

@@ -484,15 +484,6 @@ def test_a_disk_without_room_for_what_is_salvaged_keeps_nothing_of_it(
         assert not (disk / "new").exists()
 
 
-@pytest.fixture
-def heard() -> Iterator[None]:
-    """Ctrl-C is heard: a shell that starts tests in the background has them ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [30, 150])
 def test_ctrl_c_while_an_older_run_is_brought_up_stops_and_changes_nothing(
     number: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -169,7 +169,7 @@ def test_a_finished_run_is_not_written_again(tmp_path: Path, writer: ToyWriter) 
 def test_another_run_in_the_same_place_is_refused(tmp_path: Path, writer: ToyWriter) -> None:
     asked = job(corpus(tmp_path), "toy")
     run_text(asked, tmp_path / "run").__exit__()
-    with pytest.raises(UsageError, match="its seed differs"):
+    with pytest.raises(UsageError, match="its --seed differs"):
         run_text(replace(asked, seed=1), tmp_path / "run")
 
 
