@@ -241,8 +241,9 @@ def test_what_is_intact_of_a_damaged_run_is_saved_and_the_rest_made_again(
     assert canonical(tmp_path / "new") == canonical(whole)
 
 
-@pytest.mark.parametrize("left", [0.99, 0.9, 0.5, 0.2])
-@pytest.mark.parametrize("at_a_page", [True, False])
+@pytest.mark.parametrize(
+    ("left", "at_a_page"), [(0.99, True), (0.9, False), (0.5, True), (0.2, False)]
+)
 def test_a_database_that_was_cut_short_is_reported_and_salvaged(
     left: float, at_a_page: bool, whole: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:

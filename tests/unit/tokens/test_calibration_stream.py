@@ -41,7 +41,7 @@ def names_of(n: int, groups: int) -> list[str]:
     return [f"g{i * groups // n}" for i in range(n)]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=12)
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=6), st.integers(1, 60))
 def test_chunks_do_not_matter(cuts: list[int], n_groups: int) -> None:
     logits, targets = simulated(400)
