@@ -17,7 +17,6 @@ from aleatoric.engine.systems import add_notes, saved_notes, system_name
 from aleatoric.engine.waiting import waiting
 from aleatoric.engine.working import working
 from aleatoric.errors import UsageError
-from aleatoric.inference.perfect import TARGETS
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import check_same, corpus_facts, open_corpus
@@ -25,10 +24,9 @@ from aleatoric.store import COMPLETE, Joined, Store
 from aleatoric.store.faults import command as resume_command
 from aleatoric.types import Case, Choices, Corpus, Item
 from aleatoric.versions import versions
-from aleatoric.word_results import EXACT_MEANS, MEANS
+from aleatoric.word_results import COLUMNS, PAIRWISE
 from aleatoric.word_results import model_systems as model_systems
 from aleatoric.word_results import results as results
-from aleatoric.words import calibration_floor, floors
 from aleatoric.words.adaptive import until_note
 from aleatoric.words.scoring import CONTROLS, Settings, pair_of, score_items
 
@@ -36,12 +34,6 @@ LIVE = ("exact", "mc", "list")
 SCORED_AT_ONCE = 100
 _PACKAGES = ("numpy", "scipy", "scikit-learn")
 ABSTRACTIONS = ("tvd_syn", "tvd_sem")
-_EXTRA_COLUMNS = (
-    *("confidence", "failed", "n_human", "n_model"),
-    *EXACT_MEANS,
-    *floors.distance_columns(),
-    *calibration_floor.COLUMNS,
-)
 
 
 @dataclass(frozen=True)
@@ -153,8 +145,7 @@ def _read(store: Store, job: WordJob, corpus: Corpus, track: Track[Any]) -> None
 def score_word(store: Store, track: Track[Any] = quietly, stopping: Stopping | None = None) -> None:
     """Compute the per-item statistics of a saved run; needs no model."""
     settings = scoring_settings(store)
-    columns = [*MEANS, *settings.abstractions, *_EXTRA_COLUMNS]
-    columns += [f"correct_{target}" for target in TARGETS]
+    columns = [*COLUMNS, *settings.abstractions]
     for name in CONTROLS:
         store.add_system(name, {"model": name, "decoder": "none", "estimator": "people"})
     rows = track_rows(store, settings, track)
@@ -174,7 +165,7 @@ def track_rows(store: Store, settings: Settings, track: Track[Any]) -> Iterator[
 def scoring_settings(store: Store) -> Settings:
     """The settings that a run's manifest asks for."""
     manifest = store.manifest
-    metrics = {name: registry.find("metrics", name) for name in MEANS}
+    metrics = {name: registry.find("metrics", name) for name in PAIRWISE}
     choices, seed = Choices(**manifest["choices"]), manifest["seed"]
     return Settings(choices, metrics, _abstractions(manifest), manifest["n_splits"], seed)
 

@@ -12,13 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-
-from aleatoric.corpora.provo import load
-from aleatoric.metrics.calibration import Bins, ece, equal_width_edges
-from aleatoric.pipeline import WordJob, results, run_word
-from aleatoric.streams import stream
-from aleatoric.types import Floor, Item, Result
 from aleatoric.words.calibration_floor import (
     CORRECT,
     Learnt,
@@ -26,6 +19,13 @@ from aleatoric.words.calibration_floor import (
     calibration_floors,
     saved_values,
 )
+from numpy.typing import NDArray
+
+from aleatoric.corpora.provo import load
+from aleatoric.metrics.calibration import Bins, ece, equal_width_edges
+from aleatoric.pipeline import WordJob, results, run_word
+from aleatoric.streams import stream
+from aleatoric.types import Floor, Item, Result
 from aleatoric.words.distributions import human_counts
 
 SYSTEMS = ("gpt2", "gpt2_temp05", "bloom")
