@@ -1,7 +1,7 @@
 """The demo: simulated people whose truth is known, and models around it.
 
 The people are SmolLM2 itself at a planted temperature, so the right answer is known: that
-temperature stands at the floor, and every other decoder behind it.
+temperature has the highest overlap and the lowest squared distance.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import Reduction, estimate, value_of, walk
 from aleatoric.inference.perfect import perfect_of
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
-from aleatoric.metrics.agreement import Overlap
+from aleatoric.metrics.agreement import AgreementGap, Overlap
 from aleatoric.metrics.calibration import ECE, Bins, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.debiased import DebiasedECE
 from aleatoric.metrics.reduction import FiniteMean, Mean
@@ -99,7 +99,7 @@ def _is_asked(store: Store, system: str, metric: str) -> bool:
     """Whether a reader misses this value: people have no distance to themselves, halves have."""
     if metric.startswith("log_loss"):
         return store.systems()[system]["estimator"] == "exact"
-    of_halves = ("tvd", "tvd_debiased", "js", "overlap", "sq_distance", *AGREEMENTS, "ece_oracle")
+    of_halves = ("tvd", "tvd_debiased", "overlap", "sq_distance", *AGREEMENTS, "ece_oracle")
     return system not in CONTROLS or (system == ORACLE and metric in of_halves)
 
 
@@ -121,8 +121,9 @@ def _reductions(store: Store, system: str) -> dict[str, Reduction]:
     if system == HUMAN:
         found: dict[str, Reduction] = {"agreement_H": Mean("agreement_H")}
     else:
-        found = {"overlap": Overlap()}
-        names = ("sq_distance", *AGREEMENTS, *PAIRWISE, *store.manifest["abstractions"])
+        found = {"overlap": Overlap(), "sq_distance": Mean("sq_distance")}
+        found |= {name: Mean(name) for name in AGREEMENTS} | {"agreement_gap": AgreementGap()}
+        names = (*PAIRWISE, *store.manifest["abstractions"])
         found |= {name: Mean(name) for name in names}
     if store.systems()[system]["estimator"] == "exact":
         for name in ("log_loss", "log_loss_low", "log_loss_high"):
@@ -164,6 +165,6 @@ def _column(metric: str) -> str:
     >>> _column("ece_debiased_human"), _column("tvd"), _column("overlap")
     ('correct_human', 'tvd', 'agreement_C')
     """
-    if metric == "overlap":
-        return "agreement_C"
+    if metric in ("overlap", "agreement_gap"):
+        return {"overlap": "agreement_C", "agreement_gap": "agreement_M"}[metric]
     return metric.replace("ece_debiased_", "ece_").replace("ece_", "correct_")

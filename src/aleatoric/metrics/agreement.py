@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.metrics.reduction import Chunk, Floats, divide
+from aleatoric.metrics.reduction import Chunk, Floats, Mean, divide
 from aleatoric.types import Categorical, Pair
 
 Counts = NDArray[np.int64]
@@ -145,3 +145,26 @@ class Overlap:
     def defined(self, sums: Floats) -> int:
         """Items with all three agreements in at least one split."""
         return int(np.split(sums, 3, axis=-1)[2].max())
+
+
+@dataclass(frozen=True)
+class AgreementGap:
+    """The mean of M - H over items, per split: above 0 the model varies less than people.
+
+    >>> chunk = {"agreement_H": np.array([[0.25]]), "agreement_M": np.array([[0.75]])}
+    >>> gap = AgreementGap()
+    >>> gap.values(gap.columns(chunk)).tolist()
+    [[0.5]]
+    """
+
+    def columns(self, chunk: Chunk) -> Floats:
+        """The differences, undefined as 0, beside the number of defined ones."""
+        return Mean("gap").columns({"gap": chunk["agreement_M"] - chunk["agreement_H"]})
+
+    def values(self, sums: Floats) -> Floats:
+        """Sum over count, per split."""
+        return Mean("gap").values(sums)
+
+    def defined(self, sums: Floats) -> int:
+        """Items with both agreements in at least one split."""
+        return Mean("gap").defined(sums)

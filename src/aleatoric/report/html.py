@@ -18,7 +18,7 @@ from aleatoric.report import page_texts, page_words
 from aleatoric.report.captions import PageFigure, page_figures
 from aleatoric.report.commands import command_of
 from aleatoric.report.finetune import training_tables
-from aleatoric.report.leads import LEADS, TITLES, finding
+from aleatoric.report.leads import LEADING, LEADS, TITLES, caveats, finding
 from aleatoric.report.numbers import with_interval
 from aleatoric.report.parts import Part
 from aleatoric.report.serial import shown, to_data, to_json
@@ -52,6 +52,8 @@ class Section:
     title: str
     lead: str
     finding: str
+    caveats: tuple[str, ...]
+    """What changes the reading of the table: shown above it."""
     notes: tuple[str, ...]
     systems: SystemsTable
     places: Mapping[tuple[str, str], str]
@@ -87,7 +89,8 @@ def section(
         level,
         f"{TITLES[level]}: {part.corpus}",
         LEADS[level],
-        finding(level, results),
+        finding(level, results, table.compared),
+        (*_remarks(part), *caveats(results, LEADING[level])),
         (*_notes(part), *table.notes),
         table,
         {(one.system, one.metric): one.id for one in citations},
@@ -141,9 +144,20 @@ def _contexts(
     return page_texts.inputs_data(part, ends, inputs) if part.level == "text" else None
 
 
+def _remarks(part: Part) -> list[str]:
+    """What the runs say about their people: that they are simulated, for example."""
+    remarks = [printable(r) for store in part.stores for r in store.manifest.get("remarks", ())]
+    return [_sentence(remark) for remark in dict.fromkeys(remarks)]
+
+
 def _notes(part: Part) -> list[str]:
-    notes = [printable(note) for store in part.stores for note in levels.notes(store)]
-    return list(dict.fromkeys(notes))
+    remarks = {r for store in part.stores for r in store.manifest.get("remarks", ())}
+    notes = [n for store in part.stores for n in levels.notes(store) if n not in remarks]
+    return list(dict.fromkeys(printable(note) for note in notes))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
 def _citations(part: Part, results: Sequence[Result], suffix: str) -> list[Citation]:

@@ -1,21 +1,20 @@
-"""The table at the top of the page: systems with intervals, floors, excesses and letters."""
+"""The table at the top of the page: systems with intervals and letters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aleatoric.comparing import Compared, compare
-from aleatoric.comparing.statistics import excess_name
 from aleatoric.errors import UsageError
-from aleatoric.report.numbers import UNDEFINED, number
+from aleatoric.report.numbers import UNDEFINED, between, number
 from aleatoric.report.parts import Part
-from aleatoric.report.view import HEADINGS, is_percentage
+from aleatoric.report.view import HEADINGS, PERFECT, is_percentage, tvd_bracket
 from aleatoric.types import Floor, Result
 
 Found = Mapping[tuple[str, str], Result]
 COMPARED = {
-    "word": ("tvd", "tvd_excess", "sq_distance"),
+    "word": ("overlap", "sq_distance", "log_loss"),
     "token": ("ece", "e_ece*"),
     "text": ("w1_?/*", "dmu_M/*"),
 }
@@ -30,8 +29,14 @@ _TEXT = {
 _HELP = {
     "floor": "what a perfect model would score with the same numbers of answers",
     "excess": "value less floor",
-    "tvd": "total variation distance to people: the share of probability that would have to move",
-    "sq_distance": "squared distance, unbiased: needs no floor",
+    "overlap": "2 ΣC / Σ(H + M): 1 for a perfect model, 0 where nothing is shared",
+    "sq_distance": "squared distance H + M − 2C: 0 on average for a perfect model",
+    "log_loss": "people's mean negative log-probability under the model, in nats",
+    "agreement_H": "how often two people agree",
+    "agreement_M": "how often two draws of the model agree; below H: it varies more than people",
+    "agreement_C": "how often a draw of the model agrees with a person",
+    "tvd": "the papers' metric, from its debiased to its plain value; not for ranking",
+    PERFECT: "the plain TVD that a perfect model would have with as many people and draws",
     "ece_original": "calibration to the word of the text",
     "ece_human": "calibration to people's most frequent word",
     "ece_oracle": "calibration to the most frequent word of one half of the people",
@@ -73,8 +78,13 @@ class SystemsTable:
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    letters: bool = False
+    compared: Compared | None = None
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def letters(self) -> bool:
+        """Whether cells have letters."""
+        return bool(self.compared and any(self.compared.letters.values()))
 
 
 def systems_table(part: Part, results: Sequence[Result]) -> SystemsTable:
@@ -83,7 +93,7 @@ def systems_table(part: Part, results: Sequence[Result]) -> SystemsTable:
     letters = compared.letters if compared else {}
     found = {(result.system, result.metric): result for result in results}
     columns, rows = _MAKERS[part.level](found, letters)
-    return SystemsTable(columns, rows, bool(letters), compared.notes if compared else ())
+    return SystemsTable(columns, rows, compared, compared.notes if compared else ())
 
 
 def letters_of(part: Part) -> Compared | None:
@@ -104,17 +114,35 @@ Made = tuple[tuple[Column, ...], tuple[tuple[Cell, ...], ...]]
 
 def _word(found: Found, letters: Letters) -> Made:
     metrics = [m for m in HEADINGS if any(metric == m for _, metric in found)]
-    columns = [Column("system", "text"), *_with_floor("tvd", HEADINGS["tvd"])]
-    rest = [m for m in metrics if m != "tvd"]
-    columns += [Column(HEADINGS[m], help=_HELP.get(m, "")) for m in rest]
+    place = metrics.index("tvd") + 1 if "tvd" in metrics else len(metrics)
+    columns = [Column(HEADINGS[m], help=_HELP.get(m, "")) for m in metrics]
+    columns.insert(place, Column(PERFECT, help=_HELP[PERFECT]))
     rows = []
     for name in _systems(found):
-        own = [found.get((name, m)) for m in rest]
-        others = [_value(one, letters, m) for one, m in zip(own, rest, strict=True)]
-        n_items = max(r.estimate.n_items for (s, _), r in found.items() if s == name)
-        cells = (Cell(name, name), *_floored(found.get((name, "tvd")), letters), *others)
-        rows.append((*cells, _count(n_items)))
-    return (*columns, Column("items")), tuple(rows)
+        cells = [_word_cell(found, name, metric, letters) for metric in metrics]
+        cells.insert(place, _perfect(found.get((name, "tvd"))))
+        leading = found.get((name, "overlap"))
+        n_items = leading.estimate.n_items if leading else 0
+        n_items = n_items or max(r.estimate.n_items for (s, _), r in found.items() if s == name)
+        rows.append((Cell(name, name), *cells, _count(n_items)))
+    return (Column("system", "text"), *columns, Column("items")), tuple(rows)
+
+
+def _word_cell(found: Found, system: str, metric: str, letters: Letters) -> Cell:
+    result = found.get((system, metric))
+    cell = _value(result, letters, metric)
+    if result is None or metric != "tvd":
+        return cell
+    return replace(cell, text=tvd_bracket(result, found.get((system, "tvd_debiased"))), interval="")
+
+
+def _perfect(result: Result | None) -> Cell:
+    """The expected TVD of a perfect model, under both estimates of the truth."""
+    perfect = result.perfect if result else None
+    if result is None or perfect is None:
+        return Cell(UNDEFINED, None)
+    text = between(perfect.low, perfect.high)
+    return Cell(text, perfect.low, cites=(result.system, result.metric))
 
 
 def _token(found: Found, letters: Letters) -> Made:
@@ -180,8 +208,7 @@ def _floored(result: Result | None, letters: Letters) -> Iterator[Cell]:
     cites, times = (result.system, result.metric), _times(result.metric)
     yield _floor(result.floor, cites, times)
     text = number(_scaled(result.excess, times), 3 if times == 1 else 2)
-    own = letters.get(excess_name(result.metric), {}).get(result.system, "")
-    yield Cell(text, result.excess, letters=own, cites=cites if result.floor else None)
+    yield Cell(text, result.excess, cites=cites if result.floor else None)
 
 
 def _floor(floor: Floor | None, cites: tuple[str, str], times: float) -> Cell:

@@ -24,18 +24,21 @@ class Measure:
 
 
 WORD = (
-    Measure("tvd", "TVD", "share of probability that would have to move to match people", "tvd"),
     Measure(
-        "floor", "floor", "what a perfect model would score with as many answers", "floor_value"
+        "sq_distance",
+        "D²",
+        "squared distance H + M − 2C: 0 on average for a perfect model",
+        "sq_distance",
     ),
-    Measure("excess", "excess", "TVD above its floor", "tvd", "floor_value"),
+    Measure("H", "H", "how often two people agree", "agreement_H"),
+    Measure("M", "M", "how often two draws of the model agree", "agreement_M"),
+    Measure("C", "C", "how often a draw of the model agrees with a person", "agreement_C"),
+    Measure("log_loss", "log loss", "people's mean negative log-probability", "log_loss"),
+    Measure("tvd", "TVD", "share of probability that would have to move to match people", "tvd"),
     Measure("entropy_human", "H people", "how undecided people are, in nats", "entropy_human"),
     Measure("entropy_model", "H model", "how undecided the model is, in nats", "entropy_model"),
     Measure("tvd_syn", "TVD syn", "TVD of parts of speech", "tvd_syn"),
     Measure("tvd_sem", "TVD sem", "TVD of clusters of meaning", "tvd_sem"),
-    Measure(
-        "sq_distance", "‖p−q‖²", "squared distance, free of the noise of few draws", "sq_distance"
-    ),
     Measure(
         "mass", "on people's", "model's probability of words that people said", "mass_on_human"
     ),
@@ -69,8 +72,8 @@ _STATS = {"floor": "floor_high_w1_C", "excess": "w1_C"}
 def word_measures(saved: Collection[str]) -> tuple[Measure, ...]:
     """The measures of contexts that the saved statistics allow.
 
-    >>> [one.key for one in word_measures(["tvd", "floor_value"])]
-    ['tvd', 'floor', 'excess']
+    >>> [one.key for one in word_measures(["tvd", "agreement_H"])]
+    ['H', 'tvd']
     """
     return tuple(one for one in WORD if all(stat in saved for stat in one.stats))
 

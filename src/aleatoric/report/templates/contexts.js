@@ -130,7 +130,7 @@ function wordView(picker) {
 function wordFacts(name, own) {
   if (!own) return tag("p", { class: "small" }, isolated(name), " has no answer to this context.");
   const draws = own.n === null ? "exact probabilities" : `${own.n} draws`;
-  return tag("p", { class: "small" }, isolated(name), `: TVD ${shortNumber(own.tvd)}, ${shortNumber(own.excess)} above its floor (${draws})`);
+  return tag("p", { class: "small" }, isolated(name), `: D² ${shortNumber(own.sq_distance)}, TVD ${shortNumber(own.tvd)} (${draws})`);
 }
 
 function shares(flat) {
