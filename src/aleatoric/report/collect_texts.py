@@ -67,6 +67,7 @@ def overall(part: Part) -> dict[str, Picture]:
         found |= {name: differences(part, m) for name, m in _DIFFERENCES.items()}
         found["fig4_w1_C"] = divergence_curves(part, "w1_C")
         results = part.results
+        found["energy"] = decoder_dots(results, "energy", "energy distance")
         found |= {name: decoder_dots(results, *what) for name, what in _DECODERS.items()}
         found["decoders"] = decoder_points(results, main_of(probes))
     for member in part.members:
@@ -115,7 +116,7 @@ def three_sides(part: Part, member: Member) -> Panels:
 
 
 def differences(part: Part, metric: str) -> Panels:
-    """Figs. 3 and 8: over inputs, how much more a system's texts differ than people's do."""
+    """Figs. 3 and 8: over inputs, mean M or mean C of a system minus people's mean H."""
     pictures = []
     for probe in main_of(probes_of(part.first)):
         samples = {m.label: values(m.store, m.system, f"{metric}/{probe}") for m in part.members}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aleatoric.report.numbers import number
+from aleatoric.texts.verdicts import sentences, verdicts
 from aleatoric.types import Result
 
 TITLES = {"word": "Next words", "token": "Reference tokens", "text": "Whole texts"}
@@ -23,10 +24,11 @@ LEADS = {
     "text": (
         "Several people wrote a text to each input, and their texts differ. This page shows "
         "whether a generator's texts differ as much, in words, in grammar and in meaning: "
-        "distances between two people's texts (H), between two of the generator's (M) and between "
-        "one of each (C), and how far apart these distributions are (Wasserstein-1 distance, W1), "
-        "beside people against people (control) and what a perfect generator would score with as "
-        "many texts (floor)."
+        "mean distances between two people's texts (H), between two of the generator's (M) and "
+        "between one of each (C). The energy distance 2C − M − H says how close a generator is to "
+        "people: 0 for a perfect one, at any number of texts. M against H says whether it varies "
+        "more or less than people. W1, the paper's metric, stands beside people against people "
+        "(control)."
     ),
 }
 _CONTROLS = ("human", "oracle", "control")
@@ -79,18 +81,11 @@ def _token(results: Sequence[Result]) -> str:
 
 
 def _text(results: Sequence[Result]) -> str:
-    metric = next((r.metric for r in results if r.metric.startswith("w1_C/")), "")
-    best, n = _lowest(results, metric)
-    control = next((r for r in results if (r.system, r.metric) == ("control", metric)), None)
-    if best is None or control is None:
-        return ""
-    near = "nearest to people" if n > 1 else "measured against people"
-    probe, people = metric.partition("/")[2], number(control.estimate.value)
-    value = number(best.estimate.value)
-    return (
-        f"{_among(best.system, n)} {near} by {probe}: its W1(C, H) is {value}; one half of the "
-        f"people scores {people} against the other."
-    )
+    found = verdicts(results)
+    several = len({one.system for one in found}) > 1
+    # With several systems, the first probe alone: the table has the others.
+    shown = [one for one in found if one.probe == found[0].probe] if several else found
+    return " ".join(sentences(shown))
 
 
 _FINDINGS = {"word": _word, "token": _token, "text": _text}

@@ -17,7 +17,7 @@ from aleatoric.report.serial import shown
 from aleatoric.report.view import HEADINGS, results_tables
 from aleatoric.types import Result, Results, Study, Table
 
-MAIN = ("tvd", "ece", "w1_C")
+MAIN = ("tvd", "ece", "energy")
 """The main metric of each level."""
 
 
