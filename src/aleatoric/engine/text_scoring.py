@@ -252,9 +252,7 @@ def _rows(
         yield from _chunk_rows(chunk, items, names, columns, scorer)
 
 
-def _at_same_length(
-    items: Sequence[ScoredTexts], place: int, scorer: Scorer
-) -> dict[str, Floats]:
+def _at_same_length(items: Sequence[ScoredTexts], place: int, scorer: Scorer) -> dict[str, Floats]:
     """Mean M - mean H of one system on texts cut to the same lengths, by probe."""
     cut = [scorer.of_same_length(item, place) for item in items]
     found = score_blocks(cut, ["cut"], scorer.probes, {}).systems["cut"]

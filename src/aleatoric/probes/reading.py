@@ -62,9 +62,7 @@ class Reader:
 class Batch:
     """The texts of some blocks, as tokens and tags."""
 
-    def __init__(
-        self, blocks: tuple[Block, ...], tokens_of: TokensOf, tagger: TextTagger
-    ) -> None:
+    def __init__(self, blocks: tuple[Block, ...], tokens_of: TokensOf, tagger: TextTagger) -> None:
         self.blocks = blocks
         self._tokens_of, self._tagger = tokens_of, tagger
 

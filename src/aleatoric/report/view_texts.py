@@ -108,7 +108,9 @@ def _value(result: Result | None) -> str:
 def _inputs(estimate: Estimate) -> str:
     """How many inputs have a value, and of how many where some have none."""
     lacking = estimate.n_undefined + estimate.n_missing
-    return f"{estimate.n_items} of {estimate.n_items + lacking}" if lacking else f"{estimate.n_items}"
+    return (
+        f"{estimate.n_items} of {estimate.n_items + lacking}" if lacking else f"{estimate.n_items}"
+    )
 
 
 def _matched(found: Found, probe: str, system: str, side: str) -> str:
