@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aleatoric.errors import MissingExtraError, UsageError
@@ -23,6 +23,7 @@ def prepared(protocol: str, corpus: str) -> Preparation:
 
 
 @needs_bpe
+@settings(deadline=None)
 @given(text=st.text(max_size=400))
 def test_the_shortcut_for_short_texts_changes_nothing(text: str) -> None:
     own = AsPublished()
