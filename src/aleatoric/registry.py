@@ -67,7 +67,6 @@ PLUGINS: dict[str, dict[str, str]] = {
     },
     "divergences": {
         "w1": "aleatoric.metrics.wasserstein:w1",
-        "energy": "aleatoric.metrics.energy:energy",
         "ks": "aleatoric.metrics.ks:ks",
     },
     "taggers": {

@@ -141,6 +141,7 @@ def _text_job(manifest: Mapping[str, Any], anew: Anew) -> text_pipeline.TextJob:
         tokeniser=manifest["tokeniser"],
         tagger=manifest["tagger"],
         encoder=manifest["encoder"],
+        max_length=manifest.get("max_length", 0),
         n_splits=manifest["n_splits"],
         seed=manifest["seed"],
         encoding=manifest["corpus"]["encoding"],

@@ -30,7 +30,7 @@ Pairing = Callable[[str, Member, Member], Paired | None]
 """A metric and two systems -> their comparison; `None` where the metric is not theirs."""
 DEFAULT_METRICS = {
     "word": ("tvd", "tvd_excess", "tvd_syn", "tvd_sem", "sq_distance", "ece_*"),
-    "text": ("w1_?/*", "dmu_?/*"),
+    "text": ("energy/*", "dmu_M/*", "w1_?/*", "dmu_C/*"),
     "token": ("ece", "sce", "ace", "e_ece*", "sce_predicted", "ace_predicted"),
 }
 """What is compared where nothing is named: about what a level's own table shows."""

@@ -13,8 +13,13 @@ _PEOPLE_APART = (
     "input."
 )
 _SIGNED = (
-    "Over inputs. Right of 0 the generator over-estimates people's variability (its texts differ "
-    "more), left of 0 it under-estimates it."
+    "Right of 0 the generator varies more than people (its texts differ more from one another), "
+    "left of 0 it varies less."
+)
+_FARTHER = (
+    "Right of 0 a generator's texts are further from people's than people's own are from one "
+    "another. This does not mean that the generator varies more: one that repeats a single "
+    "sentence has it too."
 )
 _INSTANCE = (
     "One input: distances between people's texts (H), between the generator's (M) and between "
@@ -109,30 +114,35 @@ CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "text": {
+        "energy": (
+            "How close to people, by probe",
+            "Energy distance 2 mean C − mean M − mean H, with intervals: 0 in expectation for a "
+            "perfect generator at any number of texts. Further left is closer to people.",
+        ),
+        "fig10_mean_M_minus_H": ("Does it vary more or less than people? By probe", _SIGNED),
         "fig5_w1_C": (
-            "How far from people, by probe",
+            "W1 of distances to people's texts, by probe",
             "Mean W1 between the generator's and people's distances, with intervals. The open "
             "marker is the control, one half of the people. Further left is nearer to people.",
         ),
         "decoders": (
             "Decoders in the plane",
-            "Right: varies otherwise than people do; up: says other things than people do. The "
-            "open marker is the control: near it is near people.",
+            "Right: distances among its texts are distributed otherwise than among people's; up: "
+            "so are those to people's texts. The open marker is the control, at half the number "
+            "of texts.",
         ),
         "fig9_w1_M": (
             "The same, of a generator's texts among themselves",
             "As above, with W1(M, H).",
         ),
-        "fig3_mean_M_minus_H": ("Over- or under-estimation of variability", _SIGNED),
+        "fig3_mean_M_minus_H": ("Variability per input", f"Over inputs. {_SIGNED}"),
         "fig8_mean_C_minus_H": (
             "Are the texts further from people's than people's are?",
-            "Over inputs. Right of 0 a generator's texts are further from people's than people's "
-            "own are from one another.",
+            f"Over inputs. {_FARTHER}",
         ),
-        "fig10_mean_M_minus_H": ("Mean over- or under-estimation, by probe", _SIGNED),
         "fig11_mean_C_minus_H": (
-            "Mean distance to people's texts less people's own, by probe",
-            _SIGNED,
+            "Mean distance to people's texts minus people's own, by probe",
+            _FARTHER,
         ),
         "variability": (
             "H, M and C side by side",

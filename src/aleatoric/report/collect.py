@@ -107,7 +107,7 @@ def system_pictures(
 
 
 def agreement_dots(part: Part) -> Dots:
-    """How often people agree with each other (H), each system with itself (M) and with people (C)."""
+    """How often two people agree (H), two draws of each system (M), and one of each (C)."""
     found = {(r.system, r.metric): r.estimate for r in part.results}
     names = tuple(s for s in dict.fromkeys(s for s, _ in found) if s not in CONTROLS)
     series = {

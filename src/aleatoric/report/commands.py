@@ -122,6 +122,7 @@ def _text(manifest: Manifest, live: bool) -> Iterator[Option]:
     yield "--probe", list(manifest.get("probes") or ()), []
     for tool in ("tokeniser", "tagger", "encoder"):
         yield f"--{tool}", manifest.get(tool), None
+    yield "--max-length", manifest.get("max_length"), 100
     yield "--limit", manifest.get("limit"), None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from aleatoric.comparing import Compared
 from aleatoric.report.numbers import number, with_interval
+from aleatoric.texts.verdicts import sentences, verdicts
 from aleatoric.types import Result
 
 TITLES = {"word": "Next words", "token": "Reference tokens", "text": "Whole texts"}
@@ -24,13 +25,14 @@ LEADS = {
     "text": (
         "Several people wrote a text to each input, and their texts differ. This page shows "
         "whether a generator's texts differ as much, in words, in grammar and in meaning: "
-        "distances between two people's texts (H), between two of the generator's (M) and between "
-        "one of each (C), and how far apart these distributions are (Wasserstein-1 distance, W1), "
-        "beside people against people (control) and what a perfect generator would score with as "
-        "many texts (floor)."
+        "mean distances between two people's texts (H), between two of the generator's (M) and "
+        "between one of each (C). The energy distance 2C − M − H says how close a generator is to "
+        "people: 0 for a perfect one, at any number of texts. M against H says whether it varies "
+        "more or less than people. W1, the paper's metric, stands beside people against people "
+        "(control)."
     ),
 }
-LEADING = {"word": "overlap", "token": "ece", "text": "w1_C/lexical-1"}
+LEADING = {"word": "overlap", "token": "ece", "text": "energy/lexical-1"}
 """The metric that leads each level."""
 _CONTROLS = ("human", "oracle", "control")
 FEW_GROUPS = 10
@@ -172,18 +174,11 @@ def _token(found: Found, compared: Compared | None) -> Iterator[str]:
 
 
 def _text(found: Found, compared: Compared | None) -> Iterator[str]:
-    metric = next((m for _, m in found if m.startswith("w1_C/")), "")
-    best, n = _lowest(found, metric)
-    control = found.get(("control", metric))
-    if best is None or control is None:
-        return
-    near = "nearest to people" if n > 1 else "measured against people"
-    probe, people = metric.partition("/")[2], number(control.estimate.value)
-    value = number(best.estimate.value)
-    yield (
-        f"{_among(best.system, n)} {near} by {probe}: its W1(C, H) is {value}; one half of the "
-        f"people scores {people} against the other."
-    )
+    own = verdicts(list(found.values()))
+    several = len({one.system for one in own}) > 1
+    # With several systems, the first probe alone: the table has the others.
+    shown = [one for one in own if one.probe == own[0].probe] if several else own
+    yield from sentences(shown)
 
 
 _FINDINGS = {"word": _word, "token": _token, "text": _text}

@@ -16,16 +16,20 @@ Found = Mapping[tuple[str, str], Result]
 COMPARED = {
     "word": ("overlap", "sq_distance", "log_loss"),
     "token": ("ece", "e_ece*"),
-    "text": ("w1_?/*", "dmu_M/*"),
+    "text": ("energy/*", "dmu_M/*"),
 }
 """What systems are compared by: a small family, so that its tests keep their power."""
 _TOKEN = ("ece", "e_ece", "e_ece_p", "e_ece_k", "mce", "sce", "ace", "brier", "nll", "accuracy")
 _TEXT = {
-    "w1_C": "W1(C, H) ↓",
-    "w1_M": "W1(M, H) ↓",
+    "energy": "energy ↓",
     "dmu_M": "μM − μH",
+    "mean_M": "mean M",
+    "mean_C": "mean C",
+    "w1_M": "W1(M, H) ↓",
+    "w1_C": "W1(C, H) ↓",
     "dmu_C": "μC − μH",
 }
+"""The columns of the text level, in their order."""
 _HELP = {
     "floor": "what a perfect model would score with the same numbers of answers",
     "excess": "value less floor",
@@ -44,10 +48,14 @@ _HELP = {
     "e_ece": "expected calibration error under ancestral sampling",
     "e_ece_p": "under nucleus sampling",
     "e_ece_k": "under top-k sampling",
-    "w1_C": "how far texts of the system and of people are apart, against people among themselves",
-    "w1_M": "how far the system's texts are apart, against people among themselves",
-    "dmu_M": "above 0: more various than people; below 0: less",
-    "dmu_C": "above 0: further from people's texts than these are from one another",
+    "energy": "2 mean C − mean M − mean H: 0 in expectation for a perfect generator",
+    "mean_M": "mean distance between two of the system's texts",
+    "mean_C": "mean distance between a text of the system and a person's",
+    "w1_C": "paper: W1 between the distances to people's texts and those among people's",
+    "w1_M": "paper: W1 between the distances among the system's texts and those among people's",
+    "dmu_M": "above 0: varies more than people; below 0: less",
+    "dmu_C": "above 0: further from people's texts than these are from one another; says nothing "
+    "of variability",
 }
 
 
@@ -159,33 +167,25 @@ def _token(found: Found, letters: Letters) -> Made:
 
 
 def _text(found: Found, letters: Letters) -> Made:
-    probes = list(dict.fromkeys(m.partition("/")[2] for _, m in found))
-    signed = [Column(_TEXT[m], help=_HELP[m]) for m in ("dmu_M", "dmu_C")]
-    columns = (
-        *(Column("probe", "text"), Column("system", "text")),
-        *_with_floor("w1_C", _TEXT["w1_C"]),
-        *_with_floor("w1_M", _TEXT["w1_M"]),
-        *signed,
-        Column("inputs"),
-    )
+    probes = list(dict.fromkeys(m.partition("/")[2] for _, m in found if "/" in m))
+    named = (Column("probe", "text"), Column("system", "text"))
+    columns = (*named, *(Column(_TEXT[m], help=_HELP[m]) for m in _TEXT), Column("inputs"))
     rows = tuple(
         _text_row(found, letters, probe, name)
         for probe in probes
         for name in _systems(found)
-        if (name, f"w1_C/{probe}") in found
+        if any((name, f"{m}/{probe}") in found for m in _TEXT)
     )
     return columns, rows
 
 
 def _text_row(found: Found, letters: Letters, probe: str, name: str) -> tuple[Cell, ...]:
-    cross, own = (found.get((name, f"{m}/{probe}")) for m in ("w1_C", "w1_M"))
-    signed = [f"{m}/{probe}" for m in ("dmu_M", "dmu_C")]
+    metrics = [f"{m}/{probe}" for m in _TEXT]
+    own = [found.get((name, metric)) for metric in metrics]
     return (
         *(Cell(probe, probe), Cell(name, name)),
-        *_floored(cross, letters),
-        *_floored(own, letters),
-        *(_value(found.get((name, metric)), letters, metric) for metric in signed),
-        _count(cross.estimate.n_items if cross else 0),
+        *(_value(one, letters, metric) for one, metric in zip(own, metrics, strict=True)),
+        _count(max(one.estimate.n_items for one in own if one)),
     )
 
 

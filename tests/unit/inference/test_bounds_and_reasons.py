@@ -26,6 +26,8 @@ METHOD = "group bootstrap, student"
         ("tvd_debiased", (-0.1, 0.3), (-0.1, 0.3)),
         ("sq_distance", (-0.1, 0.3), (-0.1, 0.3)),
         ("w1_C/lexical-1", (-0.1, 0.3), (0.0, 0.3)),
+        ("mean_H/lexical-2", (0.8, 1.1), (0.8, 1.0)),
+        ("energy/lexical-2", (-0.1, 1.1), (-0.1, 1.1)),
     ],
 )
 def test_ends_beyond_a_bound_are_cut(metric: str, ends: Any, expected: Any) -> None:

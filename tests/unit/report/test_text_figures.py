@@ -53,7 +53,7 @@ def test_every_figure_of_the_paper_is_there_and_drawn(store: Store) -> None:
         "fig10",
         "fig11",
         "fig6",
-        *("decoders", "variability copier", "variability human"),
+        *("energy", "decoders", "variability copier", "variability human"),
     }
     for picture in found.values():
         assert draw(picture)
@@ -173,8 +173,13 @@ def test_an_instance_of_people_alone(store: Store) -> None:
 
 
 def test_tables_have_a_row_a_probe_and_system(store: Store) -> None:
-    people, own, cross = text_tables(results(store))
+    people, closeness, own, cross = text_tables(results(store))
     assert [row[0] for row in people.rows] == ["lexical-1", "lexical-2"]
+    assert [row[:2] for row in closeness.rows[:2]] == [
+        ("lexical-1", "copier"),
+        ("lexical-1", "human"),
+    ]
+    assert closeness.columns[2] == "energy ↓"
     for table in (own, cross):
         assert [row[:2] for row in table.rows[:3]] == [
             ("lexical-1", "control"),

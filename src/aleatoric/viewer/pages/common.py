@@ -31,8 +31,9 @@ LEADS = {
     "token": "At each position of a text the model gives a distribution, and the text has a token. "
     "Is the model right as often as it is sure?",
     "text": "Several people wrote a text to each input. H are distances between two people's "
-    "texts, M between two of the generator's, C between one of each; W1 says how far apart such "
-    "distributions are.",
+    "texts, M between two of the generator's, C between one of each. The energy distance "
+    "2C − M − H is 0 in expectation for a perfect generator; M above H means that the generator "
+    "varies more than people.",
 }
 
 
