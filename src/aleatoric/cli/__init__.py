@@ -192,6 +192,10 @@ def score(
         list[str] | None, typer.Option(help="Run a study: see aleatoric list analyses.")
     ] = None,
     system: Annotated[str | None, typer.Option(help="The system a study looks at.")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(help="agreement: the leading metrics by quartiles of human agreement."),
+    ] = None,
     probe: OwnProbeOption = None,
     interval: IntervalOption = DEFAULT_METHOD,
     as_json: JsonOption = False,
@@ -199,20 +203,28 @@ def score(
 ) -> None:
     """Score a saved run again; needs no model.
 
-    Example: `aleatoric score runs/gpt2 --export rows.parquet --analysis replacement`
+    Examples: `aleatoric score runs/gpt2 --export rows.parquet --analysis replacement`,
+    `aleatoric score runs/gpt2 --by agreement`
     """
     from aleatoric import levels
     from aleatoric.store import Store
 
     check_method(interval)
+    if by not in (None, "agreement"):
+        raise UsageError(f"--by {by} is not known; use --by agreement.")
     with Store.open(run) as store:
         check_known(probe or (), store.manifest.get("probes") or ())
-        levels.score(store, track, again=not analysis, said=probe or ())
+        levels.score(store, track, again=not analysis and not by, said=probe or ())
         if names := levels.unsaid_probes(store, probe or ()):
             say(f"note: not scored again; to call {', '.join(names)} add {options_of(names)}")
         if export:
             _export(store, export)
-        if analysis:
+        if by:
+            from aleatoric.comparing.quartiles import by_agreement
+
+            with shown():
+                show_tables([by_agreement(store)], as_json, layout)
+        elif analysis:
             from aleatoric.studies import run_study
 
             found = [run_study(store, name, system, track) for name in analysis]

@@ -39,9 +39,13 @@ def show_results(
         document = {"results": [result.as_dict() for result in results], "notes": notes}
         print_json(document | _verdicts(results, level))
         return
+    from aleatoric.report.leads import LEADING, caveats, finding
     from aleatoric.report.view import results_tables
 
     show_tables(results_tables(results, level), False, layout)
+    if layout == "terminal":
+        for line in (finding(level, results), *caveats(results, LEADING[level])):
+            print(printable(line))
     for note in notes:
         say(note if note.startswith("warning: ") else f"note: {note}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import aleatoric
 from aleatoric import levels
 from aleatoric.analyses.pictures import Picture
+from aleatoric.comparing.quartiles import by_agreement
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.report import page_texts, page_words
 from aleatoric.report.captions import PageFigure, page_figures
@@ -60,6 +61,8 @@ class Section:
     """System and metric -> the place of its citation."""
     citations: tuple[Citation, ...]
     tables: tuple[Table, ...]
+    quartiles: Table | None
+    """The leading metrics by human agreement, for words."""
     training: tuple[Table, ...]
     """Of fine-tuning runs: differences from the base, perplexities, curves."""
     figures: tuple[PageFigure, ...]
@@ -96,6 +99,7 @@ def section(
         {(one.system, one.metric): one.id for one in citations},
         tuple(citations),
         tuple(results_tables(results, level)),
+        _quartiles(part),
         tuple(training_tables(part)),
         tuple(page_figures(level, pictures)),
         _contexts(part, ends, inputs),
@@ -134,6 +138,14 @@ def render(sections: Sequence[Section]) -> str:
         version=aleatoric.__version__,
     )
     return page
+
+
+def _quartiles(part: Part) -> Table | None:
+    """The metrics of all runs by human agreement; `None` at other levels."""
+    if part.level != "word" or not part.members:
+        return None
+    tables = [by_agreement(store) for store in part.stores]
+    return replace(tables[0], rows=tuple(row for table in tables for row in table.rows))
 
 
 def _contexts(

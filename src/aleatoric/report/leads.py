@@ -90,6 +90,11 @@ def _closest(own: Mapping[str, Result], compared: Compared | None) -> str:
     known = {s: v for s, v in values.items() if v is not None}
     known = known or {s: r.estimate.value or 0.0 for s, r in own.items()}
     best = max(known, key=lambda system: known[system])
+    if compared is None:
+        return (
+            f"{best} has the highest overlap with people ({number(known[best])} of 1); "
+            "`aleatoric compare` tests the differences between systems."
+        )
     if not letters:
         return (
             f"{best} has the highest overlap with people ({number(known[best])} of 1), but no "
