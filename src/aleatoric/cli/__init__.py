@@ -293,11 +293,17 @@ def demo(
 
     run = made.run_toy if toy else made.run_smollm2
     with writing(out / "run") as (_, stopping), run(out, seed, track, stopping) as store:
+        results = pipeline.results(store)
         with shown():
-            show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
+            show_results(results, pipeline.notes(store), as_json, layout)
         for path in make_report([store], out / "report.html", None, track):
             say(f"wrote {path}")
-    say(made.ABOUT_TOY if toy else made.ABOUT_SMOLLM2)
+    planted = (
+        (made.TOY_SYSTEM, "the model named toy")
+        if toy
+        else (made.PLANTED_SYSTEM, f"SmolLM2 itself at {made.PLANTED}")
+    )
+    say(made.conclusion(results, *planted))
     say(made.NEXT_STEP)
 
 

@@ -160,12 +160,14 @@ def perplexity(nll: float) -> float:
 
 def _temperature_notes(facts: Mapping[str, Any]) -> Iterator[str]:
     for own in facts.values():
-        if "temperatures" in own:
-            listed = ", ".join(f"{fold}: {value:g}" for fold, value in own["temperatures"].items())
-            yield f"best temperatures on the training passages, by fold: {listed}."
+        for key, score in (("temperatures", "D²"), ("temperatures_by_log_loss", "log loss")):
+            if key in own:
+                listed = ", ".join(f"{fold}: {value:g}" for fold, value in own[key].items())
+                yield f"best temperatures on the training passages by {score}, per fold: {listed}."
     if "grid" in facts:
-        listed = ", ".join(f"{value}: {number(own)}" for value, own in facts["grid"].items())
-        yield f"TVD of the base by temperature: {listed}."
+        for metric, score in (("sq_distance", "D²"), ("log_loss", "log loss")):
+            listed = ", ".join(f"{t}: {number(own[metric])}" for t, own in facts["grid"].items())
+            yield f"{score} of the base per temperature: {listed}."
 
 
 COMPARED = ("sq_distance", "log_loss")
