@@ -31,7 +31,7 @@ Pairing = Callable[[str, Member, Member], Paired | None]
 DEFAULT_METRICS = {
     "word": ("tvd", "tvd_excess", "tvd_syn", "tvd_sem", "sq_distance", "ece_*"),
     "text": ("w1_?/*", "dmu_?/*"),
-    "token": ("ece", "sce", "ace", "e_ece*", "sce_predicted", "ace_predicted"),
+    "token": ("ece", "sce", "ace", "e_ece*", "sce_*", "ace_*"),
 }
 """What is compared where nothing is named: about what a level's own table shows."""
 _ABOUT_EQUAL = 1.1
