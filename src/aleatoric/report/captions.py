@@ -21,8 +21,8 @@ _INSTANCE = (
     "both (C)."
 )
 _SUBSETS = (
-    "ECE and e-ECE on random subsets of growing size, with one standard deviation over ten subsets; "
-    "the horizontal lines are the values on all data."
+    "ECE and e-ECE on random subsets of growing size, with one standard deviation over ten "
+    "subsets; the horizontal lines are the values on all data."
 )
 CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "word": {

@@ -180,8 +180,8 @@ def _table_2(found: dict[str, Estimate], words: dict[str, Estimate], note: str, 
     notes = (
         f"In percent, {bins} bins of equal width; the paper names no number of bins.",
         "sce: over all classes (Nixon et al. 2019), tiny by its 1/K; _predicted: the mean over "
-        "predicted classes of the class's own error; _weighted: the same, classes weighted by their "
-        "numbers of tokens. The paper does not say how it averages; nearest to the printed: "
+        "predicted classes of the class's own error; _weighted: the same, classes weighted by "
+        "their numbers of tokens. The paper does not say how it averages; nearest to the printed: "
         f"{_nearest(found, 'sce')}, {_nearest(found, 'ace')}.",
         note,
     )
@@ -261,8 +261,8 @@ def _table_4(ours: Table) -> Table:
     )
     notes = (
         "printed / ours: the paper prints IWSLT14 (6,750 sentences), ours is Multi30K (1,000). It "
-        'says "test samples". With the rows that come with the package, subsets of tokens have about '
-        "the printed values; subsets of sentences do not.",
+        'says "test samples". With the rows that come with the package, subsets of tokens have '
+        "about the printed values; subsets of sentences do not.",
     )
     title = ours.title.lower().replace("documents", "sentences")
     shown = tuple(note.replace("documents", "sentences") for note in ours.notes)

@@ -66,7 +66,7 @@ class PredictedClasses:
         self._waiting, self._n_waiting = [], 0
 
     def errors(self) -> dict[str, float]:
-        """SCE and ACE as means over predicted classes of the class's own ECE, plain and weighted."""
+        """SCE and ACE as means over predicted classes of the class's ECE, plain and weighted."""
         self._settle()
         classes, cells = np.divmod(self._keys, self._n_bins * PARTS)
         _, row = np.unique(classes, return_inverse=True)
