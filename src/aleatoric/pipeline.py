@@ -214,7 +214,7 @@ def cases(store: Store, system: str) -> Iterator[Case]:
     choices = Choices(**store.manifest["choices"])
     for item, draws in store.walk_system(system):
         for pair in pair_of(item, draws, choices):
-            yield Case(item, pair)
+            yield Case(item, pair, any(row.logprobs is not None for row in draws))
 
 
 def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:

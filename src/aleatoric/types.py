@@ -226,6 +226,8 @@ class Case:
 
     item: Item
     pair: Pair
+    renormalised: bool = False
+    """Whether recorded log-probabilities were renormalised over the recorded words (App. A)."""
 
 
 @dataclass(frozen=True, slots=True)
