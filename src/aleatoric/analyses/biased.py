@@ -14,7 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.analyses.people import SplitTVDs, halves_of, mean_interval, split_tvds
+from aleatoric.analyses.people import (
+    SplitTVDs,
+    halves_of,
+    interval_note,
+    mean_interval,
+    split_tvds,
+)
 from aleatoric.analyses.pictures import TVD_EDGES, Histograms, histograms
 from aleatoric.errors import UsageError
 from aleatoric.inference.control import Half
@@ -133,7 +139,7 @@ def _table(tvds: SplitTVDs, model: Floats, seed: int, kind: Kind) -> Table:
         f"{tvds.oracle.shape[1]} random splits.",
         kind.note,
         "The oracles are a part of the people they are compared with: their TVD is no floor.",
-        "[low, high]: 95% interval, group bootstrap, percentile.",
+        interval_note(interval),
     )
     columns = ("system", "TVD", "ECE original", "ECE human")
     return Table(kind.title, columns, rows, notes)

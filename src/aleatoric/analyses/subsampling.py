@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.analyses.people import N_SPLITS, halves_of, mean_interval, model_tvd
+from aleatoric.analyses.people import N_SPLITS, halves_of, interval_note, mean_interval, model_tvd
 from aleatoric.analyses.pictures import Histograms, histograms
 from aleatoric.errors import UsageError
 from aleatoric.streams import stream
@@ -107,10 +107,10 @@ def _table(errors: list[Error], usable: list[Case], n_contexts: int) -> Table:
         f"draws, each against a random half of the people, squared; mean over {N_SPLITS} "
         "subsamples.",
         "bias: mean of TVD minus TVD of the full sample: small samples look worse than they are.",
-        "[low, high]: 95% interval, group bootstrap, percentile.",
+        interval_note(errors[0].interval),
     )
     if len(usable) == 1:
-        notes += ("One context says nothing about the corpus: there is no sd and no interval.",)
+        notes += ("One context says nothing about the corpus.",)
     columns = ("draws", "MSE", "sd", "[low, high]", "RMSE", "median", "90%", "99%", "bias")
     title = f"Subsampling, {_counted(len(usable), n_contexts)}"
     return Table(title, columns, rows, notes)
