@@ -10,7 +10,12 @@ from itertools import combinations
 from typing import Any
 
 from aleatoric import levels, studies, token_pipeline
-from aleatoric.comparing.comparable import Member, check_comparable, check_levels
+from aleatoric.comparing.comparable import (
+    Member,
+    check_comparable,
+    check_levels,
+    without_clusters,
+)
 from aleatoric.comparing.statistics import (
     compare_metric,
     excess_name,
@@ -108,7 +113,7 @@ def compare(
     alone is compared with each other: a smaller family of tests, and no letters.
     """
     check_method(interval)
-    members = _members(stores, systems)
+    members = without_clusters(_members(stores, systems), metrics)
     check_comparable(members)
     names = _metrics(members, metrics)
     pairs = [p for p in combinations(members, 2) if against in (None, p[0].label, p[1].label)]
