@@ -175,7 +175,7 @@ def _named(fixed: Mapping[str, Floats], oracle: Floats) -> dict[str, Floats]:
 
 def _table(found: list[Coefficient], fits: int, n: int, explained: float) -> Table:
     rows = tuple(_row(one, fits) for one in found)
-    notes = (
+    notes: tuple[str, ...] = (
         f"Target: TVD(model, half of the people) of {n} contexts; R² {explained:.2f}. Entropies "
         "are Chao-Shen corrected, in nats.",
         f"[low, high]: 95% posterior interval, {fits} random splits combined by Rubin's rules; it "

@@ -151,7 +151,7 @@ def _table(
         for sides in zip(*found.values(), strict=True)
     ]
     last = ("all", *(cell for own in full.values() for cell in (_percent(own), "", "")))
-    notes = (
+    notes: tuple[str, ...] = (
         f"Mean, standard deviation and distance of the mean to the value on all {n_units} {unit}, "
         f"in percent, over {RUNS} subsets of {unit} without replacement; ECE and e-ECE on the same "
         "subsets.",

@@ -100,7 +100,7 @@ def _sample_sizes(cases: list[Case]) -> str:
 
 def _table(errors: list[Error], usable: list[Case], n_contexts: int) -> Table:
     rows = tuple(_row(error) for error in errors)
-    notes = (
+    notes: tuple[str, ...] = (
         f"Over {_counted(len(usable), n_contexts)} with more than {max(SIZES)} draws and at least "
         "two answers: mean squared error (MSE) and its standard deviation over contexts (sd).",
         f"The error of a context is that of TVD against its full sample of {_sample_sizes(usable)} "
