@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from aleatoric.inference import control
 from aleatoric.metrics import splits as by_split
 from aleatoric.pipeline import WordJob, notes, results, run_word
 from aleatoric.probes import tools
+from aleatoric.resuming import Anew, job_of
 from aleatoric.store import Store
 from aleatoric.types import Item
 
@@ -113,6 +115,13 @@ def test_an_unknown_language_is_a_caveat(cli: Callable, folder: Path) -> None:
     caveat = "tagged by textblob, which reads 'en', and the language of the corpus is not stated"
     assert caveat in cli(*asked).err
     assert caveat not in cli(*asked, "--language", "en").err
+
+
+def test_a_resumed_run_keeps_its_language(folder: Path) -> None:
+    job = WordJob(str(folder / "people.jsonl"), abstractions=("tvd_syn",), language="EN-gb")
+    store = run_word(job, folder / "run")
+    assert store.manifest["language"] == "en"
+    assert job_of(store.manifest, Anew()) == replace(job, language="en", tagger="textblob")
 
 
 def test_the_default_tagger_follows_the_language(monkeypatch: pytest.MonkeyPatch) -> None:
