@@ -125,6 +125,7 @@ def _word_job(manifest: Mapping[str, Any], anew: Anew) -> pipeline.WordJob:
         until=manifest.get("until"),
         remarks=tuple(manifest["remarks"]),
         engine=anew.engine,
+        language=manifest.get("language"),
     )
 
 

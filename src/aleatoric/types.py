@@ -105,6 +105,9 @@ class Collected(Generic[AnyItem]):
 class Corpus(Collected[Item]):
     """Contexts and what people answered to them: the corpora of the word level."""
 
+    language: str | None = None
+    """A code such as `en`; `None` where it is not known."""
+
 
 @dataclass(frozen=True)
 class ParallelText(Collected[SentencePair]):
@@ -226,6 +229,8 @@ class Case:
 
     item: Item
     pair: Pair
+    renormalised: bool = False
+    """Whether recorded log-probabilities were renormalised over the recorded words (App. A)."""
 
 
 @dataclass(frozen=True, slots=True)

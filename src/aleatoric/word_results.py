@@ -113,6 +113,8 @@ def _choices_in_force(manifest: Mapping[str, Any], metric: str, estimator: str) 
     tools = {"tvd_syn": "tagger", "tvd_sem": "embedder"}
     if metric in tools:
         found[tools[metric]] = manifest[tools[metric]]
+    if metric == "tvd_sem":
+        found["clusters"] = "joint"
     return found
 
 

@@ -129,9 +129,13 @@ def word(
     metric: Annotated[
         list[str] | None, typer.Option(help="Also tvd_syn or tvd_sem; repeatable.")
     ] = None,
-    tagger: Annotated[str, typer.Option(help="For tvd_syn: textblob, nltk, spacy:NAME.")] = (
-        "textblob"
-    ),
+    tagger: Annotated[
+        str | None,
+        typer.Option(help="For tvd_syn: textblob, nltk, spacy:NAME; default: by the language."),
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Language of the corpus, as en or de; for tvd_syn.")
+    ] = None,
     embedder: Annotated[
         str, typer.Option(help="For tvd_sem: minilm, wordllama, vectors:FILE.")
     ] = "minilm",
@@ -170,6 +174,7 @@ def word(
         encoding,
         parse_until(until) if until is not None else None,
         engine=EngineOptions(engine, address, actors, actor_cpus, actor_gpus),
+        language=language,
     )
     check_method(interval)
     with (

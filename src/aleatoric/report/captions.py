@@ -25,6 +25,10 @@ _INSTANCE = (
     "One input: distances between people's texts (H), between the generator's (M) and between "
     "both (C)."
 )
+_SUBSETS = (
+    "ECE and e-ECE on random subsets of growing size, with one standard deviation over ten "
+    "subsets; the horizontal lines are the values on all data."
+)
 CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "word": {
         "systems": (
@@ -84,8 +88,9 @@ CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "between the two curves at the right is the model's own.",
         ),
         "fig5_biased": (
-            "The biased estimator",
-            "Only people's words are looked at, as some earlier work did: distances shrink.",
+            "Probabilities of words beside halves of the people",
+            "TVD to all people. Probabilities that are renormalised over a set of words get the "
+            "mass of all other words too, which brings the model nearer to people.",
         ),
     },
     "token": {
@@ -108,10 +113,8 @@ CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "Rare and frequent tokens",
             "How far ECE and e-ECE part at a token, by how often the token occurs in the text.",
         ),
-        "tab4_stability": (
-            "How few tokens are enough",
-            "Each metric on ever smaller parts of the corpus, less its value on the whole.",
-        ),
+        "tab4_stability": ("How few tokens are enough", _SUBSETS),
+        "tab4_stability_documents": ("How few documents are enough", _SUBSETS),
     },
     "text": {
         "energy": (

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric import registry
 from aleatoric.analyses.people import split_tvds
 from aleatoric.analyses.pictures import (
     TVD_EDGES,
@@ -33,7 +32,8 @@ from aleatoric.progress import Track, quietly
 from aleatoric.report.numbers import interval_ends
 from aleatoric.report.parts import Member, Part
 from aleatoric.store import Store
-from aleatoric.types import FAILED, Case, Row, Study
+from aleatoric.studies import word_study
+from aleatoric.types import FAILED, Case, Row
 from aleatoric.words.scoring import CONTROLS, ORACLE
 
 Floats = NDArray[np.float64]
@@ -74,7 +74,8 @@ def figure_data(
     for member in track(part.members, len(part.members), "study systems"):
         own, ending = by_label[member.label], ending_of(part, member)
         pictures: dict[str, Picture] = {**dict(heat_maps(member))}
-        pictures |= dict(system_pictures(member.label, own, seed, passage, studies))
+        manifest = member.store.manifest
+        pictures |= dict(system_pictures(member.label, own, manifest, passage, studies))
         if member is not part.members[0]:
             pictures.pop("figH_passage", None)  # many sheets: one system's are enough
         found |= {f"{name}{ending}": picture for name, picture in pictures.items()}
@@ -89,7 +90,7 @@ def ending_of(part: Part, member: Member) -> str:
 def system_pictures(
     system: str,
     own: Sequence[Case],
-    seed: int,
+    manifest: Mapping[str, Any],
     passage: str | None = None,
     studies: Sequence[str] = STUDIES,
 ) -> Iterator[tuple[str, Picture]]:
@@ -100,7 +101,7 @@ def system_pictures(
     yield "figH_passage", passage_bars(own, system, passage)
     for name in studies:
         try:
-            study: Study = registry.find("analyses", name)(own, seed)
+            study = word_study(name, own, manifest)
         except UsageError:
             continue
         yield from study.figures.items()

@@ -99,6 +99,8 @@ def _word(manifest: Manifest, live: bool) -> Iterator[Option]:
     for metric in manifest["abstractions"]:
         flag, default = tools[metric]
         yield flag, manifest[flag.removeprefix("--")], default
+    if "tvd_syn" in manifest["abstractions"]:
+        yield "--language", manifest.get("language"), None
 
 
 def _token(manifest: Manifest, live: bool) -> Iterator[Option]:

@@ -198,7 +198,8 @@ def _token_notes(results: Sequence[Result]) -> tuple[str, ...]:
     if any(result.metric == "sce" for result in results):
         notes.append(
             "sce, ace: over all classes (Nixon et al. 2019); _predicted: the mean over predicted "
-            "classes of the class's own error."
+            "classes of the class's own error; _weighted: the same, classes weighted by their "
+            "numbers of tokens."
         )
     interval = next((r.estimate.interval for r in results if r.estimate.interval), None)
     if interval:

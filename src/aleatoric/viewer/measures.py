@@ -45,7 +45,7 @@ WORD = (
     Measure(
         "rank",
         "rank",
-        "place of people's first word in the model's list",
+        "place of people's first word in the model's list; none where it was never drawn",
         "rank_of_human_mode",
         None,
         0,
