@@ -114,7 +114,7 @@ def test_results_are_means_with_intervals_over_groups(tmp_path: Path, writer: To
     with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
         estimate = values(store)["toy", "w1_C/lexical-1"]
         own = [value for value in rows(store, "toy", "w1_C/lexical-1").values() if value]
-        floors = [r.floor for r in text_pipeline.results(store)]
+        floors = [r.as_dict().get("floor") for r in text_pipeline.results(store)]
     assert estimate.value == pytest.approx(np.mean(own))
     assert (estimate.n_items, estimate.n_groups) == (6, 3)
     assert estimate.interval is not None

@@ -108,6 +108,8 @@ class UniversalTagger:
     label: str
     in_context: Tagger
     tag_texts: TextTagger
+    tagset: str = "petrov-2012"
+    """The tags that `tag_texts` gives, for signatures."""
 
     def __call__(self, context: str, words: Sequence[str]) -> list[str]:
         """The tags of the words, each as the context's continuation."""
@@ -175,6 +177,7 @@ def spacy(argument: str = "") -> UniversalTagger:
         f"spacy:{name}@{version('spacy')}",
         Remembering(lambda context, words: _spacy_tags(pipeline, context, words)),
         lambda texts: _spacy_texts(pipeline, texts),
+        tagset="universal-dependencies",
     )
 
 

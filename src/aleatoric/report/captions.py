@@ -9,8 +9,8 @@ from aleatoric.analyses.pictures import Picture
 
 _TREND = "Each grey dot is a context; black dots are means by tenths. A flat line: no relation."
 _PEOPLE_APART = (
-    "How far apart two people's texts to the same input are: one pair, drawn at random, of each "
-    "input."
+    "How far apart two people's texts to the same input are: one pair per input, drawn at random. "
+    "The mean is that of all pairs, mean H."
 )
 _SIGNED = (
     "Right of 0 the generator varies more than people (its texts differ more from one another), "

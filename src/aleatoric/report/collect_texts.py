@@ -93,12 +93,18 @@ def bounds_of(store: Store, probe: str) -> Bounds:
 
 
 def human_variability(store: Store, probes: Sequence[str]) -> Panels:
-    """Figs. 2 and 7: over inputs, the distance between two people's texts drawn at random."""
+    """Figs. 2 and 7: over inputs, the distance between two people's texts drawn at random.
+
+    The mean beside it is that of all pairs, mean H, as everywhere else.
+    """
     pictures = []
     for probe in probes:
         sample = values(store, CONTROL, f"{PAIR}/{probe}")
         edges = np.linspace(0, _top([sample]), N_BINS + 1)
-        pictures.append(histograms(probe, "distance", {"two people": sample}, edges))
+        found = histograms(probe, "distance", {"two people": sample}, edges)
+        if len(mean_h := values(store, CONTROL, f"mean_H/{probe}")):
+            found = replace(found, means={"two people": float(mean_h.mean())})
+        pictures.append(found)
     return Panels("Human production variability", tuple(pictures), min(3, len(pictures)))
 
 

@@ -9,6 +9,11 @@ from aleatoric.texts.verdicts import sentences, verdicts
 from aleatoric.types import Estimate, Result, Table
 
 CONTROL = "control"
+SAME_LENGTH = "dmu_M_same_length"
+_SAME_LENGTH_NOTE = (
+    "at same length: μM − μH on texts of both sides cut to the same lengths, for systems whose "
+    "texts are over 10% longer or shorter than people's; their verdict on variability uses it."
+)
 Found = dict[tuple[str, str], Result]
 _TITLES = {
     "M": "Metrics of the paper: a generator's texts among themselves",
@@ -51,11 +56,14 @@ def _closeness(
     found: Found, probes: Sequence[str], systems: Sequence[str], results: Sequence[Result]
 ) -> Table:
     """The leading table: closeness to people and variability, with verdicts."""
-    columns = ("probe", "system", "energy ↓", "μM − μH", "mean M", "mean C", "inputs")
+    same_length = any(metric.startswith(f"{SAME_LENGTH}/") for _, metric in found)
+    signed = ["energy", "dmu_M", *([SAME_LENGTH] if same_length else ())]
+    headings = {"energy": "energy ↓", "dmu_M": "μM − μH", SAME_LENGTH: "at same length"}
+    columns = ("probe", "system", *(headings[m] for m in signed), "mean M", "mean C", "inputs")
     rows = []
     for probe in probes:
         for system in systems:
-            own = [found.get((system, f"{m}/{probe}")) for m in ("energy", "dmu_M")]
+            own = [found.get((system, f"{m}/{probe}")) for m in signed]
             means = [found.get((system, f"{m}/{probe}")) for m in ("mean_M", "mean_C")]
             if own[0] is None:
                 continue
@@ -67,6 +75,7 @@ def _closeness(
         "energy: 2 mean C − mean M − mean H, closeness to people; 0 in expectation for a perfect "
         "generator at any number of texts.",
         "μM − μH: above 0 the generator varies more than people, below 0 less.",
+        *([_SAME_LENGTH_NOTE] if same_length else ()),
         *_interval_note(found),
     ]
     return Table("Closeness to people and variability", columns, tuple(rows), tuple(notes))

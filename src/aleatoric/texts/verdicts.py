@@ -117,11 +117,16 @@ def _side(estimate: Estimate | None, above: str, below: str, between: str) -> st
 def _parts(own: Sequence[Verdict]) -> Iterator[str]:
     for said in (DIFFERS, CLOSE):
         if probes := [one.probe for one in own if one.closeness == said]:
-            yield f"{said} ({', '.join(probes)})"
+            yield f"{said} ({_named(probes, own)})"
     cut = f", {CUT}" if any("same_length" in one.basis for one in own) else ""
     for said in (MORE, LESS, ALIKE):
         if probes := [one.probe for one in own if one.variability == said]:
-            yield f"{said} ({', '.join(probes)}{cut})"
+            yield f"{said} ({_named(probes, own)}{cut})"
     unknown = [one.probe for one in own if UNKNOWN in (one.closeness, one.variability)]
     if unknown:
-        yield f"too little data for a verdict ({', '.join(unknown)})"
+        yield f"too little data for a verdict ({_named(unknown, own)})"
+
+
+def _named(probes: Sequence[str], own: Sequence[Verdict]) -> str:
+    """Return the names of probes, or that they are all."""
+    return "all probes" if 1 < len(probes) == len(own) else ", ".join(probes)

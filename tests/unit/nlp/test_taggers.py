@@ -149,3 +149,4 @@ def test_spacy_tags_of_texts_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(spacy, "load", lambda name, exclude: blank)
     texts = [["if", "Rome", "is", "?"]]
     assert taggers.spacy().tag_texts(texts) == [["SCONJ", "PROPN", "AUX", "X"]]
+    assert taggers.spacy().tagset == "universal-dependencies"

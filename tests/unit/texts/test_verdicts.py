@@ -75,5 +75,5 @@ def test_a_sentence_groups_the_probes_of_a_system() -> None:
     ]
     assert sentences(verdicts(some)) == [
         "bot: differs from people (a); no significant difference from people (b); "
-        "varies less than people (a, b)."
+        "varies less than people (all probes)."
     ]
