@@ -1,36 +1,49 @@
-"""A small tree with which a model is tried: does it attend in tiles as it does with masks?
+"""A small tree with which a model is tried before its first tree pass.
 
-Two passages are packed behind one another; below three contexts of them, of different depth, grow
-branches. Tokens far apart in the pack are near one another in a text and the other way round, so
-that a model that looks only at what is near, or at what stands before, gives other numbers.
+Two passages are packed one after another, and branches of depth 3 grow below three contexts of
+different lengths. Tokens that are far apart in the pack are close in their text and the other way
+round, so a model that goes by columns instead of masks and positions gives other numbers.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Index = NDArray[np.int64]
 DEPTH = 24
 """Tokens of the longest text of the tree, where a model takes so many."""
 BRANCH = (-1, -1, 0, 0, 1, 2)
 """Below each context: the parents of its nodes."""
+MOST_COLUMNS = 8256
+"""The most columns put between the contexts and their branches."""
+MOST_BYTES = 1 << 30
+"""The most memory for the keys and values of those columns."""
+LIMIT_NAMES = re.compile(r"window|chunk|position|seq_len|context_length|floor_scale")
+"""Names of settings that may bound how far a model looks."""
 
 
 @dataclass(frozen=True)
 class ProbeTree:
     """Tokens of one forward pass, and what each of them sees.
 
-    `spans` are the columns start..stop-1 that a token sees, `others` further ones in rows filled up
-    with -1.
+    The first `trunk` tokens are the passages, the others the branches. `spans` are the columns
+    start..stop-1 that a token sees, `others` further ones in rows filled up with -1.
     """
 
     ids: Index
     positions: Index
     spans: Index
     others: Index
+    trunk: int
 
     @classmethod
     def of(cls, vocabulary: int, window: int) -> ProbeTree:
@@ -51,17 +64,15 @@ class ProbeTree:
         ]
         for start, length in ((0, max(1, long // 2)), (0, long), (long, short)):
             rows += _branches(start, length, len(rows), depth)
-        return cls._filled(rows, vocabulary)
+        return cls._filled(rows, vocabulary, len(trunk))
 
     @classmethod
-    def _filled(cls, rows: list[Sight], vocabulary: int) -> ProbeTree:
+    def _filled(cls, rows: list[Sight], vocabulary: int, trunk: int) -> ProbeTree:
         width = max(len(own) for *_, own in rows)
         others = [(*own, *[-1] * (width - len(own))) for *_, own in rows]
-        step = 7 if vocabulary % 7 else 1  # neighbours differ, of however many tokens they are
-        ids = 1 + step * np.arange(len(rows))
         spans = np.array([[start, stop] for _, start, stop, _ in rows])
         positions = np.array([position for position, *_ in rows])
-        return cls(ids % vocabulary, positions, spans, np.array(others))
+        return cls(probe_tokens(vocabulary, len(rows)), positions, spans, np.array(others), trunk)
 
     @property
     def mask(self) -> NDArray[np.bool_]:
@@ -72,13 +83,32 @@ class ProbeTree:
         seen[rows, self.others[rows, places]] = True
         return seen
 
+    @property
+    def texts(self) -> list[tuple[int, ...]]:
+        """Each token with all the tokens before it in its text."""
+        return [tuple(self.ids[row].tolist()) for row in self.mask]
+
+    @property
+    def levels(self) -> list[Index]:
+        """The passages' tokens, then the branches' tokens by depth."""
+        depth = (self.others >= 0).sum(1)
+        depth[: self.trunk] = 0
+        return [np.flatnonzero(depth == level) for level in range(int(depth.max()) + 1)]
+
 
 Sight = tuple[int, int, int, tuple[int, ...]]
 """The position of a token, the columns that it sees from one to another, and further ones."""
 
 
+def probe_tokens(vocabulary: int, count: int) -> Index:
+    """Tokens of a probe: neighbours differ, however small the vocabulary is."""
+    step = 7 if vocabulary % 7 else 1
+    found: Index = (1 + step * np.arange(count)) % vocabulary
+    return found
+
+
 def _branches(start: int, length: int, first: int, depth: int) -> list[Sight]:
-    """The nodes below a context that begins at a column and is so long."""
+    """The nodes below a context of `length` tokens that begins at the column `start`."""
     found: list[Sight] = []
     for place, parent in enumerate(BRANCH):
         above = () if parent < 0 else found[parent][3]
@@ -87,3 +117,90 @@ def _branches(start: int, length: int, first: int, depth: int) -> list[Sight]:
             break
         found.append((position, start, start + length, (*above, first + place)))
     return found
+
+
+def plain_logits(model: Any, texts: list[tuple[int, ...]]) -> Tensor:
+    """The next-token logits of each text, by forward passes without masks, positions or cache.
+
+    A text that begins another one is read off the longer one's pass.
+    """
+    import torch
+
+    found: dict[tuple[int, ...], Tensor] = {}
+    for text in sorted(set(texts), key=len, reverse=True):
+        if text not in found:
+            with torch.inference_mode():
+                ids = torch.tensor([text], device=model.device)
+                logits = model(input_ids=ids, use_cache=False).logits[0]
+            for stop in range(1, len(text) + 1):
+                found.setdefault(text[:stop], logits[stop - 1])
+    return torch.stack([found[text] for text in texts])
+
+
+def tree_logits(lm: Any, tree: ProbeTree) -> Tensor:
+    """The next-token logits of all tokens of the tree, passages first and then depth by depth.
+
+    Between the passages and their branches lie columns that nobody sees, as in a large tree.
+    """
+    import torch
+
+    levels = tree.levels
+    trunk = tree.trunk
+    logits = torch.empty(0)
+    blocks: list[Any] = []
+    unseen = 0
+    for level, rows in enumerate(levels):
+        column = _columns(levels[: level + 1], unseen)
+        seen = np.zeros((len(rows), max(column.values()) + 1), dtype=np.bool_)
+        for place, row in enumerate(rows):
+            seen[place, [column[j] for j in np.flatnonzero(tree.mask[row])]] = True
+        arrays = (tree.ids[rows], tree.positions[rows], seen)
+        ids, positions, mask = (torch.from_numpy(x).to(lm.device) for x in arrays)
+        found, fresh = lm.forward(ids, positions, mask, _joined(blocks), None)
+        if level == 0:
+            logits = torch.empty((len(tree.ids), found.shape[-1]), dtype=found.dtype)
+            unseen = unseen_columns(lm.model.config, _bytes_per_column(fresh, trunk))
+            fill = torch.arange(trunk + unseen, device=lm.device) % trunk
+            fresh = tuple((k[:, :, fill], v[:, :, fill]) for k, v in fresh)
+        blocks.append(fresh)
+        logits[rows] = found.to(logits.device)
+    return logits
+
+
+def _columns(levels: list[Index], unseen: int) -> dict[int, int]:
+    """The column of each token of the given levels."""
+    first, *others = levels
+    found = {int(row): int(row) for row in first}
+    for row in (row for level in others for row in level.tolist()):
+        found[row] = len(found) + unseen
+    return found
+
+
+def _joined(blocks: list[Any]) -> Any:
+    import torch
+
+    if not blocks:
+        return None
+    return tuple(
+        (torch.cat([k for k, _ in layer], 2), torch.cat([v for _, v in layer], 2))
+        for layer in zip(*blocks, strict=True)
+    )
+
+
+def _bytes_per_column(kv: Any, columns: int) -> int:
+    return max(1, sum(x.numel() * x.element_size() for layer in kv for x in layer) // columns)
+
+
+def unseen_columns(config: Any, bytes_per_column: int) -> int:
+    """Enough columns to pass every limit that the configuration names.
+
+    A model may go by columns only beyond its window, or keep tables as wide as its positions.
+    """
+    longest = max(_limits(config.get_text_config().to_dict()), default=0)
+    return min(longest + 1, MOST_COLUMNS, MOST_BYTES // bytes_per_column)
+
+
+def _limits(settings: dict[str, Any]) -> Iterator[int]:
+    for name, value in settings.items():
+        if LIMIT_NAMES.search(name) and isinstance(value, int):
+            yield value
