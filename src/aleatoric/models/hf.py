@@ -9,12 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from aleatoric.errors import AleatoricError, MissingExtraError, ModelError, UsageError
 from aleatoric.memory import is_out_of_memory
 from aleatoric.models.pieces import Pieces, token_pieces
-from aleatoric.models.probing import DEPTH, ProbeTree, plain_logits, probe_tokens, tree_logits
+from aleatoric.models.probing import SHALLOW, ProbeTree, plain_logits, probe_tokens, tree_logits
 from aleatoric.models.starts import Bos, load_tokenizer, policy_of, start_tokens
 from aleatoric.models.tiled import use_tiles
 from aleatoric.tiles import Tiles
@@ -43,7 +41,7 @@ class HFModel:
     start: tuple[int, ...] = ()
     tiled: bool = False
     """Whether `forward` takes tiles in place of a mask."""
-    _checked_lengths: list[int] = field(default_factory=lambda: [DEPTH], repr=False)
+    _checked_lengths: list[int] = field(default_factory=lambda: [SHALLOW], repr=False)
     """Text lengths at which the tree pass was compared with a plain pass, in ascending order."""
 
     @property
@@ -77,8 +75,9 @@ class HFModel:
 
         This finds attention windows that the configuration does not name.
         """
-        if tokens > self._checked_lengths[-1]:
-            length = min(self.window, 1 << (tokens - 1).bit_length())
+        last = self._checked_lengths[-1]
+        if tokens > last:
+            length = min(self.window, max(tokens, last + last // 4))
             _check_length(self, length)
             self._checked_lengths.append(length)
 
@@ -311,7 +310,7 @@ def _distances(wanted: Tensor, found: Tensor) -> Tensor:
 
 def check_attention(lm: HFModel) -> None:
     """Refuse a model whose tree pass does not give the logits of plain forward passes."""
-    tree = ProbeTree.of(len(lm.pieces), lm.window)
+    tree = ProbeTree.of(len(lm.pieces), min(lm.window, SHALLOW))
     try:
         wanted = plain_logits(lm.model, tree.texts)
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
@@ -333,15 +332,14 @@ def _check_length(lm: HFModel, length: int) -> None:
     """Compare the last tokens of a long text in a tree pass and in a plain pass."""
     import torch
 
-    ids = probe_tokens(min(len(lm.pieces), 997), length)
+    ids = torch.from_numpy(probe_tokens(min(len(lm.pieces), 997), length)).to(lm.device)
+    positions = torch.arange(length, device=lm.device)
     mask = torch.ones((length, length), dtype=torch.bool, device=lm.device).tril()
-    tokens, positions, keep = (
-        torch.from_numpy(x).to(lm.device)
-        for x in (ids, np.arange(length), np.arange(length)[-DEPTH:])
-    )
-    texts = [tuple(ids[: stop + 1].tolist()) for stop in keep.tolist()]
-    found, _ = lm.forward(tokens, positions, mask, None, keep)
-    _check_same(lm, plain_logits(lm.model, texts), found)
+    keep = positions[-SHALLOW:]
+    with torch.inference_mode():
+        plain = lm.model(input_ids=ids[None], use_cache=False, logits_to_keep=keep)
+    found, _ = lm.forward(ids, positions, mask, None, keep)
+    _check_same(lm, plain.logits[0], found)
 
 
 def _check_same(lm: HFModel, wanted: Tensor, found: Tensor) -> None:

@@ -21,14 +21,18 @@ if TYPE_CHECKING:
 Index = NDArray[np.int64]
 DEPTH = 24
 """Tokens of the longest text of the tree, where a model takes so many."""
+SHALLOW = 12
+"""The same where the tree is compared with plain forward passes, which run each text anew."""
 BRANCH = (-1, -1, 0, 0, 1, 2)
 """Below each context: the parents of its nodes."""
 MOST_COLUMNS = 8256
-"""The most columns put between the contexts and their branches."""
+"""The most columns put between the contexts and their deepest branches."""
+WIDEST_TABLE = 2048
+"""Positions up to which some models keep tables of columns."""
 MOST_BYTES = 1 << 30
 """The most memory for the keys and values of those columns."""
-LIMIT_NAMES = re.compile(r"window|chunk|position|seq_len|context_length|floor_scale")
-"""Names of settings that may bound how far a model looks."""
+_REACH = re.compile(r"window|chunk|floor_scale")
+_POSITIONS = re.compile(r"position|seq_len|context_length")
 
 
 @dataclass(frozen=True)
@@ -140,40 +144,38 @@ def plain_logits(model: Any, texts: list[tuple[int, ...]]) -> Tensor:
 def tree_logits(lm: Any, tree: ProbeTree) -> Tensor:
     """The next-token logits of all tokens of the tree, passages first and then depth by depth.
 
-    Between the passages and their branches lie columns that nobody sees, as in a large tree.
+    Before the deepest branches come columns that nobody sees, as in a large tree.
     """
     import torch
 
-    levels = tree.levels
-    trunk = tree.trunk
-    logits = torch.empty(0)
+    seen = tree.mask
+    found: list[Tensor] = []
     blocks: list[Any] = []
-    unseen = 0
-    for level, rows in enumerate(levels):
-        column = _columns(levels[: level + 1], unseen)
-        seen = np.zeros((len(rows), max(column.values()) + 1), dtype=np.bool_)
-        for place, row in enumerate(rows):
-            seen[place, [column[j] for j in np.flatnonzero(tree.mask[row])]] = True
-        arrays = (tree.ids[rows], tree.positions[rows], seen)
+    columns: list[int] = []
+    for level in (levels := tree.levels):
+        if level is levels[-1]:
+            blocks.append(_unseen(lm, blocks[0], tree.trunk))
+            columns += [-1] * blocks[-1][0][0].shape[2]
+        columns += level.tolist()
+        mask = np.array(columns) >= 0
+        mask = mask & seen[np.ix_(level, columns)]
+        arrays = (tree.ids[level], tree.positions[level], mask)
         ids, positions, mask = (torch.from_numpy(x).to(lm.device) for x in arrays)
-        found, fresh = lm.forward(ids, positions, mask, _joined(blocks), None)
-        if level == 0:
-            logits = torch.empty((len(tree.ids), found.shape[-1]), dtype=found.dtype)
-            unseen = unseen_columns(lm.model.config, _bytes_per_column(fresh, trunk))
-            fill = torch.arange(trunk + unseen, device=lm.device) % trunk
-            fresh = tuple((k[:, :, fill], v[:, :, fill]) for k, v in fresh)
+        logits, fresh = lm.forward(ids, positions, mask, _joined(blocks), None)
+        found.append(logits)
         blocks.append(fresh)
-        logits[rows] = found.to(logits.device)
-    return logits
+    order = np.argsort(np.concatenate(levels))
+    return torch.cat(found)[torch.from_numpy(order).to(lm.device)]
 
 
-def _columns(levels: list[Index], unseen: int) -> dict[int, int]:
-    """The column of each token of the given levels."""
-    first, *others = levels
-    found = {int(row): int(row) for row in first}
-    for row in (row for level in others for row in level.tolist()):
-        found[row] = len(found) + unseen
-    return found
+def _unseen(lm: Any, trunk: Any, columns: int) -> Any:
+    """Keys and values like those of the passages, as many as the model needs to show its limits."""
+    import torch
+
+    size = sum(x.numel() * x.element_size() for layer in trunk for x in layer) // columns
+    count = unseen_columns(lm.model.config, max(1, size))
+    fill = torch.arange(count, device=lm.device) % columns
+    return tuple((keys[:, :, fill], values[:, :, fill]) for keys, values in trunk)
 
 
 def _joined(blocks: list[Any]) -> Any:
@@ -187,10 +189,6 @@ def _joined(blocks: list[Any]) -> Any:
     )
 
 
-def _bytes_per_column(kv: Any, columns: int) -> int:
-    return max(1, sum(x.numel() * x.element_size() for layer in kv for x in layer) // columns)
-
-
 def unseen_columns(config: Any, bytes_per_column: int) -> int:
     """Enough columns to pass every limit that the configuration names.
 
@@ -202,5 +200,7 @@ def unseen_columns(config: Any, bytes_per_column: int) -> int:
 
 def _limits(settings: dict[str, Any]) -> Iterator[int]:
     for name, value in settings.items():
-        if LIMIT_NAMES.search(name) and isinstance(value, int):
+        if isinstance(value, int) and _REACH.search(name):
             yield value
+        elif isinstance(value, int) and _POSITIONS.search(name):
+            yield min(value, WIDEST_TABLE)

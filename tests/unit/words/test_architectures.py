@@ -328,8 +328,8 @@ def test_half_precision_is_no_reason_to_refuse(kind, dtype):
 @pytest.mark.parametrize("scale", [0.02, 0.3], ids=["flat", "peaked"])
 def test_alibi_is_noticed_whatever_the_scale_of_the_weights(scale):
     for kind in ("mpt", "mpt long"):
+        model = network(kind, (REFUSED | MORE_REFUSED)[kind], scale)
         with pytest.raises(UsageError, match="ALiBi"):
-            model = network(kind, (REFUSED | MORE_REFUSED)[kind], scale)
             wrap(model, tokenizer(), name="tiny")
 
 
