@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 from aleatoric.errors import AleatoricError, MissingExtraError, ModelError, UsageError
 from aleatoric.memory import is_out_of_memory
 from aleatoric.models.pieces import Pieces, token_pieces
-from aleatoric.models.probing import SHALLOW, ProbeTree, plain_logits, probe_tokens, tree_logits
+from aleatoric.models.probing import (
+    SHALLOW,
+    ProbeTree,
+    are_same,
+    distances,
+    plain_logits,
+    probe_tokens,
+    tree_logits,
+)
 from aleatoric.models.starts import Bos, load_tokenizer, policy_of, start_tokens
 from aleatoric.models.tiled import use_tiles
 from aleatoric.tiles import Tiles
@@ -294,18 +302,7 @@ def _alike(wanted: Tensor, found: Tensor) -> bool:
     # Rounding alone makes 2e-6 in float32 and 0.02 in bfloat16 (SmolLM2), a window of six tokens
     # that only one of them has 0.2 and more.
     is_narrow = torch.finfo(wanted.dtype).bits < 32
-    return bool(_distances(wanted, found).max() <= (0.05 if is_narrow else 1e-3))
-
-
-def _distances(wanted: Tensor, found: Tensor) -> Tensor:
-    """The largest difference in each row of logits, divided by the spread of the row.
-
-    Differences of probabilities would be small in a model that finds everything about equally
-    likely, and large in one that is sure.
-    """
-    wanted, found = wanted.double(), found.to(wanted.device).double()
-    spread = wanted.max(-1).values - wanted.min(-1).values
-    return (wanted - found).abs().max(-1).values / spread
+    return bool(distances(wanted, found).max() <= (0.05 if is_narrow else 1e-3))
 
 
 def check_attention(lm: HFModel) -> None:
@@ -325,7 +322,8 @@ def check_attention(lm: HFModel) -> None:
         if is_out_of_memory(error):
             raise
         raise _no_tree(lm) from error
-    _check_same(lm, wanted, found)
+    if not all(are_same(wanted[rows], found[rows]) for rows in tree.levels):
+        raise _no_tree(lm)
 
 
 def _check_length(lm: HFModel, length: int) -> None:
@@ -339,16 +337,7 @@ def _check_length(lm: HFModel, length: int) -> None:
     with torch.inference_mode():
         plain = lm.model(input_ids=ids[None], use_cache=False, logits_to_keep=keep)
     found, _ = lm.forward(ids, positions, mask, None, keep)
-    _check_same(lm, plain.logits[0], found)
-
-
-def _check_same(lm: HFModel, wanted: Tensor, found: Tensor) -> None:
-    import torch
-
-    # In half precision, rounding may send single tokens of a mixture of experts to other experts.
-    is_narrow = torch.finfo(wanted.dtype).bits < 32
-    same = _distances(wanted, found) <= (0.05 if is_narrow else 1e-4)
-    if not same.double().mean() >= (0.9 if is_narrow else 1.0):
+    if not are_same(plain.logits[0], found):
         raise _no_tree(lm)
 
 

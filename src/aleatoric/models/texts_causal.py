@@ -12,6 +12,7 @@ from aleatoric.errors import ModelError
 from aleatoric.models.base import Writing
 from aleatoric.models.hf import end_ids, token_rows
 from aleatoric.models.networks import Loaded
+from aleatoric.models.probing import are_same
 from aleatoric.models.prompts import chat_text, joined
 from aleatoric.models.sampling import Ids
 from aleatoric.models.starts import policy_of, start_tokens
@@ -186,7 +187,7 @@ def _check_sharing(network: CausalNetwork) -> None:
         ]
     except (AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
         raise ModelError(f"{network.label}: {_NO_SHARING} ({type(error).__name__}).") from error
-    if (torch.cat(wanted).softmax(-1) - found.softmax(-1)).abs().max() > 0.02:
+    if not are_same(torch.cat(wanted), found):
         raise ModelError(f"{network.label}: {_NO_SHARING}.")
 
 

@@ -17,6 +17,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from aleatoric.errors import ModelError, UsageError
 from aleatoric.models.hf import HFModel, check_attention, in_tiles, wrap
+from aleatoric.models.probing import are_same
+from aleatoric.models.texts_causal import causal_network
 from aleatoric.words.bounds import WordProbabilities
 from aleatoric.words.exact import Question, Search, exact
 from aleatoric.words.machine import DONE, State, advance
@@ -325,12 +327,40 @@ def test_half_precision_is_no_reason_to_refuse(kind, dtype):
     check_attention(wrap(model, tokenizer(), name="tiny"))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", MORE_REFUSED)
+def test_half_precision_hides_nothing(kind, dtype):
+    model = network(kind, MORE_REFUSED[kind]).to(dtype)
+    with pytest.raises(UsageError, match="not supported"):
+        wrap(model, tokenizer(), name="tiny")
+
+
 @pytest.mark.parametrize("scale", [0.02, 0.3], ids=["flat", "peaked"])
 def test_alibi_is_noticed_whatever_the_scale_of_the_weights(scale):
     for kind in ("mpt", "mpt long"):
         model = network(kind, (REFUSED | MORE_REFUSED)[kind], scale)
         with pytest.raises(UsageError, match="ALiBi"):
             wrap(model, tokenizer(), name="tiny")
+
+
+@pytest.mark.parametrize("kind", ["mamba", "rwkv", "jamba", "qwen3_next", "lfm2"])
+@pytest.mark.parametrize("scale", [0.02, 0.3], ids=["flat", "peaked"])
+def test_recurrent_models_are_refused_as_writers_too(kind, scale):
+    model = network(kind, REFUSED[kind], scale)
+    with pytest.raises(ModelError, match="does not keep keys and values") as caught:
+        causal_network(model, tokenizer(), label="tiny")
+    assert is_one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["bloom", "mpt", "gpt_neo", "llama4_text", *WINDOWED])
+def test_writers_are_right_beyond_attention_windows(kind):
+    writer = causal_network(network(kind, (REFUSED | WINDOWED)[kind]), tokenizer(), label="tiny")
+    long, short = tuple(range(1, 40)), (5, 6, 7)
+    batch, first = writer.begin([long, short])
+    second = batch.advance(torch.tensor([1, 0]), torch.tensor([8, 9]))
+    alone = [writer.alone(long, ()), writer.alone(short, ())]
+    alone += [writer.alone(short, (8,)), writer.alone(long, (9,))]
+    assert are_same(torch.cat(alone), torch.cat([first, second]))
 
 
 def test_a_model_that_is_wrapped_twice_still_takes_tiles():
