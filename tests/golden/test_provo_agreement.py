@@ -6,7 +6,6 @@ alone); the ranges of a perfect model's TVD stand in METHOD, section 1.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 

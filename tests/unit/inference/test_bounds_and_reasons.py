@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aleatoric.inference.perfect import ONE_ANSWER
 
 from aleatoric.inference.bounds import bounded
+from aleatoric.inference.perfect import ONE_ANSWER
 from aleatoric.types import Estimate, Interval
 
 METHOD = "group bootstrap, student"
