@@ -38,10 +38,11 @@ def by_agreement(store: Store) -> Table:
         if system not in CONTROLS
         for quartile, found in enumerate(_estimates(store, system, oracle))
     ]
-    columns = ("system", "human agreement", "H", "M", "C", "overlap ↑", "log loss ↓", "items")
+    columns = ("system", "human agreement", "H", "M", "C", "overlap ↑", "log loss ↓", "halves")
     notes = (
         "Contexts are sorted by the agreement of one random half of their people and measured with "
-        "the other half, then the other way round: a perfect model has overlap 1 in every row.",
+        "the other half, then the other way round: a perfect model has overlap 1 in every row. "
+        "halves: how many halves of people a row stands on, two per context.",
     )
     return Table(_TITLE, columns, tuple(rows), notes)
 
@@ -74,7 +75,7 @@ def _estimates(store: Store, system: str, oracle: ItemStatistics) -> Iterator[di
         rows = np.flatnonzero(place == quartile)
         own = {name: values[rows, None] for name, values in chunk.items()}
         page = ([groups[i] for i in rows.tolist()], own)
-        yield estimates([page], reductions, store.manifest["seed"])
+        yield estimates([page] if len(rows) else [], reductions, store.manifest["seed"])
 
 
 def _halves(

@@ -11,7 +11,7 @@ from aleatoric.engine.live import _joined
 from aleatoric.types import FAILED, Categorical
 from aleatoric.words.beginnings import beginnings
 from aleatoric.words.bounds import Bounds, WordProbabilities
-from aleatoric.words.head import Head
+from aleatoric.words.head import Head, Tops
 from aleatoric.words.passages import Passage, packs_of
 
 PEOPLE = Categorical(("a", "b"), (0.5, 0.5), 0.0, 4)
@@ -22,7 +22,8 @@ def found(*values: float, failed: float = 0.0) -> WordProbabilities:
 
 
 def top(word: str, p: float, failed: float = 0.0) -> Head:
-    return Head(Categorical((word,), (p,), 1 - p, None), True, Bounds(0, 0, 0), failed, 1)
+    tops = Tops((word,), (p,), (p,), 1 - p)
+    return Head(Categorical((word,), (p,), 1 - p, None), tops, True, Bounds(0, 0, 0), failed, 1)
 
 
 def test_without_any_probability_there_is_no_distribution():
