@@ -30,6 +30,8 @@ from aleatoric.word_results import model_systems as model_systems
 from aleatoric.word_results import results as results
 from aleatoric.words import calibration_floor, floors
 from aleatoric.words.adaptive import until_note
+from aleatoric.words.reading import Changes, ReadItems, Reading, read_draws
+from aleatoric.words.rules import check_known, is_code
 from aleatoric.words.scoring import CONTROLS, Settings, pair_of, score_items
 
 LIVE = ("exact", "mc", "list")
@@ -69,8 +71,10 @@ class WordJob:
     """Where models work: no part of the manifest, since it changes no result."""
 
 
-def choose(protocol: str, overrides: Iterable[str]) -> Choices:
-    """The choices of a protocol, some replaced by `name=value`.
+def choose(protocol: str, overrides: Iterable[str], word_rule: str | None = None) -> Choices:
+    """The choices of a protocol, some replaced by `name=value`, and its word rule by another.
+
+    A word rule may be a user's own `module:function`; as a choice it must be an installed one.
 
     >>> choose("paper", ["bins=closed"]).bins
     'closed'
@@ -82,12 +86,17 @@ def choose(protocol: str, overrides: Iterable[str]) -> Choices:
     for override in overrides:
         name, _, value = override.partition("=")
         choices = replace(choices, **{name: _allowed(name, value)})
-    return choices
+    if word_rule is None:
+        return choices
+    if not is_code(word_rule):
+        check_known(word_rule)
+    return replace(choices, rule=word_rule)
 
 
 def _allowed(name: str, value: str) -> Any:
     known = {key: get_args(kind) for key, kind in get_type_hints(Choices).items()}
     del known["protocol"]
+    known["rule"] = tuple(registry.names("word_rules"))
     if name not in known:
         raise UsageError(f"there is no choice {name!r}; the choices are {', '.join(known)}.")
     if value not in known[name]:
@@ -146,8 +155,10 @@ def _worked(
 def _read(store: Store, job: WordJob, corpus: Corpus, track: Track[Any]) -> None:
     check_same(corpus, store.manifest["corpus"])
     with store.transaction():
-        store.add_items(track(corpus.items, len(corpus.items), f"read {corpus.name}"))
-        add_notes(store, [*job.remarks, *corpus.notes])
+        read = track(corpus.items, len(corpus.items), f"read {corpus.name}")
+        items = ReadItems(read, Reading.of(job.choices))
+        store.add_items(items)
+        add_notes(store, [*job.remarks, *corpus.notes, *items.notes()])
 
 
 def score_word(store: Store, track: Track[Any] = quietly, stopping: Stopping | None = None) -> None:
@@ -175,7 +186,7 @@ def scoring_settings(store: Store) -> Settings:
     """The settings that a run's manifest asks for."""
     manifest = store.manifest
     metrics = {name: registry.find("metrics", name) for name in MEANS}
-    choices, seed = Choices(**manifest["choices"]), manifest["seed"]
+    choices, seed = Choices.saved(manifest["choices"]), manifest["seed"]
     return Settings(choices, metrics, _abstractions(manifest), manifest["n_splits"], seed)
 
 
@@ -211,7 +222,7 @@ def _until_notes(store: Store) -> Iterator[str]:
 
 def cases(store: Store, system: str) -> Iterator[Case]:
     """Items with people's and a system's distribution, for the studies."""
-    choices = Choices(**store.manifest["choices"])
+    choices = Choices.saved(store.manifest["choices"])
     for item, draws in store.walk_system(system):
         for pair in pair_of(item, draws, choices):
             yield Case(item, pair)
@@ -279,11 +290,16 @@ def _draw(
     store.add_system(name, facts)
     left = waiting(store, name, model)
     items: Iterable[Item] = track(left.items(stopping), left.number, name)
+    changes = Changes()
     with stopping.finishing():
-        draws = left.new(model.draws(items, ask))
+        draws = read_draws(
+            left.new(model.draws(items, ask)), Reading.of(ask.choices), changes
+        )
         joined = store.add_draws(name, draws, model.estimator == "recorded")
     with store.transaction():
         add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
+        if changes.changed:
+            add_notes(store, [f"{name}: {changes.note('words')}"])
         store.set_meta(f"done {name}", True)
 
 
@@ -303,7 +319,7 @@ def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> It
     if missing:
         yield f"{name}: {missing} of {n_items} items have no row and are left out"
     if joined.unmatched:
-        yield f"{name}: {joined.unmatched} rows name no item of the corpus and are left out"
+        yield f"{name}: {joined.unmatched} rows name no item of the run and are left out"
     if joined.repeated:
         meaning = "further samples" if choices.repeats == "pool" else "items of their own"
         yield f"{name}: {joined.repeated} rows repeat an item and count as {meaning}"

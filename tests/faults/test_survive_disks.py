@@ -524,7 +524,7 @@ def test_a_run_that_died_before_its_first_transaction_begins_anew(
     run = tmp_path / "run"
     run.mkdir()
     sqlite3.connect(run / DATABASE).execute("PRAGMA journal_mode = WAL").connection.close()
-    with pytest.raises(UsageError, match="stopped before it began; repeat the command"):
+    with pytest.raises(UsageError, match="stopped before it began; the original command"):
         Store.open(run)
     run_word(JOB, run).close()
     assert canonical(run) == canonical(whole)
