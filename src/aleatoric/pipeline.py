@@ -30,7 +30,7 @@ from aleatoric.word_results import model_systems as model_systems
 from aleatoric.word_results import results as results
 from aleatoric.words import calibration_floor, floors
 from aleatoric.words.adaptive import until_note
-from aleatoric.words.reading import Changes, ReadItems, Reading, read_draws
+from aleatoric.words.reading import Changes, Reading, ReadItems, read_draws
 from aleatoric.words.rules import check_known, is_code
 from aleatoric.words.scoring import CONTROLS, Settings, pair_of, score_items
 
@@ -292,9 +292,7 @@ def _draw(
     items: Iterable[Item] = track(left.items(stopping), left.number, name)
     changes = Changes()
     with stopping.finishing():
-        draws = read_draws(
-            left.new(model.draws(items, ask)), Reading.of(ask.choices), changes
-        )
+        draws = read_draws(left.new(model.draws(items, ask)), Reading.of(ask.choices), changes)
         joined = store.add_draws(name, draws, model.estimator == "recorded")
     with store.transaction():
         add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
@@ -319,7 +317,7 @@ def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> It
     if missing:
         yield f"{name}: {missing} of {n_items} items have no row and are left out"
     if joined.unmatched:
-        yield f"{name}: {joined.unmatched} rows name no item of the run and are left out"
+        yield f"{name}: {joined.unmatched} rows name no item of the corpus and are left out"
     if joined.repeated:
         meaning = "further samples" if choices.repeats == "pool" else "items of their own"
         yield f"{name}: {joined.repeated} rows repeat an item and count as {meaning}"

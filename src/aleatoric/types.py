@@ -283,9 +283,9 @@ class Choices:
     protocol: str = "corrected"
     rule: str = "corrected"
     """A registered word rule, or a user's own as module:function."""
-    answers: Literal["rule", "trimmed", "folded"] = "rule"
+    answers: Literal["rule", "folded"] = "rule"
     """How words given as words (people's answers, recorded counts) are read: by the word rule, or
-    without the white space around them, or as they are; case is folded in all of them."""
+    as they are, with their case folded."""
     lead: Literal["skip", "condition"] = "skip"
     failed: Literal["reject", "outcome"] = "reject"
     repeats: Literal["pool", "separate"] = "pool"

@@ -17,7 +17,9 @@ from aleatoric.words.rules import (
     normalise,
 )
 
-AWKWARD = "aB7 é\u0301\n\r\t'\u2019\u02bc-\u2011.,_!\u00a0\u200b\u200c\u200d\u00ad😀猫\u0915\u094d\u05d0"
+AWKWARD = (
+    "aB7 é\u0301\n\r\t'\u2019\u02bc-\u2011.,_!\u00a0\u200b\u200c\u200d\u00ad😀猫\u0915\u094d\u05d0"
+)
 texts = st.one_of(st.text(), st.text(alphabet=AWKWARD, max_size=12))
 fillers = st.text(alphabet=" \n\t.,!?\u2014'\"-_😀\u00a0", max_size=6)
 words = st.from_regex(r"[a-zé0-9]+(['\u2019-][a-zé0-9]+){0,2}", fullmatch=True)

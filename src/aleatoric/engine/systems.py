@@ -7,7 +7,6 @@ from typing import Any
 
 from aleatoric.store import Store
 
-
 PLAIN = ("ancestral", "as recorded", "none")
 """Decoders that change nothing: every other one is part of a system's name."""
 

@@ -74,8 +74,8 @@ class Custom:
             return np.asarray(self.function(left, right), dtype=np.float64)
         except Exception as error:
             raise UsageError(
-                f"the probe {self.name} failed on a pair ({error_line(error)}); give a function of two "
-                "texts that returns a number."
+                f"the probe {self.name} failed on a pair ({error_line(error)}); give a function of "
+                "two texts that returns a number."
             ) from error
 
 

@@ -18,6 +18,7 @@ from aleatoric.words.distributions import cut
 from aleatoric.words.rules import WordRule, is_code, is_spaceless, normalise, rule_named
 
 _FEW = 5
+_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,9 @@ class Reading:
             text = answer = _user_rule(choices.rule)
         else:
             text, answer = rule_named(choices.rule, choices.lead), rule_named(choices.rule)
-        if choices.answers == "trimmed":
-            answer = _trimmed
-        elif choices.answers == "folded":
-            answer = _as_given
+        if choices.answers == "folded":
+            # To the paper's rule, which knows no other space than " ", a blank is a word.
+            answer = _as_given if choices.rule == "paper" else _unless_blank
         return cls(choices, text, answer)
 
 
@@ -58,12 +58,14 @@ class Changes:
     >>> for word in ("she", "she.", "New York", "???"):
     ...     _ = changes.read(word, 1, Reading.of(Choices()).answer)
     >>> changes.note("answers")
-    'the word rule changed 3 of 4 answers (1 without punctuation, 1 shortened to the first word, 1 \
-left out because it holds no word); --choose answers=trimmed keeps them'
+    "the word rule changed 3 of 4 answers (1 without punctuation; 1 shortened to the first word, \
+such as 'New York' to 'New'; 1 left out because they hold no word); --choose answers=folded keeps \
+them"
     """
 
     def __init__(self) -> None:
         self.total = self.trimmed = self.shortened = self.wordless = 0
+        self._examples: dict[str, str] = {}
 
     def read(self, given: str, count: int, rule: WordRule) -> str | None:
         """The word in what was given, counted."""
@@ -71,11 +73,13 @@ left out because it holds no word); --choose answers=trimmed keeps them'
         word = rule(given)
         if word is None:
             self.wordless += count
-        elif word != given and (form := normalise(word)) != (before := normalise(given)):
+        elif word != given and (form := normalise(word)) != (before := normalise(given.strip())):
             if _letters(form) == _letters(before):
                 self.trimmed += count
             else:
                 self.shortened += count
+                if len(self._examples) < _EXAMPLES:
+                    self._examples[given] = word
         return word
 
     @property
@@ -85,16 +89,16 @@ left out because it holds no word); --choose answers=trimmed keeps them'
 
     def note(self, what: str) -> str:
         """One sentence for a reader of the numbers."""
-        parts = [
-            f"{self.trimmed:,} without punctuation" if self.trimmed else "",
-            f"{self.shortened:,} shortened to the first word" if self.shortened else "",
-            f"{self.wordless:,} left out because {_they(self.wordless)} no word"
-            if self.wordless
-            else "",
-        ]
+        shown = (f"{given!a:.30} to {word!a:.30}" for given, word in self._examples.items())
+        parts = {
+            "without punctuation": self.trimmed,
+            f"shortened to the first word, such as {', '.join(shown)}": self.shortened,
+            "left out because they hold no word": self.wordless,
+        }
+        told = "; ".join(f"{count:,} {part}" for part, count in parts.items() if count)
         return (
-            f"the word rule changed {self.changed:,} of {self.total:,} {what} "
-            f"({', '.join(filter(None, parts))}); --choose answers=trimmed keeps them"
+            f"the word rule changed {self.changed:,} of {self.total:,} {what} ({told}); "
+            "--choose answers=folded keeps them"
         )
 
 
@@ -131,10 +135,7 @@ class ReadItems:
         if self._left_out:
             shown = ", ".join(f"{name!a:.40}" for name in self._left_out[:_FEW])
             more = f" and {len(self._left_out) - _FEW} more" if len(self._left_out) > _FEW else ""
-            yield (
-                f"{len(self._left_out)} items have no answer that holds a word and are left out: "
-                f"{shown}{more}"
-            )
+            yield f"no answer holds a word, and the item is left out: {shown}{more}"
 
     def _original(self, item: Item) -> str | None:
         """The passage's own word; scoring cuts it unless the rule is a user's own function."""
@@ -191,13 +192,12 @@ def _check_script(item: Item, rule: str) -> None:
     """Refuse words of scripts without spaces under rules that need spaces."""
     if rule not in ("corrected", "paper"):
         return
-    for what, text in (("context", item.context), ("answers", " ".join(item.responses))):
-        if is_spaceless(text):
-            raise UsageError(
-                f"item {item.id!a:.60}: its {what} are in a script that is written without spaces "
-                "between words; give a segmenter with --word-rule module:function, or use "
-                "--word-rule characters."
-            )
+    answers = sum(map(is_spaceless, item.responses))
+    if is_spaceless(item.context) or 2 * answers > len(item.responses):
+        raise UsageError(
+            f"item {item.id!a:.60}: is in a script that is written without spaces between words; "
+            "give a segmenter with --word-rule module:function, or use --word-rule characters."
+        )
 
 
 def _user_rule(place: str) -> WordRule:
@@ -215,8 +215,8 @@ def _user_rule(place: str) -> WordRule:
     return rule
 
 
-def _trimmed(given: str) -> str | None:
-    return given.strip() or None
+def _unless_blank(given: str) -> str | None:
+    return given if given.strip() else None
 
 
 def _as_given(given: str) -> str | None:
@@ -225,7 +225,3 @@ def _as_given(given: str) -> str | None:
 
 def _letters(word: str) -> str:
     return "".join(filter(str.isalnum, word))
-
-
-def _they(count: int) -> str:
-    return "it holds" if count == 1 else "they hold"
