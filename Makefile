@@ -44,7 +44,6 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.false_positives 500
 	$(BIN)/python -m benchmarks.bootstrap_speed
 	$(BIN)/python -m benchmarks.coverage
-	$(BIN)/python -m benchmarks.floors
 	$(BIN)/python -m benchmarks.store_overhead
 	$(BIN)/python -m benchmarks.million_items
 	$(BIN)/python -m benchmarks.view_speed

@@ -131,6 +131,7 @@ def load_draws(item_id: str, row: int, payload: str) -> Draws:
 def _load_exact(found: dict[str, Any]) -> Exact:
     words = found.pop("words")
     support, probs = tuple(words["support"]), tuple(words["probs"])
+    found["bounds"] = {name: (low, high) for name, (low, high) in found["bounds"].items()}
     return Exact(Categorical(support, probs, words["rest"], words["n"]), **found)
 
 

@@ -1,13 +1,13 @@
 """The demo: simulated people whose truth is known, and models around it.
 
 The people are SmolLM2 itself at a planted temperature, so the right answer is known: that
-temperature stands at the floor, and every other decoder behind it.
+temperature has the highest overlap and the lowest squared distance.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from aleatoric.pipeline import WordJob, run_word
 from aleatoric.progress import Track, quietly
 from aleatoric.store import Store
 from aleatoric.store.faults import check_place
-from aleatoric.types import Draws, Item
+from aleatoric.types import Draws, Item, Result
+from aleatoric.words.scoring import ORACLE
 
 PEOPLE = 40
 PLANTED = "temperature=0.8"
@@ -35,14 +36,8 @@ PASSAGES = (
 TOY_TEMPERATURES = (0.25, 0.5, 2.0, 4.0)
 TOY_CORPUS = "simulated:contexts=400,people=40"
 
-ABOUT_SMOLLM2 = (
-    f"These people are simulated: they are SmolLM2 itself at {PLANTED}. That row should have the "
-    "lowest TVD, at the floor, and every other decoder should stand behind it."
-)
-ABOUT_TOY = (
-    "These people are simulated: the model named toy is their true distribution, so no other "
-    "temperature comes nearer, and its squared distance is 0 but for noise."
-)
+PLANTED_SYSTEM = f"smollm2 {PLANTED}"
+TOY_SYSTEM = "toy"
 NEXT_STEP = (
     "With real people: aleatoric word --corpus answers.jsonl --model smollm2 --out runs/first"
 )
@@ -68,6 +63,29 @@ def run_toy(
     models = ("toy", *(f"toy:temperature={t:g}" for t in TOY_TEMPERATURES))
     job = WordJob(TOY_CORPUS, models, samples=PEOPLE, seed=seed)
     return run_word(job, out / "run", track, stopping)
+
+
+def conclusion(results: Sequence[Result], planted: str, people: str) -> str:
+    """Whether the system that the simulated people were drawn from comes out as closest to them."""
+    found = {
+        metric: {r.system: r.estimate.value for r in results if r.metric == metric}
+        for metric in ("overlap", "sq_distance")
+    }
+    values = {m: {s: v for s, v in own.items() if v is not None} for m, own in found.items()}
+    systems = [s for s in values["overlap"] if s != ORACLE]
+    most = max(systems, key=lambda s: values["overlap"][s])
+    least = min(systems, key=lambda s: values["sq_distance"][s])
+    told = f"These people are simulated: they are {people}."
+    if most == least == planted:
+        return (
+            f"{told} As it should, {planted} has the highest overlap "
+            f"({values['overlap'][planted]:.3f}) and the lowest squared distance "
+            f"({values['sq_distance'][planted]:.4f}) of all {len(systems)} systems."
+        )
+    return (
+        f"{told} {planted} should have the highest overlap and the lowest squared distance; by "
+        f"chance {most} has the highest overlap here, and {least} the lowest squared distance."
+    )
 
 
 def contexts() -> Iterator[Item]:

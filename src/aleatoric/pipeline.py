@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
+
 from aleatoric import registry
+from aleatoric.analyses.tagger_languages import fitting_tagger, language_caveat, language_code
 from aleatoric.codec import StatRow
 from aleatoric.engine.base import Engine, EngineOptions, check_engine, open_engine
 from aleatoric.engine.opening import Loading, check_specs, check_until
@@ -17,33 +20,28 @@ from aleatoric.engine.systems import add_notes, saved_notes, system_name
 from aleatoric.engine.waiting import waiting
 from aleatoric.engine.working import working
 from aleatoric.errors import UsageError
-from aleatoric.inference.perfect import TARGETS
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import check_same, corpus_facts, open_corpus
 from aleatoric.store import COMPLETE, Joined, Store
 from aleatoric.store.faults import command as resume_command
+from aleatoric.store.reading import stat_columns
 from aleatoric.types import Case, Choices, Corpus, Item
 from aleatoric.versions import versions
-from aleatoric.word_results import EXACT_MEANS, MEANS
+from aleatoric.word_results import COLUMNS, PAIRWISE
 from aleatoric.word_results import model_systems as model_systems
 from aleatoric.word_results import results as results
-from aleatoric.words import calibration_floor, floors
 from aleatoric.words.adaptive import until_note
 from aleatoric.words.reading import Changes, Reading, ReadItems, read_draws
 from aleatoric.words.rules import check_known, is_code
-from aleatoric.words.scoring import CONTROLS, Settings, pair_of, score_items
+from aleatoric.words.scoring import CONTROLS, Answered, Settings, pair_of, score_items
 
 LIVE = ("exact", "mc", "list")
 SCORED_AT_ONCE = 100
 _PACKAGES = ("numpy", "scipy", "scikit-learn")
 ABSTRACTIONS = ("tvd_syn", "tvd_sem")
-_EXTRA_COLUMNS = (
-    *("confidence", "failed", "n_human", "n_model"),
-    *EXACT_MEANS,
-    *floors.distance_columns(),
-    *calibration_floor.COLUMNS,
-)
+ENGLISH_EMBEDDERS = ("minilm", "wordllama")
+RANK = "rank_of_human_mode"
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,8 @@ class WordJob:
     tolerance: float = 0.02
     choices: Choices = field(default_factory=Choices)
     abstractions: tuple[str, ...] = ()
-    tagger: str = "textblob"
+    tagger: str | None = None
+    """Of tvd_syn: where none is named, that of the language."""
     embedder: str = "minilm"
     n_splits: int = 20
     seed: int = 0
@@ -69,6 +68,8 @@ class WordJob:
     """What readers must know of the people or the run; shown with every result."""
     engine: EngineOptions = field(default_factory=EngineOptions)
     """Where models work: no part of the manifest, since it changes no result."""
+    language: str | None = None
+    """Of the corpus, as `de`; where none is named, what the corpus is known to be in."""
 
 
 def choose(protocol: str, overrides: Iterable[str], word_rule: str | None = None) -> Choices:
@@ -164,8 +165,7 @@ def _read(store: Store, job: WordJob, corpus: Corpus, track: Track[Any]) -> None
 def score_word(store: Store, track: Track[Any] = quietly, stopping: Stopping | None = None) -> None:
     """Compute the per-item statistics of a saved run; needs no model."""
     settings = scoring_settings(store)
-    columns = [*MEANS, *settings.abstractions, *_EXTRA_COLUMNS]
-    columns += [f"correct_{target}" for target in TARGETS]
+    columns = [*COLUMNS, *settings.abstractions]
     for name in CONTROLS:
         store.add_system(name, {"model": name, "decoder": "none", "estimator": "people"})
     rows = track_rows(store, settings, track)
@@ -176,23 +176,82 @@ def track_rows(store: Store, settings: Settings, track: Track[Any]) -> Iterator[
     """Statistics of every item and system, in the order of the items."""
     walk = iter(track(store.walk(), store.n_items, "score"))
     while page := list(islice(walk, SCORED_AT_ONCE)):
-        found = score_items([(item, systems) for _, item, systems in page], settings)
+        answered = [(item, systems) for _, item, systems in page]
+        found = score_items(answered, _on_joint_supports(settings, answered))
         for (no, _, _), rows in zip(page, found, strict=True):
             for one in rows:
                 yield StatRow(no, one.system, one.row, one.values, one.splits)
 
 
+def _on_joint_supports(settings: Settings, answered: Sequence[Answered]) -> Settings:
+    """Settings whose classes of words are the same for the oracle and all systems of an item."""
+    if not settings.abstractions:
+        return settings
+    from aleatoric.analyses.abstraction import on_joint_support
+
+    joint = {
+        name: on_joint_support(own, answered, settings.choices)
+        for name, own in settings.abstractions.items()
+    }
+    return replace(settings, abstractions=joint)
+
+
 def scoring_settings(store: Store) -> Settings:
     """The settings that a run's manifest asks for."""
     manifest = store.manifest
-    metrics = {name: registry.find("metrics", name) for name in MEANS}
+    metrics = {name: registry.find("metrics", name) for name in PAIRWISE}
     choices, seed = Choices.saved(manifest["choices"]), manifest["seed"]
     return Settings(choices, metrics, _abstractions(manifest), manifest["n_splits"], seed)
 
 
 def notes(store: Store) -> list[str]:
     """What a reader of the numbers should know: joins, drops, simulated people."""
-    return [*saved_notes(store), *_failed_notes(store), *_until_notes(store)]
+    return [
+        *saved_notes(store),
+        *_failed_notes(store),
+        *_until_notes(store),
+        *_abstraction_notes(store),
+        *_rank_notes(store),
+    ]
+
+
+def _abstraction_notes(store: Store) -> Iterator[str]:
+    """What TVD over classes of words depends on."""
+    manifest = store.manifest
+    if "tvd_syn" in manifest["abstractions"]:
+        caveat = language_caveat(manifest["tagger"], manifest.get("language"))
+        if caveat is not None:
+            yield f"tvd_syn: {caveat}"
+    if "tvd_sem" in manifest["abstractions"]:
+        language = manifest.get("language") or "en"
+        if language != "en" and manifest["embedder"] in ENGLISH_EMBEDDERS:
+            yield (
+                f"tvd_sem: {manifest['embedder']} has vectors of English words, and the corpus is "
+                f"in {language!r}; give --embedder vectors:FILE"
+            )
+        names = ", ".join(model_systems(store)) or "no system"
+        yield (
+            "tvd_sem: the clusters of a context are those of the words of people and of all "
+            f"systems of this run together ({names}); compare tvd_sem within one run only"
+        )
+
+
+def _rank_notes(store: Store) -> Iterator[str]:
+    """On how many contexts people's first choice has no rank, because a model never drew it."""
+    if not store.has_stats() or not {"tvd", RANK} <= set(store.meta("stat_columns")):
+        return
+    parts = []
+    for name in model_systems(store):
+        found = stat_columns(store, name, ["tvd", RANK]).values
+        scored = np.isfinite(found["tvd"])
+        unranked = int((scored & ~np.isfinite(found[RANK])).sum())
+        if unranked:
+            parts.append(f"{unranked} of {int(scored.sum())} contexts of {name}")
+    if parts:
+        yield (
+            f"{RANK}: people's first choice was never drawn in {', '.join(parts)}; the mean is "
+            "over the other contexts, and the rank in these would be worse"
+        )
 
 
 def _failed_notes(store: Store) -> Iterator[str]:
@@ -225,10 +284,11 @@ def cases(store: Store, system: str) -> Iterator[Case]:
     choices = Choices.saved(store.manifest["choices"])
     for item, draws in store.walk_system(system):
         for pair in pair_of(item, draws, choices):
-            yield Case(item, pair)
+            yield Case(item, pair, any(row.logprobs is not None for row in draws))
 
 
 def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
+    language = language_code(job.language) if job.language is not None else corpus.language
     return {
         "level": "word",
         "corpus": corpus_facts(corpus, job.corpus, job.encoding),
@@ -244,12 +304,20 @@ def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
         "remarks": list(job.remarks),
         "choices": job.choices.as_dict(),
         "abstractions": list(job.abstractions),
-        "tagger": job.tagger,
+        "tagger": _tagger(job, language),
+        "language": language,
         "embedder": job.embedder,
         "n_splits": job.n_splits,
         "seed": job.seed,
         "versions": versions(_PACKAGES),
     }
+
+
+def _tagger(job: WordJob, language: str | None) -> str:
+    """The tagger of the run, checked against the language where tvd_syn needs one."""
+    if "tvd_syn" in job.abstractions:
+        return fitting_tagger(job.tagger, language)
+    return job.tagger or "textblob"
 
 
 def _holds_live_draws(store: Store) -> bool:

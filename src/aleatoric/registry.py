@@ -58,7 +58,7 @@ PLUGINS: dict[str, dict[str, str]] = {
     "metrics": {
         "tvd": "aleatoric.metrics.tvd:tvd",
         "tvd_debiased": "aleatoric.metrics.debiased:tvd_debiased",
-        "sq_distance": "aleatoric.metrics.tvd:sq_distance",
+        "sq_distance": "aleatoric.metrics.agreement:sq_distance",
         "js": "aleatoric.metrics.divergence:js",
         "entropy_human": "aleatoric.metrics.entropy:entropy_human",
         "entropy_model": "aleatoric.metrics.entropy:entropy_model",
@@ -72,7 +72,6 @@ PLUGINS: dict[str, dict[str, str]] = {
     },
     "divergences": {
         "w1": "aleatoric.metrics.wasserstein:w1",
-        "energy": "aleatoric.metrics.energy:energy",
         "ks": "aleatoric.metrics.ks:ks",
     },
     "taggers": {

@@ -136,6 +136,7 @@ def _word_job(manifest: Mapping[str, Any], anew: Anew) -> pipeline.WordJob:
         until=manifest.get("until"),
         remarks=tuple(manifest["remarks"]),
         engine=anew.engine,
+        language=manifest.get("language"),
     )
 
 
@@ -152,6 +153,7 @@ def _text_job(manifest: Mapping[str, Any], anew: Anew) -> text_pipeline.TextJob:
         tokeniser=manifest["tokeniser"],
         tagger=manifest["tagger"],
         encoder=manifest["encoder"],
+        max_length=manifest.get("max_length", 0),
         n_splits=manifest["n_splits"],
         seed=manifest["seed"],
         encoding=manifest["corpus"]["encoding"],

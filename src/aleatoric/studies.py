@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from aleatoric import pipeline, registry, text_pipeline, token_pipeline
+from aleatoric.analyses.tagger_languages import fitting_tagger, language_caveat
 from aleatoric.errors import UsageError
 from aleatoric.levels import level_of
 from aleatoric.progress import Track, quietly
 from aleatoric.store import Store
-from aleatoric.types import Study
+from aleatoric.types import Case, Study
 
 
 def run_study(
@@ -25,11 +28,31 @@ def run_study(
     if level == "token":
         return _token_study(store, name, chosen)
     kind, of = ("text_analyses", text_pipeline) if level == "text" else ("analyses", pipeline)
-    run = registry.find(kind, name)
+    run = registry.find(kind, name)  # an unknown name shows before anything is read
     cases: Any = of.cases(store, chosen)
     found = list(track(cases, store.n_items, f"{name} of {chosen}"))
+    if level == "word":
+        return word_study(name, found, store.manifest)
     study: Study = run(found, store.manifest["seed"])
     return study
+
+
+def word_study(name: str, cases: Sequence[Case], manifest: Mapping[str, Any]) -> Study:
+    """A study of words; the regression tags them in the language of the corpus."""
+    run = registry.find("analyses", name)
+    if name != "ard":
+        study: Study = run(cases, manifest["seed"])
+        return study
+    language = manifest.get("language")
+    asked = manifest["tagger"] if "tvd_syn" in manifest["abstractions"] else None
+    tagger = fitting_tagger(asked, language)
+    kind, _, argument = tagger.partition(":")
+    study = run(cases, manifest["seed"], registry.find("taggers", kind)(argument))
+    caveat = language_caveat(tagger, language)
+    if caveat is None:
+        return study
+    tables = [replace(one, notes=(*one.notes, f"Caveat: {caveat}.")) for one in study.tables]
+    return replace(study, tables=tuple(tables))
 
 
 def model_systems(store: Store) -> list[str]:

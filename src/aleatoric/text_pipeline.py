@@ -17,7 +17,8 @@ from aleatoric.engine.systems import add_notes, saved_notes, system_name
 from aleatoric.engine.text_scoring import (
     BESIDE_MATCHED,
     CONTROL,
-    FLOOR_METHOD,
+    LENGTHS,
+    SAME_LENGTH,
     UNDEFINED,
     Distances,
     Scorer,
@@ -30,11 +31,11 @@ from aleatoric.engine.working import working
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.bounds import bounded
-from aleatoric.inference.estimate import estimates
+from aleatoric.inference.estimate import estimates, value_of, walk
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import TextModel, Writing
 from aleatoric.models.texts_live import Tallied, Tally
-from aleatoric.probes.opening import default_names
+from aleatoric.probes.opening import default_names, left_out
 from aleatoric.probes.trust import check_said, is_code
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import check_same, corpus_facts, open_text_corpus
@@ -42,8 +43,8 @@ from aleatoric.store import COMPLETE, Store
 from aleatoric.store.faults import command as resume_command
 from aleatoric.store.reading import StoredRows
 from aleatoric.store.texts import TextShelf
-from aleatoric.texts.floors import MeanFloor
-from aleatoric.types import Estimate, Floor, MultiRef, Result, Results, Signature, Texts
+from aleatoric.texts.lengths import MAX_LENGTH, TOLERATED_RATIO, lengths_differ
+from aleatoric.types import Estimate, MultiRef, Result, Results, Signature, Texts
 from aleatoric.versions import versions
 
 PROTOCOLS = ("corrected", "paper")
@@ -71,6 +72,8 @@ class TextJob:
     tagger: str | None = None
     encoder: str | None = None
     """Where none is named: by the corpus' language, or the protocol's own."""
+    max_length: int = MAX_LENGTH
+    """Tokens to which the texts of people and of systems are cut; 0 leaves them whole."""
     n_splits: int = 20
     seed: int = 0
     encoding: str = "utf-8"
@@ -96,7 +99,7 @@ def run_text(
     Scorer.of(manifest, job.probes)
     store = Store.continue_or_create(out, manifest)
     work = _Work(job, job.probes, track, stopping or Stopping())
-    return _worked(store, work, lambda: corpus)
+    return _worked(store, work, lambda: corpus, _left_out_notes(job, corpus))
 
 
 def resume_text(
@@ -124,10 +127,14 @@ class _Work:
     stopping: Stopping
 
 
-def _worked(store: Store, work: _Work, corpus: Callable[[], MultiRef]) -> Store:
+def _worked(
+    store: Store, work: _Work, corpus: Callable[[], MultiRef], found: Iterable[str] = ()
+) -> Store:
+    """Do what is left of a run; `found` are notes made before it began."""
     with working(store, _holds_live_texts):
         if store.lacks_items:
             _read(store, corpus(), work.job.limit, work.track)
+            add_notes(store, found)
         with open_engine(work.job.engine) as engine:
             _write_all(store, work.job, engine, work.track, work.stopping)
         score_text(store, work.track, work.stopping, work.said)
@@ -150,19 +157,27 @@ def score_text(
     store.add_system(CONTROL, facts)
     store.set_meta("probe_facts", scorer.facts())
     store.set_meta("probe_bounds", {probe.name: probe.bounds for probe in scorer.probes})
+    store.set_meta("has_control", scorer.has_control)
+    stopping = stopping or Stopping()
     columns, rows = statistics(store, scorer, track)
-    store.write_stats(columns, (stopping or Stopping()).checked(rows))
+    store.write_stats(columns, stopping.checked(rows))
+    if differing := [name for name in model_systems(store) if _lengths_differ(store, name)]:
+        columns, rows = statistics(store, scorer, track, differing)
+        store.write_stats(columns, stopping.checked(rows))
 
 
 def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
-    """Every system's metrics with interval and floor, from the saved statistics alone."""
+    """Every system's metrics with intervals, from the saved statistics alone."""
     shown = [CONTROL, *model_systems(store)]
     return Results(r for name in shown for r in _system_results(store, name, interval))
 
 
 def notes(store: Store) -> list[str]:
-    """What a reader of the numbers should know: joins, undefined distances, unfinished systems."""
-    parts = (saved_notes, _tally_notes, _empty_notes, _undefined_notes, _unfinished_notes)
+    """What a reader of the numbers should know, what changes their reading first."""
+    parts = (
+        *(_length_notes, _control_notes, saved_notes, _cut_notes),
+        *(_tally_notes, _empty_notes, _undefined_notes, _unfinished_notes),
+    )
     return [note for part in parts for note in part(store)]
 
 
@@ -318,6 +333,60 @@ def _empty_notes(store: Store) -> Iterator[str]:
             yield f"{empty} of {name}'s texts are empty"
 
 
+def _mean_lengths(store: Store, system: str) -> tuple[float | None, float | None]:
+    """Mean lengths of people's and a system's texts to the inputs that the system wrote to."""
+    pages = ((page.groups, page.values) for page in store.stat_pages(system))
+    reductions = {name: Mean(name) for name in LENGTHS}
+    sums = walk(pages, reductions)
+    people, own = (value_of(sums[name], reductions[name]) for name in LENGTHS)
+    return people, own
+
+
+def _lengths_differ(store: Store, system: str) -> bool:
+    return lengths_differ(*_mean_lengths(store, system))
+
+
+def _length_notes(store: Store) -> Iterator[str]:
+    """Warn of systems whose texts are longer or shorter than people's."""
+    if not set(LENGTHS) <= set(store.meta("stat_columns") or ()):
+        return
+    for name in model_systems(store):
+        people, own = _mean_lengths(store, name)
+        if lengths_differ(people, own):
+            yield (
+                f"warning: lengths differ by more than {TOLERATED_RATIO - 1:.0%}: {name}'s texts "
+                f"have {own:.1f} tokens on average, people's {people:.1f}. Distances of n-grams "
+                "depend on length, so mean M, mean C and energy compare length too; the verdict "
+                f"on variability uses texts cut to the same lengths ({SAME_LENGTH})"
+            )
+
+
+def _control_notes(store: Store) -> Iterator[str]:
+    if store.meta("has_control") is False:
+        yield "dialogue has no human control under --protocol paper, as published"
+
+
+def _cut_notes(store: Store) -> Iterator[str]:
+    """How many texts were cut."""
+    if "n_cut" not in (store.meta("stat_columns") or ()):
+        return
+    for name in (CONTROL, *model_systems(store)):
+        if n_cut := store.total(name, "n_cut"):
+            whose = "people" if name == CONTROL else name
+            of, most = store.total(name, "n_texts"), store.manifest["max_length"]
+            yield f"{whose}: {n_cut} of {of} texts were cut to {most} tokens"
+
+
+def _left_out_notes(job: TextJob, corpus: MultiRef) -> list[str]:
+    """Name the probes that run by default but cannot for this language, with how to get them."""
+    if job.probes:
+        return []
+    by_reason: dict[str, list[str]] = {}
+    for probe, reason in left_out(_language(job, corpus), job.tagger, job.encoder).items():
+        by_reason.setdefault(reason.rstrip("."), []).append(probe)
+    return [f"left out {', '.join(probes)}: {reason}" for reason, probes in by_reason.items()]
+
+
 def _undefined_notes(store: Store) -> Iterator[str]:
     """How many pairs of texts have no distance: by system and part, each probe that has such."""
     for name in (CONTROL, *model_systems(store)):
@@ -336,7 +405,13 @@ def _unfinished_notes(store: Store) -> Iterator[str]:
 def _manifest(job: TextJob, corpus: MultiRef) -> dict[str, Any]:
     if job.protocol not in PROTOCOLS:
         raise UsageError(f"there is no protocol {job.protocol!r}; use {' or '.join(PROTOCOLS)}.")
+    if job.protocol == "paper" and job.max_length != MAX_LENGTH:
+        raise UsageError(
+            "--protocol paper cuts texts to 100 GPT-2 tokens; leave out --max-length, or use "
+            "--protocol corrected."
+        )
     asked = {key: value for key, value in asdict(job.writing).items() if key not in _OF_SYSTEM}
+    probes = job.probes or default_names(_language(job, corpus), job.tagger, job.encoder)
     return {
         "level": "text",
         "corpus": corpus_facts(corpus, job.corpus, job.encoding),
@@ -349,10 +424,11 @@ def _manifest(job: TextJob, corpus: MultiRef) -> dict[str, Any]:
         "bos": job.loading.bos,
         "device": job.loading.device,
         "protocol": job.protocol,
-        "probes": list(job.probes) or list(default_names(_language(job, corpus))),
+        "probes": list(probes),
         "tokeniser": job.tokeniser,
         "tagger": job.tagger,
         "encoder": job.encoder,
+        "max_length": job.max_length,
         "n_splits": job.n_splits,
         "seed": job.seed,
         "versions": versions(_PACKAGES),
@@ -361,7 +437,7 @@ def _manifest(job: TextJob, corpus: MultiRef) -> dict[str, Any]:
 
 _OF_SYSTEM = ("decoder", "seed")
 _OF_GENERATORS = (
-    *("mean_M/", "mean_C/"),
+    *("energy/", "mean_M/", "mean_C/", "length_M", f"{SAME_LENGTH}/"),
     *(f"w1_{side}{BESIDE_MATCHED}/" for side in ("M", "C")),
 )
 
@@ -379,19 +455,21 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     found = estimates(pages, means, store.manifest["seed"], interval)
     missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
     for metric in metrics_of(store):
-        if system == CONTROL and metric.startswith(_OF_GENERATORS):
-            continue  # people's own texts are H
+        if system == CONTROL and not _is_of_people(store, metric):
+            continue
+        if metric.startswith(f"{SAME_LENGTH}/") and not found[metric].n_items:
+            continue  # a system whose texts are as long as people's
         estimate = bounded(replace(found[metric], n_missing=missing), metric)
         signature = _signature(store, system, metric, found)
         rows = StoredRows(store, system, metric)
-        yield Result(system, metric, signature, estimate, _floor(metric, found), rows)
+        yield Result(system, metric, signature, estimate, rows=rows)
 
 
-def _floor(metric: str, found: Mapping[str, Estimate]) -> Floor | None:
-    low, high = found.get(f"floor_low_{metric}"), found.get(f"floor_high_{metric}")
-    if low is None or high is None or low.value is None or high.value is None:
-        return None
-    return MeanFloor(high.value, low.value, high.value, FLOOR_METHOD, n_items=high.n_items)
+def _is_of_people(store: Store, metric: str) -> bool:
+    """Whether people have a metric: H, its lengths, and the control where there is one."""
+    if store.meta("has_control") is False and not metric.startswith(("mean_H/", "length_H")):
+        return False
+    return not metric.startswith(_OF_GENERATORS)
 
 
 def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estimate]) -> Signature:

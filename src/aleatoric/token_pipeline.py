@@ -38,8 +38,9 @@ BATCHES_A_PART = 8
 """So many batches are scored between two saves: what a killed run loses at most."""
 METRICS = (
     *("ece", "mce", "sce", "ace", "e_ece", "e_ece_p", "e_ece_k", "brier", "nll"),
-    *("sce_predicted", "ace_predicted", "ece_mass", "ece_debiased", "ece_sweep", "ece_smooth"),
-    *("entropy", "accuracy"),
+    *("sce_predicted", "ace_predicted", "sce_weighted", "ace_weighted"),
+    *("ece_mass", "ece_debiased", "ece_sweep", "ece_smooth"),
+    *("agreement_M", "agreement_C", "entropy", "accuracy", "vocabulary_unseen"),
 )
 """The order in which metrics are given; those of other schemes follow."""
 _PACKAGES = ("numpy", "scipy", "torch", "transformers", "tokenizers")

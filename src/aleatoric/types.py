@@ -105,6 +105,9 @@ class Collected(Generic[AnyItem]):
 class Corpus(Collected[Item]):
     """Contexts and what people answered to them: the corpora of the word level."""
 
+    language: str | None = None
+    """A code such as `en`; `None` where it is not known."""
+
 
 @dataclass(frozen=True)
 class ParallelText(Collected[SentencePair]):
@@ -190,14 +193,14 @@ class Categorical:
 class Exact:
     """Word probabilities that needed no sampling, with what is known of their error.
 
-    `words` holds people's words and the model's own likeliest ones; `tvd_low` and `tvd_high` bound
-    the total variation distance to people; `certified` says that no word can be likelier than the
-    likeliest one here; `failed` is the probability of a text without a word.
+    `words` holds people's words and the model's own likeliest ones; `bounds` the lower and upper
+    bounds of metrics against people, by the metric's name (an infinite bound is `None`);
+    `certified` says that no word can be likelier than the likeliest one here; `failed` is the
+    probability of a text without a word.
     """
 
     words: Categorical
-    tvd_low: float
-    tvd_high: float
+    bounds: Mapping[str, tuple[float, float | None]]
     certified: bool
     failed: float
 
@@ -226,6 +229,8 @@ class Case:
 
     item: Item
     pair: Pair
+    renormalised: bool = False
+    """Whether recorded log-probabilities were renormalised over the recorded words (App. A)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +270,21 @@ class Floor:
     """
 
     value: float | None
+    low: float | None
+    high: float | None
+    method: str
+    reason: str | None = None
+    """Why there is no value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Perfect:
+    """The expected value of a perfect model at the same sample sizes, between two ends.
+
+    A diagnostic: a difference from it ranks nothing. The truth that people and a perfect model
+    share is not known, so the expectation is given under two estimates of it.
+    """
+
     low: float | None
     high: float | None
     method: str
@@ -375,6 +395,7 @@ class Result(Showable):
     signature: Signature
     estimate: Estimate
     floor: Floor | None = None
+    perfect: Perfect | None = None
     rows: Iterable[Row] = field(default=(), repr=False, compare=False)
 
     @property
@@ -391,7 +412,7 @@ class Result(Showable):
             "metric": self.metric,
             "estimate": asdict(self.estimate),
             "floor": asdict(self.floor) if self.floor else None,
-            "excess": self.excess,
+            "perfect": asdict(self.perfect) if self.perfect else None,
             "signature": str(self.signature),
         }
 

@@ -11,30 +11,46 @@ import numpy as np
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import Reduction, estimate, value_of, walk
-from aleatoric.inference.perfect import TARGETS
+from aleatoric.inference.perfect import perfect_of
+from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
+from aleatoric.metrics.agreement import AgreementGap, Overlap
 from aleatoric.metrics.calibration import ECE, Bins, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.debiased import DebiasedECE
-from aleatoric.metrics.reduction import Chunk, Mean
+from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.store import Store
 from aleatoric.store.reading import StoredRows
-from aleatoric.types import Floor, Result, Results, Signature
-from aleatoric.words import calibration_floor, floors
-from aleatoric.words.calibration_floor import Learnt, Tally
+from aleatoric.types import Result, Results, Signature
 from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE
 
-MEANS = (
-    *("tvd", "tvd_debiased", "sq_distance", "js", "entropy_human", "entropy_model"),
+TARGETS = ("original", "human", "oracle")
+"""What a system's most likely word is compared with for calibration errors."""
+PAIRWISE = (
+    *("tvd", "tvd_debiased", "js", "entropy_human", "entropy_model"),
     *("mass_on_human", "rank_of_human_mode"),
 )
-EXACT_MEANS = ("tvd_low", "tvd_high", "mode_certified")
-"""Of exact distributions: the bounds of TVD, and the share of contexts with a certain mode."""
+"""Statistics of one pair of distributions, by their names in the registry."""
+BOUNDED = ("sq_distance", "agreement_M", "agreement_C", "log_loss", "tvd")
+"""Metrics of exact probabilities that are known between bounds."""
+EXACT_MEANS = (
+    *(f"{name}_{end}" for name in BOUNDED for end in ("low", "high")),
+    "mode_certified",
+)
+"""For exact probabilities: all bounds, and the share of contexts whose mode is certain."""
+COLUMNS = (
+    *("sq_distance", *AGREEMENTS, "log_loss", *PAIRWISE, *EXACT_MEANS),
+    *("agreement_C_half", "log_loss_half", "perfect_low", "perfect_high"),
+    *("confidence", "failed", "n_human", "n_model"),
+    *(f"correct_{target}" for target in TARGETS),
+)
+"""Every statistic that is saved per item and system, beside the abstractions."""
+INFINITE = "infinite or unknown: people gave words for which no probability above 0 was found"
 
 
 def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
-    """Every system's metrics with interval and floor, from the saved statistics alone."""
+    """Every system's metrics with their intervals, from the saved statistics alone."""
     check_method(interval)
-    systems, learnt = _shown_order(store), Learnt()
-    return Results(r for name in systems for r in _system_results(store, name, interval, learnt))
+    systems = _shown_order(store)
+    return Results(r for name in systems for r in _system_results(store, name, interval))
 
 
 def model_systems(store: Store) -> list[str]:
@@ -47,20 +63,20 @@ def _shown_order(store: Store) -> list[str]:
     return [*CONTROLS, *model_systems(store)]
 
 
-def _system_results(store: Store, system: str, interval: str, learnt: Learnt) -> Iterator[Result]:
+def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
     manifest, facts = store.manifest, store.systems()[system]
-    shown, others = _reductions(store, system), _floor_reductions(store)
-    tally = Tally()
-    sums = walk(_tallied(store, system, tally), shown | others)
+    shown, others = _reductions(store, system), _diagnostics(store)
+    pages = ((page.groups, page.values) for page in store.stat_pages(system))
+    sums = walk(pages, shown | others)
     found = {name: estimate(sums[name], r, manifest["seed"], interval) for name, r in shown.items()}
     plain = {name: value_of(sums[name], r) for name, r in others.items()}
-    own_floors, drawn = floors.named_floors(plain), plain["n_model"]
-    if system not in CONTROLS:
-        own_floors |= _calibration_floors(store, system, tally, learnt)
+    drawn, perfect = plain["n_model"], perfect_of(plain["perfect_low"], plain["perfect_high"])
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
     for metric, own in found.items():
-        if own.value is None and not _is_asked(system, metric):
+        if own.value is None and not _is_asked(store, system, metric):
             continue
+        if metric.startswith("log_loss") and own.value is None:
+            own = replace(own, reason=INFINITE)
         signature = Signature(
             manifest["corpus"]["name"],
             manifest["corpus"]["sha256"],
@@ -74,13 +90,16 @@ def _system_results(store: Store, system: str, interval: str, learnt: Learnt) ->
             manifest["versions"]["aleatoric"],
         )
         counted = bounded(replace(own, n_missing=missing), metric)
+        beside = perfect if metric == "tvd" and system != HUMAN else None
         rows = StoredRows(store, system, _column(metric))
-        yield Result(system, metric, signature, counted, own_floors.get(metric), rows)
+        yield Result(system, metric, signature, counted, perfect=beside, rows=rows)
 
 
-def _is_asked(system: str, metric: str) -> bool:
+def _is_asked(store: Store, system: str, metric: str) -> bool:
     """Whether a reader misses this value: people have no distance to themselves, halves have."""
-    of_halves = (*floors.DISTANCES, "tvd_debiased", "sq_distance", "ece_oracle")
+    if metric.startswith("log_loss"):
+        return store.systems()[system]["estimator"] == "exact"
+    of_halves = ("tvd", "tvd_debiased", "overlap", "sq_distance", *AGREEMENTS, "ece_oracle")
     return system not in CONTROLS or (system == ORACLE and metric in of_halves)
 
 
@@ -94,54 +113,38 @@ def _choices_in_force(manifest: Mapping[str, Any], metric: str, estimator: str) 
     tools = {"tvd_syn": "tagger", "tvd_sem": "embedder"}
     if metric in tools:
         found[tools[metric]] = manifest[tools[metric]]
+    if metric == "tvd_sem":
+        found["clusters"] = "joint"
     return found
 
 
 def _reductions(store: Store, system: str) -> dict[str, Reduction]:
-    manifest = store.manifest
-    means: dict[str, Reduction] = {}
-    if system != HUMAN:
-        saved = set(store.meta("stat_columns"))  # an older version's may lack some
-        asked = (*MEANS, *manifest["abstractions"])
-        means = {name: Mean(name) for name in asked if name in saved}
+    """What is shown of a system, the leading metrics first."""
+    if system == HUMAN:
+        found: dict[str, Reduction] = {"agreement_H": Mean("agreement_H")}
+    else:
+        found = {"overlap": Overlap(), "sq_distance": Mean("sq_distance")}
+        found |= {name: Mean(name) for name in AGREEMENTS} | {"agreement_gap": AgreementGap()}
+        names = (*PAIRWISE, *store.manifest["abstractions"])
+        found |= {name: Mean(name) for name in names}
     if store.systems()[system]["estimator"] == "exact":
-        means |= {name: Mean(name) for name in EXACT_MEANS}
+        for name in ("log_loss", "log_loss_low", "log_loss_high"):
+            found[name] = FiniteMean(name, "confidence")
+        found |= {name: Mean(name) for name in EXACT_MEANS if name not in found}
     bins = _bins(store, system)
-    means |= {f"ece_{t}": ECE(f"correct_{t}", bins.edges, bins.closed) for t in TARGETS}
+    found |= {f"ece_{t}": ECE(f"correct_{t}", bins.edges, bins.closed) for t in TARGETS}
     if system == ORACLE:
-        return means
+        return found
     # Splits of people would make of each bin twenty: only what is not split is debiased.
     unsplit = ("original", "human")
-    return means | {
+    return found | {
         f"ece_debiased_{t}": DebiasedECE(f"correct_{t}", bins.edges, bins.closed) for t in unsplit
     }
 
 
-def _floor_reductions(store: Store) -> dict[str, Reduction]:
-    """Of the floors, and the number of draws."""
-    return {"n_model": Mean("n_model"), **floors.reductions(set(store.meta("stat_columns")))}
-
-
-def _calibration_floors(
-    store: Store, system: str, tally: Tally, learnt: Learnt
-) -> dict[str, Floor]:
-    if _tells_crowds(store):
-        return calibration_floor.calibration_floors(tally, _bins(store, system), learnt)
-    return calibration_floor.no_columns()
-
-
-def _tells_crowds(store: Store) -> bool:
-    """Whether statistics have what floors of ECE need: an older version's do not."""
-    return set(store.meta("stat_columns")).issuperset(calibration_floor.COLUMNS)
-
-
-def _tallied(store: Store, system: str, tally: Tally) -> Iterator[tuple[list[str], Chunk]]:
-    """The pages of a system's statistics, a model's counted on the way."""
-    counted = system not in CONTROLS and _tells_crowds(store)
-    for page in store.stat_pages(system):
-        if counted:
-            tally.add(page.values)
-        yield page.groups, page.values
+def _diagnostics(store: Store) -> dict[str, Reduction]:
+    """Means without an interval: the number of draws, and the expected TVD of a perfect model."""
+    return {name: Mean(name) for name in ("n_model", "perfect_low", "perfect_high")}
 
 
 def _bins(store: Store, system: str) -> Bins:
@@ -159,9 +162,11 @@ def _edges(store: Store, system: str, binning: str) -> tuple[float, ...]:
 
 
 def _column(metric: str) -> str:
-    """Where a metric's values by item stand: those of ECE, which has none, are correctness.
+    """The statistic that stands for a metric per item: of ECE correctness, of the overlap C.
 
-    >>> _column("ece_debiased_human"), _column("tvd")
-    ('correct_human', 'tvd')
+    >>> _column("ece_debiased_human"), _column("tvd"), _column("overlap")
+    ('correct_human', 'tvd', 'agreement_C')
     """
+    if metric in ("overlap", "agreement_gap"):
+        return {"overlap": "agreement_C", "agreement_gap": "agreement_M"}[metric]
     return metric.replace("ece_debiased_", "ece_").replace("ece_", "correct_")

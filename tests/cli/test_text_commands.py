@@ -25,7 +25,7 @@ WRITTEN = [
     {"id": 3, "texts": ["I go.", "I go.", "I go."]},
 ]
 FAST = ("--probe", "lexical-1", "--probe", "lexical-2", "--tokeniser", "whitespace")
-NAMES = ("mean_H", "mean_M", "mean_C", "w1_M", "w1_C", "dmu_M", "dmu_C")
+NAMES = ("energy", "mean_H", "mean_M", "mean_C", "w1_M", "w1_C", "dmu_M", "dmu_C")
 
 
 def lines(path: Path, rows: list[dict[str, object]]) -> Path:
@@ -65,7 +65,8 @@ def test_recorded_texts_in_json(cli: Callable, people: Path, written: str) -> No
     assert ran.status == 0, ran.err
     for name in NAMES:
         assert ran.results["written", f"{name}/lexical-1"]["estimate"]["n_items"] == 3
-    assert ran.results["written", "w1_M/lexical-1"]["floor"]["high"] >= 0
+    assert not any(result.get("floor") for result in ran.results.values())
+    assert ran.results["written", "length_M"]["estimate"]["value"] > 0
     assert "decoder:as recorded" in ran.results["written", "w1_M/lexical-1"]["signature"]
 
 
@@ -79,9 +80,10 @@ def test_tables_show_people_control_and_system(
 ) -> None:
     shown = cli("score", run)
     assert shown.status == 0, shown.err
-    for part in ("Human variability", "Self-variability", "Cross-variability", "control", "floor"):
+    for part in ("Human variability", "Closeness to people", "energy", "control", "W1(C, H)"):
         assert part in shown.out
-    assert cli("score", run, "--format", "latex").out.count(r"\begin{tabular}") == 3
+    assert "floor" not in shown.out
+    assert cli("score", run, "--format", "latex").out.count(r"\begin{tabular}") == 4
     assert "| lexical-2 | written |" in cli("score", run, "--format", "markdown").out
 
 

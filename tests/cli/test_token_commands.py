@@ -216,6 +216,7 @@ def test_studies_export_and_report_of_a_token_run(
     assert "Contexts least like people" not in page.read_text()
     names = {file.name for file in figures.iterdir()}
     assert {"reliability.pdf", "tab3_quartiles.png", "tab4_stability.pdf"} <= names
+    assert "tab4_stability_documents.pdf" in names
 
 
 def test_reliability_diagrams_are_drawn_from_the_sums(

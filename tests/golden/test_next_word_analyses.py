@@ -62,6 +62,10 @@ def test_about_nine_tenths_must_be_replaced(recorded: replacement.Replacement) -
     # By eye the paper says 60%.
     assert significant.interval.low > 0.6
     assert like_people.k >= significant.k
+    low, high = (round(100 * end) for end in (significant.interval.low, significant.interval.high))
+    docs = Path(__file__).parents[2] / "docs"
+    for name in ("word.md", "methods.md"):
+        assert f"{significant.k:.0%} [{low}, {high}]" in (docs / name).read_text()
 
 
 def test_replacement_on_the_authors_tvds(shared: Path) -> None:
@@ -87,6 +91,14 @@ def test_the_models_entropy_matters_most(tvds: SplitTVDs) -> None:
     assert found[ard.ORACLE].value == pytest.approx(0.022, abs=0.013)
     assert max(found.values(), key=lambda one: abs(one.value)).name == "model entropy"
     assert found["model entropy"].low > found[ard.ORACLE].high
+    entropy, oracle = (
+        f"{found[name].value:.3f}".removeprefix("0") for name in ("model entropy", ard.ORACLE)
+    )
+    docs = Path(__file__).parents[2] / "docs"
+    words, methods = ((docs / name).read_text() for name in ("word.md", "methods.md"))
+    assert f"the oracle's TVD little ({oracle})" in words
+    assert f"entropy matters most ({entropy} a standard" in words
+    assert f"entropy matters most ({entropy}), the oracle's TVD little ({oracle})" in methods
 
 
 def test_forty_draws_are_a_good_trade(gpt2: list[Case]) -> None:

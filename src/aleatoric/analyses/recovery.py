@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from aleatoric.inference.bootstrap import METHODS, resample
 from aleatoric.metrics import splits
+from aleatoric.metrics.agreement import agreements_of_counts
 from aleatoric.metrics.calibration import ECE, equal_width_edges
 from aleatoric.metrics.debiased import DebiasedECE, leave_pair_out
 from aleatoric.metrics.reduction import Mean
@@ -88,7 +89,7 @@ def statistics(drawn: Simulated) -> dict[str, Floats]:
     people, model = drawn.people, drawn.model
     found = {
         "tvd": splits.tvd(people, model),
-        "sq_distance": splits.sq_distance(people, model),
+        **agreements_of_counts(people, model),
         "js": splits.js(people, model),
         "tvd_debiased": leave_pair_out(people, model),
         "confidence": model.max(axis=1) / model.sum(axis=1),

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kstwobign
 
-from aleatoric.analyses.people import SplitTVDs, mean_interval, split_tvds
+from aleatoric.analyses.people import SplitTVDs, interval_note, mean_interval, split_tvds
 from aleatoric.analyses.pictures import Line, Lines, Mark, Panels, density, plain
 from aleatoric.streams import stream
 from aleatoric.types import Case, Interval, Study, Table
@@ -227,7 +227,7 @@ def _curve_table(found: Replacement) -> Table:
     notes = (
         "KS: distance between these TVDs and those of people among themselves, mean over splits; "
         "p: of that distance, two-sample test.",
-        "[low, high]: 95% interval, group bootstrap, percentile.",
+        interval_note(found.points[0].interval),
     )
     columns = ("replaced", "TVD", "[low, high]", "KS", "p")
     return Table("k% replacement", columns, rows, notes)

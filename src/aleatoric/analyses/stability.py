@@ -1,16 +1,21 @@
-"""How far does a calibration error on few sentences stray from that on all? (Table 4)"""
+"""How far is a calibration error on a small sample from the error on all data? (Table 4)
+
+The paper says "test samples" and does not say whether those are sentences or tokens. Both units
+are offered: subsets of tokens give about the printed values, subsets of sentences do not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.analyses.pictures import Line, Lines, Mark, plain
 from aleatoric.errors import UsageError
-from aleatoric.metrics.bins import N_COLUMNS, ece_of, token_columns
+from aleatoric.metrics.bins import N_COLUMNS, bin_sums, ece_of, token_columns
 from aleatoric.metrics.calibration import bin_index, equal_width_edges
 from aleatoric.streams import stream
 from aleatoric.tokens.table import TokenTable
@@ -19,13 +24,19 @@ from aleatoric.types import Study, Table
 Floats = NDArray[np.float64]
 SIZES = (10, 50, 500, 1000)
 RUNS = 10
+TOKENS, DOCUMENTS = "tokens", "documents"
+_FIGURES = {TOKENS: "tab4_stability", DOCUMENTS: "tab4_stability_documents"}
+Subsets = dict[int, list[NDArray[np.intp]]]
+"""Size -> the numbers of the units in each subset."""
+SubsetError = Callable[[NDArray[np.intp]], float]
+"""Numbers of units -> the error of the tokens they hold."""
 
 
 @dataclass(frozen=True)
 class Spread:
     """An error on subsets of one size: its mean and standard deviation over runs.
 
-    `distance` is |mean − the value on all sentences|.
+    `distance` is |mean − the value on all units|.
     """
 
     size: int
@@ -34,27 +45,41 @@ class Spread:
     distance: float
 
 
+class Pair(NamedTuple):
+    """A confidence and an accuracy for each token."""
+
+    confidence: Floats
+    accuracy: Floats
+
+
 def run(table: TokenTable, seed: int, bins: int = 15) -> Study:
-    """The study: Table 4 of the paper for ECE and e-ECE, on the same subsets."""
-    n_units = int(table.unit.max()) + 1
-    sizes = [size for size in SIZES if size <= n_units]
-    if not sizes:
-        raise UsageError(f"stability needs at least {SIZES[0]} documents; there are {n_units}.")
-    subsets = draw_subsets(n_units, sizes, seed)
+    """The study: Table 4 of the paper with tokens and with documents as the unit of a subset."""
     pairs = {
-        "ECE": (table.confidence, table.correct),
-        "e-ECE": (table.plain.confidence, table.plain.accuracy),
+        "ECE": Pair(table.confidence, table.correct),
+        "e-ECE": Pair(table.plain.confidence, table.plain.accuracy),
     }
-    sums = {name: sums_by_unit(table.unit, *pair, bins) for name, pair in pairs.items()}
-    full = {name: float(ece_of(own.sum(axis=0))) for name, own in sums.items()}
-    found = {name: spreads(own, subsets) for name, own in sums.items()}
-    picture = _picture(found, full)
-    return Study("stability", (_table(found, full, n_units),), {"tab4_stability": picture})
+    n_tokens, n_documents = len(table.unit), int(table.unit.max()) + 1
+    if n_tokens < SIZES[0]:
+        raise UsageError(f"stability needs at least {SIZES[0]} tokens; there are {n_tokens}.")
+    full = {name: error_of_tokens(pair, bins)(np.arange(n_tokens)) for name, pair in pairs.items()}
+    by_token = {name: error_of_tokens(pair, bins) for name, pair in pairs.items()}
+    by_document = {
+        name: error_of_documents(sums_by_unit(table.unit, *pair, bins))
+        for name, pair in pairs.items()
+    }
+    tables, pictures = [], {}
+    units = ((TOKENS, n_tokens, by_token), (DOCUMENTS, n_documents, by_document))
+    for unit, n_units, errors in units:
+        sizes = [size for size in SIZES if size <= n_units]
+        subsets = draw_subsets(n_units, sizes, seed)
+        found = {name: spreads(own, full[name], subsets) for name, own in errors.items()}
+        tables.append(_table(found, full, unit, n_units))
+        if sizes:
+            pictures[_FIGURES[unit]] = _picture(found, full, unit)
+    return Study("stability", tuple(tables), pictures)
 
 
-def draw_subsets(
-    n_units: int, sizes: Sequence[int], seed: int
-) -> dict[int, list[NDArray[np.intp]]]:
+def draw_subsets(n_units: int, sizes: Sequence[int], seed: int) -> Subsets:
     """`RUNS` subsets of each size, without replacement, each from a stream of its own.
 
     >>> subsets = draw_subsets(20, [10], seed=0)
@@ -82,35 +107,60 @@ def sums_by_unit(
     return np.stack(sums, axis=-1).astype(np.float64).reshape(shape)
 
 
-def spreads(sums: Floats, subsets: dict[int, list[NDArray[np.intp]]]) -> list[Spread]:
-    """The spread of ECE over subsets of each size.
+def error_of_documents(sums: Floats) -> SubsetError:
+    """The ECE of a set of documents, from their bin sums."""
+    return lambda chosen: float(ece_of(sums[chosen].sum(axis=0)))
+
+
+def error_of_tokens(pair: Pair, bins: int) -> SubsetError:
+    """The ECE of a set of tokens.
+
+    >>> pair = Pair(np.array([0.5, 0.5]), np.array([1.0, 0.0]))
+    >>> error_of_tokens(pair, bins=2)(np.array([0]))
+    0.5
+    """
+    edges = equal_width_edges(bins)
+
+    def error(chosen: NDArray[np.intp]) -> float:
+        confidence, accuracy = pair.confidence[chosen], pair.accuracy[chosen]
+        return float(ece_of(bin_sums(confidence, accuracy, bin_index(confidence, edges), bins)))
+
+    return error
+
+
+def spreads(error: SubsetError, full: float, subsets: Subsets) -> list[Spread]:
+    """The spread of an error over subsets of each size; `full` is its value on all units.
 
     >>> sums = np.array([[[1.0, 0.5, 1.0, 1.0]], [[1.0, 0.5, 0.0, 0.0]]])
-    >>> spreads(sums, {1: [np.array([0]), np.array([1])]})
+    >>> spreads(error_of_documents(sums), 0.0, {1: [np.array([0]), np.array([1])]})
     [Spread(size=1, mean=0.5, deviation=0.0, distance=0.5)]
     """
-    full = float(ece_of(sums.sum(axis=0)))
     found = []
     for size, chosen in subsets.items():
-        values = np.array([float(ece_of(sums[own].sum(axis=0))) for own in chosen])
+        values = np.array([error(own) for own in chosen])
         mean = float(values.mean())
         found.append(Spread(size, mean, float(values.std(ddof=1)), abs(mean - full)))
     return found
 
 
-def _table(found: dict[str, list[Spread]], full: dict[str, float], n_units: int) -> Table:
+def _table(
+    found: dict[str, list[Spread]], full: dict[str, float], unit: str, n_units: int
+) -> Table:
     rows = [
         (str(sides[0].size), *(cell for own in sides for cell in _cells(own)))
         for sides in zip(*found.values(), strict=True)
     ]
     last = ("all", *(cell for own in full.values() for cell in (_percent(own), "", "")))
-    notes = (
-        f"Mean, standard deviation and distance of the mean to the value on all {n_units} units, "
-        f"in percent, over {RUNS} subsets without replacement; ECE and e-ECE on the same subsets.",
-        "A subset of nearly all units cannot differ much from them: its spread says little.",
+    notes: tuple[str, ...] = (
+        f"Mean, standard deviation and distance of the mean to the value on all {n_units} {unit}, "
+        f"in percent, over {RUNS} subsets of {unit} without replacement; ECE and e-ECE on the same "
+        "subsets.",
+        f"A subset of nearly all {unit} cannot differ much from them: its spread says little.",
     )
+    if not rows:
+        notes = (f"{n_units} {unit} are too few for subsets of {SIZES[0]}.",)
     columns = ("n", *(f"{name} {part}" for name in found for part in ("E", "σ", "Δ")))
-    return Table("Stability", columns, (*rows, last), notes)
+    return Table(f"Stability, subsets of {unit}", columns, (*rows, last), notes)
 
 
 def _cells(own: Spread) -> tuple[str, str, str]:
@@ -121,7 +171,7 @@ def _percent(value: float) -> str:
     return f"{100 * value:.2f}"
 
 
-def _picture(found: dict[str, list[Spread]], full: dict[str, float]) -> Lines:
+def _picture(found: dict[str, list[Spread]], full: dict[str, float], unit: str) -> Lines:
     lines = tuple(
         Line(
             name,
@@ -133,4 +183,4 @@ def _picture(found: dict[str, list[Spread]], full: dict[str, float]) -> Lines:
         for name, spreads in found.items()
     )
     marks = tuple(Mark(f"{name}, all", y=100 * value) for name, value in full.items())
-    return Lines("Stability", "documents or sentences", "error in percent, ± 1 sd", lines, marks)
+    return Lines(f"Stability, subsets of {unit}", unit, "error in percent, ± 1 sd", lines, marks)

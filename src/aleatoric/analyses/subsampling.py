@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.analyses.people import N_SPLITS, halves_of, mean_interval, model_tvd
+from aleatoric.analyses.people import N_SPLITS, halves_of, interval_note, mean_interval, model_tvd
 from aleatoric.analyses.pictures import Histograms, histograms
 from aleatoric.errors import UsageError
 from aleatoric.streams import stream
@@ -21,10 +21,15 @@ SIZES = (10, 20, 40, 100)
 
 @dataclass(frozen=True)
 class Error:
-    """The error of TVD at one sample size; `by_case` are squared errors, mean over splits."""
+    """The error of TVD at one sample size, over contexts.
+
+    `by_case` are squared errors, a mean over subsamples for each context; `mean` and `spread` are
+    their mean and standard deviation over contexts.
+    """
 
     size: int
     mean: float
+    spread: float | None
     interval: Interval | None
     bias: float
     by_case: Floats
@@ -32,15 +37,17 @@ class Error:
 
 def run(cases: Iterable[Case], seed: int) -> Study:
     """The study: squared error of TVD by sample size, and the data of Fig. 11."""
-    usable = [case for case in cases if _is_usable(case)]
+    given = list(cases)
+    usable = [case for case in given if _is_usable(case)]
     if not usable:
         raise UsageError(
             f"subsampling needs contexts with more than {max(SIZES)} draws of the model and at "
             "least two answers; there is none."
         )
     errors = [errors_at(size, usable, seed) for size in SIZES]
-    full = _sample_sizes(usable)
-    return Study("subsampling", (_table(errors, full),), {"fig11_subsampling": _picture(errors)})
+    table = _table(errors, usable, len(given))
+    picture = _picture(errors, table.title)
+    return Study("subsampling", (table,), {"fig11_subsampling": picture})
 
 
 def errors_at(size: int, cases: list[Case], seed: int) -> Error:
@@ -56,7 +63,8 @@ def errors_at(size: int, cases: list[Case], seed: int) -> Error:
     squared = (gaps**2).mean(axis=1)
     groups = [case.pair.group for case in cases]
     interval = mean_interval(squared, groups, seed)
-    return Error(size, float(squared.mean()), interval, float(gaps.mean()), squared)
+    spread = float(squared.std(ddof=1)) if len(squared) > 1 else None
+    return Error(size, float(squared.mean()), spread, interval, float(gaps.mean()), squared)
 
 
 def _is_usable(case: Case) -> bool:
@@ -90,16 +98,32 @@ def _sample_sizes(cases: list[Case]) -> str:
     return f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
 
 
-def _table(errors: list[Error], full: str) -> Table:
+def _table(errors: list[Error], usable: list[Case], n_contexts: int) -> Table:
     rows = tuple(_row(error) for error in errors)
-    notes = (
-        f"Squared error of TVD against the full sample of {full} draws, each against a random half "
-        f"of the people; mean over {N_SPLITS} subsamples, then over contexts.",
+    notes: tuple[str, ...] = (
+        f"Over {_counted(len(usable), n_contexts)} with more than {max(SIZES)} draws and at least "
+        "two answers: mean squared error (MSE) and its standard deviation over contexts (sd).",
+        f"The error of a context is that of TVD against its full sample of {_sample_sizes(usable)} "
+        f"draws, each against a random half of the people, squared; mean over {N_SPLITS} "
+        "subsamples.",
         "bias: mean of TVD minus TVD of the full sample: small samples look worse than they are.",
-        "[low, high]: 95% interval, group bootstrap, percentile.",
+        interval_note(errors[0].interval),
     )
-    columns = ("draws", "MSE", "[low, high]", "RMSE", "median", "90%", "99%", "bias")
-    return Table("Subsampling", columns, rows, notes)
+    if len(usable) == 1:
+        notes += ("One context says nothing about the corpus.",)
+    columns = ("draws", "MSE", "sd", "[low, high]", "RMSE", "median", "90%", "99%", "bias")
+    title = f"Subsampling, {_counted(len(usable), n_contexts)}"
+    return Table(title, columns, rows, notes)
+
+
+def _counted(n_usable: int, n_contexts: int) -> str:
+    """How many contexts the numbers stand on.
+
+    >>> _counted(3, 797), _counted(5, 5)
+    ('3 of 797 contexts', 'all 5 contexts')
+    """
+    of_all = f"{n_usable} of {n_contexts} contexts"
+    return of_all if n_usable < n_contexts or n_contexts == 1 else f"all {n_contexts} contexts"
 
 
 def _row(error: Error) -> tuple[str, ...]:
@@ -107,11 +131,12 @@ def _row(error: Error) -> tuple[str, ...]:
     shown = f"[{interval.low:.5f}, {interval.high:.5f}]" if interval else "–"
     quantiles = (f"{q:.5f}" for q in np.quantile(error.by_case, [0.5, 0.9, 0.99]))
     mean, root = f"{error.mean:.5f}", f"{np.sqrt(error.mean):.3f}"
-    return (str(error.size), mean, shown, root, *quantiles, f"{error.bias:+.4f}")
+    spread = "–" if error.spread is None else f"{error.spread:.5f}"
+    return (str(error.size), mean, spread, shown, root, *quantiles, f"{error.bias:+.4f}")
 
 
-def _picture(errors: list[Error]) -> Histograms:
+def _picture(errors: list[Error], title: str) -> Histograms:
     top = max(float(np.quantile(error.by_case, 0.99)) for error in errors) or 1.0
     samples = {f"{error.size} draws": error.by_case for error in errors}
     edges = np.linspace(0, top, 31)
-    return histograms("Subsampling", "squared error of TVD, by context", samples, edges)
+    return histograms(title, "squared error of TVD, by context", samples, edges)

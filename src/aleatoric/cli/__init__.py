@@ -131,9 +131,13 @@ def word(
     metric: Annotated[
         list[str] | None, typer.Option(help="Also tvd_syn or tvd_sem; repeatable.")
     ] = None,
-    tagger: Annotated[str, typer.Option(help="For tvd_syn: textblob, nltk, spacy:NAME.")] = (
-        "textblob"
-    ),
+    tagger: Annotated[
+        str | None,
+        typer.Option(help="For tvd_syn: textblob, nltk, spacy:NAME; default: by the language."),
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Language of the corpus, as en or de; for tvd_syn.")
+    ] = None,
     embedder: Annotated[
         str, typer.Option(help="For tvd_sem: minilm, wordllama, vectors:FILE.")
     ] = "minilm",
@@ -172,6 +176,7 @@ def word(
         encoding,
         parse_until(until) if until is not None else None,
         engine=EngineOptions(engine, address, actors, actor_cpus, actor_gpus),
+        language=language,
     )
     check_method(interval)
     with (
@@ -194,6 +199,10 @@ def score(
         list[str] | None, typer.Option(help="Run a study: see aleatoric list analyses.")
     ] = None,
     system: Annotated[str | None, typer.Option(help="The system a study looks at.")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(help="agreement: the leading metrics by quartiles of human agreement."),
+    ] = None,
     probe: OwnProbeOption = None,
     interval: IntervalOption = DEFAULT_METHOD,
     as_json: JsonOption = False,
@@ -201,20 +210,28 @@ def score(
 ) -> None:
     """Score a saved run again; needs no model.
 
-    Example: `aleatoric score runs/gpt2 --export rows.parquet --analysis replacement`
+    Examples: `aleatoric score runs/gpt2 --export rows.parquet --analysis replacement`,
+    `aleatoric score runs/gpt2 --by agreement`
     """
     from aleatoric import levels
     from aleatoric.store import Store
 
     check_method(interval)
+    if by not in (None, "agreement"):
+        raise UsageError(f"--by {by} is not known; use --by agreement.")
     with Store.open(run) as store:
         check_known(probe or (), store.manifest.get("probes") or ())
-        levels.score(store, track, again=not analysis, said=probe or ())
+        levels.score(store, track, again=not analysis and not by, said=probe or ())
         if names := levels.unsaid_probes(store, probe or ()):
             say(f"note: not scored again; to call {', '.join(names)} add {options_of(names)}")
         if export:
             _export(store, export)
-        if analysis:
+        if by:
+            from aleatoric.comparing.quartiles import by_agreement
+
+            with shown():
+                show_tables([by_agreement(store)], as_json, layout)
+        elif analysis:
             from aleatoric.studies import run_study
 
             found = [run_study(store, name, system, track) for name in analysis]
@@ -283,11 +300,17 @@ def demo(
 
     run = made.run_toy if toy else made.run_smollm2
     with writing(out / "run") as (_, stopping), run(out, seed, track, stopping) as store:
+        results = pipeline.results(store)
         with shown():
-            show_results(pipeline.results(store), pipeline.notes(store), as_json, layout)
+            show_results(results, pipeline.notes(store), as_json, layout)
         for path in make_report([store], out / "report.html", None, track):
             say(f"wrote {path}")
-    say(made.ABOUT_TOY if toy else made.ABOUT_SMOLLM2)
+    planted = (
+        (made.TOY_SYSTEM, "the model named toy")
+        if toy
+        else (made.PLANTED_SYSTEM, f"SmolLM2 itself at {made.PLANTED}")
+    )
+    say(made.conclusion(results, *planted))
     say(made.NEXT_STEP)
 
 

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,27 @@ def show_results(
 ) -> None:
     """Results as one JSON document, or as a table with its notes on stderr."""
     if as_json:
-        print_json({"results": [result.as_dict() for result in results], "notes": notes})
+        document = {"results": [result.as_dict() for result in results], "notes": notes}
+        print_json(document | _verdicts(results, level))
         return
+    from aleatoric.report.leads import LEADING, caveats, finding
     from aleatoric.report.view import results_tables
 
     show_tables(results_tables(results, level), False, layout)
+    if layout == "terminal":
+        for line in (finding(level, results), *caveats(results, LEADING[level])):
+            print(printable(line))
     for note in notes:
-        say(f"note: {note}")
+        say(note if note.startswith("warning: ") else f"note: {note}")
+
+
+def _verdicts(results: list[Result], level: str) -> dict[str, Any]:
+    """Return the verdicts of the text level, for JSON; other levels have none."""
+    if level != "text":
+        return {}
+    from aleatoric.texts.verdicts import verdicts
+
+    return {"verdicts": [asdict(verdict) for verdict in verdicts(results)]}
 
 
 def show_tables(tables: list[Table], as_json: bool, layout: str) -> None:

@@ -67,6 +67,12 @@ def text(
     encoder: Annotated[
         str | None, typer.Option(help="Of the semantic probe: minilm, st:NAME_OR_DIR.")
     ] = None,
+    max_length: Annotated[
+        int,
+        typer.Option(
+            min=0, max=10**6, help="Cut people's and models' texts to so many tokens; 0: no cut."
+        ),
+    ] = 100,
     protocol: Annotated[str, typer.Option(help="corrected, or paper as published.")] = "corrected",
     splits: Annotated[
         int, typer.Option(min=1, max=10_000, help="Random splits of the people.")
@@ -117,6 +123,7 @@ def text(
         tokeniser=tokeniser,
         tagger=tagger,
         encoder=encoder,
+        max_length=max_length,
         n_splits=splits,
         seed=seed,
         encoding=encoding,

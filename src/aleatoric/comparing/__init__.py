@@ -10,7 +10,12 @@ from itertools import combinations
 from typing import Any
 
 from aleatoric import levels, studies, token_pipeline
-from aleatoric.comparing.comparable import Member, check_comparable, check_levels
+from aleatoric.comparing.comparable import (
+    Member,
+    check_comparable,
+    check_levels,
+    without_clusters,
+)
 from aleatoric.comparing.statistics import (
     compare_metric,
     excess_name,
@@ -30,8 +35,8 @@ Pairing = Callable[[str, Member, Member], Paired | None]
 """A metric and two systems -> their comparison; `None` where the metric is not theirs."""
 DEFAULT_METRICS = {
     "word": ("tvd", "tvd_excess", "tvd_syn", "tvd_sem", "sq_distance", "ece_*"),
-    "text": ("w1_?/*", "dmu_?/*"),
-    "token": ("ece", "sce", "ace", "e_ece*", "sce_predicted", "ace_predicted"),
+    "text": ("energy/*", "dmu_M/*", "w1_?/*", "dmu_C/*"),
+    "token": ("ece", "sce", "ace", "e_ece*", "sce_*", "ace_*"),
 }
 """What is compared where nothing is named: about what a level's own table shows."""
 _ABOUT_EQUAL = 1.1
@@ -108,7 +113,7 @@ def compare(
     alone is compared with each other: a smaller family of tests, and no letters.
     """
     check_method(interval)
-    members = _members(stores, systems)
+    members = without_clusters(_members(stores, systems), metrics)
     check_comparable(members)
     names = _metrics(members, metrics)
     pairs = [p for p in combinations(members, 2) if against in (None, p[0].label, p[1].label)]

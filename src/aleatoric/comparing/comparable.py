@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from aleatoric.errors import UsageError
@@ -38,6 +38,21 @@ def check_comparable(members: Sequence[Member]) -> None:
             found = differing(_fields(first, metric), _fields(second, metric))
             if found:
                 raise _refusal(first.store, second.store, found)
+
+
+def without_clusters(members: Sequence[Member], asked: Sequence[str]) -> list[Member]:
+    """The members without TVD_sem where they are of several runs: each run has its own clusters."""
+    if len({member.store.path for member in members}) == 1:
+        return list(members)
+    if "tvd_sem" in asked:
+        raise UsageError(
+            "tvd_sem cannot be compared between runs: its clusters are those of one run's systems; "
+            "give all models to one command."
+        )
+    return [
+        replace(m, results={name: r for name, r in m.results.items() if name != "tvd_sem"})
+        for m in members
+    ]
 
 
 def differing(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -52,7 +52,7 @@ def load(source: Path, encoding: str = "utf-8") -> Corpus:
     if any(_MERGED.get(item.id) == len(item.responses) for item in items):
         notes.append("item 18:3 holds 82 answers, its own and those of 55:3, which is absent")
     sha256 = files.sha256_of(source)
-    return Corpus("provo", VERSION, sha256, LICENCE, items, (*notes, *blanks))
+    return Corpus("provo", VERSION, sha256, LICENCE, items, (*notes, *blanks), "en")
 
 
 def _read_json_lines(source: Path, encoding: str, blanks: Blanks) -> Iterator[Item]:

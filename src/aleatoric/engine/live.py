@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from aleatoric.decoding import Decoder
 from aleatoric.engine.parts import whole_passages
 from aleatoric.errors import ModelError, UsageError
+from aleatoric.metrics.agreement import self_agreement
 from aleatoric.types import FAILED, Categorical, Draws, Exact, Item
 from aleatoric.words.adaptive import sample_until
 from aleatoric.words.bounds import WordProbabilities
 from aleatoric.words.distributions import human_counts
 from aleatoric.words.exact import Question, Search
-from aleatoric.words.head import Head, HeadSearch
+from aleatoric.words.head import Head, HeadSearch, Tops, masses
 from aleatoric.words.machine import Lead
 from aleatoric.words.mc import Prompt, mc
 from aleatoric.words.passages import ContextError
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from aleatoric.models.base import Ask
     from aleatoric.models.hf import HFModel
 
-MODE = HeadSearch(until="mode", nodes=16, wave=4)
-"""Enough to find the likeliest word nearly always; where it is not certain, the run says so."""
+NODES = 32
+"""Tokens run per context to find the likeliest word and to bound the squared distance."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +117,12 @@ class LiveModel:
             Question(item.context, own.support, own.probs)
             for item, own in zip(items, people, strict=True)
         ]
-        search = Search(tolerance=ask.tolerance, failed=ask.choices.failed)
+        search = Search(tolerance=ask.tolerance, failed=ask.choices.failed, every_word=True)
         found = survey(
             self.lm,
             questions,
             search=search,
-            head_search=MODE,
+            head_search=HeadSearch(ask.tolerance, "distance", nodes=NODES, wave=8),
             decoder=decoder,
             lead=ask.choices.lead,
             limits=self.limits,
@@ -150,6 +151,28 @@ def _joined(
     if not max(words.values(), default=0.0) > 0.0:
         return None
     rest = max(0.0, 1.0 - sum(words.values()))
-    bounds = found.tvd(people.as_dict())
     known = Categorical(tuple(words), tuple(words.values()), rest)
-    return Exact(known, bounds.low, bounds.high, top.certified, found.failed)
+    return Exact(known, _bounds(people, found, top, keep_failed), top.certified, found.failed)
+
+
+def _bounds(
+    people: Categorical, found: WordProbabilities, top: Head, keep_failed: bool
+) -> dict[str, tuple[float, float | None]]:
+    """Bounds of the metrics against people that the search left open."""
+    tops, human = top.tops, people.as_dict()
+    if keep_failed:
+        low = tuple(q * (1.0 - top.failed) for q in tops.low)
+        ends = (*low, found.failed), (*tops.high, min(1.0, found.failed + found.open))
+        tops = Tops((*tops.words, FAILED), *ends, tops.unseen)
+    agreements = masses(tops, found, human).agreements()
+    tvd, own = found.tvd(human), self_agreement(people)
+    bounds: dict[str, tuple[float, float | None]] = {
+        "tvd": (tvd.low, tvd.high),
+        "agreement_M": agreements["M"],
+        "agreement_C": agreements["C"],
+        "log_loss": found.log_loss(human),
+    }
+    if own is not None:
+        low_, high_ = agreements["M-2C"]
+        bounds["sq_distance"] = own + low_, own + high_
+    return bounds

@@ -13,7 +13,9 @@ from aleatoric import registry
 from aleatoric.codec import StatRow
 from aleatoric.metrics.empirical import Divergence, Floats
 from aleatoric.probes.base import Probe
-from aleatoric.probes.opening import open_probes
+from aleatoric.probes.opening import probes_with
+from aleatoric.probes.reading import Reader
+from aleatoric.probes.tools import Nothing, Tools
 from aleatoric.probes.trust import check_said
 from aleatoric.progress import Track
 from aleatoric.store import Store
@@ -21,16 +23,15 @@ from aleatoric.store.texts import EmbeddingCache, Produced, TextShelf
 from aleatoric.streams import stream
 from aleatoric.texts import control
 from aleatoric.texts.control import Inputs, Splitting, paper_people
-from aleatoric.texts.floors import METHOD as FLOOR_METHOD
-from aleatoric.texts.floors import floors
-from aleatoric.texts.protocol import Preparation, preparation
+from aleatoric.texts.lengths import common_lengths, cut_to
+from aleatoric.texts.protocol import Preparation, is_dialogue, preparation
 from aleatoric.texts.variability import Group, ScoredTexts, Scores, score_blocks
 
 __all__ = [
     "BESIDE_MATCHED",
     "CONTROL",
-    "FLOOR_METHOD",
     "PAIR",
+    "SAME_LENGTH",
     "UNDEFINED",
     "Distances",
     "Scorer",
@@ -44,8 +45,12 @@ PAIR = "pair_H"
 """The distance between two people's texts drawn at random, one pair an input: for pictures."""
 CHUNK = 128
 SIDES = ("M", "C")
-DIVERGENCES = ("w1", "energy", "ks")
-COUNTS = ("n_people", "n_texts", "n_empty")
+DIVERGENCES = ("w1", "ks")
+COUNTS = ("n_people", "n_texts", "n_empty", "n_cut")
+LENGTHS = ("length_H", "length_M")
+"""Mean lengths of an input's texts as they are compared, in tokens: people's and a system's."""
+SAME_LENGTH = "dmu_M_same_length"
+"""Mean M - mean H on texts of both sides cut to the same lengths, where lengths differ."""
 PAIRS = ("n_pairs_H", "n_pairs_M", "n_pairs_C")
 UNDEFINED = "undefined_"
 """Before H, M or C: how many of an input's distances are undefined."""
@@ -76,6 +81,10 @@ class Scorer:
     divergences: Mapping[str, Divergence]
     splitting: Splitting
     protocol: str
+    reader: Reader
+    """Cuts texts into tokens, of which lengths are counted."""
+    has_control: bool = True
+    """Whether people are compared with people: the paper does not do so for dialogue."""
 
     @classmethod
     def of(
@@ -87,23 +96,27 @@ class Scorer:
         """
         check_said(manifest["probes"], said, "the run" if store is None else str(store.path))
         as_published = manifest["protocol"] == "paper"
-        prepare = preparation(manifest["protocol"], manifest["corpus"]["name"])
-        prepare.systems([A_LONG_TEXT])  # what cuts texts must be there before they are written
-        opened = open_probes(
-            manifest["probes"],
+        tools = Tools(
             # The authors read German with English tools too.
             "en" if as_published else manifest["language"],
             manifest["tokeniser"] or (PAPER_TOKENISER if as_published else None),
             manifest["tagger"],
             manifest["encoder"],
-            None if store is None else EmbeddingCache(store),
+            Nothing() if store is None else EmbeddingCache(store),
         )
+        opened, reader = probes_with(tools, manifest["probes"]), tools.length_reader()
+        # Runs of older versions did not cut texts.
+        length, corpus = manifest.get("max_length", 0), manifest["corpus"]["name"]
+        prepare = preparation(manifest["protocol"], corpus, reader, length)
+        prepare.systems([A_LONG_TEXT])  # what cuts texts must be there before they are written
         return cls(
             prepare.probes(opened),
             prepare,
             {name: registry.find("divergences", name) for name in DIVERGENCES},
             Splitting(manifest["seed"], manifest["n_splits"]),
             manifest["protocol"],
+            reader,
+            not (as_published and store is not None and _holds_dialogues(store, corpus)),
         )
 
     @property
@@ -115,39 +128,67 @@ class Scorer:
         """Probe -> what changes its distances, for signatures."""
         return {p.name: {**self.prepare.facts, **p.facts} for p in self.probes}
 
-    def texts(self, found: Produced, names: Sequence[str]) -> ScoredTexts:
-        """The prepared texts of an input; a system that wrote nothing to it has none."""
-        systems = (self.prepare.systems(found.systems.get(name, ())) for name in names)
-        return ScoredTexts(
-            found.item.id, self.prepare.people(found.item.references), tuple(systems)
-        )
+    def texts(self, chunk: Sequence[Produced], names: Sequence[str]) -> list[ScoredTexts]:
+        """The prepared texts of some inputs; a system that wrote nothing to one has none there."""
+        if not self.is_paper:
+            self.reader.remember(text for found in chunk for text in _every_text(found))
+        items = [
+            ScoredTexts(
+                found.item.id,
+                self.prepare.people(found.item.references),
+                tuple(self.prepare.systems(found.systems.get(name, ())) for name in names),
+            )
+            for found in chunk
+        ]
+        self.reader.remember(text for item in items for text in item.block().texts)
+        return items
+
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens each text has."""
+        tokens = self.reader.tokens(texts)
+        return [len(tokens[text]) for text in texts]
+
+    def of_same_length(self, item: ScoredTexts, place: int) -> ScoredTexts:
+        """People's texts and one system's, cut to the same lengths."""
+        own = item.systems[place]
+        people_limits, own_limits = common_lengths(self.lengths(item.people), self.lengths(own))
+        people, system = self._cut(item.people, people_limits), self._cut(own, own_limits)
+        return ScoredTexts(item.item_id, people, (system,))
+
+    def _cut(self, texts: Sequence[str], limits: Sequence[int]) -> tuple[str, ...]:
+        tokens = self.reader.tokens(texts)
+        pairs = zip(texts, limits, strict=True)
+        return tuple(cut_to(text, tokens[text], most) for text, most in pairs)
 
     def scores(self, items: Sequence[ScoredTexts], names: Sequence[str]) -> Scores:
         """The statistics of some inputs, by the protocol's idea of people."""
-        stands = paper_people if self.is_paper else _as_they_are
+        stands = paper_people if self.is_paper and self.has_control else _as_they_are
         return score_blocks(items, names, self.probes, self.divergences, stands)
 
 
 def metric_names(columns: Iterable[str]) -> list[str]:
-    """The columns that are metrics: a statistic of a probe that is shown.
+    """The columns that are metrics: the shown statistics of a probe, and lengths.
 
-    >>> metric_names(["w1_M/lexical-1", "floor_low_w1_M/lexical-1", "pair_H/semantic", "n_texts"])
-    ['w1_M/lexical-1']
+    >>> metric_names(["w1_M/lexical-1", "pair_H/semantic", "n_texts", "length_H"])
+    ['w1_M/lexical-1', 'length_H']
     """
+    # Runs of older versions have columns of floors.
     others = (f"{PAIR}/", "floor_", UNDEFINED)
-    return [c for c in columns if "/" in c and not c.startswith(others)]
+    return [c for c in columns if c in LENGTHS or ("/" in c and not c.startswith(others))]
 
 
 def statistics(
-    store: Store, scorer: Scorer, track: Track[Any]
+    store: Store, scorer: Scorer, track: Track[Any], same_length: Collection[str] = ()
 ) -> tuple[list[str], Iterator[StatRow]]:
-    """The columns of a run's statistics and their rows, an input and system each."""
+    """The columns of a run's statistics and their rows, one per input and system.
+
+    The systems in `same_length` are also compared with people on texts cut to the same lengths.
+    """
     names = [name for name in store.systems() if name != CONTROL]
-    columns = [
-        f"{name}/{p.name}" for name in statistic_names(scorer.protocol) for p in scorer.probes
-    ]
+    statistics = [*statistic_names(scorer.protocol), *([SAME_LENGTH] if same_length else ())]
+    columns = [f"{name}/{p.name}" for name in statistics for p in scorer.probes]
     walk = track(TextShelf(store).walk(), store.n_items, "score")
-    return [*columns, *COUNTS, *PAIRS], _rows(iter(walk), names, scorer)
+    return [*columns, *LENGTHS, *COUNTS, *PAIRS], _rows(iter(walk), names, scorer, same_length)
 
 
 def undefined_pairs(store: Store, system: str, part: str) -> list[str]:
@@ -165,25 +206,23 @@ def undefined_pairs(store: Store, system: str, part: str) -> list[str]:
 def statistic_names(protocol: str) -> list[str]:
     """The statistics of a probe, in the order in which they are shown.
 
-    >>> statistic_names("paper")[:4]
-    ['mean_H', 'mean_M', 'mean_C', 'w1_M']
+    >>> statistic_names("paper")[:6]
+    ['energy', 'mean_H', 'mean_M', 'mean_C', 'dmu_M', 'dmu_C']
     """
-    compared = [f"{name}_{side}" for name in ("w1", "dmu") for side in SIDES]
-    more = [f"{name}_{side}" for name in DIVERGENCES[1:] for side in SIDES]
-    names = ["mean_H", "mean_M", "mean_C", *compared, *more]
+    compared = [f"{name}_{side}" for name in ("dmu", *DIVERGENCES) for side in SIDES]
+    names = ["energy", "mean_H", "mean_M", "mean_C", *compared]
     undefined = [f"{UNDEFINED}{side}" for side in ("H", *SIDES)]
     if protocol == "paper":
         return [*names, PAIR, *undefined]
     matched = [f"{name}_{side}{MATCHED}" for name in ("w1", "dmu") for side in SIDES]
     beside = [f"w1_{side}{BESIDE_MATCHED}" for side in SIDES]
-    ends = [f"floor_{end}_w1_{side}" for side in SIDES for end in ("low", "high")]
-    return [*names, *matched, *beside, *ends, PAIR, *undefined]
+    return [*names, *matched, *beside, PAIR, *undefined]
 
 
 def distances_of(found: Produced, scorer: Scorer) -> dict[str, Distances]:
     """Probe -> the distances of one input."""
     names = list(found.systems)
-    (group,) = scorer.scores([scorer.texts(found, names)], names).groups
+    (group,) = scorer.scores(scorer.texts([found], names), names).groups
     human = group.human()
     sides = [(name, group.model(i), group.cross(i)) for i, name in enumerate(names)]
     return {
@@ -196,9 +235,11 @@ def distances_of(found: Produced, scorer: Scorer) -> dict[str, Distances]:
     }
 
 
-def _rows(walk: Iterator[Produced], names: Sequence[str], scorer: Scorer) -> Iterator[StatRow]:
+def _rows(
+    walk: Iterator[Produced], names: Sequence[str], scorer: Scorer, same_length: Collection[str]
+) -> Iterator[StatRow]:
     while chunk := list(islice(walk, CHUNK)):
-        items = [scorer.texts(found, names) for found in chunk]
+        items = scorer.texts(chunk, names)
         scores = scorer.scores(items, names)
         columns = {name: {**scores.systems[name], **_undefined(scores, name)} for name in names}
         columns[CONTROL] = {**scores.people, **_undefined(scores, "")}
@@ -206,7 +247,29 @@ def _rows(walk: Iterator[Produced], names: Sequence[str], scorer: Scorer) -> Ite
             own = Beside(group, [chunk[row].item.id for row in group.rows], scorer)
             for system, values in own.values(names).items():
                 _place(columns[system], values, group, scorer, len(chunk))
-        yield from _chunk_rows(chunk, items, names, columns)
+        for name in same_length:
+            columns[name] |= _at_same_length(items, names.index(name), scorer)
+        yield from _chunk_rows(chunk, items, names, columns, scorer)
+
+
+def _at_same_length(items: Sequence[ScoredTexts], place: int, scorer: Scorer) -> dict[str, Floats]:
+    """Mean M - mean H of one system on texts cut to the same lengths, by probe."""
+    cut = [scorer.of_same_length(item, place) for item in items]
+    found = score_blocks(cut, ["cut"], scorer.probes, {}).systems["cut"]
+    return {
+        f"{SAME_LENGTH}/{p.name}": found[f"mean_M/{p.name}"] - found[f"mean_H/{p.name}"]
+        for p in scorer.probes
+    }
+
+
+def _every_text(found: Produced) -> Iterator[str]:
+    yield from found.item.references
+    for texts in found.systems.values():
+        yield from texts
+
+
+def _holds_dialogues(store: Store, corpus: str) -> bool:
+    return is_dialogue(corpus, (found.item for found in TextShelf(store).walk()))
 
 
 def _undefined(scores: Scores, system: str) -> dict[str, Floats]:
@@ -230,6 +293,7 @@ def _chunk_rows(
     items: Sequence[ScoredTexts],
     names: Sequence[str],
     columns: Mapping[str, Mapping[str, Floats]],
+    scorer: Scorer,
 ) -> Iterator[StatRow]:
     """A row for people and one for each system that wrote something to the input."""
     listed = {
@@ -241,15 +305,25 @@ def _chunk_rows(
         for system, own in texts.items():
             if system == CONTROL or system in found.systems:
                 values = {name: numbers[place] for name, numbers in listed[system].items()}
-                values |= _counted(own, len(item.people))
+                whole = found.item.references if system == CONTROL else found.systems[system]
+                # The paper's preparation changes texts in other ways too: nothing is counted.
+                values |= _counted(own, own if scorer.is_paper else whole, len(item.people))
                 values |= _paired(system, len(own), len(item.people))
+                values["length_H"] = _mean_length(item.people, scorer)
+                if system != CONTROL:
+                    values["length_M"] = _mean_length(own, scorer)
                 yield StatRow(found.no, system, 0, values, {})
 
 
-def _counted(texts: Sequence[str], n_people: int) -> dict[str, float]:
-    """How many texts there are, and how many hold nothing."""
+def _counted(texts: Sequence[str], whole: Sequence[str], n_people: int) -> dict[str, float]:
+    """How many texts there are, how many hold nothing, and how many are shorter than written."""
     empty = sum(not text.strip() for text in texts)
-    return {"n_people": n_people, "n_texts": len(texts), "n_empty": empty}
+    cut = sum(len(text) < len(before) for text, before in zip(texts, whole, strict=True))
+    return {"n_people": n_people, "n_texts": len(texts), "n_empty": empty, "n_cut": cut}
+
+
+def _mean_length(texts: Sequence[str], scorer: Scorer) -> float:
+    return float(np.mean(scorer.lengths(texts))) if texts else np.nan
 
 
 def _paired(system: str, n_texts: int, n_people: int) -> dict[str, float]:
@@ -262,7 +336,7 @@ def _paired(system: str, n_texts: int, n_people: int) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Beside:
-    """What the systems of inputs of one shape are to be compared with: controls and floors."""
+    """What the systems of inputs of one shape are to be compared with: the human control."""
 
     group: Group
     ids: Sequence[str]
@@ -280,6 +354,8 @@ class Beside:
     def _control(self) -> Values:
         """People against people."""
         scorer = self.scorer
+        if not scorer.has_control:
+            return {}
         if scorer.is_paper:
             human = self.group.human()
             n_rows = human.shape[0] * human.shape[1]
@@ -292,7 +368,7 @@ class Beside:
         return self._shaped(found | alike)
 
     def _system(self, place: int) -> Values:
-        """A system at the control's numbers of texts, and the floors at its own."""
+        """A system at the control's numbers of texts."""
         n_people, n_texts = self.group.sizes[0], self.group.sizes[place + 1]
         if not n_texts:
             return {}
@@ -300,10 +376,7 @@ class Beside:
         own = self._inputs(self.group.with_people(place), n_people)
         of_w1 = {"w1": scorer.divergences["w1"]}
         matched = control.matched_batch(own, of_w1, scorer.splitting)
-        found = {f"{name}{MATCHED}": values for name, values in matched.items()}
-        for name, floor in floors(self._people(), n_texts, scorer.splitting).items():
-            found |= {f"floor_low_{name}": floor.low, f"floor_high_{name}": floor.high}
-        return self._shaped(found)
+        return self._shaped({f"{name}{MATCHED}": values for name, values in matched.items()})
 
     def _people(self) -> Inputs:
         n = self.group.sizes[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -142,30 +143,33 @@ class Session:
     def _draw_best_temperature(self, name: str) -> None:
         if not self._job.temperatures or self._store.meta(f"done {name}"):
             return
-        chosen = self._temperatures()
+        chosen, by_log_loss = self._temperatures()
         decoders = {number: f"temperature={value:g}" for number, value in chosen.items()}
         listed = ",".join(decoders[number] for number in sorted(decoders))
         model = self._folded(name, f"best of {len(self._job.temperatures)} on training", decoders)
-        told = {"temperatures": chosen}
+        told = {"temperatures": chosen, "temperatures_by_log_loss": by_log_loss}
         self._draw(name, model, lambda: told | {"fluency": self._fluency(_leave, chosen)}, listed)
 
-    def _temperatures(self) -> dict[int, float]:
-        """Each fold's best temperature on the passages it trains on."""
-        from aleatoric.training.temperatures import best_temperature, distances
-        from aleatoric.words.exact import Search
+    def _temperatures(self) -> tuple[dict[int, float], dict[int, float]]:
+        """The best temperature on each fold's training passages, by each of the two scores."""
+        from aleatoric.training.temperatures import SCORES, best_temperature, scores
 
         self._tunable.reset()
         items = [item for _, item, _ in self._store.walk()]
-        search = Search(tolerance=self._job.tolerance, failed=self._job.choices.failed)
+        ask = Ask("ancestral", 0, self._job.recipe.seed, self._job.tolerance, self._job.choices)
         grid = self._job.temperatures
         shown: Iterable[float] = self._track(grid, len(grid), "temperatures")
-        found = {
-            value: distances(self._live.lm, items, value, search, self._vocabulary)
-            for value in shown
+        found = {value: scores(self._live, items, value, ask) for value in shown}
+        means = {
+            f"{value:g}": {name: _mean(own[name].values()) for name in SCORES}
+            for value, own in found.items()
         }
-        means = {f"{value:g}": sum(own.values()) / len(own) for value, own in found.items()}
         self._keep("grid", means)
-        return {fold.number: best_temperature(fold, found) for fold in self._folds}
+        by_distance, by_log_loss = (
+            {fold.number: best_temperature(fold, found, name) for fold in self._folds}
+            for name in SCORES
+        )
+        return by_distance, by_log_loss
 
     def _draw_tuned(self, name: str, loss: str) -> None:
         if self._store.meta(f"done {name}"):
@@ -251,3 +255,9 @@ def _told(trained: Mapping[int, Trained]) -> dict[str, Any]:
         "curves": {n: [asdict(epoch) for epoch in own.history] for n, own in trained.items()},
         "kept": {n: own.kept for n, own in trained.items()},
     }
+
+
+def _mean(values: Collection[float]) -> float | None:
+    """The mean; `None` where it is infinite or there are no values."""
+    total = sum(values)
+    return total / len(values) if values and math.isfinite(total) else None

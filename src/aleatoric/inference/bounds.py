@@ -20,6 +20,10 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("nll", 0.0, math.inf),
     ("entropy*", 0.0, math.inf),
     ("w1_*", 0.0, math.inf),
+    ("mean_?/lexical-*", 0.0, 1.0),
+    ("mean_?/syntactic-*", 0.0, 1.0),
+    ("mean_?/semantic", 0.0, 2.0),
+    ("length_?", 0.0, math.inf),
     *((pattern, 0.0, 1.0) for pattern in ("ece*", "e_ece*", "mce", "sce*", "ace*")),
 )
 """The first pattern that fits a metric's name; what none fits has no bound that is known here.

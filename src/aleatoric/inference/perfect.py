@@ -1,104 +1,134 @@
-"""A perfect model's first answers: how sure it is of them, and how often they are right.
+"""The expected TVD of a perfect model at given sample sizes: a diagnostic, not a correction.
 
-It answers with the likeliest word of its draws, or of the truth itself where it is exact; right is
-the passage's own word, the first choice of all people, or that of half of them.
+A perfect model and people are two samples of one distribution, and noise alone makes them differ.
+The distribution is not known, so the expectation is given under two estimates of it: people's own
+shares (plug-in), which leave nothing unseen and make it too small, and the Good-Turing estimate,
+which leaves room for words that nobody happened to give. Expectations are linear, so both follow
+from binomial probabilities of single words, without simulation.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Protocol
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.inference.shapes import shapes
-from aleatoric.inference.sizes import Sizes
-from aleatoric.streams import stream
+from aleatoric.types import Perfect
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
-TARGETS = ("original", "human", "oracle")
-N_MODELS = 300
-"""Simulated of each kind of truth."""
-N_CHANCES = 64
-"""Corpora simulated, for the error that chance makes in bins of few items."""
+METHOD = "binomial, plug-in to Good-Turing estimate of the truth"
+ONE_ANSWER = "one answer says nothing about the truth: at least two people are needed"
+_CELLS_AT_ONCE = 2_000_000
 
 
-class Bins(Protocol):
-    """Of confidence."""
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """An estimated distribution: `times[i]` words of probability `shares[i]` each."""
 
-    @property
-    def n_places(self) -> int:
-        """Bins, and a last place for what is in none."""
-        ...
-
-    def places(self, confidences: Floats) -> NDArray[np.intp]:
-        """The place of each confidence."""
-        ...
+    shares: Floats
+    times: Floats
 
 
-def answers(kind: int, sizes: Sizes, bins: Bins) -> Floats:
-    """(bins, ...): share of items, confidence, and right answers for each target.
+def plug_in(counts: Counts) -> Truth:
+    """People's own shares.
 
-    `sizes` has rows of people and draws, 0 draws for an exact model.
-
-    >>> from aleatoric.metrics.calibration import Bins
-    >>> answers(0, Sizes.of({(40, 0): 1}), Bins((0.5,)))[1].tolist()
-    [1.0, 1.0, 1.0, 1.0, 1.0]
+    >>> plug_in(np.array([3, 1, 1])).shares.tolist()
+    [0.2, 0.6]
     """
-    shape, rng = shapes()[kind], stream(0, "perfect", kind)
-    people, draws = sizes.drawn(N_MODELS, rng).T
-    truths = shape.repeated(N_MODELS)
-    shares = _shares(truths, draws, rng)
-    half = rng.multinomial(np.maximum(people // 2, 1), truths)
-    everybody = half + rng.multinomial(people - np.maximum(people // 2, 1), truths)
-    answer, confidence = _first(shares, rng), shares.max(axis=1)
-    met = [_first(crowd, rng) == answer for crowd in (everybody, half)]
-    own = truths[np.arange(N_MODELS), answer]
-    told = np.stack([np.ones(N_MODELS), confidence, own, *met], axis=1)
-    found = np.zeros((bins.n_places, told.shape[1]))
-    np.add.at(found, bins.places(confidence), told)
-    return found / N_MODELS
+    distinct, times = np.unique(counts, return_counts=True)
+    return Truth(distinct / counts.sum(), times.astype(np.float64))
 
 
-def _shares(truths: Floats, draws: Counts, rng: np.random.Generator) -> Floats:
-    """A model's distributions: the truth's own where it is exact."""
-    if not draws.any():
-        return truths
-    drawn = rng.multinomial(draws, truths) / np.maximum(draws, 1)[:, None]
-    shares: Floats = np.where((draws > 0)[:, None], drawn, truths)
-    return shares
+def good_turing(counts: Counts) -> Truth:
+    """Room for unseen words: the Good-Turing mass, spread evenly over as many words as Chao1 gives.
 
-
-def _first(shares: NDArray[np.float64] | Counts, rng: np.random.Generator) -> Counts:
-    """The likeliest outcome of each row; of equals, any."""
-    equal = shares == shares.max(axis=1, keepdims=True)
-    chosen: Counts = np.where(equal, rng.random(shares.shape, dtype=np.float32), -1).argmax(axis=1)
-    return chosen
-
-
-def shifted(told: Floats, log_odds: float) -> Floats:
-    """Mixed `answers` that meet majorities by so much more often, and the next word as before.
-
-    >>> shifted(np.array([[1.0, 0.7, 0.7, 0.5, 0.5]]), math.log(3)).round(6).tolist()
-    [[1.0, 0.7, 0.7, 0.75, 0.75]]
+    >>> found = good_turing(np.array([2, 1, 1]))
+    >>> found.shares.tolist(), found.times.tolist()
+    ([0.125, 0.25, 0.5], [2.0, 1.0, 1.0])
     """
-    number, right = told[:, :1], told[:, 3:]
-    more = right * math.exp(log_odds)
-    rest = number - right
-    return np.hstack([told[:, :3], number * more / np.maximum(more + rest, 1e-300)])
+    seen, n = plug_in(counts), int(counts.sum())
+    once, twice = (int((counts == k).sum()) for k in (1, 2))
+    if once == 0:
+        return seen
+    mass = min(once, n - 1) / n  # where all answers differ, one of them counts as known
+    unseen = max(1, round(once * (once - 1) / (2 * (twice + 1))))
+    shares = np.append((1 - mass) * seen.shares, mass / unseen)
+    return Truth(shares, np.append(seen.times, float(unseen)))
 
 
-def expected_error(told: Floats, target: str, n_items: int, rng: np.random.Generator) -> float:
-    """The calibration error of so many items, chance included, from mixed `answers`.
+def expected_tvd(truth: Truth, n_human: int, n_model: int | None) -> float:
+    """Expected TVD between samples of `n_human` and `n_model` of one distribution.
 
-    >>> told = np.array([[1.0, 0.75, 0.75, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
-    >>> [round(expected_error(told, t, 10**6, np.random.default_rng(0)), 2) for t in TARGETS]
-    [0.0, 0.25, 0.25]
+    `n_model=None` stands for exact probabilities.
+
+    >>> fair = Truth(np.array([0.5]), np.array([2.0]))
+    >>> expected_tvd(fair, 1, 1), expected_tvd(fair, 2, None)
+    (0.5, 0.25)
     """
-    each = told / np.maximum(told[:, :1], 1e-300)
-    counts = rng.multinomial(n_items, told[:, 0] / told[:, 0].sum(), size=N_CHANCES)
-    right = rng.binomial(counts, each[:, 2 + TARGETS.index(target)].clip(0, 1))
-    gaps = np.abs(right - counts * each[:, 1])[:, :-1]  # the last place is no bin
-    return float(gaps.sum(axis=1).mean() / n_items)
+    at_once = max(1, _CELLS_AT_ONCE // (1 + max(n_human, n_model or 0)))
+    parts = range(0, len(truth.shares), at_once)
+    gaps = [_mean_gaps(truth.shares[i : i + at_once], n_human, n_model) for i in parts]
+    return min(1.0, float((np.concatenate(gaps) * truth.times).sum() / 2))
+
+
+def perfect_tvd(counts: Counts, n_human: int, n_model: int | None) -> tuple[float, float] | None:
+    """The expected TVD of a perfect model on one item, under both estimates of the truth.
+
+    `None` for a single answer.
+
+    >>> perfect_tvd(np.array([40]), 40, 40)
+    (0.0, 0.0)
+    """
+    if counts.sum() < 2:
+        return None
+    low, high = (expected_tvd(own(counts), n_human, n_model) for own in (plug_in, good_turing))
+    return min(low, high), max(low, high)
+
+
+def perfect_of(low: float | None, high: float | None) -> Perfect:
+    """The means over items of `perfect_tvd` as part of a result.
+
+    >>> perfect_of(None, None).reason == ONE_ANSWER
+    True
+    """
+    return Perfect(low, high, METHOD, ONE_ANSWER if low is None else None)
+
+
+def _mean_gaps(shares: Floats, n: int, m: int | None) -> Floats:
+    """E|X/n - Y/m| for X ~ Bin(n, p) and Y ~ Bin(m, p), per share p; Y/m is p where m is None.
+
+    Both means are p, so that the expectation is twice that of the positive part of X/n - Y/m.
+    """
+    of_x, x = _binomial(shares, n), np.arange(n + 1) / n
+    if m is None:
+        above = np.maximum(x - shares[:, None], 0.0)
+        of_exact: Floats = 2 * (of_x * above).sum(axis=1)
+        return of_exact
+    of_y, y = _binomial(shares, m), np.arange(m + 1) / m
+    below = (np.arange(n + 1) * m) // n  # the largest Y with Y/m <= X/n
+    chance, mass = np.cumsum(of_y, axis=1)[:, below], np.cumsum(of_y * y, axis=1)[:, below]
+    gaps: Floats = 2 * (of_x * np.maximum(x * chance - mass, 0.0)).sum(axis=1)
+    return gaps
+
+
+def _binomial(shares: Floats, n: int) -> Floats:
+    """(shares, n + 1) binomial probabilities."""
+    with np.errstate(divide="ignore"):
+        yes, no = np.log(shares)[:, None], np.log1p(-shares)[:, None]
+    k = np.arange(n + 1)
+    # 0 · log 0 is 0: a word that everybody or nobody gives.
+    terms = np.where(k == 0, 0.0, k * np.where(k == 0, 0.0, yes))
+    terms = terms + np.where(k == n, 0.0, (n - k) * np.where(k == n, 0.0, no))
+    probs: Floats = np.exp(_log_choose(n) + terms)
+    return probs
+
+
+@lru_cache(maxsize=64)
+def _log_choose(n: int) -> Floats:
+    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
+    logs = logs[-1] - logs - logs[::-1]
+    logs.flags.writeable = False
+    return logs

@@ -1,14 +1,18 @@
-"""Class-wise calibration errors over a vocabulary: SCE and ACE (Nixon et al. 2019), two ways.
+"""Class-wise calibration errors over a vocabulary: SCE and ACE (Nixon et al. 2019), three ways.
 
 Nixon's formula takes every class k at every token, with confidence P(k) and accuracy 1[y = k], and
 averages over all K classes; over a vocabulary of thousands nearly all of it is P(k) near 0, and the
-average is tiny. `predicted` takes each token at its predicted class alone, with the class's own
-ECE, and averages over the classes that are ever predicted.
+average is tiny. The other two take each token at its predicted class alone and average the classes'
+own ECEs over the classes that are ever predicted: `predicted` gives each class the same weight,
+`weighted` weighs a class by the number of tokens predicted as it.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from aleatoric.metrics.bins import ACCURACY, CONFIDENCE, COUNT, ece_of
 from aleatoric.metrics.reduction import Floats, divide
@@ -64,24 +68,32 @@ def _mass_bins_of_each(cells: Floats, n_bins: int) -> Floats:
     return np.stack(sums, axis=-1).astype(np.float64).reshape(len(cells), n_bins, 3)
 
 
-def sce_predicted_of(sums: Floats) -> float:
-    """The mean over predicted classes of the class's own ECE; `sums` is (classes, bins, 3 or more).
+def predicted_class_errors(sums: Floats, cells: list[Floats], n_bins: int) -> dict[str, float]:
+    """Means over predicted classes of the class's own ECE, by name; NaN without tokens.
 
-    >>> sce_predicted_of(np.array([[[2.0, 1.5, 1.0]], [[1.0, 0.5, 1.0]], [[0.0, 0.0, 0.0]]]))
-    0.375
+    `sums` is (classes, bins, 3 or more) in bins of equal width, for SCE; `cells` holds the tokens
+    of each class in the order of their confidence, to be cut into bins of equal mass, for ACE.
+
+    >>> sums = np.array([[[3.0, 1.5, 0.0]], [[1.0, 0.75, 0.75]]])
+    >>> found = predicted_class_errors(sums, list(sums), n_bins=1)
+    >>> found["sce_predicted"], found["sce_weighted"], found["ace_weighted"]
+    (0.25, 0.375, 0.375)
     """
-    return _mean_defined(ece_of(sums))
+    counts = sums[..., COUNT].sum(axis=-1)
+    static, adaptive = ece_of(sums), _ace_of_each(cells, n_bins)
+    return {
+        "sce_predicted": _mean_over(counts > 0, static),
+        "ace_predicted": _mean_over(counts > 0, adaptive),
+        "sce_weighted": _mean_over(counts, static),
+        "ace_weighted": _mean_over(counts, adaptive),
+    }
 
 
-def ace_predicted_of(cells: list[Floats], n_bins: int) -> float:
-    """The mean over predicted classes of the class's ECE over its own bins of equal mass.
-
-    >>> ace_predicted_of([np.array([[1.0, 0.25, 0.0], [1.0, 0.75, 1.0]])], n_bins=2)
-    0.25
-    """
+def _ace_of_each(cells: list[Floats], n_bins: int) -> Floats:
+    """The ECE of each class over its own bins of equal mass."""
     parts = [cells[i : i + _CLASSES_AT_ONCE] for i in range(0, len(cells), _CLASSES_AT_ONCE)]
     errors = [ece_of(_mass_bins_of_each(_padded(part), n_bins)) for part in parts]
-    return _mean_defined(np.concatenate(errors) if errors else np.zeros(0))
+    return np.concatenate(errors) if errors else np.zeros(0)
 
 
 def _padded(cells: list[Floats]) -> Floats:
@@ -94,6 +106,7 @@ def _padded(cells: list[Floats]) -> Floats:
     return table
 
 
-def _mean_defined(values: Floats) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else float("nan")
+def _mean_over(weights: NDArray[Any], errors: Floats) -> float:
+    """The weighted mean of the classes' errors; a class of weight 0 may have none."""
+    used = weights > 0
+    return float(np.average(errors[used], weights=weights[used])) if used.any() else float("nan")

@@ -1,4 +1,4 @@
-"""Shannon entropy in nats: the plug-in estimate and two corrections of its bias."""
+"""Shannon entropy and log loss in nats."""
 
 from __future__ import annotations
 
@@ -55,6 +55,21 @@ def _chao_shen_term(p: float, n: int) -> float:
     if p >= 1:
         return 0.0
     return p * math.log(p) / math.expm1(n * math.log1p(-p))
+
+
+def log_loss(human: Categorical, model: Categorical) -> float | None:
+    """People's mean negative log-probability under the model; `None` where it is infinite.
+
+    >>> log_loss(Categorical(("a",), (1.0,)), Categorical(("a", "b"), (0.5, 0.5))) == math.log(2)
+    True
+    >>> log_loss(Categorical(("c",), (1.0,)), Categorical(("a",), (1.0,))) is None
+    True
+    """
+    probs = model.as_dict()
+    given = [(p, probs.get(word, 0.0)) for word, p in human.as_dict().items() if p > 0]
+    if any(q <= 0 for _, q in given):
+        return None
+    return -sum(p * math.log(q) for p, q in given)
 
 
 def entropy_human(pair: Pair) -> float:

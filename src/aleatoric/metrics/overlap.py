@@ -28,7 +28,9 @@ def mass_on_human(pair: Pair) -> float:
 def rank_of_human_mode(pair: Pair) -> float | None:
     """The rank (1 = best) that the model gives to people's first choice; ties share the mean rank.
 
-    Undefined where the model gives it no mass.
+    Undefined where the model gives it no mass, as where it was never drawn: its rank is then worse
+    than that of every drawn word, by how much is not known. A mean over contexts leaves these out
+    and is too good; their number stands beside it.
 
     >>> human = Categorical(("a", "b"), (0.6, 0.4))
     >>> rank_of_human_mode(Pair("i", "g", human, Categorical(("b", "a"), (0.7, 0.3))))

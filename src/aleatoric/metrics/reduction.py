@@ -46,6 +46,38 @@ class Mean:
         return int(np.split(sums, 2, axis=-1)[1].max())
 
 
+@dataclass(frozen=True)
+class FiniteMean:
+    """The mean of a statistic over items; undefined where it is infinite on any item.
+
+    An item is infinite where `beside`, another statistic, is defined and this one is not.
+
+    >>> mean = FiniteMean("log_loss", "confidence")
+    >>> chunk = {"log_loss": np.array([[1.0], [np.nan]]), "confidence": np.ones((2, 1))}
+    >>> mean.values(mean.columns(chunk)).tolist()
+    [[1.0], [nan]]
+    """
+
+    statistic: str
+    beside: str
+
+    def columns(self, chunk: Chunk) -> Floats:
+        """The columns of the mean, and the number of infinite values."""
+        mean = Mean(self.statistic).columns(chunk)
+        infinite = np.isfinite(chunk[self.beside][:, :1]) & (mean[:, 1:2] == 0)
+        return np.concatenate([mean, infinite], axis=1)
+
+    def values(self, sums: Floats) -> Floats:
+        """Sum over count; NaN where an item is infinite."""
+        means = divide(sums[..., 0:1], sums[..., 1:2])
+        finite: Floats = np.where(sums[..., 2:3] > 0, np.nan, means)
+        return finite
+
+    def defined(self, sums: Floats) -> int:
+        """Items with a finite value."""
+        return int(sums[..., 1].max())
+
+
 def divide(totals: Floats, counts: Floats) -> Floats:
     """`totals / counts`, NaN where the count is 0.
 

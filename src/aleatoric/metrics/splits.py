@@ -1,4 +1,4 @@
-"""TVD, squared distance and JS divergence of many splits at once, on count matrices.
+"""TVD and JS divergence of many splits at once, on count matrices.
 
 The same quantities as the pairwise metrics, for (splits, outcomes) counts of two sides. An outcome
 that neither side has changes nothing, so that items of different outcomes may share a table.
@@ -25,17 +25,6 @@ def tvd(left: Counts, right: Counts) -> Floats:
     return apart
 
 
-def sq_distance(left: Counts, right: Counts) -> Floats:
-    """Unbiased squared distance by split; NaN where a side has fewer than two answers.
-
-    >>> sq_distance(np.array([[1, 1]]), np.array([[1, 1]])).tolist()
-    [-1.0]
-    """
-    cross = (left * right).sum(axis=1) / (_sizes(left) * _sizes(right))[:, 0]
-    distance: Floats = _self_product(left) + _self_product(right) - 2 * cross
-    return distance
-
-
 def js(left: Counts, right: Counts) -> Floats:
     """Jensen-Shannon divergence by split, in nats.
 
@@ -59,10 +48,3 @@ def _relative_entropy(p: Floats, q: Floats) -> Floats:
 def _sizes(counts: Counts) -> Counts:
     sizes: Counts = counts.sum(axis=1, keepdims=True)
     return sizes
-
-
-def _self_product(counts: Counts) -> Floats:
-    n = counts.sum(axis=1)
-    agreeing = (counts * counts).sum(axis=1) - n
-    product: Floats = agreeing / np.where(n > 1, n * (n - 1), np.nan)
-    return product

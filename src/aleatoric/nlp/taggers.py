@@ -3,7 +3,9 @@
 A tagger maps (context, words) to one tag a word, each word tagged as the context's continuation.
 It sees the last `WINDOW` words of the context: a tagger decides by near neighbours, and a long
 passage would otherwise be read again for every word. Those that ship here also tag texts that are
-cut into tokens already: `tag_texts`.
+cut into tokens already: `tag_texts`. There, tags are as the tagger gives them: spaCy's are those of
+Universal Dependencies, which keep PROPN, AUX and SCONJ apart; words in context are reduced to the
+12 tags of Petrov et al. (2012).
 """
 
 from __future__ import annotations
@@ -106,6 +108,8 @@ class UniversalTagger:
     label: str
     in_context: Tagger
     tag_texts: TextTagger
+    tagset: str = "petrov-2012"
+    """The tags that `tag_texts` gives, for signatures."""
 
     def __call__(self, context: str, words: Sequence[str]) -> list[str]:
         """The tags of the words, each as the context's continuation."""
@@ -173,6 +177,7 @@ def spacy(argument: str = "") -> UniversalTagger:
         f"spacy:{name}@{version('spacy')}",
         Remembering(lambda context, words: _spacy_tags(pipeline, context, words)),
         lambda texts: _spacy_texts(pipeline, texts),
+        tagset="universal-dependencies",
     )
 
 
@@ -222,10 +227,7 @@ def _spacy_texts(pipeline: Any, texts: Sequence[Tokens]) -> list[list[str]]:
     # A zone gives back what a batch added to the vocabulary: memory stays flat.
     with pipeline.memory_zone():
         documents = pipeline.pipe(Doc(pipeline.vocab, words=list(own)) for own in texts)
-        return [
-            [UNIVERSAL_DEPENDENCIES.get(token.pos_, "X") for token in document]
-            for document in documents
-        ]
+        return [[token.pos_ or "X" for token in document] for document in documents]
 
 
 def _spacy_tag(document: Any, start: int) -> str:

@@ -39,19 +39,42 @@ def open_probes(
     ('lexical-1', 0.5)
     """
     kept = Nothing() if cache is None else cache  # an empty cache is false, but a cache
-    tools = Tools(language, tokeniser, tagger, encoder, kept)
+    return probes_with(Tools(language, tokeniser, tagger, encoder, kept), names, given)
+
+
+def probes_with(
+    tools: Tools, names: Sequence[str], given: Mapping[str, Any] | None = None
+) -> list[Probe]:
+    """The probes of these names, with the tools that they share."""
     return [_open(name, tools, given or {}) for name in dict.fromkeys(names)]
 
 
-def default_names(language: str) -> tuple[str, ...]:
-    """The probes that what is installed can work out for a language.
+def default_names(
+    language: str, tagger: str | None = None, encoder: str | None = None
+) -> tuple[str, ...]:
+    """Return the probes that can run for a language with what is installed and named.
 
     >>> default_names("en")[-2:]
     ('syntactic-3', 'semantic')
     """
-    syntactic = SYNTACTIC if _is_there(default_tagger, language) else ()
-    semantic = SEMANTIC if _is_there(default_encoder, language) else ()
-    return (*LEXICAL, *syntactic, *semantic)
+    missing = left_out(language, tagger, encoder)
+    return tuple(name for name in (*LEXICAL, *SYNTACTIC, *SEMANTIC) if name not in missing)
+
+
+def left_out(
+    language: str, tagger: str | None = None, encoder: str | None = None
+) -> dict[str, str]:
+    """Return the probes that cannot run for a language, with the reason and how to get them.
+
+    >>> left_out("en"), left_out("xx", tagger="spacy:xx_core")["semantic"][:39]
+    ({}, 'the embedded sentence encoder reads Eng')
+    """
+    found: dict[str, str] = {}
+    if tagger is None and (reason := _refusal(default_tagger, language)):
+        found |= dict.fromkeys(SYNTACTIC, reason)
+    if encoder is None and (reason := _refusal(default_encoder, language)):
+        found |= dict.fromkeys(SEMANTIC, reason)
+    return found
 
 
 def _open(name: str, tools: Tools, given: Mapping[str, Any]) -> Probe:
@@ -66,9 +89,10 @@ def _open(name: str, tools: Tools, given: Mapping[str, Any]) -> Probe:
     return probe_from(name, registry.find("probes", name))
 
 
-def _is_there(default: Callable[[str], str], language: str) -> bool:
+def _refusal(default: Callable[[str], str], language: str) -> str | None:
+    """Return why a language has no default tool, or `None` where it has one."""
     try:
         default(language)
-    except UsageError:
-        return False
-    return True
+    except UsageError as refused:
+        return str(refused)
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from typing import Protocol
@@ -16,6 +16,8 @@ from aleatoric.probes.kernels.compiled import CompiledLadder
 from aleatoric.probes.ngrams import Integers, Ladder, Symbols, numbered
 
 Tokens = list[str]
+TokensOf = Callable[[Iterable[str]], dict[str, Tokens]]
+"""Texts -> the tokens of each distinct one."""
 CHUNK = 128
 """Inputs that are worked through at once: their arrays fit in a core's cache."""
 PLACES = 2**17
@@ -25,26 +27,44 @@ PLACES = 2**17
 class Reader:
     """Cuts, tags and numbers the texts of a batch when they are first asked for.
 
-    It remembers the latest batch, for which every probe of a run asks in its turn.
+    It remembers the latest batch, for which every probe of a run asks in its turn, and the tokens
+    of the texts that it was last told to remember.
     """
 
     def __init__(self, tokeniser: Tokeniser, tagger: TextTagger) -> None:
         self._tokeniser, self._tagger = tokeniser, tagger
-        self._batch = Batch((), tokeniser, tagger)
+        self._remembered: dict[str, Tokens] = {}
+        self._batch = Batch((), self.tokens, tagger)
+
+    @property
+    def label(self) -> str:
+        """The name of the tokeniser, for signatures."""
+        return self._tokeniser.label
 
     def read(self, blocks: Sequence[Block]) -> Batch:
         """The batch of these blocks."""
         if self._batch.blocks != tuple(blocks):
-            self._batch = Batch(tuple(blocks), self._tokeniser, self._tagger)
+            self._batch = Batch(tuple(blocks), self.tokens, self._tagger)
         return self._batch
+
+    def remember(self, texts: Iterable[str]) -> None:
+        """Keep the tokens of these texts, and of no others, so that they are cut only once."""
+        self._remembered = self.tokens(texts)
+
+    def tokens(self, texts: Iterable[str]) -> dict[str, Tokens]:
+        """Each distinct text's tokens."""
+        distinct = list(dict.fromkeys(texts))
+        new = [text for text in distinct if text not in self._remembered]
+        known = self._remembered | dict(zip(new, self._tokeniser.cut(new), strict=True))
+        return {text: known[text] for text in distinct}
 
 
 class Batch:
     """The texts of some blocks, as tokens and tags."""
 
-    def __init__(self, blocks: tuple[Block, ...], tokeniser: Tokeniser, tagger: TextTagger) -> None:
+    def __init__(self, blocks: tuple[Block, ...], tokens_of: TokensOf, tagger: TextTagger) -> None:
         self.blocks = blocks
-        self._tokeniser, self._tagger = tokeniser, tagger
+        self._tokens_of, self._tagger = tokens_of, tagger
 
     def lexical(self, order: int) -> list[Floats]:
         """Block by block the distances by n-grams of lower-cased tokens."""
@@ -57,8 +77,7 @@ class Batch:
     @cached_property
     def tokens(self) -> dict[str, Tokens]:
         """Each distinct text's tokens."""
-        texts = list(dict.fromkeys(text for block in self.blocks for text in block.texts))
-        return dict(zip(texts, self._tokeniser.cut(texts), strict=True))
+        return self._tokens_of(text for block in self.blocks for text in block.texts)
 
     @cached_property
     def tags(self) -> dict[str, list[str]]:

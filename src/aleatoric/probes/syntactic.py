@@ -33,4 +33,5 @@ def open_syntactic(argument: str, tools: Tools) -> Syntactic:
     """`syntactic-N`: n-grams of order N of part-of-speech tags."""
     order = order_of("syntactic", argument)
     facts = {"tokeniser": tools.tokeniser.label, "tagger": tools.tagger.label}
+    facts["tags"] = getattr(tools.tagger, "tagset", "the tagger's own")
     return Syntactic(order, tools.reader, facts)

@@ -52,6 +52,18 @@ class Tools:
         """Cuts and tags each text of a batch once, for all probes."""
         return Reader(self.tokeniser, lambda texts: self.tagger.tag_texts(texts))
 
+    def length_reader(self) -> Reader:
+        """Return what counts the tokens of texts, for probes that need no tokeniser too.
+
+        Where the language has none and none is named, tokens are parted by white space.
+        """
+        try:
+            return self.reader
+        except UsageError:
+            if self.tokeniser_spec is not None:
+                raise
+            return Reader(open_tokeniser("whitespace"), lambda texts: self.tagger.tag_texts(texts))
+
 
 class Nothing(MutableMapping[str, bytes]):
     """A cache that keeps nothing: memory stays flat, and the latest batch is remembered anyway.

@@ -9,16 +9,25 @@ from aleatoric.analyses.pictures import Picture
 
 _TREND = "Each grey dot is a context; black dots are means by tenths. A flat line: no relation."
 _PEOPLE_APART = (
-    "How far apart two people's texts to the same input are: one pair, drawn at random, of each "
-    "input."
+    "How far apart two people's texts to the same input are: one pair per input, drawn at random. "
+    "The mean is that of all pairs, mean H."
 )
 _SIGNED = (
-    "Over inputs. Right of 0 the generator over-estimates people's variability (its texts differ "
-    "more), left of 0 it under-estimates it."
+    "Right of 0 the generator varies more than people (its texts differ more from one another), "
+    "left of 0 it varies less."
+)
+_FARTHER = (
+    "Right of 0 a generator's texts are further from people's than people's own are from one "
+    "another. This does not mean that the generator varies more: one that repeats a single "
+    "sentence has it too."
 )
 _INSTANCE = (
     "One input: distances between people's texts (H), between the generator's (M) and between "
     "both (C)."
+)
+_SUBSETS = (
+    "ECE and e-ECE on random subsets of growing size, with one standard deviation over ten "
+    "subsets; the horizontal lines are the values on all data."
 )
 CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "word": {
@@ -79,8 +88,9 @@ CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "between the two curves at the right is the model's own.",
         ),
         "fig5_biased": (
-            "The biased estimator",
-            "Only people's words are looked at, as some earlier work did: distances shrink.",
+            "Probabilities of words beside halves of the people",
+            "TVD to all people. Probabilities that are renormalised over a set of words get the "
+            "mass of all other words too, which brings the model nearer to people.",
         ),
     },
     "token": {
@@ -103,36 +113,39 @@ CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "Rare and frequent tokens",
             "How far ECE and e-ECE part at a token, by how often the token occurs in the text.",
         ),
-        "tab4_stability": (
-            "How few tokens are enough",
-            "Each metric on ever smaller parts of the corpus, less its value on the whole.",
-        ),
+        "tab4_stability": ("How few tokens are enough", _SUBSETS),
+        "tab4_stability_documents": ("How few documents are enough", _SUBSETS),
     },
     "text": {
+        "energy": (
+            "How close to people, by probe",
+            "Energy distance 2 mean C − mean M − mean H, with intervals: 0 in expectation for a "
+            "perfect generator at any number of texts. Further left is closer to people.",
+        ),
+        "fig10_mean_M_minus_H": ("Does it vary more or less than people? By probe", _SIGNED),
         "fig5_w1_C": (
-            "How far from people, by probe",
+            "W1 of distances to people's texts, by probe",
             "Mean W1 between the generator's and people's distances, with intervals. The open "
             "marker is the control, one half of the people. Further left is nearer to people.",
         ),
         "decoders": (
             "Decoders in the plane",
-            "Right: varies otherwise than people do; up: says other things than people do. The "
-            "open marker is the control: near it is near people.",
+            "Right: distances among its texts are distributed otherwise than among people's; up: "
+            "so are those to people's texts. The open marker is the control, at half the number "
+            "of texts.",
         ),
         "fig9_w1_M": (
             "The same, of a generator's texts among themselves",
             "As above, with W1(M, H).",
         ),
-        "fig3_mean_M_minus_H": ("Over- or under-estimation of variability", _SIGNED),
+        "fig3_mean_M_minus_H": ("Variability per input", f"Over inputs. {_SIGNED}"),
         "fig8_mean_C_minus_H": (
             "Are the texts further from people's than people's are?",
-            "Over inputs. Right of 0 a generator's texts are further from people's than people's "
-            "own are from one another.",
+            f"Over inputs. {_FARTHER}",
         ),
-        "fig10_mean_M_minus_H": ("Mean over- or under-estimation, by probe", _SIGNED),
         "fig11_mean_C_minus_H": (
-            "Mean distance to people's texts less people's own, by probe",
-            _SIGNED,
+            "Mean distance to people's texts minus people's own, by probe",
+            _FARTHER,
         ),
         "variability": (
             "H, M and C side by side",

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric import registry
 from aleatoric.analyses.people import split_tvds
 from aleatoric.analyses.pictures import (
     TVD_EDGES,
@@ -33,8 +32,9 @@ from aleatoric.progress import Track, quietly
 from aleatoric.report.numbers import interval_ends
 from aleatoric.report.parts import Member, Part
 from aleatoric.store import Store
-from aleatoric.types import FAILED, Case, Floor, Row, Study
-from aleatoric.words.scoring import ORACLE
+from aleatoric.studies import word_study
+from aleatoric.types import FAILED, Case, Row
+from aleatoric.words.scoring import CONTROLS, ORACLE
 
 Floats = NDArray[np.float64]
 TOP = 15
@@ -42,6 +42,11 @@ MOST_PASSAGES = 80
 PAGE_STUDIES = ("replacement", "subsampling", "ard", "biased")
 """Those that a page waits for; the learning curve takes longer than all others together."""
 STUDIES = (*PAGE_STUDIES, "learning-curve")
+AGREEMENT_LABELS = {
+    "agreement_H": "H: two people",
+    "agreement_M": "M: the model with itself",
+    "agreement_C": "C: the model with a person",
+}
 _ABSTRACT = {"tvd_syn": "TVD of parts of speech", "tvd_sem": "TVD of clusters of meaning"}
 
 
@@ -59,7 +64,7 @@ def figure_data(
     seed = part.first.manifest["seed"]
     by_label = {m.label: list(cases(m.store, m.system)) for m in part.members}
     found: dict[str, Picture] = {
-        "systems": tvd_dots(part),
+        "systems": agreement_dots(part),
         "fig2_tvd_kde": tvd_densities(part),
     }
     with suppress(UsageError):  # where no context has two answers
@@ -69,7 +74,8 @@ def figure_data(
     for member in track(part.members, len(part.members), "study systems"):
         own, ending = by_label[member.label], ending_of(part, member)
         pictures: dict[str, Picture] = {**dict(heat_maps(member))}
-        pictures |= dict(system_pictures(member.label, own, seed, passage, studies))
+        manifest = member.store.manifest
+        pictures |= dict(system_pictures(member.label, own, manifest, passage, studies))
         if member is not part.members[0]:
             pictures.pop("figH_passage", None)  # many sheets: one system's are enough
         found |= {f"{name}{ending}": picture for name, picture in pictures.items()}
@@ -84,7 +90,7 @@ def ending_of(part: Part, member: Member) -> str:
 def system_pictures(
     system: str,
     own: Sequence[Case],
-    seed: int,
+    manifest: Mapping[str, Any],
     passage: str | None = None,
     studies: Sequence[str] = STUDIES,
 ) -> Iterator[tuple[str, Picture]]:
@@ -95,27 +101,22 @@ def system_pictures(
     yield "figH_passage", passage_bars(own, system, passage)
     for name in studies:
         try:
-            study: Study = registry.find("analyses", name)(own, seed)
+            study = word_study(name, own, manifest)
         except UsageError:
             continue
         yield from study.figures.items()
 
 
-def tvd_dots(part: Part) -> Dots:
-    """Every system's TVD with its interval, beside its floor from end to end."""
-    own = [r for r in part.results if r.metric == "tvd"]
-    places = [interval_ends(result.estimate) for result in own]
-    floors = [_floor_ends(result.floor) for result in own]
-    series = {"TVD": places, "floor": floors}
+def agreement_dots(part: Part) -> Dots:
+    """How often two people agree (H), two draws of each system (M), and one of each (C)."""
+    found = {(r.system, r.metric): r.estimate for r in part.results}
+    names = tuple(s for s in dict.fromkeys(s for s, _ in found) if s not in CONTROLS)
+    series = {
+        label: [interval_ends(found.get((name, metric))) for name in names]
+        for metric, label in AGREEMENT_LABELS.items()
+    }
     low, value, high = ({n: plain([e[i] for e in s]) for n, s in series.items()} for i in range(3))
-    names = tuple(result.system for result in own)
-    return Dots("", "TVD to people", names, value, low, high, "floor")
-
-
-def _floor_ends(floor: Floor | None) -> tuple[float, float, float]:
-    if floor is None or floor.value is None or floor.low is None or floor.high is None:
-        return np.nan, np.nan, np.nan
-    return floor.low, floor.value, floor.high
+    return Dots("", "probability that two answers agree", names, value, low, high)
 
 
 def tvd_densities(part: Part) -> Lines:

@@ -37,7 +37,7 @@ Bounds = tuple[float, float]
 MAIN = ("lexical-1", "syntactic-2", "semantic")
 """The probes of the paper's own figures; all others are in its appendix."""
 N_BINS = 25
-_DIFFERENCES = {"fig3_mean_M_minus_H": "dmu_M", "fig8_mean_C_minus_H": "dmu_C"}
+_DIFFERENCES = {"fig3_mean_M_minus_H": "M", "fig8_mean_C_minus_H": "C"}
 _DECODERS = {
     "fig5_w1_C": ("w1_C", "mean W1(C, H)"),
     "fig9_w1_M": ("w1_M", "mean W1(M, H)"),
@@ -64,9 +64,10 @@ def overall(part: Part) -> dict[str, Picture]:
     if others:
         found["fig7_human_variability"] = human_variability(part.first, others)
     if part.members:
-        found |= {name: differences(part, m) for name, m in _DIFFERENCES.items()}
+        found |= {name: differences(part, side) for name, side in _DIFFERENCES.items()}
         found["fig4_w1_C"] = divergence_curves(part, "w1_C")
         results = part.results
+        found["energy"] = decoder_dots(results, "energy", "energy distance")
         found |= {name: decoder_dots(results, *what) for name, what in _DECODERS.items()}
         found["decoders"] = decoder_points(results, main_of(probes))
     for member in part.members:
@@ -92,12 +93,18 @@ def bounds_of(store: Store, probe: str) -> Bounds:
 
 
 def human_variability(store: Store, probes: Sequence[str]) -> Panels:
-    """Figs. 2 and 7: over inputs, the distance between two people's texts drawn at random."""
+    """Figs. 2 and 7: over inputs, the distance between two people's texts drawn at random.
+
+    The mean beside it is that of all pairs, mean H, as everywhere else.
+    """
     pictures = []
     for probe in probes:
         sample = values(store, CONTROL, f"{PAIR}/{probe}")
         edges = np.linspace(0, _top([sample]), N_BINS + 1)
-        pictures.append(histograms(probe, "distance", {"two people": sample}, edges))
+        found = histograms(probe, "distance", {"two people": sample}, edges)
+        if len(mean_h := values(store, CONTROL, f"mean_H/{probe}")):
+            found = replace(found, means={"two people": float(mean_h.mean())})
+        pictures.append(found)
     return Panels("Human production variability", tuple(pictures), min(3, len(pictures)))
 
 
@@ -114,14 +121,18 @@ def three_sides(part: Part, member: Member) -> Panels:
     return Panels(member.label, tuple(pictures), min(3, len(pictures)))
 
 
-def differences(part: Part, metric: str) -> Panels:
-    """Figs. 3 and 8: over inputs, how much more a system's texts differ than people's do."""
+def differences(part: Part, side: str) -> Panels:
+    """Figs. 3 and 8: over inputs, mean M or mean C of a system minus people's mean H.
+
+    H are all pairs of people under every protocol, also where the paper's divergences use some.
+    """
     pictures = []
     for probe in main_of(probes_of(part.first)):
-        samples = {m.label: values(m.store, m.system, f"{metric}/{probe}") for m in part.members}
+        ends = f"mean_{side}/{probe}", f"mean_H/{probe}"
+        samples = {m.label: values(m.store, m.system, *ends) for m in part.members}
         end = _top([np.abs(sample) for sample in samples.values()])
         edges = np.linspace(-end, end, 2 * N_BINS + 1)
-        found = histograms(probe, f"μ{metric[-1]} − μH", samples, edges)
+        found = histograms(probe, f"μ{side} − μH", samples, edges)
         # The first slot is the control's in every figure, also where it is not shown.
         pictures.append(replace(found, first_slot=1))
     return Panels("", tuple(pictures), min(3, len(pictures)))
@@ -219,9 +230,12 @@ def instance_panels(store: Store, chosen: Mapping[str, str | None]) -> Iterator[
         yield item_id, Panels(title, tuple(pictures), min(3, len(pictures)))
 
 
-def values(store: Store, system: str, metric: str) -> Floats:
-    """A metric's defined values, input by input."""
+def values(store: Store, system: str, metric: str, minus: str | None = None) -> Floats:
+    """A metric's defined values, input by input, or what is left of them minus another's."""
     pages = [page.values[metric][:, 0] for page in store.stat_pages(system)]
+    if minus is not None:
+        others = [page.values[minus][:, 0] for page in store.stat_pages(system)]
+        pages = [one - other for one, other in zip(pages, others, strict=True)]
     return known(np.concatenate(pages)) if pages else np.zeros(0)
 
 

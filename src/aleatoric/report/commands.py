@@ -102,6 +102,8 @@ def _word(manifest: Manifest, live: bool) -> Iterator[Option]:
     for metric in manifest["abstractions"]:
         flag, default = tools[metric]
         yield flag, manifest[flag.removeprefix("--")], default
+    if "tvd_syn" in manifest["abstractions"]:
+        yield "--language", manifest.get("language"), None
 
 
 def _token(manifest: Manifest, live: bool) -> Iterator[Option]:
@@ -125,6 +127,7 @@ def _text(manifest: Manifest, live: bool) -> Iterator[Option]:
     yield "--probe", list(manifest.get("probes") or ()), []
     for tool in ("tokeniser", "tagger", "encoder"):
         yield f"--{tool}", manifest.get(tool), None
+    yield "--max-length", manifest.get("max_length"), 100
     yield "--limit", manifest.get("limit"), None
 
 

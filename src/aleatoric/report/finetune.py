@@ -1,4 +1,4 @@
-"""What fine-tuning did: systems beside floor and control, differences from the base, curves."""
+"""What fine-tuning did: systems beside the control, differences from the base, curves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aleatoric.comparing import Compared, compare
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels import is_finetuned
 from aleatoric.report.comparison import p_value
-from aleatoric.report.numbers import UNDEFINED, floor_range, number, with_interval
+from aleatoric.report.numbers import UNDEFINED, number, with_interval
 from aleatoric.report.parts import Part
 from aleatoric.store import FINETUNING, Store
 from aleatoric.types import Result, Table
@@ -64,64 +64,74 @@ def finetune_json(store: Store, interval: str = DEFAULT_METHOD) -> dict[str, Any
 
 
 def systems_table(store: Store, interval: str = DEFAULT_METHOD) -> Table:
-    """A row a system: distance, floor, excess, difference from the base, perplexity."""
-    results = {r.system: r for r in pipeline.results(store, interval) if r.metric == "tvd"}
+    """One row per system: overlap, squared distance, log loss, differences from the base, TVD."""
+    found = {(r.system, r.metric): r for r in pipeline.results(store, interval)}
     compared = differences(store, interval)
     facts = store.meta(FINETUNING) or {}
     models = pipeline.model_systems(store)
-    rows = [_control_row(results[ORACLE])] if ORACLE in results else []
-    rows += [_row(results[name], compared, facts.get(name, {}), models[0]) for name in models]
-    columns = ("system", "TVD", "floor", "excess", "TVD − base", "p Holm", "perplexity")
+    rows = [
+        (
+            name,
+            *_values(found, name),
+            *_differences(compared, name, models[0]),
+            _perplexity(facts.get(name, {})),
+        )
+        for name in (ORACLE, *models)
+        if (name, "overlap") in found
+    ]
+    columns = (
+        *("system", "overlap ↑", "D² ↓", "log loss ↓", "TVD"),
+        *("D² − base", "p Holm", "log loss − base", "p Holm", "perplexity"),
+    )
     base = f"; base is {models[0]}" if models else ""
     notes = (
-        f"TVD: exact, mean over contexts with 95% interval{base}.",
-        "TVD − base: paired over the contexts of held-out passages, passages resampled.",
+        f"overlap, D², log loss, TVD: exact, on held-out passages{base}.",
+        "− base: paired over the contexts of held-out passages, passages resampled.",
         *_family_notes(compared),
-        "perplexity: a token of the held-out passages, each by the model that never saw it.",
+        "perplexity: per token of the held-out passages, each by the model that never saw it.",
         *_temperature_notes(facts),
     )
     return Table("Fine-tuning", columns, tuple(rows), notes)
 
 
-def differences(store: Store, interval: str = DEFAULT_METHOD) -> Compared | None:
-    """The base less every other system, paired; `None` where there is one system.
+def _values(found: Mapping[tuple[str, str], Result], system: str) -> tuple[str, ...]:
+    own = [found.get((system, m)) for m in ("overlap", "sq_distance", "log_loss", "tvd")]
+    return tuple(with_interval(one.estimate) if one else UNDEFINED for one in own)
 
-    These differences alone are the family that p-values are adjusted over.
+
+def differences(store: Store, interval: str = DEFAULT_METHOD) -> Compared | None:
+    """The base minus every other system, paired; `None` where there is one system.
+
+    The differences of one metric are the family that p-values are adjusted over.
     """
     models = pipeline.model_systems(store)
     if len(models) < 2:
         return None
-    return compare([store], models, ["tvd"], interval=interval, against=models[0])
+    return compare([store], models, COMPARED, interval=interval, against=models[0])
 
 
 def _family_notes(compared: Compared | None) -> Iterator[str]:
-    tested = sum(one.paired.test is not None for one in compared.comparisons) if compared else 0
+    tested = [one.metric for one in compared.comparisons if one.paired.test] if compared else []
     if tested:
-        listed = "the difference" if tested == 1 else f"the {tested} differences"
-        yield f"p Holm: permutation tests, passages swapped; adjusted over {listed} from the base."
+        n = max(tested.count(metric) for metric in tested)
+        listed = "the difference" if n == 1 else f"the {n} differences"
+        yield (
+            "p Holm: permutation tests, passages swapped; adjusted over "
+            f"{listed} from the base, per metric."
+        )
 
 
-def _control_row(result: Result) -> tuple[str, ...]:
-    floor = floor_range(result.floor)
-    own = (result.system, with_interval(result.estimate), floor, number(result.excess))
-    return (*own, UNDEFINED, UNDEFINED, UNDEFINED)
-
-
-def _row(
-    result: Result, compared: Compared | None, facts: Mapping[str, Any], base: str
-) -> tuple[str, ...]:
-    floor = floor_range(result.floor)
-    own = (result.system, with_interval(result.estimate), floor, number(result.excess))
-    return (*own, *_difference(compared, result.system, base), _perplexity(facts))
-
-
-def _difference(compared: Compared | None, system: str, base: str) -> tuple[str, str]:
-    """A system minus the base; the comparison has the base first."""
-    for one in compared.comparisons if compared else ():
-        if (one.first, one.second) == (base, system):
-            found = one.paired.difference
-            return _turned(found), p_value(one.p_holm)
-    return UNDEFINED, UNDEFINED
+def _differences(compared: Compared | None, system: str, base: str) -> Iterator[str]:
+    """A system minus the base by each metric; the comparison has the base first."""
+    found = {
+        one.metric: one
+        for one in (compared.comparisons if compared else ())
+        if (one.first, one.second) == (base, system)
+    }
+    for metric in COMPARED:
+        one = found.get(metric)
+        yield _turned(one.paired.difference) if one else UNDEFINED
+        yield p_value(one.p_holm) if one else UNDEFINED
 
 
 def _turned(estimate: Any) -> str:
@@ -150,14 +160,18 @@ def perplexity(nll: float) -> float:
 
 def _temperature_notes(facts: Mapping[str, Any]) -> Iterator[str]:
     for own in facts.values():
-        if "temperatures" in own:
-            listed = ", ".join(f"{fold}: {value:g}" for fold, value in own["temperatures"].items())
-            yield f"best temperatures on the training passages, by fold: {listed}."
+        for key, score in (("temperatures", "D²"), ("temperatures_by_log_loss", "log loss")):
+            if key in own:
+                listed = ", ".join(f"{fold}: {value:g}" for fold, value in own[key].items())
+                yield f"best temperatures on the training passages by {score}, per fold: {listed}."
     if "grid" in facts:
-        listed = ", ".join(f"{value}: {number(own)}" for value, own in facts["grid"].items())
-        yield f"TVD of the base by temperature: {listed}."
+        for metric, score in (("sq_distance", "D²"), ("log_loss", "log loss")):
+            listed = ", ".join(f"{t}: {number(own[metric])}" for t, own in facts["grid"].items())
+            yield f"{score} of the base per temperature: {listed}."
 
 
+COMPARED = ("sq_distance", "log_loss")
+"""What tells whether fine-tuning brought a model closer to people: two proper scores."""
 _LOSSES = ("train_loss", "validation_loss", "train_nll", "validation_nll", "validation_human")
 _CURVES = (
     *("training loss", "validation loss", "training perplexity", "validation perplexity"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,13 @@ from typing import Any
 import aleatoric
 from aleatoric import levels
 from aleatoric.analyses.pictures import Picture
+from aleatoric.comparing.quartiles import by_agreement
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.report import page_texts, page_words
 from aleatoric.report.captions import PageFigure, page_figures
 from aleatoric.report.commands import command_of
 from aleatoric.report.finetune import training_tables
-from aleatoric.report.leads import LEADS, TITLES, finding
+from aleatoric.report.leads import LEADING, LEADS, TITLES, caveats, finding
 from aleatoric.report.numbers import with_interval
 from aleatoric.report.parts import Part
 from aleatoric.report.serial import shown, to_data, to_json
@@ -52,12 +53,16 @@ class Section:
     title: str
     lead: str
     finding: str
+    caveats: tuple[str, ...]
+    """What changes the reading of the table: shown above it."""
     notes: tuple[str, ...]
     systems: SystemsTable
     places: Mapping[tuple[str, str], str]
     """System and metric -> the place of its citation."""
     citations: tuple[Citation, ...]
     tables: tuple[Table, ...]
+    quartiles: Table | None
+    """The leading metrics by human agreement, for words."""
     training: tuple[Table, ...]
     """Of fine-tuning runs: differences from the base, perplexities, curves."""
     figures: tuple[PageFigure, ...]
@@ -87,12 +92,14 @@ def section(
         level,
         f"{TITLES[level]}: {part.corpus}",
         LEADS[level],
-        finding(level, results),
+        finding(level, results, table.compared),
+        (*_remarks(part), *caveats(results, LEADING[level])),
         (*_notes(part), *table.notes),
         table,
         {(one.system, one.metric): one.id for one in citations},
         tuple(citations),
         tuple(results_tables(results, level)),
+        _quartiles(part),
         tuple(training_tables(part)),
         tuple(page_figures(level, pictures)),
         _contexts(part, ends, inputs),
@@ -133,6 +140,14 @@ def render(sections: Sequence[Section]) -> str:
     return page
 
 
+def _quartiles(part: Part) -> Table | None:
+    """The metrics of all runs by human agreement; `None` at other levels."""
+    if part.level != "word" or not part.members:
+        return None
+    tables = [by_agreement(store) for store in part.stores]
+    return replace(tables[0], rows=tuple(row for table in tables for row in table.rows))
+
+
 def _contexts(
     part: Part, ends: Sequence[page_texts.Ends], inputs: Sequence[str]
 ) -> Mapping[str, Any] | None:
@@ -141,9 +156,20 @@ def _contexts(
     return page_texts.inputs_data(part, ends, inputs) if part.level == "text" else None
 
 
+def _remarks(part: Part) -> list[str]:
+    """What the runs say about their people: that they are simulated, for example."""
+    remarks = [printable(r) for store in part.stores for r in store.manifest.get("remarks", ())]
+    return [_sentence(remark) for remark in dict.fromkeys(remarks)]
+
+
 def _notes(part: Part) -> list[str]:
-    notes = [printable(note) for store in part.stores for note in levels.notes(store)]
-    return list(dict.fromkeys(notes))
+    remarks = {r for store in part.stores for r in store.manifest.get("remarks", ())}
+    notes = [n for store in part.stores for n in levels.notes(store) if n not in remarks]
+    return list(dict.fromkeys(printable(note) for note in notes))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
 def _citations(part: Part, results: Sequence[Result], suffix: str) -> list[Citation]:

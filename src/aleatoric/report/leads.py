@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from aleatoric.report.numbers import number
+from aleatoric.comparing import Compared
+from aleatoric.report.numbers import number, with_interval
+from aleatoric.texts.verdicts import sentences, verdicts
 from aleatoric.types import Result
 
 TITLES = {"word": "Next words", "token": "Reference tokens", "text": "Whole texts"}
 LEADS = {
     "word": (
-        "People were asked for the next word of each context, and disagreed. This page shows how "
-        "far each system's next-word distribution is from theirs: the share of probability that "
-        "would have to move (total variation distance, TVD), beside what a perfect model would "
-        "score with the same number of answers (floor)."
+        "People were asked for the next word of each context, and disagreed. This page shows "
+        "whether each system spreads its probability over next words as people do: how often two "
+        "people agree (H), how often two draws of the system agree (M), and how often a draw "
+        "agrees with a person (C). The overlap 2C / (H + M) is 1 for a perfect model."
     ),
     "token": (
         "At each position of a text the model gives a distribution over its vocabulary, and the "
@@ -23,74 +25,165 @@ LEADS = {
     "text": (
         "Several people wrote a text to each input, and their texts differ. This page shows "
         "whether a generator's texts differ as much, in words, in grammar and in meaning: "
-        "distances between two people's texts (H), between two of the generator's (M) and between "
-        "one of each (C), and how far apart these distributions are (Wasserstein-1 distance, W1), "
-        "beside people against people (control) and what a perfect generator would score with as "
-        "many texts (floor)."
+        "mean distances between two people's texts (H), between two of the generator's (M) and "
+        "between one of each (C). The energy distance 2C − M − H says how close a generator is to "
+        "people: 0 for a perfect one, at any number of texts. M against H says whether it varies "
+        "more or less than people. W1, the paper's metric, stands beside people against people "
+        "(control)."
     ),
 }
+LEADING = {"word": "overlap", "token": "ece", "text": "energy/lexical-1"}
+"""The metric that leads each level."""
 _CONTROLS = ("human", "oracle", "control")
+FEW_GROUPS = 10
+"""With fewer groups intervals are wide and tests find little."""
+Found = Mapping[tuple[str, str], Result]
 
 
-def finding(level: str, results: Sequence[Result]) -> str:
-    """The main finding as a sentence; empty where there is no system to speak of."""
-    return _FINDINGS[level](results)
+def finding(level: str, results: Sequence[Result], compared: Compared | None = None) -> str:
+    """The main finding in sentences; empty where there is no system to speak of."""
+    found = {(r.system, r.metric): r for r in results if r.estimate.value is not None}
+    return " ".join(_FINDINGS[level](found, compared))
 
 
-def _lowest(results: Sequence[Result], metric: str) -> tuple[Result | None, int]:
-    """The model with the least excess by a metric, or the least value, and how many there are."""
-    own = [r for r in results if r.metric == metric and r.system not in _CONTROLS]
-    known = [r for r in own if r.estimate.value is not None]
-    return min(known, key=_excess_or_value, default=None), len(known)
+def caveats(results: Sequence[Result], lead: str) -> Iterator[str]:
+    """What changes the reading of the table: few groups, and systems on different items."""
+    own = [r for r in results if r.metric == lead and r.system not in _CONTROLS]
+    groups = min((r.estimate.n_groups for r in own), default=FEW_GROUPS)
+    if groups < FEW_GROUPS:
+        yield (
+            f"There are only {groups} groups of items: intervals are wide, and tests find large "
+            "differences alone."
+        )
+    items = {r.system: r.estimate.n_items for r in own}
+    if len(set(items.values())) > 1:
+        listed = ", ".join(f"{name} {n}" for name, n in items.items())
+        yield (
+            f"The systems were measured on different numbers of items ({listed}): compare them by "
+            "the letters and by `aleatoric compare`, which use the items that they share."
+        )
 
 
-def _excess_or_value(result: Result) -> float:
-    return result.excess if result.excess is not None else result.estimate.value or 0.0
+def _word(found: Found, compared: Compared | None) -> Iterator[str]:
+    own = {s: r for (s, m), r in found.items() if m == "overlap" and s not in _CONTROLS}
+    if not own:
+        return
+    yield _closest(own, compared) if len(own) > 1 else _alone(*own.popitem())
+    spread = {s: r for (s, m), r in found.items() if m == "agreement_gap" and s not in _CONTROLS}
+    yield variability({s: _direction(r) for s, r in spread.items()})
+
+
+def _alone(system: str, result: Result) -> str:
+    interval, value = result.estimate.interval, with_interval(result.estimate)
+    said = f"{system} overlaps with people by {value}; a perfect model would have 1."
+    if interval is None:
+        return said
+    if interval.high < 1:
+        return f"{said} It is significantly below that."
+    return f"{said} It does not differ significantly from that."
+
+
+def _closest(own: Mapping[str, Result], compared: Compared | None) -> str:
+    """Who is closest to people by overlap, on common items; ties are named as ties."""
+    letters = compared.letters.get("overlap", {}) if compared else {}
+    values = compared.values.get("overlap", {}) if compared else {}
+    known = {s: v for s, v in values.items() if v is not None}
+    known = known or {s: r.estimate.value or 0.0 for s, r in own.items()}
+    best = max(known, key=lambda system: known[system])
+    if compared is None:
+        return (
+            f"{best} has the highest overlap with people ({number(known[best])} of 1); "
+            "`aleatoric compare` tests the differences between systems."
+        )
+    if not letters:
+        return (
+            f"{best} has the highest overlap with people ({number(known[best])} of 1), but no "
+            "test is possible here, so that the order of systems is not certain."
+        )
+    first = set(letters.get(best, ""))
+    tied = [s for s in known if s != best and first & set(letters.get(s, ""))]
+    if not tied:
+        return (
+            f"{best} is closest to people: its overlap is {number(known[best])} of 1, "
+            f"significantly higher than that of {_others(len(known) - 1)}."
+        )
+    ordered = sorted([best, *tied], key=lambda system: -known[system])
+    listed = _listed([f"{system} ({number(known[system])})" for system in ordered])
+    return f"{listed} have the highest overlap with people and do not differ significantly."
+
+
+def _others(n: int) -> str:
+    return "the other system" if n == 1 else f"all {n} other systems"
+
+
+def _direction(result: Result) -> str:
+    interval = result.estimate.interval
+    if interval is None:
+        return "unknown"
+    if interval.low > 0:
+        return "less"
+    return "more" if interval.high < 0 else "same"
+
+
+def variability(directions: Mapping[str, str]) -> str:
+    """Whether systems vary more or less than people.
+
+    >>> variability({"a": "less", "b": "same"})
+    'a varies less than people. b does not differ significantly from people in variability.'
+    """
+    said = {
+        "more": ("varies more than people", "vary more than people"),
+        "less": ("varies less than people", "vary less than people"),
+        "same": (
+            "does not differ significantly from people in variability",
+            "do not differ significantly from people in variability",
+        ),
+    }
+    sentences = []
+    for direction, (one, several) in said.items():
+        systems = [s for s, own in directions.items() if own == direction]
+        if systems:
+            sentences.append(f"{_listed(systems)} {one if len(systems) == 1 else several}.")
+    return " ".join(sentences)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names as a sentence lists them.
+
+    >>> _listed(["a"]), _listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    *before, last = names
+    return f"{', '.join(before)} and {last}" if before else last
+
+
+def _lowest(found: Found, metric: str) -> tuple[Result | None, int]:
+    """The model with the lowest value of a metric, and how many there are."""
+    own = [r for (s, m), r in found.items() if m == metric and s not in _CONTROLS]
+    return min(own, key=lambda r: r.estimate.value or 0.0, default=None), len(own)
 
 
 def _among(name: str, n: int) -> str:
     return f"Of {n} systems, {name} is" if n > 1 else f"{name} is"
 
 
-def _word(results: Sequence[Result]) -> str:
-    best, n = _lowest(results, "tvd")
-    oracle = next((r for r in results if (r.system, r.metric) == ("oracle", "tvd")), None)
-    if best is None:
-        return ""
-    nearest = "nearest to people" if n > 1 else "measured against people"
-    above = f", {number(best.excess)} above its floor" if best.excess is not None else ""
-    value = number(best.estimate.value)
-    found = f"{_among(best.system, n)} {nearest}: its TVD is {value}{above}."
-    if oracle is None or oracle.estimate.value is None:
-        return found
-    halves = number(oracle.estimate.value)
-    return f"{found} One half of the people is {halves} from the other half."
-
-
-def _token(results: Sequence[Result]) -> str:
-    best, n = _lowest(results, "ece")
+def _token(found: Found, compared: Compared | None) -> Iterator[str]:
+    best, n = _lowest(found, "ece")
     if best is None or best.estimate.value is None:
-        return ""
+        return
     calibrated = "best calibrated" if n > 1 else "measured"
     floor = best.floor.value if best.floor else None
     beside = f" (a calibrated model would score {100 * floor:.2f}%)" if floor is not None else ""
     value = 100 * best.estimate.value
-    return f"{_among(best.system, n)} {calibrated}: its ECE is {value:.2f}%{beside}."
+    yield f"{_among(best.system, n)} {calibrated}: its ECE is {value:.2f}%{beside}."
 
 
-def _text(results: Sequence[Result]) -> str:
-    metric = next((r.metric for r in results if r.metric.startswith("w1_C/")), "")
-    best, n = _lowest(results, metric)
-    control = next((r for r in results if (r.system, r.metric) == ("control", metric)), None)
-    if best is None or control is None:
-        return ""
-    near = "nearest to people" if n > 1 else "measured against people"
-    probe, people = metric.partition("/")[2], number(control.estimate.value)
-    value = number(best.estimate.value)
-    return (
-        f"{_among(best.system, n)} {near} by {probe}: its W1(C, H) is {value}; one half of the "
-        f"people scores {people} against the other."
-    )
+def _text(found: Found, compared: Compared | None) -> Iterator[str]:
+    own = verdicts(list(found.values()))
+    several = len({one.system for one in own}) > 1
+    # With several systems, the first probe alone: the table has the others.
+    shown = [one for one in own if one.probe == own[0].probe] if several else own
+    yield from sentences(shown)
 
 
 _FINDINGS = {"word": _word, "token": _token, "text": _text}

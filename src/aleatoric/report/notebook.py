@@ -7,17 +7,15 @@ from functools import singledispatch
 from html import escape
 from typing import Any
 
-import numpy as np
-
 from aleatoric.errors import MissingExtraError, UsageError
-from aleatoric.report.drawing import GREY, safe
+from aleatoric.report.drawing import safe
 from aleatoric.report.figures import draw
-from aleatoric.report.numbers import interval_ends
+from aleatoric.report.numbers import between, interval_ends
 from aleatoric.report.serial import shown
 from aleatoric.report.view import HEADINGS, results_tables
 from aleatoric.types import Result, Results, Study, Table
 
-MAIN = ("tvd", "ece", "w1_C")
+MAIN = ("overlap", "ece", "energy")
 """The main metric of each level."""
 
 
@@ -79,7 +77,7 @@ def study_html(study: Study) -> str:
 
 @plot.register
 def plot_result(result: Result, axes: Any = None) -> Any:
-    """How the values of its items spread, with the value, its interval and its floor.
+    """How the values of its items spread, with the value and its interval.
 
     Where items have no values of their own, the value alone.
     """
@@ -91,8 +89,6 @@ def plot_result(result: Result, axes: Any = None) -> Any:
     low, value, high = interval_ends(result.estimate)
     axes.axvspan(low, high, color="black", alpha=0.25, label="interval")
     axes.axvline(value, color="black", label=f"{value:.3f}")
-    if result.floor is not None and result.floor.value is not None:
-        axes.axvline(result.floor.value, color=GREY, linestyle=":", label="floor")
     axes.set_xlabel(safe(f"{result.metric}, {result.system}"))
     axes.set_ylabel("items")
     axes.legend()
@@ -101,21 +97,17 @@ def plot_result(result: Result, axes: Any = None) -> Any:
 
 @plot.register
 def plot_results(results: Results, axes: Any = None, metric: str | None = None) -> Any:
-    """One metric of every system with its interval, and its floor from end to end."""
+    """One metric of every system with its interval."""
     chosen = _of_metric(results, metric)
     axes = _axes(1.0 + 0.35 * len(chosen)) if axes is None else axes
     for place, result in enumerate(chosen):
         low, value, high = interval_ends(result.estimate)
-        _floor(axes, result, place)
         axes.plot([low, high], [place, place], "-", color="black", linewidth=1.2)
         axes.plot([value], [place], "o", color="black", markersize=5)
     axes.set_yticks(range(len(chosen)), [safe(result.system) for result in chosen])
     axes.set_ylim(len(chosen) - 0.5, -0.5)
     name = chosen[0].metric
-    axes.set_xlabel(safe(HEADINGS.get(name, name).removesuffix(" ↓")))
-    if any(result.floor for result in chosen):
-        axes.plot([], [], "s", color=GREY, alpha=0.5, label="floor")
-        axes.legend()
+    axes.set_xlabel(safe(HEADINGS.get(name, name).rstrip(" ↓↑")))
     return axes
 
 
@@ -136,7 +128,10 @@ def level_of(results: Sequence[Result]) -> str:
     metrics = [result.metric for result in results]
     if any("/" in metric for metric in metrics):
         return "text"
-    word = any(metric.startswith(("tvd", "ece_original", "ece_human")) for metric in metrics)
+    word = any(
+        metric.startswith(("overlap", "agreement_", "tvd", "ece_original", "ece_human"))
+        for metric in metrics
+    )
     return "word" if word else "token"
 
 
@@ -153,21 +148,16 @@ def _of_metric(results: Sequence[Result], metric: str | None) -> list[Result]:
     return [result for result in known if result.metric == wanted]
 
 
-def _floor(axes: Any, result: Result, place: int) -> None:
-    floor = result.floor
-    if floor is not None and floor.low is not None and floor.high is not None:
-        width = np.subtract(floor.high, floor.low)
-        axes.barh([place], [width], 0.5, left=[floor.low], color=GREY, alpha=0.5)
-
-
 def _single(result: Result) -> Table:
     """One result with everything that is known of it."""
     facts = result.as_dict()
     estimate = facts["estimate"]
     interval = estimate["interval"]
-    rows = [("value", estimate["value"]), ("floor", result.floor and result.floor.value)]
+    rows = [("value", estimate["value"])]
     rows += [("interval", interval and f"[{interval['low']:.4g}, {interval['high']:.4g}]")]
-    rows += [("excess", result.excess), ("items", estimate["n_items"])]
+    if result.perfect is not None:
+        rows += [("if perfect", between(result.perfect.low, result.perfect.high))]
+    rows += [("items", estimate["n_items"])]
     rows += [("groups", estimate["n_groups"]), ("undefined", estimate["n_undefined"])]
     named = tuple((name, _number(value)) for name, value in rows)
     title = f"{result.system}, {result.metric}"

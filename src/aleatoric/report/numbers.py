@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from aleatoric.types import Estimate, Floor
+from aleatoric.types import Estimate
 
 UNDEFINED = "–"
 
@@ -34,16 +34,16 @@ def with_interval(estimate: Estimate, digits: int = 3) -> str:
     return f"{text} [{number(low, digits)}, {number(high, digits)}]"
 
 
-def floor_range(floor: Floor | None) -> str:
-    """A floor from its lower to its higher end, with its value where that lies between them.
+def between(low: float | None, high: float | None, digits: int = 3) -> str:
+    """A range of numbers; one number where both ends are equal.
 
-    >>> floor_range(Floor(0.3, 0.2, 0.3, "")), floor_range(Floor(0.25, 0.2, 0.3, ""))
-    ('0.200–0.300', '0.250 (0.200–0.300)')
+    >>> between(0.2, 0.3), between(0.2, 0.2), between(None, None)
+    ('0.200–0.300', '0.200', '–')
     """
-    if floor is None or floor.value is None:
+    if low is None or high is None:
         return UNDEFINED
-    ends = f"{number(floor.low)}–{number(floor.high)}"
-    return ends if floor.value in (floor.low, floor.high) else f"{number(floor.value)} ({ends})"
+    ends = number(low, digits), number(high, digits)
+    return ends[0] if ends[0] == ends[1] else "–".join(ends)
 
 
 def interval_ends(estimate: Estimate | None, times: float = 1.0) -> tuple[float, float, float]:

@@ -26,7 +26,7 @@ MOST_DRAWN = 40
 """Of so many inputs, those at the ends of the lists, distances are computed again and drawn."""
 _SIDES: tuple[Side, ...] = ("C", "M")
 _OF_PEOPLE = ("mean_H",)
-_OF_SYSTEMS = ("mean_M", "mean_C", "w1_M", "w1_C")
+_OF_SYSTEMS = ("energy", "mean_M", "mean_C", "w1_M", "w1_C")
 Numbers = dict[str, dict[str, list[float | None]]]
 
 

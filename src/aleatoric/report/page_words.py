@@ -33,10 +33,10 @@ def contexts(part: Part, most: int = MOST_CONTEXTS) -> dict[str, Any]:
     chosen = _chosen(tvds.values(), most)
     items: dict[str, dict[str, Any]] = {}
     for place, member in enumerate(part.members):
-        floors = _by_item(member, "floor_value")
+        squares = _by_item(member, "sq_distance")
         for case in _cases(member, chosen):
             row = items.setdefault(case.item.id, _item(case, numbers, len(part.members)))
-            row["systems"][place] = _system(case, tvds[member.label], floors, numbers)
+            row["systems"][place] = _system(case, tvds[member.label], squares, numbers)
     total = len({item_id for own in tvds.values() for item_id in own})
     return {
         "kind": "word",
@@ -94,14 +94,13 @@ def _item(case: Case, numbers: dict[str, int], n_systems: int) -> dict[str, Any]
     }
 
 
-def _system(case: Case, tvds: Values, floors: Values, numbers: dict[str, int]) -> dict[str, Any]:
+def _system(case: Case, tvds: Values, squares: Values, numbers: dict[str, int]) -> dict[str, Any]:
     human, model = case.pair.human, case.pair.model
     known = model.as_dict()
     said = [word for word in _likeliest(human, MOST_PEOPLE_WORDS) if word in known]
     words = dict.fromkeys([*_likeliest(model, MOST_MODEL_WORDS), *said])
-    value, floor = tvds.get(case.item.id), floors.get(case.item.id)
-    excess = None if value is None or floor is None else value - floor
-    own = {"tvd": short(value), "excess": short(excess), "n": model.n}
+    value, square = tvds.get(case.item.id), squares.get(case.item.id)
+    own = {"tvd": short(value), "sq_distance": short(square), "n": model.n}
     return {**own, "words": _numbered(words, model, numbers)}
 
 

@@ -1,37 +1,46 @@
-"""The table at the top of the page: systems with intervals, floors, excesses and letters."""
+"""The table at the top of the page: systems with intervals and letters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aleatoric.comparing import Compared, compare
-from aleatoric.comparing.statistics import excess_name
 from aleatoric.errors import UsageError
-from aleatoric.report.numbers import UNDEFINED, number
+from aleatoric.report.numbers import UNDEFINED, between, number
 from aleatoric.report.parts import Part
-from aleatoric.report.view import HEADINGS, is_percentage
+from aleatoric.report.view import HEADINGS, PERFECT, is_percentage, tvd_bracket
 from aleatoric.types import Floor, Result
 
 Found = Mapping[tuple[str, str], Result]
 COMPARED = {
-    "word": ("tvd", "tvd_excess", "sq_distance"),
+    "word": ("overlap", "sq_distance", "log_loss"),
     "token": ("ece", "e_ece*"),
-    "text": ("w1_?/*", "dmu_M/*"),
+    "text": ("energy/*", "dmu_M/*"),
 }
 """What systems are compared by: a small family, so that its tests keep their power."""
 _TOKEN = ("ece", "e_ece", "e_ece_p", "e_ece_k", "mce", "sce", "ace", "brier", "nll", "accuracy")
 _TEXT = {
-    "w1_C": "W1(C, H) ↓",
-    "w1_M": "W1(M, H) ↓",
+    "energy": "energy ↓",
     "dmu_M": "μM − μH",
+    "mean_M": "mean M",
+    "mean_C": "mean C",
+    "w1_M": "W1(M, H) ↓",
+    "w1_C": "W1(C, H) ↓",
     "dmu_C": "μC − μH",
 }
+"""The columns of the text level, in their order."""
 _HELP = {
     "floor": "what a perfect model would score with the same numbers of answers",
     "excess": "value less floor",
-    "tvd": "total variation distance to people: the share of probability that would have to move",
-    "sq_distance": "squared distance, unbiased: needs no floor",
+    "overlap": "2 ΣC / Σ(H + M): 1 for a perfect model, 0 where nothing is shared",
+    "sq_distance": "squared distance H + M − 2C: 0 on average for a perfect model",
+    "log_loss": "people's mean negative log-probability under the model, in nats",
+    "agreement_H": "how often two people agree",
+    "agreement_M": "how often two draws of the model agree; below H: it varies more than people",
+    "agreement_C": "how often a draw of the model agrees with a person",
+    "tvd": "the papers' metric, from its debiased to its plain value; not for ranking",
+    PERFECT: "the plain TVD that a perfect model would have with as many people and draws",
     "ece_original": "calibration to the word of the text",
     "ece_human": "calibration to people's most frequent word",
     "ece_oracle": "calibration to the most frequent word of one half of the people",
@@ -39,10 +48,14 @@ _HELP = {
     "e_ece": "expected calibration error under ancestral sampling",
     "e_ece_p": "under nucleus sampling",
     "e_ece_k": "under top-k sampling",
-    "w1_C": "how far texts of the system and of people are apart, against people among themselves",
-    "w1_M": "how far the system's texts are apart, against people among themselves",
-    "dmu_M": "above 0: more various than people; below 0: less",
-    "dmu_C": "above 0: further from people's texts than these are from one another",
+    "energy": "2 mean C − mean M − mean H: 0 in expectation for a perfect generator",
+    "mean_M": "mean distance between two of the system's texts",
+    "mean_C": "mean distance between a text of the system and a person's",
+    "w1_C": "paper: W1 between the distances to people's texts and those among people's",
+    "w1_M": "paper: W1 between the distances among the system's texts and those among people's",
+    "dmu_M": "above 0: varies more than people; below 0: less",
+    "dmu_C": "above 0: further from people's texts than these are from one another; says nothing "
+    "of variability",
 }
 
 
@@ -73,8 +86,13 @@ class SystemsTable:
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    letters: bool = False
+    compared: Compared | None = None
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def letters(self) -> bool:
+        """Whether cells have letters."""
+        return bool(self.compared and any(self.compared.letters.values()))
 
 
 def systems_table(part: Part, results: Sequence[Result]) -> SystemsTable:
@@ -83,7 +101,7 @@ def systems_table(part: Part, results: Sequence[Result]) -> SystemsTable:
     letters = compared.letters if compared else {}
     found = {(result.system, result.metric): result for result in results}
     columns, rows = _MAKERS[part.level](found, letters)
-    return SystemsTable(columns, rows, bool(letters), compared.notes if compared else ())
+    return SystemsTable(columns, rows, compared, compared.notes if compared else ())
 
 
 def letters_of(part: Part) -> Compared | None:
@@ -104,17 +122,35 @@ Made = tuple[tuple[Column, ...], tuple[tuple[Cell, ...], ...]]
 
 def _word(found: Found, letters: Letters) -> Made:
     metrics = [m for m in HEADINGS if any(metric == m for _, metric in found)]
-    columns = [Column("system", "text"), *_with_floor("tvd", HEADINGS["tvd"])]
-    rest = [m for m in metrics if m != "tvd"]
-    columns += [Column(HEADINGS[m], help=_HELP.get(m, "")) for m in rest]
+    place = metrics.index("tvd") + 1 if "tvd" in metrics else len(metrics)
+    columns = [Column(HEADINGS[m], help=_HELP.get(m, "")) for m in metrics]
+    columns.insert(place, Column(PERFECT, help=_HELP[PERFECT]))
     rows = []
     for name in _systems(found):
-        own = [found.get((name, m)) for m in rest]
-        others = [_value(one, letters, m) for one, m in zip(own, rest, strict=True)]
-        n_items = max(r.estimate.n_items for (s, _), r in found.items() if s == name)
-        cells = (Cell(name, name), *_floored(found.get((name, "tvd")), letters), *others)
-        rows.append((*cells, _count(n_items)))
-    return (*columns, Column("items")), tuple(rows)
+        cells = [_word_cell(found, name, metric, letters) for metric in metrics]
+        cells.insert(place, _perfect(found.get((name, "tvd"))))
+        leading = found.get((name, "overlap"))
+        n_items = leading.estimate.n_items if leading else 0
+        n_items = n_items or max(r.estimate.n_items for (s, _), r in found.items() if s == name)
+        rows.append((Cell(name, name), *cells, _count(n_items)))
+    return (Column("system", "text"), *columns, Column("items")), tuple(rows)
+
+
+def _word_cell(found: Found, system: str, metric: str, letters: Letters) -> Cell:
+    result = found.get((system, metric))
+    cell = _value(result, letters, metric)
+    if result is None or metric != "tvd":
+        return cell
+    return replace(cell, text=tvd_bracket(result, found.get((system, "tvd_debiased"))), interval="")
+
+
+def _perfect(result: Result | None) -> Cell:
+    """The expected TVD of a perfect model, under both estimates of the truth."""
+    perfect = result.perfect if result else None
+    if result is None or perfect is None:
+        return Cell(UNDEFINED, None)
+    text = between(perfect.low, perfect.high)
+    return Cell(text, perfect.low, cites=(result.system, result.metric))
 
 
 def _token(found: Found, letters: Letters) -> Made:
@@ -131,33 +167,25 @@ def _token(found: Found, letters: Letters) -> Made:
 
 
 def _text(found: Found, letters: Letters) -> Made:
-    probes = list(dict.fromkeys(m.partition("/")[2] for _, m in found))
-    signed = [Column(_TEXT[m], help=_HELP[m]) for m in ("dmu_M", "dmu_C")]
-    columns = (
-        *(Column("probe", "text"), Column("system", "text")),
-        *_with_floor("w1_C", _TEXT["w1_C"]),
-        *_with_floor("w1_M", _TEXT["w1_M"]),
-        *signed,
-        Column("inputs"),
-    )
+    probes = list(dict.fromkeys(m.partition("/")[2] for _, m in found if "/" in m))
+    named = (Column("probe", "text"), Column("system", "text"))
+    columns = (*named, *(Column(_TEXT[m], help=_HELP[m]) for m in _TEXT), Column("inputs"))
     rows = tuple(
         _text_row(found, letters, probe, name)
         for probe in probes
         for name in _systems(found)
-        if (name, f"w1_C/{probe}") in found
+        if any((name, f"{m}/{probe}") in found for m in _TEXT)
     )
     return columns, rows
 
 
 def _text_row(found: Found, letters: Letters, probe: str, name: str) -> tuple[Cell, ...]:
-    cross, own = (found.get((name, f"{m}/{probe}")) for m in ("w1_C", "w1_M"))
-    signed = [f"{m}/{probe}" for m in ("dmu_M", "dmu_C")]
+    metrics = [f"{m}/{probe}" for m in _TEXT]
+    own = [found.get((name, metric)) for metric in metrics]
     return (
         *(Cell(probe, probe), Cell(name, name)),
-        *_floored(cross, letters),
-        *_floored(own, letters),
-        *(_value(found.get((name, metric)), letters, metric) for metric in signed),
-        _count(cross.estimate.n_items if cross else 0),
+        *(_value(one, letters, metric) for one, metric in zip(own, metrics, strict=True)),
+        _count(max(one.estimate.n_items for one in own if one)),
     )
 
 
@@ -180,8 +208,7 @@ def _floored(result: Result | None, letters: Letters) -> Iterator[Cell]:
     cites, times = (result.system, result.metric), _times(result.metric)
     yield _floor(result.floor, cites, times)
     text = number(_scaled(result.excess, times), 3 if times == 1 else 2)
-    own = letters.get(excess_name(result.metric), {}).get(result.system, "")
-    yield Cell(text, result.excess, letters=own, cites=cites if result.floor else None)
+    yield Cell(text, result.excess, cites=cites if result.floor else None)
 
 
 def _floor(floor: Floor | None, cites: tuple[str, str], times: float) -> Cell:

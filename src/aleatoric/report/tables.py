@@ -22,7 +22,14 @@ _NUMBER = re.compile(r"[+-]?\d[\d.,]*(e[+-]?\d+)?%?")
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX |= {char: "\\" + char for char in "&%$#_{}"}
 _LATEX |= {"≤": r"$\leq$", "…": r"\ldots{}"}
-_LATEX |= {"↓": r"$\downarrow$", "–": "--", "−": "$-$", "‖": r"$\Vert$", "²": "$^2$"}
+_LATEX |= {
+    "↓": r"$\downarrow$",
+    "↑": r"$\uparrow$",
+    "–": "--",
+    "−": "$-$",
+    "‖": r"$\Vert$",
+    "²": "$^2$",
+}
 _LATEX |= {"μ": r"$\mu$", "<": r"\textless{}", ">": r"\textgreater{}"}
 
 

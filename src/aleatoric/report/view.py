@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from aleatoric.report.numbers import UNDEFINED, floor_range, number, with_interval
+from aleatoric.report.numbers import UNDEFINED, between, number, with_interval
 from aleatoric.report.view_texts import text_tables
 from aleatoric.types import Estimate, Result, Table
 
 HEADINGS = {
-    "tvd": "TVD ↓",
-    "tvd_syn": "TVD syn ↓",
-    "tvd_sem": "TVD sem ↓",
-    "sq_distance": "‖p−q‖² ↓",
+    "overlap": "overlap ↑",
+    "sq_distance": "D² ↓",
+    "log_loss": "log loss ↓",
+    "agreement_H": "H",
+    "agreement_M": "M",
+    "agreement_C": "C",
+    "tvd": "TVD",
+    "tvd_syn": "TVD syn",
+    "tvd_sem": "TVD sem",
     "ece_original": "ECE original",
     "ece_human": "ECE human",
     "ece_oracle": "ECE oracle",
 }
+PERFECT = "TVD if perfect"
 
 
 def results_tables(results: Sequence[Result], level: str = "word") -> list[Table]:
@@ -35,7 +41,7 @@ def paper_tables(results: Sequence[Result], level: str) -> list[Table]:
 
 
 def intervals_table(results: Sequence[Result], title: str = "Word level") -> Table:
-    """A row a system and every metric of the table with its interval, not TVD alone."""
+    """One row per system, every metric with its interval."""
     found = {(result.system, result.metric): result for result in results}
     plain = word_table(results, title)
     metrics = {heading: metric for metric, heading in HEADINGS.items()}
@@ -52,41 +58,70 @@ def intervals_table(results: Sequence[Result], title: str = "Word level") -> Tab
 
 
 def word_table(results: Sequence[Result], title: str = "Word level") -> Table:
-    """A row a system: TVD beside its floor and excess, then the other metrics, then counts."""
+    """One row per system: overlap and squared distance first, the papers' metrics after them."""
     found = {(result.system, result.metric): result for result in results}
     systems = list(dict.fromkeys(result.system for result in results))
     metrics = [name for name in HEADINGS if any((s, name) in found for s in systems)]
-    rest = [name for name in metrics if name != "tvd"]
-    columns = ("system", HEADINGS["tvd"], "floor", "excess", *(HEADINGS[m] for m in rest), "items")
-    rows = tuple(_word_row(system, rest, found) for system in systems)
-    return Table(title, columns, rows, _word_notes(results))
+    columns = list(_word_columns(metrics))
+    rows = tuple(
+        (system, *(_word_cell(system, column, found) for column in columns), _items(system, found))
+        for system in systems
+    )
+    headings = [HEADINGS.get(column, column) for column in columns]
+    return Table(title, ("system", *headings, "items"), rows, _word_notes(results))
 
 
-def _word_row(
-    system: str, rest: Iterable[str], found: dict[tuple[str, str], Result]
-) -> tuple[str, ...]:
-    tvd = found.get((system, "tvd"))
-    floor = tvd.floor if tvd else None
-    cells = [with_interval(tvd.estimate) if tvd else UNDEFINED]
-    cells += [floor_range(floor), number(tvd.excess if tvd else None)]
-    for metric in rest:
-        result = found.get((system, metric))
-        cells.append(number(result.estimate.value) if result else UNDEFINED)
-    items = max(r.estimate.n_items for (s, _), r in found.items() if s == system)
-    return (system, *cells, str(items))
+def _word_columns(metrics: Iterable[str]) -> Iterable[str]:
+    for metric in metrics:
+        yield metric
+        if metric == "tvd":
+            yield PERFECT
+
+
+def _word_cell(system: str, column: str, found: Mapping[tuple[str, str], Result]) -> str:
+    result = found.get((system, "tvd" if column == PERFECT else column))
+    if result is None:
+        return UNDEFINED
+    if column == PERFECT:
+        perfect = result.perfect
+        return between(perfect.low, perfect.high) if perfect else UNDEFINED
+    if column == "tvd":
+        debiased = found.get((system, "tvd_debiased"))
+        return tvd_bracket(result, debiased)
+    return with_interval(result.estimate) if column == "overlap" else number(result.estimate.value)
+
+
+def tvd_bracket(plain: Result, debiased: Result | None) -> str:
+    """The range from the debiased to the plain TVD, between which the true value lies."""
+    if debiased is None or debiased.estimate.value is None:
+        return number(plain.estimate.value)
+    return between(max(0.0, debiased.estimate.value), plain.estimate.value)
+
+
+def _items(system: str, found: Mapping[tuple[str, str], Result]) -> str:
+    """How many items the leading metrics stand on."""
+    counts = {m: r.estimate.n_items for (s, m), r in found.items() if s == system}
+    return str(counts.get("overlap") or max(counts.values()))
 
 
 def _word_notes(results: Sequence[Result]) -> tuple[str, ...]:
     interval = next((r.estimate.interval for r in results if r.estimate.interval), None)
-    notes = ["TVD: total variation distance to people; ECE is shown to be compared, not trusted."]
-    if any(r.floor and r.floor.value is not None for r in results):
-        notes.append(
-            "floor: what a perfect model would score at these sample sizes, between no room and "
-            "all the room for words that nobody happened to say; excess: above the floor."
+    notes = [
+        "H: how often two people agree; M: two draws of the model; C: a draw and a person. "
+        "M < H: the model varies more than people.",
+        "overlap: 2 ΣC / Σ(H + M), 1 for a perfect model; D²: H + M − 2C, 0 for a perfect model. "
+        "Both are unbiased at any number of people and draws.",
+        "TVD: the papers' metric, from its debiased to its plain value; it depends on the numbers "
+        "of people and draws and is not used for ranking. TVD if perfect: the plain value that a "
+        "perfect model would have on average.",
+        "ECE is shown for reference only: it is misleading when people disagree.",
+    ]
+    if any(r.metric == "log_loss" for r in results):
+        notes.insert(
+            2,
+            "log loss: people's mean negative log-probability in nats, for exact models; bounds of "
+            "D², M, C, log loss and TVD are in --json (sq_distance_low, sq_distance_high, …).",
         )
-    exact = next((r for r in results if r.metric == "mode_certified"), None)
-    if exact is not None:
-        notes.append("exact: no sampling; bounds of TVD are in --json as tvd_low and tvd_high.")
     if interval:
         notes.append(f"[low, high]: {interval.level:.0%} interval, {interval.method}.")
     return tuple(notes)
@@ -163,7 +198,8 @@ def _token_notes(results: Sequence[Result]) -> tuple[str, ...]:
     if any(result.metric == "sce" for result in results):
         notes.append(
             "sce, ace: over all classes (Nixon et al. 2019); _predicted: the mean over predicted "
-            "classes of the class's own error."
+            "classes of the class's own error; _weighted: the same, classes weighted by their "
+            "numbers of tokens."
         )
     interval = next((r.estimate.interval for r in results if r.estimate.interval), None)
     if interval:

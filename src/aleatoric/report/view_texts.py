@@ -4,88 +4,121 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from aleatoric.report.numbers import UNDEFINED, floor_range, number, with_interval
-from aleatoric.texts.floors import MeanFloor
-from aleatoric.types import Result, Table
+from aleatoric.report.numbers import UNDEFINED, number, with_interval
+from aleatoric.texts.verdicts import sentences, verdicts
+from aleatoric.types import Estimate, Result, Table
 
 CONTROL = "control"
+SAME_LENGTH = "dmu_M_same_length"
+_SAME_LENGTH_NOTE = (
+    "at same length: μM − μH on texts of both sides cut to the same lengths, for systems whose "
+    "texts are over 10% longer or shorter than people's; their verdict on variability uses it."
+)
 Found = dict[tuple[str, str], Result]
 _TITLES = {
-    "M": "Self-variability: a generator's texts among themselves",
-    "C": "Cross-variability: a generator's texts against people's",
+    "M": "Metrics of the paper: a generator's texts among themselves",
+    "C": "Metrics of the paper: a generator's texts against people's",
 }
 _WHAT = {
-    "M": "M: distances between a generator's texts",
-    "C": "C: distances between a generator's texts and people's",
+    "M": "M: distances between a generator's texts; H: between people's.",
+    "C": "C: distances between a generator's texts and people's; H: between people's.",
 }
 
 
 def text_tables(results: Sequence[Result]) -> list[Table]:
-    """People's variability, then W1 and mean differences of M and of C, as the paper's 2 to 5."""
+    """People's variability, closeness and variability of systems, then the paper's metrics."""
     found = {(result.system, result.metric): result for result in results}
-    probes = list(dict.fromkeys(r.metric.partition("/")[2] for r in results))
+    probes = list(dict.fromkeys(r.metric.partition("/")[2] for r in results if "/" in r.metric))
+    systems = list(dict.fromkeys(result.system for result in results))
     people = _people(found, probes)
-    if all(result.system == CONTROL for result in results):
-        return [people]
-    return [people, *(_divergences(found, probes, side, results) for side in _TITLES)]
+    if systems == [CONTROL]:
+        return [people, _paper(found, probes, systems, "M"), _paper(found, probes, systems, "C")]
+    closeness = _closeness(found, probes, [name for name in systems if name != CONTROL], results)
+    return [people, closeness, *(_paper(found, probes, systems, side) for side in _TITLES)]
 
 
 def _people(found: Found, probes: Sequence[str]) -> Table:
-    """How people vary, and how far one half of them is from the other."""
+    """How people vary."""
     rows = []
     for probe in probes:
-        mean_h, *w1 = (found.get((CONTROL, f"{m}/{probe}")) for m in ("mean_H", "w1_M", "w1_C"))
+        mean_h = found.get((CONTROL, f"mean_H/{probe}"))
         if mean_h is not None:
-            cells = [with_interval(r.estimate) if r else UNDEFINED for r in (mean_h, *w1)]
-            counts = (str(mean_h.estimate.n_items), str(mean_h.estimate.n_undefined))
-            rows.append((probe, *cells, *counts))
-    columns = ("probe", "mean H", "control W1(M, H)", "control W1(C, H)", "inputs", "undefined")
-    notes = (
-        "mean H: mean distance between two people's texts to the same input.",
-        "control: one half of the people in a generator's place, against the other half.",
-        *_interval_note(found),
-    )
-    return Table("Human variability", columns, tuple(rows), notes)
+            rows.append((probe, with_interval(mean_h.estimate), _inputs(mean_h.estimate)))
+    notes = ["mean H: mean distance between two people's texts to the same input."]
+    length = found.get((CONTROL, "length_H"))
+    if length is not None:
+        notes.append(f"People's texts have {number(length.estimate.value, 1)} tokens on average.")
+    notes.extend(_interval_note(found))
+    return Table("Human variability", ("probe", "mean H", "inputs"), tuple(rows), tuple(notes))
 
 
-def _divergences(
-    found: Found, probes: Sequence[str], side: str, results: Sequence[Result]
+def _closeness(
+    found: Found, probes: Sequence[str], systems: Sequence[str], results: Sequence[Result]
 ) -> Table:
-    systems = list(dict.fromkeys(result.system for result in results))
-    extras = _extra_columns(found, side)
-    columns = ("probe", "system", f"W1({side}, H) ↓", *extras, f"μ{side} − μH", f"mean {side}")
-    rows = tuple(
-        _row(found, probe, system, side, extras)
-        for probe in probes
-        for system in systems
-        if (system, f"w1_{side}/{probe}") in found
-    )
-    return Table(_TITLES[side], (*columns, "inputs"), rows, tuple(_notes(found, side, extras)))
+    """The leading table: closeness to people and variability, with verdicts."""
+    same_length = any(metric.startswith(f"{SAME_LENGTH}/") for _, metric in found)
+    signed = ["energy", "dmu_M", *([SAME_LENGTH] if same_length else ())]
+    headings = {"energy": "energy ↓", "dmu_M": "μM − μH", SAME_LENGTH: "at same length"}
+    columns = ("probe", "system", *(headings[m] for m in signed), "mean M", "mean C", "inputs")
+    rows = []
+    for probe in probes:
+        for system in systems:
+            own = [found.get((system, f"{m}/{probe}")) for m in signed]
+            means = [found.get((system, f"{m}/{probe}")) for m in ("mean_M", "mean_C")]
+            if own[0] is None:
+                continue
+            cells = (*(_with_interval(one) for one in own), *map(_value, means))
+            rows.append((probe, system, *cells, _inputs(own[0].estimate)))
+    notes = [
+        *sentences(verdicts(results)),
+        *_length_notes(found, systems),
+        "energy: 2 mean C − mean M − mean H, closeness to people; 0 in expectation for a perfect "
+        "generator at any number of texts.",
+        "μM − μH: above 0 the generator varies more than people, below 0 less.",
+        *([_SAME_LENGTH_NOTE] if same_length else ()),
+        *_interval_note(found),
+    ]
+    return Table("Closeness to people and variability", columns, tuple(rows), tuple(notes))
 
 
-def _extra_columns(found: Found, side: str) -> list[str]:
-    """Columns that not every protocol has."""
-    names = [metric for _, metric in found]
-    extras = ["matched"] if any(m.startswith(f"w1_{side}_matched/") for m in names) else []
-    floors = any(r.floor for (_, m), r in found.items() if m.startswith(f"w1_{side}/"))
-    return [*extras, "floor"] if floors else extras
+def _length_notes(found: Found, systems: Sequence[str]) -> Iterator[str]:
+    lengths = {name: found.get((name, "length_M")) for name in systems}
+    shown = [f"{name} {number(own.estimate.value, 1)}" for name, own in lengths.items() if own]
+    if shown:
+        yield f"Mean length of texts in tokens: {', '.join(shown)}."
 
 
-def _row(
-    found: Found, probe: str, system: str, side: str, extras: Sequence[str]
-) -> tuple[str, ...]:
-    w1 = found[system, f"w1_{side}/{probe}"]
-    more = {"matched": _matched(found, probe, system, side), "floor": _floor(w1)}
-    difference = found.get((system, f"dmu_{side}/{probe}"))
-    mean = found.get((system, f"mean_{side}/{probe}"))
+def _paper(found: Found, probes: Sequence[str], systems: Sequence[str], side: str) -> Table:
+    has_matched = any(metric.startswith(f"w1_{side}_matched/") for _, metric in found)
+    matched = ("matched",) if has_matched else ()
+    difference = f"μ{side} − μH"
+    columns = ("probe", "system", f"W1({side}, H) ↓", *matched, difference, "inputs")
+    rows = []
+    for probe in probes:
+        for system in systems:
+            w1 = found.get((system, f"w1_{side}/{probe}"))
+            if w1 is None:
+                continue
+            own = (_matched(found, probe, system, side),) if has_matched else ()
+            signed = _with_interval(found.get((system, f"dmu_{side}/{probe}")))
+            cells = (with_interval(w1.estimate), *own, signed, _inputs(w1.estimate))
+            rows.append((probe, system, *cells))
+    return Table(_TITLES[side], columns, tuple(rows), tuple(_notes(found, side, has_matched)))
+
+
+def _with_interval(result: Result | None) -> str:
+    return with_interval(result.estimate) if result else UNDEFINED
+
+
+def _value(result: Result | None) -> str:
+    return number(result.estimate.value if result else None)
+
+
+def _inputs(estimate: Estimate) -> str:
+    """How many inputs have a value, and of how many where some have none."""
+    lacking = estimate.n_undefined + estimate.n_missing
     return (
-        probe,
-        system,
-        with_interval(w1.estimate),
-        *(more[name] for name in extras),
-        with_interval(difference.estimate) if difference else UNDEFINED,
-        number(mean.estimate.value if mean else None),
-        str(w1.estimate.n_items),
+        f"{estimate.n_items} of {estimate.n_items + lacking}" if lacking else f"{estimate.n_items}"
     )
 
 
@@ -98,35 +131,23 @@ def _matched(found: Found, probe: str, system: str, side: str) -> str:
     n, control = own.estimate.n_items, found.get((system, f"w1_{side}_control/{probe}"))
     if control is None or all(other and other.estimate.n_items == n for other in neighbours):
         return number(own.estimate.value)
-    beside = f"control {number(control.estimate.value)}"
-    return f"{number(own.estimate.value)} ({_inputs(n)}; {beside})"
+    inputs = "1 input" if n == 1 else f"{n} inputs"
+    return f"{_value(own)} ({inputs}; control {_value(control)})"
 
 
-def _floor(w1: Result) -> str:
-    """A floor, and over how many inputs where these are others than those of W1."""
-    shown = floor_range(w1.floor)
-    if not isinstance(w1.floor, MeanFloor) or w1.floor.n_items == w1.estimate.n_items:
-        return shown
-    return f"{shown} ({_inputs(w1.floor.n_items)})"
-
-
-def _inputs(n: int) -> str:
-    return "1 input" if n == 1 else f"{n} inputs"
-
-
-def _notes(found: Found, side: str, extras: Sequence[str]) -> Iterator[str]:
-    yield f"{_WHAT[side]}; H: between people's. μ{side} − μH > 0: more various than people."
-    yield "control: one half of the people in the generator's place, against the other half."
-    if "matched" in extras:
+def _notes(found: Found, side: str, has_matched: bool) -> Iterator[str]:
+    yield _WHAT[side]
+    if side == "C":
         yield (
-            "matched: W1 with as few texts as the control has, to be compared with the control's; "
-            "(n inputs; control W1): those that allow it, and the control on these alone."
+            "μC − μH: above 0 the generator's texts are further from people's than people's own "
+            "are from one another; it does not say that the generator varies more."
         )
-    if "floor" in extras:
-        fewest = "four" if side == "M" else "three"
+    if any(system == CONTROL and metric.startswith(f"w1_{side}/") for system, metric in found):
+        yield "control: one half of the people in the generator's place, against the other half."
+    if has_matched:
         yield (
-            "floor: W1 of a perfect generator at these numbers of texts; "
-            f"(n inputs): those with {fewest} people or more, and two texts."
+            "W1 falls as texts become more. matched: W1 with as few texts as the control has; "
+            "compare it with the control's. (n inputs; control W1): the inputs that allow it."
         )
     yield from _interval_note(found)
 

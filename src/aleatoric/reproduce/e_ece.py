@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import aleatoric
 from aleatoric.analyses import intrinsic, stability
 from aleatoric.corpora import parallel
@@ -38,8 +40,20 @@ PRINTED_STABILITY = {
     "all": ("7.14", "", "", "4.42", "", ""),
 }
 """Table 4, which the paper prints for IWSLT14 alone."""
+CLASSWISE_FORMS = ("_predicted", "_weighted")
+"""The paper prints one SCE and one ACE and does not say how classes are averaged."""
+LEFT_OPEN = (
+    ("number of bins", "15 (--bins)"),
+    ("confidence 1", "in the last bin"),
+    ("how SCE and ACE average over classes", "three forms in Table 2"),
+    ('unit of the subsets of Table 4 ("test samples")', "tokens, and sentences beside them"),
+    ("end of sentence", "scored; Table 2 without it in the last column"),
+    ("temperature of e-ECE", "P̃ = P"),
+    ("P or P̃ as confidence in Table 1", "both columns in Table 1"),
+    ("when training stops", "least validation loss; rows-bleu and rows-last by --rows"),
+)
 SCHEME_NAMES = {"greedy": "greedy", "plain": "pure", "top_k": "top-k 100", "top_p": "top-p 0.8"}
-END_OF_SENTENCE = 2
+END_OF_SENTENCE, UNKNOWN = 2, 3
 SHIPPED = Path(__file__).with_name("multi30k")
 """Rows of trained models that come with the package, where they do."""
 TRAINING = (
@@ -85,7 +99,9 @@ def reproduce(data: Path, rows: Path | None = None, bins: int = 15, seed: int = 
             _table_2(found, words, note, bins),
             _table_1(columns, bins),
             _table_3(intrinsic.run(table, seed, bins).tables[0]),
-            _table_4(stability.run(table, seed, bins).tables[0]),
+            *(_table_4(own) for own in stability.run(table, seed, bins).tables),
+            _labels(columns, classes),
+            Table("What the paper leaves open", ("question", "here"), LEFT_OPEN),
         ),
     )
 
@@ -132,7 +148,7 @@ def _without_ends(columns: Columns) -> Columns:
 def _lines(found: dict[str, Estimate], sha256: str, model: str, bins: int, seed: int) -> list[Line]:
     lines = []
     for metric, estimate in found.items():
-        printed = PRINTED_ERRORS.get(metric.removesuffix("_predicted"))
+        printed = _printed_error(metric)
         signature = Signature(
             "multi30k_test2016",
             sha256,
@@ -154,7 +170,7 @@ def _table_2(found: dict[str, Estimate], words: dict[str, Estimate], note: str, 
     rows = tuple(
         (
             metric,
-            _printed(PRINTED_ERRORS.get(metric.removesuffix("_predicted"))),
+            _printed(_printed_error(metric)),
             _percent(estimate),
             _interval(estimate),
             _percent(words.get(metric)),
@@ -164,7 +180,9 @@ def _table_2(found: dict[str, Estimate], words: dict[str, Estimate], note: str, 
     notes = (
         f"In percent, {bins} bins of equal width; the paper names no number of bins.",
         "sce: over all classes (Nixon et al. 2019), tiny by its 1/K; _predicted: the mean over "
-        "predicted classes of the class's own error, which alone has the size of the printed.",
+        "predicted classes of the class's own error; _weighted: the same, classes weighted by "
+        "their numbers of tokens. The paper does not say how it averages; nearest to the printed: "
+        f"{_nearest(found, 'sce')}, {_nearest(found, 'ace')}.",
         note,
     )
     columns = ("metric", "printed", "ours", "[low, high]", "without sentence ends")
@@ -195,14 +213,60 @@ def _table_3(ours: Table) -> Table:
     return Table("e-ECE, Table 3: intrinsic uncertainty", columns, tuple(rows), ours.notes)
 
 
+def _nearest(found: dict[str, Estimate], metric: str) -> str:
+    """The form of a class-wise error that is nearest to the printed value, with its distance."""
+    forms = (metric, *(metric + form for form in CLASSWISE_FORMS))
+    values = {name: 100 * (found[name].value or 0.0) for name in forms if name in found}
+    gaps = {name: own - PRINTED_ERRORS[metric] for name, own in values.items()}
+    nearest = min(gaps, key=lambda name: abs(gaps[name]))
+    return f"{nearest} ({gaps[nearest]:+.1f})"
+
+
+def _labels(columns: Columns, heads: Columns | None) -> Table:
+    """How much of the vocabulary the test set shows, and how much of it the vocabulary knows."""
+    tokens, unknown = len(columns["token"]), int((columns["token"] == UNKNOWN).sum())
+    rows = [("reference tokens unknown to the vocabulary", "–", _share(unknown, tokens))]
+    if heads is not None:
+        classes = len(heads["class_mass"])
+        unseen = classes - len(np.unique(columns["token"]))
+        rows.insert(0, ("labels that no reference token has", "49.7%", _share(unseen, classes)))
+    notes = (
+        "printed: of WMT14 EN→DE (section 3), where labels are words; ours are subword pieces of "
+        "the Multi30K training text, of which the test set holds a part.",
+    )
+    columns_shown = ("share", "printed", "ours")
+    return Table("e-ECE, section 3: labels and the test set", columns_shown, tuple(rows), notes)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.2f}% ({part} of {whole})"
+
+
+def _printed_error(metric: str) -> float | None:
+    """The printed value that a metric is one reading of.
+
+    >>> _printed_error("sce_weighted"), _printed_error("e_ece_p"), _printed_error("brier")
+    (18.68, 7.92, None)
+    """
+    for form in CLASSWISE_FORMS:
+        metric = metric.removesuffix(form)
+    return PRINTED_ERRORS.get(metric)
+
+
 def _table_4(ours: Table) -> Table:
     rows = tuple(
         (own[0], *(f"{p} / {o}" if p or o else "" for p, o in zip(printed, own[1:], strict=True)))
         for own in ours.rows
         for printed in [PRINTED_STABILITY[own[0]]]
     )
-    notes = ("printed / ours: the paper prints IWSLT14 (6,750 sentences), ours is Multi30K.",)
-    return Table("e-ECE, Table 4: stability", ours.columns, rows, (*notes, *ours.notes))
+    notes = (
+        "printed / ours: the paper prints IWSLT14 (6,750 sentences), ours is Multi30K (1,000). It "
+        'says "test samples". With the rows that come with the package, subsets of tokens have '
+        "about the printed values; subsets of sentences do not.",
+    )
+    title = ours.title.lower().replace("documents", "sentences")
+    shown = tuple(note.replace("documents", "sentences") for note in ours.notes)
+    return Table(f"e-ECE, Table 4: {title}", ours.columns, rows, (*notes, *shown))
 
 
 def _printed(value: float | None) -> str:

@@ -11,7 +11,7 @@ from aleatoric.inference.bootstrap import group_bootstrap
 from aleatoric.metrics.bins import N_COLUMNS, bin_sums, ece_of
 from aleatoric.metrics.calibration import bin_index, equal_width_edges
 from aleatoric.metrics.cells import exact_cells
-from aleatoric.metrics.classwise import ace_predicted_of, sce_of, sce_predicted_of
+from aleatoric.metrics.classwise import predicted_class_errors, sce_of
 from aleatoric.metrics.reduction import Floats
 from aleatoric.tokens.statistics import Expected
 from aleatoric.tokens.table import PLAIN, TokenTable
@@ -54,7 +54,7 @@ def predicted_errors(columns: Columns, bins: int) -> dict[str, float]:
 
     >>> rows = {"predicted": np.array([3, 3]), "p_hat": np.ones(2), "a_hat": np.array([1.0, 0.0])}
     >>> predicted_errors(rows, 2)
-    {'sce_predicted': 0.5, 'ace_predicted': 0.5}
+    {'sce_predicted': 0.5, 'ace_predicted': 0.5, 'sce_weighted': 0.5, 'ace_weighted': 0.5}
     """
     confidence, correct = (columns[name].astype(np.float64) for name in ("p_hat", "a_hat"))
     classes = [np.flatnonzero(columns["predicted"] == k) for k in np.unique(columns["predicted"])]
@@ -64,10 +64,7 @@ def predicted_errors(columns: Columns, bins: int) -> dict[str, float]:
         for own in classes
     ]
     cells = [exact_cells(confidence[own], correct[own]) for own in classes]
-    return {
-        "sce_predicted": sce_predicted_of(np.stack(sums)),
-        "ace_predicted": ace_predicted_of(cells, bins),
-    }
+    return predicted_class_errors(np.stack(sums), cells, bins)
 
 
 def sce_of_heads(columns: Columns, heads: Columns, bins: int) -> float:

@@ -12,10 +12,11 @@ import numpy as np
 from aleatoric import registry
 from aleatoric.metrics.empirical import Divergence, Floats, mean
 from aleatoric.probes.base import Block, Probe
-from aleatoric.probes.opening import open_probes
+from aleatoric.probes.opening import probes_with
+from aleatoric.probes.tools import Tools
 from aleatoric.progress import Track, quietly
 from aleatoric.texts.control import Inputs, Splitting, corrected_batch, paper_batch
-from aleatoric.texts.protocol import Preparation, preparation
+from aleatoric.texts.protocol import Preparation, is_dialogue, preparation
 from aleatoric.types import MultiRef, TextItem
 
 BATCH = 512
@@ -52,9 +53,13 @@ def score(
     track: Track[Any] = quietly,
 ) -> Scored:
     """The human control of every input of a corpus, by probe."""
-    prepared = preparation(protocol, corpus.name)
-    opened = prepared.probes(_open(probes, protocol, corpus.language))
-    controls = _Controls(protocol, {"w1": registry.find("divergences", "w1")}, splitting)
+    tools = _tools(protocol, corpus.language)
+    prepared = preparation(protocol, corpus.name, tools.length_reader())
+    opened = prepared.probes(probes_with(tools, probes))
+    of_w1 = {"w1": registry.find("divergences", "w1")}
+    # The paper has no control for dialogue.
+    has_control = protocol != "paper" or not is_dialogue(corpus.name, corpus.items)
+    controls = _Controls(protocol, of_w1, splitting, has_control)
     walk = track(corpus.items, len(corpus.items), f"{corpus.name}, {protocol}")
     table = _Table(opened)
     for items in _batches(walk):
@@ -63,10 +68,10 @@ def score(
     return Scored(table.groups, table.values(), facts, table.first)
 
 
-def _open(names: Sequence[str], protocol: str, language: str) -> list[Probe]:
+def _tools(protocol: str, language: str) -> Tools:
     if protocol == "paper":
-        return open_probes(names, PAPER_LANGUAGE, tokeniser=f"spacy:{PAPER_LANGUAGE}")
-    return open_probes(names, language)
+        return Tools(PAPER_LANGUAGE, tokeniser_spec=f"spacy:{PAPER_LANGUAGE}")
+    return Tools(language)
 
 
 @dataclass(frozen=True)
@@ -74,11 +79,14 @@ class _Controls:
     protocol: str
     divergences: Mapping[str, Divergence]
     splitting: Splitting
+    has_control: bool
 
     def of(self, inputs: Inputs) -> dict[str, Floats]:
         """mean_H and the control's divergences, by input."""
         human = _pairs(inputs.matrices)
         found = {"mean_H": mean(human)}
+        if not self.has_control:
+            return found
         if self.protocol == "corrected":
             return found | corrected_batch(inputs, self.divergences, self.splitting)
         published = paper_batch(human, self.divergences)

@@ -10,8 +10,11 @@ from typing import Any
 
 from aleatoric.errors import UsageError
 
-MAY_DIFFER = ("versions", "device", "batch_tokens", "remarks", "save_every")
-"""What may change when a run goes on: anything else would mix two runs in one."""
+MAY_DIFFER = ("versions", "device", "batch_tokens", "remarks", "save_every", "language")
+"""What may change when a run goes on: anything else would mix two runs in one.
+
+A language changes no number but by the tools chosen for it, which are facts of their own.
+"""
 _OPTIONS = {
     "abstractions": "--metric",
     "choices": "--choose",

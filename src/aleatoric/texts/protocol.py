@@ -1,4 +1,4 @@
-"""How texts are prepared before they are compared: as they stand, or as the paper did it.
+"""How texts are prepared before they are compared: cut to one length, or as the paper did it.
 
 The published numbers rest on what the authors' code did to every text: it was cut to 100 tokens of
 RoBERTa's BPE (GPT-2's own) and put together again by a decoder that takes back spaces before
@@ -19,6 +19,9 @@ import numpy as np
 
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.probes.base import Block, Floats, Probe
+from aleatoric.probes.reading import Reader
+from aleatoric.texts.lengths import MAX_LENGTH, cut_to
+from aleatoric.types import TextItem
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -39,6 +42,19 @@ JOINED = (
     (" 're", "'re"),
 )
 """What the decoder of the paper's tokeniser joins, in this order."""
+
+
+DIALOGUES = ("dailydialog++",)
+"""Corpora of dialogues, also where an input has one turn only."""
+
+
+def is_dialogue(corpus: str, items: Iterable[TextItem]) -> bool:
+    """Return whether the inputs of a corpus are dialogues: some have several turns.
+
+    >>> is_dialogue("mine", [TextItem("1", "1", ("Hello?", "Yes?"), ())])
+    True
+    """
+    return corpus in DIALOGUES or any(len(item.input) > 1 for item in items)
 
 
 class Preparation(Protocol):
@@ -63,25 +79,33 @@ class Preparation(Protocol):
 
 
 @dataclass(frozen=True)
-class AsTheyStand:
-    """Texts are compared as they were written.
+class CutAlike:
+    """Texts of people and of systems are cut to the same number of tokens.
 
-    >>> AsTheyStand().people(["A dog ."])
-    ('A dog .',)
+    `reader` cuts texts into the tokens of the run; `max_length` 0 leaves texts whole.
     """
+
+    reader: Reader
+    max_length: int = MAX_LENGTH
 
     @property
     def facts(self) -> dict[str, str]:
         """For the signature."""
-        return {"texts": "as-written", "both_empty": "undefined"}
+        if not self.max_length:
+            return {"max_length": "none", "both_empty": "undefined"}
+        own = {"tokeniser": self.reader.label, "max_length": str(self.max_length)}
+        return own | {"both_empty": "undefined"}
 
     def people(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """The same texts."""
-        return tuple(texts)
+        """The texts, cut."""
+        return self.systems(texts)
 
     def systems(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """The same texts."""
-        return tuple(texts)
+        """The texts, cut."""
+        if not self.max_length:
+            return tuple(texts)
+        tokens = self.reader.tokens(texts)
+        return tuple(cut_to(text, tokens[text], self.max_length) for text in texts)
 
     def probes(self, opened: Sequence[Probe]) -> tuple[Probe, ...]:
         """The same probes: an undefined distance is NaN, and counted."""
@@ -153,14 +177,12 @@ class ZeroWhereUndefined:
         return [np.nan_to_num(own, nan=0.0) for own in self.probe.matrices(blocks)]
 
 
-def preparation(protocol: str, corpus: str) -> Preparation:
-    """What a protocol does to the texts of a corpus, told by the corpus' name.
-
-    >>> preparation("corrected", "asset").facts
-    {'texts': 'as-written', 'both_empty': 'undefined'}
-    """
+def preparation(
+    protocol: str, corpus: str, reader: Reader, max_length: int = MAX_LENGTH
+) -> Preparation:
+    """Return what a protocol does to the texts of a corpus, which is known by its name."""
     if protocol == "corrected":
-        return AsTheyStand()
+        return CutAlike(reader, max_length)
     if protocol == "paper":
         return AsPublished(latin_1=corpus in LATIN_1)
     raise UsageError(f"there is no protocol {protocol!r}; use corrected or paper.")

@@ -2,7 +2,8 @@
 
 Of an input with people's texts and a system's, H are the distances of people's texts two by two, M
 those of the system's, and C those of every text of the system to every one of people. A system is
-compared with people by divergences (as W1) of M and of C from H, and by differences of means.
+compared with people by the energy distance 2 mean C - mean M - mean H, and, as in the paper, by
+divergences (as W1) of M and of C from H and by differences of means.
 Undefined distances are left out and counted; a statistic of none is NaN.
 """
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.metrics.empirical import Divergence, Floats, Integers, counts, mean
+from aleatoric.metrics.energy import energy_distance
 from aleatoric.probes.base import Block, Probe
 
 BATCH = 256
@@ -132,7 +134,7 @@ def score_blocks(
     >>> {metric: value.tolist() for metric, value in found.systems["copier"].items()}
     ... # doctest: +NORMALIZE_WHITESPACE
     {'mean_H/lexical-1': [0.5], 'mean_M/lexical-1': [0.0], 'mean_C/lexical-1': [0.25],
-     'w1_M/lexical-1': [0.5], 'dmu_M/lexical-1': [-0.5],
+     'energy/lexical-1': [0.0], 'w1_M/lexical-1': [0.5], 'dmu_M/lexical-1': [-0.5],
      'w1_C/lexical-1': [0.25], 'dmu_C/lexical-1': [-0.25]}
     """
     blocks = [item.block() for item in items]
@@ -176,6 +178,7 @@ def _system(
     sides = {"M": group.model(place), "C": group.cross(place)}
     found = {"mean_H": _means(human)}
     found |= {f"mean_{side}": _means(texts) for side, texts in sides.items()}
+    found["energy"] = energy_distance(*(found[f"mean_{side}"] for side in "HMC"))
     people = stands(_flat(human))
     for side, texts in sides.items():
         for name, divergence in divergences.items():

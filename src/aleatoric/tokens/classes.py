@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from aleatoric.metrics.bins import bin_sums
 from aleatoric.metrics.calibration import bin_index, equal_width_edges
-from aleatoric.metrics.classwise import ace_of, ace_predicted_of, sce_of, sce_predicted_of
+from aleatoric.metrics.classwise import ace_of, predicted_class_errors, sce_of
 from aleatoric.metrics.reduction import Floats
 from aleatoric.tokens.curves import cell_index
 from aleatoric.tokens.kernels import dense
@@ -32,8 +32,8 @@ class PredictedClasses:
 
     >>> own = PredictedClasses(n_bins=2)
     >>> own.add(np.array([3, 3, 7]), np.array([0.75, 0.75, 0.5]), np.array([1.0, 0.0, 1.0]))
-    >>> own.errors()
-    {'sce_predicted': 0.375, 'ace_predicted': 0.375}
+    >>> {name: round(value, 4) for name, value in own.errors().items()}
+    {'sce_predicted': 0.375, 'ace_predicted': 0.375, 'sce_weighted': 0.3333, 'ace_weighted': 0.3333}
     """
 
     def __init__(self, n_bins: int) -> None:
@@ -66,7 +66,7 @@ class PredictedClasses:
         self._waiting, self._n_waiting = [], 0
 
     def errors(self) -> dict[str, float]:
-        """SCE and ACE as the mean over predicted classes of the class's own ECE."""
+        """SCE and ACE as means over predicted classes of the class's ECE, plain and weighted."""
         self._settle()
         classes, cells = np.divmod(self._keys, self._n_bins * PARTS)
         _, row = np.unique(classes, return_inverse=True)
@@ -76,9 +76,7 @@ class PredictedClasses:
         size = (len(starts), self._n_bins)
         sums = [np.bincount(place, own, minlength=size[0] * size[1]) for own in self._sums.T]
         table = np.stack(sums, axis=-1).astype(np.float64).reshape(*size, 3)
-        static = sce_predicted_of(table)
-        adaptive = ace_predicted_of(np.split(self._sums, starts[1:]), self._n_bins)
-        return {"sce_predicted": static, "ace_predicted": adaptive}
+        return predicted_class_errors(table, np.split(self._sums, starts[1:]), self._n_bins)
 
     def _wait(self, keys: NDArray[np.int64], sums: Floats) -> None:
         self._waiting.append((keys, sums))
@@ -154,6 +152,17 @@ class AllClasses:
         n_classes = len(bins)
         static = sce_of(bins, n_classes, self._n_tokens)
         return {"sce": static, "ace": ace_of(cells, n_classes, self._n_bins)}
+
+    def unseen_share(self) -> float:
+        """The share of classes that are the reference of no token.
+
+        >>> own = AllClasses(n_classes=4, n_bins=2)
+        >>> own.add(np.zeros((3, 4)), np.array([0, 1, 1]))
+        >>> own.unseen_share()
+        0.5
+        """
+        _, _, hits = self._cells
+        return float((hits.sum(axis=0) == 0).mean())
 
     def _add(self, found: dense.RowSums) -> None:
         counts, probs, hits = self._cells

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aleatoric.metrics.bins import ece_debiased_of, ece_of, mce_of
 from aleatoric.metrics.reduction import Floats, divide
-from aleatoric.tokens.results import SCORES, State
+from aleatoric.tokens.results import SCORES, State, agreement_sums
 
 Value = Callable[[Floats], Floats]
 """(rows, k) sums -> (rows,) values; NaN where undefined."""
@@ -49,7 +49,8 @@ def grouped(state: State) -> GroupedSums:
 def _means(state: State) -> dict[str, Summed]:
     """Means over tokens: a sum and the number of tokens."""
     table = state.scores.table
+    sums = {name: table[:, [column, 0]] for name, column in SCORES.items()} | agreement_sums(state)
     return {
-        name: Summed(table[:, [column, 0]], lambda sums: divide(sums[..., 0], sums[..., 1]))
-        for name, column in SCORES.items()
+        name: Summed(own, lambda rows: divide(rows[..., 0], rows[..., 1]))
+        for name, own in sums.items()
     }

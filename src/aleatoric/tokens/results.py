@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, Resampled, resample
-from aleatoric.metrics.bins import ece_debiased_of, ece_of, mce_of
+from aleatoric.metrics.bins import (
+    ACCURACY,
+    CONFIDENCE,
+    COUNT,
+    N_COLUMNS,
+    ece_debiased_of,
+    ece_of,
+    mce_of,
+)
 from aleatoric.metrics.cells import exact_cells
 from aleatoric.metrics.reduction import Floats, divide
 from aleatoric.tokens.classes import AllClasses, PredictedClasses
@@ -26,6 +34,8 @@ _RESAMPLED: dict[str, Callable[[Floats], Floats]] = {
 }
 SCORES = {"nll": 1, "brier": 3, "entropy": 4, "accuracy": 5}
 """Means over tokens -> the column of their sums."""
+AGREEMENTS = {"agreement_M": CONFIDENCE, "agreement_C": ACCURACY}
+"""Agreements -> the column of e-ECE's bin sums: with P̃ = P, p̃ = Σ P² and ã = P(y)."""
 _EXCLUDED = 2
 _NO_INTERVAL = Resampled(None, "this error is not a sum over groups: it has no group bootstrap")
 
@@ -92,6 +102,7 @@ def summarise(state: State, seed: int, method: str = DEFAULT_METHOD) -> Calibrat
     if rows is not None:
         curves = _exact(curves, rows)
     means = _scores(state, seed, method)
+    means |= _agreements(state, seed, method)
     found = {**_errors(state, curves, seed, method), **means, **_classwise(state)}
     return CalibrationResult(
         n_tokens=state.n_tokens,
@@ -142,10 +153,30 @@ def _scores(state: State, seed: int, method: str) -> dict[str, Estimate]:
     return found
 
 
+def agreement_sums(state: State) -> dict[str, Floats]:
+    """Each agreement's sum and the number of tokens, by unit; none without the scheme of e-ECE."""
+    if "e_ece" not in state.curves:
+        return {}
+    table = state.curves["e_ece"].units.table
+    totals = table.reshape(len(table), -1, N_COLUMNS).sum(axis=1)
+    return {name: totals[:, [column, COUNT]] for name, column in AGREEMENTS.items()}
+
+
+def _agreements(state: State, seed: int, method: str) -> dict[str, Estimate]:
+    """Mean M = Σ P² and mean C = P(y), from the sums of e-ECE."""
+    found = {}
+    for name, own in agreement_sums(state).items():
+        interval = _interval(state, own, lambda s: divide(s[:, 0], s[:, 1]), seed, method)
+        found[name] = _estimate(state, float(own[:, 0].sum() / state.n_tokens), interval)
+    return found
+
+
 def _classwise(state: State) -> dict[str, Estimate]:
     found: dict[str, float] = {}
     for own in (state.predicted, state.classes):
         found |= own.errors() if own is not None else {}
+    if state.classes is not None:
+        found["vocabulary_unseen"] = state.classes.unseen_share()
     return {name: _estimate(state, value, _NO_INTERVAL) for name, value in found.items()}
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from aleatoric.decoding import Decoder
 from aleatoric.transfer import fetch, send
 from aleatoric.words.lm import TreeLM
+from aleatoric.words.machine import LEAD
 from aleatoric.words.vocabulary import Ids, Vocabulary
 
 if TYPE_CHECKING:
@@ -36,6 +37,19 @@ class Digest:
     loose_rest: Floats
 
 
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """What follows one node: the ending share, and the likeliest tokens that do not end it.
+
+    `stems` are the shares of all tokens that do not end it, by their stem; only before a word.
+    """
+
+    ends: float
+    tokens: Ids
+    shares: Floats
+    stems: Floats
+
+
 class Reader:
     """Turns logits into digests under a decoder. Nodes name their tables by number."""
 
@@ -46,6 +60,7 @@ class Reader:
         self._columns = np.zeros(0, dtype=np.int64)
         self._ends: Tensor | None = None
         self._loose: dict[int, Tensor] = {}
+        self._stems: dict[int, Tensor] = {}
 
     def log_probs(self, logits: Any) -> Tensor:
         """Next-token log-probabilities under the decoder, in float32 at least."""
@@ -83,21 +98,33 @@ class Reader:
 
         return arrive
 
-    def branches(self, logits: Any, tables: Ids, k: int) -> tuple[Floats, Ids, Floats]:
-        """Each row's ending share, its k likeliest tokens that do not end, and their shares."""
+    def branches(self, logits: Any, tables: Ids, k: int) -> list[Branches]:
+        """What follows each row: its ending share, and its k likeliest tokens that do not end."""
         probs = self.probabilities(logits)
         ends = self._ends_of(probs, tables)
         assert self._ends is not None
+        stems: list[Floats] = [np.zeros(0)] * len(tables)
         for number in np.unique(tables).tolist():
-            rows = _on(probs, np.flatnonzero(tables == number))
+            places = np.flatnonzero(tables == number)
+            rows = _on(probs, places)
             open_ = 1.0 - self._ends[:, int(self._columns[number])].to(probs.dtype)
             probs[rows] *= open_
+            if self.vocabulary.numbered(number).key[0] == LEAD:
+                for place, sums in zip(places, self._stem_sums(probs[rows], number), strict=True):
+                    stems[place] = sums
         top = probs.topk(min(k, probs.shape[-1]), -1)
-        return (
-            ends.double().cpu().numpy(),
-            top.indices.cpu().numpy(),
-            top.values.double().cpu().numpy(),
-        )
+        columns = ends.double(), top.indices, top.values.double()
+        rows_ = zip(*(column.cpu().numpy() for column in columns), stems, strict=True)
+        return [Branches(float(end), *row) for end, *row in rows_]
+
+    def _stem_sums(self, probs: Tensor, number: int) -> Floats:
+        """The share of the tokens of each stem, per row."""
+        if number not in self._stems:
+            self._stems[number] = send(self.vocabulary.numbered(number).stems.numbers, self._device)
+        count = len(self.vocabulary.numbered(number).stems.letters)
+        sums = probs.new_zeros((len(probs), count)).index_add_(1, self._stems[number], probs)
+        found: Floats = sums.double().cpu().numpy()
+        return found
 
     def _ends_of(self, probs: Tensor, tables: Ids) -> Tensor:
         """The ending share of each row: one product with the tables' masks."""

@@ -46,12 +46,14 @@ class Search:
     """How far to look: until the bounds are `tolerance` apart, or `nodes` tokens are run.
 
     The bounds are those of the total variation distance for a question with weights, and the mass
-    left open for one without.
+    left open for one without. With `every_word`, at least one spelling of every word is run, so
+    that every probability has a lower bound above 0.
     """
 
     tolerance: float = 0.02
     nodes: int = 200
     failed: Failed = "reject"
+    every_word: bool = False
 
     def __post_init__(self) -> None:
         if not self.tolerance >= 0:  # nor NaN

@@ -1,34 +1,42 @@
 """The head of a model's next-word distribution: its likely words, mode and entropy, with bounds.
 
-The tree of tokens is expanded most massive first, until the mass of what is not run falls below a
-tolerance, or until no unfinished beginning can overtake the best finished word.
+The tree of tokens is expanded in order of mass, until the mass of what is not run falls below a
+tolerance, until no unfinished beginning can overtake the best finished word, or until the squared
+distance to people is known closely enough.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aleatoric.decoding import Decoder
 from aleatoric.types import Categorical
-from aleatoric.words.bounds import Bounds
-from aleatoric.words.digest import Reader
+from aleatoric.words.bounds import Bounds, Masses, WordProbabilities
+from aleatoric.words.digest import Branches, Reader
 from aleatoric.words.frontier import Entry, follow, root
 from aleatoric.words.lm import TreeLM
-from aleatoric.words.machine import DONE, FAILED, LEAD, Lead, compose
-from aleatoric.words.notebook import Notebook, Page
+from aleatoric.words.machine import DONE, FAILED, LEAD, Lead, compose, fold
+from aleatoric.words.notebook import Notebook
 from aleatoric.words.passages import encode_contexts, packs_of, passages_of
 from aleatoric.words.searches import ENTRY
 from aleatoric.words.tree import Limits, Tree, each_pack
-from aleatoric.words.vocabulary import Vocabulary
+from aleatoric.words.vocabulary import Stems, Vocabulary
 
+Floats = NDArray[np.float64]
 LONGEST = 8
 """Tokens that a word is taken to have at most, for the upper bound of the entropy."""
+
+SPLIT = 0.02
+"""The least mass of a text before its word whose many unlikely tokens are grouped by letters."""
+LEAST = 1e-6
+"""The least mass of such a group."""
 
 WORTHWHILE = 0.002
 """The least mass on the way to the mode that is looked into."""
@@ -39,26 +47,43 @@ class HeadSearch:
     """How far to look.
 
     `until="mass"` stops when at most `tolerance` of the mass is open, `until="mode"` as soon as the
-    mode is certain (or that). `nodes` bounds the tokens run for a context, `wave` those run before
-    looking again, `branch` the continuations looked at of one node.
+    mode is certain (or that). `until="distance"` looks for the mode with a quarter of the nodes,
+    and then goes on until the bounds of the squared distance to people are `tolerance` apart.
+    `nodes` bounds the tokens run for a context, `wave` those run before looking again, `branch` the
+    continuations looked at of one node.
     """
 
     tolerance: float = 0.05
-    until: Literal["mass", "mode"] = "mass"
+    until: Literal["mass", "mode", "distance"] = "mass"
     nodes: int = 400
     wave: int = 32
     branch: int = 256
 
 
 @dataclass(frozen=True, slots=True)
+class Tops:
+    """Finished words, likeliest first, with the bounds of their probabilities.
+
+    `unseen` bounds the probability of any other word.
+    """
+
+    words: tuple[str, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    unseen: float
+
+
+@dataclass(frozen=True, slots=True)
 class Head:
     """The likely words, most likely first. Probabilities are given that there is a word.
 
-    `words.rest` is the open mass, `certified` says that no other word can be likelier than the
-    first, `entropy` is in nats, its upper bound for words of at most eight more tokens.
+    `words` are lower bounds with the open mass as `rest`, `tops` the same with upper bounds;
+    `certified` says that no other word can be likelier than the first, `entropy` is in nats, its
+    upper bound for words of at most eight more tokens.
     """
 
     words: Categorical
+    tops: Tops
     certified: bool
     entropy: Bounds
     failed: float
@@ -72,6 +97,10 @@ class Head:
     def top(self, k: int) -> tuple[tuple[str, float], ...]:
         """The k likeliest words with their (lower bounds of) probabilities."""
         return tuple(zip(self.words.support[:k], self.words.probs[:k], strict=True))
+
+
+Known = tuple[WordProbabilities, Mapping[str, float]]
+"""The probabilities of people's words as another search found them, and people's own."""
 
 
 @dataclass(slots=True)
@@ -89,6 +118,7 @@ class Growth:
     lumps: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     failed: float = 0.0
     nodes: int = 0
+    known: Known | None = None
 
     @property
     def open(self) -> float:
@@ -127,17 +157,22 @@ def _heads(tree: Tree, reader: Reader, search: HeadSearch) -> Iterator[tuple[int
 
 
 def grow(
-    tree: Tree, reader: Reader, search: HeadSearch, notebook: Notebook
+    tree: Tree,
+    reader: Reader,
+    search: HeadSearch,
+    notebook: Notebook,
+    known: Mapping[int, Known] | None = None,
 ) -> Iterator[tuple[int, Head]]:
     """The heads of a tree's contexts; what the notebook holds is not run again.
 
-    The notebook must hold the contexts themselves.
+    The notebook must hold the contexts themselves. `known`, by context, is what
+    `until="distance"` compares with.
     """
     spans = tree.spans()
     window = tree.lm.window
     growths = [
-        Growth(place, (start, stop), window - (stop - start))
-        for place, (start, stop) in enumerate(spans.values())
+        Growth(place, (start, stop), window - (stop - start), known=(known or {}).get(index))
+        for place, (index, (start, stop)) in enumerate(spans.items())
     ]
     chosen = [(growth, root()) for growth in growths]
     while chosen:
@@ -155,20 +190,17 @@ def _recall(
     page = notebook.find(growth.context, entry.parent, entry.token)
     if page is None:
         return False
-    entry.number = page.number
-    _absorb(reader, growth, entry, page, search)
+    entry.number = page[0]
+    _absorb(reader, growth, entry, page[1], search)
     return True
 
 
 def _choose(growth: Growth, search: HeadSearch) -> list[Entry]:
-    """The entries to run next, the most massive of those that matter."""
-    if growth.open <= search.tolerance:
-        return []
-    useful = growth.entries if search.until == "mass" else _in_question(growth)
-    useful = sorted(useful, key=lambda entry: entry.mass, reverse=True)
+    """The entries to run next: those that matter most."""
     left, count = growth.open, 0
+    useful = _useful(growth, search)
     for entry in useful[: min(search.wave, search.nodes - growth.nodes)]:
-        if left <= search.tolerance:
+        if left <= search.tolerance and search.until != "distance":
             break
         left -= entry.mass
         count += 1
@@ -177,6 +209,70 @@ def _choose(growth: Growth, search: HeadSearch) -> list[Entry]:
     growth.entries = [entry for entry in growth.entries if id(entry) not in taken]
     growth.nodes += count
     return chosen
+
+
+def _useful(growth: Growth, search: HeadSearch) -> list[Entry]:
+    """The entries that matter to what is searched for, in order; none where it is found."""
+    if search.until != "distance":
+        if growth.open <= search.tolerance:
+            return []
+        return _by_mass(growth.entries if search.until == "mass" else _in_question(growth))
+    if growth.nodes < search.nodes // 2 and (questioned := _in_question(growth)):
+        return _by_mass(questioned)
+    return _by_distance(growth, search.tolerance)
+
+
+def _by_mass(entries: Sequence[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda entry: entry.mass, reverse=True)
+
+
+def _by_distance(growth: Growth, tolerance: float) -> list[Entry]:
+    """The entries by how far they can change the squared distance; none where it is known."""
+    if growth.known is None:
+        return []
+    found, people = growth.known
+    tops = _tops(growth)
+    low, high = masses(tops, found, people).agreements()["M-2C"]
+    if high - low <= tolerance:
+        return []
+    stakes: dict[str, float] = defaultdict(float)
+    for word, least, most in zip(tops.words, tops.low, tops.high, strict=True):
+        folded = fold(word)
+        for stop in range(len(folded) + 1):
+            stakes[folded[:stop]] = max(stakes[folded[:stop]], least + most)
+    worths = [-entry.mass * max(stakes[entry.word], entry.mass) for entry in growth.entries]
+    return [growth.entries[i] for i in np.argsort(worths, kind="stable")]
+
+
+def masses(tops: Tops, found: WordProbabilities, people: Mapping[str, float]) -> Masses:
+    """What two searches of one context know together."""
+    low = dict(zip(tops.words, tops.low, strict=True))
+    high = dict(zip(tops.words, tops.high, strict=True))
+    for word, least, most in zip(found.words, found.low, found.high, strict=True):
+        low[word] = max(low.get(word, 0.0), least)
+        high[word] = max(min(high.get(word, 1.0), most), low[word])
+    columns = [[own.get(word, 0.0) for word in low] for own in (people, low, high)]
+    return Masses(*map(np.array, columns), tops.unseen)
+
+
+def _tops(growth: Growth) -> Tops:
+    """The finished words with the bounds of their probabilities, given that there is a word."""
+    through, unseen = {}, 0.0
+    unfinished = {*growth.lumps, *(entry.word for entry in growth.entries)}
+    for word, mass in _mass_through(growth):
+        through[word] = mass
+        if word in unfinished:
+            unseen = max(unseen, mass)
+    leading = growth.lumps.get("", 0.0) + sum(e.mass for e in growth.entries if not e.word)
+    most = max(1.0 - growth.failed, 1e-12)
+    least = max(most - leading, 1e-12)
+    ranked = sorted((-m / most, compose(w), through[w] + m) for w, m in growth.found.items() if m)
+    return Tops(
+        tuple(word for _, word, _ in ranked),
+        tuple(-low for low, _, _ in ranked),
+        tuple(min(1.0, high / least) for _, _, high in ranked),
+        min(1.0, unseen / least),
+    )
 
 
 def _in_question(growth: Growth) -> list[Entry]:
@@ -204,22 +300,37 @@ def _expand(
     tables = np.array([number(entry.key) for _, entry in chosen], dtype=np.int64)
     for part, numbers, logits in tree.extend(spans, parents, tokens):
         read = reader.branches(logits, tables[part], search.branch)
-        pages = zip(numbers.tolist(), read[0].tolist(), read[1], read[2], strict=True)
-        for (growth, entry), page in zip(chosen[part], pages, strict=True):
-            entry.number = page[0]
-            _absorb(reader, growth, entry, Page(*page), search)
+        for (growth, entry), number, after in zip(chosen[part], numbers, read, strict=True):
+            entry.number = int(number)
+            _absorb(reader, growth, entry, after, search)
 
 
-def _absorb(reader: Reader, growth: Growth, entry: Entry, page: Page, search: HeadSearch) -> None:
+def _absorb(
+    reader: Reader, growth: Growth, entry: Entry, after: Branches, search: HeadSearch
+) -> None:
     """Put the continuations of a node into the expansion of its context."""
-    _settle(growth, entry.key[0], entry.word, entry.mass * page.ends)
-    masses = page.shares * entry.mass
+    _settle(growth, entry.key[0], entry.word, entry.mass * after.ends)
+    masses = after.shares * entry.mass
     large = masses > search.tolerance * 1e-4
     table = reader.vocabulary.table(entry.key)
-    for token, mass in zip(page.tokens[large].tolist(), masses[large].tolist(), strict=True):
+    tokens, followed = after.tokens[large], masses[large]
+    for token, mass in zip(tokens.tolist(), followed.tolist(), strict=True):
         _add(growth, follow(entry, table, token, mass))
-    seen = page.ends * entry.mass + float(masses[large].sum())
-    growth.lumps[entry.word] += max(0.0, entry.mass - seen)
+    left = max(0.0, entry.mass * (1.0 - after.ends) - float(followed.sum()))
+    if len(after.stems) and entry.mass >= SPLIT:
+        left -= _split(growth, table.stems, entry.mass * after.stems, tokens, followed)
+    growth.lumps[entry.word] += max(0.0, left)
+
+
+def _split(
+    growth: Growth, stems: Stems, all_: Floats, tokens: NDArray[np.int64], followed: Floats
+) -> float:
+    """Lumps of the tokens that were not followed, by their stems; gives the mass that they have."""
+    rest = all_ - np.bincount(stems.numbers[tokens], followed, len(all_))
+    some = np.flatnonzero(rest > LEAST)
+    for number, mass in zip(some.tolist(), rest[some].tolist(), strict=True):
+        growth.lumps[stems.letters[number]] += mass
+    return float(rest[some].sum())
 
 
 def _settle(growth: Growth, mode: int, word: str, mass: float) -> None:
@@ -273,16 +384,13 @@ def _mass_through(growth: Growth) -> Iterator[tuple[str, float]]:
 
 def summarise(growth: Growth, vocabulary: int) -> Head:
     """The head that an expansion has reached."""
-    scale = max(1.0 - growth.failed, 1e-12)
-    ranked = sorted(((-m / scale, compose(w)) for w, m in growth.found.items() if m > 0))
-    words = tuple(word for _, word in ranked)
-    probs = tuple(-mass for mass, _ in ranked)
-    rest = max(0.0, 1.0 - sum(probs))
-    bounds = entropy_bounds(probs, rest, vocabulary)
+    tops = _tops(growth)
+    rest = max(0.0, 1.0 - sum(tops.low))
     return Head(
-        Categorical(words, probs, rest, None),
+        Categorical(tops.words, tops.low, rest, None),
+        tops,
         _certified(growth),
-        bounds,
+        entropy_bounds(tops.low, rest, vocabulary),
         growth.failed,
         growth.nodes,
     )

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.words.digest import Reader
+from aleatoric.words.digest import Branches, Reader
 from aleatoric.words.ragged import Index
 
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A node's number, its ending share, and its likeliest tokens that do not end with shares."""
-
-    number: int
-    ends: float
-    tokens: Index
-    shares: Floats
+Page = tuple[int, Branches]
+"""A node's number, and what follows it."""
 
 
 class Notebook:
@@ -40,12 +30,12 @@ class Notebook:
             return
         chosen = logits if len(rows) == len(nodes) else logits[rows]
         read = self._reader.branches(chosen, nodes["table"][rows], self._branch)
-        pages = zip(numbers[rows].tolist(), read[0].tolist(), read[1], read[2], strict=True)
+        pages = zip(numbers[rows].tolist(), read, strict=True)
         names = zip(
             *(nodes[rows][name].tolist() for name in ("owner", "parent", "token")), strict=True
         )
         for name, page in zip(names, pages, strict=True):
-            self._pages[name] = Page(*page)
+            self._pages[name] = page
 
     def find(self, context: int, parent: int, token: int) -> Page | None:
         """What is written of a node."""

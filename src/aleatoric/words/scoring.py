@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.inference import control
-from aleatoric.inference.floor import Asked
+from aleatoric.inference.perfect import perfect_tvd
 from aleatoric.metrics import splits as by_split
+from aleatoric.metrics.agreement import (
+    Agreement,
+    agreements_of_counts,
+    cross_agreement,
+    self_agreement,
+)
 from aleatoric.metrics.debiased import leave_pair_out
+from aleatoric.metrics.entropy import log_loss
 from aleatoric.metrics.overlap import mode
 from aleatoric.metrics.tvd import tvd
-from aleatoric.streams import stream
 from aleatoric.types import Categorical, Choices, Draws, Item, Pair
-from aleatoric.words.calibration_floor import saved_values
 from aleatoric.words.distributions import cut, human_counts, model_distribution, pool, regroup
-from aleatoric.words.floors import distance_floors
 from aleatoric.words.rules import WordRule, bare, is_code, rule_named
 
 HUMAN, ORACLE = "human", "oracle"
@@ -83,62 +87,34 @@ Answered = tuple[Item, Mapping[str, Sequence[Draws]]]
 
 
 @dataclass(frozen=True)
-class Draft:
-    """Statistics of a system on an item that still lack its floors."""
+class Control:
+    """People against people on one item: their statistics, and what the target halves gave."""
 
     scored: Scored
-    distances: Asked | None = None
-
-
-@dataclass(frozen=True)
-class Control:
-    """People against people on one item: their statistics, and by split the target's majority."""
-
-    draft: Draft
     majorities: NDArray[np.int64] | None = None
-    """Numbers of people's words; none where one answer cannot be split."""
+    """The majority of the target half per split, as a number of a word; none for one answer."""
+    half: Categorical | None = None
+    """The target half of the first split."""
 
 
 def score_items(answered: Sequence[Answered], settings: Settings) -> Iterator[list[Scored]]:
     """For each item the statistics of the two controls and of every system that answered it.
 
-    Halves and floors of all items are worked out side by side, which takes a fraction of the time;
-    an item's numbers do not depend on its company.
+    Halves of all items are scored together, which takes a fraction of the time; an item's numbers
+    do not depend on the other items.
     """
     everybody = [read_people(item) for item, _ in answered]
     controls = _score_oracles(everybody, settings)
-    drafts = [
-        [
-            Draft(_score_human(people, own, settings)),
-            own.draft,
-            *_score_systems(people, own, systems, settings),
-        ]
-        for people, own, (_, systems) in zip(everybody, controls, answered, strict=True)
-    ]
-    every = [draft for own in drafts for draft in own]
-    distances = iter(distance_floors([d.distances for d in every if d.distances]))
-    for own in drafts:
+    for people, own, (_, systems) in zip(everybody, controls, answered, strict=True):
         yield [
-            replace(
-                draft.scored,
-                values={
-                    **draft.scored.values,
-                    **(next(distances) if draft.distances else {}),
-                },
-            )
-            for draft in own
+            _score_human(people, own, settings),
+            own.scored,
+            *(
+                _score_model(people, own, system, draws, settings)
+                for system, rows in systems.items()
+                for draws in _prepared(rows, settings)
+            ),
         ]
-
-
-def _score_systems(
-    people: People, own: Control, systems: Mapping[str, Sequence[Draws]], settings: Settings
-) -> Iterator[Draft]:
-    crowd = saved_values(people.counts, settings.seed, people.item.id)
-    for system, rows in systems.items():
-        for draws in _prepared(rows, settings):
-            draft = _score_model(people, own, system, draws, settings)
-            values = {**draft.scored.values, **crowd}
-            yield replace(draft, scored=replace(draft.scored, values=values))
 
 
 def pair_of(item: Item, rows: Sequence[Draws], choices: Choices) -> Iterator[Pair]:
@@ -173,50 +149,67 @@ _shared_orders = lru_cache(maxsize=256)(control.shared_orders)
 
 def _score_model(
     people: People, own: Control, system: str, draws: Draws, settings: Settings
-) -> Draft:
+) -> Scored:
     item = people.item
     model = model_distribution(draws, settings.choices.failed == "outcome")
     values: dict[str, float | None] = {"failed": draws.failed, "n_human": people.distribution.n}
     if model is None:
-        return Draft(Scored(system, item.id, item.group, draws.row, values))
+        return Scored(system, item.id, item.group, draws.row, values)
     pair = Pair(item.id, item.group, people.distribution, model)
     values |= {name: metric(pair) for name, metric in settings.metrics.items()}
     values |= {name: _abstract_tvd(item, pair, f) for name, f in settings.abstractions.items()}
+    values |= _agreements(pair, own, draws) | _perfect(people, people.n, model.n)
     values["n_model"] = model.n
     answer, confidence = mode(model), max(model.probs)
     values |= _correctness(people, answer, confidence, settings.choices)
-    oracle = _agreement(answer, people, own, settings)
+    oracle = _matches_majority(answer, people, own, settings)
     values["correct_oracle"] = _mean(oracle)
-    values |= _exact_bounds(draws)
-    scored = Scored(system, item.id, item.group, draws.row, values, {"correct_oracle": oracle})
-    sizes = people.distribution.n or 1, model.n
-    return Draft(scored, _asked(people, "floor", *sizes, settings))
+    return Scored(system, item.id, item.group, draws.row, values, {"correct_oracle": oracle})
 
 
-def _exact_bounds(draws: Draws) -> dict[str, float | None]:
+def _agreements(pair: Pair, own: Control, draws: Draws) -> dict[str, float | None]:
+    """H, M, C and what follows from them; for exact probabilities the log loss and all bounds."""
+    found = Agreement.of(pair)
+    values = found.columns() if found else {}
+    half = cross_agreement(own.half, pair.model) if found and own.half else None
+    values["agreement_C_half"] = half
     if draws.exact is None:
-        return {}
-    exact = draws.exact
+        return values
+    values |= _log_losses(pair, own.half)
+    values["mode_certified"] = float(draws.exact.certified)
+    for name, (low, high) in draws.exact.bounds.items():
+        values |= {f"{name}_low": low, f"{name}_high": high}
+    return values
+
+
+def _log_losses(pair: Pair, half: Categorical | None) -> dict[str, float | None]:
+    """People's log loss under the model, and that of half of them."""
     return {
-        "tvd_low": exact.tvd_low,
-        "tvd_high": exact.tvd_high,
-        "mode_certified": float(exact.certified),
+        "log_loss": log_loss(pair.human, pair.model),
+        "log_loss_half": log_loss(half, pair.model) if half else None,
     }
+
+
+def _perfect(people: People, n_human: int, n_model: int | None) -> dict[str, float | None]:
+    """The expected TVD of a perfect model at these sample sizes."""
+    found = perfect_tvd(people.counts, n_human, n_model)
+    return {"perfect_low": found[0], "perfect_high": found[1]} if found else {}
 
 
 def _score_human(people: People, own: Control, settings: Settings) -> Scored:
     item, n = people.item, people.n
     values: dict[str, float | None] = {"n_human": n, "n_model": n}
+    values["agreement_H"] = self_agreement(people.distribution)
     confidence = max(people.distribution.probs)
     values |= _correctness(people, people.majority, confidence, settings.choices)
-    oracle = _agreement(people.majority, people, own, settings)
+    oracle = _matches_majority(people.majority, people, own, settings)
     values["correct_oracle"] = _mean(oracle)
     return Scored(HUMAN, item.id, item.group, 0, values, {"correct_oracle": oracle})
 
 
 def _score_oracles(everybody: Sequence[People], settings: Settings) -> list[Control]:
     """People against people on every item; one answer cannot be split."""
-    found = [Control(Draft(_oracle(people, {"n_human": people.n}))) for people in everybody]
+    found = [Control(_oracle(people, {"n_human": people.n})) for people in everybody]
     split = [place for place, people in enumerate(everybody) if people.n > 1]
     widths = [len(everybody[place].counts) * settings.n_splits for place in split]
     for batch in control.batches(widths, CELLS_AT_ONCE):
@@ -240,10 +233,17 @@ def _score_halves(everybody: Sequence[People], settings: Settings) -> Iterator[C
     for row, people in enumerate(everybody):
         sizes = people.n // 2, people.n - people.n // 2
         values = {name: _or_none(mean) for name, mean in zip(scores, means[row], strict=True)}
-        values |= {"n_human": sizes[0], "n_model": sizes[1]}
+        values |= {"n_human": sizes[0], "n_model": sizes[1]} | _perfect(people, *sizes)
         scored = _oracle(people, values, {name: own[row] for name, own in scores.items()})
-        draft = Draft(scored, _asked(people, "floor", *sizes, settings))
-        yield Control(draft, majorities[row])
+        first = halves.target.counts[row * settings.n_splits, : len(people.counts)]
+        yield Control(scored, majorities[row], _half(people, first))
+
+
+def _half(people: People, counts: Counts) -> Categorical:
+    """The target half of one split as a distribution over the words that it gave."""
+    words = people.distribution.support
+    given = {words[i]: int(counts[i]) for i in np.flatnonzero(counts)}
+    return Categorical.from_counts(given)
 
 
 def _oracle(
@@ -264,7 +264,7 @@ def _distances(halves: control.Halves) -> dict[str, Floats]:
     return {
         "tvd": by_split.tvd(target, player),
         "tvd_debiased": leave_pair_out(target, player),
-        "sq_distance": by_split.sq_distance(target, player),
+        **agreements_of_counts(target, player),
         "js": by_split.js(target, player),
         "confidence": player.max(axis=1) / player.sum(axis=1),
     }
@@ -318,22 +318,14 @@ def _first_word_of(original: str, choices: Choices) -> str:
     return rule_named(choices.rule)(original) or ""
 
 
-def _agreement(answer: str, people: People, own: Control, settings: Settings) -> Floats:
-    """Whether an answer is the majority of the target half, by split."""
+def _matches_majority(answer: str, people: People, own: Control, settings: Settings) -> Floats:
+    """Whether an answer is the majority of the target half, per split."""
     if own.majorities is None:
         return np.full(settings.n_splits, np.nan)
     words = people.distribution.support
     index = words.index(answer) if answer in people.distribution.as_dict() else -1
     agrees: Floats = (own.majorities == index).astype(np.float64)
     return agrees
-
-
-def _asked(
-    people: People, what: str, n_human: int, n_model: int | None, settings: Settings
-) -> Asked:
-    """A floor is asked for: what a perfect model would score at these sizes."""
-    rng = stream(settings.seed, what, people.item.id, n_human, n_model or 0)
-    return Asked(people.counts, n_human, n_model, rng)
 
 
 def _abstract_tvd(item: Item, pair: Pair, abstraction: Abstraction) -> float:

@@ -47,6 +47,8 @@ class Goal(Protocol):
     def nodes(self) -> int: ...  # noqa: D102
     @property
     def failed(self) -> str: ...  # noqa: D102
+    @property
+    def every_word(self) -> bool: ...  # noqa: D102
 
 
 class Names(Protocol):
@@ -143,7 +145,8 @@ class Searches:
         table[owners, rank] = worths[order]
         left = (table.sum(1) + dust)[:, None] - (np.cumsum(table, axis=1) - table)
         room = np.maximum(self._goal.nodes - self._nodes, 0)
-        taken = (left[owners, rank] > self._goal.tolerance) & (rank < room[owners])
+        wanted = (left[owners, rank] > self._goal.tolerance) | self._only_ways()[order]
+        taken = wanted & (rank < room[owners])
         chosen: Entries = self._entries[order[taken]]
         counts = np.bincount(chosen["owner"], minlength=self._count)
         left_over = self._entries[order[~taken]]
@@ -151,6 +154,21 @@ class Searches:
         self._entries = left_over[going]
         self._resting.append(left_over[~going])
         self._nodes += counts
+        return chosen
+
+    def _only_ways(self) -> NDArray[np.bool_]:
+        """For each word without any probability yet, the entry that is nearest to spelling it."""
+        chosen = np.zeros(len(self._entries), dtype=np.bool_)
+        if not self._goal.every_word:
+            return chosen
+        which, places = self._cells.through.take(self._entries["cell"])
+        lacking = self._found[places] == 0
+        which, places = which[lacking], places[lacking]
+        entries = self._entries[which]
+        letters = self._names.beginnings.lengths[self._cells.beginning[entries["cell"]]]
+        order = np.lexsort((entries["mass"], letters, places))
+        last = np.append(np.diff(places[order]) > 0, True)[: len(order)]
+        chosen[which[order[last]]] = True
         return chosen
 
     def _worths(self) -> tuple[Floats, Floats]:
@@ -228,7 +246,7 @@ class Searches:
     ) -> Entries:
         """The tokens on the way to a word: complete words are counted, beginnings kept."""
         masses = shares * batch["mass"][plan.rows]
-        large = self._drop_small(batch["owner"][plan.rows], masses)
+        large = self._drop_small(batch["owner"][plan.rows], masses, self._needed(plan.cells))
         closing = large & (np.arange(len(masses)) >= plan.growing)
         self._find(plan.cells[closing], masses[closing])
         on = np.flatnonzero(large & ~closing)
@@ -238,9 +256,19 @@ class Searches:
         children["table"], children["cell"], children["base"] = tables, cells, cells
         return self._kept(children, joins)
 
-    def _drop_small(self, owners: Index, masses: Floats) -> NDArray[np.bool_]:
+    def _needed(self, cells: Index) -> NDArray[np.bool_]:
+        """The cells on the way to words without any probability yet, where all must be found."""
+        if not self._goal.every_word:
+            return np.zeros(len(cells), dtype=np.bool_)
+        which, places = self._cells.through.take(cells)
+        needed: NDArray[np.bool_] = _by(which, self._found[places] == 0, len(cells)) > 0
+        return needed
+
+    def _drop_small(
+        self, owners: Index, masses: Floats, needed: NDArray[np.bool_] | bool = False
+    ) -> NDArray[np.bool_]:
         """Which masses are worth following; the others become dust."""
-        small = masses <= self._goal.tolerance * SMALL
+        small = (masses <= self._goal.tolerance * SMALL) & ~(needed & (masses > 0))
         self._dust += _by(owners[small], masses[small], self._count)
         return ~small
 
@@ -277,7 +305,8 @@ class Searches:
         """The likeliest tokens whose letters do not tell where they lead."""
         masses = digest.loose * batch["mass"][:, None]
         owners = np.broadcast_to(batch["owner"][:, None], masses.shape)
-        rows, columns = np.nonzero(self._drop_small(owners, masses))
+        needed = self._needed(np.maximum(batch["base"], 0)) & (batch["base"] >= 0)
+        rows, columns = np.nonzero(self._drop_small(owners, masses, needed[:, None]))
         tokens = digest.loose_tokens[rows, columns]
         children = self._children(batch[rows], numbers[rows], tokens, masses[rows, columns])
         kept = []

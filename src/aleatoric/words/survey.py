@@ -32,7 +32,11 @@ def survey(
     limits: Limits | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> list[Found]:
-    """What `exact` and `head` give for each question, at little more than the cost of `exact`."""
+    """What `exact` and `head` give for each question, at little more than the cost of `exact`.
+
+    The weights of a question are people's probabilities; the head may be searched until the squared
+    distance to them is known.
+    """
     limits = limits or Limits()
     vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
     reader = Reader(lm, vocabulary, decoder or Decoder())
@@ -59,5 +63,12 @@ def _both(
             yield None
         else:
             answers[found[0]] = found[1]
-    for index, head in grow(tree, reader, head_search, notebook):
+    known = {index: (own, _people(asking.questions[index])) for index, own in answers.items()}
+    for index, head in grow(tree, reader, head_search, notebook, known):
         yield index, (answers[index], head)
+
+
+def _people(question: Question) -> dict[str, float]:
+    if question.weights is None:
+        return {}
+    return dict(zip(question.words, question.weights, strict=True))

@@ -38,6 +38,38 @@ JOINS = ("", "'", "-", "_")
 """What may stand undecided behind a word, by number; invisible joiners fold to nothing."""
 
 
+STEM = 2
+"""Letters by which tokens are grouped where they are too many to look at one by one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stems:
+    """Tokens grouped by their first letters: token t begins with `letters[numbers[t]]`.
+
+    Letters that a later mark could change are left out, so that a word keeps its stem.
+
+    >>> Stems.of(["many", "man", "é", ""]).letters
+    ('', 'ma')
+    """
+
+    numbers: Ids
+    letters: tuple[str, ...]
+
+    @classmethod
+    def of(cls, added: Sequence[str]) -> Stems:
+        """The stems of the folded letters that each token adds."""
+        stems = [_stem(letters) for letters in added]
+        names = sorted(set(stems) | {""})
+        place = {name: number for number, name in enumerate(names)}
+        return cls(np.array([place[stem] for stem in stems], dtype=np.int64), tuple(names))
+
+
+def _stem(letters: str) -> str:
+    """At most two letters or digits at the start, without those that marks may follow or change."""
+    start = letters[:STEM]
+    return start if start.isascii() and start.isalnum() else ""
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """The effect of every token on a word in one mode.
@@ -63,6 +95,11 @@ class Table:
     def joins(self) -> NDArray[np.int64]:
         """The number in `JOINS` of each token's undecided joiner."""
         return np.array([JOINS.index(mark) for mark in self.joiners], dtype=np.int64)
+
+    @cached_property
+    def stems(self) -> Stems:
+        """The tokens grouped by the first letters that they add."""
+        return Stems.of(self.added)
 
     @cached_property
     def silent(self) -> NDArray[np.bool_]:

@@ -45,14 +45,30 @@ def test_intervals_are_posterior_not_prior() -> None:
     assert found.variances[0] == pytest.approx(least_squares, rel=0.2)
 
 
-def test_a_constant_predictor_has_no_effect(flat_model: list[Case]) -> None:
+def test_a_constant_predictor_is_left_out_and_named(flat_model: list[Case]) -> None:
+    """Every last word is a noun here: no tag varies, and none is "kept"."""
     study = ard.run(flat_model, seed=0, tagger=nouns)
     figure = study.figures["fig3_coefficients"]
     assert isinstance(figure, Coefficients)
-    effects = dict(zip(figure.names, figure.values, strict=True))
-    assert effects["NUM"] == effects["NOUN"] == 0
-    spread = {row[0]: row[3] for row in study.tables[0].rows}
-    assert spread["NUM"] == "–"
+    assert not {"NUM", "NOUN", "punctuation"} & set(figure.names)
+    assert {"human entropy", "model entropy", ard.ORACLE} == set(figure.names)
+    rows = {row[0]: row[1:] for row in study.tables[0].rows}
+    assert rows["NUM"] == rows["NOUN"] == ("–", "–", "–", "0.000", "constant")
+    assert "/" in rows["model entropy"][-1]
+    (note,) = (note for note in study.tables[0].notes if note.startswith("constant:"))
+    assert "context length, punctuation, ADJ" in note
+
+
+def test_constant_predictors_change_no_coefficient() -> None:
+    rng = np.random.default_rng(2)
+    features, target = rng.normal(size=(60, 2)), rng.normal(size=60)
+    table = np.column_stack([features, np.full(60, 0.1)])
+    own = ard._fit_varying(table, np.array([*features.std(axis=0), 0.0]), target)
+    alone = ard.fit((features - features.mean(axis=0)) / features.std(axis=0), target)
+    assert own.values == pytest.approx([*alone.values, 0.0], abs=1e-9)
+    assert own.kept.tolist() == [*alone.kept.tolist(), False]
+    with pytest.raises(UsageError, match="varies over contexts"):
+        ard._fit_varying(table, np.zeros(3), target)
 
 
 def test_rubins_rules_add_the_variance_between_splits() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +23,10 @@ def cases(make_case: Callable[..., Case]) -> list[Case]:
     model = renormalised(logprobs)
     people = {"dog": 6, "cat": 2, "cow": 2}
     originals = ("Dog.", "cat", None)
-    return [make_case(f"{i}:1", people, model, original=word) for i, word in enumerate(originals)]
+    return [
+        replace(make_case(f"{i}:1", people, model, original=word), renormalised=True)
+        for i, word in enumerate(originals)
+    ]
 
 
 def test_the_model_is_set_beside_both_halves(cases: list[Case]) -> None:
@@ -34,6 +39,24 @@ def test_the_model_is_set_beside_both_halves(cases: list[Case]) -> None:
     assert set(rows) == {"model (renormalised)", "oracle 1", "oracle 2"}
     heights = study.figures["fig5_biased"].heights
     assert set(heights) == {"model (renormalised)", "oracle 2"}
+
+
+def test_exact_probabilities_are_not_called_renormalised(make_case: Callable[..., Case]) -> None:
+    exact = make_case("1:1", {"a": 2, "b": 2}, Categorical(("a",), (0.5,), rest=0.5))
+    (table,) = biased.run([exact], seed=0).tables
+    assert table.rows[0][0] == "model (exact)"
+    assert table.rows[0][1].startswith("0.500")
+    assert table.title == "Exact probabilities beside halves of the people"
+    assert any("nothing is renormalised" in note for note in table.notes)
+
+
+def test_recorded_log_probabilities_are_called_renormalised(cli: Callable, tmp_path: Path) -> None:
+    corpus, recorded = tmp_path / "people.jsonl", tmp_path / "model.jsonl"
+    corpus.write_text('{"id": "1", "context": "the", "responses": ["a", "b", "a"]}\n')
+    recorded.write_text('{"id": "1", "logprobs": {"a": -1.0, "b": -2.0}}\n')
+    asked = ("--model", f"recorded:{recorded}", "--out", tmp_path / "run")
+    assert cli("word", "--corpus", corpus, *asked).status == 0
+    assert "model (renormalised)" in cli("score", tmp_path / "run", "--analysis", "biased").out
 
 
 def test_both_halves_are_as_far_from_all_people(cases: list[Case]) -> None:

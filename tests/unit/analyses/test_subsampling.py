@@ -57,6 +57,20 @@ def test_the_study_holds_a_row_a_size_and_a_figure(flat_model: list[Case]) -> No
         assert float(np.dot(heights, widths)) == pytest.approx(1.0)
 
 
+def test_the_study_says_on_how_many_contexts_it_stands(
+    flat_model: list[Case], perfect_model: list[Case]
+) -> None:
+    """Only contexts with enough draws take part: they are counted, not taken for the corpus."""
+    (table,) = subsampling.run(flat_model, seed=0).tables
+    assert table.title == "Subsampling, all 200 contexts"
+    error = subsampling.errors_at(10, flat_model, seed=0)
+    assert table.rows[0][2] == f"{np.std(error.by_case, ddof=1):.5f}"
+    (one,) = subsampling.run([*flat_model[:1], *perfect_model], seed=0).tables
+    assert one.title == "Subsampling, 1 of 201 contexts"
+    assert one.rows[0][2:4] == ("–", "–")
+    assert any("says nothing about the corpus" in note for note in one.notes)
+
+
 def test_small_or_exact_systems_are_refused(perfect_model: list[Case]) -> None:
     with pytest.raises(UsageError, match="more than 100 draws"):
         subsampling.run(perfect_model, seed=0)

@@ -50,8 +50,8 @@ def test_quartiles_rise_where_disagreement_does() -> None:
 def test_too_few_tokens_are_refused() -> None:
     with pytest.raises(UsageError, match="at least 4"):
         intrinsic.run(table(1, length=2), 0)
-    with pytest.raises(UsageError, match="at least 10 documents"):
-        stability.run(table(9), 0)
+    with pytest.raises(UsageError, match="at least 10 tokens"):
+        stability.run(table(1), 0)
 
 
 def test_constant_uncertainty_has_no_correlation() -> None:
@@ -64,7 +64,7 @@ def test_stability_is_the_ece_of_subsets() -> None:
     own = table(60)
     sums = stability.sums_by_unit(own.unit, own.confidence, own.correct, 5)
     subsets = stability.draw_subsets(60, [10], seed=3)
-    (found,) = stability.spreads(sums, subsets)
+    (found,) = stability.spreads(stability.error_of_documents(sums), 0.0, subsets)
     by_hand = []
     for chosen in subsets[10]:
         held = np.isin(own.unit, chosen)
@@ -78,9 +78,26 @@ def test_stability_is_the_ece_of_subsets() -> None:
 
 def test_all_units_have_no_spread_and_no_distance() -> None:
     study = stability.run(table(50), 0)
-    row = study.tables[0].rows[-2]
+    row = study.tables[1].rows[-2]
     assert row[0] == "50"
     assert {row[2], row[3], row[5], row[6]} == {"0.00"}
+
+
+def test_subsets_of_tokens_are_those_of_documents_of_one_token() -> None:
+    """With one token per document the two units are the same."""
+    study = stability.run(table(60, length=1), 0)
+    tokens, documents = study.tables
+    assert tokens.rows == documents.rows
+    assert tokens.title == "Stability, subsets of tokens"
+    assert documents.title == "Stability, subsets of documents"
+    assert set(study.figures) == {"tab4_stability", "tab4_stability_documents"}
+
+
+def test_few_documents_leave_their_table_without_subsets() -> None:
+    tokens, documents = stability.run(table(9), 0).tables
+    assert [row[0] for row in tokens.rows] == ["10", "50", "all"]
+    assert [row[0] for row in documents.rows] == ["all"]
+    assert documents.notes == ("9 documents are too few for subsets of 10.",)
 
 
 def test_the_same_seed_draws_the_same_subsets() -> None:

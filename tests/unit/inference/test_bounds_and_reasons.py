@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from aleatoric.inference.bounds import bounded
-from aleatoric.inference.floor import ONE_ANSWER
+from aleatoric.inference.perfect import ONE_ANSWER
 from aleatoric.types import Estimate, Interval
 
 METHOD = "group bootstrap, student"
@@ -26,6 +26,8 @@ METHOD = "group bootstrap, student"
         ("tvd_debiased", (-0.1, 0.3), (-0.1, 0.3)),
         ("sq_distance", (-0.1, 0.3), (-0.1, 0.3)),
         ("w1_C/lexical-1", (-0.1, 0.3), (0.0, 0.3)),
+        ("mean_H/lexical-2", (0.8, 1.1), (0.8, 1.0)),
+        ("energy/lexical-2", (-0.1, 1.1), (-0.1, 1.1)),
     ],
 )
 def test_ends_beyond_a_bound_are_cut(metric: str, ends: Any, expected: Any) -> None:
@@ -68,17 +70,16 @@ def test_one_item(cli: Callable, tmp_path: Path) -> None:
         estimate = result["estimate"]
         assert estimate["interval"] is None
         assert "one group" in estimate["reason"] or "too few items: 1" in estimate["reason"]
-        floor = result["floor"]
-        assert floor is None or 0 <= floor["low"] <= floor["value"] <= floor["high"]
+        perfect = result["perfect"]
+        assert perfect is None or 0 <= perfect["low"] <= perfect["high"]
     assert found["model", "ece_debiased_human"]["estimate"]["value"] is None
     assert "too few items" in found["model", "ece_debiased_human"]["estimate"]["reason"]
 
 
 def test_one_answer_a_context(cli: Callable, tmp_path: Path) -> None:
     found = word_run(cli, tmp_path, {"is": 1}, groups=3, each=2)
-    for metric in ("tvd", "js", "ece_human"):
-        floor = found["model", metric]["floor"]
-        assert (floor["value"], floor["reason"]) == (None, ONE_ANSWER)
+    perfect = found["model", "tvd"]["perfect"]
+    assert (perfect["low"], perfect["reason"]) == (None, ONE_ANSWER)
     for system, metric in (("oracle", "tvd"), ("oracle", "sq_distance"), ("model", "sq_distance")):
         estimate = found[system, metric]["estimate"]
         assert estimate["value"] is None

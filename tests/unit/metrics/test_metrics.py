@@ -14,8 +14,14 @@ from scipy.stats import entropy
 
 from aleatoric.metrics import divergence, overlap, splits
 from aleatoric.metrics import entropy as entropies
+from aleatoric.metrics.agreement import (
+    COLUMNS,
+    Agreement,
+    agreements_of_counts,
+    sq_distance,
+)
 from aleatoric.metrics.calibration import bin_index, ece, equal_mass_edges, equal_width_edges
-from aleatoric.metrics.tvd import sq_distance, tvd
+from aleatoric.metrics.tvd import tvd
 from aleatoric.types import Categorical, Pair
 
 WORDS = "abcdefgh"
@@ -63,10 +69,10 @@ def test_split_forms_equal_pair_forms(human: dict[str, int], model: dict[str, in
     own = pair(human, model)
     assert splits.tvd(left, right)[0] == pytest.approx(tvd(own), abs=1e-12)
     assert splits.js(left, right)[0] == pytest.approx(divergence.js(own), abs=1e-9)
-    squared = sq_distance(own)
-    assert splits.sq_distance(left, right)[0] == pytest.approx(
-        math.nan if squared is None else squared, abs=1e-12, nan_ok=True
-    )
+    found = Agreement.of(own)
+    expected = found.columns() if found else dict.fromkeys((*COLUMNS, "sq_distance"), math.nan)
+    for name, values in agreements_of_counts(left, right).items():
+        assert values[0] == pytest.approx(expected[name], abs=1e-12, nan_ok=True)
 
 
 @given(counts)
@@ -114,7 +120,7 @@ def test_unassigned_mass_is_not_hidden() -> None:
     model = Categorical(("a",), (0.4,), rest=0.6)
     own = Pair("i", "g", human, model)
     assert tvd(own) == pytest.approx(0.6)
-    assert sq_distance(own) is None
+    assert sq_distance(own) == pytest.approx(1 + 0.16 - 2 * 0.4)
     assert entropies.entropy_model(own) is None
 
 

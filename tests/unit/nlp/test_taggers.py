@@ -132,3 +132,21 @@ def test_a_missing_package_names_the_extra(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=r"aleatoric\[nlp\]"):
         factory()
+
+
+def test_spacy_tags_of_texts_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Universal Dependencies: PROPN, AUX and SCONJ are not merged with NOUN, VERB and ADP."""
+    spacy = pytest.importorskip("spacy")
+    blank = spacy.blank("en")
+
+    def pipe(documents: Any) -> Any:
+        for document in documents:
+            for token, tag in zip(document, ("SCONJ", "PROPN", "AUX", ""), strict=True):
+                token.pos_ = tag
+            yield document
+
+    monkeypatch.setattr(blank, "pipe", pipe)
+    monkeypatch.setattr(spacy, "load", lambda name, exclude: blank)
+    texts = [["if", "Rome", "is", "?"]]
+    assert taggers.spacy().tag_texts(texts) == [["SCONJ", "PROPN", "AUX", "X"]]
+    assert taggers.spacy().tagset == "universal-dependencies"

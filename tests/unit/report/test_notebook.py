@@ -50,16 +50,16 @@ def test_a_table_is_escaped() -> None:
     assert "<small>&amp;</small>" in shown
 
 
-def test_results_plot_values_beside_floors(results: Results) -> None:
+def test_results_plot_values_of_the_leading_metric(results: Results) -> None:
     axes = Figure().subplots()
     assert results.plot(axes=axes) is axes
     names = [label.get_text() for label in axes.get_yticklabels()]
-    own = {r.system: r for r in results if r.metric == "tvd"}
+    own = {r.system: r for r in results if r.metric == "overlap"}
     assert names == list(own)
     points = [line for line in axes.get_lines() if line.get_marker() == "o"]
     assert [line.get_xdata()[0] for line in points] == [r.estimate.value for r in own.values()]
-    assert axes.get_xlabel() == "TVD"
-    with pytest.raises(UsageError, match="no metric 'nothing'; there are: ece_original"):
+    assert axes.get_xlabel() == "overlap"
+    with pytest.raises(UsageError, match="no metric 'nothing'; there are: agreement_H"):
         results.plot(axes=axes, metric="nothing")
     with pytest.raises(UsageError, match="no result to plot"):
         Results().plot()

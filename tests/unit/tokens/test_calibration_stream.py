@@ -154,6 +154,26 @@ def test_an_overconfident_model_is_found_out() -> None:
     assert 0.1 < interval.low < (stream.result().estimates["e_ece"].value or 0) < interval.high
 
 
+def test_agreements_are_means_of_the_pair_behind_e_ece() -> None:
+    """M = Σ P² and C = P(y); the Brier score of a token is 1 + M − 2C."""
+    logits, targets = simulated(2000)
+    stream = new(schemes=["ancestral"])
+    stream.update(logits, targets, names_of(2000, 50))
+    probs = np.exp(logits.astype(np.float64))
+    probs /= probs.sum(axis=1, keepdims=True)
+    found = stream.result().estimates
+    assert found["agreement_M"].value == pytest.approx((probs**2).sum(axis=1).mean(), abs=1e-6)
+    assert found["agreement_C"].value == pytest.approx(probs[np.arange(2000), targets].mean())
+    brier = 1 + found["agreement_M"].value - 2 * found["agreement_C"].value
+    assert found["brier"].value == pytest.approx(brier, abs=1e-6)
+    assert found["agreement_C"].interval is not None
+    sums = stream.grouped().metrics["agreement_M"]
+    assert sums.value(sums.table.sum(axis=0)) == pytest.approx(found["agreement_M"].value)
+    without = new(schemes=["top_p=0.8"])
+    without.update(logits, targets, names_of(2000, 50))
+    assert "agreement_M" not in without.result().estimates
+
+
 def test_confidence_one_counts() -> None:
     stream = new(schemes=["ancestral"])
     sure = np.full((4, WIDTH), -np.inf, dtype=np.float32)

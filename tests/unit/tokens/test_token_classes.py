@@ -67,7 +67,19 @@ def test_sce_at_predicted_classes_is_the_mean_of_their_own(seed: int) -> None:
     edges = equal_width_edges(BINS)
     each = [ece(confidence[predicted == k], correct[predicted == k], edges) for k in set(predicted)]
     assert own.errors()["sce_predicted"] == pytest.approx(np.mean(each), abs=1e-12)
+    counts = [(predicted == k).sum() for k in set(predicted)]
+    weighted = np.average(each, weights=counts)
+    assert own.errors()["sce_weighted"] == pytest.approx(weighted, abs=1e-12)
+    assert own.errors()["ace_weighted"] <= 1
     assert 0 <= own.errors()["ace_predicted"] <= 1
+
+
+def test_unseen_classes_are_those_that_are_no_reference() -> None:
+    logits, targets = made(3)
+    own = AllClasses(logits.shape[1], BINS)
+    own.add(logits, targets)
+    unseen = set(range(logits.shape[1])) - set(targets.tolist())
+    assert own.unseen_share() == pytest.approx(len(unseen) / logits.shape[1])
 
 
 def test_pairs_that_never_occur_take_no_room() -> None:

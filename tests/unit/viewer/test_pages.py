@@ -43,9 +43,10 @@ def test_csv_is_what_is_filtered(explorer: Explorer) -> None:
     assert {row["id"] for row in high} == {"story:1", "news:1"}
 
 
-def test_excess_is_tvd_above_the_item_s_floor(explorer: Explorer) -> None:
+def test_the_squared_distance_is_that_of_the_agreements(explorer: Explorer) -> None:
     for row in rows_of(get(explorer, "/run/0/contexts.csv?system=blunt")):
-        assert float(row["excess"]) == pytest.approx(float(row["tvd"]) - float(row["floor"]))
+        human, model, cross = (float(row[name]) for name in "HMC")
+        assert float(row["sq_distance"]) == pytest.approx(human + model - 2 * cross, abs=2e-3)
 
 
 @pytest.mark.parametrize(

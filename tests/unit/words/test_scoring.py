@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aleatoric.inference import control
+from aleatoric.metrics.agreement import sq_distance
 from aleatoric.metrics.divergence import js
-from aleatoric.metrics.tvd import sq_distance, tvd
+from aleatoric.metrics.tvd import tvd
 from aleatoric.types import Categorical, Choices, Draws, Item, Pair
 from aleatoric.words.scoring import Scored, Settings, score_items
 

@@ -130,7 +130,7 @@ function wordView(picker) {
 function wordFacts(name, own) {
   if (!own) return tag("p", { class: "small" }, isolated(name), " has no answer to this context.");
   const draws = own.n === null ? "exact probabilities" : `${own.n} draws`;
-  return tag("p", { class: "small" }, isolated(name), `: TVD ${shortNumber(own.tvd)}, ${shortNumber(own.excess)} above its floor (${draws})`);
+  return tag("p", { class: "small" }, isolated(name), `: D² ${shortNumber(own.sq_distance)}, TVD ${shortNumber(own.tvd)} (${draws})`);
 }
 
 function shares(flat) {
@@ -171,14 +171,14 @@ function textView(picker) {
 }
 
 function textNumbers(picker, item, chosen) {
-  const heads = ["probe", "system", "mean H", "mean M", "mean C", "W1(M, H)", "W1(C, H)"];
+  const heads = ["probe", "system", "energy", "mean H", "mean M", "mean C", "W1(M, H)", "W1(C, H)"];
   const body = tag("tbody");
   picker.data.probes.forEach((probe, p) => {
     const human = item.numbers[0].mean_H?.[p];
     const rows = chosen.length ? chosen : [null];
     for (const s of rows) {
       const own = s === null ? {} : item.numbers[s + 1];
-      const cells = [human, ...["mean_M", "mean_C", "w1_M", "w1_C"].map((key) => own[key]?.[p])];
+      const cells = [own.energy?.[p], human, ...["mean_M", "mean_C", "w1_M", "w1_C"].map((key) => own[key]?.[p])];
       body.append(tag("tr", {}, tag("th", { scope: "row" }, probe), tag("td", { class: "text" }, isolated(s === null ? "people" : picker.data.systems[s])), ...cells.map((v) => tag("td", {}, shortNumber(v)))));
     }
   });

@@ -25,14 +25,15 @@ N_SERIES = 7
 TITLES = {"word": "Next words", "token": "Reference tokens", "text": "Whole texts"}
 ITEMS = {"word": "contexts", "token": "tokens", "text": "inputs"}
 LEADS = {
-    "word": "People were asked for the next word of each context. TVD is the share of "
-    "probability that would have to move to turn a system's next words into people's; the floor is "
-    "what a perfect model would score with as many answers.",
+    "word": "People were asked for the next word of each context. H is how often two people "
+    "agree, M how often two draws of a system agree, C how often a draw agrees with a person. The "
+    "overlap 2C / (H + M) is 1 for a perfect model.",
     "token": "At each position of a text the model gives a distribution, and the text has a token. "
     "Is the model right as often as it is sure?",
     "text": "Several people wrote a text to each input. H are distances between two people's "
-    "texts, M between two of the generator's, C between one of each; W1 says how far apart such "
-    "distributions are.",
+    "texts, M between two of the generator's, C between one of each. The energy distance "
+    "2C − M − H is 0 in expectation for a perfect generator; M above H means that the generator "
+    "varies more than people.",
 }
 
 

@@ -196,9 +196,7 @@ def _text_item(site: Site, asked: Asked, params: Params) -> Data:
     named = _series(candidates_of(site, asked.run), asked.chosen)
     with asked.run.reading() as store:
         found = next(TextShelf(store).walk(asked.no - 1))
-    measures = tuple(
-        own for own in asked.run.snapshot.measures if not own.key.startswith(("floor/",))
-    )
+    measures = asked.run.snapshot.measures
     return _head(asked, found.item.id, found.item.group) | {
         "kind": "text",
         "turns": found.item.input,

@@ -1,0 +1,170 @@
+"""How often two people agree (H), two draws of the model (M), and a draw with a person (C).
+
+All three are estimated without bias from samples of any size of at least two: from pairs of
+different people, pairs of different draws, and all pairs of a draw and a person. The squared
+distance H + M - 2C is 0 on average for a perfect model at any sample size, and larger for every
+other model. The overlap 2 ΣC / Σ(H + M), summed over items, is Morisita's index: 1 for a perfect
+model, 0 where nothing is shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.metrics.reduction import Chunk, Floats, Mean, divide
+from aleatoric.types import Categorical, Pair
+
+Counts = NDArray[np.int64]
+COLUMNS = ("agreement_H", "agreement_M", "agreement_C")
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """H, M and C of one item.
+
+    >>> people, model = Categorical.from_counts({"a": 2, "b": 2}), Categorical(("a",), (1.0,))
+    >>> found = Agreement.of(Pair("i", "g", people, model))
+    >>> round(found.human, 3), found.model, found.cross, round(found.sq_distance, 3)
+    (0.333, 1.0, 0.5, 0.333)
+    """
+
+    human: float
+    model: float
+    cross: float
+
+    @classmethod
+    def of(cls, pair: Pair) -> Agreement | None:
+        """The agreements of a pair; `None` with fewer than two answers or draws on a side."""
+        human, model = self_agreement(pair.human), self_agreement(pair.model)
+        if human is None or model is None:
+            return None
+        return cls(human, model, cross_agreement(pair.human, pair.model))
+
+    @property
+    def sq_distance(self) -> float:
+        """The squared distance between people and model, unbiased."""
+        return self.human + self.model - 2 * self.cross
+
+    def columns(self) -> dict[str, float | None]:
+        """The statistics that are saved per item."""
+        values = (self.human, self.model, self.cross)
+        return {**dict(zip(COLUMNS, values, strict=True)), "sq_distance": self.sq_distance}
+
+
+def sq_distance(pair: Pair) -> float | None:
+    """The squared distance between people and model, unbiased; `None` for samples of one.
+
+    >>> people = Categorical.from_counts({"a": 1, "b": 1})
+    >>> sq_distance(Pair("i", "g", people, people))
+    -1.0
+    """
+    found = Agreement.of(pair)
+    return found.sq_distance if found else None
+
+
+def self_agreement(side: Categorical) -> float | None:
+    """The probability that two draws agree, unbiased; `None` for a sample of one.
+
+    Known probabilities give their sum of squares. Unassigned mass counts as outcomes that are
+    never drawn twice, so that the value is then a lower bound.
+
+    >>> self_agreement(Categorical.from_counts({"a": 1, "b": 1}))
+    0.0
+    >>> self_agreement(Categorical(("a",), (0.5,), rest=0.5))
+    0.25
+    """
+    plug_in = sum(times * share * share for share, times in side.outcomes_by_share.items())
+    if side.n is None:
+        return plug_in
+    if side.n < 2:
+        return None
+    return (plug_in * side.n - 1) / (side.n - 1)
+
+
+def cross_agreement(human: Categorical, model: Categorical) -> float:
+    """The probability that a draw of the model agrees with a person.
+
+    >>> cross_agreement(Categorical(("a", "b"), (0.5, 0.5)), Categorical(("b",), (1.0,)))
+    0.5
+    """
+    probs = model.as_dict()
+    return sum(p * probs.get(word, 0.0) for word, p in human.as_dict().items())
+
+
+def agreements_of_counts(left: Counts, right: Counts) -> dict[str, Floats]:
+    """H, M, C and squared distance of (splits, outcomes) counts of people and model, per split.
+
+    NaN where a side has fewer than two answers.
+
+    >>> found = agreements_of_counts(np.array([[2, 0]]), np.array([[1, 1]]))
+    >>> {name: values.tolist() for name, values in found.items()}
+    {'agreement_H': [1.0], 'agreement_M': [0.0], 'agreement_C': [0.5], 'sq_distance': [0.0]}
+    """
+    human, model = _self_agreements(left), _self_agreements(right)
+    cross = (left * right).sum(axis=1) / (left.sum(axis=1) * right.sum(axis=1))
+    values = [np.where(np.isnan(human + model), np.nan, own) for own in (human, model, cross)]
+    return {**dict(zip(COLUMNS, values, strict=True)), "sq_distance": human + model - 2 * cross}
+
+
+def _self_agreements(counts: Counts) -> Floats:
+    n = counts.sum(axis=1)
+    agreeing = (counts * counts).sum(axis=1) - n
+    shares: Floats = agreeing / np.where(n > 1, n * (n - 1), np.nan)
+    return shares
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """2 ΣC / Σ(H + M) over items, per split: a reduction of the three agreements.
+
+    Undefined where neither two people nor two draws agree anywhere.
+
+    >>> chunk = {name: np.array([[v]]) for name, v in zip(COLUMNS, (0.5, 0.3, 0.2), strict=True)}
+    >>> overlap = Overlap()
+    >>> overlap.values(overlap.columns(chunk)).round(3).tolist()
+    [[0.5]]
+    """
+
+    names: tuple[str, str, str] = COLUMNS
+
+    def columns(self, chunk: Chunk) -> Floats:
+        """H + M and C, undefined as 0, beside the number of defined items."""
+        human, model, cross = np.broadcast_arrays(*(chunk[name] for name in self.names))
+        known = np.isfinite(human + model + cross)
+        both, shared = (np.where(known, v, 0.0) for v in (human + model, cross))
+        return np.concatenate([both, shared, known], axis=1)
+
+    def values(self, sums: Floats) -> Floats:
+        """The ratio of the sums, per split."""
+        both, shared, _ = np.split(sums, 3, axis=-1)
+        return divide(2 * shared, both)
+
+    def defined(self, sums: Floats) -> int:
+        """Items with all three agreements in at least one split."""
+        return int(np.split(sums, 3, axis=-1)[2].max())
+
+
+@dataclass(frozen=True)
+class AgreementGap:
+    """The mean of M - H over items, per split: above 0 the model varies less than people.
+
+    >>> chunk = {"agreement_H": np.array([[0.25]]), "agreement_M": np.array([[0.75]])}
+    >>> gap = AgreementGap()
+    >>> gap.values(gap.columns(chunk)).tolist()
+    [[0.5]]
+    """
+
+    def columns(self, chunk: Chunk) -> Floats:
+        """The differences, undefined as 0, beside the number of defined ones."""
+        return Mean("gap").columns({"gap": chunk["agreement_M"] - chunk["agreement_H"]})
+
+    def values(self, sums: Floats) -> Floats:
+        """Sum over count, per split."""
+        return Mean("gap").values(sums)
+
+    def defined(self, sums: Floats) -> int:
+        """Items with both agreements in at least one split."""
+        return Mean("gap").defined(sums)

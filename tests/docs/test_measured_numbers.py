@@ -1,0 +1,90 @@
+"""Numbers on our pages that commands print: each is what the command prints now.
+
+Where a number changed on purpose, put the command's output into the page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from doc_pages import ROOT, blocks
+
+from aleatoric.analyses import stability
+from aleatoric.models import smollm2
+from aleatoric.reproduce.e_ece import SHIPPED
+from aleatoric.reproduce.e_ece_rows import errors, to_table
+from aleatoric.training.token_rows import Columns, read_rows
+
+TOKEN, METHODS = ROOT / "docs" / "token.md", ROOT / "docs" / "methods.md"
+RECIPE = ROOT / "docs" / "recipes" / "multi30k.md"
+ROUNDING = 0.02
+"""Processors and versions of torch differ in the last digits of float32."""
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+def numbers_by_row(table: str) -> dict[str, list[float]]:
+    """The numbers of every line of a printed table, by the name in its first column."""
+    lines = [re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in table.splitlines()]
+    return {line[0]: [float(x) for x in _NUMBER.findall(line[1])] for line in lines if line[1:]}
+
+
+@pytest.fixture(scope="module", params=["loss", "bleu", "last"])
+def checkpoint(request: pytest.FixtureRequest) -> tuple[str, Columns]:
+    return request.param, read_rows(SHIPPED / f"rows-{request.param}.npz")
+
+
+@pytest.mark.skipif(not smollm2.is_cached(), reason="SmolLM2 is not in the cache")
+def test_the_first_run_of_the_token_page(cli: Callable, tmp_path: Path) -> None:
+    page = blocks(TOKEN)
+    (story,) = (block.text for block in page if block.text.startswith("The ferry left"))
+    (shown,) = (block.text for block in page if block.text.startswith("  metric"))
+    (tmp_path / "story.txt").write_text(story)
+    ran = cli("token", "--corpus", tmp_path / "story.txt", "--model", "smollm2")
+    printed, found = numbers_by_row(shown), numbers_by_row(ran.out)
+    assert set(printed) <= set(found)
+    for name, values in printed.items():
+        assert values == pytest.approx(found[name], abs=ROUNDING), name
+
+
+def test_the_errors_of_every_checkpoint(checkpoint: tuple[str, Columns]) -> None:
+    name, columns = checkpoint
+    found = errors(columns, None, 15, 0)
+    names = ("ece", "sce_predicted", "ace_predicted", "sce_weighted", "ace_weighted")
+    ordered = [found[metric] for metric in (*names, "e_ece", "e_ece_p", "e_ece_k")]
+    row = " | ".join(f"{100 * (own.value or 0):.2f}" for own in ordered)
+    assert f"| `{name}` | {row} |" in RECIPE.read_text()
+
+
+def test_stability_on_the_pages() -> None:
+    columns = read_rows(SHIPPED / "rows-loss.npz")
+    tables = stability.run(to_table(columns), 0).tables
+    for unit, table in zip(("tokens", "sentences"), tables, strict=True):
+        cells = {row[0]: row for row in table.rows}
+        shown = [f"{cells[n][i]} ± {cells[n][i + 1]}" for i in (1, 4) for n in ("10", "50")]
+        assert f"| `loss`, {unit} | {' | '.join(shown)} |" in RECIPE.read_text()
+        assert f"{cells['10'][1]} ± {cells['10'][2]}%" in METHODS.read_text()
+
+
+def test_the_methods_page_on_tokens() -> None:
+    text = METHODS.read_text()
+    found = {
+        name: errors(read_rows(SHIPPED / f"rows-{name}.npz"), None, 15, 0)
+        for name in ("loss", "bleu", "last")
+    }
+    ece, e_ece = (
+        [f"{100 * (found[name][metric].value or 0):.2f}" for name in found]
+        for metric in ("ece", "e_ece")
+    )
+    assert f"ECE on Multi30K is {ece[0]}, {ece[1]} or {ece[2]}%" in text
+    assert f"e-ECE {e_ece[0]}, {e_ece[1]} or {e_ece[2]}%" in text
+    for form in ("predicted", "weighted"):
+        pair = [100 * (found["loss"][f"{m}_{form}"].value or 0) for m in ("sce", "ace")]
+        assert f"{pair[0]:.2f} and {pair[1]:.2f}%" in text
+    columns = read_rows(SHIPPED / "rows-loss.npz")
+    classes = len(read_rows(SHIPPED / "heads-loss.npz")["class_mass"])
+    unseen = 100 * (1 - len(set(columns["token"].tolist())) / classes)
+    unknown = int((columns["token"] == 3).sum())
+    assert f"{unseen:.1f}% of Multi30K's subword pieces, while {unknown} of its" in text

