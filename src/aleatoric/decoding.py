@@ -74,6 +74,15 @@ class Decoder:
         steps = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]
         return [(name, own) for name, own, off in steps if own != off and name != "greedy"]
 
+    @property
+    def truncates(self) -> bool:
+        """Whether some tokens lose all their probability.
+
+        >>> Decoder.parse("top_p=0.9").truncates, Decoder.parse("temperature=0.5").truncates
+        (True, False)
+        """
+        return self.greedy or any(name != "temperature" for name, _ in self.changes())
+
     def log_probs(self, logits: Tensor) -> Tensor:
         """The log-probabilities from which the next token is drawn."""
         return self._changed(logits).log_softmax(-1)

@@ -235,7 +235,7 @@ def _write_all(
         decoders = ("as recorded",) if recorded else job.decoders
         for decoder in decoders:
             stopping.check()
-            facts = _system_facts(spec, model, decoder, recorded)
+            facts = _system_facts(spec, model, decoder, recorded, job.writing.chat)
             name = system_name(store, model.label, facts, len(decoders) > 1, (CONTROL,))
             ask = replace(job.writing, decoder=decoder, seed=job.seed)
             _write(store, name, facts, model, ask, track, stopping)
@@ -296,13 +296,18 @@ def _save(shelf: TextShelf, name: str, model: TextModel, written: Iterable[Texts
                 store.set_meta(key, model.tally.with_earlier(earlier))
 
 
-def _system_facts(spec: str, model: TextModel, decoder: str, recorded: bool) -> dict[str, Any]:
+def _system_facts(
+    spec: str, model: TextModel, decoder: str, recorded: bool, chat: bool
+) -> dict[str, Any]:
+    conventions = dict(model.conventions)
+    if chat and "bos" in conventions:
+        conventions["bos"] = "template"  # a chat template writes the beginning of text itself
     return {
         "model": f"{spec}@{model.version}",
         "decoder": decoder,
         "estimator": RECORDED if recorded else "sampled",
         "label": model.label,
-        "conventions": dict(model.conventions),
+        "conventions": conventions,
     }
 
 

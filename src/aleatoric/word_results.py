@@ -98,7 +98,7 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
 def _is_asked(store: Store, system: str, metric: str) -> bool:
     """Whether a reader misses this value: people have no distance to themselves, halves have."""
     if metric.startswith("log_loss"):
-        return store.systems()[system]["estimator"] == "exact"
+        return bool(store.systems()[system]["estimator"] == "exact")
     of_halves = ("tvd", "tvd_debiased", "overlap", "sq_distance", *AGREEMENTS, "ece_oracle")
     return system not in CONTROLS or (system == ORACLE and metric in of_halves)
 

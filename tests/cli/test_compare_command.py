@@ -20,14 +20,16 @@ def run(cli: Callable, tmp_path: Path) -> Path:
 
 
 def test_json_holds_differences_p_values_letters_and_signatures(cli: Callable, run: Path) -> None:
-    ran = cli("compare", run, "--metric", "tvd", "--metric", "ece_human", "--json")
+    ran = cli("compare", run, "--metric", "tvd", "--metric", "overlap", "--json")
     found = json.loads(ran.out)
     one = found["comparisons"][0]
     assert one["difference"]["interval"]["level"] == 0.95
     assert 0 < one["p"] <= one["p_bh"] <= one["p_holm"] <= 1
     assert set(one["effect"]) == {"cohen_d", "share_lower"}
     assert "metric:tvd" in one["signatures"][0]
-    assert found["family"] == 2
+    assert found["families"] == {"tvd": 1, "overlap": 1}
+    assert found["order"]["overlap"] == ["toy", "toy:temperature=3"]
+    assert found["n_items"] == {"tvd": 60, "overlap": 60}
     assert set(found["letters"]["tvd"]) == {"toy", "toy:temperature=3"}
 
 
@@ -66,9 +68,12 @@ def test_other_choices_are_refused_by_name(cli: Callable, run: Path, tmp_path: P
     ("argv", "says"),
     [
         (("{run}", "{run}"), "is named twice"),
-        (("{run}", "--alpha", "2"), "is no level"),
+        (("{run}", "--alpha", "2"), "is no significance level"),
         (("{run}/nothing",), "is no run directory"),
         (("{run}", "--metric", "x"), "there is no metric 'x'"),
+        (("{run}", "--metric", "tvd_excess"), "there is no metric 'tvd_excess'"),
+        (("{run}", "--matched", "--metric", "ece_human"), "there is no metric 'ece_human'"),
+        (("{run}", "--matched", "--system", "oracle", "--system", "toy"), "oracle is no model"),
     ],
 )
 def test_mistakes_are_one_sentence(
@@ -77,6 +82,21 @@ def test_mistakes_are_one_sentence(
     ran = cli("compare", *(part.format(run=run) for part in argv))
     assert (ran.status, ran.out) == (2, "")
     assert says in ran.err
+
+
+def test_matched_systems_say_that_they_are(cli: Callable, run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "many"
+    asked = ("--model", "toy", "--samples", 300, "--out", other)
+    assert cli("word", "--corpus", CORPUS, *asked).status == 0
+    systems = ("--system", "toy:temperature=3", "--system", f"{other}:toy")
+    found = json.loads(cli("compare", run, other, *systems, "--matched", "--json").out)
+    assert found["matched"]
+    assert "same number of draws per item (20)" in found["notes"][0]
+    assert all("n:20 matched" in own for own in found["comparisons"][0]["signatures"])
+    assert {one["metric"] for one in found["comparisons"]} == {
+        *("overlap", "sq_distance", "agreement_M", "tvd")
+    }
+    assert not any("different numbers of draws" in note for note in found["notes"])
 
 
 def test_help_has_an_example(cli: Callable) -> None:

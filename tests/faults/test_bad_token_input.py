@@ -53,7 +53,7 @@ OPTIONS = {
     "a scheme without samples": (("--scheme", "ancestral,samples=0"), "from 1 up"),
     "an unknown class-wise form": (("--classwise", "some"), "none, predicted or all"),
     "an unknown cut": (("--documents", "pages"), "use blank-lines, lines, file"),
-    "an unknown bos": (("--bos", "maybe"), "use none or add"),
+    "an unknown bos": (("--bos", "maybe"), "use auto, none or add"),
     "an unknown dtype": (("--dtype", "float7"), "use float32"),
     "an unknown device": (("--device", "abacus"), "cannot be used"),
     "an unknown format": (("--format", "html"), "no format 'html'; use"),

@@ -8,6 +8,7 @@ import pytest
 
 from aleatoric.comparing import compare
 from aleatoric.errors import UsageError
+from aleatoric.inference.multiple import holm
 from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, ONE_GROUP
 from aleatoric.pipeline import WordJob, choose, results, run_word
 from aleatoric.report.comparison import comparison_tables
@@ -30,30 +31,54 @@ def test_every_pair_is_compared_by_every_metric(three: Store) -> None:
     found = compare([three])
     pairs = {(c.first, c.second) for c in found.comparisons if c.metric == "tvd"}
     assert pairs == {("toy", COLD), ("toy", FLAT), (COLD, FLAT)}
-    assert {"tvd", "tvd_excess", "sq_distance", "ece_human"} <= {
-        c.metric for c in found.comparisons
-    }
+    metrics = list(dict.fromkeys(c.metric for c in found.comparisons))
+    assert metrics == ["overlap", "sq_distance", "agreement_M", "tvd"]
     assert all(c.p_holm >= c.p_bh >= c.paired.test.p for c in found.comparisons)
 
 
 def test_a_difference_is_that_of_the_results_where_all_items_are_common(three: Store) -> None:
     values = {(r.system, r.metric): r.estimate.value for r in results(three)}
-    for one in compare([three], metrics=["tvd", "sq_distance", "ece_*"]).comparisons:
+    metrics = ["overlap", "tvd", "sq_distance", "ece_*"]
+    found = compare([three], metrics=metrics)
+    assert {"overlap", "ece_oracle", "ece_debiased_human"} <= found.values.keys()
+    for one in found.comparisons:
         expected = values[one.first, one.metric] - values[one.second, one.metric]
         assert one.paired.difference.value == pytest.approx(expected)
+    for metric, own in found.values.items():
+        assert own == pytest.approx({name: values[name, metric] for name in own})
+        assert found.n_items[metric] == 120
 
 
-def test_the_excess_is_compared_above_the_floor_of_each_item(three: Store) -> None:
-    (one,) = compare([three], ["toy", FLAT], ["tvd_excess"]).comparisons
-    excess = {r.system: r.excess for r in results(three) if r.metric == "tvd"}
-    assert one.paired.difference.value == pytest.approx(excess["toy"] - excess[FLAT])
+@pytest.mark.parametrize("metric", ["tvd_excess", "js_excess", "w1_C_excess/lexical-1"])
+def test_an_excess_is_no_metric(three: Store, metric: str) -> None:
+    with pytest.raises(UsageError, match=f"no metric '{metric}'"):
+        compare([three], metrics=[metric])
 
 
-def test_the_best_system_has_a_letter_of_its_own(three: Store) -> None:
-    found = compare([three], metrics=["sq_distance"])
-    assert found.letters["sq_distance"]["toy"] == "a"
-    assert "a" not in found.letters["sq_distance"][COLD]
-    assert found.values["sq_distance"]["toy"] < found.values["sq_distance"][COLD]
+def test_the_best_system_is_first_whether_higher_or_lower_is_better(three: Store) -> None:
+    found = compare([three], metrics=["overlap", "sq_distance"])
+    overlap, distance = (found.values[metric] for metric in ("overlap", "sq_distance"))
+    assert found.order["overlap"] == tuple(sorted(overlap, key=overlap.get, reverse=True))
+    assert found.order["sq_distance"] == tuple(sorted(distance, key=distance.get))
+    for metric in ("overlap", "sq_distance"):
+        assert found.order[metric][0] == "toy"
+        assert found.letters[metric]["toy"] == "a"
+        assert "a" not in found.letters[metric][COLD]
+
+
+def test_a_metric_without_a_better_direction_ranks_nothing(three: Store) -> None:
+    found = compare([three], metrics=["agreement_M"])
+    assert all(one.paired.test for one in found.comparisons)
+    assert (found.order["agreement_M"], found.letters["agreement_M"]) == ((), {})
+
+
+def test_p_values_are_adjusted_within_each_metric(three: Store) -> None:
+    alone = compare([three], metrics=["sq_distance"]).comparisons
+    found = compare([three], metrics=["sq_distance", "tvd", "js", "entropy_model"])
+    assert found.comparisons[:3] == alone
+    assert set(found.families.values()) == {3}
+    p_values = [one.paired.test.p for one in alone]
+    assert [one.p_holm for one in alone] == holm(p_values)
 
 
 def test_two_runs_are_compared_like_two_systems_of_one(three: Store, tmp_path: Path) -> None:
@@ -92,10 +117,19 @@ def test_one_group_is_not_tested(tmp_path: Path) -> None:
     assert one.p_holm is None
 
 
-def test_few_groups_cannot_tell_anything_apart(tmp_path: Path) -> None:
-    run = word_run(tmp_path / "r", "toy", FLAT, corpus="simulated:contexts=40,passage=10")
-    found = compare([run], metrics=["tvd"])
-    assert any("no p-value below 0.125" in note for note in found.notes)
+def test_few_groups_can_find_nothing_and_give_no_letters(tmp_path: Path) -> None:
+    run = word_run(tmp_path / "r", "toy", FLAT, COLD, corpus="simulated:contexts=40,passage=10")
+    found = compare([run], ["toy", FLAT], ["overlap", "tvd"])
+    assert found.notes[0] == (
+        "overlap, tvd: with 4 groups no adjusted p-value below 0.125 is possible: this comparison "
+        "cannot find a difference at 0.05"
+    )
+    assert found.letters == {"overlap": {}, "tvd": {}}
+    assert found.order["overlap"][0] == "toy"
+    assert compare([run], ["toy", FLAT], ["overlap"], alpha=0.125).letters["overlap"]
+    three = compare([run], metrics=["overlap"], alpha=0.2)
+    assert "with 4 groups and 3 tests no adjusted p-value below 0.375" in three.notes[0]
+    assert three.letters == {"overlap": {}}
 
 
 def test_no_common_item_is_said(tmp_path: Path) -> None:
@@ -132,15 +166,15 @@ def test_runs_that_measure_differently_are_refused_by_field(
 def test_different_numbers_of_draws_are_warned_of(tmp_path: Path) -> None:
     few = word_run(tmp_path / "few", "toy")
     many = run_word(WordJob(CORPUS, (COLD,), samples=200), tmp_path / "many")
-    (note,) = compare([few, many], metrics=["tvd"]).notes
+    note, *_ = compare([few, many], metrics=["tvd"]).notes
     assert "toy 20" in note
-    assert "tvd_excess" in note
+    assert "rely on overlap and sq_distance, or use --matched" in note
 
 
 def test_unknown_names_list_the_known_ones(three: Store, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no system 'tyo'; there are: .*toy"):
         compare([three], ["tyo", "toy"])
-    with pytest.raises(UsageError, match="no metric 'tdv'; there are: tvd"):
+    with pytest.raises(UsageError, match="no metric 'tdv'; there are: overlap"):
         compare([three], metrics=["tdv"])
     with pytest.raises(UsageError, match="1 system to compare"):
         compare([word_run(tmp_path / "one", "toy")])
@@ -151,18 +185,6 @@ def test_tables_hold_a_row_a_pair_and_a_row_a_system(three: Store) -> None:
     assert [row[1] for row in pairs.rows] == [f"toy − {COLD}", f"toy − {FLAT}", f"{COLD} − {FLAT}"]
     assert [row[0] for row in systems.rows] == ["toy", COLD, FLAT]
     assert all(len(row) == len(pairs.columns) for row in pairs.rows)
-
-
-def test_the_excess_of_different_numbers_of_draws_is_that_of_the_results(tmp_path: Path) -> None:
-    """Floors differ with the draws: results and pairs must subtract the same one."""
-    few = word_run(tmp_path / "few", "toy")
-    many = run_word(WordJob(CORPUS, (COLD,), samples=200), tmp_path / "many")
-    (one,) = compare([few, many], metrics=["tvd_excess"]).comparisons
-    own, other = (
-        next(r.excess for r in results(store) if r.metric == "tvd" and r.system in ("toy", COLD))
-        for store in (few, many)
-    )
-    assert one.paired.difference.value == pytest.approx(own - other)
 
 
 def test_intervals_are_made_as_asked(three: Store) -> None:

@@ -116,7 +116,7 @@ def word(
     ] = 0.02,
     device: DeviceOption = None,
     dtype: DtypeOption = "float32",
-    bos: BosOption = "none",
+    bos: BosOption = "auto",
     trust_remote_code: RemoteCodeOption = False,
     engine: EngineOption = "local",
     address: AddressOption = None,

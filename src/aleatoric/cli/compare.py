@@ -17,12 +17,15 @@ from aleatoric.inference.bootstrap import DEFAULT_METHOD
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN [RUN]", help="Run directories.")],
     system: Annotated[
-        list[str] | None, typer.Option(help="Only these, controls too; repeatable.")
+        list[str] | None, typer.Option(help="Only these systems, controls too; repeatable.")
     ] = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="Only these, or a pattern like 'w1_*'; repeatable.")
     ] = None,
-    alpha: Annotated[float, typer.Option(help="The level of the letters.")] = 0.05,
+    alpha: Annotated[float, typer.Option(help="Significance level of the letters.")] = 0.05,
+    matched: Annotated[
+        bool, typer.Option("--matched", help="Draw all systems down to the same number of draws.")
+    ] = False,
     interval: IntervalOption = DEFAULT_METHOD,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -30,21 +33,25 @@ def compare(
 ) -> None:
     """Do systems differ? Paired differences on common items, with tests.
 
-    Example: `aleatoric compare runs/gpt2 runs/bloom --metric tvd_excess`
+    Example: `aleatoric compare runs/gpt2 runs/bloom --metric overlap`
     """
     from aleatoric import comparing, levels
     from aleatoric.report.comparison import comparison_tables
     from aleatoric.store import Store
 
     if not 0 < alpha < 1:
-        raise UsageError(f"--alpha {alpha:g} is no level; use a number between 0 and 1, as 0.05.")
+        raise UsageError(
+            f"--alpha {alpha:g} is no significance level; use a number between 0 and 1, as 0.05."
+        )
     if len({run.resolve() for run in runs}) < len(runs):
         raise UsageError(f"{runs[-1]}: is named twice; name each run once.")
     with ExitStack() as opened:
         stores = [opened.enter_context(Store.open(run)) for run in runs]
         for store in stores:
             levels.score(store, track, again=False)
-        found = comparing.compare(stores, system or (), metric or (), alpha, seed, interval)
+        found = comparing.compare(
+            stores, system or (), metric or (), alpha, seed, interval, matched=matched
+        )
     if as_json:
         print_json(found.as_dict())
         return

@@ -75,7 +75,7 @@ def finetune(
         typer.Option(help="Write each fold's weights here for transformers (lora: for peft)."),
     ] = None,
     device: DeviceOption = None,
-    bos: BosOption = "none",
+    bos: BosOption = "auto",
     trust_remote_code: RemoteCodeOption = False,
     seed: SeedOption = 0,
     encoding: EncodingOption = "utf-8",

@@ -55,7 +55,12 @@ SchemeOption = Annotated[
 ]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, ...; a GPU if there is.")]
 DtypeOption = Annotated[str, typer.Option(help="float32, bfloat16 or float16.")]
-BosOption = Annotated[str, typer.Option(help="Beginning-of-text token: none or add.")]
+BosOption = Annotated[
+    str,
+    typer.Option(
+        help="Beginning-of-text token: auto (as the model's tokenizer starts a text), none or add."
+    ),
+]
 RemoteCodeOption = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run the code of a model's repository.")
 ]

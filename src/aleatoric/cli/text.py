@@ -80,7 +80,7 @@ def text(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first inputs.")] = None,
     device: DeviceOption = None,
     dtype: DtypeOption = "float32",
-    bos: BosOption = "none",
+    bos: BosOption = "auto",
     trust_remote_code: RemoteCodeOption = False,
     engine: EngineOption = "local",
     address: AddressOption = None,

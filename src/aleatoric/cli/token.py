@@ -57,7 +57,7 @@ def token(
     ] = False,
     device: DeviceOption = None,
     dtype: DtypeOption = "float32",
-    bos: BosOption = "none",
+    bos: BosOption = "auto",
     trust_remote_code: RemoteCodeOption = False,
     engine: EngineOption = "local",
     interval: IntervalOption = DEFAULT_METHOD,

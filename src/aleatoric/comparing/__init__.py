@@ -2,98 +2,80 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import combinations
 from typing import Any
 
 from aleatoric import levels, studies, token_pipeline
+from aleatoric.comparing import matched as matching
 from aleatoric.comparing.comparable import (
     Member,
     check_comparable,
     check_levels,
     without_clusters,
 )
-from aleatoric.comparing.statistics import (
-    compare_metric,
-    excess_name,
-    floor_column,
-    read_statistics,
-)
-from aleatoric.comparing.tokens import compare_sums, compare_values, tokens_differ
+from aleatoric.comparing.family import Comparison, adjusted, by_metric, letters_of, order_of
+from aleatoric.comparing.notes import Evidence, notes_of, order_notes
+from aleatoric.comparing.statistics import ItemEvidence, ItemStatistics, read_statistics
+from aleatoric.comparing.tokens import DocumentEvidence
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
-from aleatoric.inference.letters import different_pairs, letters
-from aleatoric.inference.multiple import benjamini_hochberg, holm
-from aleatoric.inference.paired import Paired
 from aleatoric.store import Store
 
+__all__ = ["ALPHA", "DEFAULT_METRICS", "Compared", "Comparison", "compare", "labels_of"]
+
 ALPHA = 0.05
-Pairing = Callable[[str, Member, Member], Paired | None]
-"""A metric and two systems -> their comparison; `None` where the metric is not theirs."""
 DEFAULT_METRICS = {
-    "word": ("tvd", "tvd_excess", "tvd_syn", "tvd_sem", "sq_distance", "ece_*"),
-    "text": ("energy/*", "dmu_M/*", "w1_?/*", "dmu_C/*"),
+    "word": ("overlap", "sq_distance", "log_loss", "agreement_M", "tvd", "tvd_syn", "tvd_sem"),
+    "text": ("energy/*", "dmu_M/*", "w1_?/*"),
     "token": ("ece", "sce", "ace", "e_ece*", "sce_*", "ace_*"),
 }
-"""What is compared where nothing is named: about what a level's own table shows."""
-_ABOUT_EQUAL = 1.1
-GROW_WITH_FEW_DRAWS = ("tvd", "tvd_syn", "tvd_sem", "js")
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two systems by one metric, with p-values adjusted over all comparisons made together."""
-
-    metric: str
-    first: str
-    second: str
-    paired: Paired
-    p_holm: float | None = None
-    p_bh: float | None = None
-    signatures: tuple[str, str] = ("", "")
-
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON form printed by `--json`."""
-        found, test = self.paired, self.paired.test
-        return {
-            "metric": self.metric,
-            "first": self.first,
-            "second": self.second,
-            "difference": asdict(found.difference),
-            "p": test.p if test else None,
-            "p_holm": self.p_holm,
-            "p_bh": self.p_bh,
-            "test": {"method": test.method, "exact": test.exact} if test else None,
-            "effect": asdict(found.effect) if found.effect else None,
-            "reason": found.reason,
-            "signatures": list(self.signatures),
-        }
+"""What is compared where no metric is named, the leading metrics first."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """All comparisons of some systems: one family of tests."""
+    """All comparisons of some systems: one family of tests per metric."""
 
     comparisons: tuple[Comparison, ...]
     values: Mapping[str, Mapping[str, float | None]]
-    """Metric -> system -> its value on all its own items."""
+    """Metric -> system -> its value on the items that all systems with this metric have."""
+    n_items: Mapping[str, int]
+    """Metric -> the number of those items (tokens, at the token level)."""
+    order: Mapping[str, Sequence[str]]
+    """Metric -> the systems, best first, by their paired differences; none if it ranks nothing."""
     letters: Mapping[str, Mapping[str, str]]
-    """Metric -> system -> its letters; systems that share one are not told apart."""
+    """Metric -> system -> its letters; systems that share one do not differ significantly.
+
+    Empty for a metric that ranks nothing, and where a pair has no test that could reach the level.
+    """
     alpha: float
     notes: tuple[str, ...]
+    matched: bool = False
+    """Whether all systems were drawn down to the same number of draws per item."""
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form printed by `--json`."""
         return {
             "comparisons": [one.as_dict() for one in self.comparisons],
             "values": self.values,
+            "n_items": self.n_items,
+            "order": {metric: list(order) for metric, order in self.order.items()},
             "letters": self.letters,
             "alpha": self.alpha,
-            "family": sum(one.paired.test is not None for one in self.comparisons),
+            "families": self.families,
+            "matched": self.matched,
             "notes": list(self.notes),
+        }
+
+    @property
+    def families(self) -> dict[str, int]:
+        """Metric -> the number of tests that its p-values are adjusted over."""
+        return {
+            metric: sum(one.paired.test is not None for one in family)
+            for metric, family in by_metric(self.comparisons).items()
         }
 
 
@@ -105,23 +87,42 @@ def compare(
     seed: int = 0,
     interval: str = DEFAULT_METHOD,
     against: str | None = None,
+    matched: bool = False,
 ) -> Compared:
     """Compare every two systems of one or more runs by every metric.
 
     `systems` are labels, all models where none is given; `metrics` are names or patterns;
-    `interval` names how replicates become an interval. With `against`, one of the systems, it
-    alone is compared with each other: a smaller family of tests, and no letters.
+    `interval` names the method of the intervals. With `against`, one of the systems, only its
+    pairs with the others are compared: a smaller family of tests, without order and letters. With
+    `matched`, all systems are first drawn down to the same number of draws per item.
     """
     check_method(interval)
     members = without_clusters(_members(stores, systems), metrics)
     check_comparable(members)
+    notes: tuple[str, ...] = ()
+    if matched:
+        drawn = matching.match(members, seed)
+        members, notes = list(drawn.members), drawn.notes
+        evidence = _item_evidence(members, drawn.statistics, seed, interval)
+    else:
+        evidence = _evidence(members, seed, interval)
     names = _metrics(members, metrics)
     pairs = [p for p in combinations(members, 2) if against in (None, p[0].label, p[1].label)]
-    family = _adjusted([*_compare_all(members, pairs, names, seed, interval)])
-    values = {name: {m.label: _value(m, name) for m in members} for name in names}
-    lettered = names if against is None else []
-    shown = {name: _letters(name, values[name], family, alpha) for name in lettered}
-    return Compared(tuple(family), values, shown, alpha, (*_notes(members, family, alpha),))
+    family = tuple(adjusted([*_compare_all(pairs, names, evidence)]))
+    common = {name: evidence.values(name, _having(name, members)) for name in names}
+    values = {name: own for name, (own, _) in common.items()}
+    order = {} if against else {m: order_of(m, own) for m, own in by_metric(family).items()}
+    shown = {m: letters_of(order[m], own, alpha) for m, own in by_metric(family).items() if order}
+    return Compared(
+        family,
+        values,
+        {name: n_items for name, (_, n_items) in common.items()},
+        order,
+        shown,
+        alpha,
+        (*notes, *notes_of(members, family, evidence, alpha), *order_notes(order, values)),
+        matched,
+    )
 
 
 def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[Member]:
@@ -161,169 +162,51 @@ def _models(store: Store) -> list[str]:
 
 
 def _metrics(members: Sequence[Member], asked: Sequence[str]) -> list[str]:
-    """The metrics that at least two systems have and that were asked for."""
-    known = [name for member in members for name in _metrics_of(member)]
+    """The metrics that were asked for and that at least two systems have, as they were asked."""
+    known = [name for member in members for name in member.results]
     shared = [name for name in dict.fromkeys(known) if known.count(name) > 1]
     level = levels.level_of(members[0].store)
     patterns = asked or DEFAULT_METRICS.get(level, ("*",))
     for pattern in asked:
         if not any(fnmatchcase(name, pattern) for name in shared):
             raise UsageError(f"there is no metric {pattern!r}; there are: {', '.join(shared)}.")
-    found = [name for name in shared if any(fnmatchcase(name, p) for p in patterns)]
+    found = [name for pattern in patterns for name in shared if fnmatchcase(name, pattern)]
     if not found:
         labels = ", ".join(member.label for member in members)
         raise UsageError(f"no two of {labels} share a metric; name other systems.")
-    return found
+    return list(dict.fromkeys(found))
 
 
-def _metrics_of(member: Member) -> Iterator[str]:
-    columns: list[str] = member.store.meta("stat_columns") or []
-    for metric in member.results:
-        yield metric
-        if floor_column(metric, columns) is not None:
-            yield excess_name(metric)
+def _having(metric: str, members: Sequence[Member]) -> list[str]:
+    return [member.label for member in members if metric in member.results]
+
+
+def _evidence(members: Sequence[Member], seed: int, interval: str) -> Evidence:
+    if levels.level_of(members[0].store) != "token":
+        statistics = {m.label: read_statistics(m.store, m.system) for m in members}
+        return _item_evidence(members, statistics, seed, interval)
+    sums = {m.label: token_pipeline.grouped(m.store, m.system) for m in members}
+    results = {m.label: {name: r.estimate for name, r in m.results.items()} for m in members}
+    return DocumentEvidence(sums, results, seed, interval)
+
+
+def _item_evidence(
+    members: Sequence[Member], statistics: Mapping[str, ItemStatistics], seed: int, interval: str
+) -> Evidence:
+    choices = members[0].store.manifest.get("choices", {})
+    return ItemEvidence(statistics, choices, seed, interval)
 
 
 def _compare_all(
-    members: Sequence[Member],
-    pairs: Sequence[tuple[Member, Member]],
-    metrics: Sequence[str],
-    seed: int,
-    interval: str,
+    pairs: Sequence[tuple[Member, Member]], metrics: Sequence[str], evidence: Evidence
 ) -> Iterator[Comparison]:
-    is_token = levels.level_of(members[0].store) == "token"
-    pairing = _by_document if is_token else _by_item
-    compared = pairing(members, seed, interval)
+    """Every pair by every metric that both systems have."""
     for metric in metrics:
         for first, second in pairs:
-            found = compared(metric, first, second)
+            one, other = first.results.get(metric), second.results.get(metric)
+            if one is None or other is None:
+                continue
+            found = evidence.compare(metric, first.label, second.label)
             if found is not None:
-                signed = _signature(first, metric), _signature(second, metric)
-                yield Comparison(metric, first.label, second.label, found, signatures=signed)
-
-
-def _by_item(members: Sequence[Member], seed: int, interval: str) -> Pairing:
-    """Words and texts: statistics of items that both systems have."""
-    statistics = {m.label: read_statistics(m.store, m.system) for m in members}
-    choices = members[0].store.manifest.get("choices", {})
-
-    def compared(metric: str, first: Member, second: Member) -> Paired | None:
-        sides = statistics[first.label], statistics[second.label]
-        return compare_metric(metric, *sides, choices, seed, interval)
-
-    return compared
-
-
-def _by_document(members: Sequence[Member], seed: int, interval: str) -> Pairing:
-    """Tokens: sums over documents that both systems have read."""
-    sums = {m.label: token_pipeline.grouped(m.store, m.system) for m in members}
-
-    def compared(metric: str, first: Member, second: Member) -> Paired | None:
-        sides = sums[first.label], sums[second.label]
-        found = compare_sums(metric, *sides, seed, interval)
-        own, other = (m.results.get(metric) for m in (first, second))
-        if found is None and own is not None and other is not None:
-            return compare_values(own.estimate, other.estimate)
-        return found
-
-    return compared
-
-
-def _adjusted(family: list[Comparison]) -> list[Comparison]:
-    p_values = [one.paired.test.p if one.paired.test else None for one in family]
-    raised = zip(family, holm(p_values), benjamini_hochberg(p_values), strict=True)
-    return [replace(one, p_holm=by_holm, p_bh=by_bh) for one, by_holm, by_bh in raised]
-
-
-def _base(metric: str) -> str:
-    return metric.replace("_excess", "", 1)
-
-
-def _signature(member: Member, metric: str) -> str:
-    result = member.results.get(_base(metric))
-    return str(result.signature) if result else ""
-
-
-def _value(member: Member, metric: str) -> float | None:
-    result = member.results.get(_base(metric))
-    if result is None:
-        return None
-    return result.estimate.value if metric in member.results else result.excess
-
-
-def _letters(
-    metric: str,
-    values: Mapping[str, float | None],
-    family: Sequence[Comparison],
-    alpha: float,
-) -> dict[str, str]:
-    """Letters from Holm's p-values; the system with the lowest value has an a."""
-    known = {name: value for name, value in values.items() if value is not None}
-    p_values = {
-        frozenset((one.first, one.second)): one.p_holm for one in family if one.metric == metric
-    }
-    ordered = sorted(known, key=lambda name: known[name])
-    return letters(ordered, different_pairs(p_values, alpha))
-
-
-def _notes(members: Sequence[Member], family: Sequence[Comparison], alpha: float) -> Iterator[str]:
-    """What a reader of the p-values must know."""
-    yield from _uneven_draws(members, {one.metric for one in family})
-    yield from _uneven_tokens(members)
-    yield from _reasons(family)
-    smallest = max((one.paired.test.smallest for one in family if one.paired.test), default=0.0)
-    if smallest > alpha:
-        yield (
-            f"with so few groups no p-value below {smallest:.3g} is possible: nothing can be told "
-            f"apart at {alpha:g}"
-        )
-
-
-def _reasons(family: Sequence[Comparison]) -> Iterator[str]:
-    """Why something has no test: a line a pair and reason, whatever the number of metrics."""
-    concerned: dict[tuple[str, str, str], list[str]] = {}
-    for one in family:
-        if one.paired.reason:
-            key = (one.first, one.second, one.paired.reason)
-            concerned.setdefault(key, []).append(one.metric)
-    for (first, second, reason), metrics in concerned.items():
-        yield f"{', '.join(metrics)}, {first} v {second}: {reason}"
-
-
-def _uneven_draws(members: Sequence[Member], metrics: set[str]) -> Iterator[str]:
-    """Distances that grow as draws become fewer are no fair measure between different numbers."""
-    concerned = [name for name in GROW_WITH_FEW_DRAWS if name in metrics]
-    for metric in concerned[:1]:
-        draws = {m.label: m.results[metric].signature.n for m in members if metric in m.results}
-        if _is_uneven(list(draws.values())):
-            listed = ", ".join(f"{label} {n}" for label, n in draws.items())
-            yield (
-                f"the systems have different numbers of draws a context ({listed}), and fewer "
-                f"draws alone raise {', '.join(concerned)}: rely on tvd_excess and sq_distance"
-            )
-
-
-def _uneven_tokens(members: Sequence[Member]) -> Iterator[str]:
-    """Tokens of different vocabularies are not the same task."""
-    if levels.level_of(members[0].store) != "token":
-        return
-    sums = {m.label: token_pipeline.grouped(m.store, m.system) for m in members}
-    for first, second in combinations(sums, 2):
-        if tokens_differ(sums[first], sums[second]):
-            yield (
-                f"{first} and {second} cut the documents into different tokens: their errors are "
-                "of different tasks, and swapping them is a test of both together"
-            )
-
-
-def _is_uneven(draws: Sequence[str]) -> bool:
-    """Whether some have more than a few draws more; exact probabilities have endlessly many."""
-    numbers = [math.inf if n == "exact" else _leading_number(n) for n in draws]
-    return min(numbers) < max(numbers) and min(numbers) * _ABOUT_EQUAL < max(numbers)
-
-
-def _leading_number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+                signatures = str(one.signature), str(other.signature)
+                yield Comparison(metric, first.label, second.label, found, signatures=signatures)

@@ -1,50 +1,136 @@
-"""Per-item statistics of a saved system, and how a metric is worked out from them."""
+"""Per-item statistics of saved systems, and how a metric is computed from them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import Reduction
-from aleatoric.inference.paired import Paired, paired
+from aleatoric.inference.paired import NO_VALUE, Paired, paired
+from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
+from aleatoric.metrics.agreement import Overlap
 from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
-from aleatoric.metrics.reduction import Chunk, Mean
+from aleatoric.metrics.debiased import DebiasedECE
+from aleatoric.metrics.reduction import Chunk, FiniteMean, Mean
 from aleatoric.store import Store
 
 Floats = NDArray[np.float64]
+Places = Sequence[NDArray[np.int64]]
 Key = tuple[str, int]
 """An item, and which of its rows: items that were recorded twice may count as two."""
-_ECE = "ece_"
+Values = dict[str, float | None]
+"""System -> value."""
+INFINITE = "the log loss of a system is infinite or unknown on a common item"
+HIGHER_IS_BETTER = ("overlap", "overlap/*", "accuracy")
+LOWER_IS_BETTER = (
+    *("sq_distance*", "log_loss*", "tvd*", "js", "energy/*", "w1_*"),
+    *("ece*", "e_ece*", "mce*", "sce*", "ace*", "smooth_ece*", "brier*", "nll*"),
+)
+
+
+def better(metric: str) -> Literal["higher", "lower"] | None:
+    """Which values of a metric are better; `None` for a metric that ranks nothing.
+
+    A model should agree with itself as often as people do, not more or less: `agreement_M` has no
+    better direction, and neither has a signed difference.
+
+    >>> better("overlap"), better("w1_C/lexical-1"), better("agreement_M")
+    ('higher', 'lower', None)
+    """
+    if any(fnmatchcase(metric, pattern) for pattern in HIGHER_IS_BETTER):
+        return "higher"
+    return "lower" if any(fnmatchcase(metric, p) for p in LOWER_IS_BETTER) else None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a metric is computed: the statistics that it needs per item, and their reduction."""
+
+    columns: tuple[str, ...]
+    reduction: Callable[[Sequence[Chunk], Mapping[str, str]], Reduction]
+    """The statistics of all compared systems and the protocol's choices -> the reduction."""
+    defining: tuple[str, ...]
+    """The statistics that an item must have to take part."""
+    undefined: str = NO_VALUE
+    """Why items that take part may have no value together."""
+
+
+def rule_of(metric: str, available: Collection[str]) -> Rule | None:
+    """The rule of a metric; `None` where the available statistics are not enough for it.
+
+    >>> rule_of("overlap", ["agreement_H", "agreement_M", "agreement_C"]).columns
+    ('agreement_H', 'agreement_M', 'agreement_C')
+    >>> rule_of("tvd_excess", ["tvd"])
+    """
+    makers = (make for pattern, make in _RULES.items() if fnmatchcase(metric, pattern))
+    rule = next(makers, _mean)(metric)
+    return rule if set(rule.columns) <= set(available) else None
+
+
+def _mean(metric: str) -> Rule:
+    return Rule((metric,), lambda chunks, choices: Mean(metric), (metric,))
+
+
+def _overlap(metric: str) -> Rule:
+    return Rule(AGREEMENTS, lambda chunks, choices: Overlap(), AGREEMENTS)
+
+
+def _log_loss(metric: str) -> Rule:
+    reduction = FiniteMean(metric, "confidence")
+    # An infinite loss is no missing item: leaving it out would flatter the system.
+    columns = (metric, "confidence")
+    return Rule(columns, lambda chunks, choices: reduction, ("confidence",), INFINITE)
+
+
+def _ece(metric: str) -> Rule:
+    correct = metric.replace("ece_", "correct_", 1)
+    columns = ("confidence", correct)
+    return Rule(columns, lambda chunks, choices: ECE(correct, *_bins(chunks, choices)), columns)
+
+
+def _debiased_ece(metric: str) -> Rule:
+    correct = metric.replace("ece_debiased_", "correct_", 1)
+    columns = ("confidence", correct)
+    return Rule(
+        columns, lambda chunks, choices: DebiasedECE(correct, *_bins(chunks, choices)), columns
+    )
+
+
+_RULES: Mapping[str, Callable[[str], Rule]] = {
+    "overlap": _overlap,
+    "log_loss*": _log_loss,
+    "ece_debiased_*": _debiased_ece,
+    "ece_*": _ece,
+}
+"""Patterns of metrics that are not the mean of the statistic of their name."""
+
+
+def _bins(chunks: Sequence[Chunk], choices: Mapping[str, str]) -> tuple[tuple[float, ...], bool]:
+    """The inner edges of the bins of confidence, and whether the last one holds a confidence of 1.
+
+    Bins of equal mass are those of all systems together: swapped groups must keep their bins.
+    """
+    closed = choices.get("bins", "closed") == "closed"
+    if choices.get("binning", "equal-width") == "equal-width":
+        return equal_width_edges(), closed
+    together = np.concatenate([chunk["confidence"][:, 0] for chunk in chunks])
+    confidences = np.sort(together[np.isfinite(together)])
+    return equal_mass_edges(confidences.tolist(), len(confidences)), closed
 
 
 @dataclass(frozen=True)
 class ItemStatistics:
-    """Every statistic of one system; a row an item, (items, splits) values."""
+    """Every statistic of one system: one row per item, (items, splits) values."""
 
     keys: Sequence[Key]
     groups: Sequence[str]
     values: Mapping[str, Floats]
-
-    def chunk(self, metric: str) -> Chunk | None:
-        """The statistics that a metric stands on, or `None` where the run has none for it."""
-        if metric in self.values:
-            return {metric: self.values[metric]}
-        if (base := _base_of_excess(metric)) is not None:
-            return self._excess(metric, base)
-        correct = metric.replace(_ECE, "correct_", 1)
-        if metric.startswith(_ECE) and correct in self.values:
-            return {"confidence": self.values["confidence"], "correct": self.values[correct]}
-        return None
-
-    def _excess(self, metric: str, base: str) -> Chunk | None:
-        floor = floor_column(base, self.values)
-        if base not in self.values or floor is None:
-            return None
-        return {metric: self.values[base].mean(axis=1, keepdims=True) - self.values[floor]}
 
 
 def read_statistics(store: Store, system: str) -> ItemStatistics:
@@ -58,27 +144,25 @@ def read_statistics(store: Store, system: str) -> ItemStatistics:
     return ItemStatistics(_numbered(ids), groups, values)
 
 
-def excess_name(metric: str) -> str:
-    """What a metric above its floor is called.
+@dataclass(frozen=True)
+class ItemEvidence:
+    """What comparisons of words and texts stand on: the statistics of every system's items."""
 
-    >>> excess_name("tvd"), excess_name("w1_C/lexical-1")
-    ('tvd_excess', 'w1_C_excess/lexical-1')
-    """
-    name, slash, probe = metric.partition("/")
-    return f"{name}_excess{slash}{probe}"
+    systems: Mapping[str, ItemStatistics]
+    choices: Mapping[str, str]
+    seed: int
+    interval: str = DEFAULT_METHOD
 
+    def compare(self, metric: str, first: str, second: str) -> Paired | None:
+        """Two systems by one metric on their common items; `None` if the metric is not theirs."""
+        sides = self.systems[first], self.systems[second]
+        return compare_metric(metric, *sides, self.choices, self.seed, self.interval)
 
-def floor_column(metric: str, columns: Mapping[str, Floats] | Sequence[str]) -> str | None:
-    """The statistic that holds an item's floor, the one that results subtract, where there is one.
-
-    Of words that is the estimate, of texts the higher end.
-
-    >>> floor_column("tvd", ["tvd", "floor_value"]), floor_column("js", ["js", "floor_value"])
-    ('floor_value', None)
-    """
-    names = {"tvd": "floor_value", "js": "floor_js_value"}
-    wanted = names.get(metric, f"floor_high_{metric}")
-    return wanted if wanted in columns else None
+    def values(self, metric: str, labels: Sequence[str]) -> tuple[Values, int]:
+        """Every system's value on the items that all of them have, and the number of those."""
+        sides = [self.systems[label] for label in labels]
+        values, n_items = common_values(metric, sides, self.choices)
+        return dict(zip(labels, values, strict=True)), n_items
 
 
 def compare_metric(
@@ -90,33 +174,59 @@ def compare_metric(
     interval: str = DEFAULT_METHOD,
 ) -> Paired | None:
     """Two systems by one metric on their common items; `None` where the metric is not theirs."""
-    one, other = first.chunk(metric), second.chunk(metric)
-    if one is None or other is None:
+    rule = rule_of(metric, first.values.keys() & second.values.keys())
+    if rule is None:
         return None
-    places = _common(first.keys, second.keys)
-    one = {name: values[places[0]] for name, values in one.items()}
-    other = {name: values[places[1]] for name, values in other.items()}
+    places = _common([first.keys, second.keys])
+    one, other = _chunks([first, second], places, rule)
     groups = [first.groups[i] for i in places[0].tolist()]
-    return paired(one, other, groups, _reduction(metric, one, other, choices), seed, interval)
+    reduction = rule.reduction([one, other], choices)
+    found = paired(one, other, groups, reduction, seed, interval, rule.defining)
+    return replace(found, reason=rule.undefined) if found.reason == NO_VALUE else found
 
 
-def _reduction(metric: str, one: Chunk, other: Chunk, choices: Mapping[str, str]) -> Reduction:
-    if "confidence" not in one:
-        return Mean(metric)
-    closed = choices.get("bins", "closed") == "closed"
-    if choices.get("binning", "equal-width") == "equal-width":
-        return ECE("correct", equal_width_edges(), closed)
-    # Bins of both together: with bins of their own, swapped groups would fall into other bins.
-    both = np.concatenate([one["confidence"][:, 0], other["confidence"][:, 0]])
-    sorted_ = np.sort(both[np.isfinite(both)])
-    return ECE("correct", equal_mass_edges(sorted_.tolist(), len(sorted_)), closed)
+def common_values(
+    metric: str, systems: Sequence[ItemStatistics], choices: Mapping[str, str]
+) -> tuple[list[float | None], int]:
+    """Every system's value of a metric on the items on which all have one, and their number."""
+    rule = rule_of(metric, set.intersection(*(set(own.values) for own in systems)))
+    if rule is None:
+        return [None] * len(systems), 0
+    chunks = _chunks(systems, _common([own.keys for own in systems]), rule)
+    known = np.logical_and.reduce([_is_defined(chunk, rule.defining) for chunk in chunks])
+    reduction = rule.reduction(chunks, choices)
+    found = [
+        reduction.values(reduction.columns(_taken(chunk, known)).sum(axis=0)) for chunk in chunks
+    ]
+    means = [float(by_split.mean()) if by_split.size else np.nan for by_split in found]
+    return [None if np.isnan(mean) else mean for mean in means], int(known.sum())
 
 
-def _common(first: Sequence[Key], second: Sequence[Key]) -> NDArray[np.int64]:
-    """(2, n): the places of the common items in each, in the order of the first."""
-    place = {key: i for i, key in enumerate(second)}
-    both = [(i, place[key]) for i, key in enumerate(first) if key in place]
-    return np.array(both, dtype=np.int64).reshape(-1, 2).T
+def _chunks(systems: Sequence[ItemStatistics], places: Places, rule: Rule) -> list[Chunk]:
+    return [
+        {name: own.values[name][taken] for name in rule.columns}
+        for own, taken in zip(systems, places, strict=True)
+    ]
+
+
+def _is_defined(chunk: Chunk, defining: Sequence[str]) -> NDArray[np.bool_]:
+    known: NDArray[np.bool_] = np.logical_and.reduce(
+        [np.isfinite(chunk[name]).any(axis=1) for name in defining]
+    )
+    return known
+
+
+def _taken(chunk: Chunk, rows: NDArray[np.bool_]) -> Chunk:
+    return {name: values[rows] for name, values in chunk.items()}
+
+
+def _common(keys: Sequence[Sequence[Key]]) -> Places:
+    """The places of the items that all systems have, per system, in the order of the first."""
+    first, *others = keys
+    places = [{key: i for i, key in enumerate(own)} for own in others]
+    shared = [(i, key) for i, key in enumerate(first) if all(key in own for own in places)]
+    found = [[i for i, _ in shared], *([own[key] for _, key in shared] for own in places)]
+    return [np.array(own, dtype=np.int64) for own in found]
 
 
 def _numbered(ids: Sequence[str]) -> list[Key]:
@@ -127,8 +237,3 @@ def _numbered(ids: Sequence[str]) -> list[Key]:
         keys.append((item_id, seen.get(item_id, 0)))
         seen[item_id] = seen.get(item_id, 0) + 1
     return keys
-
-
-def _base_of_excess(metric: str) -> str | None:
-    name, slash, probe = metric.partition("/")
-    return f"{name.removesuffix('_excess')}{slash}{probe}" if name.endswith("_excess") else None

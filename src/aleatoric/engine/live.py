@@ -117,7 +117,9 @@ class LiveModel:
             Question(item.context, own.support, own.probs)
             for item, own in zip(items, people, strict=True)
         ]
-        search = Search(tolerance=ask.tolerance, failed=ask.choices.failed, every_word=True)
+        # A decoder that truncates gives some words no probability: looking for them is in vain.
+        every_word = not decoder.truncates
+        search = Search(ask.tolerance, failed=ask.choices.failed, every_word=every_word)
         found = survey(
             self.lm,
             questions,

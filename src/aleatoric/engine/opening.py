@@ -22,7 +22,7 @@ class Loading:
     estimator: str = "exact"
     dtype: str = "float32"
     device: str | None = None
-    bos: str = "none"
+    bos: str = "auto"
     trust_remote_code: bool = False
 
 

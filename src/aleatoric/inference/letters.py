@@ -1,4 +1,4 @@
-"""Compact letter display: systems that share a letter are not told apart."""
+"""Compact letter display: systems that share a letter do not differ significantly."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def letters(systems: Sequence[str], different: Pairs) -> dict[str, str]:
 
 
 def different_pairs(p_values: Mapping[frozenset[str], float | None], alpha: float) -> Pairs:
-    """The pairs that a test tells apart; a pair without a test is not told apart.
+    """The pairs that differ significantly; a pair without a p-value does not.
 
     >>> different_pairs({frozenset("ab"): 0.01, frozenset("bc"): None}, 0.05) == {frozenset("ab")}
     True

@@ -1,4 +1,4 @@
-"""Many tests at once: p-values adjusted over their family."""
+"""Multiple tests: p-values adjusted over their family."""
 
 from __future__ import annotations
 

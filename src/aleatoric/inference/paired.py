@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ Value = Callable[[Floats], Floats]
 """(rows, k) sums -> (rows,) values; NaN where undefined."""
 NO_ITEMS = "no item has a value in both systems"
 ONE_GROUP = "one group: there is nothing to resample"
+NO_VALUE = "a system has no value on the common items"
 IDENTICAL = "the values are the same on every item"
 
 
@@ -48,10 +49,12 @@ def paired(
     reduction: Reduction,
     seed: int,
     method: str = DEFAULT_METHOD,
+    defining: Collection[str] | None = None,
 ) -> Paired:
     """Compare two systems' statistics, whose rows are the same items in the same order.
 
-    Items on which either has no value are left out and counted.
+    Items on which either system lacks one of the `defining` statistics (all of them by default)
+    are left out and counted.
 
     >>> from aleatoric.metrics.reduction import Mean
     >>> low, high = {"tvd": np.array([[0.1], [0.2]])}, {"tvd": np.array([[0.3], [0.5]])}
@@ -59,7 +62,7 @@ def paired(
     >>> round(found.difference.value, 3), found.test.p, found.effect.share_lower
     (-0.25, 0.5, 1.0)
     """
-    known = _known(first) & _known(second)
+    known = _known(first, defining) & _known(second, defining)
     undefined = int((~known).sum())
     if not known.any():
         return Paired(Estimate(None, None, 0, 0, undefined), None, None, NO_ITEMS)
@@ -72,7 +75,7 @@ def paired(
         return found
     if all(np.array_equal(first[name], second[name], equal_nan=True) for name in first):
         found = replace(found, test=None, reason=IDENTICAL)
-    return replace(found, effect=_effect(first, second))
+    return replace(found, effect=_effect(first, second, reduction))
 
 
 def paired_sums(
@@ -95,7 +98,7 @@ def paired_sums(
     """
     difference = _difference(first, second, value, counted, seed, method)
     if difference.value is None:
-        return Paired(difference, None, None, NO_ITEMS)
+        return Paired(difference, None, None, NO_VALUE)
     if np.array_equal(first, second):
         return Paired(difference, None, None, IDENTICAL)
     if difference.n_groups < 2:
@@ -115,14 +118,15 @@ def _difference(
     joined = np.concatenate([first, second], axis=1)
     whole = float(gap(joined.sum(axis=0)[None])[0])
     if np.isnan(whole):
-        return Estimate(None, None, 0, 0, counted.n_items + counted.n_undefined, reason=NO_ITEMS)
+        return Estimate(None, None, 0, 0, counted.n_items + counted.n_undefined, reason=NO_VALUE)
     found = resample(joined, gap, seed, method=method)
     return replace(counted, value=whole, interval=found.interval, reason=found.reason)
 
 
-def _known(chunk: Chunk) -> NDArray[np.bool_]:
-    """Items of which every statistic has a value in some split."""
-    found = [np.isfinite(values).any(axis=1) for values in chunk.values()]
+def _known(chunk: Chunk, defining: Collection[str] | None) -> NDArray[np.bool_]:
+    """Items of which every defining statistic has a value in some split."""
+    names = chunk if defining is None else defining
+    found = [np.isfinite(chunk[name]).any(axis=1) for name in names]
     known: NDArray[np.bool_] = np.logical_and.reduce(found)
     return known
 
@@ -152,12 +156,15 @@ def _value(sums: Floats, reduction: Reduction) -> Floats:
     return mean
 
 
-def _effect(first: Chunk, second: Chunk) -> Effect | None:
-    """Of a mean; an error over bins has no difference of its own for an item."""
-    if len(first) != 1:
+def _effect(first: Chunk, second: Chunk, reduction: Reduction) -> Effect | None:
+    """The effect size of a mean, which names its `statistic`.
+
+    Ratios and errors over bins have no difference per item.
+    """
+    name: str | None = getattr(reduction, "statistic", None)
+    if name is None:
         return None
-    (one,), (other,) = first.values(), second.values()
-    gaps = np.nanmean(one, axis=1) - np.nanmean(other, axis=1)
+    gaps = np.nanmean(first[name], axis=1) - np.nanmean(second[name], axis=1)
     spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
     # Rounding leaves a trace of spread where all differences are equal.
     is_flat = spread <= 1e-12 * float(np.abs(gaps).max())

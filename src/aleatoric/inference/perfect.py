@@ -128,7 +128,7 @@ def _binomial(shares: Floats, n: int) -> Floats:
 
 @lru_cache(maxsize=64)
 def _log_choose(n: int) -> Floats:
-    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
-    logs = logs[-1] - logs - logs[::-1]
+    factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
+    logs: Floats = factorials[-1] - factorials - factorials[::-1]
     logs.flags.writeable = False
     return logs

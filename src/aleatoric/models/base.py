@@ -88,7 +88,7 @@ class Forcing:
 
     dtype: str = "float32"
     device: str | None = None
-    bos: str = "none"
+    bos: str = "auto"
     trust_remote_code: bool = False
     window: int | None = None
     stride: int | None = None
@@ -164,7 +164,7 @@ class LoadOptions(Protocol):
 
     @property
     def bos(self) -> str:
-        """Whether inputs begin with the beginning-of-text token: none or add."""
+        """How texts begin: auto (as the tokenizer does), none, or add the BOS token."""
         ...
 
     @property

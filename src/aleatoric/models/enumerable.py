@@ -76,6 +76,9 @@ class EnumerableLM:
         """The tokens of `text`."""
         return self.encode(text)
 
+    def check_length(self, tokens: int) -> None:
+        """Texts of any length are right."""
+
     def next_log_probs(self, path: Sequence[int]) -> NDArray[np.float64]:
         """Log-probabilities of the next token after a token sequence."""
         size = len(self.tokens) + 1

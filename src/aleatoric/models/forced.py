@@ -10,6 +10,7 @@ from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.models.forced_causal import causal_forced
 from aleatoric.models.forced_seq2seq import seq2seq_forced
 from aleatoric.models.hf import load_config, load_parts, short_name
+from aleatoric.models.starts import check_bos
 
 
 def load_smollm2(argument: str, forcing: Forcing) -> ForcedModel:
@@ -57,7 +58,8 @@ def _load(name: str, revision: str | None, label: str, forcing: Forcing) -> Forc
 
 def _check_pairs(label: str, forcing: Forcing) -> None:
     """Options of documents mean nothing for sentence pairs."""
-    if forcing.window is not None or forcing.stride is not None or forcing.bos != "none":
+    check_bos(forcing.bos)
+    if forcing.window is not None or forcing.stride is not None or forcing.bos == "add":
         raise UsageError(
             f"{label} reads whole sentence pairs; leave --window, --stride and --bos out."
         )

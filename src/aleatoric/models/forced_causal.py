@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aleatoric.errors import UsageError
 from aleatoric.models.base import Reads, Strip
 from aleatoric.models.hf import token_rows, window_of
+from aleatoric.models.starts import policy_of, start_tokens
 from aleatoric.types import Document
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ class Windows:
     length: int
     stride: int
 
-    def of(self, n_tokens: int) -> list[tuple[int, int, int]]:
-        """(start, stop, first scored) of each window; every token but the first is scored once."""
+    def of(self, n_tokens: int, given: int = 1) -> list[tuple[int, int, int]]:
+        """(start, stop, first scored) of each window; every token after `given` is scored once."""
         found: list[tuple[int, int, int]] = []
-        scored = 1
+        scored = given
         while scored < n_tokens:
             start = len(found) * self.stride
             stop = min(start + self.length, n_tokens)
@@ -48,7 +49,7 @@ class CausalForced:
     label: str
     version: str
     windows: Windows
-    bos: tuple[int, ...]
+    start: tuple[int, ...]
     model: Any = field(repr=False)
     tokenizer: Any = field(repr=False)
     reads: Reads = "text"
@@ -62,13 +63,14 @@ class CausalForced:
     def conventions(self) -> Mapping[str, str]:
         """Window, stride, and which special tokens are read or scored."""
         cut = {"window": str(self.windows.length), "stride": str(self.windows.stride)}
-        return cut | {"bos": "add" if self.bos else "none", "eos": "none"}
+        return cut | {"bos": policy_of(self.tokenizer, self.start), "eos": "none"}
 
     def strips(self, items: Sequence[Document]) -> list[list[Strip]]:
         """The windows of each document."""
         rows = token_rows(self.tokenizer, [item.text for item in items])
         return [
-            self._windows(item.id, (*self.bos, *row)) for item, row in zip(items, rows, strict=True)
+            self._windows(item.id, (*self.start, *row))
+            for item, row in zip(items, rows, strict=True)
         ]
 
     def logits(self, strips: Sequence[Strip]) -> Tensor:
@@ -87,9 +89,9 @@ class CausalForced:
                 tokens[start : stop - 1],
                 tokens[start + 1 : stop],
                 tuple(range(scored - start - 1, stop - start - 1)),
-                start + 1 - len(self.bos),
+                start + 1 - len(self.start),
             )
-            for start, stop, scored in self.windows.of(len(tokens))
+            for start, stop, scored in self.windows.of(len(tokens), max(1, len(self.start)))
         ]
 
 
@@ -101,7 +103,7 @@ def causal_forced(
     version: str,
     window: int | None = None,
     stride: int | None = None,
-    bos: str = "none",
+    bos: str = "auto",
 ) -> CausalForced:
     """A loaded causal LM as a reader of documents; refuses a window that the model cannot take."""
     longest = window_of(model.config)
@@ -115,9 +117,12 @@ def causal_forced(
         raise UsageError(
             f"--stride {step} is out of range; it is 1 to {length - 1}, below --window."
         )
-    return CausalForced(
-        label, version, Windows(length, step), _bos(tokenizer, bos, label), model, tokenizer
-    )
+    start = start_tokens(tokenizer, bos, label)
+    if length <= len(start):
+        raise UsageError(
+            f"{label}: --window {length} holds no more than what begins a text; use more."
+        )
+    return CausalForced(label, version, Windows(length, step), start, model, tokenizer)
 
 
 def padded(rows: Sequence[Sequence[int]], device: Any, filler: int = 0) -> tuple[Tensor, Tensor]:
@@ -135,13 +140,3 @@ def padded(rows: Sequence[Sequence[int]], device: Any, filler: int = 0) -> tuple
         ids[i, : len(row)] = torch.tensor(row)
         mask[i, : len(row)] = 1
     return ids.to(device), mask.to(device)
-
-
-def _bos(tokenizer: Any, policy: str, label: str) -> tuple[int, ...]:
-    if policy not in ("none", "add"):
-        raise UsageError(f"--bos {policy} is not known; use none or add.")
-    if policy == "none":
-        return ()
-    if tokenizer.bos_token_id is None:
-        raise UsageError(f"{label} has no beginning-of-text token; use --bos none.")
-    return (int(tokenizer.bos_token_id),)

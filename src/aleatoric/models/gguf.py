@@ -10,14 +10,15 @@ from typing import Any
 from aleatoric.cache import cache_dir
 from aleatoric.errors import DataError, MissingExtraError, ModelError, UsageError
 from aleatoric.models.build import build_once
-from aleatoric.models.hf import Bos, HFModel, load, quiet
+from aleatoric.models.hf import HFModel, load, quiet
+from aleatoric.models.starts import Bos, set_bos
 
 _MAGIC = b"GGUF"
-_FORMAT = 1  # raise it when the conversion changes, so that old caches are not used
+_FORMAT = 2  # raise it when the conversion changes, so that old caches are not used
 
 
 def load_gguf(
-    path: str | Path, *, dtype: str = "float32", device: str | None = None, bos: Bos = "none"
+    path: str | Path, *, dtype: str = "float32", device: str | None = None, bos: Bos = "auto"
 ) -> HFModel:
     """The model in a GGUF file, through the cached conversion."""
     return load(str(convert(path)), dtype=dtype, device=device, bos=bos)
@@ -66,6 +67,7 @@ def _convert(path: Path, directory: Path) -> None:
                 f"cannot read {path.name} as GGUF: {reason}; download or convert it again."
             ) from error
         _fix_pre_tokenizer(tokenizer, path)
+        _fix_start(tokenizer, path)
         _plain_copy(model).save_pretrained(directory)
         tokenizer.save_pretrained(directory)
 
@@ -83,7 +85,7 @@ def _plain_copy(model: Any) -> Any:
 
 def _fix_pre_tokenizer(tokenizer: Any, path: Path) -> None:
     """SmolLM splits numbers into digits, which the conversion forgets."""
-    if pre_tokenizer_name(path) != "smollm":
+    if metadata(path, "tokenizer.ggml.pre") != "smollm":
         return
     from tokenizers import pre_tokenizers
 
@@ -92,12 +94,19 @@ def _fix_pre_tokenizer(tokenizer: Any, path: Path) -> None:
     )
 
 
-def pre_tokenizer_name(path: Path) -> str | None:
-    """The value of `tokenizer.ggml.pre` in a GGUF file."""
+def _fix_start(tokenizer: Any, path: Path) -> None:
+    """Whether texts begin with the beginning-of-text token, which the conversion forgets."""
+    add = metadata(path, "tokenizer.ggml.add_bos_token")
+    if add is not None:
+        set_bos(tokenizer, bool(add))
+
+
+def metadata(path: Path, key: str) -> Any:
+    """The value of a key in a GGUF file's metadata, `None` where it is not there."""
     from gguf import GGUFReader
 
-    field = GGUFReader(str(path)).get_field("tokenizer.ggml.pre")
-    return None if field is None else str(field.contents())
+    field = GGUFReader(str(path)).get_field(key)
+    return None if field is None else field.contents()
 
 
 def _import_heavy() -> tuple[Any, Any]:

@@ -7,18 +7,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import AleatoricError, MissingExtraError, ModelError, UsageError
+from aleatoric.memory import is_out_of_memory
 from aleatoric.models.pieces import Pieces, token_pieces
-from aleatoric.models.probing import ProbeTree
+from aleatoric.models.probing import (
+    SHALLOW,
+    ProbeTree,
+    are_same,
+    distances,
+    plain_logits,
+    probe_tokens,
+    tree_logits,
+)
+from aleatoric.models.starts import Bos, load_tokenizer, policy_of, start_tokens
 from aleatoric.models.tiled import use_tiles
 from aleatoric.tiles import Tiles
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Bos = Literal["none", "add"]
 KV = tuple[tuple["Tensor", "Tensor"], ...]
 """One (keys, values) a layer, each of shape [1, heads, tokens, width]."""
 
@@ -28,8 +37,7 @@ class HFModel:
     """A causal LM with its tokenizer, seen as what the word estimators need.
 
     `pieces` are the bytes of every token (`None`: the token ends the text), `window` is the
-    longest sequence the model takes, `bos` says whether encoded texts begin with the
-    beginning-of-text token.
+    longest sequence the model takes, `start` the special tokens in front of every encoded text.
     """
 
     name: str
@@ -38,9 +46,11 @@ class HFModel:
     tokenizer: Any = field(repr=False)
     pieces: Pieces = field(repr=False)
     window: int
-    bos: Bos = "none"
+    start: tuple[int, ...] = ()
     tiled: bool = False
     """Whether `forward` takes tiles in place of a mask."""
+    _checked_lengths: list[int] = field(default_factory=lambda: [SHALLOW], repr=False)
+    """Text lengths at which the tree pass was compared with a plain pass, in ascending order."""
 
     @property
     def device(self) -> Any:
@@ -55,19 +65,29 @@ class HFModel:
             "model": self.name,
             "revision": self.revision or "local",
             "dtype": dtype,
-            "bos": self.bos,
+            "bos": policy_of(self.tokenizer, self.start),
         }
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """The tokens of `text`, after the beginning-of-text token where the policy adds it."""
+        """The tokens of `text`, after the special tokens in front of it."""
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
         """The tokens of several texts, cut in one go."""
         if not texts:
             return []
-        start = (self.tokenizer.bos_token_id,) if self.bos == "add" else ()
-        return [(*start, *row) for row in token_rows(self.tokenizer, list(texts))]
+        return [(*self.start, *row) for row in token_rows(self.tokenizer, list(texts))]
+
+    def check_length(self, tokens: int) -> None:
+        """Refuse the model where texts of so many tokens get other numbers than in a plain pass.
+
+        This finds attention windows that the configuration does not name.
+        """
+        last = self._checked_lengths[-1]
+        if tokens > last:
+            length = min(self.window, max(tokens, last + last // 4))
+            _check_length(self, length)
+            self._checked_lengths.append(length)
 
     def continuation(self, text: str) -> tuple[int, ...]:
         """The tokens of `text` as it follows a context (nothing is put before it)."""
@@ -151,14 +171,14 @@ def load(
     revision: str | None = None,
     dtype: str = "float32",
     device: str | None = None,
-    bos: Bos = "none",
+    bos: Bos = "auto",
     trust_remote_code: bool = False,
     safetensors_only: bool = True,
 ) -> HFModel:
     """Load a causal LM by directory or hub name.
 
     Remote code is off and weights must be safetensors unless asked otherwise. `device=None` takes
-    a GPU where there is one.
+    a GPU where there is one. `bos="auto"` starts texts as the tokenizer does.
     """
     parts = load_parts(
         name, "AutoModelForCausalLM", revision, dtype, device, trust_remote_code, safetensors_only
@@ -195,7 +215,7 @@ def load_parts(
     }
     with quiet(transformers):
         try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
+            tokenizer = load_tokenizer(name, **options)
             model = getattr(transformers, kind).from_pretrained(name, **options, **weights)
         except (OSError, ValueError, ImportError) as error:
             raise refused(name, error) from error
@@ -245,15 +265,14 @@ give a folder."
 
 
 def wrap(
-    model: Any, tokenizer: Any, *, name: str, revision: str | None = None, bos: Bos = "none"
+    model: Any, tokenizer: Any, *, name: str, revision: str | None = None, bos: Bos = "auto"
 ) -> HFModel:
     """A model and tokenizer already in memory as an `HFModel`; checks that they fit its use."""
-    if bos == "add" and tokenizer.bos_token_id is None:
-        raise ModelError(f"{name} has no beginning-of-text token; use bos='none'.")
+    start = start_tokens(tokenizer, bos, name)
     model.eval()
     pieces = token_pieces(tokenizer, model.config.get_text_config().vocab_size)
     pieces = _without(pieces, end_ids(model))
-    lm = HFModel(name, revision, model, tokenizer, pieces, window_of(model.config), bos)
+    lm = HFModel(name, revision, model, tokenizer, pieces, window_of(model.config), start)
     check_attention(lm)
     return in_tiles(lm) if lm.device.type == "cuda" else lm
 
@@ -277,49 +296,59 @@ def in_tiles(lm: HFModel) -> HFModel:
 
 
 def _alike(wanted: Tensor, found: Tensor) -> bool:
-    """Whether logits are the same but for rounding; not where any is no number.
-
-    A difference is measured by the spread of a token's logits: probabilities would hide much in a
-    model that finds everything about equally likely, and show too much in one that is sure.
-    """
+    """Whether logits are the same but for rounding; not where any is no number."""
     import torch
 
     # Rounding alone makes 2e-6 in float32 and 0.02 in bfloat16 (SmolLM2), a window of six tokens
     # that only one of them has 0.2 and more.
     is_narrow = torch.finfo(wanted.dtype).bits < 32
-    wanted, found = wanted.double(), found.double()
-    spread = wanted.max(-1).values - wanted.min(-1).values
-    apart = (wanted - found).abs().max(-1).values / spread
-    return bool(apart.max() <= (0.05 if is_narrow else 1e-3))
+    return bool(distances(wanted, found).max() <= (0.05 if is_narrow else 1e-3))
 
 
 def check_attention(lm: HFModel) -> None:
-    """Refuse a model whose attention does not obey a mask that hides a token in the middle."""
-    import torch
-
-    a, b, c = (i for i, _ in zip(range(3), lm.pieces, strict=False))
-    plain = torch.ones((2, 2), dtype=torch.bool, device=lm.device).tril()
-    hidden = torch.ones((3, 3), dtype=torch.bool, device=lm.device).tril()
-    hidden[2, 1] = False
+    """Refuse a model whose tree pass does not give the logits of plain forward passes."""
+    tree = ProbeTree.of(len(lm.pieces), min(lm.window, SHALLOW))
     try:
-        wanted, _ = lm.forward(*_probe(lm, [a, c], [0, 1]), plain, None, None)
-        found, _ = lm.forward(*_probe(lm, [a, b, c], [0, 1, 1]), hidden, None, None)
-    except (AttributeError, TypeError, RuntimeError, ValueError) as error:
-        raise ModelError(f"{lm.name}: {_NO_TREE} ({_first_line(error)}).") from error
-    if not (wanted[-1].softmax(-1) - found[-1].softmax(-1)).abs().max() <= 0.02:  # nor where NaN
-        raise ModelError(f"{lm.name}: {_NO_TREE}.")
+        wanted = plain_logits(lm.model, tree.texts)
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        reason = _first_line(error).rstrip(".")
+        raise ModelError(
+            f"{lm.name}: its forward pass fails: {reason}; check that weights, tokenizer and "
+            "--dtype fit together."
+        ) from error
+    try:
+        found = tree_logits(lm, tree)
+    except Exception as error:  # a model that takes no mask, cache or position fails in many ways
+        if is_out_of_memory(error):
+            raise
+        raise _no_tree(lm) from error
+    if not all(are_same(wanted[rows], found[rows]) for rows in tree.levels):
+        raise _no_tree(lm)
 
 
-_NO_TREE = (
-    "its attention does not take a mask and a cache of keys and values, which the tree pass needs; "
-    "use a decoder-only transformer with the eager or sdpa attention"
-)
-
-
-def _probe(lm: HFModel, ids: list[int], positions: list[int]) -> tuple[Tensor, Tensor]:
+def _check_length(lm: HFModel, length: int) -> None:
+    """Compare the last tokens of a long text in a tree pass and in a plain pass."""
     import torch
 
-    return torch.tensor(ids, device=lm.device), torch.tensor(positions, device=lm.device)
+    ids = torch.from_numpy(probe_tokens(min(len(lm.pieces), 997), length)).to(lm.device)
+    positions = torch.arange(length, device=lm.device)
+    mask = torch.ones((length, length), dtype=torch.bool, device=lm.device).tril()
+    keep = positions[-SHALLOW:]
+    with torch.inference_mode():
+        plain = lm.model(input_ids=ids[None], use_cache=False, logits_to_keep=keep)
+    found, _ = lm.forward(ids, positions, mask, None, keep)
+    if not are_same(plain.logits[0], found):
+        raise _no_tree(lm)
+
+
+def _no_tree(lm: HFModel) -> UsageError:
+    kind = lm.model.config.get_text_config().model_type
+    return UsageError(
+        f"{lm.name}: models of type {kind!r} are not supported at the word level, because one "
+        "forward pass over many continuations does not give their plain forward passes' numbers "
+        "(ALiBi, a recurrence or an attention window can be the reason); use another model, or "
+        "words that a server (openai:MODEL@URL) or a file (recorded:FILE) gives."
+    )
 
 
 @contextmanager
@@ -349,12 +378,28 @@ def end_ids(model: Any) -> set[int]:
 
 
 def window_of(config: Any) -> int:
-    """The longest sequence for which every layer sees the whole past."""
+    """The longest sequence for which every layer sees the whole past in the same way."""
     config = config.get_text_config()
-    limits = [getattr(config, "max_position_embeddings", None)]
-    if getattr(config, "use_sliding_window", True):
+    kinds = getattr(config, "layer_types", None)
+    limits = [getattr(config, "max_position_embeddings", None), *_rope_limits(config)]
+    if getattr(config, "use_sliding_window", True) and _has_layers(kinds, "sliding"):
         limits.append(getattr(config, "sliding_window", None))
+    if _has_layers(kinds, "chunked"):
+        limits.append(getattr(config, "attention_chunk_size", None))
     return min((limit for limit in limits if limit), default=1 << 20)
+
+
+def _has_layers(kinds: Sequence[str] | None, name: str) -> bool:
+    """Whether layers of a kind are there; without a list of kinds, all may be."""
+    return kinds is None or any(name in kind for kind in kinds)
+
+
+def _rope_limits(config: Any) -> Iterator[int | None]:
+    """Lengths beyond which rotary positions depend on the longest text of a forward pass."""
+    found = getattr(config, "rope_parameters", None) or {}
+    for own in (found, *(value for value in found.values() if isinstance(value, dict))):
+        if own.get("rope_type") in ("longrope", "dynamic"):
+            yield own.get("original_max_position_embeddings")
 
 
 def dtype_of(torch: Any, name: str) -> Any:

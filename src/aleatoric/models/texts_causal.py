@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from aleatoric.errors import ModelError, UsageError
+from aleatoric.errors import ModelError
 from aleatoric.models.base import Writing
 from aleatoric.models.hf import end_ids, token_rows
 from aleatoric.models.networks import Loaded
+from aleatoric.models.probing import are_same
 from aleatoric.models.prompts import chat_text, joined
 from aleatoric.models.sampling import Ids
+from aleatoric.models.starts import policy_of, start_tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 class CausalNetwork(Loaded):
     """A causal LM with its tokenizer. Special tokens end a text, as at the word level."""
 
-    bos: Ids = ()
+    start: Ids = ()
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
@@ -33,7 +35,7 @@ class CausalNetwork(Loaded):
     @property
     def conventions(self) -> Mapping[str, str]:
         """Beginning and end of a text."""
-        return {"bos": "add" if self.bos else "none", "end": "special"}
+        return {"bos": policy_of(self.tokenizer, self.start), "end": "special"}
 
     def encode(self, turns: Sequence[str], ask: Writing) -> Ids:
         """The input in the template, or in the model's chat template with what opens an answer."""
@@ -43,7 +45,7 @@ class CausalNetwork(Loaded):
             return tuple(row)
         text = joined(turns, ask, self.tokenizer.eos_token, is_continued=True)
         (row,) = token_rows(self.tokenizer, [text])
-        return (*self.bos, *row)
+        return (*self.start, *row)
 
     def decode(self, ids: Ids) -> str:
         """The text of tokens, as they stand."""
@@ -161,13 +163,9 @@ def kv_bytes(model: Any) -> int:
     return int(2 * layers * shared * width * model.dtype.itemsize)
 
 
-def causal_network(model: Any, tokenizer: Any, *, label: str, bos: str = "none") -> CausalNetwork:
+def causal_network(model: Any, tokenizer: Any, *, label: str, bos: str = "auto") -> CausalNetwork:
     """A loaded causal LM as a network; refuses one that cannot share what it has read."""
-    if bos not in ("none", "add"):
-        raise UsageError(f"--bos {bos} is not known; use none or add.")
-    if bos == "add" and tokenizer.bos_token_id is None:
-        raise UsageError(f"{label} has no beginning-of-text token; use --bos none.")
-    start = (int(tokenizer.bos_token_id),) if bos == "add" else ()
+    start = start_tokens(tokenizer, bos, label)
     network = CausalNetwork(label, model.eval(), tokenizer, start)
     _check_sharing(network)
     return network
@@ -189,7 +187,7 @@ def _check_sharing(network: CausalNetwork) -> None:
         ]
     except (AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
         raise ModelError(f"{network.label}: {_NO_SHARING} ({type(error).__name__}).") from error
-    if (torch.cat(wanted).softmax(-1) - found.softmax(-1)).abs().max() > 0.02:
+    if not are_same(torch.cat(wanted), found):
         raise ModelError(f"{network.label}: {_NO_SHARING}.")
 
 

@@ -9,6 +9,7 @@ from aleatoric.errors import UsageError
 from aleatoric.models import gguf, smollm2
 from aleatoric.models.base import LoadOptions, TextModel
 from aleatoric.models.hf import load_config, load_parts, short_name
+from aleatoric.models.starts import check_bos
 from aleatoric.models.texts_causal import causal_network
 from aleatoric.models.texts_live import Batching, LiveWriter, TextNetwork
 from aleatoric.models.texts_seq2seq import seq2seq_network
@@ -63,13 +64,14 @@ def text_model(
     *,
     label: str,
     version: str = "in memory",
-    bos: str = "none",
+    bos: str = "auto",
     batching: Batching | None = None,
 ) -> LiveWriter:
     """A model and tokenizer already in memory as a writer of texts."""
     network: TextNetwork
     if getattr(model.config, "is_encoder_decoder", False):
-        if bos != "none":
+        check_bos(bos)
+        if bos == "add":
             raise UsageError(f"{label} reads whole inputs by its own rules; leave --bos out.")
         network = seq2seq_network(model, tokenizer, label=label)
     else:

@@ -17,7 +17,7 @@ def use_tiles(model: Any) -> bool:
 
     Without `tiles=` it attends as before.
     """
-    if getattr(model.config, "_attn_implementation", None) != "sdpa":
+    if getattr(model.config, "_attn_implementation", None) not in ("sdpa", NAME):
         return False
     try:
         from transformers import AttentionInterface, AttentionMaskInterface

@@ -52,7 +52,7 @@ def _finetune_options(manifest: Manifest) -> Iterator[Option]:
     tried = ",".join(f"{value:g}" for value in manifest["temperatures"]) or "none"
     yield "--temperatures", tried, ",".join(f"{value:g}" for value in GRID)
     yield "--tolerance", manifest["tolerance"], 0.02
-    yield "--bos", manifest["bos"], "none"
+    yield "--bos", manifest["bos"], "auto"
     yield "--encoding", manifest["corpus"].get("encoding"), "utf-8"
 
 
@@ -79,7 +79,7 @@ def _options(manifest: Manifest, asked: tuple[list[str], list[str]]) -> Iterator
     yield "--encoding", manifest["corpus"].get("encoding"), "utf-8"
     if live:
         yield "--dtype", manifest.get("dtype"), "float32"
-        yield "--bos", manifest.get("bos"), "none"
+        yield "--bos", manifest.get("bos"), "auto"
 
 
 def _word(manifest: Manifest, live: bool) -> Iterator[Option]:

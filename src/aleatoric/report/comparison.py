@@ -13,18 +13,17 @@ def comparison_tables(compared: Compared) -> list[Table]:
 
 
 def pairs_table(compared: Compared) -> Table:
-    """A row a metric and pair: difference, interval, p-values, effect sizes, counts."""
+    """One row per metric and pair: difference, interval, p-values, effect sizes, counts."""
     columns = (
         *("metric", "first − second", "difference", "p", "p Holm", "p BH"),
         *("d", "first lower", "items", "groups"),
     )
     rows = tuple(_pair_row(one) for one in compared.comparisons)
-    tested = sum(one.paired.test is not None for one in compared.comparisons)
     notes = (
         "difference: over the items that both systems have, with its 95% interval (groups "
         "resampled for both together).",
         "p: permutation test, the two systems swapped in random groups; Holm and "
-        f"Benjamini-Hochberg (BH) over all {tested} tests of this table.",
+        f"Benjamini-Hochberg (BH) within each metric ({_family_sizes(compared)}).",
         "d: mean of the items' differences over their standard deviation; first lower: share of "
         "items, ties count half.",
     )
@@ -32,16 +31,41 @@ def pairs_table(compared: Compared) -> Table:
 
 
 def letters_table(compared: Compared) -> Table:
-    """A row a system: its value by each metric, with its letters."""
+    """One row per system: its value by each metric on the common items, with its letters."""
     metrics = list(compared.values)
     systems = list(dict.fromkeys(name for own in compared.values.values() for name in own))
     rows = tuple((name, *(_lettered(compared, m, name) for m in metrics)) for name in systems)
-    notes = (
-        f"Systems that share a letter are not told apart (Holm, {compared.alpha:g}); a is lowest.",
-        "Values are over all of a system's own items, letters over those that each pair has in "
-        "common.",
-    )
-    return Table("Systems", ("system", *metrics), rows, notes)
+    notes = [_common_note(compared)]
+    if any(compared.letters.values()):
+        notes.insert(
+            0,
+            "Systems that share a letter do not differ significantly (Holm within each metric, "
+            f"{compared.alpha:g}); a is best. Letters come from paired tests, each on the items "
+            "that its two systems share.",
+        )
+    return Table("Systems", ("system", *metrics), rows, tuple(notes))
+
+
+def _common_note(compared: Compared) -> str:
+    by_number: dict[int, list[str]] = {}
+    for metric, n_items in compared.n_items.items():
+        by_number.setdefault(n_items, []).append(metric)
+    if len(by_number) == 1:
+        return f"Values are over the {next(iter(by_number)):,} items that all systems share."
+    listed = "; ".join(f"{', '.join(own)}: {n:,}" for n, own in by_number.items())
+    return f"Values are over the items that all systems share ({listed})."
+
+
+def _family_sizes(compared: Compared) -> str:
+    """How many tests each metric has, said once where it is the same number for all.
+
+    One number stands for all metrics in most tables.
+    """
+    sizes = set(compared.families.values())
+    if len(sizes) == 1:
+        (n,) = sizes
+        return f"{n} {'test' if n == 1 else 'tests'} each"
+    return ", ".join(f"{metric}: {n}" for metric, n in compared.families.items())
 
 
 def p_value(p: float | None) -> str:
@@ -73,5 +97,5 @@ def _pair_row(one: Comparison) -> tuple[str, ...]:
 
 def _lettered(compared: Compared, metric: str, system: str) -> str:
     value = compared.values[metric].get(system)
-    own = compared.letters[metric].get(system, "")
+    own = compared.letters.get(metric, {}).get(system, "")
     return f"{number(value)} {own}".strip()

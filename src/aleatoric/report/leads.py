@@ -89,7 +89,8 @@ def _closest(own: Mapping[str, Result], compared: Compared | None) -> str:
     values = compared.values.get("overlap", {}) if compared else {}
     known = {s: v for s, v in values.items() if v is not None}
     known = known or {s: r.estimate.value or 0.0 for s, r in own.items()}
-    best = max(known, key=lambda system: known[system])
+    ordered = compared.order.get("overlap", ()) if compared else ()
+    best = next(iter(ordered), max(known, key=lambda system: known[system]))
     if compared is None:
         return (
             f"{best} has the highest overlap with people ({number(known[best])} of 1); "

@@ -74,7 +74,7 @@ def save_vocabulary(folder: Path, data: TranslationData, shape: Shape | None) ->
 
 def load_forced(argument: str, forcing: Forcing) -> TranslationForced:
     """The model of `DIR[@loss|bleu|last]`, or of any other weights file as `DIR@STEM`."""
-    if forcing.window is not None or forcing.stride is not None or forcing.bos != "none":
+    if forcing.window is not None or forcing.stride is not None or forcing.bos == "add":
         raise UsageError(
             f"translation:{argument} reads whole sentence pairs; leave --window, --stride and "
             "--bos out."

@@ -248,11 +248,13 @@ def masses(tops: Tops, found: WordProbabilities, people: Mapping[str, float]) ->
     """What two searches of one context know together."""
     low = dict(zip(tops.words, tops.low, strict=True))
     high = dict(zip(tops.words, tops.high, strict=True))
-    for word, least, most in zip(found.words, found.low, found.high, strict=True):
-        low[word] = max(low.get(word, 0.0), least)
-        high[word] = max(min(high.get(word, 1.0), most), low[word])
-    columns = [[own.get(word, 0.0) for word in low] for own in (people, low, high)]
-    return Masses(*map(np.array, columns), tops.unseen)
+    for word, at_least, at_most in zip(found.words, found.low, found.high, strict=True):
+        low[word] = max(low.get(word, 0.0), at_least)
+        high[word] = max(min(high.get(word, 1.0), at_most), low[word])
+    human, least, most = (
+        np.array([own.get(word, 0.0) for word in low]) for own in (people, low, high)
+    )
+    return Masses(human, least, most, tops.unseen)
 
 
 def _tops(growth: Growth) -> Tops:

@@ -42,6 +42,9 @@ class TreeLM(Protocol):
     def continuation(self, text: str) -> tuple[int, ...]:
         """The tokens of a text as it follows a context."""
 
+    def check_length(self, tokens: int) -> None:
+        """Refuse texts of so many tokens where `forward` is wrong about them."""
+
     def forward(
         self,
         ids: Tensor,

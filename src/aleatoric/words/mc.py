@@ -22,14 +22,17 @@ from aleatoric.words.aside import Aside
 from aleatoric.words.digest import Reader
 from aleatoric.words.lm import TreeLM
 from aleatoric.words.machine import Lead
-from aleatoric.words.passages import Passage, encode_contexts, packs_of, passages_of
+from aleatoric.words.passages import (
+    MOST_NEW_TOKENS,
+    Passage,
+    encode_contexts,
+    packs_of,
+    passages_of,
+)
 from aleatoric.words.ragged import Index
 from aleatoric.words.states import States
 from aleatoric.words.tree import Limits, Tree, each_pack
 from aleatoric.words.vocabulary import Vocabulary
-
-LONGEST = 64
-"""Tokens after which a text that has not settled its word counts as without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ def _start(
     lm: TreeLM, prompts: Sequence[Prompt], spans: Sequence[tuple[int, int]], sampler: Sampler
 ) -> Walks:
     lengths = [stop - start for start, stop in spans]
-    depths = [min(LONGEST, lm.window - length) for length in lengths]
+    depths = [min(MOST_NEW_TOKENS, lm.window - length) for length in lengths]
     keys = [sampler.key(prompt) for prompt in prompts]
     return Walks(*(np.array(x, dtype=np.int64) for x in (spans, depths, keys)))
 

@@ -11,6 +11,9 @@ from aleatoric.words.lm import TreeLM
 ROOM = 8
 """Tokens that must fit in the window after a context: the longest word looked at."""
 
+MOST_NEW_TOKENS = 64
+"""Tokens after which a sampled text that has not settled its word counts as without one."""
+
 TOKENS = 4096
 """The most tokens of several passages that are run together."""
 
@@ -63,6 +66,7 @@ def encode_contexts(lm: TreeLM, contexts: Sequence[str]) -> list[tuple[int, ...]
         problem = problem_of(context, tokens, lm.window)
         if problem is not None:
             raise ContextError(place, problem)
+    lm.check_length(min(lm.window, MOST_NEW_TOKENS + max(map(len, encoded), default=0)))
     return encoded
 
 

@@ -162,7 +162,9 @@ class Searches:
         if not self._goal.every_word:
             return chosen
         which, places = self._cells.through.take(self._entries["cell"])
-        lacking = self._found[places] == 0
+        # Half of the nodes are for words that have no probability yet: some never get any.
+        may = self._nodes[self._entries["owner"][which]] < self._goal.nodes // 2
+        lacking = (self._found[places] == 0) & may
         which, places = which[lacking], places[lacking]
         entries = self._entries[which]
         letters = self._names.beginnings.lengths[self._cells.beginning[entries["cell"]]]

@@ -207,7 +207,7 @@ class Tracer(Searches):
         rows = np.where(parents >= 0, parents + self._count, owners)
         return rows * len(self._reader.vocabulary) + tokens
 
-    def _drop_small(self, owners: Index, masses: Floats) -> Any:
+    def _drop_small(self, owners: Index, masses: Floats, needed: Any = False) -> Any:
         # Nothing is too small to be raised by training; no mass at all is no continuation.
         return masses > 0.0
 

@@ -107,7 +107,7 @@ def test_what_is_no_model_is_refused_with_what_it_needs(tmp_path):
 
 def test_unknown_dtype_and_missing_bos_are_refused():
     words = byte_level()
-    with pytest.raises(ModelError, match="beginning-of-text"):
+    with pytest.raises(UsageError, match="beginning-of-text"):
         wrap(tiny_model(len(words)), words, name="x", bos="add")
 
 

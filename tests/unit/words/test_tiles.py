@@ -107,9 +107,11 @@ SHAPE = {
 @pytest.mark.parametrize("window", [16, 128])
 def test_a_model_that_attends_otherwise_is_noticed(window, scale, dtype):
     torch.manual_seed(0)
-    for kind in (Shortsighted, LlamaForCausalLM):
-        config = LlamaConfig(**SHAPE, max_position_embeddings=window, initializer_range=scale)
-        assert in_tiles(_wrapped(kind(config), dtype)).tiled == (kind is LlamaForCausalLM)
+    config = LlamaConfig(**SHAPE, max_position_embeddings=window, initializer_range=scale)
+    honest = _wrapped(LlamaForCausalLM(config), dtype)
+    shortsighted = Shortsighted(LlamaConfig(**config.to_dict())).to(dtype).eval()
+    assert in_tiles(honest).tiled
+    assert not in_tiles(replace(honest, model=shortsighted)).tiled
 
 
 def test_a_sliding_window_bounds_the_context_and_tiles_are_right_within_it():

@@ -1,0 +1,191 @@
+"""What a reader of compared systems must know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Protocol
+
+from aleatoric.comparing.comparable import Member
+from aleatoric.comparing.family import Comparison, by_metric
+from aleatoric.comparing.statistics import Values, better
+from aleatoric.comparing.tokens import DocumentEvidence, tokens_differ
+from aleatoric.inference.paired import Paired
+
+_ABOUT_EQUAL = 1.1
+GROW_WITH_FEW_DRAWS = ("tvd", "tvd_syn", "tvd_sem", "js")
+BRACKET = ("tvd_debiased", "tvd")
+PROPER = ("sq_distance", "log_loss")
+
+
+class Evidence(Protocol):
+    """What systems are compared by: statistics of items, or sums of documents."""
+
+    def compare(self, metric: str, first: str, second: str) -> Paired | None:
+        """Two systems by one metric on what they share; `None` if the metric is not theirs."""
+        ...
+
+    def values(self, metric: str, labels: Sequence[str]) -> tuple[Values, int]:
+        """The value of every system on what all share, and the number of items or tokens there."""
+        ...
+
+
+def notes_of(
+    members: Sequence[Member], comparisons: Sequence[Comparison], evidence: Evidence, alpha: float
+) -> Iterator[str]:
+    """All notes on the comparisons."""
+    families = by_metric(comparisons)
+    yield from _uneven_draws(members, families)
+    yield from _uneven_tokens(evidence)
+    yield from _reasons(comparisons)
+    yield from _impossible(families, alpha)
+    yield from _contradictions(families, alpha)
+    yield from _brackets(members, families, evidence)
+
+
+def order_notes(
+    orders: Mapping[str, Sequence[str]], values: Mapping[str, Mapping[str, float | None]]
+) -> Iterator[str]:
+    """Where the values shown are in another order than the paired differences."""
+    found = [
+        metric
+        for metric, order in orders.items()
+        if _is_out_of_order([values[metric][label] for label in order], better(metric))
+    ]
+    if found:
+        yield (
+            f"{', '.join(found)}: systems are ordered by their paired differences, each on the "
+            "items of its pair; their values on the items common to all are in another order"
+        )
+
+
+def _is_out_of_order(values: Sequence[float | None], direction: str | None) -> bool:
+    known = [value for value in values if value is not None]
+    return known != sorted(known, reverse=direction == "higher")
+
+
+def _reasons(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Why pairs have no test: one line per pair and reason, whatever the number of metrics."""
+    concerned: dict[tuple[str, str, str], list[str]] = {}
+    for one in comparisons:
+        if one.paired.reason:
+            key = (one.first, one.second, one.paired.reason)
+            concerned.setdefault(key, []).append(one.metric)
+    for (first, second, reason), metrics in concerned.items():
+        yield f"{', '.join(metrics)}, {first} v {second}: {reason}"
+
+
+def _impossible(families: Mapping[str, Sequence[Comparison]], alpha: float) -> Iterator[str]:
+    """Where no difference could have been found, whatever the data."""
+    said: dict[str, list[str]] = {}
+    for metric, family in families.items():
+        tested = [one for one in family if one.paired.test is not None]
+        hopeless = [one for one in tested if one.is_impossible(alpha)]
+        if hopeless:
+            whom = "" if len(hopeless) == len(tested) else f"{_pairs(hopeless)}: "
+            said.setdefault(whom + _impossibility(hopeless, len(tested), alpha), []).append(metric)
+    for text, metrics in said.items():
+        yield f"{', '.join(metrics)}: {text}"
+
+
+def _impossibility(hopeless: Sequence[Comparison], n_tests: int, alpha: float) -> str:
+    smallest = min(one.smallest for one in hopeless if one.smallest is not None)
+    n_groups = max(one.paired.difference.n_groups for one in hopeless)
+    tests = f" and {n_tests} tests" if n_tests > 1 else ""
+    return (
+        f"with {n_groups} groups{tests} no adjusted p-value below {smallest:.3g} is possible: "
+        f"this comparison cannot find a difference at {alpha:g}"
+    )
+
+
+def _contradictions(families: Mapping[str, Sequence[Comparison]], alpha: float) -> Iterator[str]:
+    """Pairs of systems that two proper metrics order differently."""
+    square, loss = (families.get(metric, ()) for metric in PROPER)
+    others = {(one.first, one.second): one for one in loss}
+    for one in square:
+        other = others.get((one.first, one.second))
+        if other is not None and (one.value or 0.0) * (other.value or 0.0) < 0:
+            yield (
+                f"{PROPER[0]} and {PROPER[1]} order {one.first} and {one.second} differently: "
+                f"{_favours(one, alpha)}, {_favours(other, alpha)}"
+            )
+
+
+def _favours(one: Comparison, alpha: float) -> str:
+    closer = one.first if (one.value or 0.0) < 0 else one.second
+    if one.p_holm is None:
+        tested = "not tested"
+    else:
+        tested = "significant" if one.is_significant(alpha) else "not significant"
+    return f"{closer} is closer to people by {one.metric} ({tested})"
+
+
+def _brackets(
+    members: Sequence[Member], families: Mapping[str, Sequence[Comparison]], evidence: Evidence
+) -> Iterator[str]:
+    """Pairs whose order by TVD is not identified."""
+    has_both = {m.label for m in members if all(name in m.results for name in BRACKET)}
+    pairs = [one for one in families.get("tvd", ()) if {one.first, one.second} <= has_both]
+    found = [one for one in pairs if _overlap(one.first, one.second, evidence)]
+    if found:
+        yield (
+            f"tvd: the brackets [tvd_debiased, tvd] of {_pairs(found)} overlap: the order of these "
+            "systems by TVD is not identified"
+        )
+
+
+def _overlap(first: str, second: str, evidence: Evidence) -> bool:
+    """Whether the ranges of two systems' true TVD on their common items have a point in common."""
+    ends = [evidence.values(metric, (first, second))[0] for metric in BRACKET]
+    ranges = []
+    for label in (first, second):
+        known = [value for own in ends if (value := own[label]) is not None]
+        if len(known) < len(BRACKET):
+            return False
+        ranges.append((min(known), max(known)))
+    (low, high), (other_low, other_high) = ranges
+    return low <= other_high and other_low <= high
+
+
+def _pairs(comparisons: Sequence[Comparison]) -> str:
+    return ", ".join(f"{one.first} v {one.second}" for one in comparisons)
+
+
+def _uneven_draws(members: Sequence[Member], metrics: Mapping[str, object]) -> Iterator[str]:
+    """Distances that grow as draws become fewer must not be compared at different numbers."""
+    concerned = [name for name in GROW_WITH_FEW_DRAWS if name in metrics]
+    for metric in concerned[:1]:
+        draws = {m.label: m.results[metric].signature.n for m in members if metric in m.results}
+        if _is_uneven(list(draws.values())):
+            listed = ", ".join(f"{label} {n}" for label, n in draws.items())
+            yield (
+                f"the systems have different numbers of draws per context ({listed}), and fewer "
+                f"draws alone raise {', '.join(concerned)}: rely on overlap and sq_distance, or "
+                "use --matched"
+            )
+
+
+def _uneven_tokens(evidence: Evidence) -> Iterator[str]:
+    """Tokens of different vocabularies are not the same task."""
+    if not isinstance(evidence, DocumentEvidence):
+        return
+    for (first, one), (second, other) in combinations(evidence.systems.items(), 2):
+        if tokens_differ(one, other):
+            yield (
+                f"{first} and {second} cut the documents into different tokens: their errors are "
+                "of different tasks, and swapping them is a test of both together"
+            )
+
+
+def _is_uneven(draws: Sequence[str]) -> bool:
+    """Whether some have more than a few draws more; exact probabilities have infinitely many."""
+    numbers = [math.inf if n == "exact" else _leading_number(n) for n in draws]
+    return min(numbers) < max(numbers) and min(numbers) * _ABOUT_EQUAL < max(numbers)
+
+
+def _leading_number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

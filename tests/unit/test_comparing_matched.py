@@ -1,0 +1,117 @@
+"""Systems drawn down to the same number of draws per item."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aleatoric.comparing import compare
+from aleatoric.comparing.matched import drawn
+from aleatoric.errors import UsageError
+from aleatoric.pipeline import WordJob, run_word
+from aleatoric.store import Store
+from aleatoric.types import Categorical
+
+WORDS = ["a", "b", "c", "d"]
+N_ITEMS = 24
+
+
+def recorded(path: Path, rows: dict[str, dict[str, object]]) -> str:
+    path.write_text("".join(json.dumps({"id": i, **row}) + "\n" for i, row in rows.items()))
+    return f"recorded:{path}"
+
+
+def run(tmp_path: Path, **systems: dict[str, dict[str, object]]) -> Store:
+    """Twenty people per item who prefer the first words, and recorded systems."""
+    corpus = tmp_path / "people.jsonl"
+    people = [w for w, n in zip(WORDS, (10, 6, 3, 1), strict=True) for _ in range(n)]
+    lines = [
+        {"id": str(i), "context": "It", "responses": people, "passage": i % 8}
+        for i in range(N_ITEMS)
+    ]
+    corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    specs = tuple(recorded(tmp_path / f"{name}.jsonl", own) for name, own in systems.items())
+    return run_word(WordJob(str(corpus), specs), tmp_path / "run")
+
+
+def samples(n: int, seed: int, items: range = range(N_ITEMS)) -> dict[str, dict[str, object]]:
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(n, [0.4, 0.3, 0.2, 0.1], len(items))
+    return {
+        str(i): {"samples": {w: int(k) for w, k in zip(WORDS, own, strict=True) if k}}
+        for i, own in zip(items, counts, strict=True)
+    }
+
+
+def logprobs() -> dict[str, dict[str, object]]:
+    known = {w: math.log(p) for w, p in zip(WORDS, (0.4, 0.3, 0.2, 0.1), strict=True)}
+    return {str(i): {"logprobs": known} for i in range(N_ITEMS)}
+
+
+def test_draws_are_taken_without_replacement_and_evenly() -> None:
+    model = Categorical.from_counts({"a": 6, "b": 3, "c": 1})
+    found = [drawn(model, 5, np.random.default_rng(i)) for i in range(4000)]
+    assert all(own.n == 5 for own in found)
+    counts = np.array([[5 * own.as_dict().get(w, 0) for w in "abc"] for own in found])
+    assert (counts.max(axis=0) <= [5, 3, 1]).all()
+    assert counts.mean(axis=0) == pytest.approx([3, 1.5, 0.5], abs=0.05)
+    assert drawn(model, 10, np.random.default_rng(0)).as_dict() == model.as_dict()
+
+
+def test_exact_probabilities_are_sampled_and_unassigned_mass_is_never_drawn_twice() -> None:
+    model = Categorical(("a", "b"), (0.5, 0.25), rest=0.25)
+    found = drawn(model, 40_000, np.random.default_rng(0))
+    assert found.n == 40_000
+    assert found.as_dict()["a"] == pytest.approx(0.5, abs=0.01)
+    others = [round(p * 40_000) for w, p in found.as_dict().items() if w not in "ab"]
+    assert set(others) == {1}
+    assert len(others) == pytest.approx(10_000, abs=300)
+
+
+def test_every_item_has_the_smallest_number_of_draws_of_its_systems(tmp_path: Path) -> None:
+    few = samples(5, 0, range(12)) | samples(30, 1, range(12, N_ITEMS))
+    with run(tmp_path, few=few, many=samples(1000, 2)) as store:
+        plain = compare([store], metrics=["tvd"])
+        found = compare([store], matched=True)
+        assert found.as_dict() == compare([store], matched=True).as_dict()
+        other = compare([store], matched=True, seed=1)
+    (before,) = plain.comparisons
+    tvd = {c.metric: c.paired.difference.value for c in found.comparisons}["tvd"]
+    # The system with few draws is left as it is; the other one loses what its draws gave it.
+    assert found.values["tvd"]["few"] == pytest.approx(plain.values["tvd"]["few"])
+    assert found.values["tvd"]["many"] > plain.values["tvd"]["many"] + 0.05
+    assert abs(tvd) < abs(before.paired.difference.value)
+    assert "(5 to 30)" in found.notes[0]
+    assert "n:17.5 matched" in found.comparisons[0].signatures[0]
+    assert "matched=seed=0" in found.comparisons[0].signatures[0]
+    assert other.values["tvd"]["many"] != found.values["tvd"]["many"]
+
+
+def test_known_probabilities_are_sampled_and_said_to_be(tmp_path: Path) -> None:
+    with run(tmp_path, few=samples(10, 0), known=logprobs()) as store:
+        found = compare([store], matched=True)
+    assert "known: draws are samples of exact probabilities" in found.notes[1]
+    (one,) = (c for c in found.comparisons if c.metric == "tvd")
+    assert abs(one.paired.difference.value) < 0.1
+
+
+def test_systems_without_any_draws_cannot_be_matched(tmp_path: Path) -> None:
+    with (
+        run(tmp_path, one=logprobs(), other=logprobs()) as store,
+        pytest.raises(UsageError, match="--matched needs a system with draws"),
+    ):
+        compare([store], matched=True)
+
+
+def test_only_words_are_matched(tmp_path: Path) -> None:
+    from aleatoric.comparing.comparable import Member
+    from aleatoric.comparing.matched import match
+
+    with Store.create(tmp_path / "texts", {"level": "text"}) as store:
+        member = Member(store, "x", "x", {})
+        with pytest.raises(UsageError, match="is a run of the text level"):
+            match([member, member], seed=0)
