@@ -249,11 +249,11 @@ def _check_encoding(path: Path, encoding: str) -> None:
     """Lines are cut before they are decoded, so a line end must be one byte."""
     try:
         cuts = b"a\n".decode(encoding) == "a\n"
-    except LookupError:
-        problem = f"there is no encoding {_shown(encoding)}"
-        raise DataError.at(path, None, problem, "try --encoding utf-8") from None
     except UnicodeError:
         cuts = False
+    except (LookupError, ValueError):  # ValueError: the name holds a NUL
+        problem = f"there is no encoding {_shown(encoding)}"
+        raise DataError.at(path, None, problem, "try --encoding utf-8") from None
     if not cuts:
         problem = f"a file in {encoding} cannot be read line by line"
         raise DataError.at(path, None, problem, "save it as UTF-8")

@@ -32,6 +32,8 @@ from aleatoric.word_results import COLUMNS, PAIRWISE
 from aleatoric.word_results import model_systems as model_systems
 from aleatoric.word_results import results as results
 from aleatoric.words.adaptive import until_note
+from aleatoric.words.reading import Changes, Reading, ReadItems, read_draws
+from aleatoric.words.rules import check_known, is_code
 from aleatoric.words.scoring import CONTROLS, Answered, Settings, pair_of, score_items
 
 LIVE = ("exact", "mc", "list")
@@ -70,8 +72,10 @@ class WordJob:
     """Of the corpus, as `de`; where none is named, what the corpus is known to be in."""
 
 
-def choose(protocol: str, overrides: Iterable[str]) -> Choices:
-    """The choices of a protocol, some replaced by `name=value`.
+def choose(protocol: str, overrides: Iterable[str], word_rule: str | None = None) -> Choices:
+    """The choices of a protocol, some replaced by `name=value`, and its word rule by another.
+
+    A word rule may be a user's own `module:function`; as a choice it must be an installed one.
 
     >>> choose("paper", ["bins=closed"]).bins
     'closed'
@@ -83,12 +87,17 @@ def choose(protocol: str, overrides: Iterable[str]) -> Choices:
     for override in overrides:
         name, _, value = override.partition("=")
         choices = replace(choices, **{name: _allowed(name, value)})
-    return choices
+    if word_rule is None:
+        return choices
+    if not is_code(word_rule):
+        check_known(word_rule)
+    return replace(choices, rule=word_rule)
 
 
 def _allowed(name: str, value: str) -> Any:
     known = {key: get_args(kind) for key, kind in get_type_hints(Choices).items()}
     del known["protocol"]
+    known["rule"] = tuple(registry.names("word_rules"))
     if name not in known:
         raise UsageError(f"there is no choice {name!r}; the choices are {', '.join(known)}.")
     if value not in known[name]:
@@ -147,8 +156,10 @@ def _worked(
 def _read(store: Store, job: WordJob, corpus: Corpus, track: Track[Any]) -> None:
     check_same(corpus, store.manifest["corpus"])
     with store.transaction():
-        store.add_items(track(corpus.items, len(corpus.items), f"read {corpus.name}"))
-        add_notes(store, [*job.remarks, *corpus.notes])
+        read = track(corpus.items, len(corpus.items), f"read {corpus.name}")
+        items = ReadItems(read, Reading.of(job.choices))
+        store.add_items(items)
+        add_notes(store, [*job.remarks, *corpus.notes, *items.notes()])
 
 
 def score_word(store: Store, track: Track[Any] = quietly, stopping: Stopping | None = None) -> None:
@@ -189,7 +200,7 @@ def scoring_settings(store: Store) -> Settings:
     """The settings that a run's manifest asks for."""
     manifest = store.manifest
     metrics = {name: registry.find("metrics", name) for name in PAIRWISE}
-    choices, seed = Choices(**manifest["choices"]), manifest["seed"]
+    choices, seed = Choices.saved(manifest["choices"]), manifest["seed"]
     return Settings(choices, metrics, _abstractions(manifest), manifest["n_splits"], seed)
 
 
@@ -270,7 +281,7 @@ def _until_notes(store: Store) -> Iterator[str]:
 
 def cases(store: Store, system: str) -> Iterator[Case]:
     """Items with people's and a system's distribution, for the studies."""
-    choices = Choices(**store.manifest["choices"])
+    choices = Choices.saved(store.manifest["choices"])
     for item, draws in store.walk_system(system):
         for pair in pair_of(item, draws, choices):
             yield Case(item, pair, any(row.logprobs is not None for row in draws))
@@ -347,11 +358,14 @@ def _draw(
     store.add_system(name, facts)
     left = waiting(store, name, model)
     items: Iterable[Item] = track(left.items(stopping), left.number, name)
+    changes = Changes()
     with stopping.finishing():
-        draws = left.new(model.draws(items, ask))
+        draws = read_draws(left.new(model.draws(items, ask)), Reading.of(ask.choices), changes)
         joined = store.add_draws(name, draws, model.estimator == "recorded")
     with store.transaction():
         add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
+        if changes.changed:
+            add_notes(store, [f"{name}: {changes.note('words')}"])
         store.set_meta(f"done {name}", True)
 
 

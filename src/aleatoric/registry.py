@@ -65,6 +65,11 @@ PLUGINS: dict[str, dict[str, str]] = {
         "mass_on_human": "aleatoric.metrics.overlap:mass_on_human",
         "rank_of_human_mode": "aleatoric.metrics.overlap:rank_of_human_mode",
     },
+    "word_rules": {
+        "corrected": "aleatoric.words.rules:first_word",
+        "paper": "aleatoric.words.rules:first_word_paper",
+        "characters": "aleatoric.words.rules:first_character",
+    },
     "divergences": {
         "w1": "aleatoric.metrics.wasserstein:w1",
         "ks": "aleatoric.metrics.ks:ks",

@@ -17,7 +17,7 @@ from aleatoric.finetuning import job_of as finetune_job_of
 from aleatoric.levels import FINETUNE
 from aleatoric.models.base import Forcing, Writing
 from aleatoric.models.key_receivers import check_receivers
-from aleatoric.probes.trust import check_known
+from aleatoric.probes.trust import check_known, check_said_rule
 from aleatoric.progress import Meter, Track, quietly, unmetered
 from aleatoric.store import COMPLETE, Store
 from aleatoric.types import Choices
@@ -27,8 +27,9 @@ from aleatoric.types import Choices
 class Anew:
     """What may be said anew when a run goes on; `None` leaves it as it was.
 
-    Whether code of a model's repository may run is never saved; `probes` that are code run, and
-    hosts are sent a key (`key_for`), where they are named here: a run may come from others.
+    Whether code of a model's repository may run is never saved; `probes` and a `word_rule` that
+    are code run, and hosts are sent a key (`key_for`), only where they are named here: a run may
+    come from others.
     """
 
     device: str | None = None
@@ -37,6 +38,7 @@ class Anew:
     engine: EngineOptions = field(default_factory=EngineOptions)
     probes: tuple[str, ...] = ()
     key_for: tuple[str, ...] = ()
+    word_rule: str | None = None
 
 
 def resume(
@@ -54,6 +56,7 @@ def resume(
         if store.meta(COMPLETE):
             store.release()
             return store
+        check_said_rule(_rule_of(store.manifest), anew.word_rule, str(path))
         models = store.unfinished(store.manifest.get("models") or ())
         check_receivers(models, anew.key_for, str(path))
         job: Any = job_of(store.manifest, anew)
@@ -82,11 +85,19 @@ def check_anew(manifest: Mapping[str, Any], anew: Anew) -> None:
             "leave it out."
         )
     check_known(anew.probes, manifest.get("probes") or ())
+    if anew.word_rule is not None and anew.word_rule != _rule_of(manifest):
+        raise UsageError(f"--word-rule {anew.word_rule} is not the run's; leave it out.")
     check_engine(anew.engine)
     if level == FINETUNE and anew.engine.name != LOCAL:
         raise UsageError("fine-tuning works in one process; leave out --engine.")
     if level == "token":
         check_one_process(anew.engine, level)
+
+
+def _rule_of(manifest: Mapping[str, Any]) -> str | None:
+    """The word rule of a run of the word level."""
+    rule: str | None = manifest.get("choices", {}).get("rule")
+    return rule
 
 
 def _is_finetuning(manifest: Mapping[str, Any]) -> bool:
@@ -115,7 +126,7 @@ def _word_job(manifest: Mapping[str, Any], anew: Anew) -> pipeline.WordJob:
         samples=manifest["samples"],
         loading=_loading(manifest, anew, manifest["estimator"]),
         tolerance=manifest["tolerance"],
-        choices=Choices(**manifest["choices"]),
+        choices=Choices.saved(manifest["choices"]),
         abstractions=tuple(manifest["abstractions"]),
         tagger=manifest["tagger"],
         embedder=manifest["embedder"],

@@ -301,7 +301,11 @@ class Choices:
     """
 
     protocol: str = "corrected"
-    rule: Literal["corrected", "paper"] = "corrected"
+    rule: str = "corrected"
+    """A registered word rule, or a user's own as module:function."""
+    answers: Literal["rule", "folded"] = "rule"
+    """How words given as words (people's answers, recorded counts) are read: by the word rule, or
+    as they are, with their case folded."""
     lead: Literal["skip", "condition"] = "skip"
     failed: Literal["reject", "outcome"] = "reject"
     repeats: Literal["pool", "separate"] = "pool"
@@ -321,11 +325,21 @@ class Choices:
         return cls(
             protocol="paper",
             rule="paper",
+            answers="folded",
             repeats="separate",
             original="raw",
             bins="half-open",
             splits="shared",
         )
+
+    @classmethod
+    def saved(cls, choices: Mapping[str, Any]) -> Choices:
+        """The choices of a saved run; older versions did not apply the word rule to answers.
+
+        >>> Choices.saved({"rule": "corrected"}).answers
+        'folded'
+        """
+        return cls(**{"answers": "folded", **choices})
 
     def as_dict(self) -> dict[str, str]:
         """Choice -> value, in a fixed order."""

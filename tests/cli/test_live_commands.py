@@ -58,6 +58,30 @@ def test_a_run_continues_where_it_was_stopped(
     assert found[0] == found[1]
 
 
+def test_answers_with_punctuation_are_looked_for_as_words(
+    cli: Callable, people: Path, tmp_path: Path
+) -> None:
+    messy = tmp_path / "messy.jsonl"
+    answers = ["the.", " stairs!", "time and again", "Time,", "?"]
+    rows = [{"context": context, "responses": answers} for context in CONTEXTS]
+    messy.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for estimator in ("exact", "mc"):
+        asked = ("--model", "smollm2", "--estimator", estimator, "--samples", 20, "--json")
+        clean, same = (cli("word", "--corpus", c, *asked).results for c in (people, messy))
+        values = [r["smollm2", "tvd"]["estimate"]["value"] for r in (clean, same)]
+        assert values[0] == values[1] < 1
+
+
+def test_a_decoder_that_is_not_ancestral_is_in_the_name_also_alone(
+    cli: Callable, people: Path, tmp_path: Path
+) -> None:
+    asked = ("word", "--corpus", people, "--model", "smollm2", "--decoder", "top_k=5")
+    ran = cli(*asked, "--out", tmp_path / "run", "--json")
+    assert {system for system, _ in ran.results} == {"human", "oracle", "smollm2 top_k=5"}
+    again = cli("resume", tmp_path / "run", "--json")
+    assert again.results.keys() == ran.results.keys()
+
+
 def test_the_papers_rule_is_refused_by_name(cli: Callable, people: Path, tmp_path: Path) -> None:
     ran = cli(
         *("word", "--corpus", people, "--model", "smollm2", "--protocol", "paper"),

@@ -518,13 +518,26 @@ def test_a_newer_run_is_refused(whole: Path, tmp_path: Path) -> None:
 # Beginnings and locks ----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("left", [(), ("run.lock",)])
+def test_a_run_that_died_before_its_database_names_the_original_command(
+    left: tuple[str, ...], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in left:
+        (run / name).write_text("")
+    with pytest.raises(UsageError, match="the original command starts it"):
+        Store.resume(run)
+    run_word(JOB, run).close()
+
+
 def test_a_run_that_died_before_its_first_transaction_begins_anew(
     whole: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     run.mkdir()
     sqlite3.connect(run / DATABASE).execute("PRAGMA journal_mode = WAL").connection.close()
-    with pytest.raises(UsageError, match="stopped before it began; repeat the command"):
+    with pytest.raises(UsageError, match="stopped before it began; the original command"):
         Store.open(run)
     run_word(JOB, run).close()
     assert canonical(run) == canonical(whole)

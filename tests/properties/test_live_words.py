@@ -26,6 +26,7 @@ PIECES = [
     b" a", b"a", b"A", b"b", b"ab", b" ab", b"'", b"-", b"-a", b"'b", b" ", b".", b"\n", b". a",
     b"a.", b"a b", b"\xc3", b"\xa9", b"\xe2\x80", b"\x99", b"e", "\u0301".encode(),
     "\u0323".encode(), "\u05d0".encode(), b"1", b"", "\u02bc".encode(), "\u00df".encode(), b"s",
+    b"_", b"_a", "\u200c".encode(), "a\u200d".encode(), b"\xe2\x80\x8c", "\u00adb".encode(),
 ]  # fmt: skip
 vocabularies = st.lists(st.sampled_from(PIECES), min_size=2, max_size=6, unique=True)
 

@@ -17,7 +17,9 @@ from aleatoric.words.rules import (
     normalise,
 )
 
-AWKWARD = "aB7 é\u0301\n\r\t'\u2019\u02bc-\u2011.,_!\u00a0\u200b\u200d😀猫\u0915\u094d\u05d0"
+AWKWARD = (
+    "aB7 é\u0301\n\r\t'\u2019\u02bc-\u2011.,_!\u00a0\u200b\u200c\u200d\u00ad😀猫\u0915\u094d\u05d0"
+)
 texts = st.one_of(st.text(), st.text(alphabet=AWKWARD, max_size=12))
 fillers = st.text(alphabet=" \n\t.,!?\u2014'\"-_😀\u00a0", max_size=6)
 words = st.from_regex(r"[a-zé0-9]+(['\u2019-][a-zé0-9]+){0,2}", fullmatch=True)
@@ -53,7 +55,7 @@ def test_what_stands_before_a_word_does_not_matter(before: str, word: str, after
     assert first_word(before + word + after) == first_word(word + after)
 
 
-@given(words, st.sampled_from(" \n.,!?\u2014_\u00a0😀"), texts)
+@given(words, st.sampled_from(" \n.,!?\u2014\u00a0😀"), texts)
 def test_what_follows_an_end_does_not_matter(word: str, end: str, after: str) -> None:
     assert first_word(word + end + after) == word
 

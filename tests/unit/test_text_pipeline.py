@@ -141,6 +141,15 @@ def test_systems_are_named_by_label_and_decoder(tmp_path: Path, writer: ToyWrite
         assert "toy top_p=0.9: wrote to 12 inputs" in text_pipeline.notes(store)
 
 
+def test_a_decoder_that_is_not_ancestral_is_in_the_name_also_alone(
+    tmp_path: Path, writer: ToyWriter
+) -> None:
+    for decoder, name in (("top_p=0.9", "toy top_p=0.9"), ("ancestral", "toy")):
+        asked = job(corpus(tmp_path), "toy", decoders=(decoder,))
+        with run_text(asked, tmp_path / decoder) as store:
+            assert text_pipeline.model_systems(store) == [name]
+
+
 def test_a_stopped_run_goes_on_and_ends_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ from aleatoric.cli.options import (
     OwnProbeOption,
     RemoteCodeOption,
     SeedOption,
+    WordRuleOption,
 )
 from aleatoric.cli.plan import plan
 from aleatoric.cli.printing import (
@@ -126,6 +127,7 @@ def word(
     choose: Annotated[
         list[str] | None, typer.Option(help="One choice of the protocol, as bins=half-open.")
     ] = None,
+    word_rule: WordRuleOption = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="Also tvd_syn or tvd_sem; repeatable.")
     ] = None,
@@ -165,7 +167,7 @@ def word(
         samples,
         Loading(estimator, dtype, device, bos, trust_remote_code),
         tolerance,
-        pipeline.choose(protocol, choose or ()),
+        pipeline.choose(protocol, choose or (), word_rule),
         tuple(metric or ()),
         tagger,
         embedder,

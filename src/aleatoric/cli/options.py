@@ -70,6 +70,13 @@ OwnProbeOption = Annotated[
         "--probe", help="Of texts: call this module:function of the run's probes; repeatable."
     ),
 ]
+WordRuleOption = Annotated[
+    str | None,
+    typer.Option(
+        help="How words are cut, for people and models alike: corrected, paper, characters, or "
+        "your own module:function."
+    ),
+]
 OutOption = Annotated[Path | None, typer.Option(help="Keep the run in this directory.")]
 EncodingOption = Annotated[str, typer.Option(help="Of the corpus file.")]
 EngineOption = Annotated[

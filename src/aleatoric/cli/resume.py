@@ -38,6 +38,10 @@ def resume(
     ] = None,
     trust_remote_code: RemoteCodeOption = False,
     probe: OwnProbeOption = None,
+    word_rule: Annotated[
+        str | None,
+        typer.Option(help="Of the word level: call the run's own word rule, module:function."),
+    ] = None,
     key_for: Annotated[
         list[str] | None, typer.Option(help="A server's host that may be sent your key.")
     ] = None,
@@ -60,7 +64,7 @@ def resume(
 
     check_method(interval)
     where = EngineOptions(engine, address, actors, actor_cpus, actor_gpus)
-    said = (tuple(probe or ()), tuple(key_for or ()))
+    said = (tuple(probe or ()), tuple(key_for or ()), word_rule)
     anew = resuming.Anew(device, batch_tokens, trust_remote_code, where, *said)
     if salvage is not None:
         shown = (interval, as_json, layout) != (DEFAULT_METHOD, False, "terminal")

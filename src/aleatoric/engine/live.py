@@ -63,10 +63,11 @@ class LiveModel:
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Words for items, a few passages at a time, so that they can be saved as they come."""
-        if ask.choices.rule == "paper":
+        if ask.choices.rule != "corrected":
             raise UsageError(
-                f"{self.label}: live models follow the corrected word rule; "
-                "add --choose rule=corrected, or record texts and use recorded:FILE."
+                f"{self.label}: live models follow the corrected word rule, and this run asks for "
+                f"{ask.choices.rule}; add --word-rule corrected, or record the model's texts and "
+                "use recorded:FILE."
             )
         decoder = Decoder.parse(ask.decoder)
         vocabulary = self.vocabulary(ask.choices.lead)

@@ -7,15 +7,22 @@ from typing import Any
 
 from aleatoric.store import Store
 
+PLAIN = ("ancestral", "as recorded", "none")
+"""Decoders that change nothing: every other one is part of a system's name."""
+
 
 def system_name(
     store: Store, label: str, facts: Mapping[str, Any], several: bool, controls: Collection[str]
 ) -> str:
-    """The name a system has in the run, or a new one that no other has."""
+    """The name a system has in the run, or a new one that no other has.
+
+    A decoder is part of it unless it is the only one and plain.
+    """
     for name, known in store.systems().items():
         if known == facts:
             return name
-    short = f"{label} {facts['decoder']}" if several else label
+    decoded = several or facts["decoder"] not in PLAIN
+    short = f"{label} {facts['decoder']}" if decoded else label
     taken = (*store.systems(), *controls)
     return short if short not in taken else f"{facts['model']} {facts['decoder']}"
 

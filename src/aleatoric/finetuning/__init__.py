@@ -6,6 +6,7 @@ and one system a loss, whose folds are pooled.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from aleatoric.pipeline import score_word
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import open_corpus
 from aleatoric.store import COMPLETE, TRAINING, Store
+from aleatoric.types import Corpus
+from aleatoric.words.reading import Reading, ReadItems
 
 __all__ = [
     "FinetuneJob",
@@ -52,7 +55,7 @@ def run_finetune(
     """
     stopping = stopping or Stopping()
     check_specs([job.model], "language_models")
-    corpus = open_corpus(job.corpus, job.encoding)
+    corpus = _read(open_corpus(job.corpus, job.encoding), job)
     folds = folds_of(job, corpus)
     check_steps(job, folds)
     store = Store.continue_or_create(out, manifest_of(job, corpus, folds))
@@ -66,6 +69,13 @@ def run_finetune(
             score_word(store, track, stopping)
             store.set_meta(COMPLETE, True)
     return store
+
+
+def _read(corpus: Corpus, job: FinetuneJob) -> Corpus:
+    """The corpus with its answers read as words, for training and evaluation alike."""
+    items = ReadItems(corpus.items, Reading.of(job.choices))
+    read = tuple(items)
+    return replace(corpus, items=read, notes=(*corpus.notes, *items.notes()))
 
 
 def _holds_work(store: Store) -> bool:

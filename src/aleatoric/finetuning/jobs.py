@@ -92,7 +92,7 @@ def job_of(
         temperatures=tuple(manifest["temperatures"]),
         loading=loading,
         tolerance=manifest["tolerance"],
-        choices=Choices(**manifest["choices"]),
+        choices=Choices.saved(manifest["choices"]),
         n_splits=manifest["n_splits"],
         encoding=manifest["corpus"]["encoding"],
         save_every=manifest["save_every"],

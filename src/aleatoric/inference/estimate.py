@@ -157,7 +157,8 @@ def estimate(
         return Estimate(None, None, 0, 0, lacking, reason=_undefined(undefined, defined))
     own = sums.table[[reduction.defined(row) > 0 for row in sums.table]]
     found = _interval(own, reduction, seed, method, sums.n_pooled)
-    spread = float(by_split.std(ddof=1)) if len(by_split) > 1 else None
+    known = by_split[np.isfinite(by_split)]  # a ratio may be undefined on some splits
+    spread = float(known.std(ddof=1)) if len(known) > 1 else None
     value, groups = float(_mean(by_split)), len(own) + sums.n_pooled
     return Estimate(
         value, found.interval, defined, groups, undefined, spread=spread, reason=found.reason

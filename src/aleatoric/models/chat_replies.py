@@ -22,7 +22,7 @@ LIST_PROMPT = (
     "just want your guess. Return only the words and nothing else."
 )
 
-_JOINERS = "'\u2019\u02bc\uff07-\u2010\u2011"
+_JOINERS = "'\u2019\u02bc\uff07-\u2010\u2011_\u00ad\u200c\u200d"
 _NUMBER = re.compile(r"\s*[(\[]?\d{1,3}[.)\]:](?:\s+|$|(?=[^\s\d.,:]))")
 _BULLET = re.compile(r"\s*[-*+•·◦▪●–—](?:\s+|$)")
 _INLINE_NUMBER = re.compile(r"(?<!\S)(?=\d{1,3}[.)]\s*[^\s\d])")

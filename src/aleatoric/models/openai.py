@@ -79,6 +79,12 @@ class OpenAIModel:
 
     def _check(self, ask: Ask) -> None:
         parse_decoder(ask.decoder)
+        if self.spec.mode == "completions" and ask.choices.rule not in ("corrected", "paper"):
+            raise UsageError(
+                f"{self.label}: whether a word has ended is told by the space after it, which "
+                f"--word-rule {ask.choices.rule} does not need; use ?mode=chat, or record texts "
+                "and use recorded:FILE."
+            )
         if self.spec.mode == "chat-list" and ask.samples > MOST_LISTED:
             raise UsageError(
                 f"{self.label}: one reply cannot list {ask.samples} words; "

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from aleatoric.errors import UsageError
 from aleatoric.probes.base import Block, Floats, Probe
+from aleatoric.user_code import error_line, function_at
 
 OfTwo = Callable[[str, str], float]
 OfMany = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
@@ -76,8 +74,8 @@ class Custom:
             return np.asarray(self.function(left, right), dtype=np.float64)
         except Exception as error:
             raise UsageError(
-                f"the probe {self.name} failed on a pair ({_said(error)}); give a function of two "
-                "texts that returns a number."
+                f"the probe {self.name} failed on a pair ({error_line(error)}); give a function of "
+                "two texts that returns a number."
             ) from error
 
 
@@ -106,43 +104,7 @@ def probe_at(place: str) -> Probe:
     Traceback (most recent call last):
     aleatoric.errors.UsageError: there is no function no_such_function in difflib; ...
     """
-    module, _, attribute = place.partition(":")
-    if not module or not attribute:
-        raise UsageError(f"the probe {place} names no function; write module:function.")
-    found = _imported(module, place)
-    if not hasattr(found, attribute):
-        raise UsageError(f"there is no function {attribute} in {module}; write module:function.")
-    return probe_from(place, getattr(found, attribute))
-
-
-def _imported(module: str, place: str) -> Any:
-    """A user's module, which may be in the current folder, and may raise anything."""
-    try:
-        with _current_folder_first():
-            return import_module(module)
-    except (Exception, SystemExit) as error:
-        raise UsageError(
-            f"the probe {place} cannot be imported ({_said(error)}); write module:function, with "
-            "a module that is installed or in the current folder."
-        ) from error
-
-
-@contextmanager
-def _current_folder_first() -> Iterator[None]:
-    """Imports look into the current folder too: the script of a command does not by itself."""
-    here = ""
-    sys.path.insert(0, here)
-    try:
-        yield
-    finally:
-        # What the module itself did to the path stays.
-        if here in sys.path:
-            sys.path.remove(here)
-
-
-def _said(error: BaseException) -> str:
-    """What an error says, in one short line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return probe_from(place, function_at(place, "probe"))
 
 
 def _one_by_one(function: OfTwo) -> OfMany:

@@ -51,6 +51,22 @@ def check_said(
         )
 
 
+def check_said_rule(rule: str | None, said: str | None, run: str) -> None:
+    """Refuse to call a word rule that only a run names.
+
+    >>> check_said_rule("corrected", None, "runs/theirs")
+    >>> check_said_rule("theirs:cut", None, "runs/theirs")
+    Traceback (most recent call last):
+    aleatoric.errors.UsageError: runs/theirs: cuts words by a function that it names, theirs:cut; \
+if you trust that code, name it yourself: aleatoric resume runs/theirs --word-rule theirs:cut.
+    """
+    if rule is not None and is_code(rule) and rule != said:
+        raise UsageError(
+            f"{run}: cuts words by a function that it names, {rule}; if you trust that code, name "
+            f"it yourself: aleatoric resume {quote(run)} --word-rule {quote(rule)}."
+        )
+
+
 def check_known(said: Iterable[str], probes: Collection[str]) -> None:
     """Refuse what is said of a run that has no such probe.
 

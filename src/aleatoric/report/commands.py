@@ -91,8 +91,11 @@ def _word(manifest: Manifest, live: bool) -> Iterator[Option]:
         yield "--until", None if error is None else f"se={error:g}", None
     protocol = manifest["choices"]["protocol"]
     base = Choices.paper() if protocol == "paper" else Choices.corrected()
-    chosen = [f"{k}={v}" for k, v in manifest["choices"].items() if base.as_dict()[k] != v]
+    choices = Choices.saved(manifest["choices"]).as_dict()
+    rule = choices.pop("rule")
+    chosen = [f"{k}={v}" for k, v in choices.items() if base.as_dict()[k] != v]
     yield "--protocol", protocol, "corrected"
+    yield "--word-rule", rule, base.rule
     yield "--choose", chosen, []
     yield "--metric", manifest["abstractions"], []
     tools = {"tvd_syn": ("--tagger", "textblob"), "tvd_sem": ("--embedder", "minilm")}

@@ -73,6 +73,8 @@ def _option(name: str, saved: Any, asked: Any) -> str:
         inner = _differing(saved, asked)
         if name in _GROUPS or (name == "choices" and "protocol" in inner):
             name = "protocol" if name == "choices" else inner[0]
+        elif name == "choices" and inner == ["rule"]:
+            name = "word_rule"
     return _OPTIONS.get(name, f"--{name.replace('_', '-')}")
 
 

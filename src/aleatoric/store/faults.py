@@ -12,6 +12,7 @@ from pathlib import Path
 
 from aleatoric.codec import DamagedRowError
 from aleatoric.errors import AleatoricError, DataError, StorageError, UsageError
+from aleatoric.store.locking import LOCK
 from aleatoric.store.schema import DATABASE
 
 LITTLE = 256 << 10
@@ -145,7 +146,9 @@ def check_run(path: Path) -> None:
     aleatoric.errors.UsageError: runs/none: is no run directory; it has no run.sqlite.
     """
     if not holds_database(path):
-        raise UsageError(f"{path}: is no run directory; it has no {DATABASE}.")
+        died = path.is_dir() and all(file.name == LOCK for file in path.iterdir())
+        fix = "; if the run died before it was written, the original command starts it"
+        raise UsageError(f"{path}: is no run directory; it has no {DATABASE}{fix if died else ''}.")
 
 
 def command(path: Path, name: str = "resume") -> str:

@@ -216,7 +216,9 @@ class Store(ItemTables, Statistics, TokenTables):
 def _is_current(store: Store) -> bool:
     """Whether a run is of today's form, or of an older one; others are refused."""
     if is_empty(store.db):
-        raise UsageError(f"{store.path}: was stopped before it began; repeat the command.")
+        raise UsageError(
+            f"{store.path}: was stopped before it began; the original command starts it again."
+        )
     try:
         version = version_of(store.db)
     except sqlite3.OperationalError as error:

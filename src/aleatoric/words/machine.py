@@ -13,10 +13,9 @@ import unicodedata
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from aleatoric.words.rules import APOSTROPHES, HYPHENS, JOINERS, is_alphanumeric, is_word_character
+from aleatoric.words.rules import JOINERS, STRAIGHT, is_alphanumeric, is_word_character
 
 Lead = Literal["skip", "condition"]
-_STRAIGHT = str.maketrans(dict.fromkeys(APOSTROPHES, "'") | dict.fromkeys(HYPHENS, "-"))
 
 
 Mode = int
@@ -28,8 +27,8 @@ LEAD, WORD, JOIN, DONE, FAILED = range(5)
 class State:
     """What is known of the first word after some bytes.
 
-    `word` is the word so far, `joiner` an apostrophe or hyphen that is inner only if a letter or
-    digit follows, `pending` the first bytes of a character not yet complete.
+    `word` is the word so far, `joiner` an apostrophe, hyphen or the like that is inner only if a
+    letter or digit follows, `pending` the first bytes of a character not yet complete.
     """
 
     mode: Mode = LEAD
@@ -114,7 +113,7 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     folded = unicodedata.normalize("NFD", text).casefold()
-    return unicodedata.normalize("NFD", folded).translate(_STRAIGHT)
+    return unicodedata.normalize("NFD", folded.translate(STRAIGHT))
 
 
 def compose(folded: str) -> str:

@@ -25,7 +25,7 @@ from aleatoric.metrics.overlap import mode
 from aleatoric.metrics.tvd import tvd
 from aleatoric.types import Categorical, Choices, Draws, Item, Pair
 from aleatoric.words.distributions import cut, human_counts, model_distribution, pool, regroup
-from aleatoric.words.rules import WordRule, bare, rule_named
+from aleatoric.words.rules import WordRule, bare, is_code, rule_named
 
 HUMAN, ORACLE = "human", "oracle"
 CONTROLS = (HUMAN, ORACLE)
@@ -139,7 +139,8 @@ def read_people(item: Item) -> People:
 
 
 def _prepared(rows: Sequence[Draws], settings: Settings) -> Iterable[Draws]:
-    done = [cut(row, settings.rule) for row in rows]
+    # Runs of older versions hold raw texts; others hold words.
+    done = [cut(row, settings.rule) if row.texts else row for row in rows]
     return done if settings.choices.repeats == "separate" else [pool(done)]
 
 
@@ -306,8 +307,15 @@ def _matches_original(answer: str, original: str | None, choices: Choices) -> fl
     if choices.original == "raw":
         return float(answer == original)
     # Both sides bare, so that "you're" matches where either side lost its apostrophe.
-    target = bare(original)
+    target = bare(_first_word_of(original, choices))
     return float(bare(answer) == target) if target else None
+
+
+def _first_word_of(original: str, choices: Choices) -> str:
+    """The passage's word, cut as answers are; one under a user's own rule was cut when read."""
+    if choices.answers != "rule" or is_code(choices.rule):
+        return original
+    return rule_named(choices.rule)(original) or ""
 
 
 def _matches_majority(answer: str, people: People, own: Control, settings: Settings) -> Floats:

@@ -34,8 +34,8 @@ from aleatoric.words.machine import (
 Ids = NDArray[np.int64]
 Key = tuple[Mode, bytes]
 """A table's name: the mode, and the bytes of an incomplete character."""
-JOINS = ("", "'", "-")
-"""What may stand undecided behind a word, by number."""
+JOINS = ("", "'", "-", "_")
+"""What may stand undecided behind a word, by number; invisible joiners fold to nothing."""
 
 
 STEM = 2

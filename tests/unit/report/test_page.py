@@ -56,6 +56,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_of(folder: Path, out: str, models: tuple[int, ...], **more: Any) -> Store:
+    # Folded alone, so that hostile answers reach the page whole: the word rule leaves words.
+    more = {"choices": Choices(answers="folded"), **more}
     specs = tuple(f"recorded:{folder}/m{number}.jsonl" for number in models)
     job = pipeline.WordJob(f"{folder}/people.jsonl", specs, n_splits=2, **more)
     return pipeline.run_word(job, folder / out)

@@ -75,7 +75,7 @@ AWKWARD = [
     ("and/or", "and", "andor"),
     ("e.g. this", "e", "eg"),
     ("user@example.org", "user", "userexampleorg"),
-    ("snake_case", "snake", "snake_case"),
+    ("snake_case", "snake_case", "snake_case"),
     ("_emphasis_", "emphasis", "_emphasis_"),
     # scripts
     ("caf\u00e9 au", "caf\u00e9", "caf\u00e9"),
@@ -94,7 +94,12 @@ AWKWARD = [
     ("hi\U0001f600there", "hi", "hithere"),
     ("\U0001f468\u200d\U0001f469\u200d\U0001f467", None, None),
     ("zero\u200bwidth", "zero", "zerowidth"),
-    ("soft\u00adhyphen", "soft", "softhyphen"),
+    ("soft\u00adhyphen", "soft\u00adhyphen", "softhyphen"),
+    ("soft\u00ad hyphen", "soft", "soft"),
+    ("\u0645\u06cc\u200c\u0631 \u0645\u0646", "\u0645\u06cc\u200c\u0631", "\u0645\u06cc\u0631"),
+    ("\u0915\u094d\u200d\u0937 \u0939\u0948", "\u0915\u094d\u200d\u0937", "\u0915\u0937"),
+    ("name_ is", "name", "name_"),
+    ("a__b", "a", "a__b"),
     ("\ufeffmark", "mark", "mark"),
     ("\u202eright", "right", "right"),
     ("nul\x00byte", "nul", "nulbyte"),
@@ -166,6 +171,11 @@ def test_a_megabyte_takes_no_more_than_a_moment(rule: rules.WordRule, text: str)
         ("Stra\u00dfe", "STRASSE"),
         ("well\u2011known", "Well-known"),
         ("\u212aelvin", "kelvin"),
+        ("soft\u00adhyphen", "softhyphen"),
+        (
+            "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+            "\u0645\u06cc\u062e\u0648\u0627\u0647\u0645",
+        ),
     ],
 )
 def test_forms_that_are_one_word_when_compared(one: str, other: str) -> None:
@@ -179,7 +189,44 @@ def test_a_corpus_word_without_its_punctuation(word: str, shown: str) -> None:
     assert rules.bare(word) == shown
 
 
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("\u6211\u559c\u6b22\u732b", "\u6211"),
+        (" \u300c\u6211\u300d", "\u6211"),
+        ("T\u6064", "T"),
+        ("a-\u6064", "a"),
+        ("a cat", "a"),
+        ("\u0e19\u0e49\u0e33", "\u0e19\u0e49"),  # a Thai consonant keeps its tone mark
+        ("?!", None),
+    ],
+)
+def test_one_character_of_a_script_without_spaces(text: str, word: str | None) -> None:
+    assert rules.first_character(text) == word
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\u6211\u559c\u6b22", True),
+        ("\u732b\u304c\u597d\u304d", True),
+        ("\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35", True),
+        ("\u0eaa\u0eb0\u0e9a\u0eb2\u0e8d\u0e94\u0eb5", True),
+        ("\u179f\u17bd\u179f\u17d2\u178f\u17b8", True),
+        ("\u1019\u1004\u103a\u1039\u1002\u101c\u102c\u1015\u102b", True),
+        ("\uc548\ub155\ud558\uc138\uc694 \uc5ec\ub7ec\ubd84", False),  # Korean has spaces
+        ("\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", False),
+        ("the character \u732b means cat", False),
+        ("\U0001f600", False),
+        ("", False),
+    ],
+)
+def test_scripts_without_spaces(text: str, expected: bool) -> None:
+    assert rules.is_spaceless(text) is expected
+
+
 def test_rules_by_name() -> None:
+    assert rules.rule_named("characters") is rules.first_character
     assert rules.rule_named("corrected") is first_word
     assert rules.rule_named("corrected", "condition") is first_word_at_once
     assert rules.rule_named("paper") is first_word_paper

@@ -139,7 +139,7 @@ def _distributions(
 def _of_run(run: OpenRun, no: int, labels: Mapping[str, str]) -> Iterator[tuple[str, Categorical]]:
     with run.reading() as store:
         own, draws = item_and_draws(store, no)
-        choices = Choices(**store.manifest["choices"])
+        choices = Choices.saved(store.manifest["choices"])
     for system, label in labels.items():
         if own.responses and draws.get(system):
             # Where repeated rows stay separate, the first one is drawn.

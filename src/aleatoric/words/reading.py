@@ -1,0 +1,227 @@
+"""One word rule for both sides: people's answers and a model's words are read alike, once.
+
+Items are read when they are saved in a run, and draws when they are saved: whatever reads a run
+sees words. Scoring a run never calls the rule again, so that a user's own rule runs only in the
+command that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import exp, log1p
+
+from aleatoric.errors import UsageError
+from aleatoric.types import Choices, Draws, Item
+from aleatoric.user_code import called, function_at
+from aleatoric.words.distributions import cut
+from aleatoric.words.rules import WordRule, is_code, is_spaceless, normalise, rule_named
+
+_FEW = 5
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How words are read: `text` from a model's raw text, `answer` from what is given as a word.
+
+    An answer is read from its first letter or digit whatever the lead: `lead` is about texts.
+    """
+
+    choices: Choices
+    text: WordRule
+    answer: WordRule
+
+    @classmethod
+    def of(cls, choices: Choices) -> Reading:
+        """The reading that a protocol asks for; loads a user's own rule, which its caller named.
+
+        >>> Reading.of(Choices()).answer("She.")
+        'She'
+        >>> Reading.of(Choices.paper()).answer("She.")
+        'She.'
+        """
+        if is_code(choices.rule):
+            text = answer = _user_rule(choices.rule)
+        else:
+            text, answer = rule_named(choices.rule, choices.lead), rule_named(choices.rule)
+        if choices.answers == "folded":
+            # To the paper's rule, which knows no other space than " ", a blank is a word.
+            answer = _as_given if choices.rule == "paper" else _unless_blank
+        return cls(choices, text, answer)
+
+
+class Changes:
+    """What the word rule did to words that were given as words, for a note.
+
+    >>> changes = Changes()
+    >>> for word in ("she", "she.", "New York", "???"):
+    ...     _ = changes.read(word, 1, Reading.of(Choices()).answer)
+    >>> changes.note("answers")
+    "the word rule changed 3 of 4 answers (1 without punctuation; 1 shortened to the first word, \
+such as 'New York' to 'New'; 1 left out because they hold no word); --choose answers=folded keeps \
+them"
+    """
+
+    def __init__(self) -> None:
+        self.total = self.trimmed = self.shortened = self.wordless = 0
+        self._examples: dict[str, str] = {}
+
+    def read(self, given: str, count: int, rule: WordRule) -> str | None:
+        """The word in what was given, counted."""
+        self.total += count
+        word = rule(given)
+        if word is None:
+            self.wordless += count
+        elif word != given and (form := normalise(word)) != (before := normalise(given.strip())):
+            if _letters(form) == _letters(before):
+                self.trimmed += count
+            else:
+                self.shortened += count
+                if len(self._examples) < _EXAMPLES:
+                    self._examples[given] = word
+        return word
+
+    @property
+    def changed(self) -> int:
+        """How many words are not as they were given; case and white space do not matter."""
+        return self.trimmed + self.shortened + self.wordless
+
+    def note(self, what: str) -> str:
+        """One sentence for a reader of the numbers."""
+        shown = (f"{given!a:.30} to {word!a:.30}" for given, word in self._examples.items())
+        parts = {
+            "without punctuation": self.trimmed,
+            f"shortened to the first word, such as {', '.join(shown)}": self.shortened,
+            "left out because they hold no word": self.wordless,
+        }
+        told = "; ".join(f"{count:,} {part}" for part, count in parts.items() if count)
+        return (
+            f"the word rule changed {self.changed:,} of {self.total:,} {what} ({told}); "
+            "--choose answers=folded keeps them"
+        )
+
+
+class ReadItems:
+    """Items with their answers read as words; an item without any word is left out.
+
+    Walk it once; `notes` then tells what was changed.
+    """
+
+    def __init__(self, items: Iterable[Item], reading: Reading) -> None:
+        self._items = items
+        self._reading = reading
+        self._changes = Changes()
+        self._left_out: list[str] = []
+
+    def __iter__(self) -> Iterator[Item]:
+        found = False
+        for item in self._items:
+            _check_script(item, self._reading.choices.rule)
+            words = [self._changes.read(a, 1, self._reading.answer) for a in item.responses]
+            kept = tuple(word for word in words if word is not None)
+            if kept:
+                found = True
+                yield replace(item, responses=kept, original=self._original(item))
+            else:
+                self._left_out.append(item.id)
+        if self._left_out and not found:
+            raise UsageError("no answer of the corpus holds a word; check its column of answers.")
+
+    def notes(self) -> Iterator[str]:
+        """What a reader of the numbers should know."""
+        if self._changes.changed:
+            yield self._changes.note("answers")
+        if self._left_out:
+            shown = ", ".join(f"{name!a:.40}" for name in self._left_out[:_FEW])
+            more = f" and {len(self._left_out) - _FEW} more" if len(self._left_out) > _FEW else ""
+            yield f"no answer holds a word, and the item is left out: {shown}{more}"
+
+    def _original(self, item: Item) -> str | None:
+        """The passage's own word; scoring cuts it unless the rule is a user's own function."""
+        if item.original is None or not is_code(self._reading.choices.rule):
+            return item.original
+        return self._reading.answer(item.original)
+
+
+def read_draws(draws: Iterable[Draws], reading: Reading, changes: Changes) -> Iterator[Draws]:
+    """Draws as words: raw texts are cut, and words given as such are read like people's answers.
+
+    >>> one = Draws("1:2", {"she.": 2, "She": 1, "...": 1})
+    >>> [found] = read_draws([one], Reading.of(Choices()), Changes())
+    >>> found.counts, found.failed
+    ({'she': 2, 'She': 1}, 1)
+    """
+    for one in draws:
+        if one.counts:
+            one = _read_counts(one, reading, changes)
+        if one.logprobs is not None:
+            one = replace(one, logprobs=_read_logprobs(one.logprobs, reading, changes))
+        yield cut(one, reading.text)
+
+
+def _read_counts(draws: Draws, reading: Reading, changes: Changes) -> Draws:
+    counts: dict[str, int] = {}
+    failed = draws.failed
+    for given, count in draws.counts.items():
+        word = changes.read(given, count, reading.answer)
+        if word is None:
+            failed += count
+        else:
+            counts[word] = counts.get(word, 0) + count
+    return replace(draws, counts=counts, failed=failed)
+
+
+def _read_logprobs(
+    logprobs: Mapping[str, float], reading: Reading, changes: Changes
+) -> dict[str, float]:
+    """Log-probabilities of words; those of forms of one word add up."""
+    found: dict[str, float] = {}
+    for given, value in logprobs.items():
+        word = changes.read(given, 1, reading.answer)
+        if word is None:
+            continue
+        if word in found:
+            low, high = sorted((found[word], value))
+            value = high + log1p(exp(low - high))
+        found[word] = value
+    return found
+
+
+def _check_script(item: Item, rule: str) -> None:
+    """Refuse words of scripts without spaces under rules that need spaces."""
+    if rule not in ("corrected", "paper"):
+        return
+    answers = sum(map(is_spaceless, item.responses))
+    if is_spaceless(item.context) or 2 * answers > len(item.responses):
+        raise UsageError(
+            f"item {item.id!a:.60}: is in a script that is written without spaces between words; "
+            "give a segmenter with --word-rule module:function, or use --word-rule characters."
+        )
+
+
+def _user_rule(place: str) -> WordRule:
+    function: Callable[[str], object] = function_at(place, "word rule")
+
+    def rule(text: str) -> str | None:
+        word = called(function, place, "word rule", text)
+        if word is not None and not isinstance(word, str):
+            raise UsageError(
+                f"the word rule {place} returned {type(word).__name__} for {text!a:.60}; return "
+                "the first word as a string, or None where there is none."
+            )
+        return (word.strip() or None) if word else None
+
+    return rule
+
+
+def _unless_blank(given: str) -> str | None:
+    return given if given.strip() else None
+
+
+def _as_given(given: str) -> str | None:
+    return given
+
+
+def _letters(word: str) -> str:
+    return "".join(filter(str.isalnum, word))

@@ -1,0 +1,126 @@
+"""People's answers and a model's words under one rule."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from aleatoric.errors import UsageError
+from aleatoric.types import Choices, Draws, Item
+from aleatoric.words.distributions import human_counts, model_distribution
+from aleatoric.words.reading import Changes, Reading, ReadItems, read_draws
+
+FORMS = [
+    ("she.", "she"),
+    ("She", "she"),
+    (' "she" ', "she"),
+    ("New York", "new"),
+    ("U.S.", "u"),
+    ("l\u2019homme", "l'homme"),
+    ("L'HOMME!", "l'homme"),
+    ("\u00bfQu\u00e9?", "qu\u00e9"),
+    ("Stra\u00dfe,", "strasse"),
+    ("\u0645\u06cc\u200c\u0631\u0648\u0645", "\u0645\u06cc\u0631\u0648\u0645"),
+    ("N/A", "n"),
+]
+WORDLESS = ["???", "...", "\U0001f600", "\u2014"]
+
+
+def read_items(*items: Item, choices: Choices | None = None) -> tuple[list[Item], list[str]]:
+    read = ReadItems(items, Reading.of(choices or Choices()))
+    return list(read), list(read.notes())
+
+
+def read_one(draws: Draws, choices: Choices | None = None) -> Draws:
+    [found] = read_draws([draws], Reading.of(choices or Choices()), Changes())
+    return found
+
+
+@pytest.mark.parametrize(("given", "word"), FORMS)
+def test_both_sides_meet_whoever_wrote_it(given: str, word: str) -> None:
+    [item], _ = read_items(Item("1", "1", "Then ", (given, word)))
+    assert human_counts(item.responses) == {word: 2}
+    recordings = (
+        Draws("1", {given: 1}),
+        Draws("1", {}, texts=(given,)),
+        Draws("1", {}, logprobs={given: -1.0}),
+    )
+    for draws in recordings:
+        model = model_distribution(read_one(draws), keep_failed=False)
+        assert model is not None
+        assert model.support == (word,)
+
+
+@pytest.mark.parametrize("given", WORDLESS)
+def test_an_answer_without_a_word_is_none(given: str) -> None:
+    [item], notes = read_items(Item("1", "1", "Then ", (given, "she")))
+    assert item.responses == ("she",)
+    assert "1 of 2 answers (1 left out because they hold no word)" in notes[0]
+    found = read_one(Draws("1", {given: 2, "she": 1}, failed=1))
+    assert (dict(found.counts), found.failed) == ({"she": 1}, 3)
+    assert read_one(Draws("1", {}, logprobs={given: -1.0, "she": -2.0})).logprobs == {"she": -2.0}
+
+
+def test_an_item_without_any_word_is_left_out_with_a_note() -> None:
+    items = [Item("a", "1", "Then ", ("?", "!")), Item("b", "1", "Then ", ("she",))]
+    found, notes = read_items(*items)
+    assert [item.id for item in found] == ["b"]
+    assert "no answer holds a word, and the item is left out: 'a'" in notes
+
+
+def test_a_corpus_without_any_word_is_refused() -> None:
+    with pytest.raises(UsageError, match="no answer of the corpus holds a word"):
+        read_items(Item("a", "1", "Then ", ("?", "!")))
+
+
+def test_forms_of_a_word_add_up() -> None:
+    found = read_one(Draws("1", {"she.": 2, "she": 1}))
+    assert dict(found.counts) == {"she": 3}
+    given = {"she.": math.log(0.1), "she": math.log(0.2), '"she"': math.log(0.3)}
+    logprobs = read_one(Draws("1", {}, logprobs=given)).logprobs
+    assert logprobs is not None
+    assert logprobs["she"] == pytest.approx(math.log(0.6))
+
+
+def test_the_papers_protocol_folds_case_alone() -> None:
+    answers = ("She", "she.", "New York", "???")
+    [item], notes = read_items(Item("1", "1", "Then ", answers), choices=Choices.paper())
+    assert item.responses == answers
+    assert not notes
+    draws = Draws("1", {"she.": 1, "\u00a0": 1})
+    assert read_one(draws, Choices.paper()) == draws
+
+
+def test_folded_answers_stay_as_they_are_but_for_blanks() -> None:
+    choices = Choices(answers="folded")
+    found = read_one(Draws("1", {"She.": 1, "..": 1, "\u00a0": 1}), choices)
+    assert (dict(found.counts), found.failed) == ({"She.": 1, "..": 1}, 1)
+
+
+def test_reading_again_changes_nothing() -> None:
+    items, _ = read_items(Item("1", "1", "Then ", tuple(given for given, _ in FORMS)))
+    again, notes = read_items(*items)
+    assert again == items
+    assert not notes
+
+
+@pytest.mark.parametrize(
+    ("context", "answers"),
+    [
+        ("\u6211\u559c\u6b22", ("cat",)),
+        ("Then ", ("\u732b", "\u72d7", "cat")),
+        ("\u0e09\u0e31\u0e19", ("x",)),
+    ],
+)
+def test_scripts_without_spaces_need_a_segmenter(context: str, answers: tuple[str, ...]) -> None:
+    item = Item("7", "1", context, answers)
+    for choices in (Choices(), Choices.paper()):
+        with pytest.raises(UsageError, match=r"item '7'.*--word-rule module:function"):
+            read_items(item, choices=choices)
+    assert read_items(item, choices=Choices(rule="characters"))[0]
+
+
+def test_one_foreign_answer_among_many_is_no_foreign_corpus() -> None:
+    [item], _ = read_items(Item("7", "1", "Then ", ("\u732b", "cat", "dog", "cow")))
+    assert len(item.responses) == 4
