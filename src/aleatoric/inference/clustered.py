@@ -18,6 +18,7 @@ from aleatoric.types import Interval
 Floats = NDArray[np.float64]
 Value = Callable[[Floats], Floats]
 """(rows, k) sums -> (rows,) values; NaN where undefined."""
+T_METHOD = "Student's t, jackknife over groups"
 
 
 def clustered_error(totals: Floats, counts: Floats) -> float | None:
@@ -61,13 +62,13 @@ def jackknife_error(left_out: Floats) -> float | None:
 
 
 def t_interval(value: float, error: float, n_groups: int, level: float = 0.95) -> Interval:
-    """Student's t around a value with a clustered standard error.
+    """Student's t around a value, with n_groups - 1 degrees of freedom for its standard error.
 
-    >>> t_interval(0.0, 1.0, 56).high > 1.96
-    True
+    >>> round(t_interval(0.0, 1.0, 5).high, 3)
+    2.776
     """
     half = t_quantile((1 + level) / 2, n_groups - 1) * error
-    return Interval(value - half, value + half, level, "clustered standard error, Student's t")
+    return Interval(value - half, value + half, level, T_METHOD)
 
 
 def t_quantile(share: float, degrees: int) -> float:

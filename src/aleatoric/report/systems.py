@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from aleatoric.comparing import Compared, compare
 from aleatoric.comparing.statistics import excess_name
 from aleatoric.errors import UsageError
-from aleatoric.report.numbers import UNDEFINED, number
+from aleatoric.report.numbers import UNDEFINED, number, p_calibrated
 from aleatoric.report.parts import Part
 from aleatoric.report.view import HEADINGS, is_percentage
 from aleatoric.types import Floor, Result
@@ -208,7 +208,7 @@ def _value(result: Result | None, letters: Letters, metric: str) -> Cell:
     own = letters.get(metric, {}).get(result.system, "")
     ends = estimate.interval
     low, high = (number(times * end, digits) for end in (ends.low, ends.high)) if ends else ("", "")
-    interval = f"[{low}, {high}]" if ends and not small else ""
+    interval = f"[{low}, {high}]" if ends and not small else p_calibrated(estimate)
     return Cell(text, estimate.value, interval, own, (result.system, result.metric))
 
 
