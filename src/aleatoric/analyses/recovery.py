@@ -41,6 +41,8 @@ class Design:
     """Whether the model's distribution is people's own."""
     temperature_shape: float = 8.0
     """Of the gamma distribution of passages' temperatures, mean .8: a small shape is skewed."""
+    elsewhere: float = 0.0
+    """The share of the model's probability on words in another order than people's."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ def simulate(design: Design, passages: int, rng: np.random.Generator) -> Simulat
     shape = design.temperature_shape
     temperature = rng.gamma(shape, 0.8 / shape, 0 if design.perfect else passages)
     model = human if design.perfect else _tempered(human, temperature[passage])
+    if design.elsewhere:
+        model = (1 - design.elsewhere) * model + design.elsewhere * np.roll(model, 1, axis=1)
     people, drawn = rng.multinomial(design.n_human, human), rng.multinomial(design.n_model, model)
     return Simulated(passage, human, model, people, drawn)
 
@@ -121,9 +125,9 @@ def _pairs(counts: Counts, kernel: Floats) -> Floats:
 
 
 def _energy(people: Counts, model: Counts) -> Floats:
-    """Energy distance, unbiased, with the difference of ranks as the distance of two words."""
-    ranks = np.arange(SUPPORT) / SUPPORT
-    distance = np.abs(ranks[:, None] - ranks)
+    """Energy distance, unbiased; words lie at arbitrary places of a line."""
+    places = np.arange(SUPPORT) * 37 % SUPPORT / SUPPORT
+    distance = np.abs(places[:, None] - places)
     sizes = people.sum(axis=1) * model.sum(axis=1)
     cross = ((people @ distance) * model).sum(axis=1) / sizes
     energy: Floats = 2 * cross - _pairs(people, distance) - _pairs(model, distance)

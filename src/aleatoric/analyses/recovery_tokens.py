@@ -16,7 +16,7 @@ from aleatoric.tokens.stream import CalibrationStream
 from aleatoric.types import Estimate
 
 N_WORDS = 20
-TRUTH_DOCUMENTS = 4000
+TRUTH_DOCUMENTS = 2000
 
 
 @dataclass(frozen=True)
@@ -48,19 +48,20 @@ def read_documents(design: Documents, n: int, rng: np.random.Generator) -> Calib
         classwise="none",
         engine="naive",
     )
-    for number in range(n):
-        n_tokens = int(rng.integers(design.tokens // 2, design.tokens * 3 // 2 + 1))
-        scale = np.exp(rng.normal(0.6, 0.3) + rng.normal(0.0, 0.5, (n_tokens, 1)))
-        logits = rng.normal(size=(n_tokens, N_WORDS)) * scale
-        probs = np.exp(logits - logits.max(axis=1, keepdims=True))
-        probs /= probs.sum(axis=1, keepdims=True)
-        agreement = (probs**2).sum(axis=1, keepdims=True)
-        truth = probs**design.sharpness
-        truth *= 1 + rng.uniform(-design.tilt, design.tilt) * (probs - agreement)
-        steps = truth.cumsum(axis=1)
-        drawn = rng.random((n_tokens, 1)) * steps[:, -1:]
-        targets = (drawn > steps).sum(axis=1).clip(0, N_WORDS - 1)
-        read.update(logits, targets, group=str(number))
+    lengths = rng.integers(design.tokens // 2, design.tokens * 3 // 2 + 1, n)
+    document = np.repeat(np.arange(n), lengths)
+    size = (len(document), 1)
+    scale = np.exp(rng.normal(0.6, 0.3, n)[document, None] + rng.normal(0.0, 0.5, size))
+    logits = rng.normal(size=(len(document), N_WORDS)) * scale
+    probs = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probs /= probs.sum(axis=1, keepdims=True)
+    truth = probs**design.sharpness
+    tilts = rng.uniform(-design.tilt, design.tilt, n)[document, None]
+    truth *= 1 + tilts * (probs - (probs**2).sum(axis=1, keepdims=True))
+    steps = truth.cumsum(axis=1)
+    drawn = rng.random(size) * steps[:, -1:]
+    targets = (drawn > steps).sum(axis=1).clip(0, N_WORDS - 1)
+    read.update(logits, targets, [str(number) for number in document])
     return read.result()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.errors import UsageError
-from aleatoric.inference.clustered import jackknife_error, leave_one_out, t_interval
+from aleatoric.inference.clustered import jackknife_error, leave_one_out, skewness, t_interval
 from aleatoric.inference.studentised import MAX_BUNDLES, bundled, student_ends
 from aleatoric.streams import stream
 from aleatoric.types import Interval
@@ -99,7 +99,7 @@ def resample(
     if _uses_t(check_method(method), len(sums)):
         error = jackknife_error(left_out)
         assert error is not None  # at least two values vary
-        return Resampled(t_interval(centre, error, len(sums), level))
+        return Resampled(t_interval(centre, error, len(sums), level, skewness(left_out)))
     if method == "percentile":
         ends = _quantile_ends(sums, value, seed, n_replicates, level)
     else:

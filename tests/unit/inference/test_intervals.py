@@ -54,13 +54,25 @@ def test_percentile_is_scipys() -> None:
 @pytest.mark.parametrize("method", ["auto", "t"])
 @pytest.mark.parametrize("n", [2, 5, MAX_T_GROUPS])
 def test_few_groups_of_one_item_have_the_interval_of_a_t_test(n: int, method: str) -> None:
-    """SciPy's one-sample t-test has n - 1 degrees of freedom."""
-    values = skewed(n)
+    """SciPy's one-sample t-test has n - 1 degrees of freedom; symmetric groups need no more."""
+    values = np.linspace(-1.0, 2.0, n)
     own = resample(sums_of(values), ratio, 0, method=method).interval
     theirs = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
     assert own is not None
     assert (own.low, own.high) == pytest.approx((theirs.low, theirs.high), rel=1e-9)
     assert own.method == T_METHOD
+
+
+def test_the_long_side_of_skewed_groups_has_the_longer_arm() -> None:
+    values = skewed(8)
+    own = resample(sums_of(values), ratio, 0, method="t").interval
+    theirs = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    skew, reach, error = stats.skew(values), stats.t.ppf(0.975, 7), stats.sem(values)
+    assert skew > 0
+    assert own is not None
+    assert own.low == pytest.approx(theirs.low)
+    shift = skew / (6 * 8**0.5) * (1 + 2 * reach**2) * error
+    assert own.high == pytest.approx(theirs.high + shift)
 
 
 def test_auto_changes_to_the_studentised_bootstrap_beyond_twenty_groups() -> None:
