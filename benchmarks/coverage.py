@@ -1,6 +1,6 @@
 """Coverage of 95% confidence intervals on simulated corpora whose truth is known.
 
-`python -m benchmarks.coverage` takes about six minutes on one core; `--quick` runs a tenth of the
+`python -m benchmarks.coverage` takes about ten minutes on one core; `--quick` runs a tenth of the
 simulations. Three tables:
 
 1. Word metrics with 5 to 55 passages, with the default method. The passages' squared distances have
@@ -17,10 +17,9 @@ import sys
 from aleatoric.analyses.recovery import Design, coverage
 from aleatoric.analyses.recovery_tokens import Documents, decisions
 
-N_SIMULATIONS, N_REPLICATES = 600, 500
+N_SIMULATIONS, N_REPLICATES = 1000, 500
 GROUPS = (5, 10, 20, 21, 55)
 METRICS = ("sq_distance", "overlap", "energy", "tvd", "log_loss")
-MODEL = {"temperature_shape": 64.0, "elsewhere": 0.3}
 TEXTS = {
     "calibrated": Documents(0),
     "calibrated on average": Documents(0, tilt=1.0),
@@ -38,22 +37,26 @@ def main(n_simulations: int = N_SIMULATIONS) -> None:
         kind = "a perfect model" if perfect else "a model at other temperatures"
         print(f"\nWords, {kind}, 20 people, 40 draws: coverage (mean width)")
         for passages in GROUPS:
-            model = {"perfect": True} if perfect else MODEL
-            design = Design(20, 40, passages, **model)
-            _print_row(design, n_simulations, "auto")
+            _print_row(_design(passages, perfect), n_simulations, "auto")
     print("\nWords, strongly skewed passages")
     for passages in (5, 10, 20):
         for method in ("t", "studentised", "percentile"):
-            _print_row(Design(20, 40, passages=passages), n_simulations // 2, method)
+            _print_row(Design(20, 40, passages=passages), n_simulations // 4, method)
     print("\nTokens, 100 per document: true error, rejected, wrong interval given")
     for name, design in TEXTS.items():
         for n in (5, 20, 60):
             row = Documents(n, design.tokens, design.sharpness, design.tilt)
             cells = [
                 f"{one.metric} {one.truth:.4f} {one.rejected:.3f} {one.wrong:.3f}"
-                for one in decisions(row, n_simulations // 2)
+                for one in decisions(row, n_simulations // 3)
             ]
             print(f"  {name:22} {n:2} documents  {'   '.join(cells)}", flush=True)
+
+
+def _design(passages: int, perfect: bool) -> Design:
+    if perfect:
+        return Design(20, 40, passages, perfect=True)
+    return Design(20, 40, passages, temperature_shape=64.0, elsewhere=0.3)
 
 
 def _print_row(design: Design, n_simulations: int, method: str) -> None:

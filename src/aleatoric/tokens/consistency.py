@@ -149,11 +149,13 @@ def _coarse(cells: Floats, n_bins: int) -> tuple[Floats, int]:
     parts = len(cells) // n_bins
     starts = np.arange(0, parts, -(-parts // CELLS_PER_BIN))
     places = (np.arange(n_bins)[:, None] * parts + starts).ravel()
-    return np.add.reduceat(cells, places, axis=0), len(starts)
+    sums: Floats = np.add.reduceat(cells, places, axis=0)
+    return sums, len(starts)
 
 
 def _by_bin(cells: Floats, n_bins: int) -> Floats:
-    return cells.reshape(n_bins, -1, cells.shape[1]).sum(axis=1)
+    bins: Floats = cells.reshape(n_bins, -1, cells.shape[1]).sum(axis=1)
+    return bins
 
 
 def _p_value(bins: Floats, errors: Floats) -> float:
