@@ -24,7 +24,6 @@ from aleatoric.progress import Advance, Meter, unmetered
 from aleatoric.sources import check_same, corpus_facts, open_token_corpus
 from aleatoric.store import COMPLETE, Store, TokenSums
 from aleatoric.store.faults import command
-from aleatoric.tokens.consistency import of_hits
 from aleatoric.tokens.grouped import GroupedSums
 from aleatoric.tokens.results import CalibrationResult
 from aleatoric.tokens.saving import pack, unpack
@@ -339,16 +338,14 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     others = [name for name in found.estimates if name not in METRICS]
     for metric in (*ordered, *others):
         signature = _signature(store, system, metric, found.n_tokens)
-        floor = _floor(store, found) if metric == "ece" else None
+        floor = _floor(found.consistency[metric].expected) if metric in found.curves else None
         own = bounded(found.estimates[metric], metric)
         yield Result(system, metric, signature, own, floor)
 
 
-def _floor(store: Store, found: CalibrationResult) -> Floor:
-    """The ECE of a model with these confidences that is calibrated: few tokens alone make one."""
-    manifest = store.manifest
-    ece = of_hits(found.curves["ece"].cells, manifest["bins"], manifest["seed"]).ece
-    return Floor(ece, ece, ece, "mean over 1000 sets of hits drawn from the model's confidences")
+def _floor(expected: float) -> Floor:
+    """The error of a calibrated model with these confidences: few tokens alone make one."""
+    return Floor(expected, expected, expected, "reference tokens drawn from the model itself")
 
 
 def _signature(store: Store, system: str, metric: str, n_tokens: int) -> Signature:

@@ -258,6 +258,8 @@ class Estimate:
     """Standard deviation over random splits, where the estimate is a mean over splits."""
     reason: str | None = None
     """Why there is no value, or no interval."""
+    p_calibrated: float | None = None
+    """Calibration errors of tokens only: the p-value of "the model is calibrated"."""
 
 
 @dataclass(frozen=True, slots=True)

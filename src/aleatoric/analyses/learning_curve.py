@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from aleatoric.analyses.pictures import Line, Lines, Mark, plain
 from aleatoric.errors import UsageError
 from aleatoric.inference import control
-from aleatoric.inference.bootstrap import DEFAULT_METHOD, group_bootstrap
+from aleatoric.inference.bootstrap import group_bootstrap
 from aleatoric.inference.estimate import GroupSums
 from aleatoric.inference.noise import Side
 from aleatoric.streams import stream
@@ -226,7 +226,7 @@ def _table(points: list[Point], curves: Curves) -> Table:
         "of m; model: squares of its own distance and of a multiple of people's add up.",
         "∞: endless samples, where people do not differ from people. An extrapolation holds if "
         "larger samples go on as those at hand do.",
-        f"[low, high]: 95% interval, group bootstrap, {DEFAULT_METHOD}, fits made again.",
+        "[low, high]: 95% interval over groups, with the fits repeated.",
     ]
     if curves.n_left_out:
         notes.append(f"{curves.n_left_out} contexts with fewer answers or draws are left out.")

@@ -9,18 +9,18 @@ population at the same sample sizes: what a corpus without end would give.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.inference.bootstrap import METHODS, resample
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, resample
 from aleatoric.metrics import splits
 from aleatoric.metrics.agreement import agreements_of_counts
 from aleatoric.metrics.calibration import ECE, equal_width_edges
 from aleatoric.metrics.debiased import DebiasedECE, leave_pair_out
-from aleatoric.metrics.reduction import Mean
+from aleatoric.metrics.reduction import Mean, divide
 from aleatoric.streams import stream
 
 Floats = NDArray[np.float64]
@@ -40,6 +40,10 @@ class Design:
     """In the mean: passages differ in length."""
     perfect: bool = False
     """Whether the model's distribution is people's own."""
+    temperature_shape: float = 8.0
+    """Of the gamma distribution of passages' temperatures, mean .8: a small shape is skewed."""
+    elsewhere: float = 0.0
+    """The share of the model's probability on words in another order than people's."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,11 @@ def simulate(design: Design, passages: int, rng: np.random.Generator) -> Simulat
     lengths = rng.integers(design.contexts // 2, design.contexts * 3 // 2 + 1, passages)
     passage = np.repeat(np.arange(passages), lengths)
     human = _zipfian(passage, 0.5 + rng.gamma(4.0, 0.2, passages), rng)
-    model = human if design.perfect else _tempered(human, rng.gamma(8.0, 0.1, passages)[passage])
+    shape = design.temperature_shape
+    temperature = rng.gamma(shape, 0.8 / shape, 0 if design.perfect else passages)
+    model = human if design.perfect else _tempered(human, temperature[passage])
+    if design.elsewhere:
+        model = (1 - design.elsewhere) * model + design.elsewhere * np.roll(model, 1, axis=1)
     people, drawn = rng.multinomial(design.n_human, human), rng.multinomial(design.n_model, model)
     return Simulated(passage, human, model, people, drawn)
 
@@ -92,14 +100,66 @@ def statistics(drawn: Simulated) -> dict[str, Floats]:
         **agreements_of_counts(people, model),
         "js": splits.js(people, model),
         "tvd_debiased": leave_pair_out(people, model),
+        "energy": _energy(people, model),
+        "log_loss": _log_loss(people, drawn.model_truth),
+        "agreement_H": _pairs(people, np.eye(SUPPORT)),
+        "agreement_M": _pairs(model, np.eye(SUPPORT)),
+        "agreement_C": _shares(people, model),
         "confidence": model.max(axis=1) / model.sum(axis=1),
         "correct_human": (model.argmax(axis=1) == people.argmax(axis=1)).astype(np.float64),
     }
     return {name: values[:, None] for name, values in found.items()}
 
 
-REDUCTIONS: Mapping[str, Mean | ECE | DebiasedECE] = {
-    **{name: Mean(name) for name in ("tvd", "tvd_debiased", "sq_distance", "js")},
+def _shares(people: Counts, model: Counts) -> Floats:
+    """How often a person and a draw of the model agree."""
+    shares: Floats = (people * model).sum(axis=1) / people.sum(axis=1) / model.sum(axis=1)
+    return shares
+
+
+def _pairs(counts: Counts, kernel: Floats) -> Floats:
+    """Mean of a symmetric kernel over pairs of different answers of one side; unbiased."""
+    n = counts.sum(axis=1)
+    same = counts @ np.diag(kernel)
+    mean: Floats = (((counts @ kernel) * counts).sum(axis=1) - same) / (n * (n - 1))
+    return mean
+
+
+def _energy(people: Counts, model: Counts) -> Floats:
+    """Energy distance, unbiased; words lie at arbitrary places of a line."""
+    places = np.arange(SUPPORT) * 37 % SUPPORT / SUPPORT
+    distance = np.abs(places[:, None] - places)
+    sizes = people.sum(axis=1) * model.sum(axis=1)
+    cross = ((people @ distance) * model).sum(axis=1) / sizes
+    energy: Floats = 2 * cross - _pairs(people, distance) - _pairs(model, distance)
+    return energy
+
+
+def _log_loss(people: Counts, probs: Floats) -> Floats:
+    """Mean over people of minus the logarithm of the model's probability of the answer."""
+    logs = np.log(np.where(people > 0, probs, 1.0))
+    loss: Floats = -(people * logs).sum(axis=1) / people.sum(axis=1)
+    return loss
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """2 ΣC / Σ(H + M), with sums over contexts."""
+
+    def columns(self, chunk: Mapping[str, Floats]) -> Floats:
+        """2C beside H + M, per context."""
+        agreements = [chunk[f"agreement_{side}"] for side in "CHM"]
+        return np.concatenate([2 * agreements[0], agreements[1] + agreements[2]], axis=1)
+
+    def values(self, sums: Floats) -> Floats:
+        """The ratio of the two sums."""
+        return divide(sums[..., :1], sums[..., 1:])
+
+
+MEANS = ("tvd", "tvd_debiased", "sq_distance", "js", "energy", "log_loss")
+REDUCTIONS: Mapping[str, Mean | Overlap | ECE | DebiasedECE] = {
+    **{name: Mean(name) for name in MEANS},
+    "overlap": Overlap(),
     "ece_human": ECE("correct_human", equal_width_edges()),
     "ece_debiased_human": DebiasedECE("correct_human", equal_width_edges()),
 }
@@ -120,7 +180,8 @@ def _summed(columns: Floats, passage: Counts, n: int) -> Floats:
 @cache
 def population(design: Design, seed: int = 0) -> Mapping[str, float]:
     """Every metric's value over a population large enough to stand for all."""
-    drawn = simulate(design, TRUTH_PASSAGES, stream(seed, "population", repr(design)))
+    whole = replace(design, passages=0)  # designs that differ in passages share a population
+    drawn = simulate(whole, TRUTH_PASSAGES, stream(seed, "population", repr(whole)))
     found = group_sums(drawn)
     return {name: float(_value(name)(sums.sum(axis=0)[None])[0]) for name, sums in found.items()}
 
@@ -147,7 +208,7 @@ def coverage(
     n_simulations: int,
     seed: int = 0,
     n_replicates: int = 2000,
-    methods: tuple[str, ...] = METHODS,
+    methods: tuple[str, ...] = (DEFAULT_METHOD,),
     metrics: tuple[str, ...] = tuple(REDUCTIONS),
 ) -> Iterator[Coverage]:
     """The coverage of the methods for the metrics, over simulated corpora of one design."""

@@ -44,7 +44,10 @@ FormatOption = Annotated[
     ),
 ]
 IntervalOption = Annotated[
-    str, typer.Option("--interval", help="Of the group bootstrap: student, bca or percentile.")
+    str,
+    typer.Option(
+        "--interval", help="Confidence intervals over groups: auto, t, studentised or percentile."
+    ),
 ]
 SeedOption = Annotated[int, typer.Option(help="The same seed gives the same bytes.")]
 SchemeOption = Annotated[

@@ -1,4 +1,4 @@
-"""Group bootstrap on cached sums: contexts of one passage are not independent."""
+"""Confidence intervals from cached sums by group: contexts of one passage are not independent."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.errors import UsageError
-from aleatoric.inference.bca import bca_ends
-from aleatoric.inference.clustered import jackknife_error, leave_one_out, t_interval
+from aleatoric.inference.clustered import jackknife_error, leave_one_out, skewness, t_interval
 from aleatoric.inference.studentised import MAX_BUNDLES, bundled, student_ends
 from aleatoric.streams import stream
 from aleatoric.types import Interval
@@ -19,14 +18,16 @@ from aleatoric.types import Interval
 Floats = NDArray[np.float64]
 LEVEL = 0.95
 N_REPLICATES = 2000
-METHODS = ("percentile", "bca", "student")
-DEFAULT_METHOD = "student"
-"""The method that covers best in the recovery study (`benchmarks/coverage.py`)."""
+METHODS = ("auto", "t", "studentised", "percentile")
+DEFAULT_METHOD = "auto"
+"""Student's t up to `MAX_T_GROUPS` groups, the studentised bootstrap beyond."""
+MAX_T_GROUPS = 20
+"""Up to here both cover alike, and Student's t is narrower (`benchmarks/coverage.py`)."""
 ONE_GROUP = "one group: an interval needs at least two"
 NO_SPREAD = "all groups have the same value: there is no spread to resample"
 NO_REPLICATE = "no resampled set of groups has a value"
 MIN_GROUPS = 5
-"""Resamples of fewer groups are too few different ones to studentise: Student's own t stands in."""
+"""Fewer groups have too few different resamples to studentise: Student's t is used instead."""
 _CELLS_AT_ONCE, _CELLS_IN_CACHE = 2_000_000, 100_000
 
 Value = Callable[[Floats], Floats]
@@ -42,10 +43,10 @@ class Resampled:
 
 
 def check_method(method: str) -> str:
-    """The name of a method, as it stands; refused where there is no such method.
+    """Return the name of a method unchanged; refuse an unknown one.
 
-    >>> check_method("bca")
-    'bca'
+    >>> check_method("percentile")
+    'percentile'
     """
     if method not in METHODS:
         raise UsageError(f"there is no interval {method!r}; use {', '.join(METHODS)}.")
@@ -60,7 +61,7 @@ def group_bootstrap(
     level: float = LEVEL,
     method: str = DEFAULT_METHOD,
 ) -> Interval | None:
-    """Interval of `value` over resampled groups; `None` where groups tell nothing of its noise.
+    """Interval of `value` over groups; `None` where the groups say nothing about its noise.
 
     `sums` is (groups, k); `value` maps (replicates, k) to (replicates,). The same seed resamples
     the same groups, so that systems scored on the same groups are resampled together.
@@ -81,7 +82,10 @@ def resample(
     level: float = LEVEL,
     method: str = DEFAULT_METHOD,
 ) -> Resampled:
-    """`group_bootstrap`, with the reason where there is no interval.
+    """Return the interval of `group_bootstrap`, or the reason why there is none.
+
+    An interval always includes its own estimate: an end that would leave it out is moved to it.
+    The result contains the original interval, so its coverage can only be higher.
 
     >>> resample(np.ones((1, 2)), lambda s: s[:, 0] / s[:, 1], seed=0).reason
     'one group: an interval needs at least two'
@@ -91,16 +95,34 @@ def resample(
     left_out = leave_one_out(sums, value)
     if not _varies(left_out):
         return Resampled(None, NO_SPREAD)
-    if check_method(method) == "student" and len(sums) < MIN_GROUPS:
-        return _few_groups(sums, value, level, left_out)
-    if method == "student":
+    centre = float(value(sums.sum(axis=0)[None, :])[0])
+    if _uses_t(check_method(method), len(sums)):
+        error = jackknife_error(left_out)
+        assert error is not None  # at least two values vary
+        return Resampled(t_interval(centre, error, len(sums), level, skewness(left_out)))
+    if method == "percentile":
+        ends = _quantile_ends(sums, value, seed, n_replicates, level)
+    else:
         units = bundled(sums)
         ends = student_ends(units, value, weights_of(len(units), n_replicates, seed), level)
-    else:
-        ends = _quantile_ends(sums, value, seed, n_replicates, level, left_out, method)
     if ends is None:
         return Resampled(None, NO_REPLICATE)
-    return Resampled(Interval(float(ends[0]), float(ends[1]), level, _told(method, len(sums))))
+    found = Interval(float(ends[0]), float(ends[1]), level, _description(method, len(sums)))
+    return Resampled(including(found, centre))
+
+
+def including(interval: Interval, value: float) -> Interval:
+    """Extend an interval to `value` where it leaves it out, and say so in its method.
+
+    >>> including(Interval(0.2, 0.3, 0.95, "group bootstrap, percentile"), 0.1)
+    Interval(low=0.1, high=0.3, level=0.95, method='group bootstrap, percentile, extended to the \
+estimate')
+    """
+    if interval.low <= value <= interval.high:
+        return interval
+    method = f"{interval.method}, extended to the estimate"
+    low, high = min(interval.low, value), max(interval.high, value)
+    return Interval(low, high, interval.level, method)
 
 
 def replicates(
@@ -130,37 +152,27 @@ def weights_of(n_groups: int, n_replicates: int, seed: int) -> Iterator[Floats]:
         yield _weights(rng, n_groups, min(at_once, n_replicates - start))
 
 
+def _uses_t(method: str, n_groups: int) -> bool:
+    most = {"t": n_groups, "auto": MAX_T_GROUPS, "studentised": MIN_GROUPS - 1, "percentile": 0}
+    return n_groups <= most[method]
+
+
 def _quantile_ends(
-    sums: Floats,
-    value: Value,
-    seed: int,
-    n_replicates: int,
-    level: float,
-    left_out: Floats,
-    method: str,
+    sums: Floats, value: Value, seed: int, n_replicates: int, level: float
 ) -> Floats | None:
     found = replicates(sums, value, seed, n_replicates)
     found = found[np.isfinite(found)]
     if not len(found):
         return None
-    if method == "bca":
-        centre = float(value(sums.sum(axis=0)[None, :])[0])
-        return bca_ends(centre, found, left_out, level)
     ends: Floats = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
     return ends
 
 
-def _told(method: str, n_groups: int) -> str:
-    joined = method == "student" and n_groups > MAX_BUNDLES
-    bundles = f", {MAX_BUNDLES} bundles of groups" if joined else ""
-    return f"group bootstrap, {method}{bundles}"
-
-
-def _few_groups(sums: Floats, value: Value, level: float, left_out: Floats) -> Resampled:
-    centre, error = float(value(sums.sum(axis=0)[None, :])[0]), jackknife_error(left_out)
-    if error is None:
-        return Resampled(None, NO_SPREAD)
-    return Resampled(t_interval(centre, error, len(sums), level))
+def _description(method: str, n_groups: int) -> str:
+    if method == "percentile":
+        return "group bootstrap, percentile"
+    bundles = f", {MAX_BUNDLES} bundles of groups" if n_groups > MAX_BUNDLES else ""
+    return f"group bootstrap, studentised{bundles}"
 
 
 def _varies(left_out: Floats) -> bool:

@@ -1,4 +1,4 @@
-"""What a metric cannot pass: a studentised end beyond a bound is cut there, and says so."""
+"""Bounds of metrics: an interval's end beyond a bound is cut there, and its method says so."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("tvd_debiased", -1.0, 1.0),
     ("tvd*", 0.0, 1.0),
     ("js", 0.0, math.log(2)),
+    ("overlap", 0.0, 1.0),
+    ("agreement_*", 0.0, 1.0),
+    ("log_loss", 0.0, math.inf),
     ("mass_on_human", 0.0, 1.0),
     ("mode_certified", 0.0, 1.0),
     ("accuracy", 0.0, 1.0),
@@ -26,15 +29,16 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("length_?", 0.0, math.inf),
     *((pattern, 0.0, 1.0) for pattern in ("ece*", "e_ece*", "mce", "sce*", "ace*")),
 )
-"""The first pattern that fits a metric's name; what none fits has no bound that is known here.
+"""The first pattern that fits a metric's name applies; a metric without one has no known bound.
 
-An unbiased squared distance is not among them: below 0 it says that the noise was taken for more
-than it is.
+These are bounds of the true value. An unbiased estimate may lie beyond one: an overlap above 1, a
+squared or energy distance below 0. `overlap` is cut because readers know it as a share; the two
+distances have no bound here, so that an end below 0 shows how far noise reaches.
 """
 
 
 def bounds_of(metric: str) -> tuple[float, float]:
-    """The smallest and the largest value that a metric can have.
+    """The smallest and the largest true value that a metric can have.
 
     >>> bounds_of("ece_human"), bounds_of("sq_distance")
     ((0.0, 1.0), (-inf, inf))
@@ -44,22 +48,25 @@ def bounds_of(metric: str) -> tuple[float, float]:
 
 
 def bounded(estimate: Estimate, metric: str) -> Estimate:
-    """The estimate with an interval that ends where the metric does.
+    """Cut the interval of an estimate at the bounds of its metric; the estimate stays as it is.
+
+    An end beyond a bound moves to the bound, or to the estimate where that lies beyond it too: the
+    true value is never cut off, and neither is the estimate.
 
     >>> wide = Interval(-0.01, 0.2, 0.95, "group bootstrap, student")
     >>> bounded(Estimate(0.1, wide, 9, 3), "ece_human").interval
     Interval(low=0.0, high=0.2, level=0.95, method='group bootstrap, student, cut at 0')
     """
-    own = estimate.interval
-    if own is None:
+    own, value = estimate.interval, estimate.value
+    if own is None or value is None:
         return estimate
     low, high = bounds_of(metric)
+    low, high = min(low, value), max(high, value)
+    ends = max(own.low, low), min(own.high, high)
     cut = [
-        f"{bound:.3g}" for bound, over in ((low, own.low < low), (high, own.high > high)) if over
+        f"{end:.3g}" for end, before in zip(ends, (own.low, own.high), strict=True) if end != before
     ]
     if not cut:
         return estimate
     method = f"{own.method}, cut at {' and '.join(cut)}"
-    # An interval that lies wholly beyond a bound ends in it.
-    lowest, highest = (min(max(end, low), high) for end in (own.low, own.high))
-    return replace(estimate, interval=Interval(lowest, highest, own.level, method))
+    return replace(estimate, interval=Interval(*ends, own.level, method))

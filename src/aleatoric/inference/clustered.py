@@ -18,6 +18,7 @@ from aleatoric.types import Interval
 Floats = NDArray[np.float64]
 Value = Callable[[Floats], Floats]
 """(rows, k) sums -> (rows,) values; NaN where undefined."""
+T_METHOD = "Student's t, jackknife over groups"
 
 
 def clustered_error(totals: Floats, counts: Floats) -> float | None:
@@ -60,14 +61,33 @@ def jackknife_error(left_out: Floats) -> float | None:
     return math.sqrt((len(known) - 1) / len(known) * squares)
 
 
-def t_interval(value: float, error: float, n_groups: int, level: float = 0.95) -> Interval:
-    """Student's t around a value with a clustered standard error.
+def skewness(left_out: Floats) -> float:
+    """Skewness of the groups' influence on a value, from leave-one-group-out values.
 
-    >>> t_interval(0.0, 1.0, 56).high > 1.96
-    True
+    >>> skewness(np.array([1.0, 2.0, 3.0]))
+    0.0
     """
-    half = t_quantile((1 + level) / 2, n_groups - 1) * error
-    return Interval(value - half, value + half, level, "clustered standard error, Student's t")
+    known = left_out[np.isfinite(left_out)]
+    gaps = known.mean() - known
+    square = float((gaps**2).mean())
+    return float((gaps**3).mean()) / square**1.5 if square > 0 else 0.0
+
+
+def t_interval(
+    value: float, error: float, n_groups: int, level: float = 0.95, skew: float = 0.0
+) -> Interval:
+    """Student's t around a value, with n_groups - 1 degrees of freedom for its standard error.
+
+    Groups with a long tail on one side are too rarely seen there: the end on that side is moved out
+    by Johnson's (1978) correction for their skewness. The other end stays.
+
+    >>> round(t_interval(0.0, 1.0, 5).high, 3), round(t_interval(0.0, 1.0, 5, skew=1.0).high, 3)
+    (2.776, 4.0)
+    """
+    reach = t_quantile((1 + level) / 2, n_groups - 1)
+    shift = skew * (1 + 2 * reach**2) / (6 * math.sqrt(n_groups))
+    low, high = -reach + min(shift, 0.0), reach + max(shift, 0.0)
+    return Interval(value + low * error, value + high * error, level, T_METHOD)
 
 
 def t_quantile(share: float, degrees: int) -> float:

@@ -12,7 +12,7 @@ from aleatoric.report.collect import ending_of
 from aleatoric.report.numbers import interval_ends
 from aleatoric.report.parts import Part
 from aleatoric.store import Store
-from aleatoric.tokens.consistency import of_expectations, of_hits
+from aleatoric.tokens.consistency import Consistency
 from aleatoric.tokens.curves import Curve
 from aleatoric.types import Study
 
@@ -32,43 +32,35 @@ def calibration_dots(part: Part) -> Dots:
     """ECE of the likeliest token beside e-ECE of generation schemes, with intervals, in percent."""
     own = [r for r in part.results if r.metric == "ece" or r.metric.startswith("e_ece")]
     rows = tuple(dict.fromkeys(result.metric for result in own))
-    floors = [r.floor.value for r in own if r.floor and r.floor.value is not None]
+    floors = [r.floor.value for r in own if r.metric == "ece" and r.floor and r.floor.value]
     found = {(r.system, r.metric): r.estimate for r in own}
     ends = {
         m.label: [interval_ends(found.get((m.label, row)), 100) for row in rows]
         for m in part.members
     }
     low, value, high = ({n: tuple(e[i] for e in ends[n]) for n in ends} for i in range(3))
-    title = f"floor of ECE: {100 * max(floors):.2f}% or less" if floors else ""
+    title = f"ECE if calibrated: {100 * max(floors):.2f}% or less" if floors else ""
     return Dots(title, "calibration error (%)", rows, value, low, high)
 
 
 def reliability(store: Store, system: str) -> Panels:
     """A diagram of the plain curve and one of every scheme's, with counts and consistency bars."""
-    manifest = store.manifest
-    curves = token_pipeline.calibration(store, system).curves
+    found = token_pipeline.calibration(store, system)
     diagrams = [
-        _diagram(name, curve, manifest["seed"] if name == "ece" else None)
-        for name, curve in curves.items()
+        _diagram(name, curve, found.consistency[name]) for name, curve in found.curves.items()
     ]
     return Panels(system, tuple(diagrams))
 
 
-def _diagram(name: str, curve: Curve, seed: int | None) -> Reliability:
-    """The plain curve's hits are drawn from `seed`; expectations have their own variance."""
-    if seed is None:
-        low, high = of_expectations(curve.bins)
-    else:
-        found = of_hits(curve.cells, len(curve.bins), seed)
-        low, high = found.low, found.high
+def _diagram(name: str, curve: Curve, consistency: Consistency) -> Reliability:
     error = 100 * curve.errors()["ece"]
     return Reliability(
         f"{name} = {error:.2f}%",
         curve.edges,
         plain(curve.confidence),
         plain(curve.accuracy),
-        plain(low),
-        plain(high),
+        plain(consistency.low),
+        plain(consistency.high),
         plain(curve.counts),
     )
 

@@ -29,9 +29,20 @@ def with_interval(estimate: Estimate, digits: int = 3) -> str:
     """
     text = number(estimate.value, digits)
     if estimate.interval is None:
-        return text
+        return text + (f" ({p_calibrated(estimate)})" if p_calibrated(estimate) else "")
     low, high = estimate.interval.low, estimate.interval.high
     return f"{text} [{number(low, digits)}, {number(high, digits)}]"
+
+
+def p_calibrated(estimate: Estimate) -> str:
+    """The p-value of calibration, where it stands in place of an interval; else nothing.
+
+    >>> p_calibrated(Estimate(0.1, None, 9, 3, p_calibrated=0.4286))
+    'p = 0.429'
+    """
+    if estimate.p_calibrated is None or estimate.interval is not None:
+        return ""
+    return f"p = {max(estimate.p_calibrated, 0.001):.3f}"
 
 
 def between(low: float | None, high: float | None, digits: int = 3) -> str:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from aleatoric.comparing import Compared, compare
 from aleatoric.errors import UsageError
-from aleatoric.report.numbers import UNDEFINED, between, number
+from aleatoric.report.numbers import UNDEFINED, between, number, p_calibrated
 from aleatoric.report.parts import Part
 from aleatoric.report.view import HEADINGS, PERFECT, is_percentage, tvd_bracket
-from aleatoric.types import Floor, Result
+from aleatoric.types import Estimate, Floor, Result
 
 Found = Mapping[tuple[str, str], Result]
 COMPARED = {
@@ -235,8 +235,15 @@ def _value(result: Result | None, letters: Letters, metric: str) -> Cell:
     own = letters.get(metric, {}).get(result.system, "")
     ends = estimate.interval
     low, high = (number(times * end, digits) for end in (ends.low, ends.high)) if ends else ("", "")
-    interval = f"[{low}, {high}]" if ends and not small else ""
+    interval = f"[{low}, {high}]" if ends and not small else _calibration(estimate)
     return Cell(text, estimate.value, interval, own, (result.system, result.metric))
+
+
+def _calibration(estimate: Estimate) -> str:
+    """What stands in place of the interval of a calibration error of tokens."""
+    p = p_calibrated(estimate)
+    is_consistent = estimate.p_calibrated is not None and estimate.p_calibrated > 0.05
+    return f"consistent with calibration ({p})" if p and is_consistent else p
 
 
 def _count(n: int) -> Cell:

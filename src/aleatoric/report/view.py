@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from aleatoric.report.numbers import UNDEFINED, between, number, with_interval
+from aleatoric.report.numbers import UNDEFINED, between, number, p_calibrated, with_interval
 from aleatoric.report.view_texts import text_tables
 from aleatoric.types import Estimate, Result, Table
 
@@ -132,12 +132,12 @@ def token_table(results: Sequence[Result], title: str = "Token level") -> Table:
     found = {(result.system, result.metric): result for result in results}
     systems = list(dict.fromkeys(result.system for result in results))
     metrics = list(dict.fromkeys(result.metric for result in results))
-    rows = [
-        (_token_heading(metric), *(_token_cell(found.get((system, metric))) for system in systems))
-        for metric in metrics
-    ]
-    floors = [_token_floor(found.get((system, "ece"))) for system in systems]
-    rows.insert(1, ("ece floor %", *floors))
+    rows = []
+    for metric in metrics:
+        own = [found.get((system, metric)) for system in systems]
+        rows.append((_token_heading(metric), *map(_token_cell, own)))
+        if any(result and result.floor for result in own):
+            rows.append(("  if calibrated", *map(_token_floor, own)))
     counts = [_counts(found[system, metrics[0]]) for system in systems]
     return Table(
         title, ("metric", *systems), (*rows, ("tokens (groups)", *counts)), _token_notes(results)
@@ -193,7 +193,8 @@ def _in_percent(estimate: Estimate) -> Estimate:
 def _token_notes(results: Sequence[Result]) -> tuple[str, ...]:
     notes = [
         "%: calibration errors in percent; --json gives fractions. nll and entropy in nats.",
-        "ece floor: what a calibrated model with these confidences scores on as many tokens.",
+        "if calibrated: the mean error of a calibrated model with these confidences on as many "
+        "tokens.",
     ]
     if any(result.metric == "sce" for result in results):
         notes.append(
@@ -201,9 +202,14 @@ def _token_notes(results: Sequence[Result]) -> tuple[str, ...]:
             "classes of the class's own error; _weighted: the same, classes weighted by their "
             "numbers of tokens."
         )
-    interval = next((r.estimate.interval for r in results if r.estimate.interval), None)
-    if interval:
-        notes.append(f"[low, high]: {interval.level:.0%} interval, {interval.method}.")
+    if any(p_calibrated(r.estimate) for r in results):
+        notes.append(
+            "(p = ...): consistent with calibration where p is above 0.05; p is the share of "
+            "calibrated models with an error at least as large. There is no interval then."
+        )
+    methods = dict.fromkeys(r.estimate.interval.method for r in results if r.estimate.interval)
+    if methods:
+        notes.append(f"[low, high]: 95% interval. Methods: {'; '.join(methods)}.")
     else:
         notes.append("no intervals: they need two documents or more.")
     return tuple(notes)

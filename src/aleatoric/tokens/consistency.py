@@ -1,7 +1,9 @@
-"""What a calibrated model's reliability diagram would look like with as many tokens.
+"""Is a calibration error more than chance? A test against calibrated sets, and its interval.
 
-Bröcker & Smith (2007): with hits drawn from the model's own confidences, accuracies still stray
-from the diagonal, and the expected calibration error is above 0.
+ECE is never negative and noise only adds to it, so near calibration its bootstrap intervals lie
+above the truth. A test comes first: calibrated sets draw every reference token from the model's
+own distribution (Bröcker & Smith 2007), and the p-value is the share of sets whose error is at
+least as large. An interval is given only where calibration is rejected.
 """
 
 from __future__ import annotations
@@ -10,57 +12,154 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aleatoric.inference.bootstrap import ONE_GROUP, Resampled
+from aleatoric.inference.clustered import T_METHOD, jackknife_error, t_quantile
+from aleatoric.inference.studentised import bundled
 from aleatoric.metrics.bins import ACCURACY, CONFIDENCE, COUNT, SQUARE
 from aleatoric.metrics.reduction import Floats, divide
 from aleatoric.streams import stream
+from aleatoric.types import Interval
 
 N_SETS = 1000
 LEVEL = 0.95
+CELLS_PER_BIN = 16
+CROSS_FITTED = f"{T_METHOD}, cross-fitted lower end"
 _NORMAL = 1.959963984540054
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Consistency:
-    """Where 95% of a calibrated model's accuracies lie, by bin, and its mean ECE."""
+    """What calibrated sets of the same tokens look like, and how the model compares with them."""
 
     low: Floats
+    """Per bin, the lower end of 95% of a calibrated model's accuracies."""
     high: Floats
-    ece: float
+    expected: float
+    """The mean error of calibrated sets."""
+    p: float
+    """The share of calibrated sets whose error is at least as large as the model's."""
+
+    @property
+    def rejected(self) -> bool:
+        """Whether calibration is rejected at 5%."""
+        return self.p <= 1 - LEVEL
 
 
 def of_hits(cells: Floats, n_bins: int, seed: int) -> Consistency:
-    """For hits, which are 0 or 1: `cells` are sums of like confidence, so many to each bin.
+    """Test accuracies that are 0 or 1: hits are drawn with the confidences as probabilities.
+
+    `cells` are sums of tokens of nearly equal confidence, the same number of cells per bin.
 
     >>> cells = np.array([[100.0, 25.0, 20.0, 20.0], [100.0, 75.0, 80.0, 80.0]])
     >>> found = of_hits(cells, n_bins=2, seed=0)
-    >>> bool(found.low[0] < 0.25 < found.high[0]), round(found.ece, 2)
-    (True, 0.03)
+    >>> bool(found.low[0] < 0.25 < found.high[0]), round(found.expected, 2), found.rejected
+    (True, 0.03, False)
     """
-    used = np.flatnonzero(cells[:, COUNT])
-    counts, confidence = cells[used, COUNT], cells[used, CONFIDENCE]
+    coarse, per_bin = _coarse(cells, n_bins)
+    used = np.flatnonzero(coarse[:, COUNT])
+    counts, confidence = coarse[used, COUNT], coarse[used, CONFIDENCE]
     chances = np.clip(confidence / counts, 0, 1)
     rng = stream(seed, "consistency", n_bins)
     drawn = rng.binomial(counts.astype(np.int64), chances, size=(N_SETS, len(used)))
-    in_bin = np.eye(n_bins)[used * n_bins // len(cells)]
-    hits, sums = drawn @ in_bin, counts @ in_bin
-    gaps = np.abs(hits - confidence @ in_bin).sum(axis=1) / counts.sum()
+    in_bin = np.eye(n_bins)[used // per_bin]
+    hits = drawn @ in_bin
+    errors = np.abs(hits - confidence @ in_bin).sum(axis=1)
     edges = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    low, high = (divide(own, sums) for own in np.quantile(hits, edges, axis=0))
-    return Consistency(low, high, float(gaps.mean()))
+    low, high = (divide(own, counts @ in_bin) for own in np.quantile(hits, edges, axis=0))
+    p = _p_value(_by_bin(cells, n_bins), errors)
+    return Consistency(low, high, float(errors.mean() / counts.sum()), p)
 
 
-def of_expectations(bins: Floats) -> tuple[Floats, Floats]:
-    """For expected accuracies: 95% of the means of as many of them, by their own variance.
+def of_expectations(cells: Floats, n_bins: int, seed: int) -> Consistency:
+    """Test expected accuracies: the gaps of a bin add up to normal noise of the gaps' own variance.
 
-    A bin of one token has no variance: its ends are NaN.
+    A calibrated model's gap a - p has mean 0 given the token's distribution, so the sum of the
+    squared gaps estimates the variance of their sum. Where rare large gaps have not occurred it is
+    too small; the variance used is therefore at least that of all bins together, shared out in
+    proportion to p^1.5 - p^2, the largest variance that P(y) can have if its mean is p.
 
-    >>> low, high = of_expectations(np.array([[4.0, 2.0, 2.0, 1.48]]))
-    >>> low.round(3).tolist(), high.round(3).tolist()
-    ([0.108], [0.892])
+    >>> cells = np.array([[100.0, 25.0, 24.0, 8.0], [100.0, 75.0, 76.0, 60.0]])
+    >>> found = of_expectations(cells, n_bins=2, seed=0)
+    >>> bool(found.low[0] < 0.25 < found.high[0]), round(found.expected, 2), found.rejected
+    (True, 0.01, False)
     """
-    count = bins[:, COUNT]
-    mean = divide(bins[:, ACCURACY], count)
-    variance = divide(bins[:, SQUARE] - count * mean**2, count - 1)
-    reach = _NORMAL * np.sqrt(divide(np.maximum(variance, 0.0), count))
-    centre = divide(bins[:, CONFIDENCE], count)
-    return np.maximum(centre - reach, 0.0), np.minimum(centre + reach, 1.0)
+    count, total = cells[:, COUNT], cells[:, CONFIDENCE]
+    mean = np.where(count > 0, total / np.maximum(count, 1), 0.0)
+    squares = cells[:, SQUARE] - 2 * mean * cells[:, ACCURACY] + mean * total
+    observed, shape = (
+        own.reshape(n_bins, -1).sum(axis=1).clip(min=0.0)
+        for own in (squares, count * (mean**1.5 - mean**2))
+    )
+    pooled = shape * (observed.sum() / max(shape.sum(), _ROUNDING))
+    deviation = np.sqrt(np.maximum(observed, pooled))
+    noise = stream(seed, "consistency", n_bins).normal(size=(N_SETS, n_bins)) * deviation
+    bins = _by_bin(cells, n_bins)
+    centre, reach = (divide(own, bins[:, COUNT]) for own in (bins[:, CONFIDENCE], deviation))
+    # The mean of the absolute value of normal noise.
+    expected = np.sqrt(2 / np.pi * observed).sum() / count.sum()
+    return Consistency(
+        low=np.maximum(centre - _NORMAL * reach, 0.0),
+        high=np.minimum(centre + _NORMAL * reach, 1.0),
+        expected=float(expected),
+        p=_p_value(bins, np.abs(noise).sum(axis=1)),
+    )
+
+
+def error_interval(gaps: Floats, counts: Floats, level: float = LEVEL) -> Resampled:
+    """Interval of Σ|gap of a bin| / tokens, from (groups, bins) gap sums and tokens per group.
+
+    Where a bin's gap is within its noise, its absolute value is too large on average. The upper end
+    belongs to the error itself. The lower end belongs to a cross-fitted error, which is not too
+    large: the sign of a bin's gap is taken from the other groups.
+
+    >>> gaps = np.array([[3.0, -1.0], [2.0, -2.0], [4.0, -1.0]])
+    >>> found = error_interval(gaps, np.full(3, 10.0)).interval
+    >>> round(found.low, 3), round(found.high, 3)
+    (0.29, 0.577)
+    """
+    if len(gaps) < 2:
+        return Resampled(None, ONE_GROUP)
+    units = bundled(np.column_stack([gaps, counts]))
+    plain, fitted = _plain_error(units), _cross_fitted(units)
+    rest = [np.delete(units, i, axis=0) for i in range(len(units))]
+    errors = [
+        jackknife_error(np.array([value(own) for own in rest]))
+        for value in (_cross_fitted, _plain_error)
+    ]
+    reach = t_quantile((1 + level) / 2, len(units) - 1)
+    low, high = fitted - reach * (errors[0] or 0.0), plain + reach * (errors[1] or 0.0)
+    return Resampled(Interval(low, high, level, CROSS_FITTED))
+
+
+def _plain_error(units: Floats) -> float:
+    """The binned error; the last column of `units` is the number of tokens."""
+    total = units.sum(axis=0)
+    return float(np.abs(total[:-1]).sum() / total[-1])
+
+
+def _cross_fitted(units: Floats) -> float:
+    """The binned error with each bin's sign taken from the other groups."""
+    gaps = units[:, :-1]
+    return float((np.sign(gaps.sum(axis=0) - gaps) * gaps).sum() / units[:, -1].sum())
+
+
+def _coarse(cells: Floats, n_bins: int) -> tuple[Floats, int]:
+    """At most `CELLS_PER_BIN` cells per bin: fewer draws, and confidences still nearly equal."""
+    parts = len(cells) // n_bins
+    starts = np.arange(0, parts, -(-parts // CELLS_PER_BIN))
+    places = (np.arange(n_bins)[:, None] * parts + starts).ravel()
+    sums: Floats = np.add.reduceat(cells, places, axis=0)
+    return sums, len(starts)
+
+
+def _by_bin(cells: Floats, n_bins: int) -> Floats:
+    bins: Floats = cells.reshape(n_bins, -1, cells.shape[1]).sum(axis=1)
+    return bins
+
+
+def _p_value(bins: Floats, errors: Floats) -> float:
+    """Monte Carlo p-value; the observed set counts as one of the sets, so p is never 0."""
+    observed = float(np.abs(bins[:, ACCURACY] - bins[:, CONFIDENCE]).sum())
+    reached = int((errors >= observed * (1 - _ROUNDING)).sum())
+    return (reached + 1) / (len(errors) + 1)

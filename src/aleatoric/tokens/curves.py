@@ -93,6 +93,10 @@ class CurveSums:
         shape = (self._n_bins, self._parts, N_COLUMNS)
         return Curve(self.cells.reshape(shape).sum(axis=1), self.cells.copy())
 
+    def binned_units(self) -> Floats:
+        """(units, bins, columns): the bin sums of each unit."""
+        return self.units.table.reshape(-1, self._n_bins, N_COLUMNS)
+
     def by_unit(self, error: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
         """`error` of bin sums as a function of rows of the unit table."""
         return lambda rows: error(rows.reshape(*rows.shape[:-1], self._n_bins, N_COLUMNS))

@@ -17,27 +17,23 @@ from aleatoric.metrics.bins import (
     N_COLUMNS,
     ece_debiased_of,
     ece_of,
-    mce_of,
 )
 from aleatoric.metrics.cells import exact_cells
 from aleatoric.metrics.reduction import Floats, divide
 from aleatoric.tokens.classes import AllClasses, PredictedClasses
+from aleatoric.tokens.consistency import Consistency, error_interval, of_expectations, of_hits
 from aleatoric.tokens.curves import Curve, CurveSums
 from aleatoric.tokens.statistics import TokenRows, join_rows
 from aleatoric.tokens.units import MAX_UNITS, Units, UnitSums
 from aleatoric.types import Estimate
 
-_RESAMPLED: dict[str, Callable[[Floats], Floats]] = {
-    "ece": ece_of,
-    "ece_debiased": ece_debiased_of,
-    "mce": mce_of,
-}
 SCORES = {"nll": 1, "brier": 3, "entropy": 4, "accuracy": 5}
 """Means over tokens -> the column of their sums."""
 AGREEMENTS = {"agreement_M": CONFIDENCE, "agreement_C": ACCURACY}
 """Agreements -> the column of e-ECE's bin sums: with P̃ = P, p̃ = Σ P² and ã = P(y)."""
 _EXCLUDED = 2
-_NO_INTERVAL = Resampled(None, "this error is not a sum over groups: it has no group bootstrap")
+_NO_INTERVAL = Resampled(None, "this error is not a sum over groups: it has no interval")
+_LARGEST = Resampled(None, "the largest gap of several bins: it has no reliable interval")
 
 
 @dataclass(frozen=True)
@@ -50,6 +46,8 @@ class CalibrationResult:
     """By metric name: ece, mce, e_ece, e_ece_p, brier, nll, ..."""
     curves: Mapping[str, Curve]
     """By metric name (ece, e_ece, ...), the bin sums behind it, for reliability diagrams."""
+    consistency: Mapping[str, Consistency]
+    """By curve, how calibrated sets of the same size compare."""
     rows: TokenRows | None
     """Per-token rows, where they were asked for."""
     row_groups: tuple[str, ...]
@@ -101,14 +99,17 @@ def summarise(state: State, seed: int, method: str = DEFAULT_METHOD) -> Calibrat
     curves = {name: own.curve() for name, own in state.curves.items()}
     if rows is not None:
         curves = _exact(curves, rows)
+    consistency = {name: _consistency(name, own, seed) for name, own in state.curves.items()}
     means = _scores(state, seed, method)
     means |= _agreements(state, seed, method)
-    found = {**_errors(state, curves, seed, method), **means, **_classwise(state)}
+    errors = _errors(state, curves, consistency, seed, method)
+    found = {**errors, **means, **_classwise(state)}
     return CalibrationResult(
         n_tokens=state.n_tokens,
         n_groups=state.groups.n_groups,
         estimates=found,
         curves=curves,
+        consistency=consistency,
         rows=rows,
         row_groups=tuple(state.row_groups),
     )
@@ -121,20 +122,46 @@ def _exact(curves: dict[str, Curve], rows: TokenRows) -> dict[str, Curve]:
     return {name: replace(curve, cells=exact_cells(*pair)) for (name, curve), pair in named}
 
 
+def _consistency(name: str, sums: CurveSums, seed: int) -> Consistency:
+    """The plain curve has hits, which are 0 or 1; a scheme has expected accuracies."""
+    curve = sums.curve()  # its own cells: exact ones are not aligned with the bins
+    test = of_hits if name == "ece" else of_expectations
+    return test(curve.cells, len(curve.bins), seed)
+
+
 def _errors(
-    state: State, curves: Mapping[str, Curve], seed: int, method: str
+    state: State,
+    curves: Mapping[str, Curve],
+    consistency: Mapping[str, Consistency],
+    seed: int,
+    method: str,
 ) -> dict[str, Estimate]:
-    """All errors of the plain curve, and the ECE of every scheme's."""
+    """All errors of the plain curve, and the ECE of every scheme's.
+
+    Without an interval where calibration is not rejected: the p-value stands in its place.
+    """
     values = {**curves["ece"].errors(), **{n: float(ece_of(c.bins)) for n, c in curves.items()}}
-    found = {}
-    for name, value in values.items():
-        sums = state.curves[name if name in curves else "ece"]
-        error = ece_of if name in curves else _RESAMPLED.get(name)
-        interval = _NO_INTERVAL
-        if error:
-            interval = _interval(state, sums.units.table, sums.by_unit(error), seed, method)
-        found[name] = _estimate(state, value, interval)
+    found = {name: _estimate(state, value, _NO_INTERVAL) for name, value in values.items()}
+    found["mce"] = _estimate(state, values["mce"], _LARGEST)
+    for name in (*curves, "ece_debiased"):
+        curve = name if name in curves else "ece"
+        test = consistency[curve]
+        interval = Resampled(None, f"consistent with calibration (p = {test.p:.2g})")
+        if test.rejected:
+            interval = _error_interval(state, state.curves[curve], name, seed, method)
+        own = _estimate(state, values[name], interval)
+        found[name] = replace(own, p_calibrated=test.p)
     return found
+
+
+def _error_interval(state: State, sums: CurveSums, name: str, seed: int, method: str) -> Resampled:
+    if name == "ece_debiased":
+        return _interval(state, sums.units.table, sums.by_unit(ece_debiased_of), seed, method)
+    if method not in ("auto", "t"):
+        return _interval(state, sums.units.table, sums.by_unit(ece_of), seed, method)
+    bins = sums.binned_units()[state.scores.table[:, 0] > 0]
+    gaps = bins[..., ACCURACY] - bins[..., CONFIDENCE]
+    return _pooled(state, error_interval(gaps, bins[..., COUNT].sum(axis=1)))
 
 
 def _scores(state: State, seed: int, method: str) -> dict[str, Estimate]:
@@ -184,11 +211,15 @@ def _interval(
     state: State, table: Floats, value: Callable[[Floats], Floats], seed: int, method: str
 ) -> Resampled:
     used = table[state.scores.table[:, 0] > 0]
-    found = resample(used, value, seed, method=method)
+    return _pooled(state, resample(used, value, seed, method=method))
+
+
+def _pooled(state: State, found: Resampled) -> Resampled:
+    """Say in the method of an interval that groups were pooled."""
     if found.interval is None or not state.groups.pooled:
         return found
-    told = f"{found.interval.method}, groups pooled into {MAX_UNITS} units"
-    return replace(found, interval=replace(found.interval, method=told))
+    method = f"{found.interval.method}, groups pooled into {MAX_UNITS} units"
+    return replace(found, interval=replace(found.interval, method=method))
 
 
 def _estimate(state: State, value: float, found: Resampled) -> Estimate:

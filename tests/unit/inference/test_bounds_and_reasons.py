@@ -14,26 +14,38 @@ from aleatoric.inference.bounds import bounded
 from aleatoric.inference.perfect import ONE_ANSWER
 from aleatoric.types import Estimate, Interval
 
-METHOD = "group bootstrap, student"
+METHOD = "group bootstrap, studentised"
 
 
 @pytest.mark.parametrize(
     ("metric", "ends", "expected"),
     [
         ("ece_human", (-0.1, 0.3), (0.0, 0.3)),
-        ("tvd", (0.9, 1.2), (0.9, 1.0)),
+        ("tvd", (0.1, 1.2), (0.1, 1.0)),
         ("js", (-0.1, 1.0), (0.0, np.log(2))),
         ("tvd_debiased", (-0.1, 0.3), (-0.1, 0.3)),
         ("sq_distance", (-0.1, 0.3), (-0.1, 0.3)),
         ("w1_C/lexical-1", (-0.1, 0.3), (0.0, 0.3)),
         ("mean_H/lexical-2", (0.8, 1.1), (0.8, 1.0)),
         ("energy/lexical-2", (-0.1, 1.1), (-0.1, 1.1)),
+        ("energy/lexical-1", (-0.1, 0.3), (-0.1, 0.3)),
+        ("agreement_H", (-0.1, 1.3), (0.0, 1.0)),
+        ("log_loss", (-0.1, 7.3), (0.0, 7.3)),
+        ("overlap", (-0.1, 1.3), (0.0, 1.0)),
     ],
 )
 def test_ends_beyond_a_bound_are_cut(metric: str, ends: Any, expected: Any) -> None:
-    found = bounded(Estimate(0.1, Interval(*ends, 0.95, METHOD), 9, 3), metric).interval
+    found = bounded(Estimate(0.2, Interval(*ends, 0.95, METHOD), 9, 3), metric).interval
     assert (found.low, found.high) == pytest.approx(expected)
     assert ("cut" in found.method) == (ends != expected)
+
+
+def test_an_overlap_above_1_is_neither_cut_nor_left_out() -> None:
+    estimate = Estimate(1.02, Interval(0.96, 1.08, 0.95, METHOD), 9, 3)
+    found = bounded(estimate, "overlap")
+    assert found.value == 1.02
+    assert (found.interval.low, found.interval.high) == (0.96, 1.02)
+    assert found.interval.method == f"{METHOD}, cut at 1.02"
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:

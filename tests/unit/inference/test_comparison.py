@@ -211,3 +211,18 @@ def test_the_fit_to_known_probabilities_is_the_multinomial_test() -> None:
 def test_words_that_a_model_excludes_tell_it_from_people() -> None:
     assert fits(np.array([0, 3]), np.array([1.0, 0.0]), 0.0, stream(0)).p < 0.001
     assert fits(np.array([0, 0]), np.array([1.0, 0.0]), 0.0, stream(0)) is None
+
+
+def test_random_permutations_count_the_observed_one() -> None:
+    """No random swap reaches a difference of one sign in 30 groups: p is 1 / 100, not 0."""
+    first, second = np.ones((30, 1)), np.zeros((30, 1))
+    found = paired_permutation(first, second, total, seed=0, n_permutations=99)
+    assert (found.p, found.exact) == (1 / 100, False)
+
+
+def test_random_samples_count_the_observed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two_sample, "EXACT_CELLS", 0)
+    people, model = np.array([50, 0]), np.array([0, 50])
+    rng = np.random.default_rng(0)
+    assert one_population(people, model, rng, 99).p == 1 / 100
+    assert fits(people, np.array([0.0, 1.0]), 0.0, rng, 99).p == 1 / 100

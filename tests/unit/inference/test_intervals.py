@@ -1,4 +1,4 @@
-"""BCa, studentised and analytic intervals against plain computations; what has none says why."""
+"""Student's t and bootstrap intervals against plain computations; reasons for missing ones."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import bootstrap as scipy_bootstrap
+from scipy import stats
 
 from aleatoric.errors import UsageError
-from aleatoric.inference.bootstrap import METHODS, NO_SPREAD, ONE_GROUP, replicates, resample
+from aleatoric.inference.bootstrap import (
+    MAX_T_GROUPS,
+    METHODS,
+    NO_SPREAD,
+    ONE_GROUP,
+    replicates,
+    resample,
+)
 from aleatoric.inference.clustered import (
+    T_METHOD,
     clustered_error,
     jackknife_error,
     leave_one_out,
@@ -29,15 +37,73 @@ def skewed(n: int = 40) -> np.ndarray:
     return np.random.default_rng(1).exponential(size=n)
 
 
-def test_bca_is_scipys() -> None:
+def sums_of(values: np.ndarray) -> np.ndarray:
+    return np.stack([values, np.ones_like(values)], axis=1)
+
+
+def test_percentile_is_scipys() -> None:
     values = skewed()
-    sums = np.stack([values, np.ones_like(values)], axis=1)
-    own = resample(sums, ratio, 0, 20_000, method="bca").interval
+    own = resample(sums_of(values), ratio, 0, 20_000, method="percentile").interval
     rng = np.random.default_rng(0)
-    theirs = scipy_bootstrap((values,), np.mean, n_resamples=20_000, method="BCa", rng=rng)
+    theirs = stats.bootstrap((values,), np.mean, n_resamples=20_000, method="percentile", rng=rng)
     assert own is not None
     assert own.low == pytest.approx(theirs.confidence_interval.low, abs=0.01)
     assert own.high == pytest.approx(theirs.confidence_interval.high, abs=0.01)
+
+
+@pytest.mark.parametrize("method", ["auto", "t"])
+@pytest.mark.parametrize("n", [2, 5, MAX_T_GROUPS])
+def test_few_groups_of_one_item_have_the_interval_of_a_t_test(n: int, method: str) -> None:
+    """SciPy's one-sample t-test has n - 1 degrees of freedom; symmetric groups need no more."""
+    values = np.linspace(-1.0, 2.0, n)
+    own = resample(sums_of(values), ratio, 0, method=method).interval
+    theirs = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    assert own is not None
+    assert (own.low, own.high) == pytest.approx((theirs.low, theirs.high), rel=1e-9)
+    assert own.method == T_METHOD
+
+
+def test_the_long_side_of_skewed_groups_has_the_longer_arm() -> None:
+    values = skewed(8)
+    own = resample(sums_of(values), ratio, 0, method="t").interval
+    theirs = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    skew, reach, error = stats.skew(values), stats.t.ppf(0.975, 7), stats.sem(values)
+    assert skew > 0
+    assert own is not None
+    assert own.low == pytest.approx(theirs.low)
+    shift = skew / (6 * 8**0.5) * (1 + 2 * reach**2) * error
+    assert own.high == pytest.approx(theirs.high + shift)
+
+
+def test_auto_changes_to_the_studentised_bootstrap_beyond_twenty_groups() -> None:
+    values = skewed(MAX_T_GROUPS + 1)
+    auto = resample(sums_of(values), ratio, 0).interval
+    assert auto == resample(sums_of(values), ratio, 0, method="studentised").interval
+    assert auto is not None
+    assert auto.method == "group bootstrap, studentised"
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n", [5, 30])
+def test_no_interval_leaves_out_its_estimate(n: int, method: str) -> None:
+    """The absolute mean of noise around 0: resampling makes it larger, never smaller."""
+    for seed in range(20):
+        values = np.random.default_rng(seed).normal(size=(n, 10))
+        values -= 0.98 * values.mean(axis=0)
+        sums = np.column_stack([values, np.ones(n)])
+        found = resample(sums, noise, seed, 200, method=method).interval
+        assert found is not None
+        value = noise(sums.sum(axis=0)[None])[0]
+        assert found.low <= value <= found.high
+        if method == "percentile" and n == 30:
+            assert (found.low, found.method) == (
+                value,
+                "group bootstrap, percentile, extended to the estimate",
+            )
+
+
+def noise(sums: np.ndarray) -> np.ndarray:
+    return np.abs(sums[:, :-1]).sum(axis=1) / sums[:, -1]
 
 
 def naive_student(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
@@ -77,27 +143,34 @@ def test_standard_errors_agree_with_each_other_and_with_the_bootstrap() -> None:
 def test_a_t_interval_is_close_to_the_studentised_one() -> None:
     values = np.random.default_rng(3).normal(size=55)
     sums = np.stack([values, np.ones(55)], axis=1)
-    own = resample(sums, ratio, 0, method="student").interval
+    own = resample(sums, ratio, 0, method="studentised").interval
     t = t_interval(values.mean(), clustered_error(values, np.ones(55)) or 0.0, 55)
     assert own is not None
     assert (own.low, own.high) == pytest.approx((t.low, t.high), abs=0.05)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_names_itself(method: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "named"),
+    [
+        ("t", T_METHOD),
+        ("studentised", "group bootstrap, studentised"),
+        ("percentile", "group bootstrap, percentile"),
+    ],
+)
+def test_every_method_names_itself(method: str, named: str) -> None:
     values = skewed()
-    found = resample(np.stack([values, np.ones_like(values)], axis=1), ratio, 0, method=method)
+    found = resample(sums_of(values), ratio, 0, method=method)
     assert found.interval is not None
-    assert found.interval.method == f"group bootstrap, {method}"
+    assert found.interval.method == named
     assert found.interval.low < values.mean() < found.interval.high
 
 
 def test_an_unknown_method_names_the_known() -> None:
-    with pytest.raises(UsageError, match="student"):
+    with pytest.raises(UsageError, match="studentised"):
         resample(np.eye(3) + 1, ratio, 0, method="normal")
 
 
-def mean_of(groups: list[str], values: list[float], method: str = "student") -> object:
+def mean_of(groups: list[str], values: list[float], method: str = "auto") -> object:
     chunk = {"x": np.array(values)[:, None]}
     return estimates([(groups, chunk)], {"m": Mean("x")}, 0, method)["m"]
 

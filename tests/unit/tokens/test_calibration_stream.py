@@ -65,7 +65,7 @@ def test_numpy_and_torch_are_the_same() -> None:
 
 @pytest.mark.parametrize("n_groups", [7, 900, 2500])
 def test_merged_streams_are_one_stream(n_groups: int) -> None:
-    logits, targets = simulated(3000)
+    logits, targets = simulated(3000, temperature=2.0)
     groups = names_of(3000, n_groups)
     whole, left, right = (new(classwise="all") for _ in range(3))
     whole.update(logits, targets, groups)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from aleatoric.tokens import units
-from aleatoric.tokens.consistency import of_expectations, of_hits
 from aleatoric.tokens.saving import pack, unpack
 from aleatoric.tokens.stream import CalibrationStream
 
@@ -57,39 +56,40 @@ def test_rows_are_taken_once() -> None:
     assert stream.result().n_tokens == 40
 
 
-def test_the_floor_is_the_ece_of_a_calibrated_model() -> None:
-    """A model whose hits follow its confidences scores the floor, not 0."""
+def test_the_expected_error_is_that_of_a_calibrated_model() -> None:
+    """A calibrated model does not score 0: its mean error is the expected one."""
     rng = np.random.default_rng(0)
-    values, floors = [], []
-    for seed in range(40):
+    values: dict[str, list[float]] = {"ece": [], "e_ece": []}
+    expected: dict[str, list[float]] = {"ece": [], "e_ece": []}
+    for _ in range(40):
         logits = rng.normal(size=(300, 6)) * 2
         probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         targets = np.array([rng.choice(6, p=row) for row in probs])
         stream = made("none")
         stream.update(logits, targets, "a")
-        curve = stream.result().curves["ece"]
-        values.append(curve.errors()["ece"])
-        floors.append(of_hits(curve.cells, 5, seed).ece)
+        found = stream.result()
+        for name in values:
+            values[name].append(found.estimates[name].value)
+            expected[name].append(found.consistency[name].expected)
     # Means of 40: their standard error is about .002.
-    assert np.mean(values) == pytest.approx(np.mean(floors), abs=0.006)
-    assert np.mean(floors) > 0.02
+    for name in values:
+        assert np.mean(values[name]) == pytest.approx(np.mean(expected[name]), abs=0.006)
+    assert np.mean(expected["ece"]) > 0.02
 
 
 def test_consistency_bars_hold_what_they_promise() -> None:
     """95 in 100 bins of a calibrated model lie within their bars."""
     rng = np.random.default_rng(1)
     inside = []
-    for seed in range(60):
+    for _ in range(60):
         logits = rng.normal(size=(400, 6)) * 2
         probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         targets = np.array([rng.choice(6, p=row) for row in probs])
         stream = made("none")
         stream.update(logits, targets, "a")
-        curves = stream.result().curves
-        found = of_hits(curves["ece"].cells, 5, seed)
-        bars = {"ece": (found.low, found.high), "e_ece": of_expectations(curves["e_ece"].bins)}
-        for name, (low, high) in bars.items():
-            used = curves[name].counts > 20
-            held = (low <= curves[name].accuracy) & (curves[name].accuracy <= high)
-            inside.extend(held[used])
+        result = stream.result()
+        for name in ("ece", "e_ece"):
+            curve, bars = result.curves[name], result.consistency[name]
+            held = (bars.low <= curve.accuracy) & (curve.accuracy <= bars.high)
+            inside.extend(held[curve.counts > 20])
     assert 0.92 < np.mean(inside) <= 0.99
