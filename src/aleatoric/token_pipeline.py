@@ -30,7 +30,7 @@ from aleatoric.tokens.saving import pack, unpack
 from aleatoric.tokens.schemes import EXPECTED, Scheme
 from aleatoric.tokens.stream import CalibrationStream
 from aleatoric.tokens.table import TokenTable, read_table, write_part
-from aleatoric.types import Collected, Floor, ParallelText, Result, Results, Signature, TextCorpus
+from aleatoric.types import Collected, ParallelText, Perfect, Result, Results, Signature, TextCorpus
 from aleatoric.versions import versions
 
 BATCHES_A_PART = 8
@@ -338,14 +338,14 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     others = [name for name in found.estimates if name not in METRICS]
     for metric in (*ordered, *others):
         signature = _signature(store, system, metric, found.n_tokens)
-        floor = _floor(found.consistency[metric].expected) if metric in found.curves else None
+        perfect = _perfect(found.consistency[metric].expected) if metric in found.curves else None
         own = bounded(found.estimates[metric], metric)
-        yield Result(system, metric, signature, own, floor)
+        yield Result(system, metric, signature, own, perfect)
 
 
-def _floor(expected: float) -> Floor:
+def _perfect(expected: float) -> Perfect:
     """The error of a calibrated model with these confidences: few tokens alone make one."""
-    return Floor(expected, expected, expected, "reference tokens drawn from the model itself")
+    return Perfect(expected, expected, "reference tokens drawn from the model itself")
 
 
 def _signature(store: Store, system: str, metric: str, n_tokens: int) -> Signature:

@@ -263,23 +263,6 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
-    """What a perfect model would score at the same sample sizes: an estimate between two ends.
-
-    The truth that people and a perfect model share is not known. One end takes people's own
-    distribution for it, the other leaves all the room there may be for words that nobody happened
-    to say. `value` is the best estimate.
-    """
-
-    value: float | None
-    low: float | None
-    high: float | None
-    method: str
-    reason: str | None = None
-    """Why there is no value."""
-
-
-@dataclass(frozen=True, slots=True)
 class Perfect:
     """The expected value of a perfect model at the same sample sizes, between two ends.
 
@@ -390,22 +373,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Result(Showable):
-    """One metric of one system, with its interval, its floor and where it came from."""
+    """One metric of one system, with its interval and what makes it reproducible."""
 
     system: str
     metric: str
     signature: Signature
     estimate: Estimate
-    floor: Floor | None = None
     perfect: Perfect | None = None
     rows: Iterable[Row] = field(default=(), repr=False, compare=False)
-
-    @property
-    def excess(self) -> float | None:
-        """Value above the floor, where both are defined."""
-        if self.estimate.value is None or self.floor is None or self.floor.value is None:
-            return None
-        return self.estimate.value - self.floor.value
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form printed by `--json`."""
@@ -413,7 +388,6 @@ class Result(Showable):
             "system": self.system,
             "metric": self.metric,
             "estimate": asdict(self.estimate),
-            "floor": asdict(self.floor) if self.floor else None,
             "perfect": asdict(self.perfect) if self.perfect else None,
             "signature": str(self.signature),
         }

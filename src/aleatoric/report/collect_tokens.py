@@ -32,7 +32,7 @@ def calibration_dots(part: Part) -> Dots:
     """ECE of the likeliest token beside e-ECE of generation schemes, with intervals, in percent."""
     own = [r for r in part.results if r.metric == "ece" or r.metric.startswith("e_ece")]
     rows = tuple(dict.fromkeys(result.metric for result in own))
-    floors = [r.floor.value for r in own if r.metric == "ece" and r.floor and r.floor.value]
+    floors = [r.perfect.low for r in own if r.metric == "ece" and r.perfect and r.perfect.low]
     found = {(r.system, r.metric): r.estimate for r in own}
     ends = {
         m.label: [interval_ends(found.get((m.label, row)), 100) for row in rows]

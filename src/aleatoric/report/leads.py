@@ -173,8 +173,8 @@ def _token(found: Found, compared: Compared | None) -> Iterator[str]:
     if best is None or best.estimate.value is None:
         return
     calibrated = "best calibrated" if n > 1 else "measured"
-    floor = best.floor.value if best.floor else None
-    beside = f" (a calibrated model would score {100 * floor:.2f}%)" if floor is not None else ""
+    low = best.perfect.low if best.perfect else None
+    beside = f" (a calibrated model would score {100 * low:.2f}%)" if low is not None else ""
     value = 100 * best.estimate.value
     yield f"{_among(best.system, n)} {calibrated}: its ECE is {value:.2f}%{beside}."
 

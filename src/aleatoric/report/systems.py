@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from aleatoric.comparing import Compared, compare
@@ -10,7 +10,7 @@ from aleatoric.errors import UsageError
 from aleatoric.report.numbers import UNDEFINED, between, number, p_calibrated
 from aleatoric.report.parts import Part
 from aleatoric.report.view import HEADINGS, PERFECT, is_percentage, tvd_bracket
-from aleatoric.types import Estimate, Floor, Result
+from aleatoric.types import Estimate, Result
 
 Found = Mapping[tuple[str, str], Result]
 COMPARED = {
@@ -19,6 +19,7 @@ COMPARED = {
     "text": ("energy/*", "dmu_M/*"),
 }
 """What systems are compared by: a small family, so that its tests keep their power."""
+CALIBRATED = "if calibrated %"
 _TOKEN = ("ece", "e_ece", "e_ece_p", "e_ece_k", "mce", "sce", "ace", "brier", "nll", "accuracy")
 _TEXT = {
     "energy": "energy ↓",
@@ -31,8 +32,7 @@ _TEXT = {
 }
 """The columns of the text level, in their order."""
 _HELP = {
-    "floor": "what a perfect model would score with the same numbers of answers",
-    "excess": "value less floor",
+    CALIBRATED: "the ECE of a calibrated model with these confidences on as many tokens",
     "overlap": "2 ΣC / Σ(H + M): 1 for a perfect model, 0 where nothing is shared",
     "sq_distance": "squared distance H + M − 2C: 0 on average for a perfect model",
     "log_loss": "people's mean negative log-probability under the model, in nats",
@@ -145,23 +145,27 @@ def _word_cell(found: Found, system: str, metric: str, letters: Letters) -> Cell
 
 
 def _perfect(result: Result | None) -> Cell:
-    """The expected TVD of a perfect model, under both estimates of the truth."""
+    """The expected value of a perfect model, under both estimates of the truth."""
     perfect = result.perfect if result else None
     if result is None or perfect is None:
         return Cell(UNDEFINED, None)
-    text = between(perfect.low, perfect.high)
+    times = _times(result.metric)
+    low, high = (_scaled(end, times) for end in (perfect.low, perfect.high))
+    text = between(low, high, 3 if times == 1 else 2)
     return Cell(text, perfect.low, cites=(result.system, result.metric))
 
 
 def _token(found: Found, letters: Letters) -> Made:
     metrics = [m for m in _TOKEN if any(metric == m for _, metric in found)]
-    columns = [Column("system", "text"), *_with_floor("ece", "ECE % ↓")]
+    columns = [Column("system", "text"), Column("ECE % ↓", help=_HELP["ece"])]
+    columns.append(Column(CALIBRATED, help=_HELP[CALIBRATED]))
     columns += [Column(_heading(m), help=_HELP.get(m, "")) for m in metrics[1:]]
     rows = []
     for name in _systems(found):
         ece = found.get((name, "ece"))
         others = [_value(found.get((name, m)), letters, m) for m in metrics[1:]]
-        cells = (Cell(name, name), *_floored(ece, letters), *others)
+        first = _value(ece, letters, "ece"), _perfect(ece)
+        cells = (Cell(name, name), *first, *others)
         rows.append((*cells, _count(ece.estimate.n_items if ece else 0)))
     return (*columns, Column("tokens")), tuple(rows)
 
@@ -191,35 +195,6 @@ def _text_row(found: Found, letters: Letters, probe: str, name: str) -> tuple[Ce
 
 def _systems(found: Found) -> list[str]:
     return list(dict.fromkeys(system for system, _ in found))
-
-
-def _with_floor(metric: str, heading: str) -> Iterator[Column]:
-    yield Column(heading, help=_HELP[metric])
-    yield Column("floor", help=_HELP["floor"])
-    yield Column("excess ↓", help=_HELP["excess"])
-
-
-def _floored(result: Result | None, letters: Letters) -> Iterator[Cell]:
-    """A value, its floor and what it has above it."""
-    if result is None:
-        yield from (Cell(UNDEFINED, None),) * 3
-        return
-    yield _value(result, letters, result.metric)
-    cites, times = (result.system, result.metric), _times(result.metric)
-    yield _floor(result.floor, cites, times)
-    text = number(_scaled(result.excess, times), 3 if times == 1 else 2)
-    yield Cell(text, result.excess, cites=cites if result.floor else None)
-
-
-def _floor(floor: Floor | None, cites: tuple[str, str], times: float) -> Cell:
-    """A floor with its two ends where they are apart."""
-    if floor is None or floor.value is None:
-        return Cell(UNDEFINED, None)
-    digits = 3 if times == 1 else 2
-    value, low, high = (
-        number(_scaled(end, times), digits) for end in (floor.value, floor.low, floor.high)
-    )
-    return Cell(value, floor.value, f"({low}–{high})" if low != high else "", cites=cites)
 
 
 def _value(result: Result | None, letters: Letters, metric: str) -> Cell:

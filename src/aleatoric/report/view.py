@@ -136,8 +136,8 @@ def token_table(results: Sequence[Result], title: str = "Token level") -> Table:
     for metric in metrics:
         own = [found.get((system, metric)) for system in systems]
         rows.append((_token_heading(metric), *map(_token_cell, own)))
-        if any(result and result.floor for result in own):
-            rows.append(("  if calibrated", *map(_token_floor, own)))
+        if any(result and result.perfect for result in own):
+            rows.append(("  if calibrated", *map(_if_calibrated, own)))
     counts = [_counts(found[system, metrics[0]]) for system in systems]
     return Table(
         title, ("metric", *systems), (*rows, ("tokens (groups)", *counts)), _token_notes(results)
@@ -148,9 +148,9 @@ def _counts(result: Result) -> str:
     return f"{result.estimate.n_items} ({result.estimate.n_groups})"
 
 
-def _token_floor(result: Result | None) -> str:
-    floor = result.floor if result else None
-    return UNDEFINED if floor is None or floor.value is None else number(100 * floor.value, 2)
+def _if_calibrated(result: Result | None) -> str:
+    perfect = result.perfect if result else None
+    return UNDEFINED if perfect is None or perfect.low is None else number(100 * perfect.low, 2)
 
 
 def _token_heading(metric: str) -> str:
