@@ -124,7 +124,7 @@ class LiveModel:
             self.lm,
             questions,
             search=search,
-            head_search=HeadSearch(ask.tolerance, "distance", nodes=NODES, wave=8),
+            head_search=HeadSearch(ask.tolerance, "distance", nodes=NODES, wave=16),
             decoder=decoder,
             lead=ask.choices.lead,
             limits=self.limits,

@@ -37,6 +37,8 @@ SPLIT = 0.02
 """The least mass of a text before its word whose many unlikely tokens are grouped by letters."""
 LEAST = 1e-6
 """The least mass of such a group."""
+RARE = 1e-4
+"""The least mass of a continuation where at most some dozens of them are run."""
 
 WORTHWHILE = 0.002
 """The least mass on the way to the mode that is looked into."""
@@ -58,6 +60,11 @@ class HeadSearch:
     nodes: int = 400
     wave: int = 32
     branch: int = 256
+
+    @property
+    def least(self) -> float:
+        """The mass below which a continuation is not followed: it would never have its turn."""
+        return self.tolerance * 1e-4 if self.until != "distance" else RARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,8 @@ class Head:
         return tuple(zip(self.words.support[:k], self.words.probs[:k], strict=True))
 
 
+Through = Mapping[str, float]
+"""For each beginning and word the unfinished mass that could still become it or go on."""
 Known = tuple[WordProbabilities, Mapping[str, float]]
 """The probabilities of people's words as another search found them, and people's own."""
 
@@ -216,22 +225,25 @@ def _useful(growth: Growth, search: HeadSearch) -> list[Entry]:
     if search.until != "distance":
         if growth.open <= search.tolerance:
             return []
-        return _by_mass(growth.entries if search.until == "mass" else _in_question(growth))
-    if growth.nodes < search.nodes // 2 and (questioned := _in_question(growth)):
+        if search.until == "mass":
+            return _by_mass(growth.entries)
+        return _by_mass(_in_question(growth, dict(_mass_through(growth))))
+    through = dict(_mass_through(growth))
+    if growth.nodes < search.nodes // 2 and (questioned := _in_question(growth, through)):
         return _by_mass(questioned)
-    return _by_distance(growth, search.tolerance)
+    return _by_distance(growth, search.tolerance, through)
 
 
 def _by_mass(entries: Sequence[Entry]) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.mass, reverse=True)
 
 
-def _by_distance(growth: Growth, tolerance: float) -> list[Entry]:
+def _by_distance(growth: Growth, tolerance: float, through: Through) -> list[Entry]:
     """The entries by how far they can change the squared distance; none where it is known."""
     if growth.known is None:
         return []
     found, people = growth.known
-    tops = _tops(growth)
+    tops = _tops(growth, through)
     low, high = masses(tops, found, people).agreements()["M-2C"]
     if high - low <= tolerance:
         return []
@@ -257,14 +269,10 @@ def masses(tops: Tops, found: WordProbabilities, people: Mapping[str, float]) ->
     return Masses(human, least, most, tops.unseen)
 
 
-def _tops(growth: Growth) -> Tops:
+def _tops(growth: Growth, through: Through) -> Tops:
     """The finished words with the bounds of their probabilities, given that there is a word."""
-    through, unseen = {}, 0.0
     unfinished = {*growth.lumps, *(entry.word for entry in growth.entries)}
-    for word, mass in _mass_through(growth):
-        through[word] = mass
-        if word in unfinished:
-            unseen = max(unseen, mass)
+    unseen = max((through[word] for word in unfinished), default=0.0)
     leading = growth.lumps.get("", 0.0) + sum(e.mass for e in growth.entries if not e.word)
     most = max(1.0 - growth.failed, 1e-12)
     least = max(most - leading, 1e-12)
@@ -277,14 +285,14 @@ def _tops(growth: Growth) -> Tops:
     )
 
 
-def _in_question(growth: Growth) -> list[Entry]:
+def _in_question(growth: Growth, through: Through) -> list[Entry]:
     """The entries that matter to the mode: on the way to the best word, and to its rival.
 
     Those of the rival only while running all of them could make the mode certain.
     """
     if not growth.found:
         return growth.entries
-    best, rival, most = _rivals(growth)
+    best, rival, most = _rivals(growth, through)
     own = [e for e in growth.entries if best.startswith(e.word) and e.mass > WORTHWHILE]
     others = [e for e in growth.entries if rival.startswith(e.word) and e not in own]
     lead = most - growth.found[best]
@@ -313,7 +321,7 @@ def _absorb(
     """Put the continuations of a node into the expansion of its context."""
     _settle(growth, entry.key[0], entry.word, entry.mass * after.ends)
     masses = after.shares * entry.mass
-    large = masses > search.tolerance * 1e-4
+    large = masses > search.least
     table = reader.vocabulary.table(entry.key)
     tokens, followed = after.tokens[large], masses[large]
     for token, mass in zip(tokens.tolist(), followed.tolist(), strict=True):
@@ -331,7 +339,8 @@ def _split(
     rest = all_ - np.bincount(stems.numbers[tokens], followed, len(all_))
     some = np.flatnonzero(rest > LEAST)
     for number, mass in zip(some.tolist(), rest[some].tolist(), strict=True):
-        growth.lumps[stems.letters[number]] += mass
+        letters = stems.letters[number]
+        growth.lumps[letters if mass > RARE else letters[:1]] += mass
     return float(rest[some].sum())
 
 
@@ -351,19 +360,19 @@ def _add(growth: Growth, child: Entry) -> None:
         growth.entries.append(child)
 
 
-def _certified(growth: Growth) -> bool:
+def _certified(growth: Growth, through: Through) -> bool:
     """Whether no word can reach more mass than the best finished one has."""
     if not growth.found:
         return False
-    best, _, most = _rivals(growth)
+    best, _, most = _rivals(growth, through)
     return growth.found[best] >= most
 
 
-def _rivals(growth: Growth) -> tuple[str, str, float]:
+def _rivals(growth: Growth, through: Through) -> tuple[str, str, float]:
     """The best finished word, the word that could have most mass of all others, and that mass."""
     best = max(growth.found, key=lambda word: growth.found[word])
     rival, most = "", 0.0
-    for word, unfinished in _mass_through(growth):
+    for word, unfinished in through.items():
         mass = unfinished + growth.found.get(word, 0.0)
         if word != best and mass > most:
             rival, most = word, mass
@@ -386,12 +395,13 @@ def _mass_through(growth: Growth) -> Iterator[tuple[str, float]]:
 
 def summarise(growth: Growth, vocabulary: int) -> Head:
     """The head that an expansion has reached."""
-    tops = _tops(growth)
+    through = dict(_mass_through(growth))
+    tops = _tops(growth, through)
     rest = max(0.0, 1.0 - sum(tops.low))
     return Head(
         Categorical(tops.words, tops.low, rest, None),
         tops,
-        _certified(growth),
+        _certified(growth, through),
         entropy_bounds(tops.low, rest, vocabulary),
         growth.failed,
         growth.nodes,

@@ -34,6 +34,8 @@ ENTRY = np.dtype(
 )
 LOOSE = 32
 """How many tokens that lead nowhere in particular are looked at for each node."""
+SPELLINGS = 8
+"""Rounds in which words without any probability are spelt: some can never be."""
 SMALL = 1e-3
 """The share of the tolerance below which a continuation is not followed."""
 
@@ -118,6 +120,7 @@ class Searches:
         self._dust = np.zeros(self._count)
         self._failed = np.zeros(self._count)
         self._nodes = np.zeros(self._count, dtype=np.int64)
+        self._rounds = 0
         self._entries: Entries = np.zeros(0, dtype=ENTRY)
         self._resting: list[Entries] = []
         """What is left of contexts that are done."""
@@ -136,8 +139,10 @@ class Searches:
 
         Every context's sums are its own, so that the company it is in cannot change them.
         """
+        self._rounds += 1
         worths, dust = self._worths()
-        order = np.lexsort((-worths, self._entries["owner"]))
+        forced = self._only_ways()
+        order = np.lexsort((-worths, ~forced, self._entries["owner"]))
         owners = self._entries["owner"][order]
         sizes = np.bincount(owners, minlength=self._count)
         rank = np.arange(len(owners)) - (np.cumsum(sizes) - sizes)[owners]
@@ -145,7 +150,7 @@ class Searches:
         table[owners, rank] = worths[order]
         left = (table.sum(1) + dust)[:, None] - (np.cumsum(table, axis=1) - table)
         room = np.maximum(self._goal.nodes - self._nodes, 0)
-        wanted = (left[owners, rank] > self._goal.tolerance) | self._only_ways()[order]
+        wanted = (left[owners, rank] > self._goal.tolerance) | forced[order]
         taken = wanted & (rank < room[owners])
         chosen: Entries = self._entries[order[taken]]
         counts = np.bincount(chosen["owner"], minlength=self._count)
@@ -159,12 +164,10 @@ class Searches:
     def _only_ways(self) -> NDArray[np.bool_]:
         """For each word without any probability yet, the entry that is nearest to spelling it."""
         chosen = np.zeros(len(self._entries), dtype=np.bool_)
-        if not self._goal.every_word:
+        if not self._goal.every_word or self._rounds > SPELLINGS:
             return chosen
         which, places = self._cells.through.take(self._entries["cell"])
-        # Half of the nodes are for words that have no probability yet: some never get any.
-        may = self._nodes[self._entries["owner"][which]] < self._goal.nodes // 2
-        lacking = (self._found[places] == 0) & may
+        lacking = self._found[places] == 0
         which, places = which[lacking], places[lacking]
         entries = self._entries[which]
         letters = self._names.beginnings.lengths[self._cells.beginning[entries["cell"]]]
