@@ -29,11 +29,12 @@ from aleatoric.report.numbers import between, with_interval
 from aleatoric.report.tables import to_markdown
 from aleatoric.report.view import PERFECT, word_table
 from aleatoric.store import Store
+from aleatoric.studies import run_study
 from aleatoric.types import Result, Table
 
 PAGES = ("text.md", "index.md")
 HERE = Path(__file__).parent
-PROVO_PAGES = ("../README.md", "word.md", "intervals.md", "compare.md")
+PROVO_PAGES = ("../README.md", "word.md", "intervals.md", "compare.md", "plan.md")
 COMPARED = ("gpt2", "gpt2_temp05", "bloom")
 """The systems of the example on compare.md."""
 PROVO_TABLE = re.compile(r"(<!-- provo: (\w+) -->\n\n)(?:\|.*\n)+")
@@ -86,6 +87,7 @@ def provo_tables(store: Store) -> dict[str, str]:
         "tvd": _tvd_table(found),
         "pairs": pairs,
         "letters": letters,
+        "learning": run_study(store, "learning-curve", "gpt2").tables[0],
     }
     return {name: to_markdown(table) for name, table in tables.items()}
 
