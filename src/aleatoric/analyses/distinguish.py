@@ -178,4 +178,6 @@ def _picture(found: dict[str, Distinguished]) -> Histograms:
     samples = {
         name: np.array([p for p in own.p_values if p is not None]) for name, own in found.items()
     }
-    return histograms("Do model and people differ?", "p-value, by context", samples, np.array(_EDGES))
+    return histograms(
+        "Do model and people differ?", "p-value, by context", samples, np.array(_EDGES)
+    )

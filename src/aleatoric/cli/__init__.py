@@ -106,7 +106,9 @@ def word(
     estimator: Annotated[
         str, typer.Option(help="Of live models: exact, or mc (sampled).")
     ] = "exact",
-    samples: Annotated[int, typer.Option(min=1, max=10**7, help="Draws per context, for mc.")] = 1000,
+    samples: Annotated[
+        int, typer.Option(min=1, max=10**7, help="Draws per context, for mc.")
+    ] = 1000,
     until: Annotated[
         str | None,
         typer.Option(help="Of mc: stop a context at se=0.01, or after --samples draws."),
