@@ -4,8 +4,8 @@ On a page, a block of code with a title is a file, and a block marked `text` sho
 the commands of the shell block before it print: the table with the same title.
 
 `python docs/outputs.py --provo RUN` writes the tables of Provo's recordings instead: those that
-follow a comment `<!-- provo: NAME -->`, see `provo_tables`. RUN is a saved word-level run of `gpt2`,
-`bloom`, `gpt2_temp05` and `chatgpt_diverse`, in this order.
+follow a comment `<!-- provo: NAME -->`, see `provo_tables`. RUN is a saved word-level run of
+`gpt2`, `bloom`, `gpt2_temp05` and `chatgpt_diverse`, in this order.
 """
 
 from __future__ import annotations
