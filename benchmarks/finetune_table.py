@@ -5,7 +5,7 @@
 
 `measure` trains four folds a loss and writes every context's exact distributions with their bounds;
 on a GPU that takes minutes. It needs torch, transformers, safetensors, numpy and scipy alone.
-`table` needs no model: floors, the people's control, intervals and paired differences come from
+`table` needs no model: the people's control, intervals and paired differences come from
 that file.
 """
 

@@ -2,6 +2,10 @@
 
 On a page, a block of code with a title is a file, and a block marked `text` shows one table that
 the commands of the shell block before it print: the table with the same title.
+
+`python docs/outputs.py --provo RUN` writes the tables of Provo's recordings instead: those that
+follow a comment `<!-- provo: NAME -->`, see `provo_tables`. RUN is a saved word-level run of
+`gpt2`, `bloom`, `gpt2_temp05` and `chatgpt_diverse`, in this order.
 """
 
 from __future__ import annotations
@@ -13,18 +17,35 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from aleatoric.cli import main as aleatoric
+from aleatoric.comparing import compare
+from aleatoric.comparing.quartiles import by_agreement
+from aleatoric.pipeline import results
+from aleatoric.report.comparison import comparison_tables
+from aleatoric.report.numbers import between, with_interval
+from aleatoric.report.tables import to_markdown
+from aleatoric.report.view import PERFECT, word_table
+from aleatoric.store import Store
+from aleatoric.studies import run_study
+from aleatoric.types import Result, Table
 
-PAGES = ("text.md",)
+PAGES = ("text.md", "index.md")
 HERE = Path(__file__).parent
+PROVO_PAGES = ("../README.md", "word.md", "intervals.md", "compare.md", "plan.md")
+COMPARED = ("gpt2", "gpt2_temp05", "bloom")
+"""The systems of the example on compare.md."""
+PROVO_TABLE = re.compile(r"(<!-- provo: (\w+) -->\n\n)(?:\|.*\n)+")
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def main() -> None:
     """Write the pages, or compare them."""
+    if "--provo" in sys.argv:
+        write_provo_tables(Path(sys.argv[sys.argv.index("--provo") + 1]))
+        return
     stale = []
     for name in PAGES:
         page = HERE / name
@@ -36,6 +57,54 @@ def main() -> None:
             page.write_text(after, encoding="utf-8")
     if stale:
         sys.exit(f"docs/{', docs/'.join(stale)}: stale; run python docs/outputs.py.")
+
+
+def write_provo_tables(run: Path) -> None:
+    """Write the tables of Provo's recordings into their pages."""
+    with Store.open(run) as store:
+        tables = provo_tables(store)
+    for name in PROVO_PAGES:
+        page = HERE / name
+        page.write_text(with_provo_tables(page.read_text(encoding="utf-8"), tables), "utf-8")
+
+
+def with_provo_tables(page: str, tables: Mapping[str, str]) -> str:
+    """Return a page with every marked table as it is now.
+
+    >>> with_provo_tables("<!-- provo: a -->\\n\\n| old |\\n", {"a": "| new |"})
+    '<!-- provo: a -->\\n\\n| new |\\n'
+    """
+    return PROVO_TABLE.sub(lambda match: f"{match[1]}{tables[match[2]]}\n", page)
+
+
+def provo_tables(store: Store) -> dict[str, str]:
+    """The tables of our pages on Provo's recordings, as Markdown."""
+    found = results(store)
+    pairs, letters = comparison_tables(compare([store], COMPARED))
+    tables = {
+        "systems": word_table(found),
+        "quartiles": by_agreement(store),
+        "tvd": _tvd_table(found),
+        "pairs": pairs,
+        "letters": letters,
+        "learning": run_study(store, "learning-curve", "gpt2").tables[0],
+    }
+    return {name: to_markdown(table) for name, table in tables.items()}
+
+
+def _tvd_table(found: list[Result]) -> Table:
+    """TVD and its debiased value, with their intervals, and what a perfect model would have."""
+    of = {(result.system, result.metric): result for result in found}
+    rows = tuple(
+        (
+            system,
+            *(with_interval(of[system, metric].estimate) for metric in ("tvd", "tvd_debiased")),
+            between(result.perfect.low, result.perfect.high) if result.perfect else "",
+        )
+        for (system, metric), result in of.items()
+        if metric == "tvd"
+    )
+    return Table("TVD", ("system", "TVD", "debiased TVD", PERFECT), rows)
 
 
 def with_outputs(page: str) -> str:

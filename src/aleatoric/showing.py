@@ -14,8 +14,8 @@ class Showable:
     def plot(self, *asked: Any, **options: Any) -> Any:
         """It on matplotlib axes: `axes` to draw into, and what `aleatoric.report.notebook` takes.
 
-        Of a result the values of its items beside its interval and floor; of several results one
-        `metric` of every system; of a study one `figure` by its name.
+        A result: the values of its items beside its interval. Several results: one `metric` of
+        every system. A study: one `figure` by its name.
         """
         return _notebook().plot(self, *asked, **options)
 

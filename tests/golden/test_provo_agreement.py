@@ -6,17 +6,21 @@ alone); the ranges of a perfect model's TVD stand in METHOD, section 1.
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from doc_pages import ROOT
 
 from aleatoric.comparing.quartiles import by_agreement
 from aleatoric.pipeline import WordJob, results, run_word
 from aleatoric.store import Store
 from aleatoric.types import Result
 
-SYSTEMS = ("gpt2", "gpt2_temp05", "bloom", "chatgpt_diverse")
+SYSTEMS = ("gpt2", "bloom", "gpt2_temp05", "chatgpt_diverse")
+outputs: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "outputs.py"))
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +72,51 @@ def test_quartiles_of_human_agreement_average_to_the_whole(run: Store, found) ->
     weights = [int(row[-1]) for row in rows]
     mean = sum(h * n for h, n in zip(human, weights, strict=True)) / sum(weights)
     assert mean == pytest.approx(found["gpt2", "agreement_H"].estimate.value, abs=0.002)
+
+
+@pytest.fixture(scope="module")
+def tables(run: Store) -> dict[str, str]:
+    made: dict[str, str] = outputs["provo_tables"](run)
+    return made
+
+
+@pytest.mark.parametrize("name", outputs["PROVO_PAGES"])
+def test_tables_on_our_pages(tables: dict[str, str], name: str) -> None:
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert "<!-- provo: " in page
+    assert outputs["with_provo_tables"](page, tables) == page, "run docs/outputs.py --provo RUN"
+
+
+def shown(result: Result) -> str:
+    """A number as our pages write it within sentences: .619."""
+    return f"{result.estimate.value:.3f}".removeprefix("0")
+
+
+def test_numbers_in_sentences_of_our_pages(found) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    people, gpt2 = (shown(found[s, "ece_human"]) for s in ("human", "gpt2"))
+    assert f"people ({people}) look worse calibrated to people than GPT-2 does ({gpt2})" in readme
+    methods = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    overlaps = [shown(found[system, "overlap"]) for system in SYSTEMS]
+    assert (
+        "overlap with people {} (GPT-2), {} (BLOOM), {} (GPT-2 at temperature .5) and {} "
+        "(ChatGPT diverse)".format(*overlaps)
+    ) in " ".join(methods.split())
+    self_agreement = [f"{100 * found[s, 'agreement_M'].estimate.value:.0f}%" for s in SYSTEMS]
+    human = f"{100 * found['human', 'agreement_H'].estimate.value:.0f}%"
+    assert (
+        f"people agree with each other {human} of the time, GPT-2 with itself {self_agreement[0]}, "
+        f"GPT-2 at temperature .5 {self_agreement[2]}"
+    ) in " ".join(methods.split())
+    for system, metric in (
+        *(("human", "ece_original"), ("gpt2", "ece_original"), ("gpt2_temp05", "ece_original")),
+        *(("bloom", "ece_original"), ("chatgpt_diverse", "ece_original")),
+        *(("chatgpt_diverse", "ece_human"), ("human", "ece_oracle")),
+    ):
+        assert f" {shown(found[system, metric])} " in methods, (system, metric)
+    ranges = [found[system, "tvd"].perfect for system in ("oracle", "gpt2_temp05", "gpt2")]
+    cells = " | ".join(f"{own.low:.3f}–{own.high:.3f}".replace("0.", ".") for own in ranges)
+    assert f"| {cells} |" in methods
+    for system in ("gpt2", "bloom", "chatgpt_diverse"):
+        tvd = f"{found[system, 'tvd'].estimate.value:.4f}".removeprefix("0")
+        assert f" {tvd} " in methods, system

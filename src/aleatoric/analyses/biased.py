@@ -138,7 +138,8 @@ def _table(tvds: SplitTVDs, model: Floats, seed: int, kind: Kind) -> Table:
         f"{len(tvds.cases)} contexts; TVD to all people; oracles: halves of the people, mean over "
         f"{tvds.oracle.shape[1]} random splits.",
         kind.note,
-        "The oracles are a part of the people they are compared with: their TVD is no floor.",
+        "The oracles are a part of the people they are compared with: their TVD is not that of a "
+        "perfect model.",
         interval_note(interval),
     )
     columns = ("system", "TVD", "ECE original", "ECE human")

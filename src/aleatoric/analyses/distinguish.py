@@ -1,4 +1,4 @@
-"""On how many contexts can a model be told from people? A test a context, FDR over contexts."""
+"""On how many contexts do model and people differ? One test per context, FDR over contexts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EDGES = tuple(i / 20 for i in range(21))
 
 @dataclass(frozen=True)
 class Share:
-    """The share of contexts that are told apart; no interval where all contexts agree."""
+    """A share of contexts; no interval where all contexts agree."""
 
     value: float
     interval: Interval | None
@@ -48,9 +48,9 @@ class Distinguished:
     def share(self, p_values: Sequence[float | None], seed: int, alpha: float = ALPHA) -> Share:
         """The share of tested contexts at a level, with its interval over groups."""
         known = [(c, p) for c, p in zip(self.cases, p_values, strict=True) if p is not None]
-        told = np.array([p <= alpha for _, p in known], dtype=np.float64)
-        interval = mean_interval(told, [case.pair.group for case, _ in known], seed)
-        return Share(float(told.mean()), interval if 0 < told.mean() < 1 else None)
+        significant = np.array([p <= alpha for _, p in known], dtype=np.float64)
+        interval = mean_interval(significant, [case.pair.group for case, _ in known], seed)
+        return Share(float(significant.mean()), interval if 0 < significant.mean() < 1 else None)
 
 
 def run(cases: Iterable[Case], seed: int) -> Study:
@@ -117,18 +117,18 @@ def _rounded(counts: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _table(found: dict[str, Distinguished], seed: int) -> Table:
-    columns = ("against people", "contexts", "told apart (FDR)", "p ≤ .05", "exact", "untested")
+    columns = ("against people", "contexts", "differ (FDR)", "p ≤ .05", "exact", "untested")
     rows = tuple(_row(name, own, seed) for name, own in found.items())
     notes = (
-        "A permutation test a context (squared distance; could both sides be one population?); "
+        "One permutation test per context (squared distance; could both sides be one population?); "
         "exact probabilities of a model are tested by draws from them.",
-        f"told apart: share of contexts with p ≤ {ALPHA:g} after Benjamini-Hochberg over "
+        f"differ: share of contexts with p ≤ {ALPHA:g} after Benjamini-Hochberg over "
         "contexts, [low, high] its 95% interval, group bootstrap ([–]: none, as there is one group "
-        "or all contexts agree). More people and draws tell more contexts apart.",
+        "or all contexts agree). With more people and draws more contexts differ.",
         f"exact: tests over all permutations; the others are over {N_PERMUTATIONS} random ones.",
         "people, half v half: one population; about .05 or fewer should have p ≤ .05.",
     )
-    return Table("Told from people", columns, rows, notes)
+    return Table("Contexts on which model and people differ", columns, rows, notes)
 
 
 def _row(name: str, own: Distinguished, seed: int) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ def _share_text(share: Share) -> str:
 
 
 def _farthest(found: Distinguished) -> Table:
-    """The contexts that are told apart most surely, the largest distance first among equals."""
+    """The contexts with the lowest p-values, the largest distance first among equals."""
     known = [
         (case, test.p, adjusted or 0.0)
         for case, test, adjusted in zip(found.cases, found.tests, found.adjusted, strict=True)
@@ -155,7 +155,7 @@ def _farthest(found: Distinguished) -> Table:
     known.sort(key=lambda one: (one[1], -tvd(one[0].pair)))
     columns = ("item", "context", "people", "model", "TVD", "p", "p BH")
     rows = tuple(_farthest_row(*one) for one in known[:N_SHOWN])
-    return Table("Contexts told apart most surely", columns, rows)
+    return Table("Contexts with the lowest p-values", columns, rows)
 
 
 def _farthest_row(case: Case, p: float, adjusted: float) -> tuple[str, ...]:
@@ -178,4 +178,6 @@ def _picture(found: dict[str, Distinguished]) -> Histograms:
     samples = {
         name: np.array([p for p in own.p_values if p is not None]) for name, own in found.items()
     }
-    return histograms("Told from people", "p-value, by context", samples, np.array(_EDGES))
+    return histograms(
+        "Do model and people differ?", "p-value, by context", samples, np.array(_EDGES)
+    )

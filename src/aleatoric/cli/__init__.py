@@ -106,13 +106,15 @@ def word(
     estimator: Annotated[
         str, typer.Option(help="Of live models: exact, or mc (sampled).")
     ] = "exact",
-    samples: Annotated[int, typer.Option(min=1, max=10**7, help="Draws a context, for mc.")] = 1000,
+    samples: Annotated[
+        int, typer.Option(min=1, max=10**7, help="Draws per context, for mc.")
+    ] = 1000,
     until: Annotated[
         str | None,
         typer.Option(help="Of mc: stop a context at se=0.01, or after --samples draws."),
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="How far apart the bounds of an exact TVD may be.")
+        float, typer.Option(min=0, help="Largest gap between the bounds of an exact TVD or D².")
     ] = 0.02,
     device: DeviceOption = None,
     dtype: DtypeOption = "float32",

@@ -68,7 +68,9 @@ def finetune(
     ] = None,
     tolerance: Annotated[
         float,
-        typer.Option(min=0, help="How far apart bounds of an exact TVD, and of trees, may be."),
+        typer.Option(
+            min=0, help="Largest gap between the bounds of an exact TVD or D², and of trees."
+        ),
     ] = 0.02,
     export: Annotated[
         Path | None,

@@ -47,10 +47,10 @@ def plan(
         typer.Option(min=0, max=1, help="Of two systems over contexts, where only one is known."),
     ] = None,
     people: Annotated[
-        list[int] | None, typer.Option(min=2, max=10**6, help="People a context; repeatable.")
+        list[int] | None, typer.Option(min=2, max=10**6, help="People per context; repeatable.")
     ] = None,
     samples: Annotated[
-        list[str] | None, typer.Option(help="Draws a context, or exact; repeatable.")
+        list[str] | None, typer.Option(help="Draws per context, or exact; repeatable.")
     ] = None,
     groups: Annotated[
         list[int] | None,

@@ -38,7 +38,7 @@ def text(
     decoder: Annotated[
         list[str] | None, typer.Option(help="ancestral, top_p=0.9, typical=0.2, ...; repeatable.")
     ] = None,
-    samples: Annotated[int, typer.Option(min=1, max=10**5, help="Texts an input.")] = 10,
+    samples: Annotated[int, typer.Option(min=1, max=10**5, help="Texts per input.")] = 10,
     max_new_tokens: Annotated[
         int, typer.Option(min=1, max=10**6, help="The longest text, in tokens.")
     ] = 100,

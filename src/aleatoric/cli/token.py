@@ -53,7 +53,7 @@ def token(
         int, typer.Option(min=1, max=10**7, help="Tokens in a batch, padding included.")
     ] = 2048,
     keep_rows: Annotated[
-        bool, typer.Option("--keep-rows", help="Save a row a token, for studies.")
+        bool, typer.Option("--keep-rows", help="Save one row per token, for studies.")
     ] = False,
     device: DeviceOption = None,
     dtype: DtypeOption = "float32",

@@ -1,1 +1,1 @@
-"""Intervals, floors and the human control."""
+"""Intervals, tests and the human control."""

@@ -13,6 +13,7 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("tvd*", 0.0, 1.0),
     ("js", 0.0, math.log(2)),
     ("overlap", 0.0, 1.0),
+    ("agreement_gap", -1.0, 1.0),
     ("agreement_*", 0.0, 1.0),
     ("log_loss", 0.0, math.inf),
     ("mass_on_human", 0.0, 1.0),

@@ -29,7 +29,7 @@ class Measured:
     write: float = 8.7e-5
     """A context's draws in a transaction of their own."""
     score: float = 1.38e-3
-    """A context and system with 40 people: statistics, 20 splits, floor."""
+    """Per context and system with 40 people: statistics, 20 splits, the TVD of a perfect model."""
     disk: float = 11_400.0
     """Bytes a context and system."""
     memory_base: float = 5.5e8

@@ -65,7 +65,7 @@ def _goal(plan: Plan) -> list[str]:
     if enough:
         best = min(enough, key=lambda row: (row.design.answers, row.design.draws or 0))
         found.append(
-            f"Fewest answers: {best.design.people} people a context, samples: "
+            f"Fewest answers: {best.design.people} people per context, samples: "
             f"{size_name(best.design.samples)}, {best.design.contexts} contexts in "
             f"{best.design.groups} groups."
         )

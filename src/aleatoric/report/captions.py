@@ -47,8 +47,8 @@ CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "against the other: a curve to its right is further from people than people are.",
         ),
         "fig12_tvd_differences": (
-            "Context by context: model less people",
-            "Right of 0 a context's model is further from people than half of the people is.",
+            "Difference between model and human distance, per context",
+            "Right of 0 the model is further from people than half of the people is.",
         ),
         "fig4_abstractions": (
             "Distances between classes of words",
@@ -57,8 +57,8 @@ CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "passages": (
             "Where in the passages",
-            "A row a passage, a cell a context; darker is further from people. Choose a cell to "
-            "see its words.",
+            "Each row is a passage, each cell a context; darker is further from people. Choose a "
+            "cell to see its words.",
         ),
         "fig14_replacement": (
             "How much would have to be people",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -105,7 +106,6 @@ def _items(system: str, found: Mapping[tuple[str, str], Result]) -> str:
 
 
 def _word_notes(results: Sequence[Result]) -> tuple[str, ...]:
-    interval = next((r.estimate.interval for r in results if r.estimate.interval), None)
     notes = [
         "H: how often two people agree; M: two draws of the model; C: a draw and a person. "
         "M < H: the model varies more than people.",
@@ -122,9 +122,19 @@ def _word_notes(results: Sequence[Result]) -> tuple[str, ...]:
             "log loss: people's mean negative log-probability in nats, for exact models; bounds of "
             "D², M, C, log loss and TVD are in --json (sq_distance_low, sq_distance_high, …).",
         )
-    if interval:
-        notes.append(f"[low, high]: {interval.level:.0%} interval, {interval.method}.")
-    return tuple(notes)
+    return (*notes, *_interval_note(results))
+
+
+def _interval_note(results: Sequence[Result]) -> Iterable[str]:
+    """How intervals were computed; systems are named where the method differs between them."""
+    methods: dict[str, list[str]] = {}
+    for result in results:
+        if result.metric == "overlap" and result.estimate.interval:
+            method = re.split(", cut at|, extended to", result.estimate.interval.method)[0]
+            methods.setdefault(method, []).append(result.system)
+    if methods:
+        named = (f"{method} ({', '.join(own)})" for method, own in methods.items())
+        yield f"[low, high]: 95% interval, {'; '.join(named if len(methods) > 1 else methods)}."
 
 
 def token_table(results: Sequence[Result], title: str = "Token level") -> Table:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of each item: a saved statistic, or one less another (its floor)."""
+    """A number per item: a saved statistic, or one minus another."""
 
     key: str
     heading: str

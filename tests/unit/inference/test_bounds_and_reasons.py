@@ -30,6 +30,7 @@ METHOD = "group bootstrap, studentised"
         ("energy/lexical-2", (-0.1, 1.1), (-0.1, 1.1)),
         ("energy/lexical-1", (-0.1, 0.3), (-0.1, 0.3)),
         ("agreement_H", (-0.1, 1.3), (0.0, 1.0)),
+        ("agreement_gap", (-0.1, 0.3), (-0.1, 0.3)),
         ("log_loss", (-0.1, 7.3), (0.0, 7.3)),
         ("overlap", (-0.1, 1.3), (0.0, 1.0)),
     ],

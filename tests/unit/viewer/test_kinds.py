@@ -65,7 +65,7 @@ def test_systems_of_two_runs_are_compared(tmp_path: Path) -> None:
     other = "simulated:contexts=12,people=8,passage=4,seed=1"
     run_word(WordJob(other, ("toy",), samples=8, n_splits=2), tmp_path / "three").db.close()
     with explored(*(tmp_path / name for name in ("one", "two", "three"))) as explorer:
-        page = get(explorer, "/compare?a=0:toy&b=1:toy:temperature=4&measure=excess")
+        page = get(explorer, "/compare?a=0:toy&b=1:toy:temperature=4&measure=sq_distance")
         assert "On 12 common contexts" in page
         assert "oracle (two)" in page
         assert "(three)" not in page  # another corpus

@@ -1,0 +1,26 @@
+"""Tables of results: what their notes say."""
+
+from __future__ import annotations
+
+from aleatoric.report.view import word_table
+from aleatoric.types import Estimate, Interval, Result, Signature
+
+T, BOOTSTRAP = "Student's t, jackknife over groups", "group bootstrap, studentised"
+
+
+def overlap(system: str, method: str) -> Result:
+    signature = Signature("people", "", system, "ancestral", "mc", {}, "40", 0, "overlap", "0.1.0")
+    estimate = Estimate(0.7, Interval(0.6, 0.8, 0.95, method), 40, 15)
+    return Result(system, "overlap", signature, estimate)
+
+
+def test_the_note_names_the_method_of_the_intervals() -> None:
+    found = [overlap("a", T), overlap("b", f"{T}, cut at 1")]
+    assert word_table(found).notes[-1] == f"[low, high]: 95% interval, {T}."
+
+
+def test_the_note_names_systems_where_methods_differ() -> None:
+    found = [overlap("a", T), overlap("b", BOOTSTRAP), overlap("c", T)]
+    assert word_table(found).notes[-1] == (
+        f"[low, high]: 95% interval, {T} (a, c); {BOOTSTRAP} (b)."
+    )
