@@ -30,6 +30,9 @@ from aleatoric.sources import open_corpus
 from aleatoric.store import FINETUNING, Store
 from aleatoric.training.folds import VALIDATION
 from aleatoric.training.recipe import LOSSES, Recipe
+from aleatoric.training.temperatures import GRID, parse_temperatures
+from aleatoric.types import Choices
+from aleatoric.words.reading import Reading, ReadItems
 
 
 def main() -> None:
@@ -47,6 +50,7 @@ def main() -> None:
     measuring.add_argument("--epochs", type=int, default=Recipe.epochs)
     measuring.add_argument("--rate", type=float, default=Recipe.rate)
     measuring.add_argument("--patience", type=int)
+    measuring.add_argument("--temperatures", type=parse_temperatures, default=GRID)
     measuring.set_defaults(work=measure)
     showing = commands.add_parser("table")
     showing.add_argument("found", type=Path)
@@ -70,6 +74,7 @@ def measure(options: argparse.Namespace) -> None:
         tuple(options.loss or LOSSES),
         recipe,
         split=options.split,
+        temperatures=options.temperatures,
         loading=Loading(device=options.device),
     )
     clock = Clock()
@@ -156,7 +161,9 @@ def restored(document: dict[str, Any], corpus: Path, folder: Path) -> Store:
     run = Store.create(folder, document["manifest"])
     split = document["manifest"]["split"]
     held_out = {group for group, fold in split.items() if fold != VALIDATION}
-    run.add_items(item for item in open_corpus(str(corpus)).items if item.group in held_out)
+    items = (item for item in open_corpus(str(corpus)).items if item.group in held_out)
+    choices = Choices.saved(document["manifest"]["choices"])
+    run.add_items(ReadItems(list(items), Reading.of(choices)))
     for name, own in document["systems"].items():
         run.add_system(name, own["facts"])
         run.add_draws(name, _draws(own["draws"]))

@@ -150,8 +150,9 @@ class Searches:
         table[owners, rank] = worths[order]
         left = (table.sum(1) + dust)[:, None] - (np.cumsum(table, axis=1) - table)
         room = np.maximum(self._goal.nodes - self._nodes, 0)
-        wanted = (left[owners, rank] > self._goal.tolerance) | forced[order]
-        taken = wanted & (rank < room[owners])
+        # Words without any probability come first, and may have more nodes than the others.
+        wanted = (left[owners, rank] > self._goal.tolerance) & (rank < room[owners])
+        taken = wanted | forced[order]
         chosen: Entries = self._entries[order[taken]]
         counts = np.bincount(chosen["owner"], minlength=self._count)
         left_over = self._entries[order[~taken]]
