@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from aleatoric.analyses.recovery import Design, coverage
+from aleatoric.analyses.recovery_panel import GROUPS_ONLY, TWO_WAY, Panel, panel_coverage
 from aleatoric.analyses.recovery_tokens import Documents, decisions
 
 N_SIMULATIONS, N_REPLICATES, N_TEXTS = 80, 200, 40
@@ -35,6 +36,28 @@ def test_with_few_groups_the_t_interval_covers_more_and_is_narrower() -> None:
     for metric in METRICS:
         assert found[metric, "auto"].held >= found[metric, "percentile"].held
         assert found[metric, "auto"].width < found[metric, "studentised"].width
+
+
+@pytest.mark.parametrize(
+    ("panel", "metrics", "most_without"),
+    [
+        (
+            Panel(),
+            ("sq_distance", "overlap", "agreement_H", "agreement_C", "log_loss", "tvd"),
+            0.95,
+        ),
+        (Panel(steep=0.3, flat=3.0), ("agreement_H", "log_loss"), 0.55),
+    ],
+)
+def test_intervals_over_persons_hold_the_truth_of_a_panel(
+    panel: Panel, metrics: tuple[str, ...], most_without: float
+) -> None:
+    """40 people answer all of 20 passages; intervals over passages alone are too narrow."""
+    found = {(c.metric, c.method): c.held for c in panel_coverage(panel, N_SIMULATIONS, 3)}
+    for metric in metrics:
+        assert found[metric, TWO_WAY] >= 0.95 - NOISE, metric
+        assert found[metric, GROUPS_ONLY] <= most_without, metric
+    assert found["log_loss", GROUPS_ONLY] < found["log_loss", TWO_WAY] - 0.2
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 GROUPS_ONLY, TWO_WAY = "groups only", "two-way"
 MEANS = ("sq_distance", "agreement_H", "agreement_C", "log_loss", "tvd")
 REDUCTIONS: dict[str, Reduction] = {"overlap": Overlap(), **{name: Mean(name) for name in MEANS}}
-TRUTH_PASSAGES = 2000
+TRUTH_PASSAGES = 1500
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Panel:
 
     persons: int = 40
     passages: int = 20
-    steep: float = 0.3
+    steep: float = 0.5
     """Temperature of the steep form of a context's distribution."""
-    flat: float = 3.0
+    flat: float = 2.0
     """Temperature of its flat form."""
     shape: float = 0.5
     """Of the beta distribution of the persons' probability of the steep form; small is extreme."""
