@@ -32,10 +32,12 @@ from aleatoric.types import Categorical, Pair
 from aleatoric.words.distributions import human_counts
 
 Floats = NDArray[np.float64]
+Given = Sequence[tuple[Sequence[str], Categorical]]
+"""People's words and the model's probabilities, per context."""
 GROUPS_ONLY, TWO_WAY = "groups only", "two-way"
 MEANS = ("sq_distance", "agreement_H", "agreement_C", "log_loss", "tvd")
 REDUCTIONS: dict[str, Reduction] = {"overlap": Overlap(), **{name: Mean(name) for name in MEANS}}
-TRUTH_PASSAGES = 1500
+TRUTH_PASSAGES = 6000
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Contexts:
     passage: NDArray[np.int64]
     steep: Floats
     flat: Floats
-    model: tuple[Categorical, ...]
+    model: Floats
 
 
 def contexts_of(panel: Panel, passages: int, rng: np.random.Generator) -> Contexts:
@@ -74,9 +76,7 @@ def contexts_of(panel: Panel, passages: int, rng: np.random.Generator) -> Contex
         tempered(drawn.human_truth, np.full(len(drawn.passage), own))
         for own in (panel.steep, panel.flat)
     )
-    words = tuple(map(str, range(steep.shape[1])))
-    model = tuple(Categorical(words, tuple(row)) for row in drawn.model_truth.tolist())
-    return Contexts(drawn.passage, steep, flat, model)
+    return Contexts(drawn.passage, steep, flat, drawn.model_truth)
 
 
 def answers(panel: Panel, contexts: Contexts, rng: np.random.Generator) -> list[list[str]]:
@@ -97,21 +97,29 @@ def _drawn(shares: Floats, places: Floats) -> NDArray[np.int64]:
 
 @cache
 def population(panel: Panel) -> dict[str, float]:
-    """Every metric's value over a large population of passages, with different people for each."""
+    """Every metric's value over a large population of passages, with other people for each.
+
+    TVD is that of as many people as the panel has; the other metrics do not depend on their number.
+    """
     rng = stream(0, "panel population", repr(panel))
     contexts = contexts_of(panel, TRUTH_PASSAGES, rng)
-    mean = (contexts.steep + contexts.flat) / 2
-    counts = rng.multinomial(panel.persons, mean / mean.sum(axis=1, keepdims=True))
-    given = [list(map(str, np.repeat(np.arange(len(row)), row))) for row in counts]
-    sums = _sums(contexts, given)
+    people, model = (contexts.steep + contexts.flat) / 2, contexts.model
+    shares = rng.multinomial(panel.persons, people / people.sum(axis=1, keepdims=True))
+    products = {"H": people * people, "M": model * model, "C": people * model}
+    found = {f"agreement_{name}": own.sum(axis=1) for name, own in products.items()}
+    human, model_self, cross = found.values()
+    found["sq_distance"] = human + model_self - 2 * cross
+    found["log_loss"] = -(people * np.log(np.where(people > 0, model, 1.0))).sum(axis=1)
+    found["tvd"] = np.abs(shares / panel.persons - model).sum(axis=1) / 2
+    chunk = {name: values[:, None] for name, values in found.items()}
     return {
-        name: float(r.values(sums[name].table.sum(axis=0))[0]) for name, r in REDUCTIONS.items()
+        name: float(r.values(r.columns(chunk).sum(axis=0))[0]) for name, r in REDUCTIONS.items()
     }
 
 
-def _sums(contexts: Contexts, given: Sequence[Sequence[str]]) -> dict[str, GroupSums]:
+def _sums(contexts: Contexts, given: Given) -> dict[str, GroupSums]:
     """The sums by passage of every reduction."""
-    rows = [_statistics(words, own) for words, own in zip(given, contexts.model, strict=True)]
+    rows = [_statistics(words, own) for words, own in given]
     chunk = {name: np.array([[row[name]] for row in rows], dtype=np.float64) for name in rows[0]}
     groups, found = list(map(str, contexts.passage)), {}
     for name, reduction in REDUCTIONS.items():
@@ -127,9 +135,9 @@ def _statistics(words: Sequence[str], model: Categorical) -> dict[str, float | N
     return {**agreement.columns(), "log_loss": log_loss(pair.human, model), "tvd": tvd(pair)}
 
 
-def _changes(panel: Panel, contexts: Contexts, given: Sequence[Sequence[str]]) -> PersonChanges:
+def _changes(panel: Panel, contexts: Contexts, given: Given) -> PersonChanges:
     sums, persons = PersonSums(), list(map(str, range(panel.persons)))
-    for passage, words, model in zip(contexts.passage, given, contexts.model, strict=True):
+    for passage, (words, model) in zip(contexts.passage, given, strict=True):
         sums.add("model", str(passage), persons, changes_without_each(words, model.as_dict()))
     return PersonChanges.of(sums.facts()["model"])
 
@@ -141,7 +149,9 @@ def panel_coverage(panel: Panel, n_simulations: int, seed: int = 0) -> Iterator[
     for number in range(n_simulations):
         rng = stream(seed, "panel", repr(panel), number)
         contexts = contexts_of(panel, panel.passages, rng)
-        given = answers(panel, contexts, rng)
+        words = tuple(map(str, range(contexts.model.shape[1])))
+        models = [Categorical(words, tuple(row)) for row in contexts.model.tolist()]
+        given = list(zip(answers(panel, contexts, rng), models, strict=True))
         sums, changes = _sums(contexts, given), _changes(panel, contexts, given)
         for name, reduction in REDUCTIONS.items():
             groups = estimate(sums[name], reduction, number)
