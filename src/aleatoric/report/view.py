@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from aleatoric.inference.persons import METHOD as TWO_WAY
 from aleatoric.report.numbers import UNDEFINED, between, number, p_calibrated, with_interval
 from aleatoric.report.view_texts import text_tables
 from aleatoric.types import Estimate, Result, Table
@@ -105,7 +106,9 @@ def _items(system: str, found: Mapping[tuple[str, str], Result]) -> str:
 
 
 def _word_notes(results: Sequence[Result]) -> tuple[str, ...]:
-    interval = next((r.estimate.interval for r in results if r.estimate.interval), None)
+    found = [r.estimate.interval for r in results if r.estimate.interval]
+    # A note of the run says which intervals are not over persons.
+    interval = max(found, key=lambda own: own.method.startswith(TWO_WAY), default=None)
     notes = [
         "H: how often two people agree; M: two draws of the model; C: a draw and a person. "
         "M < H: the model varies more than people.",

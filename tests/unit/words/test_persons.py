@@ -13,6 +13,7 @@ from aleatoric import levels, pipeline
 from aleatoric.comparing import compare
 from aleatoric.inference.persons import METHOD, METRICS
 from aleatoric.pipeline import WordJob, results, run_word
+from aleatoric.report.view import word_table
 from aleatoric.store import Store
 from aleatoric.store.canonical import canonical_bytes
 from aleatoric.types import Choices, Item, Result
@@ -111,6 +112,12 @@ def test_notes_say_what_intervals_cover(with_persons: Store, without: Store) -> 
     assert not any("persons" in note for note in levels.notes(without))
     assert any("not about other people" in note for note in compare([with_persons]).notes)
     assert not any("persons" in note for note in compare([without]).notes)
+
+
+def test_the_table_names_the_method(with_persons: Store, without: Store) -> None:
+    notes, plain = ("\n".join(word_table(results(own)).notes) for own in (with_persons, without))
+    assert METHOD in notes
+    assert METHOD not in plain
 
 
 def test_scoring_again_saves_the_same(with_persons: Store) -> None:
