@@ -136,12 +136,17 @@ def _load_exact(found: dict[str, Any]) -> Exact:
 
 
 def dump_item(item: Item) -> ItemRow:
-    """An item as its columns; responses are a JSON list.
+    """An item as its columns; responses are a JSON list of words, or of (person, word) pairs.
 
-    >>> dump_item(Item("1", "g", "There", ("are",)))[:4]
-    ('1', 'g', 'There', None)
+    >>> dump_item(Item("1", "g", "There", ("are",)))
+    ('1', 'g', 'There', None, '["are"]')
+    >>> dump_item(Item("1", "g", "There", ("are",), persons=("ann",)))[-1]
+    '[["ann","are"]]'
     """
-    return item.id, item.group, item.context, item.original, dump(item.responses)
+    responses: Sequence[Any] = item.responses
+    if item.persons is not None:
+        responses = list(zip(item.persons, item.responses, strict=True))
+    return item.id, item.group, item.context, item.original, dump(responses)
 
 
 def load_item(item_id: str, group: str, context: str, original: str | None, responses: str) -> Item:
@@ -149,8 +154,14 @@ def load_item(item_id: str, group: str, context: str, original: str | None, resp
 
     >>> load_item(*dump_item(Item("1", "g", "There", ("are",)))).responses
     ('are',)
+    >>> load_item(*dump_item(Item("1", "g", "There", ("are",), persons=("ann",)))).persons
+    ('ann',)
     """
-    return Item(item_id, group, context, tuple(load(responses)), original)
+    found = load(responses)
+    if not found or isinstance(found[0], str):
+        return Item(item_id, group, context, tuple(found), original)
+    persons, words = zip(*found, strict=True)
+    return Item(item_id, group, context, words, original, persons)
 
 
 def dump_text_item(item: TextItem) -> ItemRow:

@@ -20,6 +20,7 @@ from aleatoric.engine.systems import add_notes, saved_notes, system_name
 from aleatoric.engine.waiting import waiting
 from aleatoric.engine.working import working
 from aleatoric.errors import UsageError
+from aleatoric.inference.persons import PersonSums
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import check_same, corpus_facts, open_corpus
@@ -28,13 +29,20 @@ from aleatoric.store.faults import command as resume_command
 from aleatoric.store.reading import stat_columns
 from aleatoric.types import Case, Choices, Corpus, Item
 from aleatoric.versions import versions
-from aleatoric.word_results import COLUMNS, PAIRWISE
+from aleatoric.word_results import COLUMNS, PAIRWISE, person_facts, person_notes
 from aleatoric.word_results import model_systems as model_systems
 from aleatoric.word_results import results as results
 from aleatoric.words.adaptive import until_note
 from aleatoric.words.reading import Changes, Reading, ReadItems, read_draws
 from aleatoric.words.rules import check_known, is_code
-from aleatoric.words.scoring import CONTROLS, Answered, Settings, pair_of, score_items
+from aleatoric.words.scoring import (
+    CONTROLS,
+    Answered,
+    Settings,
+    pair_of,
+    person_changes,
+    score_items,
+)
 
 LIVE = ("exact", "mc", "list")
 SCORED_AT_ONCE = 100
@@ -168,19 +176,30 @@ def score_word(store: Store, track: Track[Any] = quietly, stopping: Stopping | N
     columns = [*COLUMNS, *settings.abstractions]
     for name in CONTROLS:
         store.add_system(name, {"model": name, "decoder": "none", "estimator": "people"})
-    rows = track_rows(store, settings, track)
-    store.write_stats(columns, (stopping or Stopping()).checked(rows))
+    persons = PersonSums()
+    rows = track_rows(store, settings, track, persons)
+    store.write_stats(
+        columns, (stopping or Stopping()).checked(rows), lambda: person_facts(persons)
+    )
 
 
-def track_rows(store: Store, settings: Settings, track: Track[Any]) -> Iterator[StatRow]:
-    """Statistics of every item and system, in the order of the items."""
+def track_rows(
+    store: Store, settings: Settings, track: Track[Any], persons: PersonSums
+) -> Iterator[StatRow]:
+    """Statistics of every item and system, in the order of the items.
+
+    Where answers have persons, what each changes is added to `persons`.
+    """
     walk = iter(track(store.walk(), store.n_items, "score"))
     while page := list(islice(walk, SCORED_AT_ONCE)):
         answered = [(item, systems) for _, item, systems in page]
         found = score_items(answered, _on_joint_supports(settings, answered))
-        for (no, _, _), rows in zip(page, found, strict=True):
+        for (no, item, systems), rows in zip(page, found, strict=True):
             for one in rows:
                 yield StatRow(no, one.system, one.row, one.values, one.splits)
+            if item.persons is not None:
+                for system, changes in person_changes((item, systems), settings.choices):
+                    persons.add(system, item.group, item.persons, changes)
 
 
 def _on_joint_supports(settings: Settings, answered: Sequence[Answered]) -> Settings:
@@ -212,6 +231,7 @@ def notes(store: Store) -> list[str]:
         *_until_notes(store),
         *_abstraction_notes(store),
         *_rank_notes(store),
+        *person_notes(store),
     ]
 
 

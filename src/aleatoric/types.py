@@ -18,7 +18,7 @@ FAILED = "\0failed"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One context and what people answered to it, one entry a person.
+    """One context and what people answered to it, one entry per person.
 
     >>> Item("1:2", "1", "There", ("are", "is", "are")).group
     '1'
@@ -29,6 +29,8 @@ class Item:
     context: str
     responses: tuple[str, ...]
     original: str | None = None
+    persons: tuple[str, ...] | None = None
+    """Who gave each response, in the order of `responses`; `None` where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ import numpy as np
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.bounds import bounded
-from aleatoric.inference.estimate import Reduction, estimate, value_of, walk
+from aleatoric.inference.estimate import GroupSums, Reduction, estimate, value_of, walk
 from aleatoric.inference.perfect import perfect_of
+from aleatoric.inference.persons import METRICS as PERSON_METRICS
+from aleatoric.inference.persons import PersonChanges, PersonSums, covering_persons
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import AgreementGap, Overlap
 from aleatoric.metrics.calibration import ECE, Bins, equal_mass_edges, equal_width_edges
@@ -19,7 +21,7 @@ from aleatoric.metrics.debiased import DebiasedECE
 from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.store import Store
 from aleatoric.store.reading import StoredRows
-from aleatoric.types import Result, Results, Signature
+from aleatoric.types import Estimate, Result, Results, Signature
 from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE
 
 TARGETS = ("original", "human", "oracle")
@@ -43,6 +45,8 @@ COLUMNS = (
     *(f"correct_{target}" for target in TARGETS),
 )
 """Every statistic that is saved per item and system, beside the abstractions."""
+PERSONS = "persons"
+"""The fact, per system, of how its statistics change without each person."""
 INFINITE = "infinite or unknown: people gave words for which no probability above 0 was found"
 
 
@@ -69,6 +73,7 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     pages = ((page.groups, page.values) for page in store.stat_pages(system))
     sums = walk(pages, shown | others)
     found = {name: estimate(sums[name], r, manifest["seed"], interval) for name, r in shown.items()}
+    found |= _covering_persons(store, system, interval, found, sums, shown)
     plain = {name: value_of(sums[name], r) for name, r in others.items()}
     drawn, perfect = plain["n_model"], perfect_of(plain["perfect_low"], plain["perfect_high"])
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
@@ -93,6 +98,46 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
         beside = perfect if metric == "tvd" and system != HUMAN else None
         rows = StoredRows(store, system, _column(metric))
         yield Result(system, metric, signature, counted, perfect=beside, rows=rows)
+
+
+def has_persons(store: Store) -> bool:
+    """Whether the answers of a scored run have persons."""
+    return store.meta(f"{PERSONS} {HUMAN}") is not None
+
+
+def person_facts(persons: PersonSums) -> dict[str, Any]:
+    """What is saved of persons with the statistics of a run; nothing where none are known."""
+    return {f"{PERSONS} {system}": own for system, own in persons.facts().items()}
+
+
+def person_notes(store: Store) -> Iterator[str]:
+    """Which intervals cover people."""
+    if store.has_stats() and has_persons(store):
+        yield (
+            f"answers have persons: the intervals of {', '.join(PERSON_METRICS)} cover people as "
+            "well as groups (with --interval auto or t); all others, and those of oracle, cover "
+            "groups only"
+        )
+
+
+def _covering_persons(
+    store: Store,
+    system: str,
+    interval: str,
+    found: Mapping[str, Estimate],
+    sums: Mapping[str, GroupSums],
+    reductions: Mapping[str, Reduction],
+) -> dict[str, Estimate]:
+    """Intervals over groups and persons, of the metrics that have them."""
+    facts = store.meta(f"{PERSONS} {system}")
+    if facts is None or interval not in ("auto", "t"):
+        return {}
+    changes = PersonChanges.of(facts)
+    return {
+        name: covering_persons(found[name], sums[name], reductions[name], changes)
+        for name in PERSON_METRICS
+        if name in found
+    }
 
 
 def _is_asked(store: Store, system: str, metric: str) -> bool:

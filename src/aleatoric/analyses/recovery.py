@@ -69,7 +69,7 @@ def simulate(design: Design, passages: int, rng: np.random.Generator) -> Simulat
     human = _zipfian(passage, 0.5 + rng.gamma(4.0, 0.2, passages), rng)
     shape = design.temperature_shape
     temperature = rng.gamma(shape, 0.8 / shape, 0 if design.perfect else passages)
-    model = human if design.perfect else _tempered(human, temperature[passage])
+    model = human if design.perfect else tempered(human, temperature[passage])
     if design.elsewhere:
         model = (1 - design.elsewhere) * model + design.elsewhere * np.roll(model, 1, axis=1)
     people, drawn = rng.multinomial(design.n_human, human), rng.multinomial(design.n_model, model)
@@ -86,10 +86,15 @@ def _zipfian(passage: Counts, steepness: Floats, rng: np.random.Generator) -> Fl
     return shares
 
 
-def _tempered(shares: Floats, temperature: Floats) -> Floats:
+def tempered(shares: Floats, temperature: Floats) -> Floats:
+    """(contexts, support) distributions at a temperature per context.
+
+    >>> tempered(np.array([[0.8, 0.2]]), np.array([0.5])).round(3).tolist()
+    [[0.941, 0.059]]
+    """
     powered = np.where(shares > 0, shares ** (1 / temperature[:, None]), 0.0)
-    tempered: Floats = powered / powered.sum(axis=1, keepdims=True)
-    return tempered
+    found: Floats = powered / powered.sum(axis=1, keepdims=True)
+    return found
 
 
 def statistics(drawn: Simulated) -> dict[str, Floats]:
@@ -225,10 +230,15 @@ def coverage(
                 if found is not None:
                     ends.setdefault((name, method), []).append((found.low, found.high))
     for (name, method), pairs in ends.items():
-        yield _coverage(name, method, np.array(pairs), truth[name])
+        yield coverage_of(name, method, np.array(pairs), truth[name])
 
 
-def _coverage(metric: str, method: str, ends: Floats, truth: float) -> Coverage:
+def coverage_of(metric: str, method: str, ends: Floats, truth: float) -> Coverage:
+    """How often intervals, given as (simulations, 2) ends, hold a truth.
+
+    >>> coverage_of("tvd", "t", np.array([[0.1, 0.3], [0.4, 0.5]]), 0.2).held
+    0.5
+    """
     below, above = float((ends[:, 1] < truth).mean()), float((ends[:, 0] > truth).mean())
     width = float((ends[:, 1] - ends[:, 0]).mean())
     return Coverage(metric, method, 1 - below - above, below, above, width)

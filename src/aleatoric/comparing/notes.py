@@ -12,6 +12,7 @@ from aleatoric.comparing.family import Comparison, by_metric
 from aleatoric.comparing.statistics import Values, better
 from aleatoric.comparing.tokens import DocumentEvidence, tokens_differ
 from aleatoric.inference.paired import Paired
+from aleatoric.word_results import has_persons
 
 _ABOUT_EQUAL = 1.1
 GROW_WITH_FEW_DRAWS = ("tvd", "tvd_syn", "tvd_sem", "js")
@@ -38,6 +39,7 @@ def notes_of(
     families = by_metric(comparisons)
     yield from _uneven_draws(members, families)
     yield from _uneven_tokens(evidence)
+    yield from _persons(members)
     yield from _reasons(comparisons)
     yield from _impossible(families, alpha)
     yield from _contradictions(families, alpha)
@@ -164,6 +166,15 @@ def _uneven_draws(members: Sequence[Member], metrics: Mapping[str, object]) -> I
                 f"draws alone raise {', '.join(concerned)}: rely on overlap and sq_distance, or "
                 "use --matched"
             )
+
+
+def _persons(members: Sequence[Member]) -> Iterator[str]:
+    """Paired intervals and tests resample groups only."""
+    if any(has_persons(member.store) for member in members):
+        yield (
+            "answers have persons, but the intervals and tests of differences are over groups "
+            "only: they are about these people, not about other people"
+        )
 
 
 def _uneven_tokens(evidence: Evidence) -> Iterator[str]:

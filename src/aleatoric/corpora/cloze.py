@@ -1,8 +1,9 @@
 """Anybody's own next-word answers: JSON lines or a table.
 
-A row is `context` and `responses` (a list, or an object of counts), and may have `id`, `group` and
-`original`. In a table, one row is one answer: columns `context`, `response`, and optionally
-`count`, `id`, `group` and `original`; rows of one context belong together.
+A row is `context` and `responses` (a list of words, a list of objects with `person` and `answer`,
+or an object of counts), and may have `id`, `group` and `original`. In a table, one row is one
+answer: columns `context`, `response`, and optionally `count` or `person`, `id`, `group` and
+`original`; rows of one context belong together.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from aleatoric.corpora.items import (
     Answers,
     Blanks,
     LazyItems,
+    PersonsThroughout,
     UniqueIds,
     optional_text,
     parse_count,
@@ -41,18 +43,19 @@ def load(source: Path, encoding: str = "utf-8") -> Corpus:
 
 
 def _read_json_lines(source: Path, encoding: str, blanks: Blanks) -> Iterator[Item]:
-    ids = UniqueIds()
+    ids, throughout = UniqueIds(), PersonsThroughout()
     blanks.count = 0
     for place, row in files.read_json_lines(source, encoding):
         context = files.text_of(files.required(row, "context", place), "context", place)
         answers = _answers(files.required(row, "responses", place), place)
+        throughout.check(answers.persons is not None, place)
         blanks.count += answers.blank
         item_id = files.key_of(row.get("id", place[1]), "id", place)
         ids.add(item_id, place)
         # Without a group every context stands alone.
         group = files.key_of(row.get("group", item_id), "group", place)
         original = optional_text(row, "original", place)
-        yield Item(item_id, group, context, answers.closed(), original)
+        yield Item(item_id, group, context, answers.closed(), original, answers.persons)
 
 
 def _answers(value: Any, place: Place) -> Answers:
@@ -60,10 +63,26 @@ def _answers(value: Any, place: Place) -> Answers:
     if isinstance(value, dict):
         for word, count in files.counts_of(value, "responses", place).items():
             answers.add(word, count)
+    elif isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
+        for person, word in _persons_answers(value, place):
+            answers.add_of(person, word, place)
     else:
         for word in files.texts_of(value, "responses", place):
             answers.add(word, 1)
     return answers
+
+
+def _persons_answers(value: list[Any], place: Place) -> Iterator[tuple[str, str]]:
+    if len(value) > files.MAX_RESPONSES:
+        problem = f"responses has over {files.MAX_RESPONSES} entries"
+        raise DataError.at(*place, problem, "split the item")
+    for entry in value:
+        if not isinstance(entry, dict) or entry.keys() != {"person", "answer"}:
+            problem = "an entry of responses is not an object with exactly person and answer"
+            fix = 'write every entry as {"person": "p1", "answer": "word"}'
+            raise DataError.at(*place, problem, fix)
+        person = files.key_of(entry["person"], "person", place)
+        yield person, files.text_of(entry["answer"], "answer", place)
 
 
 @dataclass
@@ -82,12 +101,21 @@ def _read_table(source: Path, encoding: str, blanks: Blanks) -> Iterator[Item]:
         entry = found.setdefault(item_id, _Open(place, facts, Answers(place)))
         _check_same(item_id, entry, facts, place)
         response = files.required(row, "response", place)
-        entry.answers.add(response, _table_count(row, "count", place))
+        count = _table_count(row, "count", place)
+        if "person" not in row:
+            entry.answers.add(response, count)
+        elif count == 1:
+            person = files.key_of(row["person"], "person", place)
+            entry.answers.add_of(person, response, place)
+        else:
+            problem = f"one person has a count of {count}"
+            raise DataError.at(*place, problem, "write one row per answer, without count")
     for item_id, entry in found.items():
         words = entry.answers.closed()
         blanks.count += entry.answers.blank
         context, group = entry.facts["context"] or "", entry.facts["group"] or item_id
-        yield Item(item_id, group, context, words, entry.facts["original"])
+        original, persons = entry.facts["original"], entry.answers.persons
+        yield Item(item_id, group, context, words, original, persons)
 
 
 def _table_facts(row: dict[str, str], place: Place) -> tuple[str, dict[str, str | None]]:

@@ -19,7 +19,19 @@ class Answers:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._words: list[str] = []
+        self._persons: list[str] = []
+        self._lines: dict[str, int] = {}
         self.blank = 0
+
+    def add_of(self, person: str, word: str, place: Place) -> None:
+        """Add the answer of a person, who answers a context only once."""
+        if person in self._lines:
+            problem = f"person {person!a:.60} answers a context twice (line {self._lines[person]})"
+            raise DataError.at(*place, problem, "keep one answer per person and context")
+        self._lines[person] = place[1]
+        if word.strip():
+            self._persons.append(person)
+        self.add(word, 1)
 
     def add(self, word: str, count: int) -> None:
         """`count` people gave `word`."""
@@ -37,6 +49,11 @@ class Answers:
             problem = "the item has no answer that is not blank"
             raise DataError.at(*self._place, problem, "give its answers or leave the item out")
         return tuple(self._words)
+
+    @property
+    def persons(self) -> tuple[str, ...] | None:
+        """Who gave each answer; `None` where the answers have no persons."""
+        return tuple(self._persons) if self._lines else None
 
 
 class Blanks:
@@ -68,6 +85,23 @@ class UniqueIds:
         if first != place[1]:
             problem = f"id {item_id!a:.60} stands in line {first} already"
             raise DataError.at(*place, problem, "give every item its own id")
+
+
+class PersonsThroughout:
+    """Refuses a file in which some answers have a person and others have none."""
+
+    def __init__(self) -> None:
+        self._first: tuple[int, bool] | None = None
+
+    def check(self, has_person: bool, place: Place) -> None:
+        """Compare answers with the first ones of the file."""
+        if self._first is None:
+            self._first = place[1], has_person
+        line, expected = self._first
+        if has_person != expected:
+            here, there = ("persons", "none") if has_person else ("no persons", "some")
+            problem = f"answers have {here}, but those of line {line} have {there}"
+            raise DataError.at(*place, problem, "give every answer its person, or none")
 
 
 class LazyItems(Collection[AnyItem], Generic[AnyItem]):

@@ -135,7 +135,7 @@ def value_of(sums: GroupSums, reduction: Reduction) -> float | None:
     """The value of all items together, where no interval is wanted; `None` where undefined."""
     if not sums.n_items:
         return None
-    value = float(_mean(reduction.values(sums.table.sum(axis=0))))
+    value = float(mean_of_splits(reduction.values(sums.table.sum(axis=0))))
     return None if np.isnan(value) else value
 
 
@@ -155,14 +155,19 @@ def estimate(
         # Items that have a value each may still be too few for one together.
         lacking = undefined or defined
         return Estimate(None, None, 0, 0, lacking, reason=_undefined(undefined, defined))
-    own = sums.table[[reduction.defined(row) > 0 for row in sums.table]]
+    own = defined_groups(sums, reduction)
     found = _interval(own, reduction, seed, method, sums.n_pooled)
     known = by_split[np.isfinite(by_split)]  # a ratio may be undefined on some splits
     spread = float(known.std(ddof=1)) if len(known) > 1 else None
-    value, groups = float(_mean(by_split)), len(own) + sums.n_pooled
+    value, groups = float(mean_of_splits(by_split)), len(own) + sums.n_pooled
     return Estimate(
         value, found.interval, defined, groups, undefined, spread=spread, reason=found.reason
     )
+
+
+def defined_groups(sums: GroupSums, reduction: Reduction) -> Floats:
+    """The sums of the groups that have a value."""
+    return sums.table[[reduction.defined(row) > 0 for row in sums.table]]
 
 
 def _undefined(n_items: int, n_defined: int) -> str:
@@ -176,14 +181,14 @@ def _interval(
     table: Floats, reduction: Reduction, seed: int, method: str, n_pooled: int
 ) -> Resampled:
     """The interval of the groups that have a value: one without takes no part in resampling."""
-    found = resample(table, lambda s: _mean(reduction.values(s)), seed, method=method)
+    found = resample(table, lambda s: mean_of_splits(reduction.values(s)), seed, method=method)
     if found.interval is None or not n_pooled:
         return found
     told = f"{found.interval.method}, groups pooled into {MAX_UNITS} units"
     return replace(found, interval=replace(found.interval, method=told))
 
 
-def _mean(by_split: Floats) -> Floats:
+def mean_of_splits(by_split: Floats) -> Floats:
     """Mean over splits, leaving undefined ones out."""
     known = np.isfinite(by_split)
     counts = known.sum(axis=-1)

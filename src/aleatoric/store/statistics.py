@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby, islice
 from typing import Any
@@ -24,8 +24,16 @@ SEALED = "stats sealed"
 class Statistics(Tables):
     """The part of an opened run that scoring writes and results read."""
 
-    def write_stats(self, columns: Sequence[str], rows: Iterable[StatRow]) -> None:
-        """Replace the statistics of the run; the old ones stay until the new are complete."""
+    def write_stats(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[StatRow],
+        facts: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
+        """Replace the statistics of the run; the old ones stay until the new are complete.
+
+        `facts` is called after the last row; what it returns is saved together with the rows.
+        """
         sql_names = sql_names_of(columns)
         listed = ", ".join(f"{name} REAL" for name in sql_names)
         place = (
@@ -46,6 +54,8 @@ class Statistics(Tables):
             self.set_meta("stat_sql_names", sql_names)
             self.set_meta("split_names", split_names)
             self.set_meta(SEALED, counts)
+            for key, value in facts().items():
+                self.set_meta(key, value)
 
     def has_stats(self) -> bool:
         """Whether the run has been scored."""

@@ -7,7 +7,7 @@ command that names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log1p
 
@@ -122,7 +122,9 @@ class ReadItems:
             kept = tuple(word for word in words if word is not None)
             if kept:
                 found = True
-                yield replace(item, responses=kept, original=self._original(item))
+                persons = _of_kept(item.persons, words)
+                original = self._original(item)
+                yield replace(item, responses=kept, original=original, persons=persons)
             else:
                 self._left_out.append(item.id)
         if self._left_out and not found:
@@ -142,6 +144,15 @@ class ReadItems:
         if item.original is None or not is_code(self._reading.choices.rule):
             return item.original
         return self._reading.answer(item.original)
+
+
+def _of_kept(
+    persons: tuple[str, ...] | None, words: Sequence[str | None]
+) -> tuple[str, ...] | None:
+    """The persons whose answers hold a word."""
+    if persons is None:
+        return None
+    return tuple(p for p, word in zip(persons, words, strict=True) if word is not None)
 
 
 def read_draws(draws: Iterable[Draws], reading: Reading, changes: Changes) -> Iterator[Draws]:

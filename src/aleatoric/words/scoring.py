@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from aleatoric.inference import control
 from aleatoric.inference.perfect import perfect_tvd
+from aleatoric.inference.persons import changes_without_each
 from aleatoric.metrics import splits as by_split
 from aleatoric.metrics.agreement import (
     Agreement,
@@ -25,7 +26,7 @@ from aleatoric.metrics.overlap import mode
 from aleatoric.metrics.tvd import tvd
 from aleatoric.types import Categorical, Choices, Draws, Item, Pair
 from aleatoric.words.distributions import cut, human_counts, model_distribution, pool, regroup
-from aleatoric.words.rules import WordRule, bare, is_code, rule_named
+from aleatoric.words.rules import WordRule, bare, is_code, normalise, rule_named
 
 HUMAN, ORACLE = "human", "oracle"
 CONTROLS = (HUMAN, ORACLE)
@@ -129,6 +130,22 @@ def pair_of(item: Item, rows: Sequence[Draws], choices: Choices) -> Iterator[Pai
         model = model_distribution(draws, choices.failed == "outcome")
         if model is not None:
             yield Pair(item.id, item.group, human, model)
+
+
+def person_changes(answered: Answered, choices: Choices) -> Iterator[tuple[str, Floats]]:
+    """For each system of an item: its statistics' changes if one person had not answered.
+
+    >>> item = Item("1:2", "1", "There", ("are", "is", "are"), persons=("p1", "p2", "p3"))
+    >>> [(system, found.shape) for system, found in person_changes((item, {}), Choices())]
+    [('human', (3, 4))]
+    """
+    item, systems = answered
+    words = [normalise(response) for response in item.responses]
+    yield HUMAN, changes_without_each(words, None)
+    for system, rows in systems.items():
+        for pair in pair_of(item, rows, choices):
+            is_known = pair.model.n is None or pair.model.n > 1
+            yield system, changes_without_each(words, pair.model.as_dict(), is_known)
 
 
 def read_people(item: Item) -> People:

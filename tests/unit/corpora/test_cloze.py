@@ -112,6 +112,70 @@ def test_rows_of_one_id_must_agree(tmp_path: Path, name: str) -> None:
         items(path)
 
 
+def test_answers_may_have_persons(tmp_path: Path) -> None:
+    given = [{"person": 1, "answer": "x"}, {"person": "b", "answer": " "}]
+    given.append({"person": "c", "answer": " y"})
+    rows = [{"context": c, "responses": given} for c in "ab"]
+    expected = [(("x", "y"), ("1", "c"))] * 2  # a blank answer is dropped with its person
+    found = items(write(tmp_path / "a.jsonl", *rows))
+    assert [(i.responses, i.persons) for i in found] == expected
+    path = tmp_path / "a.csv"
+    path.write_text("context,person,response\na,1,x\nb,1,x\na,b, \nb,b,\na,c,y\nb,c,y\n")
+    assert [(i.responses, i.persons) for i in items(path)] == expected
+    assert (
+        items(write(tmp_path / "b.jsonl", {"context": "a", "responses": ["x"]}))[0].persons is None
+    )
+
+
+ONE, OTHER = {"person": "p", "answer": "x"}, {"person": "q", "answer": "x"}
+
+
+@pytest.mark.parametrize(
+    ("responses", "message"),
+    [
+        (
+            [ONE, "y"],
+            "line 2: an entry of responses is not an object with exactly person and answer",
+        ),
+        ([ONE, {"person": "q"}], "line 2: an entry of responses is not an object with exactly"),
+        ([ONE, {**OTHER, "count": 2}], "line 2: an entry of responses is not an object with"),
+        ([{**ONE, "person": ""}], "line 2: person '' is no identifier"),
+        ([{**ONE, "person": None}], "line 2: person None is no identifier"),
+        ([{**ONE, "answer": 3}], "line 2: answer is int, not text"),
+        ([ONE, OTHER, ONE], "line 2: person 'p' answers a context twice"),
+        (["x"], "line 2: answers have no persons, but those of line 1 have some"),
+        ({"x": 2}, "line 2: answers have no persons, but those of line 1 have some"),
+    ],
+)
+def test_bad_persons_are_told_with_their_line(tmp_path: Path, responses: Any, message: str) -> None:
+    rows = [{"context": "a", "responses": own} for own in ([ONE, OTHER], responses)]
+    with pytest.raises(DataError, match=message):
+        items(write(tmp_path / "a.jsonl", *rows))
+
+
+def test_persons_after_answers_without_are_refused(tmp_path: Path) -> None:
+    rows = [{"context": "a", "responses": own} for own in (["x"], [ONE])]
+    with pytest.raises(
+        DataError, match="line 2: answers have persons, but those of line 1 have none"
+    ):
+        items(write(tmp_path / "a.jsonl", *rows))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("a,,x,1", "line 3: person '' is no identifier"),
+        ("a,p,y,1", r"line 3: person 'p' answers a context twice \(line 2\)"),
+        ("a,q,y,2", "line 3: one person has a count of 2"),
+    ],
+)
+def test_bad_persons_of_a_table_are_told(tmp_path: Path, row: str, message: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"context,person,response,count\na,p,x,1\n{row}\n")
+    with pytest.raises(DataError, match=message):
+        items(path)
+
+
 def test_another_encoding_is_read_when_it_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("context,response\nä,ö\n".encode("latin-1"))

@@ -1,0 +1,191 @@
+"""Intervals that cover people as well as groups, where it is known who gave each answer.
+
+People who answer contexts of many groups make the groups dependent: resampling groups alone leaves
+the choice of people out. The variance here is two-way (Cameron, Gelbach & Miller 2011):
+
+    V = V_groups + V_persons - V_cells
+
+with jackknife variances over groups, over persons, and over cells (one person's answers within one
+group). `V_persons - V_cells` is the part that a person's answers in different groups share. It is 0
+where every person answers within one group only; an estimate below 0 counts as 0, so that the
+interval is never narrower than with groups alone.
+
+A person is left out without scoring an item again: the change of an item's agreements, log loss and
+TVD follows from the number of people with the same answer and the model's probability of it. The
+changes are centred per item and summed by group and person when a run is scored.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.inference.clustered import jackknife_error, leave_one_out, skewness, t_interval
+from aleatoric.inference.estimate import GroupSums, Reduction, Units, defined_groups, mean_of_splits
+from aleatoric.types import Estimate, Interval
+
+Floats = NDArray[np.float64]
+STATISTICS = ("agreement_H", "agreement_C", "log_loss", "tvd")
+"""Statistics whose changes are summed; a cell's last column is its number of answers."""
+METRICS = (
+    *("overlap", "sq_distance", "agreement_H", "agreement_C", "agreement_gap"),
+    *("log_loss", "tvd"),
+)
+"""Metrics that are functions of these and of what does not depend on people."""
+METHOD = "Student's t, jackknife, two-way over groups and persons"
+
+
+def changes_without_each(
+    words: Sequence[str], model: Mapping[str, float] | None, is_pair_known: bool = True
+) -> Floats:
+    """(persons, statistics) changes of one item's statistics if one person had not answered.
+
+    `words` are people's answers; `model` maps words to probabilities, and is `None` for people
+    alone. `is_pair_known` says whether the agreements are defined: a single draw has none.
+    Changes are relative to their mean. What is undefined without one of the people does not change.
+
+    >>> changes_without_each(["a", "a", "b"], {"a": 1.0})[:, 1].round(3).tolist()
+    [-0.167, -0.167, 0.333]
+    """
+    names, of_person, counts = np.unique(words, return_inverse=True, return_counts=True)
+    n, changes = len(words), np.zeros((len(names), len(STATISTICS)))
+    if n < 2:
+        return changes[of_person]
+    if is_pair_known and n > 2:
+        agreeing = (counts - 1) / (n - 1)
+        changes[:, 0] = 2 * (counts @ agreeing / n - agreeing) / (n - 2)
+    if model is not None:
+        probs = np.array([model.get(str(name), 0.0) for name in names])
+        if is_pair_known:
+            changes[:, 1] = (counts @ probs / n - probs) / (n - 1)
+        if (probs > 0).all():
+            losses = -np.log(probs)
+            changes[:, 2] = (counts @ losses / n - losses) / (n - 1)
+        gaps = counts / (n - 1) - probs
+        without = (np.abs(gaps - 1 / (n - 1)) - np.abs(gaps)) / 2
+        changes[:, 3] = without - counts @ without / n
+    return changes[of_person]
+
+
+class PersonSums:
+    """Summed changes by system, group and person; memory grows with groups times persons.
+
+    Beyond 1000 groups or persons, further ones share a unit, as in `Units`: units of independent
+    persons are independent.
+
+    >>> sums = PersonSums()
+    >>> sums.add("m", "g", ["ann", "bob"], np.zeros((2, 4)))
+    >>> list(sums.facts())
+    ['m']
+    """
+
+    def __init__(self) -> None:
+        self._groups, self._persons = Units(), Units()
+        self._tables: dict[str, Floats] = {}
+
+    def add(self, system: str, group: str, persons: Sequence[str], changes: Floats) -> None:
+        """Add one item's changes."""
+        (row,), columns = self._groups.numbers([group]), self._persons.numbers(persons)
+        table = self._tables.get(system, np.zeros((0, 0, len(STATISTICS) + 1)))
+        table = self._tables[system] = _grown(table, row + 1, max(columns) + 1)
+        np.add.at(table, (row, columns), np.column_stack([changes, np.ones(len(columns))]))
+
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """Each system's sums in a form that can be saved as JSON."""
+        return {name: _packed(table) for name, table in self._tables.items()}
+
+
+def _grown(table: Floats, n_groups: int, n_persons: int) -> Floats:
+    """The table with room for more; twice as much where it grows, so that it seldom does."""
+    needed = (n_groups, n_persons)
+    if all(have >= need for have, need in zip(table.shape, needed, strict=False)):
+        return table
+    rows, columns = (
+        have if have >= need else max(need, 2 * have)
+        for have, need in zip(table.shape, needed, strict=False)
+    )
+    grown = np.zeros((rows, columns, table.shape[2]))
+    grown[: table.shape[0], : table.shape[1]] = table
+    return grown
+
+
+def _packed(table: Floats) -> dict[str, Any]:
+    answers = table[:, :, -1]
+    used = table[answers.any(axis=1)][:, answers.any(axis=0)]
+    content = base64.b64encode(zlib.compress(used.astype("<f8").tobytes(), 1)).decode("ascii")
+    return {"shape": list(used.shape), "cells": content}
+
+
+@dataclass(frozen=True)
+class PersonChanges:
+    """One system's summed changes: (groups, persons, statistics and number of answers)."""
+
+    cells: Floats
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> PersonChanges:
+        """Sums that `PersonSums.facts` gave."""
+        content = zlib.decompress(base64.b64decode(facts["cells"]))
+        return cls(np.frombuffer(content, dtype="<f8").reshape(facts["shape"]))
+
+    def of_columns(self, reduction: Reduction) -> Floats:
+        """(groups, persons, columns) changes of the sums that a reduction is computed from.
+
+        Columns are linear in the statistics but for constants such as counts, which cancel.
+        """
+        groups, persons, _ = self.cells.shape
+        flat = self.cells.reshape(groups * persons, -1)
+        changed = {name: flat[:, [i]] for i, name in enumerate(STATISTICS)}
+        changed["sq_distance"] = changed["agreement_H"] - 2 * changed["agreement_C"]
+        changed["agreement_M"] = changed["confidence"] = np.zeros((len(flat), 1))
+        unchanged = {name: np.zeros((1, 1)) for name in changed}
+        columns = reduction.columns(changed) - reduction.columns(unchanged)
+        return columns.reshape(groups, persons, -1)
+
+
+def covering_persons(
+    found: Estimate, sums: GroupSums, reduction: Reduction, changes: PersonChanges
+) -> Estimate:
+    """The estimate with an interval over groups and persons; as it is where it has no interval."""
+    n_persons = changes.cells.shape[1]
+    if found.interval is None or n_persons < 2:
+        return found
+    table = defined_groups(sums, reduction)
+    interval = two_way_interval(
+        table, reduction, changes.of_columns(reduction), found.interval.level
+    )
+    return replace(found, interval=interval)
+
+
+def two_way_interval(
+    sums: Floats, reduction: Reduction, changes: Floats, level: float = 0.95
+) -> Interval:
+    """Student's t with the two-way standard error; degrees of freedom of the fewer of the two.
+
+    `sums` is (groups, k), `changes` is (groups, persons, k). Skewed groups and persons move an end
+    out, as in the interval over groups, in proportion to their share of the noise.
+    """
+
+    def value(rows: Floats) -> Floats:
+        return mean_of_splits(reduction.values(rows))
+
+    total, n_persons = sums.sum(axis=0), changes.shape[1]
+    centre, left_out = float(value(total)), leave_one_out(sums, value)
+    error = jackknife_error(left_out)
+    assert error is not None  # the caller has an interval over these groups
+    by_person = value(total + changes.sum(axis=0)) - centre
+    by_cell = value(total + changes) - centre
+    shared = (n_persons - 1) / n_persons * float((by_person**2).sum() - (by_cell**2).sum())
+    shared = max(shared, 0.0)
+    variance, n = error**2 + shared, min(len(sums), n_persons)
+    parts = (error**2, left_out, len(sums)), (shared, by_person, n_persons)
+    skew = sum((own / variance) ** 1.5 * skewness(out) / math.sqrt(m) for own, out, m in parts)
+    interval = t_interval(centre, math.sqrt(variance), n, level, skew * math.sqrt(n))
+    return replace(interval, method=METHOD)

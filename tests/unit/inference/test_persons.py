@@ -1,0 +1,232 @@
+"""Leaving a person out, against scoring again without that person; two-way intervals."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from aleatoric.inference.clustered import jackknife_error
+from aleatoric.inference.estimate import GroupSums, Reduction, estimate
+from aleatoric.inference.persons import (
+    METHOD,
+    METRICS,
+    STATISTICS,
+    PersonChanges,
+    PersonSums,
+    changes_without_each,
+    covering_persons,
+)
+from aleatoric.metrics.agreement import Agreement, AgreementGap, Overlap
+from aleatoric.metrics.entropy import log_loss
+from aleatoric.metrics.reduction import FiniteMean, Mean
+from aleatoric.metrics.tvd import tvd
+from aleatoric.types import Categorical, Pair
+from aleatoric.words.distributions import human_counts
+
+WORDS = "abcde"
+Answers = dict[tuple[str, int], dict[str, str]]
+"""(group, number of the item) -> person -> word."""
+REDUCTIONS: dict[str, Reduction] = {
+    "overlap": Overlap(),
+    "agreement_gap": AgreementGap(),
+    "log_loss": FiniteMean("log_loss", "confidence"),
+    **{name: Mean(name) for name in ("sq_distance", "agreement_H", "agreement_C", "tvd")},
+}
+
+
+def scored(words: list[str], model: Categorical) -> dict[str, float | None]:
+    pair = Pair("", "", Categorical.from_counts(human_counts(words)), model)
+    agreement = Agreement.of(pair)
+    assert agreement is not None
+    return {
+        **agreement.columns(),
+        "log_loss": log_loss(pair.human, model),
+        "tvd": tvd(pair),
+        "confidence": 1.0,
+    }
+
+
+def random_model(rng: np.random.Generator) -> Categorical:
+    return Categorical(tuple(WORDS), tuple(rng.dirichlet(np.ones(len(WORDS))).tolist()))
+
+
+def random_panel(
+    seed: int, share: float = 0.7, habit: float = 0.5
+) -> tuple[Answers, dict[tuple[str, int], Categorical]]:
+    """Seven groups of three items and nine people, each of whom answers some of the items."""
+    rng = np.random.default_rng(seed)
+    habits = rng.dirichlet(np.full(len(WORDS), habit), 9)
+    answers: Answers = {}
+    for group in "ABCDEFG":
+        for item in range(3):
+            asked = [p for p in range(9) if rng.random() < share or p < 4]
+            answers[group, item] = {
+                f"p{p}": str(rng.choice(list(WORDS), p=habits[p])) for p in asked
+            }
+    return answers, {key: random_model(rng) for key in answers}
+
+
+def sums_of(
+    answers: Answers, models: dict[tuple[str, int], Categorical], r: Reduction
+) -> GroupSums:
+    rows = [scored(list(own.values()), models[key]) for key, own in answers.items()]
+    chunk = {name: np.array([[row[name]] for row in rows], dtype=np.float64) for name in rows[0]}
+    sums = GroupSums()
+    sums.add([group for group, _ in answers], r.columns(chunk))
+    return sums
+
+
+def changes_of(answers: Answers, models: dict[tuple[str, int], Categorical]) -> PersonChanges:
+    sums = PersonSums()
+    for (group, item), own in answers.items():
+        found = changes_without_each(list(own.values()), models[group, item].as_dict())
+        sums.add("m", group, list(own), found)
+    return PersonChanges.of(sums.facts()["m"])
+
+
+def value_of(answers: Answers, models: dict[tuple[str, int], Categorical], r: Reduction) -> float:
+    return float(r.values(sums_of(answers, models, r).table.sum(axis=0))[0])
+
+
+@pytest.mark.parametrize("n", [3, 4, 10])
+def test_changes_are_those_of_scoring_again(n: int) -> None:
+    rng = np.random.default_rng(n)
+    for _ in range(20):
+        words, model = [str(w) for w in rng.choice(list(WORDS), n)], random_model(rng)
+        whole = scored(words, model)
+        without = [scored(words[:p] + words[p + 1 :], model) for p in range(n)]
+        found = changes_without_each(words, model.as_dict())
+        for column, name in enumerate(STATISTICS):
+            expected = np.array([own[name] for own in without], dtype=np.float64)
+            assert found[:, column] == pytest.approx(expected - expected.mean(), abs=1e-12)
+            if name != "tvd":  # which is larger on average with fewer people
+                assert found[:, column] == pytest.approx(expected - whole[name], abs=1e-12)
+
+
+def test_what_is_undefined_without_a_person_does_not_change() -> None:
+    assert not changes_without_each(["a"], {"a": 1.0}).any()
+    agreement, *others = changes_without_each(["a", "b"], {"a": 0.75, "b": 0.25}).T
+    assert not agreement.any()
+    assert all(own.any() for own in others)
+    assert not changes_without_each(["a", "b", "b"], {"a": 1.0})[:, 2].any()  # infinite log loss
+    assert not changes_without_each(["a", "b", "b"], {"a": 1.0}, False)[:, :2].any()
+    assert not changes_without_each(["a", "b", "b"], None)[:, 1:].any()
+
+
+def test_every_metric_has_a_reduction_here() -> None:
+    assert REDUCTIONS.keys() == set(METRICS)
+
+
+@pytest.mark.parametrize("metric", [name for name in METRICS if name != "tvd"])
+@pytest.mark.parametrize("seed", range(3))
+def test_values_without_a_person_are_those_of_scoring_again(metric: str, seed: int) -> None:
+    answers, models = random_panel(seed)
+    r = REDUCTIONS[metric]
+    total = sums_of(answers, models, r).table.sum(axis=0)
+    columns = changes_of(answers, models).of_columns(r)
+    persons = list(dict.fromkeys(p for own in answers.values() for p in own))
+    found = r.values(total + columns.sum(axis=0))[:, 0]
+    expected = [
+        value_of(
+            {k: {p: w for p, w in own.items() if p != left} for k, own in answers.items()},
+            models,
+            r,
+        )
+        for left in persons
+    ]
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("metric", ["overlap", "sq_distance", "agreement_H", "log_loss"])
+def test_the_variance_is_that_of_naive_jackknives(metric: str) -> None:
+    """Groups, persons, and a person's answers within one group, each left out and scored again."""
+    answers, models = random_panel(5, habit=0.05)
+    models = dict.fromkeys(
+        models, models["A", 0]
+    )  # so that persons have the same effect everywhere
+    r = REDUCTIONS[metric]
+    centre = value_of(answers, models, r)
+    persons, groups = {p for own in answers.values() for p in own}, {g for g, _ in answers}
+
+    def without(drop_group: str | None, drop_person: str | None) -> float:
+        left = {
+            key: {
+                p: w
+                for p, w in own.items()
+                if not (p == drop_person and drop_group in (None, key[0]))
+            }
+            for key, own in answers.items()
+            if not (drop_person is None and key[0] == drop_group)
+        }
+        return value_of(left, models, r)
+
+    over_groups = jackknife_error(np.array([without(g, None) for g in groups]))
+    assert over_groups is not None
+    over_persons = sum((without(None, p) - centre) ** 2 for p in persons)
+    over_cells = sum((without(g, p) - centre) ** 2 for g in groups for p in persons)
+    n = len(persons)
+    shared = (n - 1) / n * (over_persons - over_cells)
+    assert shared > 0
+    sums = sums_of(answers, models, r)
+    interval = covering_persons(estimate(sums, r, 0), sums, r, changes_of(answers, models)).interval
+    assert interval is not None
+    assert interval.method == METHOD
+    reach = stats.t.ppf(0.975, min(len(groups), n) - 1) * math.sqrt(over_groups**2 + shared)
+    # Skewness moves one end out and leaves the other.
+    ends = centre - interval.low, interval.high - centre
+    assert min(ends) == pytest.approx(reach, rel=1e-9)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_people_of_one_group_each_leave_the_interval_over_groups(metric: str) -> None:
+    answers, models = random_panel(2)
+    answers = {k: {f"{k[0]}{p}": w for p, w in own.items()} for k, own in answers.items()}
+    r = REDUCTIONS[metric]
+    sums = sums_of(answers, models, r)
+    groups = estimate(sums, r, 0)
+    both = covering_persons(groups, sums, r, changes_of(answers, models))
+    assert groups.interval is not None
+    assert both.interval is not None
+    assert both.interval.low == pytest.approx(groups.interval.low, abs=1e-12)
+    assert both.interval.high == pytest.approx(groups.interval.high, abs=1e-12)
+
+
+def test_the_interval_is_never_narrower_than_over_groups() -> None:
+    for seed in range(20):
+        answers, models = random_panel(seed, share=0.2)
+        changes = changes_of(answers, models)
+        for r in REDUCTIONS.values():
+            sums = sums_of(answers, models, r)
+            groups = estimate(sums, r, 0)
+            both = covering_persons(groups, sums, r, changes).interval
+            assert groups.interval is not None
+            assert both is not None
+            width = groups.interval.high - groups.interval.low
+            assert both.high - both.low >= 0.9 * width  # the skewness may move an end less
+
+
+def test_many_persons_share_units() -> None:
+    sums = PersonSums()
+    for item in range(300):
+        persons = [f"{item}:{p}" for p in range(5)]
+        sums.add("m", str(item % 7), persons, np.ones((5, len(STATISTICS))))
+    cells = PersonChanges.of(sums.facts()["m"]).cells
+    assert cells.shape == (7, 1000, len(STATISTICS) + 1)
+    assert cells.sum(axis=(0, 1)).tolist() == [1500.0] * 5
+
+
+def test_without_an_interval_or_with_one_person_nothing_changes() -> None:
+    answers, models = random_panel(1)
+    r = REDUCTIONS["tvd"]
+    one_group = {key: own for key, own in answers.items() if key[0] == "A"}
+    sums = sums_of(one_group, models, r)
+    found = estimate(sums, r, 0)
+    assert covering_persons(found, sums, r, changes_of(one_group, models)) == found
+    alone = PersonSums()
+    alone.add("m", "A", ["p1"], np.zeros((1, len(STATISTICS))))
+    whole = sums_of(answers, models, r)
+    found = estimate(whole, r, 0)
+    assert covering_persons(found, whole, r, PersonChanges.of(alone.facts()["m"])) == found
