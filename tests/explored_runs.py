@@ -13,6 +13,7 @@ from urllib.request import urlopen
 
 from aleatoric.pipeline import WordJob, run_word
 from aleatoric.text_pipeline import TextJob, run_text
+from aleatoric.types import Choices
 from aleatoric.viewer.library import Library
 from aleatoric.viewer.server import Explorer
 
@@ -20,6 +21,8 @@ SCRIPT = (
     '<script>document.title = "stolen"</script><img src=x onerror="document.title=1"> & "q" \'s'
 )
 LONG = "word " * 2000
+FOLDED = Choices(answers="folded")
+"""The word rule would leave nothing hostile in an answer."""
 """A text of 10,000 characters."""
 TURNED = "left \u202eto right\u202c \x07"
 ITEMS = (
@@ -54,7 +57,7 @@ def word_run(folder: Path) -> Path:
         ),
     )
     models = tuple(f"recorded:{_recorded(folder, name)}" for name in SYSTEMS)
-    run_word(WordJob(str(people), models, n_splits=4), folder / "run").db.close()
+    run_word(WordJob(str(people), models, n_splits=4, choices=FOLDED), folder / "run").db.close()
     return folder / "run"
 
 

@@ -102,7 +102,11 @@ def test_saved_runs_are_scored_and_exported(
     assert ran.results["model", "tvd"]["estimate"]["n_items"] == 2
     table = parquet.read_table(rows).to_pylist()
     assert {row["system"] for row in table} == {"human", "oracle", "model"}
-    assert (tmp_path / "rows.csv").read_text().startswith('"system","item","group","row","tvd"')
+    assert (
+        (tmp_path / "rows.csv")
+        .read_text()
+        .startswith('"system","item","group","row","sq_distance"')
+    )
 
 
 @pytest.mark.parametrize("layout", ["markdown", "latex", "csv", "terminal"])

@@ -62,12 +62,13 @@ def printed(made: Path) -> str:
 
 def test_one_run_holds_base_temperature_and_every_loss(printed: str) -> None:
     found = json.loads(printed)
-    values = {r["system"]: r["estimate"] for r in found["results"] if r["metric"] == "tvd"}
+    values = {r["system"]: r["estimate"] for r in found["results"] if r["metric"] == "sq_distance"}
     base, *tuned = ("model", "model temperature", "model text-tuned", "model human-tuned")
     assert {"oracle", base, *tuned} == set(values)
     assert {own["n_items"] for own in values.values()} == {35}
     assert values["model human-tuned"]["value"] < values[base]["value"]
-    pairs = {(c["first"], c["second"]): c["difference"] for c in found["comparisons"]}
+    squares = [c for c in found["comparisons"] if c["metric"] == "sq_distance"]
+    pairs = {(c["first"], c["second"]): c["difference"] for c in squares}
     gap = values[base]["value"] - values["model human-tuned"]["value"]
     assert pairs[base, "model human-tuned"]["value"] == pytest.approx(gap)
     assert pairs[base, "model human-tuned"]["interval"]
@@ -85,7 +86,7 @@ def test_repeated_it_trains_nothing_again_and_prints_tables_and_exports(
     arguments = options(made, "run", "--loss", "text", "--loss", "human", "--format", "markdown")
     again = run([*arguments, "--export", str(made / "exported")])
     assert weights.stat().st_mtime_ns == written
-    for shown in ("| model human-tuned |", "TVD − base", "| model human-tuned | 3 | 2 |"):
+    for shown in ("| model human-tuned |", "D² − base", "| model human-tuned | 3 | 2 |"):
         assert shown in again.stdout
     assert (made / "run" / "curves.csv").read_text().startswith("system,fold,epoch")
     assert sorted(str(p.relative_to(made / "exported")) for p in made.glob("exported/*/*")) == [
@@ -103,14 +104,16 @@ def test_score_prints_what_finetune_printed(made: Path, printed: str) -> None:
 
 
 def test_the_family_of_tests_is_the_differences_from_the_base(made: Path, printed: str) -> None:
-    found = json.loads(printed)["comparisons"]
+    every = json.loads(printed)["comparisons"]
+    assert {c["metric"] for c in every} == {"sq_distance", "log_loss"}
+    found = [c for c in every if c["metric"] == "sq_distance"]
     assert [(c["first"], c["second"]) for c in found] == [
         ("model", f"model {name}") for name in ("temperature", "text-tuned", "human-tuned")
     ]
     assert [c["p_holm"] for c in found] == holm([c["p"] for c in found])
     with Store.open(made / "run") as store:
         notes = " ".join(systems_table(store).notes)
-    assert "adjusted over the 3 differences from the base" in notes
+    assert "adjusted over the 3 differences from the base, per metric" in notes
 
 
 def test_the_report_has_differences_perplexities_curves_and_the_command(

@@ -105,7 +105,7 @@ def test_token_in_json(cli: Callable, text: Path, models: Path) -> None:
     one = ran.results["gpt2", "ece"]
     assert set(one["estimate"]["interval"]) == {"low", "high", "level", "method"}
     assert one["estimate"]["n_groups"] == 3
-    assert 0 < one["floor"]["value"] < 1
+    assert 0 < one["perfect"]["low"] < 1
     assert "tokens/s" in ran.err
 
 

@@ -601,6 +601,7 @@ def test_a_manifest_holds_all_that_is_asked_for(tmp_path: Path) -> None:
         choices=Choices.paper(),
         seed=5,
         remarks=("made up",),
+        tagger="textblob",
     )
     with run_word(job, tmp_path / "run") as store:
         assert resuming.job_of(store.manifest, resuming.Anew()) == job

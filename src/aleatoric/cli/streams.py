@@ -6,7 +6,7 @@ import codecs
 import os
 import sys
 
-STAND_INS = str.maketrans("↓↑→←‖−–—×²·…≤≥±’‘“”", "v^><|---x2..<>~''\"\"")
+STAND_INS = str.maketrans("↓↑→←‖−–—×²·…≤≥±’‘“”Σμ", "v^><|---x2..<>~''\"\"Su")
 """Of the characters in our own tables, one for one, so that columns stay columns."""
 _HANDLER = "aleatoric.plain"
 

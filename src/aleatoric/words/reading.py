@@ -156,7 +156,10 @@ def _of_kept(
 
 
 def read_draws(draws: Iterable[Draws], reading: Reading, changes: Changes) -> Iterator[Draws]:
-    """Draws as words: raw texts are cut, and words given as such are read like people's answers.
+    """Draws whose words are read like people's answers.
+
+    Raw texts stay as they are and are cut when they are scored, but for a user's own rule, which
+    runs only here.
 
     >>> one = Draws("1:2", {"she.": 2, "She": 1, "...": 1})
     >>> [found] = read_draws([one], Reading.of(Choices()), Changes())
@@ -168,7 +171,7 @@ def read_draws(draws: Iterable[Draws], reading: Reading, changes: Changes) -> It
             one = _read_counts(one, reading, changes)
         if one.logprobs is not None:
             one = replace(one, logprobs=_read_logprobs(one.logprobs, reading, changes))
-        yield cut(one, reading.text)
+        yield cut(one, reading.text) if is_code(reading.choices.rule) else one
 
 
 def _read_counts(draws: Draws, reading: Reading, changes: Changes) -> Draws:

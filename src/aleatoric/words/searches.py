@@ -171,7 +171,8 @@ class Searches:
         lacking = self._found[places] == 0
         which, places = which[lacking], places[lacking]
         entries = self._entries[which]
-        letters = self._names.beginnings.lengths[self._cells.beginning[entries["cell"]]]
+        reached = np.where(entries["base"] >= 0, entries["base"], entries["cell"])
+        letters = self._names.beginnings.lengths[self._cells.beginning[reached]]
         order = np.lexsort((entries["mass"], letters, places))
         last = np.append(np.diff(places[order]) > 0, True)[: len(order)]
         chosen[which[order[last]]] = True
