@@ -33,8 +33,9 @@ CAPTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "word": {
         "systems": (
             "Systems at a glance",
-            "Filled: distance to people with its 95% interval; open: what a perfect model would "
-            "score with as many answers. Further left is nearer to people.",
+            "How often two people agree (H), two draws of the system (M), and a draw and a person "
+            "(C), with 95% intervals. A perfect model has all three equal; M below H: the system "
+            "varies more than people.",
         ),
         "training": (
             "Training and validation",

@@ -60,7 +60,7 @@ def caveats(results: Sequence[Result], lead: str) -> Iterator[str]:
         listed = ", ".join(f"{name} {n}" for name, n in items.items())
         yield (
             f"The systems were measured on different numbers of items ({listed}): compare them by "
-            "the letters and by `aleatoric compare`, which use the items that they share."
+            "the letters and by aleatoric compare, which use the items that they share."
         )
 
 
@@ -94,7 +94,7 @@ def _closest(own: Mapping[str, Result], compared: Compared | None) -> str:
     if compared is None:
         return (
             f"{best} has the highest overlap with people ({number(known[best])} of 1); "
-            "`aleatoric compare` tests the differences between systems."
+            "aleatoric compare tests the differences between systems."
         )
     if not letters:
         return (

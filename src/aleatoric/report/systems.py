@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import filter as filter_names
 
 from aleatoric.comparing import Compared, compare
 from aleatoric.errors import UsageError
@@ -106,10 +107,12 @@ def systems_table(part: Part, results: Sequence[Result]) -> SystemsTable:
 
 def letters_of(part: Part) -> Compared | None:
     """All pairs of systems by the main metrics; nothing where there is nothing to compare."""
-    patterns = COMPARED.get(part.level)
-    if patterns is None or len(part.members) < 2:
-        return None
     labels = [member.label for member in part.members]
+    known = [r.metric for r in part.results if r.system in labels]
+    shared = {metric for metric in known if known.count(metric) > 1}
+    patterns = [p for p in COMPARED.get(part.level, ()) if filter_names(shared, p)]
+    if not patterns:
+        return None
     try:
         return compare(part.stores, labels, patterns, seed=part.first.manifest["seed"])
     except UsageError:
