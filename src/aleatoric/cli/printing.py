@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,11 @@ from rich.text import Text
 from aleatoric.progress import Advance
 from aleatoric.report.tables import printable
 from aleatoric.types import Result, Table
+
+WIDTH = 200
+"""The width of tables that go to a file or a pipe: no number is cut there."""
+MIN_COLUMNS = 4
+"""Columns of a table that are shown in a terminal of any width."""
 
 
 @contextmanager
@@ -68,9 +73,33 @@ def show_tables(tables: list[Table], as_json: bool, layout: str) -> None:
         return
     for table in tables:
         if layout == "terminal":
-            Console(width=None if sys.stdout.isatty() else 160).print(render.to_rich(table))
+            console = Console(width=None if sys.stdout.isatty() else WIDTH)
+            console.print(render.to_rich(_fitted(table, console)))
         else:
             print(render.FORMATS[layout](table))
+
+
+def _fitted(table: Table, console: Console) -> Table:
+    """The leading columns of a table that a terminal has room for, so that no number is cut."""
+    from aleatoric.report.tables import to_rich
+
+    unbounded = Console(width=10_000)  # a table is measured as wide as its console at most
+    columns, left_out = len(table.columns), 0
+    shown = table
+    while (
+        columns - left_out > MIN_COLUMNS
+        and unbounded.measure(to_rich(replace(shown, notes=()))).maximum > console.width
+    ):
+        left_out += 1
+        keep = [*range(columns - 1 - left_out), columns - 1]
+        note = f"{left_out} more columns: use a wider terminal, or --format markdown."
+        shown = replace(
+            table,
+            columns=tuple(table.columns[i] for i in keep),
+            rows=tuple(tuple(row[i] for i in keep) for row in table.rows),
+            notes=(*table.notes, note),
+        )
+    return shown
 
 
 def print_json(document: dict[str, Any]) -> None:
