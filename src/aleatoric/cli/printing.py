@@ -84,12 +84,13 @@ def _fitted(table: Table, console: Console) -> Table:
     from aleatoric.report.tables import to_rich
 
     unbounded = Console(width=10_000)  # a table is measured as wide as its console at most
+
+    def too_wide(one: Table) -> bool:
+        return unbounded.measure(to_rich(replace(one, notes=()))).maximum > console.width
+
     columns, left_out = len(table.columns), 0
     shown = table
-    while (
-        columns - left_out > MIN_COLUMNS
-        and unbounded.measure(to_rich(replace(shown, notes=()))).maximum > console.width
-    ):
+    while columns - left_out > MIN_COLUMNS and too_wide(shown):
         left_out += 1
         keep = [*range(columns - 1 - left_out), columns - 1]
         note = f"{left_out} more columns: use a wider terminal, or --format markdown."
