@@ -37,6 +37,7 @@ def by_agreement(store: Store) -> Table:
         for system in store.systems()
         if system not in CONTROLS
         for quartile, found in enumerate(_estimates(store, system, oracle))
+        if found["overlap"].n_items
     ]
     columns = ("system", "human agreement", "H", "M", "C", "overlap ↑", "log loss ↓", "halves")
     notes = (

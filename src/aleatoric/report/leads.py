@@ -47,21 +47,40 @@ def finding(level: str, results: Sequence[Result], compared: Compared | None = N
 
 
 def caveats(results: Sequence[Result], lead: str) -> Iterator[str]:
-    """What changes the reading of the table: few groups, and systems on different items."""
-    own = [r for r in results if r.metric == lead and r.system not in _CONTROLS]
+    """What changes the reading of the table: dependent draws, few groups, different items."""
+    known = (r for r in results if r.metric == lead and r.system not in _CONTROLS)
+    own = [r for r in known if r.estimate.value is not None]
+    if lead == "overlap" and (names := [r.system for r in own if _is_dependent(r)]):
+        yield (
+            f"{_listed(names)}: the overlap is significantly above 1, which independent draws of "
+            "no model reach. These draws depend on the people (copied or memorised answers) or on "
+            "each other (a list of different words): do not rank them."
+        )
     groups = min((r.estimate.n_groups for r in own), default=FEW_GROUPS)
     if groups < FEW_GROUPS:
+        counted = "one group" if groups == 1 else f"{groups} groups"
         yield (
-            f"There are only {groups} groups of items: intervals are wide, and tests find large "
-            "differences alone."
+            f"There is little to resample ({counted} of items): intervals are wide, and tests "
+            "find large differences alone."
         )
-    items = {r.system: r.estimate.n_items for r in own}
-    if len(set(items.values())) > 1:
-        listed = ", ".join(f"{name} {n}" for name, n in items.items())
+    if _on_different_items(own):
+        listed = ", ".join(f"{r.system} {r.estimate.n_items}" for r in own)
         yield (
-            f"The systems were measured on different numbers of items ({listed}): compare them by "
-            "the letters and by aleatoric compare, which use the items that they share."
+            f"The systems were measured on different items ({listed}): compare them by the "
+            "letters and by aleatoric compare, which use the items that they share."
         )
+
+
+def _is_dependent(result: Result) -> bool:
+    """Whether an overlap is significantly above 1."""
+    interval = result.estimate.interval
+    return interval is not None and interval.low > 1
+
+
+def _on_different_items(own: Sequence[Result]) -> bool:
+    """Whether some system lacks items that another may have."""
+    counts = {r.estimate.n_items for r in own}
+    return len(own) > 1 and (len(counts) > 1 or any(r.estimate.n_missing for r in own))
 
 
 def _word(found: Found, compared: Compared | None) -> Iterator[str]:
@@ -80,16 +99,23 @@ def _alone(system: str, result: Result) -> str:
         return said
     if interval.high < 1:
         return f"{said} It is significantly below that."
+    if _is_dependent(result):
+        return f"{said} It is significantly above that, so that its draws are not independent."
     return f"{said} It does not differ significantly from that."
 
 
 def _closest(own: Mapping[str, Result], compared: Compared | None) -> str:
     """Who is closest to people by overlap, on common items; ties are named as ties."""
+    independent = {s: r for s, r in own.items() if not _is_dependent(r)}
+    if compared is None and _on_different_items(list(own.values())):
+        return "The systems were measured on different items; aleatoric compare ranks them."
     letters = compared.letters.get("overlap", {}) if compared else {}
     values = compared.values.get("overlap", {}) if compared else {}
-    known = {s: v for s, v in values.items() if v is not None}
-    known = known or {s: r.estimate.value or 0.0 for s, r in own.items()}
-    ordered = compared.order.get("overlap", ()) if compared else ()
+    known = {s: v for s, v in values.items() if v is not None and s in independent}
+    known = known or {s: r.estimate.value or 0.0 for s, r in independent.items()}
+    if not known:
+        return "No system has draws that are independent of the people and of each other."
+    ordered = [s for s in (compared.order.get("overlap", ()) if compared else ()) if s in known]
     best = next(iter(ordered), max(known, key=lambda system: known[system]))
     if compared is None:
         return (
