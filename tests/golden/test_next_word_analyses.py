@@ -97,7 +97,7 @@ def test_the_models_entropy_matters_most(tvds: SplitTVDs) -> None:
     docs = Path(__file__).parents[2] / "docs"
     words, methods = ((docs / name).read_text() for name in ("word.md", "methods.md"))
     assert f"the oracle's TVD little ({oracle})" in words
-    assert f"entropy matters most ({entropy} a standard" in words
+    assert f"entropy matters most ({entropy} per standard" in words
     assert f"entropy matters most ({entropy}), the oracle's TVD little ({oracle})" in methods
 
 

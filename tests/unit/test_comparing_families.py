@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from itertools import combinations
 
 import numpy as np
@@ -48,6 +49,8 @@ def notes(metrics: list[str], **systems: ItemStatistics) -> list[str]:
     signature = Signature("c", "0", "m", "d", "e", {}, "exact", 0, "", "1")
     known = Estimate(0.0, None, 1, 1)
     store = Store.__new__(Store)
+    store.db = sqlite3.connect(":memory:")
+    store.db.execute("CREATE TABLE meta (key TEXT, value TEXT)")
     members = [
         Member(store, label, label, {m: Result(label, m, signature, known) for m in own.values})
         for label, own in systems.items()
