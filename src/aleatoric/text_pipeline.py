@@ -440,6 +440,10 @@ def _manifest(job: TextJob, corpus: MultiRef) -> dict[str, Any]:
     }
 
 
+MOST_UNDEFINED = 0.2
+"""The share of pairs without a distance above which there is no interval and no verdict."""
+GAPPY = "more than 20% of the pairs of texts have no distance by this probe"
+_JUDGED = ("energy/", "dmu_M/", f"{SAME_LENGTH}/")
 _OF_SYSTEM = ("decoder", "seed")
 _OF_GENERATORS = (
     *("energy/", "mean_M/", "mean_C/", "length_M", f"{SAME_LENGTH}/"),
@@ -459,15 +463,33 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     means = {name: Mean(name) for name in names}
     found = estimates(pages, means, store.manifest["seed"], interval)
     missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
+    gappy: set[str] = set() if system == CONTROL else _gappy_probes(store, system)
     for metric in metrics_of(store):
         if system == CONTROL and not _is_of_people(store, metric):
             continue
         if metric.startswith(f"{SAME_LENGTH}/") and not found[metric].n_items:
             continue  # a system whose texts are as long as people's
         estimate = bounded(replace(found[metric], n_missing=missing), metric)
+        if metric.startswith(_JUDGED) and metric.partition("/")[2] in gappy:
+            estimate = replace(estimate, interval=None, reason=GAPPY)
         signature = _signature(store, system, metric, found)
         rows = StoredRows(store, system, metric)
         yield Result(system, metric, signature, estimate, rows=rows)
+
+
+def _gappy_probes(store: Store, system: str) -> set[str]:
+    """The probes by which too many pairs of a system's texts have no distance.
+
+    The pairs that are left are not a fair choice: of nine equal words and one text of two words,
+    only the pairs with the latter have bigrams.
+    """
+    before, pairs = f"{UNDEFINED}M/", store.total(system, "n_pairs_M")
+    columns = [c for c in store.meta("stat_columns") if c.startswith(before)]
+    return {
+        column.removeprefix(before)
+        for column in columns
+        if store.total(system, column) > MOST_UNDEFINED * pairs
+    }
 
 
 def _is_of_people(store: Store, metric: str) -> bool:

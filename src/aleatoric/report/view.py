@@ -110,10 +110,10 @@ def _word_notes(results: Sequence[Result]) -> tuple[str, ...]:
         "H: how often two people agree; M: two draws of the model; C: a draw and a person. "
         "M < H: the model varies more than people.",
         "overlap: 2 ΣC / Σ(H + M), 1 for a perfect model; D²: H + M − 2C, 0 for a perfect model. "
-        "Both are unbiased at any number of people and draws.",
+        "D² is unbiased at any number of people and draws, overlap nearly so.",
         "TVD: the papers' metric, from its debiased to its plain value; it depends on the numbers "
-        "of people and draws and is not used for ranking. TVD if perfect: the plain value that a "
-        "perfect model would have on average.",
+        "of people and draws and is not used for ranking. TVD if perfect: an estimate of the plain "
+        "value of a perfect model; too low with fewer than about 20 people.",
         "ECE is shown for reference only: it is misleading when people disagree.",
     ]
     if any(r.metric == "log_loss" for r in results):

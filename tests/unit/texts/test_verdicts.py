@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from aleatoric.text_pipeline import GAPPY, TextJob, results, run_text
 from aleatoric.texts.verdicts import (
     ALIKE,
     CLOSE,
@@ -77,3 +81,20 @@ def test_a_sentence_groups_the_probes_of_a_system() -> None:
         "bot: differs from people (a); no significant difference from people (b); "
         "varies less than people (all probes)."
     ]
+
+
+def test_no_verdict_stands_on_a_fifth_of_the_pairs(tmp_path: Path) -> None:
+    """Nine equal words and one text of two words: only pairs with the latter have bigrams."""
+    people = [
+        f"the {w} is {v} today" for w, v in (("sea", "wild"), ("sky", "blue"), ("day", "long"))
+    ]
+    rows = [{"id": str(i), "input": f"x{i}", "references": people} for i in range(8)]
+    texts = [{"id": str(i), "texts": ["apple"] * 9 + ["an apple"]} for i in range(8)]
+    corpus, model = tmp_path / "people.jsonl", tmp_path / "collapsed.jsonl"
+    corpus.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    model.write_text("".join(f"{json.dumps(row)}\n" for row in texts))
+    job = TextJob(str(corpus), (f"recorded:{model}",), probes=("lexical-1", "lexical-2"))
+    with run_text(job, tmp_path / "run") as store:
+        found = {(one.system, one.probe): one for one in verdicts(results(store))}
+    assert found["collapsed", "lexical-2"].variability == UNKNOWN
+    assert found["collapsed", "lexical-2"].reason == GAPPY
