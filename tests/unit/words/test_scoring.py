@@ -39,7 +39,7 @@ def naive_half(answers: list[str]) -> tuple[Categorical, str]:
     return Categorical.from_counts(counts), best
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(PAGES)
 def test_halves_of_many_items_are_those_of_each(page):
     items = items_of([words for words in page if len(words) > 1])
@@ -67,7 +67,7 @@ def test_halves_of_many_items_are_those_of_each(page):
             assert found["correct_original"] == (answer == "a")
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(PAGES, st.sampled_from(["independent", "shared"]))
 def test_an_items_numbers_do_not_depend_on_its_company(page, splits):
     """To the last bit."""
