@@ -72,7 +72,7 @@ def test_the_truth_has_distance_0_and_overlap_1_at_any_sample_size(people, model
     found = statistics(people[n], models[1.0], m)
     error = found["sq_distance"].std() / np.sqrt(N_CONTEXTS)
     assert abs(found["sq_distance"].mean()) < 4 * error
-    assert overlap(found) == pytest.approx(1.0, abs=0.03)
+    assert overlap(found) == pytest.approx(1.0, abs=0.02)
 
 
 @pytest.mark.parametrize(("n", "temperature"), [(40, 0.9), (20, 0.7), (10, 0.7)])
