@@ -11,8 +11,10 @@ import pytest
 
 from aleatoric.comparing import compare
 from aleatoric.comparing.matched import drawn
+from aleatoric.comparing.quartiles import by_agreement
 from aleatoric.errors import UsageError
-from aleatoric.pipeline import WordJob, run_word
+from aleatoric.pipeline import WordJob, results, run_word
+from aleatoric.report.leads import caveats
 from aleatoric.store import Store
 from aleatoric.types import Categorical
 
@@ -115,3 +117,37 @@ def test_only_words_are_matched(tmp_path: Path) -> None:
         member = Member(store, "x", "x", {})
         with pytest.raises(UsageError, match="is a run of the text level"):
             match([member, member], seed=0)
+
+
+def test_single_draws_cannot_be_matched(tmp_path: Path) -> None:
+    with run(tmp_path, one=samples(1, 0), many=samples(30, 1)) as store:
+        with pytest.raises(UsageError, match="one: has one draw per item, and agreements need two"):
+            compare([store], matched=True)
+        assert "(one 24) count in TVD and ECE alone" in " ".join(caveats(results(store), "overlap"))
+
+
+def test_systems_without_a_common_item_have_no_values_and_a_note(tmp_path: Path) -> None:
+    with run(tmp_path, a=samples(9, 0, range(12)), b=samples(9, 1, range(12, 24))) as store:
+        notes = " ".join(compare([store], metrics=["overlap"]).notes)
+    assert "overlap: no item is common to all systems" in notes
+
+
+def test_copied_answers_are_not_ranked_without_a_warning(tmp_path: Path) -> None:
+    copied = {
+        str(i): {"samples": {"a": 10 - i % 3, "b": 6 + i % 3, "c": 3, "d": 1}}
+        for i in range(N_ITEMS)
+    }
+    with run(tmp_path, copied=copied, sampled=samples(20, 0)) as store:
+        notes = " ".join(compare([store], metrics=["overlap"]).notes)
+    assert "copied: the overlap is significantly above 1" in notes
+
+
+def test_quartiles_have_the_same_cut_points_for_every_system(tmp_path: Path) -> None:
+    with run(tmp_path, half=samples(9, 0, range(6)), all=samples(9, 1)) as store:
+        rows = by_agreement(store).rows
+        assert by_agreement(store, "all").rows == tuple(row for row in rows if row[0] == "all")
+        with pytest.raises(UsageError, match="no system 'oracle'"):
+            by_agreement(store, "oracle")
+    levels = [[row[1] for row in rows if row[0] == system] for system in ("half", "all")]
+    assert set(levels[0]) <= set(levels[1])
+    assert sum(int(row[-1]) for row in rows if row[0] == "all") == 2 * N_ITEMS

@@ -200,7 +200,9 @@ def score(
     analysis: Annotated[
         list[str] | None, typer.Option(help="Run a study: see aleatoric list analyses.")
     ] = None,
-    system: Annotated[str | None, typer.Option(help="The system a study looks at.")] = None,
+    system: Annotated[
+        str | None, typer.Option(help="The system that a study or --by looks at.")
+    ] = None,
     by: Annotated[
         str | None,
         typer.Option(help="agreement: the leading metrics by quartiles of human agreement."),
@@ -232,7 +234,7 @@ def score(
             from aleatoric.comparing.quartiles import by_agreement
 
             with shown():
-                show_tables([by_agreement(store)], as_json, layout)
+                show_tables([by_agreement(store, system)], as_json, layout)
         elif analysis:
             from aleatoric.studies import run_study
 

@@ -17,7 +17,7 @@ from aleatoric.comparing.comparable import (
     without_clusters,
 )
 from aleatoric.comparing.family import Comparison, adjusted, by_metric, letters_of, order_of
-from aleatoric.comparing.notes import Evidence, notes_of, order_notes
+from aleatoric.comparing.notes import Evidence, notes_of, value_notes
 from aleatoric.comparing.statistics import ItemEvidence, ItemStatistics, read_statistics
 from aleatoric.comparing.tokens import DocumentEvidence
 from aleatoric.errors import UsageError
@@ -111,16 +111,17 @@ def compare(
     family = tuple(adjusted([*_compare_all(pairs, names, evidence)]))
     common = {name: evidence.values(name, _having(name, members)) for name in names}
     values = {name: own for name, (own, _) in common.items()}
+    n_items = {name: n for name, (_, n) in common.items()}
     order = {} if against else {m: order_of(m, own) for m, own in by_metric(family).items()}
     shown = {m: letters_of(order[m], own, alpha) for m, own in by_metric(family).items() if order}
     return Compared(
         family,
         values,
-        {name: n_items for name, (_, n_items) in common.items()},
+        n_items,
         order,
         shown,
         alpha,
-        (*notes, *notes_of(members, family, evidence, alpha), *order_notes(order, values)),
+        (*notes, *notes_of(members, family, evidence, alpha), *value_notes(order, values, n_items)),
         matched,
     )
 

@@ -6,7 +6,7 @@ part of it is the same for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -50,6 +50,7 @@ def match(members: Sequence[Member], seed: int) -> Matched:
             f"--matched needs a system with draws, and {listed} have exact probabilities; leave "
             "it out."
         )
+    _check_sizes(members, sizes)
     rows: dict[str, list[tuple[Key, str, list[float]]]] = {m.label: [] for m in members}
     sampled: dict[str, None] = {}
     for member, key, pair in _pairs(members):
@@ -100,6 +101,18 @@ def _check(members: Sequence[Member]) -> None:
                 f"{member.label} is no model and has no draws to match; leave out --matched, or "
                 "name models with --system."
             )
+
+
+def _check_sizes(members: Sequence[Member], sizes: Mapping[Key, int]) -> None:
+    """Refuse a system of single draws: two draws of one system would never meet."""
+    if max(sizes.values()) > 1:
+        return
+    single = {m.label for m, _, pair in _pairs(members) if pair.model.n is not None}
+    single -= {m.label for m, _, pair in _pairs(members) if (pair.model.n or 0) > 1}
+    raise UsageError(
+        f"--matched: {', '.join(sorted(single))}: has one draw per item, and agreements need two; "
+        "name the other systems with --system."
+    )
 
 
 def _pairs(members: Sequence[Member]) -> Iterator[tuple[Member, Key, Pair]]:

@@ -12,6 +12,7 @@ from aleatoric.comparing.family import Comparison, by_metric
 from aleatoric.comparing.statistics import Values, better
 from aleatoric.comparing.tokens import DocumentEvidence, tokens_differ
 from aleatoric.inference.paired import Paired
+from aleatoric.types import Result
 from aleatoric.word_results import has_persons
 
 _ABOUT_EQUAL = 1.1
@@ -37,6 +38,9 @@ def notes_of(
 ) -> Iterator[str]:
     """All notes on the comparisons."""
     families = by_metric(comparisons)
+    if "overlap" in families:
+        overlaps = {m.label: m.results["overlap"] for m in members if "overlap" in m.results}
+        yield from dependent_draws(overlaps)
     yield from _uneven_draws(members, families)
     yield from _uneven_tokens(evidence)
     yield from _persons(members)
@@ -46,10 +50,37 @@ def notes_of(
     yield from _brackets(members, families, evidence)
 
 
-def order_notes(
-    orders: Mapping[str, Sequence[str]], values: Mapping[str, Mapping[str, float | None]]
+def dependent_draws(overlaps: Mapping[str, Result]) -> Iterator[str]:
+    """A warning about systems whose overlap no independent draws have."""
+    names = [label for label, result in overlaps.items() if is_dependent(result)]
+    if names:
+        yield (
+            f"{', '.join(names)}: the overlap is significantly above 1, which independent draws of "
+            "no model reach. These draws depend on the people (copied or memorised answers) or on "
+            "each other (a list of different words): do not rank them."
+        )
+
+
+def is_dependent(result: Result) -> bool:
+    """Whether an overlap is significantly above 1."""
+    interval = result.estimate.interval
+    return interval is not None and interval.low > 1
+
+
+def value_notes(
+    orders: Mapping[str, Sequence[str]],
+    values: Mapping[str, Mapping[str, float | None]],
+    n_items: Mapping[str, int],
 ) -> Iterator[str]:
-    """Where the values shown are in another order than the paired differences."""
+    """Where no item is common to all systems, and where values and differences disagree in order.
+
+    The order of the systems is that of their paired differences.
+    """
+    if lacking := [metric for metric, n in n_items.items() if n == 0]:
+        yield (
+            f"{', '.join(lacking)}: no item is common to all systems, so that no value is shown; "
+            "name systems that share items with --system"
+        )
     found = [
         metric
         for metric, order in orders.items()

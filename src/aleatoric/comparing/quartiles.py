@@ -27,25 +27,45 @@ QUARTILES = ("lowest", "second", "third", "highest")
 _TITLE = "By quartiles of human agreement"
 
 
-def by_agreement(store: Store) -> Table:
-    """One row per system and quartile of human agreement: H, M, C, overlap, log loss."""
+def by_agreement(store: Store, system: str | None = None) -> Table:
+    """One row per system and quartile of human agreement: H, M, C, overlap, log loss.
+
+    The cut points are those of all contexts of the run, the same for every system.
+    """
     if store.manifest["level"] != "word":
         raise UsageError(f"{store.path}: only word-level runs have levels of human agreement.")
+    models = [name for name in store.systems() if name not in CONTROLS]
+    if system is not None and system not in models:
+        raise UsageError(f"there is no system {system!r}; there are: {', '.join(models)}.")
     oracle = read_statistics(store, ORACLE)
+    edges = _edges(oracle)
     rows = [
-        (system, QUARTILES[quartile], *_cells(found))
-        for system in store.systems()
-        if system not in CONTROLS
-        for quartile, found in enumerate(_estimates(store, system, oracle))
+        (name, _level(quartile, edges), *_cells(found))
+        for name in ([system] if system else models)
+        for quartile, found in enumerate(_estimates(store, name, oracle, edges))
         if found["overlap"].n_items
     ]
     columns = ("system", "human agreement", "H", "M", "C", "overlap ↑", "log loss ↓", "halves")
     notes = (
         "Contexts are sorted by the agreement of one random half of their people and measured with "
         "the other half, then the other way round: a perfect model has overlap 1 in every row. "
-        "halves: how many halves of people a row stands on, two per context.",
+        "The cut points are the quartiles of all halves of the run; equal values stay together, so "
+        "that rows may differ in size. halves: how many halves of people a row stands on, two per "
+        "context.",
     )
     return Table(_TITLE, columns, tuple(rows), notes)
+
+
+def _edges(oracle: ItemStatistics) -> Floats:
+    """The quartiles of how often the people of a half agree, over all halves of the run."""
+    halves = np.concatenate([oracle.values[f"agreement_{side}"][:, 0] for side in "HM"])
+    known = halves[np.isfinite(halves)]
+    return np.quantile(known, [0.25, 0.5, 0.75]) if len(known) else np.zeros(3)
+
+
+def _level(quartile: int, edges: Floats) -> str:
+    """The name of a quartile with its upper end; the last has none."""
+    return QUARTILES[quartile] + (f", to {edges[quartile]:.3f}" if quartile < len(edges) else "")
 
 
 def _cells(found: dict[str, Estimate]) -> Iterator[str]:
@@ -64,13 +84,13 @@ def _shown(estimate: Estimate, with_ends: bool = False) -> str:
     return f"{estimate.value:.3f}{beside}"
 
 
-def _estimates(store: Store, system: str, oracle: ItemStatistics) -> Iterator[dict[str, Estimate]]:
+def _estimates(
+    store: Store, system: str, oracle: ItemStatistics, edges: Floats
+) -> Iterator[dict[str, Estimate]]:
     """The metrics of a system in each quartile; both halves of an item's people are rows."""
     chunk, groups, sorted_by = _halves(read_statistics(store, system), oracle)
     reductions: dict[str, Reduction] = {name: Mean(name) for name in COLUMNS}
     reductions |= {"overlap": Overlap(), "log_loss": FiniteMean("log_loss", "agreement_C")}
-    known = sorted_by[np.isfinite(sorted_by)]
-    edges = np.quantile(known, [0.25, 0.5, 0.75]) if len(known) else np.zeros(3)
     place = np.where(np.isfinite(sorted_by), np.searchsorted(edges, sorted_by, side="left"), -1)
     for quartile in range(4):
         rows = np.flatnonzero(place == quartile)

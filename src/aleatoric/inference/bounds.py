@@ -1,10 +1,12 @@
-"""Bounds of metrics: an interval's end beyond a bound is cut there, and its method says so."""
+"""Intervals of results: cut at the bounds of their metrics, widened to stricter levels."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 from fnmatch import fnmatchcase
+
+from scipy.stats import t
 
 from aleatoric.types import Estimate, Interval
 
@@ -71,3 +73,21 @@ def bounded(estimate: Estimate, metric: str) -> Estimate:
         return estimate
     method = f"{own.method}, cut at {' and '.join(cut)}"
     return replace(estimate, interval=Interval(*ends, own.level, method))
+
+
+def at_level(estimate: Estimate, level: float) -> Estimate:
+    """Return an estimate with its interval widened to a higher level, by Student's t.
+
+    >>> wide = at_level(Estimate(0.5, Interval(0.4, 0.6, 0.95, "t"), 100, 50), 0.99).interval
+    >>> round(wide.low, 3), round(wide.high, 3)
+    (0.367, 0.633)
+    """
+    own = estimate.interval
+    if own is None or estimate.value is None or level <= own.level:
+        return estimate
+    freedom = max(estimate.n_groups - 1, 1)
+    factor = t.ppf((1 + level) / 2, freedom) / t.ppf((1 + own.level) / 2, freedom)
+    low, high = (
+        float(estimate.value + factor * (end - estimate.value)) for end in (own.low, own.high)
+    )
+    return replace(estimate, interval=Interval(low, high, level, own.method))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from aleatoric.comparing import Compared
+from aleatoric.comparing.notes import dependent_draws, is_dependent
+from aleatoric.inference.bounds import at_level
 from aleatoric.report.numbers import number, with_interval
 from aleatoric.texts.verdicts import sentences, verdicts
 from aleatoric.types import Result
@@ -48,14 +50,11 @@ def finding(level: str, results: Sequence[Result], compared: Compared | None = N
 
 def caveats(results: Sequence[Result], lead: str) -> Iterator[str]:
     """What changes the reading of the table: dependent draws, few groups, different items."""
-    known = (r for r in results if r.metric == lead and r.system not in _CONTROLS)
-    own = [r for r in known if r.estimate.value is not None]
-    if lead == "overlap" and (names := [r.system for r in own if _is_dependent(r)]):
-        yield (
-            f"{_listed(names)}: the overlap is significantly above 1, which independent draws of "
-            "no model reach. These draws depend on the people (copied or memorised answers) or on "
-            "each other (a list of different words): do not rank them."
-        )
+    asked = [r for r in results if r.metric == lead and r.system not in _CONTROLS]
+    own = [r for r in asked if r.estimate.value is not None]
+    if lead == "overlap":
+        yield from dependent_draws({r.system: r for r in own})
+        yield from _single_answers(asked)
     groups = min((r.estimate.n_groups for r in own), default=FEW_GROUPS)
     if groups < FEW_GROUPS:
         counted = "one group" if groups == 1 else f"{groups} groups"
@@ -71,10 +70,14 @@ def caveats(results: Sequence[Result], lead: str) -> Iterator[str]:
         )
 
 
-def _is_dependent(result: Result) -> bool:
-    """Whether an overlap is significantly above 1."""
-    interval = result.estimate.interval
-    return interval is not None and interval.low > 1
+def _single_answers(own: Sequence[Result]) -> Iterator[str]:
+    """Items that have a TVD but no agreements."""
+    counted = [f"{r.system} {n}" for r in own if (n := r.estimate.n_undefined)]
+    if counted:
+        yield (
+            "Overlap, squared distance and agreements need two people and two draws per item. "
+            f"Items that lack them ({', '.join(counted)}) count in TVD and ECE alone."
+        )
 
 
 def _on_different_items(own: Sequence[Result]) -> bool:
@@ -89,7 +92,7 @@ def _word(found: Found, compared: Compared | None) -> Iterator[str]:
         return
     yield _closest(own, compared) if len(own) > 1 else _alone(*own.popitem())
     spread = {s: r for (s, m), r in found.items() if m == "agreement_gap" and s not in _CONTROLS}
-    yield variability({s: _direction(r) for s, r in spread.items()})
+    yield variability({s: _direction(r, len(spread)) for s, r in spread.items()})
 
 
 def _alone(system: str, result: Result) -> str:
@@ -99,14 +102,14 @@ def _alone(system: str, result: Result) -> str:
         return said
     if interval.high < 1:
         return f"{said} It is significantly below that."
-    if _is_dependent(result):
+    if is_dependent(result):
         return f"{said} It is significantly above that, so that its draws are not independent."
     return f"{said} It does not differ significantly from that."
 
 
 def _closest(own: Mapping[str, Result], compared: Compared | None) -> str:
     """Who is closest to people by overlap, on common items; ties are named as ties."""
-    independent = {s: r for s, r in own.items() if not _is_dependent(r)}
+    independent = {s: r for s, r in own.items() if not is_dependent(r)}
     if compared is None and _on_different_items(list(own.values())):
         return "The systems were measured on different items; aleatoric compare ranks them."
     letters = compared.letters.get("overlap", {}) if compared else {}
@@ -143,8 +146,9 @@ def _others(n: int) -> str:
     return "the other system" if n == 1 else f"all {n} other systems"
 
 
-def _direction(result: Result) -> str:
-    interval = result.estimate.interval
+def _direction(result: Result, n_systems: int) -> str:
+    """How a system's variability differs from people's, adjusted for the number of systems."""
+    interval = at_level(result.estimate, 1 - 0.05 / n_systems).interval
     if interval is None:
         return "unknown"
     if interval.low > 0:

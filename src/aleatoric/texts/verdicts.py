@@ -4,18 +4,19 @@ Closeness is judged by the energy distance: 0 in expectation for a perfect gener
 of texts. Variability is judged by mean M - mean H alone: mean C - mean H says how far a generator's
 texts are from people's, and is above 0 for one that repeats a single sentence too. Where lengths
 differ, variability is judged on texts cut to the same lengths, and at a stricter level, because the
-beginning of a long text is not quite a short text.
+beginning of a long text is not quite a short text. The verdicts of one probe on several systems are
+one family: each stands on an interval whose level is adjusted for their number (Bonferroni).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from scipy.stats import t
-
+from aleatoric.inference.bounds import at_level
 from aleatoric.texts.lengths import lengths_differ
-from aleatoric.types import Estimate, Interval, Result
+from aleatoric.types import Estimate, Result
 
 DIFFERS = "differs from people"
 CLOSE = "no significant difference from people"
@@ -24,6 +25,7 @@ LESS = "varies less than people"
 ALIKE = "no significant difference in variability"
 UNKNOWN = "not known"
 CUT = "on texts cut to the same lengths"
+LEVEL = 0.95
 STRICT_LEVEL = 0.99
 """The confidence that a verdict needs where texts were cut to the same lengths."""
 Found = Mapping[tuple[str, str], Estimate]
@@ -48,12 +50,14 @@ class Verdict:
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     """Return a verdict for every system and probe that has an energy distance."""
     found = {(result.system, result.metric): result.estimate for result in results}
-    return [
-        _verdict(found, system, probe)
+    judged = [
+        (system, probe)
         for system, metric in found
         for name, _, probe in [metric.partition("/")]
         if name == "energy"
     ]
+    sizes = Counter(probe for _, probe in judged)
+    return [_verdict(found, system, probe, sizes[probe]) for system, probe in judged]
 
 
 def sentences(found: Sequence[Verdict]) -> list[str]:
@@ -69,40 +73,21 @@ def sentences(found: Sequence[Verdict]) -> list[str]:
     ]
 
 
-def _verdict(found: Found, system: str, probe: str) -> Verdict:
-    energy = found[system, f"energy/{probe}"]
-    basis, note = f"dmu_M/{probe}", None
+def _verdict(found: Found, system: str, probe: str, n_systems: int) -> Verdict:
+    energy = at_level(found[system, f"energy/{probe}"], 1 - (1 - LEVEL) / n_systems)
+    basis, note, level = f"dmu_M/{probe}", None, LEVEL
     lengths = (found.get((system, name)) for name in ("length_H", "length_M"))
     if lengths_differ(*(own.value if own else None for own in lengths)):
-        basis = f"dmu_M_same_length/{probe}"
+        basis, level = f"dmu_M_same_length/{probe}", STRICT_LEVEL
         note = f"lengths differ: variability is judged {CUT}, at the {STRICT_LEVEL:.0%} level"
     difference = found.get((system, basis))
-    if note is not None and difference is not None:
-        difference = stricter(difference)
+    if difference is not None:
+        difference = at_level(difference, 1 - (1 - level) / n_systems)
     closeness = _side(energy, above=DIFFERS, below=CLOSE, between=CLOSE)
     variability = _side(difference, above=MORE, below=LESS, between=ALIKE)
     lacking = [own for own in (energy, difference) if own is None or own.interval is None]
     reason = lacking[0].reason if lacking and lacking[0] else note
     return Verdict(system, probe, closeness, variability, basis, reason)
-
-
-def stricter(estimate: Estimate) -> Estimate:
-    """Return an estimate with its interval widened from its level to 99%, by Student's t.
-
-    >>> from aleatoric.types import Interval
-    >>> wide = stricter(Estimate(0.5, Interval(0.4, 0.6, 0.95, "t"), 100, 50)).interval
-    >>> round(wide.low, 3), round(wide.high, 3)
-    (0.367, 0.633)
-    """
-    own = estimate.interval
-    if own is None or estimate.value is None:
-        return estimate
-    freedom = max(estimate.n_groups - 1, 1)
-    factor = t.ppf((1 + STRICT_LEVEL) / 2, freedom) / t.ppf((1 + own.level) / 2, freedom)
-    low, high = (
-        float(estimate.value + factor * (end - estimate.value)) for end in (own.low, own.high)
-    )
-    return replace(estimate, interval=Interval(low, high, STRICT_LEVEL, own.method))
 
 
 def _side(estimate: Estimate | None, above: str, below: str, between: str) -> str:
