@@ -104,7 +104,7 @@ def test_a_storm_of_faults(server: Any) -> None:
 
 def test_the_same_samples_whatever_failed_before(server: Any) -> None:
     server.text = lambda number, body: f" s{body['seed']} is"
-    model = model_at(server, "server=vllm&n=1")
+    model = model_at(server, "server=vllm&n=1&retries=30")
     calm = {draws.item_id: draws.texts for draws in model.draws(items(4), ask(3))}
     server.faults = cycle(["status:500", None, "body:[]"])
     stormy = {draws.item_id: draws.texts for draws in model.draws(items(4), ask(3))}
