@@ -19,6 +19,7 @@ from aleatoric.inference import control
 from aleatoric.inference.bootstrap import group_bootstrap
 from aleatoric.inference.estimate import GroupSums
 from aleatoric.inference.noise import Side
+from aleatoric.inference.two_sample import counted
 from aleatoric.streams import stream
 from aleatoric.types import Case, Interval, Study, Table
 from aleatoric.words.distributions import human_counts
@@ -106,14 +107,13 @@ def _distances(case: Case, sizes: tuple[int, ...], seed: int) -> Floats:
     counts = human_counts(case.item.responses)
     codes = np.repeat(np.arange(len(counts)), list(counts.values()))
     orders = control.independent_orders(len(codes), N_SPLITS, seed, case.item.id)
-    # Counts of the first m people of each order, for all m at once.
-    so_far = np.cumsum(np.eye(len(counts))[codes[orders]], axis=1)
+    answers = codes[orders]
     rng = stream(seed, "learning-curve", case.item.id)
     model = _model_side(case, list(counts))
     people, own = [], []
     for m in sizes:
-        target = so_far[:, m - 1] / m
-        other = (so_far[:, 2 * m - 1] - so_far[:, m - 1]) / m
+        first, second = answers[:, :m], answers[:, m : 2 * m]
+        target, other = (counted(half, len(counts)) / m for half in (first, second))
         people.append(_tvd(target, other))
         own.append(_tvd(target, model.part(m, rng, N_SPLITS)))
     return np.array([*people, *own])

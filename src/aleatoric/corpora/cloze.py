@@ -26,6 +26,7 @@ from aleatoric.corpora.items import (
 )
 from aleatoric.errors import DataError
 from aleatoric.files import Place
+from aleatoric.showing import quoted
 from aleatoric.types import Corpus, Item
 
 
@@ -129,7 +130,7 @@ def _table_facts(row: dict[str, str], place: Place) -> tuple[str, dict[str, str 
 def _check_same(item_id: str, entry: _Open, facts: dict[str, str | None], place: Place) -> None:
     for name, value in facts.items():
         if value != entry.facts[name]:
-            problem = f"id {item_id!a:.60} has another {name} than in line {entry.place[1]}"
+            problem = f"id {quoted(item_id)} has another {name} than in line {entry.place[1]}"
             raise DataError.at(*place, problem, "give every context its own id")
 
 

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from aleatoric import files
 from aleatoric.errors import DataError
 from aleatoric.files import MAX_RESPONSES, Place
+from aleatoric.showing import quoted
 
 AnyItem = TypeVar("AnyItem")
 
@@ -26,7 +27,9 @@ class Answers:
     def add_of(self, person: str, word: str, place: Place) -> None:
         """Add the answer of a person, who answers a context only once."""
         if person in self._lines:
-            problem = f"person {person!a:.60} answers a context twice (line {self._lines[person]})"
+            problem = (
+                f"person {quoted(person)} answers a context twice (line {self._lines[person]})"
+            )
             raise DataError.at(*place, problem, "keep one answer per person and context")
         self._lines[person] = place[1]
         if word.strip():
@@ -83,7 +86,7 @@ class UniqueIds:
         """Note an id, or refuse it."""
         first = self._lines.setdefault(item_id, place[1])
         if first != place[1]:
-            problem = f"id {item_id!a:.60} stands in line {first} already"
+            problem = f"id {quoted(item_id)} stands in line {first} already"
             raise DataError.at(*place, problem, "give every item its own id")
 
 
@@ -149,5 +152,5 @@ def parse_count(text: str, column: str, place: Place) -> int:
         value = float(text)
     except ValueError:
         fix = "use a whole number from 1 up"
-        raise DataError.at(*place, f"{column} {text!a:.40} is no number", fix) from None
+        raise DataError.at(*place, f"{column} {quoted(text, 40)} is no number", fix) from None
     return files.count_of(value, column, place)

@@ -21,6 +21,7 @@ from aleatoric import files
 from aleatoric.errors import DataError, UsageError
 from aleatoric.files import Place
 from aleatoric.models.base import Ask
+from aleatoric.showing import quoted
 from aleatoric.types import Draws, Item
 
 KINDS = ("samples", "counts", "texts", "logprobs")
@@ -54,7 +55,7 @@ class RecordedModel:
         for place, row in files.read_json_lines(self.path):
             item_id = _item_id(row, place)
             if item_id in exact or ("logprobs" in row and rows_seen[item_id]):
-                problem = f"item {item_id!a:.60} has logprobs and another row"
+                problem = f"item {quoted(item_id)} has logprobs and another row"
                 raise DataError.at(*place, problem, "give log-probabilities once, and alone")
             yield _draws(item_id, rows_seen[item_id], row, place)
             rows_seen[item_id] += 1
@@ -105,6 +106,6 @@ def _logprobs(value: Any, place: Place) -> dict[str, float]:
         files.text_of(word, "a word of logprobs", place)
         is_number = isinstance(number, int | float) and not isinstance(number, bool)
         if not is_number or not math.isfinite(number) or number > 0:
-            problem = f"{number!a:.40} is no log-probability"
+            problem = f"{quoted(number, 40)} is no log-probability"
             raise DataError.at(*place, problem, "use natural logarithms, at most 0")
     return {word: float(number) for word, number in value.items()}

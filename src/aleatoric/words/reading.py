@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import exp, log1p
 
 from aleatoric.errors import UsageError
+from aleatoric.showing import quoted
 from aleatoric.types import Choices, Draws, Item
 from aleatoric.user_code import called, function_at
 from aleatoric.words.distributions import cut
@@ -89,7 +90,9 @@ them"
 
     def note(self, what: str) -> str:
         """One sentence for a reader of the numbers."""
-        shown = (f"{given!a:.30} to {word!a:.30}" for given, word in self._examples.items())
+        shown = (
+            f"{quoted(given, 30)} to {quoted(word, 30)}" for given, word in self._examples.items()
+        )
         parts = {
             "without punctuation": self.trimmed,
             f"shortened to the first word, such as {', '.join(shown)}": self.shortened,
@@ -135,7 +138,7 @@ class ReadItems:
         if self._changes.changed:
             yield self._changes.note("answers")
         if self._left_out:
-            shown = ", ".join(f"{name!a:.40}" for name in self._left_out[:_FEW])
+            shown = ", ".join(f"{quoted(name, 40)}" for name in self._left_out[:_FEW])
             more = f" and {len(self._left_out) - _FEW} more" if len(self._left_out) > _FEW else ""
             yield f"no answer holds a word, and the item is left out: {shown}{more}"
 
@@ -209,7 +212,7 @@ def _check_script(item: Item, rule: str) -> None:
     answers = sum(map(is_spaceless, item.responses))
     if is_spaceless(item.context) or 2 * answers > len(item.responses):
         raise UsageError(
-            f"item {item.id!a:.60}: is in a script that is written without spaces between words; "
+            f"item {quoted(item.id)}: is in a script that is written without spaces between words; "
             "give a segmenter with --word-rule module:function, or use --word-rule characters."
         )
 
@@ -221,7 +224,7 @@ def _user_rule(place: str) -> WordRule:
         word = called(function, place, "word rule", text)
         if word is not None and not isinstance(word, str):
             raise UsageError(
-                f"the word rule {place} returned {type(word).__name__} for {text!a:.60}; return "
+                f"the word rule {place} returned {type(word).__name__} for {quoted(text)}; return "
                 "the first word as a string, or None where there is none."
             )
         return (word.strip() or None) if word else None
