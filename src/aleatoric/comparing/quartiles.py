@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from aleatoric.comparing.statistics import ItemStatistics, read_statistics
 from aleatoric.errors import UsageError
+from aleatoric.inference.bounds import CUT_MARK, bounded, is_cut, with_cut_note
 from aleatoric.inference.estimate import Reduction, estimates
 from aleatoric.metrics.agreement import COLUMNS, Overlap
 from aleatoric.metrics.reduction import FiniteMean, Mean
@@ -45,7 +46,7 @@ def by_agreement(store: Store) -> Table:
         "the other half, then the other way round: a perfect model has overlap 1 in every row. "
         "halves: how many halves of people a row stands on, two per context.",
     )
-    return Table(_TITLE, columns, tuple(rows), notes)
+    return with_cut_note(Table(_TITLE, columns, tuple(rows), notes))
 
 
 def _cells(found: dict[str, Estimate]) -> Iterator[str]:
@@ -60,7 +61,8 @@ def _shown(estimate: Estimate, with_ends: bool = False) -> str:
     if estimate.value is None:
         return "–"
     ends = estimate.interval
-    beside = f" [{ends.low:.3f}, {ends.high:.3f}]" if with_ends and ends else ""
+    mark = CUT_MARK if is_cut(ends) else ""
+    beside = f" [{ends.low:.3f}, {ends.high:.3f}]{mark}" if with_ends and ends else ""
     return f"{estimate.value:.3f}{beside}"
 
 
@@ -76,7 +78,8 @@ def _estimates(store: Store, system: str, oracle: ItemStatistics) -> Iterator[di
         rows = np.flatnonzero(place == quartile)
         own = {name: values[rows, None] for name, values in chunk.items()}
         page = ([groups[i] for i in rows.tolist()], own)
-        yield estimates([page] if len(rows) else [], reductions, store.manifest["seed"])
+        found = estimates([page] if len(rows) else [], reductions, store.manifest["seed"])
+        yield {name: bounded(one, name) for name, one in found.items()}
 
 
 def _halves(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from aleatoric.comparing import Compared
+from aleatoric.inference.bounds import CUT_MARK
 from aleatoric.report.numbers import number, with_interval
 from aleatoric.texts.verdicts import sentences, verdicts
 from aleatoric.types import Result
@@ -93,7 +94,7 @@ def _word(found: Found, compared: Compared | None) -> Iterator[str]:
 
 
 def _alone(system: str, result: Result) -> str:
-    interval, value = result.estimate.interval, with_interval(result.estimate)
+    interval, value = result.estimate.interval, with_interval(result.estimate).rstrip(CUT_MARK)
     said = f"{system} overlaps with people by {value}; a perfect model would have 1."
     if interval is None:
         return said

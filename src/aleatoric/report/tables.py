@@ -22,7 +22,7 @@ _FORMULA = ("=", "+", "-", "@", "\t")
 _NUMBER = re.compile(r"[+-]?\d[\d.,]*(e[+-]?\d+)?%?")
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX |= {char: "\\" + char for char in "&%$#_{}"}
-_LATEX |= {"≤": r"$\leq$", "…": r"\ldots{}"}
+_LATEX |= {"†": r"\dag{}", "≤": r"$\leq$", "…": r"\ldots{}"}
 _LATEX |= {
     "↓": r"$\downarrow$",
     "↑": r"$\uparrow$",

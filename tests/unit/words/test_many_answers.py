@@ -58,7 +58,7 @@ def test_different_answers_take_little_memory(work: Callable[[], object]) -> Non
 
 
 def test_the_search_for_many_words_takes_little_memory() -> None:
-    """1000 words that share their beginnings: 1.5 GiB where every entry meets every word."""
+    """1000 words that share their beginnings: over 700 MiB where every entry meets every word."""
     pytest.importorskip("transformers")
     from lms import tiny
 
