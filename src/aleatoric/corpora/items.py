@@ -26,6 +26,7 @@ class Answers:
 
     def add_of(self, person: str, word: str, place: Place) -> None:
         """Add the answer of a person, who answers a context only once."""
+        person = person.strip()
         if person in self._lines:
             problem = (
                 f"person {quoted(person)} answers a context twice (line {self._lines[person]})"
@@ -60,7 +61,7 @@ class Answers:
 
 
 class Blanks:
-    """How many blank answers a walk over a corpus has dropped, as its note.
+    """How many blank answers a walk over a corpus has dropped, and how many rows it has joined.
 
     >>> blanks = Blanks()
     >>> blanks.count += 2
@@ -69,11 +70,16 @@ class Blanks:
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = self.joined = 0
 
     def __iter__(self) -> Iterator[str]:
         if self.count:
             yield f"{self.count} blank answers were dropped"
+        if self.joined:
+            yield (
+                f"{self.joined} rows have no id, and a context that differs from an earlier one "
+                "only in the white space around it: they count as answers to that one"
+            )
 
 
 class UniqueIds:
