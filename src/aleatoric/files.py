@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from aleatoric.errors import DataError
+from aleatoric.showing import quoted
 
 MAX_LINE_BYTES = 4 * 2**20
 MAX_TEXT_CHARS = 1_000_000
@@ -73,7 +74,7 @@ def _columns(head: list[str], place: Place) -> list[str]:
     columns = [name.strip() for name in head]
     twice = _first_twice(columns)
     if twice is not None:
-        problem = f"the column name {_shown(twice)} stands twice"
+        problem = f"the column name {quoted(twice, 40)} stands twice"
         raise DataError.at(*place, problem, "give every column its own name")
     return columns
 
@@ -118,7 +119,7 @@ def is_table(path: Path) -> bool:
 def required(row: Mapping[str, Any], key: str, place: Place) -> Any:
     """`row[key]`, or an error that lists what is there."""
     if key not in row:
-        found = ", ".join(sorted(map(_shown, row))[:12]) or "nothing"
+        found = ", ".join(sorted(map(quoted, row))[:12]) or "nothing"
         raise DataError.at(*place, f"{key!r} is missing (found {found})", f"add {key!r}")
     return row[key]
 
@@ -148,20 +149,22 @@ def key_of(value: Any, name: str, place: Place) -> str:
     if isinstance(value, str) and value.strip():
         return text_of(value, name, place)
     fix = "use a non-empty text or a whole number"
-    raise DataError.at(*place, f"{name} {_shown(value)} is no identifier", fix)
+    raise DataError.at(*place, f"{name} {quoted(value, 40)} is no identifier", fix)
 
 
 def count_of(value: Any, name: str, place: Place, least: int = 1) -> int:
     """A whole number from `least` up; a float counts only if it is whole."""
     fix = f"use a whole number from {least} up"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DataError.at(*place, f"{name} {_shown(value)} is no number", fix)
+        raise DataError.at(*place, f"{name} {quoted(value, 40)} is no number", fix)
     if not math.isfinite(value) or value != int(value):
-        raise DataError.at(*place, f"{name} {_shown(value)} is not whole", fix)
+        raise DataError.at(*place, f"{name} {quoted(value, 40)} is not whole", fix)
     if value < least:
-        raise DataError.at(*place, f"{name} {_shown(value)} is too small", fix)
+        raise DataError.at(*place, f"{name} {quoted(value, 40)} is too small", fix)
     if value > MAX_RESPONSES:
-        raise DataError.at(*place, f"{name} {_shown(value)} is over {MAX_RESPONSES}", "check it")
+        raise DataError.at(
+            *place, f"{name} {quoted(value, 40)} is over {MAX_RESPONSES}", "check it"
+        )
     return int(value)
 
 
@@ -174,7 +177,7 @@ def counts_of(value: Any, name: str, place: Place) -> dict[str, int]:
     for word, count in value.items():
         # The plain case is tested here: a file may hold millions of counts.
         if type(count) is not int or not 0 < count <= MAX_RESPONSES:
-            count_of(count, f"the count of {_shown(word)}", place, least=0)
+            count_of(count, f"the count of {quoted(word, 40)}", place, least=0)
     return {word: int(count) for word, count in value.items() if count}
 
 
@@ -185,12 +188,6 @@ def texts_of(value: Any, name: str, place: Place) -> list[str]:
     if len(value) > MAX_RESPONSES:
         raise DataError.at(*place, f"{name} has over {MAX_RESPONSES} entries", "split the item")
     return [text_of(entry, f"an entry of {name}", place) for entry in value]
-
-
-def _shown(value: Any) -> str:
-    """A value of a hostile file, short and escaped, for an error message."""
-    text = ascii(value)
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def _first_twice(names: list[str]) -> str | None:
@@ -207,7 +204,7 @@ def _parse_object(text: str, place: Place) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
             twice = _first_twice([name for name, _ in pairs])
-            raise DataError.at(*place, f"{_shown(twice)} stands twice", "merge the two")
+            raise DataError.at(*place, f"{quoted(twice, 40)} stands twice", "merge the two")
         return found
 
     try:
@@ -252,7 +249,7 @@ def _check_encoding(path: Path, encoding: str) -> None:
     except UnicodeError:
         cuts = False
     except (LookupError, ValueError):  # ValueError: the name holds a NUL
-        problem = f"there is no encoding {_shown(encoding)}"
+        problem = f"there is no encoding {quoted(encoding, 40)}"
         raise DataError.at(path, None, problem, "try --encoding utf-8") from None
     if not cuts:
         problem = f"a file in {encoding} cannot be read line by line"

@@ -1,9 +1,28 @@
-"""What a notebook can show. Imports nothing of ours: how it is shown is looked up when asked."""
+"""How values are shown in messages and notebooks. Imports nothing of ours."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
+
+INVISIBLE_LETTERS = "\u200c\u200d"
+"""Zero-width non-joiner and joiner: they shape letters, and steer nothing."""
+
+
+def quoted(value: object, most: int = 60) -> str:
+    """A value in quotes, cut to `most` characters, with what cannot be printed escaped.
+
+    Letters of all scripts are shown as they are.
+
+    >>> print(quoted("lechón\x1b"), quoted("a" * 9, 5), quoted(1.5))
+    'lechón\\x1b' 'aaaa…' 1.5
+    """
+    text = value if isinstance(value, str) else repr(value)
+    text = text if len(text) <= most else f"{text[: most - 1]}…"
+    if not isinstance(value, str):
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    mark = '"' if "'" in text and '"' not in text else "'"
+    return f"{mark}{''.join(c if c in INVISIBLE_LETTERS else repr(c)[1:-1] for c in text)}{mark}"
 
 
 class Showable:

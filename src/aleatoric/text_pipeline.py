@@ -38,14 +38,16 @@ from aleatoric.models.texts_live import Tallied, Tally
 from aleatoric.probes.opening import default_names, left_out
 from aleatoric.probes.trust import check_said, is_code
 from aleatoric.progress import Track, quietly
+from aleatoric.showing import quoted
 from aleatoric.sources import check_same, corpus_facts, open_text_corpus
 from aleatoric.store import COMPLETE, Store
 from aleatoric.store.faults import command as resume_command
 from aleatoric.store.reading import StoredRows
 from aleatoric.store.texts import TextShelf
 from aleatoric.texts.lengths import MAX_LENGTH, TOLERATED_RATIO, lengths_differ
-from aleatoric.types import Estimate, MultiRef, Result, Results, Signature, Texts
+from aleatoric.types import Estimate, MultiRef, Result, Results, Signature, TextItem, Texts
 from aleatoric.versions import versions
+from aleatoric.words.rules import is_spaceless
 
 PROTOCOLS = ("corrected", "paper")
 RECORDED = "recorded"
@@ -133,7 +135,7 @@ def _worked(
     """Do what is left of a run; `found` are notes made before it began."""
     with working(store, _holds_live_texts):
         if store.lacks_items:
-            _read(store, corpus(), work.job.limit, work.track)
+            _read(store, corpus(), work.job, work.track)
             add_notes(store, found)
         with open_engine(work.job.engine) as engine:
             _write_all(store, work.job, engine, work.track, work.stopping)
@@ -215,13 +217,30 @@ def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict
         yield item_id, distances_of(shelf.find(item_id), scorer)
 
 
-def _read(store: Store, corpus: MultiRef, limit: int | None, track: Track[Any]) -> None:
+_SPACELESS = ("zh", "ja", "th", "lo", "my", "km")
+"""Languages whose tokenisers need no spaces between words."""
+
+
+def _read(store: Store, corpus: MultiRef, job: TextJob, track: Track[Any]) -> None:
     check_same(corpus, store.manifest["corpus"])
-    total = len(corpus.items) if limit is None else min(limit, len(corpus.items))
+    total = len(corpus.items) if job.limit is None else min(job.limit, len(corpus.items))
     with store.transaction():
-        items = islice(corpus.items, total)
+        items: Iterable[TextItem] = islice(corpus.items, total)
+        if job.tokeniser is None and _language(job, corpus) not in _SPACELESS:
+            items = map(_check_spaces, items)
         TextShelf(store).add_items(track(items, total, f"read {corpus.name}"))
         add_notes(store, corpus.notes)
+
+
+def _check_spaces(item: TextItem) -> TextItem:
+    """Refuse texts that a tokeniser which needs spaces would leave in one piece."""
+    if 2 * sum(map(is_spaceless, item.references)) > len(item.references):
+        raise UsageError(
+            f"item {quoted(item.id)}: is in a script that is written without spaces between words; "
+            'state its language in the rows of the corpus ("language": "zh"), or name a tokeniser '
+            "with --tokeniser."
+        )
+    return item
 
 
 def _write_all(

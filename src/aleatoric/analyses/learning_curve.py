@@ -17,8 +17,10 @@ from aleatoric.analyses.pictures import Line, Lines, Mark, plain
 from aleatoric.errors import UsageError
 from aleatoric.inference import control
 from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.inference.bounds import CUT_MARK, cut_at, is_cut, with_cut_note
 from aleatoric.inference.estimate import GroupSums
 from aleatoric.inference.noise import Side
+from aleatoric.inference.two_sample import counted
 from aleatoric.streams import stream
 from aleatoric.types import Case, Interval, Study, Table
 from aleatoric.words.distributions import human_counts
@@ -106,14 +108,13 @@ def _distances(case: Case, sizes: tuple[int, ...], seed: int) -> Floats:
     counts = human_counts(case.item.responses)
     codes = np.repeat(np.arange(len(counts)), list(counts.values()))
     orders = control.independent_orders(len(codes), N_SPLITS, seed, case.item.id)
-    # Counts of the first m people of each order, for all m at once.
-    so_far = np.cumsum(np.eye(len(counts))[codes[orders]], axis=1)
+    answers = codes[orders]
     rng = stream(seed, "learning-curve", case.item.id)
     model = _model_side(case, list(counts))
     people, own = [], []
     for m in sizes:
-        target = so_far[:, m - 1] / m
-        other = (so_far[:, 2 * m - 1] - so_far[:, m - 1]) / m
+        first, second = answers[:, :m], answers[:, m : 2 * m]
+        target, other = (counted(half, len(counts)) / m for half in (first, second))
         people.append(_tvd(target, other))
         own.append(_tvd(target, model.part(m, rng, N_SPLITS)))
     return np.array([*people, *own])
@@ -201,10 +202,11 @@ def _value(
     def at(sums: Floats) -> Floats:
         return _curve(curves, sums, size)[which]
 
-    whole = float(at(curves.sums.sum(axis=0)[None])[0])
+    whole = min(1.0, float(at(curves.sums.sum(axis=0)[None])[0]))
     if size is None and which == 0:
         return 0.0, None  # endless samples of one population do not differ
-    return whole, group_bootstrap(curves.sums, at, seed)
+    interval = group_bootstrap(curves.sums, at, seed)
+    return whole, interval and cut_at(interval, whole, 0.0, 1.0)
 
 
 def _curve(curves: Curves, sums: Floats, size: int | None) -> tuple[Floats, Floats]:
@@ -231,7 +233,8 @@ def _table(points: list[Point], curves: Curves) -> Table:
     if curves.n_left_out:
         notes.append(f"{curves.n_left_out} contexts with fewer answers or draws are left out.")
     columns = ("m", "people", "[low, high]", "model", "[low, high]", "above people")
-    return Table("Learning curve", columns, tuple(_row(p) for p in points), tuple(notes))
+    rows = tuple(_row(p) for p in points)
+    return with_cut_note(Table("Learning curve", columns, rows, tuple(notes)))
 
 
 def _row(point: Point) -> tuple[str, ...]:
@@ -247,7 +250,8 @@ def _row(point: Point) -> tuple[str, ...]:
 
 
 def _shown(interval: Interval | None) -> str:
-    return f"[{interval.low:.3f}, {interval.high:.3f}]" if interval else "–"
+    mark = CUT_MARK if is_cut(interval) else ""
+    return f"[{interval.low:.3f}, {interval.high:.3f}]{mark}" if interval else "–"
 
 
 def _picture(points: list[Point], curves: Curves) -> Lines:

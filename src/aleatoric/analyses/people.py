@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from aleatoric.errors import UsageError
 from aleatoric.inference import control
 from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.inference.bounds import cut_at
 from aleatoric.inference.estimate import GroupSums
 from aleatoric.metrics import splits as by_split
 from aleatoric.types import Case, Categorical, Interval
@@ -92,7 +93,7 @@ def mean_interval(values: Floats, groups: Sequence[str], seed: int) -> Interval 
     sums = GroupSums()
     sums.add(list(groups), np.column_stack([values, np.ones(len(values))]))
     found = group_bootstrap(sums.table, lambda total: total[:, 0] / total[:, 1], seed)
-    return found and replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
+    return found and cut_at(found, float(np.mean(values)), 0.0, 1.0)
 
 
 def interval_note(interval: Interval | None) -> str:

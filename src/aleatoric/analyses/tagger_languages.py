@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from aleatoric.errors import UsageError
 from aleatoric.probes.tools import default_tagger
+from aleatoric.showing import quoted
 
 ENGLISH_TAGGERS = ("textblob", "nltk")
 DEFAULT_PIPELINE = "en_core_web_sm"
@@ -20,7 +21,9 @@ def language_code(text: str) -> str:
     """
     code = re.split("[-_]", text.lower(), maxsplit=1)[0]
     if not re.fullmatch("[a-z]{2,3}", code):
-        raise UsageError(f"--language {text!a:.40} is no code of a language; write en, de, ...")
+        raise UsageError(
+            f"--language {quoted(text, 40)} is no code of a language; write en, de, ..."
+        )
     return code
 
 

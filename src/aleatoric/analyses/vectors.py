@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from aleatoric import files
 from aleatoric.errors import DataError
+from aleatoric.showing import quoted
 
 Table = dict[str, NDArray[np.float32]]
 
@@ -62,7 +63,7 @@ def _numbers(parts: list[str], path: Path, line: int) -> NDArray[np.float32]:
             vector = np.array(parts, dtype=np.float32)
     except ValueError:
         bad = next(part for part in parts if not _is_number(part))
-        problem = f"{bad!a:.40} is no number"
+        problem = f"{quoted(bad, 40)} is no number"
         raise DataError.at(path, line, problem, "write a word and its numbers a line") from None
     if not len(vector) or not np.isfinite(vector).all():
         raise DataError.at(path, line, "holds no finite vector", "leave such a word out")

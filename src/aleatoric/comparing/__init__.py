@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
 from typing import Any
@@ -22,6 +22,7 @@ from aleatoric.comparing.statistics import ItemEvidence, ItemStatistics, read_st
 from aleatoric.comparing.tokens import DocumentEvidence
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.inference.bounds import bounded_difference
 from aleatoric.store import Store
 
 __all__ = ["ALPHA", "DEFAULT_METRICS", "Compared", "Comparison", "compare", "labels_of"]
@@ -208,6 +209,9 @@ def _compare_all(
             if one is None or other is None:
                 continue
             found = evidence.compare(metric, first.label, second.label)
+            found = found and replace(
+                found, difference=bounded_difference(found.difference, metric)
+            )
             if found is not None:
                 signatures = str(one.signature), str(other.signature)
                 yield Comparison(metric, first.label, second.label, found, signatures=signatures)

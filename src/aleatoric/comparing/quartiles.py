@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from aleatoric.comparing.statistics import ItemStatistics, read_statistics
 from aleatoric.errors import UsageError
+from aleatoric.inference.bounds import CUT_MARK, bounded, is_cut, with_cut_note
 from aleatoric.inference.estimate import Reduction, estimates
 from aleatoric.metrics.agreement import COLUMNS, Overlap
 from aleatoric.metrics.reduction import FiniteMean, Mean
@@ -53,7 +54,7 @@ def by_agreement(store: Store, system: str | None = None) -> Table:
         "that rows may differ in size. halves: how many halves of people a row stands on, two per "
         "context.",
     )
-    return Table(_TITLE, columns, tuple(rows), notes)
+    return with_cut_note(Table(_TITLE, columns, tuple(rows), notes))
 
 
 def _edges(oracle: ItemStatistics) -> Floats:
@@ -80,7 +81,8 @@ def _shown(estimate: Estimate, with_ends: bool = False) -> str:
     if estimate.value is None:
         return "–"
     ends = estimate.interval
-    beside = f" [{ends.low:.3f}, {ends.high:.3f}]" if with_ends and ends else ""
+    mark = CUT_MARK if is_cut(ends) else ""
+    beside = f" [{ends.low:.3f}, {ends.high:.3f}]{mark}" if with_ends and ends else ""
     return f"{estimate.value:.3f}{beside}"
 
 
@@ -96,7 +98,8 @@ def _estimates(
         rows = np.flatnonzero(place == quartile)
         own = {name: values[rows, None] for name, values in chunk.items()}
         page = ([groups[i] for i in rows.tolist()], own)
-        yield estimates([page] if len(rows) else [], reductions, store.manifest["seed"])
+        found = estimates([page] if len(rows) else [], reductions, store.manifest["seed"])
+        yield {name: bounded(one, name) for name, one in found.items()}
 
 
 def _halves(

@@ -26,6 +26,7 @@ from aleatoric.corpora.items import (
 )
 from aleatoric.errors import DataError
 from aleatoric.files import Place
+from aleatoric.showing import quoted
 from aleatoric.types import Corpus, Item
 
 
@@ -99,6 +100,9 @@ def _read_table(source: Path, encoding: str, blanks: Blanks) -> Iterator[Item]:
     for place, row in files.read_table(source, encoding):
         item_id, facts = _table_facts(row, place)
         entry = found.setdefault(item_id, _Open(place, facts, Answers(place)))
+        if not row.get("id") and facts["context"] != entry.facts["context"]:
+            blanks.joined += 1
+            facts["context"] = entry.facts["context"]
         _check_same(item_id, entry, facts, place)
         response = files.required(row, "response", place)
         count = _table_count(row, "count", place)
@@ -121,7 +125,8 @@ def _read_table(source: Path, encoding: str, blanks: Blanks) -> Iterator[Item]:
 def _table_facts(row: dict[str, str], place: Place) -> tuple[str, dict[str, str | None]]:
     """The id of a row's context, and what all rows of that id must agree on."""
     context = files.required(row, "context", place)
-    item_id = files.key_of(row.get("id") or context, "id" if "id" in row else "context", place)
+    key, name = row.get("id") or context.strip(), "id" if "id" in row else "context"
+    item_id = files.key_of(key, name, place)
     facts = {"group": row.get("group") or None, "original": row.get("original") or None}
     return item_id, {"context": context, **facts}
 
@@ -129,7 +134,7 @@ def _table_facts(row: dict[str, str], place: Place) -> tuple[str, dict[str, str 
 def _check_same(item_id: str, entry: _Open, facts: dict[str, str | None], place: Place) -> None:
     for name, value in facts.items():
         if value != entry.facts[name]:
-            problem = f"id {item_id!a:.60} has another {name} than in line {entry.place[1]}"
+            problem = f"id {quoted(item_id)} has another {name} than in line {entry.place[1]}"
             raise DataError.at(*place, problem, "give every context its own id")
 
 

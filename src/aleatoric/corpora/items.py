@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from aleatoric import files
 from aleatoric.errors import DataError
 from aleatoric.files import MAX_RESPONSES, Place
+from aleatoric.showing import quoted
 
 AnyItem = TypeVar("AnyItem")
 
@@ -25,8 +26,11 @@ class Answers:
 
     def add_of(self, person: str, word: str, place: Place) -> None:
         """Add the answer of a person, who answers a context only once."""
+        person = person.strip()
         if person in self._lines:
-            problem = f"person {person!a:.60} answers a context twice (line {self._lines[person]})"
+            problem = (
+                f"person {quoted(person)} answers a context twice (line {self._lines[person]})"
+            )
             raise DataError.at(*place, problem, "keep one answer per person and context")
         self._lines[person] = place[1]
         if word.strip():
@@ -57,7 +61,7 @@ class Answers:
 
 
 class Blanks:
-    """How many blank answers a walk over a corpus has dropped, as its note.
+    """How many blank answers a walk over a corpus has dropped, and how many rows it has joined.
 
     >>> blanks = Blanks()
     >>> blanks.count += 2
@@ -66,11 +70,16 @@ class Blanks:
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = self.joined = 0
 
     def __iter__(self) -> Iterator[str]:
         if self.count:
             yield f"{self.count} blank answers were dropped"
+        if self.joined:
+            yield (
+                f"{self.joined} rows have no id, and a context that differs from an earlier one "
+                "only in the white space around it: they count as answers to that one"
+            )
 
 
 class UniqueIds:
@@ -83,7 +92,7 @@ class UniqueIds:
         """Note an id, or refuse it."""
         first = self._lines.setdefault(item_id, place[1])
         if first != place[1]:
-            problem = f"id {item_id!a:.60} stands in line {first} already"
+            problem = f"id {quoted(item_id)} stands in line {first} already"
             raise DataError.at(*place, problem, "give every item its own id")
 
 
@@ -149,5 +158,5 @@ def parse_count(text: str, column: str, place: Place) -> int:
         value = float(text)
     except ValueError:
         fix = "use a whole number from 1 up"
-        raise DataError.at(*place, f"{column} {text!a:.40} is no number", fix) from None
+        raise DataError.at(*place, f"{column} {quoted(text, 40)} is no number", fix) from None
     return files.count_of(value, column, place)

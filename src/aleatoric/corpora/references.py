@@ -12,6 +12,7 @@ from aleatoric import files
 from aleatoric.corpora.items import LazyItems, UniqueIds, optional_text
 from aleatoric.errors import DataError
 from aleatoric.files import Place
+from aleatoric.showing import quoted
 from aleatoric.types import TextItem
 
 LEAST = 2
@@ -87,7 +88,8 @@ def read_json_lines(
     turns, texts = named.input, named.references
     for place, row in files.read_json_lines(source, encoding):
         if language is not None and language_of(row, place) != language:
-            problem = f"language {row.get('language', 'en')!a} where the first row has {language!a}"
+            here, first = quoted(row.get("language", "en")), quoted(language)
+            problem = f"language {here} where the first row has {first}"
             raise DataError.at(*place, problem, "put each language into its own file")
         item_id = files.key_of(row.get("id", place[1]), "id", place)
         ids.add(item_id, place)
@@ -109,7 +111,7 @@ def language_of(row: dict[str, Any], place: Place) -> str:
     """
     value = row.get("language", "en")
     if not isinstance(value, str) or not re.fullmatch("[A-Za-z]{2,3}", value):
-        problem = f"language {value!a:.40} is no code of a language"
+        problem = f"language {quoted(value, 40)} is no code of a language"
         raise DataError.at(*place, problem, "write it as de or en")
     return value.lower()
 

@@ -16,6 +16,7 @@ from aleatoric import files
 from aleatoric.corpora.references import Gaps, checked, input_of, is_json_lines, read_json_lines
 from aleatoric.errors import DataError
 from aleatoric.files import Place
+from aleatoric.showing import quoted
 from aleatoric.types import MultiRef, TextItem
 
 LICENCE = "CC BY-NC 4.0"
@@ -59,13 +60,13 @@ def _read(source: Path, encoding: str) -> Iterator[TextItem]:
 def _add(sentences: dict[str, _Sentence], place: Place, line: str) -> None:
     match = _LINE.fullmatch(line)
     if match is None:
-        problem = f"{line.strip()!a:.40} is no line of extra references"
+        problem = f"{quoted(line.strip(), 40)} is no line of extra references"
         fix = "write S-1, T-1 or R1-1 to R10-1, a tab and the sentence"
         raise DataError.at(*place, problem, fix)
     sentence = sentences.setdefault(match["number"], _Sentence(place))
     text = files.text_of(match["text"].strip(), "the sentence", place)
     if not _kept(sentence, match, text):
-        problem = f"{line.partition(chr(9))[0]!a} stands twice"
+        problem = f"{quoted(line.partition(chr(9))[0])} stands twice"
         raise DataError.at(*place, problem, "keep one of the two")
 
 

@@ -57,7 +57,8 @@ def shared_orders(n: int, n_splits: int, seed: int) -> Counts:
     True
     """
     first = [sorted(random.Random(seed + s).sample(range(n), n // 2)) for s in range(n_splits)]
-    orders = [[*half, *(i for i in range(n) if i not in set(half))] for half in first]
+    others = [np.setdiff1d(np.arange(n), half, assume_unique=True) for half in first]
+    orders = [np.append(half, rest) for half, rest in zip(first, others, strict=True)]
     return np.array(orders, dtype=np.int64).reshape(n_splits, n)
 
 

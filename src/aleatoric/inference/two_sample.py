@@ -19,6 +19,8 @@ N_PERMUTATIONS = 1999
 EXACT_CELLS = 4_000_000
 """The exact distribution is worked out where it takes no more than so many additions."""
 _TOLERANCE = 1e-9
+_CELLS_AT_ONCE = 4_000_000
+"""Random samples are made in parts of this many answers: memory does not grow with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,8 @@ def one_population(
     if _exact_cost(small, pooled) <= EXACT_CELLS:
         return ItemTest(_exact_p(small, pooled), True)
     observed = int((small**2).sum() * pooled.sum() - 2 * small.sum() * (small @ pooled))
-    drawn = _permuted(pooled, int(small.sum()), n_permutations, rng)
-    reached = int((drawn >= observed).sum())
+    n, sizes = int(small.sum()), _part_sizes(n_permutations, int(pooled.sum()))
+    reached = sum(int((_permuted(pooled, n, m, rng) >= observed).sum()) for m in sizes)
     return ItemTest((reached + 1) / (n_permutations + 1), False)
 
 
@@ -78,12 +80,20 @@ def fits(
     # n² times the squared distance, without the part that is the same for all draws.
     observed = float((people**2).sum() - 2 * n * (people @ probs))
     steps = np.cumsum(np.append(probs, max(rest, 0.0)))
-    codes = np.searchsorted(steps, rng.random((n_draws, n)) * steps[-1], side="right")
-    counts = _counted(codes, len(steps))
-    own, others = counts[:, :-1], counts[:, -1]
-    drawn = _squares(own) + others - 2 * n * (own @ probs)
-    reached = int((drawn >= observed - _TOLERANCE * n).sum())
+    reached = 0
+    for m in _part_sizes(n_draws, max(n, len(steps))):
+        codes = np.searchsorted(steps, rng.random((m, n)) * steps[-1], side="right")
+        counts = counted(codes, len(steps))
+        own, others = counts[:, :-1], counts[:, -1]
+        drawn = _squares(own) + others - 2 * n * (own @ probs)
+        reached += int((drawn >= observed - _TOLERANCE * n).sum())
     return ItemTest((reached + 1) / (n_draws + 1), False)
+
+
+def _part_sizes(n_samples: int, width: int) -> list[int]:
+    """How many samples, of `width` cells each, are made at once."""
+    most = max(1, _CELLS_AT_ONCE // width)
+    return [min(most, n_samples - start) for start in range(0, n_samples, most)]
 
 
 def _permuted(
@@ -95,13 +105,15 @@ def _permuted(
     """
     codes = np.repeat(np.arange(len(pooled)), pooled)
     drawn = codes[_samples(len(codes), n_small, n_permutations, rng)]
-    squares = _squares(_counted(drawn, len(pooled)))
+    squares = _squares(counted(drawn, len(pooled)))
     found: Counts = squares * len(codes) - 2 * n_small * pooled[drawn].sum(axis=1)
     return found
 
 
 def _samples(total: int, n: int, n_samples: int, rng: np.random.Generator) -> Counts:
     """Rows of `n` different numbers below `total`: the first steps of many shuffles at once."""
+    if n > n_samples:  # fewer rows than steps: whole shuffles are faster
+        return rng.permuted(np.tile(np.arange(total), (n_samples, 1)), axis=1)[:, :n]
     order = np.tile(np.arange(total)[:, None], (1, n_samples))
     columns = np.arange(n_samples)
     left = total - np.arange(n)[:, None]
@@ -113,8 +125,12 @@ def _samples(total: int, n: int, n_samples: int, rng: np.random.Generator) -> Co
     return np.ascontiguousarray(order[:n].T)
 
 
-def _counted(codes: Counts, k: int) -> Counts:
-    """How often each of `k` codes stands in each row."""
+def counted(codes: Counts, k: int) -> Counts:
+    """How often each of `k` codes occurs in each row.
+
+    >>> counted(np.array([[0, 2, 2]]), 3).tolist()
+    [[1, 0, 2]]
+    """
     flat = codes + k * np.arange(len(codes))[:, None]
     return np.bincount(flat.ravel(), minlength=len(codes) * k).reshape(len(codes), k)
 

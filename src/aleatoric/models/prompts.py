@@ -7,6 +7,7 @@ from typing import Any
 
 from aleatoric.errors import ModelError, UsageError
 from aleatoric.models.base import Writing
+from aleatoric.showing import quoted
 
 PLACE = "{input}"
 _ROLES = ("user", "assistant")
@@ -19,7 +20,7 @@ def check_writing(ask: Writing) -> None:
     """
     if PLACE not in ask.template:
         raise UsageError(
-            f"the template {ask.template!a:.60} has no {PLACE}; write it in its place."
+            f"the template {quoted(ask.template)} has no {PLACE}; write it in its place."
         )
     if ask.samples < 1 or ask.max_new_tokens < 1:
         raise UsageError("texts an input and new tokens a text are whole numbers from 1 up.")

@@ -21,8 +21,10 @@ from aleatoric import files
 from aleatoric.errors import DataError, UsageError
 from aleatoric.files import Place
 from aleatoric.models.base import Ask
+from aleatoric.showing import quoted
 from aleatoric.types import Draws, Item
 
+_ROUNDING = 1e-6
 KINDS = ("samples", "counts", "texts", "logprobs")
 
 
@@ -54,7 +56,7 @@ class RecordedModel:
         for place, row in files.read_json_lines(self.path):
             item_id = _item_id(row, place)
             if item_id in exact or ("logprobs" in row and rows_seen[item_id]):
-                problem = f"item {item_id!a:.60} has logprobs and another row"
+                problem = f"item {quoted(item_id)} has logprobs and another row"
                 raise DataError.at(*place, problem, "give log-probabilities once, and alone")
             yield _draws(item_id, rows_seen[item_id], row, place)
             rows_seen[item_id] += 1
@@ -91,13 +93,13 @@ def _draws(item_id: str, number: int, row: dict[str, Any], place: Place) -> Draw
     name, value = kinds[0], row[kinds[0]]
     failed = files.count_of(row.get("failed", 0), "failed", place, least=0)
     if name == "logprobs":
-        return Draws(item_id, {}, failed, number, (), _logprobs(value, place))
+        return Draws(item_id, {}, failed, number, (), _logprobs(item_id, value, place))
     if name == "texts" or isinstance(value, list):
         return Draws(item_id, {}, failed, number, tuple(files.texts_of(value, name, place)))
     return Draws(item_id, files.counts_of(value, name, place), failed, number)
 
 
-def _logprobs(value: Any, place: Place) -> dict[str, float]:
+def _logprobs(item_id: str, value: Any, place: Place) -> dict[str, float]:
     if not isinstance(value, dict) or not value:
         fix = 'write logprobs as an object such as {"word": -1.5}'
         raise DataError.at(*place, "logprobs is no object with words", fix)
@@ -105,6 +107,10 @@ def _logprobs(value: Any, place: Place) -> dict[str, float]:
         files.text_of(word, "a word of logprobs", place)
         is_number = isinstance(number, int | float) and not isinstance(number, bool)
         if not is_number or not math.isfinite(number) or number > 0:
-            problem = f"{number!a:.40} is no log-probability"
+            problem = f"{quoted(number, 40)} is no log-probability"
             raise DataError.at(*place, problem, "use natural logarithms, at most 0")
+    total = math.fsum(map(math.exp, value.values()))
+    if total > 1 + _ROUNDING:
+        problem = f"the probabilities of item {quoted(item_id)} sum to {total:.6g}, more than 1"
+        raise DataError.at(*place, problem, "use natural logarithms of the words' probabilities")
     return {word: float(number) for word, number in value.items()}

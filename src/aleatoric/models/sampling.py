@@ -23,6 +23,7 @@ from aleatoric.decoding import Decoder
 from aleatoric.draws import Index, child, draw, draw_between
 from aleatoric.errors import ModelError
 from aleatoric.memory import free_memory, is_out_of_memory
+from aleatoric.showing import quoted
 from aleatoric.streams import stream
 
 if TYPE_CHECKING:
@@ -304,5 +305,6 @@ def _check_weights(weights: Tensor, pack: Sequence[Portion], rows: Rows) -> None
     if len(bad):
         name = pack[rows.portion[int(bad[0, 0])]].prompt.item_id
         raise ModelError(
-            f"input {name!a:.60}: the model gave no probabilities (overflow); use --dtype float32."
+            f"input {quoted(name)}: the model gave no probabilities (overflow); use --dtype "
+            "float32."
         )

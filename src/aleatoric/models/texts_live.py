@@ -22,6 +22,7 @@ from aleatoric.models.sampling import (
     packs_of,
     write_all,
 )
+from aleatoric.showing import quoted
 from aleatoric.types import TextItem, Texts
 
 
@@ -219,13 +220,13 @@ class LiveWriter:
         ids = self.network.encode(item.input, ask)
         if not ids:
             raise ModelError(
-                f"{self.label}: input {item.id!a:.60} is empty, and a text needs something to "
+                f"{self.label}: input {quoted(item.id)} is empty, and a text needs something to "
                 "follow; use --bos add or a template, or drop the input."
             )
         room = self.network.room(ids)
         if room < 1:
             raise ModelError(
-                f"{self.label}: input {item.id!a:.60} has {len(ids)} tokens, which fill the "
+                f"{self.label}: input {quoted(item.id)} has {len(ids)} tokens, which fill the "
                 "model's window; shorten it or use a model with a longer window."
             )
         return Prompt(

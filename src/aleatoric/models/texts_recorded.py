@@ -17,6 +17,7 @@ from aleatoric import files
 from aleatoric.errors import DataError, UsageError
 from aleatoric.files import Place
 from aleatoric.models.base import LoadOptions, Writing
+from aleatoric.showing import quoted
 from aleatoric.types import TextItem, Texts
 
 KINDS = ("texts", "generations")
@@ -91,7 +92,7 @@ class RecordedTexts:
                 continue
             item_id = files.key_of(files.required(row, "id", place), "id", place)
             if item_id in seen:
-                problem = f"id {item_id!a:.60} stands in line {seen[item_id]} already"
+                problem = f"id {quoted(item_id)} stands in line {seen[item_id]} already"
                 raise DataError.at(*place, problem, "put all texts of an input into one row")
             seen[item_id] = place[1]
             yield item_id, self._texts(row, place)
@@ -132,13 +133,13 @@ def load(argument: str, loading: LoadOptions | None = None) -> RecordedTexts:
 def _chosen(path: Path, systems: set[str | None], chosen: str | None) -> str | None:
     named = sorted(system for system in systems if system is not None)
     if chosen is not None and chosen not in named:
-        problem = f"holds no system {chosen!a:.60}"
-        known = ", ".join(f"{name!a:.60}" for name in named[:12]) or "none"
+        problem = f"holds no system {quoted(chosen)}"
+        known = ", ".join(f"{quoted(name)}" for name in named[:12]) or "none"
         raise DataError.at(path, None, problem, f"its systems are: {known}")
     if chosen is not None:
         return chosen
     if len(systems) > 1:
-        known = ", ".join(f"{name!a:.60}" for name in named[:12])
+        known = ", ".join(f"{quoted(name)}" for name in named[:12])
         fix = f"name one, as in recorded:FILE?system=NAME ({known})"
         raise DataError.at(path, None, "holds texts of several systems", fix)
     return next(iter(systems))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from aleatoric import registry
 from aleatoric.errors import MissingExtraError, UsageError
+from aleatoric.showing import quoted
 
 Vectors = NDArray[np.float32]
 VectorCache = MutableMapping[str, bytes]
@@ -94,8 +95,8 @@ def _check_modules(path: Path) -> None:
     foreign = [name for name in named if not name.startswith("sentence_transformers.")]
     if foreign:
         raise UsageError(
-            f"{path}: names {foreign[0]!a:.60}, which is code of its own and is never run; use an "
-            "encoder made of sentence-transformers' modules."
+            f"{path}: names {quoted(foreign[0])}, which is code of its own and is never run; use "
+            "an encoder made of sentence-transformers' modules."
         )
 
 

@@ -14,6 +14,7 @@ from aleatoric.inference.noise import Side, Sides, Size, noise
 from aleatoric.inference.pilot import Sizes
 from aleatoric.inference.planning import Crowding, Parts
 from aleatoric.planning.designs import Known
+from aleatoric.showing import quoted
 from aleatoric.streams import stream
 
 Floats = NDArray[np.float64]
@@ -51,7 +52,7 @@ class Assumptions:
             name, _, value = text.strip().partition("=")
             if name not in _MEANING:
                 known = ", ".join(_MEANING)
-                raise UsageError(f"there is no assumption {name!a:.40}; use {known}.")
+                raise UsageError(f"there is no assumption {quoted(name, 40)}; use {known}.")
             if name in given:
                 raise UsageError(f"--assume says {name} twice; say it once.")
             given[name] = _number(name, value)
@@ -173,5 +174,5 @@ def _number(name: str, value: str) -> float:
     except ValueError:
         found = float("nan")
     if not np.isfinite(found):
-        raise UsageError(f"{name}={value!a:.40} is no number; {_MEANING[name]}.")
+        raise UsageError(f"{name}={quoted(value, 40)} is no number; {_MEANING[name]}.")
     return found

@@ -27,6 +27,7 @@ from aleatoric.planning.cost_table import (
     Device,
     Measured,
 )
+from aleatoric.showing import quoted
 
 _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 ADVICE = {
@@ -166,7 +167,9 @@ def parse_parameters(text: str) -> float:
     found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMBT]?)", text.strip().upper())
     number = float(found[1]) * _UNITS.get(found[2], 1) if found else 0.0
     if not 1 <= number <= 1e15:
-        raise UsageError(f"--parameters {text!a:.40} is no size of a model; write 135M or 70B.")
+        raise UsageError(
+            f"--parameters {quoted(text, 40)} is no size of a model; write 135M or 70B."
+        )
     return number
 
 
@@ -174,11 +177,12 @@ def device_named(name: str, dtype: str) -> Device:
     """A device that the table knows, in a number format that it has."""
     if name not in DEVICES:
         known = ", ".join(DEVICES)
-        raise UsageError(f"the cost of --device {name!a:.40} is not known; use {known}.")
+        raise UsageError(f"the cost of --device {quoted(name, 40)} is not known; use {known}.")
     formats = DEVICES[name].flops or {"float32": 0.0}
     if dtype not in formats:
         raise UsageError(
-            f"the cost of --dtype {dtype!a:.40} on {name} is not known; use {', '.join(formats)}."
+            f"the cost of --dtype {quoted(dtype, 40)} on {name} is not known; use "
+            f"{', '.join(formats)}."
         )
     return DEVICES[name]
 

@@ -12,6 +12,7 @@ from aleatoric.inference.noise import Size
 from aleatoric.inference.pilot import Sizes, Spread, error_interval
 from aleatoric.inference.planning import Crowding, Design, Parts
 from aleatoric.inference.variance import VarianceParts
+from aleatoric.showing import quoted
 from aleatoric.types import Interval
 
 LEAST = 1e-9
@@ -107,7 +108,7 @@ def sizes(texts: Sequence[str]) -> tuple[Size, ...]:
 def _count(text: str) -> int:
     if not text.isdecimal() or len(text) > 8 or not 2 <= int(text) <= 10**7:
         raise UsageError(
-            f"--samples {text!a:.40} is no number of draws; give 2 to 10000000, or exact."
+            f"--samples {quoted(text, 40)} is no number of draws; give 2 to 10000000, or exact."
         )
     return int(text)
 

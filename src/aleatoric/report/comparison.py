@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aleatoric.comparing import Compared, Comparison
+from aleatoric.inference.bounds import with_cut_note
 from aleatoric.report.numbers import UNDEFINED, number, with_interval
 from aleatoric.types import Table
 
@@ -27,7 +28,7 @@ def pairs_table(compared: Compared) -> Table:
         "d: mean of the items' differences over their standard deviation; first lower: share of "
         "items, ties count half.",
     )
-    return Table("Pairs of systems", columns, rows, notes)
+    return with_cut_note(Table("Pairs of systems", columns, rows, notes))
 
 
 def letters_table(compared: Compared) -> Table:

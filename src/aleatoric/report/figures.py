@@ -27,6 +27,7 @@ from aleatoric.analyses.pictures import (
 )
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.report.drawing import DRAWERS, safe
+from aleatoric.showing import quoted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,7 +77,7 @@ def check_formats(formats: Sequence[str]) -> None:
     unknown = [name for name in formats if name not in _METADATA]
     if unknown:
         known = ", ".join(_METADATA)
-        raise UsageError(f"there is no figure format {unknown[0]!a:.40}; use {known}.")
+        raise UsageError(f"there is no figure format {quoted(unknown[0], 40)}; use {known}.")
 
 
 def make_folder(folder: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from aleatoric.comparing import Compared
 from aleatoric.comparing.notes import dependent_draws, is_dependent
-from aleatoric.inference.bounds import at_level
+from aleatoric.inference.bounds import CUT_MARK, at_level
 from aleatoric.report.numbers import number, with_interval
 from aleatoric.texts.verdicts import sentences, verdicts
 from aleatoric.types import Result
@@ -96,7 +96,7 @@ def _word(found: Found, compared: Compared | None) -> Iterator[str]:
 
 
 def _alone(system: str, result: Result) -> str:
-    interval, value = result.estimate.interval, with_interval(result.estimate)
+    interval, value = result.estimate.interval, with_interval(result.estimate).rstrip(CUT_MARK)
     said = f"{system} overlaps with people by {value}; a perfect model would have 1."
     if interval is None:
         return said

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from aleatoric.types import Estimate
+from aleatoric.inference.bounds import CUT_MARK, is_cut
+from aleatoric.types import Estimate, Interval
 
 UNDEFINED = "–"
 
@@ -22,16 +23,27 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def with_interval(estimate: Estimate, digits: int = 3) -> str:
-    """A value with its interval.
+    """A value with its interval, which has a mark where it is cut at a bound.
 
     >>> with_interval(Estimate(0.5, None, 3, 1))
     '0.500'
+    >>> with_interval(Estimate(0.5, Interval(0.0, 0.9, 0.95, "t, cut at 0"), 3, 3))
+    '0.500 [0.000, 0.900]†'
     """
     text = number(estimate.value, digits)
     if estimate.interval is None:
         return text + (f" ({p_calibrated(estimate)})" if p_calibrated(estimate) else "")
-    low, high = estimate.interval.low, estimate.interval.high
-    return f"{text} [{number(low, digits)}, {number(high, digits)}]"
+    return f"{text} {interval_text(estimate.interval, digits)}"
+
+
+def interval_text(interval: Interval, digits: int = 3, times: float = 1.0) -> str:
+    """The two ends of an interval, multiplied by `times`.
+
+    >>> interval_text(Interval(0.1, 0.9, 0.95, "t"), 1, 100)
+    '[10.0, 90.0]'
+    """
+    low, high = (number(times * end, digits) for end in (interval.low, interval.high))
+    return f"[{low}, {high}]{CUT_MARK if is_cut(interval) else ''}"
 
 
 def p_calibrated(estimate: Estimate) -> str:

@@ -87,7 +87,9 @@ def _box(sample: Any) -> dict[str, Any]:
     if not len(sample):
         return {"n": 0}
     low, middle, high = (float(q) for q in np.quantile(sample, [0.25, 0.5, 0.75]))
-    reach = 1.5 * (high - low)
+    # Quartiles of values that are equal up to rounding may lie beyond all of them.
+    rounding = 1e-9 * float(np.abs(sample).max())
+    reach = 1.5 * abs(high - low) + rounding
     within = sample[(sample >= low - reach) & (sample <= high + reach)]
     ends = [short(float(end)) for end in (within.min(), within.max())]
     return {"n": len(sample), "ends": ends, "quartiles": [short(q) for q in (low, middle, high)]}

@@ -8,7 +8,8 @@ from fnmatch import filter as filter_names
 
 from aleatoric.comparing import Compared, compare
 from aleatoric.errors import UsageError
-from aleatoric.report.numbers import UNDEFINED, between, number, p_calibrated
+from aleatoric.inference.bounds import CUT_MARK, CUT_NOTE
+from aleatoric.report.numbers import UNDEFINED, between, interval_text, number, p_calibrated
 from aleatoric.report.parts import Part
 from aleatoric.report.view import HEADINGS, PERFECT, is_percentage, tvd_bracket
 from aleatoric.types import Estimate, Result
@@ -102,7 +103,9 @@ def systems_table(part: Part, results: Sequence[Result]) -> SystemsTable:
     letters = compared.letters if compared else {}
     found = {(result.system, result.metric): result for result in results}
     columns, rows = _MAKERS[part.level](found, letters)
-    return SystemsTable(columns, rows, compared, compared.notes if compared else ())
+    notes = compared.notes if compared else ()
+    marked = any(CUT_MARK in cell.interval for row in rows for cell in row)
+    return SystemsTable(columns, rows, compared, (*notes, CUT_NOTE) if marked else notes)
 
 
 def letters_of(part: Part) -> Compared | None:
@@ -212,8 +215,8 @@ def _value(result: Result | None, letters: Letters, metric: str) -> Cell:
     text = f"{value:.3g}" if small else number(value, digits)
     own = letters.get(metric, {}).get(result.system, "")
     ends = estimate.interval
-    low, high = (number(times * end, digits) for end in (ends.low, ends.high)) if ends else ("", "")
-    interval = f"[{low}, {high}]" if ends and not small else _calibration(estimate)
+    shows = ends and not small
+    interval = interval_text(ends, digits, times) if shows and ends else _calibration(estimate)
     return Cell(text, estimate.value, interval, own, (result.system, result.metric))
 
 

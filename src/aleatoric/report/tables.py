@@ -12,6 +12,7 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from aleatoric.showing import INVISIBLE_LETTERS
 from aleatoric.types import Table
 
 _STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -21,7 +22,7 @@ _FORMULA = ("=", "+", "-", "@", "\t")
 _NUMBER = re.compile(r"[+-]?\d[\d.,]*(e[+-]?\d+)?%?")
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX |= {char: "\\" + char for char in "&%$#_{}"}
-_LATEX |= {"≤": r"$\leq$", "…": r"\ldots{}"}
+_LATEX |= {"†": r"\dag{}", "≤": r"$\leq$", "…": r"\ldots{}"}
 _LATEX |= {
     "↓": r"$\downarrow$",
     "↑": r"$\uparrow$",
@@ -101,7 +102,9 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 
 
 def _harmless(character: str) -> bool:
-    return character in "\n\t" or unicodedata.category(character) not in _STEERING
+    return (
+        character in f"\n\t{INVISIBLE_LETTERS}" or unicodedata.category(character) not in _STEERING
+    )
 
 
 def _markdown_cell(cell: object) -> str:

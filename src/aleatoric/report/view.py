@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from aleatoric.inference.bounds import with_cut_note
 from aleatoric.report.numbers import UNDEFINED, between, number, p_calibrated, with_interval
 from aleatoric.report.view_texts import text_tables
 from aleatoric.types import Estimate, Result, Table
@@ -55,7 +56,7 @@ def intervals_table(results: Sequence[Result], title: str = "Word level") -> Tab
         )
         for row in plain.rows
     )
-    return replace(plain, rows=rows)
+    return with_cut_note(replace(plain, rows=rows, notes=_word_notes(results)))
 
 
 def word_table(results: Sequence[Result], title: str = "Word level") -> Table:
@@ -69,7 +70,7 @@ def word_table(results: Sequence[Result], title: str = "Word level") -> Table:
         for system in systems
     )
     headings = [HEADINGS.get(column, column) for column in columns]
-    return Table(title, ("system", *headings, "items"), rows, _word_notes(results))
+    return with_cut_note(Table(title, ("system", *headings, "items"), rows, _word_notes(results)))
 
 
 def _word_columns(metrics: Iterable[str]) -> Iterable[str]:
@@ -110,7 +111,8 @@ def _word_notes(results: Sequence[Result]) -> tuple[str, ...]:
         "H: how often two people agree; M: two draws of the model; C: a draw and a person. "
         "M < H: the model varies more than people.",
         "overlap: 2 ΣC / Σ(H + M), 1 for a perfect model; D²: H + M − 2C, 0 for a perfect model. "
-        "D² is unbiased at any number of people and draws, overlap nearly so.",
+        "D² is unbiased at any number of people and draws, overlap nearly so: an overlap above 1 "
+        "or a D² below 0 is noise.",
         "TVD: the papers' metric, from its debiased to its plain value; it depends on the numbers "
         "of people and draws and is not used for ranking. TVD if perfect: an estimate of the plain "
         "value of a perfect model; too low with fewer than about 20 people.",
@@ -149,9 +151,8 @@ def token_table(results: Sequence[Result], title: str = "Token level") -> Table:
         if any(result and result.perfect for result in own):
             rows.append(("  if calibrated", *map(_if_calibrated, own)))
     counts = [_counts(found[system, metrics[0]]) for system in systems]
-    return Table(
-        title, ("metric", *systems), (*rows, ("tokens (groups)", *counts)), _token_notes(results)
-    )
+    rows.append(("tokens (groups)", *counts))
+    return with_cut_note(Table(title, ("metric", *systems), tuple(rows), _token_notes(results)))
 
 
 def _counts(result: Result) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from aleatoric.inference.bounds import with_cut_note
 from aleatoric.report.numbers import UNDEFINED, number, with_interval
 from aleatoric.texts.verdicts import sentences, verdicts
 from aleatoric.types import Estimate, Result, Table
@@ -31,10 +32,11 @@ def text_tables(results: Sequence[Result]) -> list[Table]:
     probes = list(dict.fromkeys(r.metric.partition("/")[2] for r in results if "/" in r.metric))
     systems = list(dict.fromkeys(result.system for result in results))
     people = _people(found, probes)
-    if systems == [CONTROL]:
-        return [people, _paper(found, probes, systems, "M"), _paper(found, probes, systems, "C")]
-    closeness = _closeness(found, probes, [name for name in systems if name != CONTROL], results)
-    return [people, closeness, *(_paper(found, probes, systems, side) for side in _TITLES)]
+    tables = [people, *(_paper(found, probes, systems, side) for side in _TITLES)]
+    others = [name for name in systems if name != CONTROL]
+    if others:
+        tables.insert(1, _closeness(found, probes, others, results))
+    return [with_cut_note(table) for table in tables]
 
 
 def _people(found: Found, probes: Sequence[str]) -> Table:
@@ -155,4 +157,5 @@ def _notes(found: Found, side: str, has_matched: bool) -> Iterator[str]:
 def _interval_note(found: Found) -> Iterator[str]:
     interval = next((r.estimate.interval for r in found.values() if r.estimate.interval), None)
     if interval:
-        yield f"[low, high]: {interval.level:.0%} interval, {interval.method}."
+        method = interval.method.partition(", cut at")[0]
+        yield f"[low, high]: {interval.level:.0%} interval, {method}."

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from aleatoric.decoding import Decoder
 from aleatoric.errors import UsageError
+from aleatoric.showing import quoted
 
 _NAMES = {"ancestral": "e_ece", "top_p=0.8": "e_ece_p", "top_k=100": "e_ece_k"}
 
@@ -41,7 +42,9 @@ class Scheme:
         # isdecimal: "²" is a digit that is no number; the length: int() refuses thousands of them.
         good = all(own.isdecimal() and len(own) < 10 and int(own) for own in counts)
         if len(counts) > 1 or not good:
-            raise UsageError(f"scheme {text!a:.80}: samples must be one whole number from 1 up.")
+            raise UsageError(
+                f"scheme {quoted(text, 80)}: samples must be one whole number from 1 up."
+            )
         return cls(Decoder.parse(rest or "ancestral"), int(counts[0]) if counts else 0)
 
     def __str__(self) -> str:

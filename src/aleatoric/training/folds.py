@@ -14,6 +14,7 @@ from typing import Any
 
 from aleatoric import files
 from aleatoric.errors import DataError, UsageError
+from aleatoric.showing import quoted
 from aleatoric.streams import stream
 from aleatoric.types import Item
 
@@ -132,7 +133,7 @@ def read_assignment(path: Path) -> dict[str, int | str]:
         group = files.key_of(files.required(row, "group", place), "group", place)
         fold = _fold_of(files.required(row, "fold", place), place)
         if found.setdefault(group, fold) != fold:
-            problem = f"passage {group!a:.60} stands in fold {found[group]} and in fold {fold}"
+            problem = f"passage {quoted(group)} stands in fold {found[group]} and in fold {fold}"
             raise DataError.at(*place, problem, "name every passage once, or it would leak")
     return found
 
@@ -146,7 +147,7 @@ def _fold_of(value: object, place: files.Place) -> int | str:
     if text == VALIDATION:
         return VALIDATION
     if not text.isdecimal() or int(text) < 1:
-        problem = f"fold {text!a:.40} is no number from 1 up"
+        problem = f"fold {quoted(text, 40)} is no number from 1 up"
         raise DataError.at(*place, problem, f"use 1, 2, ... or {VALIDATION}")
     return int(text)
 

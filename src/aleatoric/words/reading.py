@@ -7,11 +7,13 @@ command that names it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log1p
 
 from aleatoric.errors import UsageError
+from aleatoric.showing import quoted
 from aleatoric.types import Choices, Draws, Item
 from aleatoric.user_code import called, function_at
 from aleatoric.words.distributions import cut
@@ -19,6 +21,9 @@ from aleatoric.words.rules import WordRule, is_code, is_spaceless, normalise, ru
 
 _FEW = 5
 _EXAMPLES = 3
+_MOST_WORDS = 10_000
+_NUMBER = re.compile(r"\W*\d+[.,:]\d")
+"""A number that the word rule cuts."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,8 @@ them"
     def __init__(self) -> None:
         self.total = self.trimmed = self.shortened = self.wordless = 0
         self._examples: dict[str, str] = {}
+        self._joined: dict[str, dict[str, None]] = {}
+        """Word -> some of the different answers that were shortened to it."""
 
     def read(self, given: str, count: int, rule: WordRule) -> str | None:
         """The word in what was given, counted."""
@@ -78,9 +85,18 @@ them"
                 self.trimmed += count
             else:
                 self.shortened += count
-                if len(self._examples) < _EXAMPLES:
-                    self._examples[given] = word
+                self._keep_example(given, word, form, before)
         return word
+
+    def _keep_example(self, given: str, word: str, form: str, before: str) -> None:
+        """Keep a few shortened answers for the note; of numbers such as 3.5 at least one."""
+        lacks_number = not any(map(_NUMBER.match, self._examples))
+        if len(self._examples) < _EXAMPLES or (lacks_number and _NUMBER.match(given)):
+            self._examples[given] = word
+        if len(self._joined) < _MOST_WORDS or form in self._joined:
+            joined = self._joined.setdefault(form, {})
+            if len(joined) < _EXAMPLES:
+                joined[before] = None
 
     @property
     def changed(self) -> int:
@@ -89,7 +105,9 @@ them"
 
     def note(self, what: str) -> str:
         """One sentence for a reader of the numbers."""
-        shown = (f"{given!a:.30} to {word!a:.30}" for given, word in self._examples.items())
+        shown = (
+            f"{quoted(given, 30)} to {quoted(word, 30)}" for given, word in self._examples.items()
+        )
         parts = {
             "without punctuation": self.trimmed,
             f"shortened to the first word, such as {', '.join(shown)}": self.shortened,
@@ -98,8 +116,18 @@ them"
         told = "; ".join(f"{count:,} {part}" for part, count in parts.items() if count)
         return (
             f"the word rule changed {self.changed:,} of {self.total:,} {what} ({told}); "
-            "--choose answers=folded keeps them"
+            f"--choose answers=folded keeps them{self._joined_note()}"
         )
+
+    def _joined_note(self) -> str:
+        """Different answers that became one word, such as 3.5 and 3.9, which are both 3."""
+        joined = [(word, list(own)) for word, own in self._joined.items() if len(own) > 1]
+        joined.sort(key=lambda one: not _NUMBER.match(one[1][0]))  # the least expected first
+        shown = (
+            f"{' and '.join(quoted(given, 30) for given in own)} to {quoted(word, 30)}"
+            for word, own in joined[:_EXAMPLES]
+        )
+        return f"; different answers became one word, such as {', '.join(shown)}" if joined else ""
 
 
 class ReadItems:
@@ -113,11 +141,14 @@ class ReadItems:
         self._reading = reading
         self._changes = Changes()
         self._left_out: list[str] = []
+        self._n_items = self._n_spaced = 0
 
     def __iter__(self) -> Iterator[Item]:
         found = False
         for item in self._items:
             _check_script(item, self._reading.choices.rule)
+            self._n_items += 1
+            self._n_spaced += item.context != item.context.rstrip()
             words = [self._changes.read(a, 1, self._reading.answer) for a in item.responses]
             kept = tuple(word for word in words if word is not None)
             if kept:
@@ -135,9 +166,15 @@ class ReadItems:
         if self._changes.changed:
             yield self._changes.note("answers")
         if self._left_out:
-            shown = ", ".join(f"{name!a:.40}" for name in self._left_out[:_FEW])
+            shown = ", ".join(f"{quoted(name, 40)}" for name in self._left_out[:_FEW])
             more = f" and {len(self._left_out) - _FEW} more" if len(self._left_out) > _FEW else ""
             yield f"no answer holds a word, and the item is left out: {shown}{more}"
+        if self._n_spaced:
+            yield (
+                f"{self._n_spaced:,} of {self._n_items:,} contexts end in white space: most models "
+                "write the space before a word themselves and give people's words less "
+                "probability after one; remove it from the corpus"
+            )
 
     def _original(self, item: Item) -> str | None:
         """The passage's own word; scoring cuts it unless the rule is a user's own function."""
@@ -209,7 +246,7 @@ def _check_script(item: Item, rule: str) -> None:
     answers = sum(map(is_spaceless, item.responses))
     if is_spaceless(item.context) or 2 * answers > len(item.responses):
         raise UsageError(
-            f"item {item.id!a:.60}: is in a script that is written without spaces between words; "
+            f"item {quoted(item.id)}: is in a script that is written without spaces between words; "
             "give a segmenter with --word-rule module:function, or use --word-rule characters."
         )
 
@@ -221,7 +258,7 @@ def _user_rule(place: str) -> WordRule:
         word = called(function, place, "word rule", text)
         if word is not None and not isinstance(word, str):
             raise UsageError(
-                f"the word rule {place} returned {type(word).__name__} for {text!a:.60}; return "
+                f"the word rule {place} returned {type(word).__name__} for {quoted(text)}; return "
                 "the first word as a string, or None where there is none."
             )
         return (word.strip() or None) if word else None

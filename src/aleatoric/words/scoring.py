@@ -376,9 +376,17 @@ def _abstract_oracle_tvd(
 ) -> Floats:
     words = people.distribution.support
     classes = abstraction(people.item, words)
-    names = list(dict.fromkeys(classes[word] for word in words))
-    member = np.array([[classes[word] == name for name in names] for word in words], dtype=np.int64)
-    return by_split.tvd(target[:, : len(words)] @ member, player[:, : len(words)] @ member)
+    of_word, starts = _class_order([classes[word] for word in words])
+    return by_split.tvd(
+        *(np.add.reduceat(half[:, of_word], starts, axis=1) for half in (target, player))
+    )
+
+
+def _class_order(classes: Sequence[str]) -> tuple[Counts, Counts]:
+    """Places of the words sorted by class, and where each class starts among them."""
+    _, code = np.unique(classes, return_inverse=True)
+    order = np.argsort(code, kind="stable")
+    return order, np.flatnonzero(np.diff(code[order], prepend=-1))
 
 
 def _or_nan(value: float | None) -> float:

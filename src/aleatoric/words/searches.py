@@ -167,23 +167,23 @@ class Searches:
         chosen = np.zeros(len(self._entries), dtype=np.bool_)
         if not self._goal.every_word or self._rounds > SPELLINGS:
             return chosen
-        which, places = self._cells.through.take(self._entries["cell"])
-        lacking = self._found[places] == 0
-        which, places = which[lacking], places[lacking]
-        entries = self._entries[which]
+        entries = self._entries
         reached = np.where(entries["base"] >= 0, entries["base"], entries["cell"])
         letters = self._names.beginnings.lengths[self._cells.beginning[reached]]
-        order = np.lexsort((entries["mass"], letters, places))
-        last = np.append(np.diff(places[order]) > 0, True)[: len(order)]
-        chosen[which[order[last]]] = True
+        # Of the entries at one cell only the nearest can be chosen: memory grows with the words'
+        # letters, not with entries times words.
+        nearest = np.sort(_last_by(entries["cell"], letters, entries["mass"]))
+        which, places = self._cells.through.take(entries["cell"][nearest])
+        lacking = self._found[places] == 0
+        which, places = nearest[which[lacking]], places[lacking]
+        chosen[which[_last_by(places, letters[which], entries["mass"][which])]] = True
         return chosen
 
     def _worths(self) -> tuple[Floats, Floats]:
         """How much each entry, and each context's dust, can still change the overlap."""
         lacks = np.maximum(0.0, self._asked.weights - self._found)
         everything = np.bincount(self._asked.owner, lacks, self._count)
-        which, places = self._cells.through.take(self._entries["cell"])
-        lack = np.bincount(which, lacks[places], len(self._entries))
+        lack = self._sums_through(lacks)[self._entries["cell"]]
         return np.minimum(self._entries["mass"], lack), np.minimum(self._dust, everything)
 
     def take(self, batch: Entries, numbers: Index, logits: Any) -> Iterator[None]:
@@ -267,9 +267,13 @@ class Searches:
         """The cells on the way to words without any probability yet, where all must be found."""
         if not self._goal.every_word:
             return np.zeros(len(cells), dtype=np.bool_)
-        which, places = self._cells.through.take(cells)
-        needed: NDArray[np.bool_] = _by(which, self._found[places] == 0, len(cells)) > 0
+        needed: NDArray[np.bool_] = self._sums_through(self._found == 0)[cells] > 0
         return needed
+
+    def _sums_through(self, values: NDArray[Any]) -> Floats:
+        """For each cell the sum of `values` over the words that go through it."""
+        which, places = self._cells.through.take(np.arange(len(self._cells)))
+        return _by(which, values[places], len(self._cells))
 
     def _drop_small(
         self, owners: Index, masses: Floats, needed: NDArray[np.bool_] | bool = False
@@ -363,8 +367,8 @@ class Searches:
         places = cells.completes[entries["cell"]]
         whole = places >= 0
         guess += _by(places[whole], entries["mass"][whole], len(guess))
-        which, through = cells.through.take(entries["cell"])
-        most += _by(through, entries["mass"][which], len(most))
+        which, through = cells.through.take(np.arange(len(cells)))
+        most += _by(through, _by(entries["cell"], entries["mass"], len(cells))[which], len(most))
         open_ = self._dust + _by(entries["owner"], entries["mass"], self._count)
         scales = self._scales()
         starts = np.searchsorted(self._asked.owner, np.arange(self._count + 1))
@@ -392,6 +396,18 @@ class Searches:
 
 def _pairs(starts: Index) -> list[tuple[int, int]]:
     return list(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True))
+
+
+def _last_by(owners: Index, *keys: NDArray[Any]) -> Index:
+    """For each owner the row that is last in the order of the keys, the first key leading.
+
+    >>> _last_by(np.array([0, 0, 1]), np.array([2, 3, 1])).tolist()
+    [1, 2]
+    """
+    order = np.lexsort((*reversed(keys), owners))
+    last = np.append(np.diff(owners[order]) > 0, True)[: len(order)]
+    found: Index = order[last]
+    return found
 
 
 def _by(owners: Index, masses: Floats, count: int) -> Floats:

@@ -101,6 +101,18 @@ def test_a_table_needs_only_context_and_response(tmp_path: Path) -> None:
     assert list(corpus.notes) == ["1 blank answers were dropped"]
 
 
+def test_contexts_without_id_are_joined_across_white_space(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('context,response\n"the ",x\nthe,y\n the,z\nthen,x\n')
+    corpus = open_corpus(str(path))
+    assert [(i.context, i.responses) for i in corpus.items] == [
+        ("the ", ("x", "y", "z")),
+        ("then", ("x",)),
+    ]
+    [note] = corpus.notes
+    assert note.startswith("2 rows have no id, and a context that differs from an earlier one")
+
+
 @pytest.mark.parametrize("name", ["context", "group", "original"])
 def test_rows_of_one_id_must_agree(tmp_path: Path, name: str) -> None:
     columns = ["id", "context", "group", "original", "response"]
@@ -114,13 +126,13 @@ def test_rows_of_one_id_must_agree(tmp_path: Path, name: str) -> None:
 
 def test_answers_may_have_persons(tmp_path: Path) -> None:
     given = [{"person": 1, "answer": "x"}, {"person": "b", "answer": " "}]
-    given.append({"person": "c", "answer": " y"})
+    given.append({"person": " c ", "answer": " y"})
     rows = [{"context": c, "responses": given} for c in "ab"]
     expected = [(("x", "y"), ("1", "c"))] * 2  # a blank answer is dropped with its person
     found = items(write(tmp_path / "a.jsonl", *rows))
     assert [(i.responses, i.persons) for i in found] == expected
     path = tmp_path / "a.csv"
-    path.write_text("context,person,response\na,1,x\nb,1,x\na,b, \nb,b,\na,c,y\nb,c,y\n")
+    path.write_text("context,person,response\na,1,x\nb,1,x\na,b, \nb,b,\na,c ,y\nb,c,y\n")
     assert [(i.responses, i.persons) for i in items(path)] == expected
     assert (
         items(write(tmp_path / "b.jsonl", {"context": "a", "responses": ["x"]}))[0].persons is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aleatoric.inference.bounds import bounded
+from aleatoric.inference.bounds import CUT_NOTE, bounded, bounded_difference, with_cut_note
 from aleatoric.inference.perfect import ONE_ANSWER
-from aleatoric.types import Estimate, Interval
+from aleatoric.report.numbers import with_interval
+from aleatoric.types import Estimate, Interval, Table
 
 METHOD = "group bootstrap, studentised"
 
@@ -33,6 +35,9 @@ METHOD = "group bootstrap, studentised"
         ("agreement_gap", (-0.1, 0.3), (-0.1, 0.3)),
         ("log_loss", (-0.1, 7.3), (0.0, 7.3)),
         ("overlap", (-0.1, 1.3), (0.0, 1.0)),
+        ("w1_C/lexical-1", (0.1, 1.3), (0.1, 1.0)),
+        ("w1_M/semantic", (-0.1, 2.3), (0.0, 2.0)),
+        ("dmu_M/syntactic-2", (-1.1, 0.3), (-1.0, 0.3)),
     ],
 )
 def test_ends_beyond_a_bound_are_cut(metric: str, ends: Any, expected: Any) -> None:
@@ -47,6 +52,42 @@ def test_an_overlap_above_1_is_neither_cut_nor_left_out() -> None:
     assert found.value == 1.02
     assert (found.interval.low, found.interval.high) == (0.96, 1.02)
     assert found.interval.method == f"{METHOD}, cut at 1.02"
+
+
+@pytest.mark.parametrize("value", [1 + 1e-15, -1e-17])
+def test_rounding_takes_no_mean_beyond_its_bounds(value: float) -> None:
+    assert bounded(Estimate(value, None, 9, 3), "tvd").value == round(value)
+
+
+def test_a_cut_interval_of_a_difference_is_marked_in_its_table() -> None:
+    wide = Interval(-1.2, 0.1, 0.95, METHOD)
+    found = bounded_difference(Estimate(-0.8, wide, 9, 3), "tvd")
+    assert found.interval == Interval(-1.0, 0.1, 0.95, f"{METHOD}, cut at -1")
+    table = with_cut_note(Table("t", ("difference",), ((with_interval(found),),)))
+    assert table.rows == (("-0.800 [-1.000, 0.100]\u2020",),)
+    assert table.notes == (CUT_NOTE,)
+
+
+def test_the_table_by_agreement_cuts_and_marks(cli: Callable, tmp_path: Path) -> None:
+    rows = [(f"{g}:{i}", str(g), g % 3) for g in range(1, 7) for i in range(2, 6)]
+    words = ["a"] * 6 + ["b"] * 3 + ["c", "d"]
+    corpus = write(
+        tmp_path / "people.jsonl",
+        [{"id": k, "group": g, "context": k, "responses": words[n:]} for k, g, n in rows],
+    )
+    draws = [{"id": k, "counts": {"a": 5, "b": 5 - 2 * n, "c": 1}} for k, _, n in rows]
+    model = f"recorded:{write(tmp_path / 'm.jsonl', draws)}"
+    run = str(tmp_path / "run")
+    assert cli("word", "--corpus", str(corpus), "--model", model, "--out", run).status == 0
+    [table] = json.loads(cli("score", run, "--by", "agreement", "--json").out)["tables"]
+    place = table["columns"].index("overlap \u2191")
+    cells = [row[place] for row in table["rows"]]
+    cut = [cell for cell in cells if cell.endswith("\u2020")]
+    assert cut
+    assert CUT_NOTE in table["notes"]
+    for cell in cells:
+        value, low, high = map(float, re.findall(r"[\d.-]+", cell.rstrip("\u2020")))
+        assert 0 <= low <= value <= high <= max(1, value)
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:

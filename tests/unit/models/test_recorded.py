@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from aleatoric import cli, pipeline
+from aleatoric.errors import DataError
 from aleatoric.models import recorded
 from aleatoric.models.base import Ask
 from aleatoric.store import Store
@@ -90,8 +91,15 @@ def test_raw_texts_have_two_names(tmp_path: Path, name: str) -> None:
 
 
 def test_log_probabilities_are_kept_as_they_are(tmp_path: Path) -> None:
-    [draws] = read(tmp_path / "m.jsonl", {"id": "1:2", "logprobs": {"a": -1, "b": 0}})
-    assert draws.logprobs == {"a": -1.0, "b": 0.0}
+    [draws] = read(tmp_path / "m.jsonl", {"id": "1:2", "logprobs": {"a": -1, "b": -2}})
+    assert draws.logprobs == {"a": -1.0, "b": -2.0}
+
+
+def test_probabilities_that_sum_to_more_than_1_are_refused(tmp_path: Path) -> None:
+    said = "m.jsonl, line 1: the probabilities of item '1:2' sum to 1.36788, more than 1"
+    with pytest.raises(DataError, match=said):
+        read(tmp_path / "m.jsonl", {"id": "1:2", "logprobs": {"a": -1, "b": 0}})
+    assert read(tmp_path / "m.jsonl", {"id": "1:2", "logprobs": {"a": 0, "b": -20}})
 
 
 def test_a_recording_is_named_by_its_file_and_pinned_by_its_bytes(tmp_path: Path) -> None:

@@ -243,6 +243,8 @@ def test_figure_data_is_short_and_harmless() -> None:
     assert boxes["boxes"]["a"]["ends"] == [0, 4]
     assert boxes["boxes"]["a"]["quartiles"] == [1.25, 2.5, 3.75]
     assert boxes["boxes"]["none"] == {"n": 0}
+    equal = to_data(Boxes("t", "x", "y", {"a": (0.35000000000000003, 0.3499999999999999)}))
+    assert equal["boxes"]["a"]["ends"] == [0.35, 0.35]
 
 
 def luminance(colour: str) -> float:

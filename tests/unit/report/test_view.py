@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aleatoric.inference.bounds import CUT_NOTE
 from aleatoric.report.view import word_table
 from aleatoric.types import Estimate, Interval, Result, Signature
 
@@ -16,7 +17,7 @@ def overlap(system: str, method: str) -> Result:
 
 def test_the_note_names_the_method_of_the_intervals() -> None:
     found = [overlap("a", T), overlap("b", f"{T}, cut at 1")]
-    assert word_table(found).notes[-1] == f"[low, high]: 95% interval, {T}."
+    assert word_table(found).notes[-2:] == (f"[low, high]: 95% interval, {T}.", CUT_NOTE)
 
 
 def test_the_note_names_systems_where_methods_differ() -> None:

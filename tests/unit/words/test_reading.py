@@ -40,7 +40,7 @@ def read_one(draws: Draws, choices: Choices | None = None) -> Draws:
 
 @pytest.mark.parametrize(("given", "word"), FORMS)
 def test_both_sides_meet_whoever_wrote_it(given: str, word: str) -> None:
-    [item], _ = read_items(Item("1", "1", "Then ", (given, word)))
+    [item], _ = read_items(Item("1", "1", "Then", (given, word)))
     assert human_counts(item.responses) == {word: 2}
     recordings = (
         Draws("1", {given: 1}),
@@ -55,7 +55,7 @@ def test_both_sides_meet_whoever_wrote_it(given: str, word: str) -> None:
 
 @pytest.mark.parametrize("given", WORDLESS)
 def test_an_answer_without_a_word_is_none(given: str) -> None:
-    [item], notes = read_items(Item("1", "1", "Then ", (given, "she")))
+    [item], notes = read_items(Item("1", "1", "Then", (given, "she")))
     assert item.responses == ("she",)
     assert "1 of 2 answers (1 left out because they hold no word)" in notes[0]
     found = read_one(Draws("1", {given: 2, "she": 1}, failed=1))
@@ -63,8 +63,41 @@ def test_an_answer_without_a_word_is_none(given: str) -> None:
     assert read_one(Draws("1", {}, logprobs={given: -1.0, "she": -2.0})).logprobs == {"she": -2.0}
 
 
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        (
+            ("3.5", "3.9", "four"),
+            "different answers became one word, such as '3.5' and '3.9' to '3'",
+        ),
+        (("1,000", "a b", "c d", "e f", "10:30"), "'1,000' to '1'"),
+        (("a b", "c d", "e f", "1,000"), "'1,000' to '1'"),
+        (("lech\u00f3n asado",), "'lech\u00f3n asado' to 'lech\u00f3n'"),
+        (("x\u202e y",), r"'x\u202e y' to 'x'"),
+        (("x " + "\x1b" * 40 + "y",), "'x " + r"\x1b" * 27 + "\u2026' to 'x'"),
+    ],
+)
+def test_the_note_names_what_was_shortened(answers: tuple[str, ...], said: str) -> None:
+    _, [note] = read_items(Item("1", "1", "Then", answers))
+    assert said in note
+
+
+def test_contexts_that_end_in_a_space_are_noted() -> None:
+    items = [Item("a", "1", "Then ", ("she",)), Item("b", "1", "Then", ("she",))]
+    [note] = read_items(*items)[1]
+    assert note.startswith("1 of 2 contexts end in white space")
+
+
+@pytest.mark.parametrize("given", ["\uff21\uff22", "\u0130stanbul", "\ufb01n", "\u00df"])
+def test_unusual_forms_meet_on_both_sides(given: str) -> None:
+    [item], _ = read_items(Item("1", "1", "Then", (given, f"{given}.")))
+    model = model_distribution(read_one(Draws("1", {given: 1, f" {given}!": 1})), False)
+    assert model is not None
+    assert model.support == tuple(human_counts(item.responses))
+
+
 def test_an_item_without_any_word_is_left_out_with_a_note() -> None:
-    items = [Item("a", "1", "Then ", ("?", "!")), Item("b", "1", "Then ", ("she",))]
+    items = [Item("a", "1", "Then", ("?", "!")), Item("b", "1", "Then", ("she",))]
     found, notes = read_items(*items)
     assert [item.id for item in found] == ["b"]
     assert "no answer holds a word, and the item is left out: 'a'" in notes
@@ -72,7 +105,7 @@ def test_an_item_without_any_word_is_left_out_with_a_note() -> None:
 
 def test_a_corpus_without_any_word_is_refused() -> None:
     with pytest.raises(UsageError, match="no answer of the corpus holds a word"):
-        read_items(Item("a", "1", "Then ", ("?", "!")))
+        read_items(Item("a", "1", "Then", ("?", "!")))
 
 
 def test_forms_of_a_word_add_up() -> None:
@@ -86,7 +119,7 @@ def test_forms_of_a_word_add_up() -> None:
 
 def test_the_papers_protocol_folds_case_alone() -> None:
     answers = ("She", "she.", "New York", "???")
-    [item], notes = read_items(Item("1", "1", "Then ", answers), choices=Choices.paper())
+    [item], notes = read_items(Item("1", "1", "Then", answers), choices=Choices.paper())
     assert item.responses == answers
     assert not notes
     draws = Draws("1", {"she.": 1, "\u00a0": 1})
@@ -100,7 +133,7 @@ def test_folded_answers_stay_as_they_are_but_for_blanks() -> None:
 
 
 def test_reading_again_changes_nothing() -> None:
-    items, _ = read_items(Item("1", "1", "Then ", tuple(given for given, _ in FORMS)))
+    items, _ = read_items(Item("1", "1", "Then", tuple(given for given, _ in FORMS)))
     again, notes = read_items(*items)
     assert again == items
     assert not notes
@@ -110,7 +143,7 @@ def test_reading_again_changes_nothing() -> None:
     ("context", "answers"),
     [
         ("\u6211\u559c\u6b22", ("cat",)),
-        ("Then ", ("\u732b", "\u72d7", "cat")),
+        ("Then", ("\u732b", "\u72d7", "cat")),
         ("\u0e09\u0e31\u0e19", ("x",)),
     ],
 )
@@ -123,5 +156,5 @@ def test_scripts_without_spaces_need_a_segmenter(context: str, answers: tuple[st
 
 
 def test_one_foreign_answer_among_many_is_no_foreign_corpus() -> None:
-    [item], _ = read_items(Item("7", "1", "Then ", ("\u732b", "cat", "dog", "cow")))
+    [item], _ = read_items(Item("7", "1", "Then", ("\u732b", "cat", "dog", "cow")))
     assert len(item.responses) == 4
