@@ -39,7 +39,8 @@ def export_rows(store: Store, path: Path) -> None:
 
 
 def _item_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    columns, rows = store.stat_table()
+    columns = ["system", "item", "group", "row", *store.stat_columns()]
+    rows = (row[:-1] for row in store.stat_rows())
     schema = pa.schema([(name, _kind(name)) for name in columns])
     return schema, _batches(rows, schema)
 

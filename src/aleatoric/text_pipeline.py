@@ -188,7 +188,7 @@ def model_systems(store: Store) -> list[str]:
 
 def metrics_of(store: Store) -> list[str]:
     """The metrics of a run, in the order in which they are given."""
-    return metric_names(store.meta("stat_columns") or ())
+    return metric_names(store.stat_columns())
 
 
 def cases(store: Store, system: str) -> Iterator[TextCase]:
@@ -353,7 +353,7 @@ def _lengths_differ(store: Store, system: str) -> bool:
 
 def _length_notes(store: Store) -> Iterator[str]:
     """Warn of systems whose texts are longer or shorter than people's."""
-    if not set(LENGTHS) <= set(store.meta("stat_columns") or ()):
+    if not set(LENGTHS) <= set(store.stat_columns()):
         return
     for name in model_systems(store):
         people, own = _mean_lengths(store, name)
@@ -373,7 +373,7 @@ def _control_notes(store: Store) -> Iterator[str]:
 
 def _cut_notes(store: Store) -> Iterator[str]:
     """How many texts were cut."""
-    if "n_cut" not in (store.meta("stat_columns") or ()):
+    if "n_cut" not in (store.stat_columns()):
         return
     for name in (CONTROL, *model_systems(store)):
         if n_cut := store.total(name, "n_cut"):
@@ -458,7 +458,7 @@ def _language(job: TextJob, corpus: MultiRef) -> str:
 
 def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
     # Counts of pairs are added up, not averaged: no interval is worked out for them.
-    names = [c for c in store.meta("stat_columns") if not c.startswith((UNDEFINED, "n_pairs_"))]
+    names = [c for c in store.stat_columns() if not c.startswith((UNDEFINED, "n_pairs_"))]
     pages = ((page.groups, page.values) for page in store.stat_pages(system))
     means = {name: Mean(name) for name in names}
     found = estimates(pages, means, store.manifest["seed"], interval)
@@ -484,7 +484,7 @@ def _gappy_probes(store: Store, system: str) -> set[str]:
     only the pairs with the latter have bigrams.
     """
     before, pairs = f"{UNDEFINED}M/", store.total(system, "n_pairs_M")
-    columns = [c for c in store.meta("stat_columns") if c.startswith(before)]
+    columns = [c for c in store.stat_columns() if c.startswith(before)]
     return {
         column.removeprefix(before)
         for column in columns

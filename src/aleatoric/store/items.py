@@ -69,7 +69,7 @@ class ItemTables(Tables):
     @property
     def n_items(self) -> int:
         """How many items the run holds."""
-        return int(self.db.execute("SELECT count(*) FROM items").fetchone()[0])
+        return int(self.db.execute("SELECT count(no) FROM items").fetchone()[0])
 
     def add_draws(self, system: str, draws: Iterable[Draws], whole: bool = True) -> Joined:
         """Save draws joined to items by id: in one transaction, or as they come."""
@@ -120,7 +120,7 @@ class ItemTables(Tables):
 
     def walk(self) -> Iterator[tuple[int, Item, dict[str, list[Draws]]]]:
         """Every item in order, with its number and each system's draws."""
-        names = dict(self.db.execute("SELECT no, name FROM systems"))
+        names = self.system_names()
         for page in self._item_pages():
             by_item = self._draws_between(page[0][0], page[-1][0], names)
             for no, item in page:

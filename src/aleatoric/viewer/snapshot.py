@@ -82,7 +82,7 @@ def take(store: Store, version: tuple[int, ...], earlier: Snapshot | None = None
     level, manifest = level_of(store), store.manifest
     whole = earlier is not None and len(earlier.items) == store.n_items
     items = earlier.items if earlier is not None and whole else _items(store, level)
-    saved = store.meta("stat_columns") if level != "token" and store.has_stats() else []
+    saved = store.stat_columns() if level != "token" and store.has_stats() else []
     probes = tuple(store.meta("probe_facts") or ()) if level == "text" else ()
     measures = text_measures(saved, probes) if level == "text" else word_measures(saved)
     names = list(store.systems()) if saved else []
