@@ -27,7 +27,8 @@ _SEAL = 4
 """Bytes of a checksum behind bytes."""
 CELLS = 1_000_000
 """Numbers in one page of statistics, but for its last row."""
-MAX_COUNT = 10**12
+MAX_DRAWS = 10**8
+"""Draws of one item that can be drawn from again; some samplers take memory for each."""
 _ROUNDING = 1e-3
 
 
@@ -191,7 +192,10 @@ def load_draws(item_id: str, row: int, payload: str) -> Draws:
     written, failed = found.get("texts", []), found.get("failed", 0)
     logprobs = found.get("logprobs")
     _check(type(written) is list and type(row) is int, "texts of draws are no list")
-    _check(_are_counts([failed, *counts.values()]), "counts of draws are no counts")
+    numbers = [failed, *counts.values()]
+    is_valid = all(type(number) is int and number > 0 for number in numbers[1:])
+    _check(is_valid and type(failed) is int and failed >= 0, "counts of draws")
+    _check(sum(numbers) < MAX_DRAWS, "too many draws")
     if logprobs is not None:
         _check(type(logprobs) is dict and _are_numbers(logprobs.values()), "log-probabilities")
         texts([*logprobs])
@@ -224,13 +228,6 @@ def _load_exact(found: Any) -> Exact:
 def _check(is_valid: bool, problem: str) -> None:
     if not is_valid:
         raise DamagedRowError(problem)
-
-
-def _are_counts(values: Sequence[Any]) -> bool:
-    """Whether all are numbers of draws; a sum of several packs may exceed what one file may say."""
-    return all(type(value) is int for value in values) and (
-        0 <= min(values) <= max(values) <= MAX_COUNT
-    )
 
 
 def _are_numbers(values: Iterable[Any]) -> bool:
@@ -331,7 +328,7 @@ def load_stats(page: bytes, columns: Sequence[str], n_splits: int) -> StatTable:
     is_whole = inflate.eof and not inflate.unused_data and n_rows > 0
     _check(is_whole and bool(((keys >= 0) & (keys < 2**53) & (keys % 1 == 0)).all()), "statistics")
     splits = table[2 + len(columns) :] if page[0] else np.full((n_splits, n_rows), np.nan)
-    values = {name: table[2 + i][:, None] for i, name in enumerate(columns)}
+    values = Facts((name, table[2 + i][:, None]) for i, name in enumerate(columns))
     return StatTable(*keys.astype(np.int64), values, splits)
 
 

@@ -52,6 +52,8 @@ def _token_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         for name in systems(store)
         for file in part_files(store.token_rows_folder(name))
     ]
+    if not files:
+        raise UsageError(f"{store.path}: has no rows per token; run it with --keep-rows.")
     own = pyarrow.parquet.read_schema(files[0][1])
     schema = own.insert(0, pa.field("system", pa.string()))
     return schema, (batch for name, file in files for batch in _of_system(name, file, schema))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from aleatoric.codec import DamagedRowError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import GroupSums, Reduction, estimate, value_of, walk
@@ -132,7 +133,10 @@ def _covering_persons(
     facts = store.meta(f"{PERSONS} {system}")
     if facts is None or interval not in ("auto", "t"):
         return {}
-    changes = PersonChanges.of(facts)
+    try:
+        changes = PersonChanges.of(facts)
+    except ValueError as error:
+        raise DamagedRowError(str(error)) from None
     return {
         name: covering_persons(found[name], sums[name], reductions[name], changes)
         for name in PERSON_METRICS

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.codec import Facts
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import Reduction
 from aleatoric.inference.paired import NO_VALUE, Paired, paired
@@ -140,7 +141,7 @@ def read_statistics(store: Store, system: str) -> ItemStatistics:
     groups = [group for page in pages for group in page.groups]
     names = pages[0].values if pages else {}
     values = {name: np.concatenate([page.values[name] for page in pages]) for name in names}
-    return ItemStatistics(_numbered(ids), groups, values)
+    return ItemStatistics(_numbered(ids), groups, Facts(values))
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ WAIT = 30.0
 """Seconds that a statement waits for another process to end a transaction."""
 STEPS = 100_000
 """Steps of SQLite's virtual machine between two looks at the limit."""
-MOST_STEPS = 100_000_000
-"""Steps that a statement may take on a database of any size: a few seconds."""
+MOST_STEPS = 10_000_000
+"""Steps that a statement may take on a database of any size: about a second."""
 STEPS_PER_BYTE = 20
 _MAGIC, _WAL = b"SQLite format 3\0", b"\2\2"
 _FIX = "restore a copy of the run, or run the original command again"

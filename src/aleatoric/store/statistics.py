@@ -71,10 +71,10 @@ class Statistics(Tables):
     def stat_pages(self, system: str) -> Iterator[StatPage]:
         """A system's statistics page by page; split statistics replace their means."""
         for table, split_names in self._tables_of(system):
-            found = dict(table.values)
+            found = codec.Facts(table.values)
             if split_names:
                 parts = table.splits.reshape(len(split_names), -1, len(table.items))
-                found |= {name: part.T for name, part in zip(split_names, parts, strict=True)}
+                found.update((name, part.T) for name, part in zip(split_names, parts, strict=True))
             yield StatPage(*self._ids_and_groups(table), found)
 
     def stat_tables(self, system: str) -> Iterator[StatTable]:

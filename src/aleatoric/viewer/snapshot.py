@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.codec import load_texts
 from aleatoric.engine.text_scoring import CONTROL
 from aleatoric.levels import level_of
 from aleatoric.store import Store
@@ -131,7 +131,7 @@ def in_one_line(turns: str) -> str:
     >>> in_one_line('["How?", "So."]')
     'How? / So.'
     """
-    return " / ".join(json.loads(turns))
+    return " / ".join(load_texts(turns))
 
 
 def _columns(store: Store, system: str, measures: tuple[Measure, ...], items: Items) -> Columns:
