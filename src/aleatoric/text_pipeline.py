@@ -505,7 +505,7 @@ def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estim
     choices = {"protocol": manifest["protocol"]}
     if manifest["protocol"] != "paper":
         choices["n_splits"] = str(manifest["n_splits"])
-    choices |= store.meta("probe_facts").get(metric.partition("/")[2], {})
+    choices |= store.fact("probe_facts").get(metric.partition("/")[2], {})
     return Signature(
         manifest["corpus"]["name"],
         manifest["corpus"]["sha256"],

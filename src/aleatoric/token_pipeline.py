@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.codec import DamagedRowError
 from aleatoric.engine.base import EngineOptions, check_one_process
 from aleatoric.engine.forcing import Part, chunks, parts
 from aleatoric.engine.opening import check_specs, open_forced
@@ -141,8 +143,15 @@ def _restored(store: Store, system: str) -> CalibrationStream:
     if sums is None:
         raise UsageError(f"{store.path}: {system} has read nothing; repeat the command.")
     stream = _stream(store.manifest, store.systems()[system]["vocabulary"])
-    stream.restore(unpack(sums.payload))
+    _restore(stream, sums)
     return stream
+
+
+def _restore(stream: CalibrationStream, sums: TokenSums) -> None:
+    try:
+        stream.restore(unpack(sums.payload))
+    except (KeyError, ValueError, TypeError, OSError, BadZipFile) as error:
+        raise DamagedRowError(str(error)) from None
 
 
 def token_table(store: Store, system: str) -> TokenTable:
@@ -219,7 +228,7 @@ def _read_parts(
     """
     stream = _stream(store.manifest, model.vocabulary_size)
     if done.items:
-        stream.restore(unpack(done.payload))
+        _restore(stream, done)
     for part in parts(model, items, BATCHES_A_PART * batch_tokens):
         with stopping.finishing():
             positions = _score(stream, model, part, batch_tokens, advance)

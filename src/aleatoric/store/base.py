@@ -107,15 +107,21 @@ class Tables:
     def manifest(self) -> dict[str, Any]:
         """What was asked for: corpus, protocol, seed, versions."""
         if self._manifest is None:  # it never changes, and is asked for once per system
-            self._manifest = self.meta("manifest")
-        if self._manifest is None:
-            raise DamagedRowError("the manifest is gone")
-        return self._manifest
+            self._manifest = self.fact("manifest")
+        found: dict[str, Any] = self._manifest
+        return found
 
     def meta(self, key: str) -> Any:
         """A saved fact, or `None`."""
         found = self.db.execute("SELECT key, value FROM meta WHERE key = ?", (key,)).fetchone()
         return None if found is None else load_fact(found)
+
+    def fact(self, key: str) -> Any:
+        """A saved fact that must be there."""
+        found = self.meta(key)
+        if found is None:
+            raise DamagedRowError(f"the fact {key!r} is missing")
+        return found
 
     def set_meta(self, key: str, value: Any) -> None:
         """Save a fact under a key."""

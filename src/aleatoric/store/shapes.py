@@ -118,7 +118,11 @@ _NAMED: dict[str, Shape] = {
     "persons": each((_is_text, [whole(1, 1000)])),
 }
 """Facts about one system, whose name follows."""
-_SYSTEM: Shape = dict.fromkeys(("model", "decoder", "estimator", "label"), _is_text)
+_SYSTEM: Shape = {
+    **dict.fromkeys(("model", "decoder", "estimator", "label", "reads"), _is_text),
+    "vocabulary": whole(1, 10**7),
+    "conventions": each(_TEXT_OR_NONE),
+}
 
 
 def check_fact(key: str, value: Any) -> None:

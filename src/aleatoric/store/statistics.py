@@ -112,10 +112,8 @@ class Statistics(Tables):
         A cursor stays at the state of the run at which it began, also where others write.
         """
         with self._one_moment():
-            columns, valid = self.stat_columns(), self.meta(VALID)
-            if valid is None:
-                raise codec.DamagedRowError("statistics are missing")
-            names: list[str] = self.meta("split_names").get(system, [])
+            columns, valid = self.stat_columns(), self.fact(VALID)
+            names: list[str] = self.fact("split_names").get(system, [])
             number = self.system_no(system)
             query = (
                 "SELECT generation, system, page, last_item, payload FROM stats "
