@@ -166,9 +166,12 @@ def score_text(
         store.write_stats(columns, stopping.checked(rows))
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
-    """Every system's metrics with intervals, from the saved statistics alone."""
-    shown = [CONTROL, *model_systems(store)]
+def results(
+    store: Store, interval: str = DEFAULT_METHOD, asked: Collection[str] | None = None
+) -> Results:
+    """The metrics of all systems, or of those asked for, with intervals, from saved statistics."""
+    known = [CONTROL, *model_systems(store)]
+    shown = [name for name in known if asked is None or name in asked]
     return Results(r for name in shown for r in _system_results(store, name, interval))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -116,10 +116,12 @@ def _worked(
     return store
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
-    """Every system's metrics with their intervals, from the saved sums alone."""
+def results(
+    store: Store, interval: str = DEFAULT_METHOD, asked: Collection[str] | None = None
+) -> Results:
+    """The metrics of all systems, or of those asked for, with intervals, from the saved sums."""
     check_method(interval)
-    named = systems(store)
+    named = [name for name in systems(store) if asked is None or name in asked]
     return Results(r for name in named for r in _system_results(store, name, interval))
 
 

@@ -20,11 +20,10 @@ from typing import Any
 
 import pytest
 
-from aleatoric import codec, text_pipeline, token_pipeline
+from aleatoric import codec, text_pipeline
 from aleatoric.errors import AleatoricError
 from aleatoric.pipeline import WordJob, run_word
-from aleatoric.store import DATABASE, Store
-from aleatoric.store.salvage import salvage
+from aleatoric.store import DATABASE
 from aleatoric.viewer.library import OpenRun
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -381,9 +380,7 @@ def reseal(run: Path, table: str, where: str, change: Callable[[Any], Any]) -> N
         (row,) = database.execute(f"SELECT * FROM {table} WHERE {where} LIMIT 1").fetchall()
         *key, content = codec.unseal(row)
         sealed = codec.seal((*key, change(content)))
-        database.execute(
-            f"UPDATE {table} SET {names[-1]} = ? WHERE {where}", (sealed[-1],)
-        )
+        database.execute(f"UPDATE {table} SET {names[-1]} = ? WHERE {where}", (sealed[-1],))
 
 
 @pytest.mark.parametrize("kind", ROWS)

@@ -8,7 +8,7 @@ the other half, then the other way round.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,15 +27,18 @@ QUARTILES = ("lowest", "second", "third", "highest")
 _TITLE = "By quartiles of human agreement"
 
 
-def by_agreement(store: Store) -> Table:
-    """One row per system and quartile of human agreement: H, M, C, overlap, log loss."""
+def by_agreement(store: Store, systems: Collection[str] | None = None) -> Table:
+    """One row per system and quartile of human agreement: H, M, C, overlap, log loss.
+
+    `systems` are those of the rows, by default all models.
+    """
     if store.manifest["level"] != "word":
         raise UsageError(f"{store.path}: only word-level runs have levels of human agreement.")
     oracle = read_statistics(store, ORACLE)
     rows = [
         (system, QUARTILES[quartile], *_cells(found))
         for system in store.systems()
-        if system not in CONTROLS
+        if system not in CONTROLS and (systems is None or system in systems)
         for quartile, found in enumerate(_estimates(store, system, oracle))
         if found["overlap"].n_items
     ]

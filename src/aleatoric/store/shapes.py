@@ -62,8 +62,9 @@ def _are_texts(value: Any) -> bool:
 
 def each(shape: Shape) -> Callable[[Any], bool]:
     """Dictionaries with any names, and values of one shape."""
-    return lambda value: isinstance(value, dict) and all(
-        _is_text(name) and fits(own, shape) for name, own in value.items()
+    return lambda value: (
+        isinstance(value, dict)
+        and all(_is_text(name) and fits(own, shape) for name, own in value.items())
     )
 
 
