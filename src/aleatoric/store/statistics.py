@@ -29,6 +29,8 @@ VALID = "stats"
 class Statistics(Tables):
     """The part of an opened run that scoring writes and results read."""
 
+    _layout: tuple[Any, tuple[list[str], dict[str, list[str]], dict[str, Any]]] | None = None
+
     def write_stats(
         self,
         columns: Sequence[str],
@@ -45,6 +47,7 @@ class Statistics(Tables):
         self.db.execute(f"DELETE FROM {self.place}.stats WHERE generation >= ?", (new,))
         counts: Counter[str] = Counter()
         split_names = self._insert_stats(new, columns, rows, counts)
+        self._layout = None
         with self.transaction():
             self.db.execute(f"DELETE FROM {self.place}.stats WHERE generation < ?", (new,))
             self.set_meta("stat_columns", list(columns))
@@ -112,8 +115,8 @@ class Statistics(Tables):
         A cursor stays at the state of the run at which it began, also where others write.
         """
         with self._one_moment():
-            columns, valid = self.stat_columns(), self.fact(VALID)
-            names: list[str] = self.fact("split_names").get(system, [])
+            columns, split_names, valid = self._read_layout()
+            names: list[str] = split_names.get(system, [])
             number = self.system_no(system)
             query = (
                 "SELECT generation, system, page, last_item, payload FROM stats "
@@ -128,6 +131,14 @@ class Statistics(Tables):
             yield table, names
         if n_rows != valid["rows"].get(system, 0):
             raise codec.DamagedRowError("statistics are missing")
+
+    def _read_layout(self) -> tuple[list[str], dict[str, list[str]], dict[str, Any]]:
+        """Columns, names of splits, and the valid generation: read again where others wrote."""
+        state = self.db.execute("PRAGMA data_version").fetchone()
+        if self._layout is None or self._layout[0] != state:
+            facts = self.stat_columns(), self.fact("split_names"), self.fact(VALID)
+            self._layout = state, facts
+        return self._layout[1]
 
     def _ids_and_groups(self, table: StatTable) -> tuple[list[str], list[str]]:
         """The id and the group of every row of a page."""
