@@ -46,10 +46,8 @@ def build(path: Path, n_items: int) -> None:
     with Store.resume(path) as store:
         for table in ("items", "draws", "stats"):
             store.db.execute(f"DELETE FROM {table}")
-        store.db.execute(
-            "DELETE FROM meta WHERE key IN ('complete', 'finished models', 'done toy')"
-        )
-        store.db.execute("DELETE FROM meta WHERE key = 'n_items'")
+        keys = ("complete", "finished models", "done toy", "n_items", "stats", "stat_columns")
+        store.db.executemany("DELETE FROM meta WHERE key = ?", [(key,) for key in keys])
         store.add_items(_items(n_items))
         store.add_draws("toy", (Draws(str(n), {"baba": 2}) for n in range(n_items - MISSING)))
 

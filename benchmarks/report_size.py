@@ -3,23 +3,30 @@
 `python -m benchmarks.report_size FOLDER` with the folder of Provo and its recorded systems. Four of
 the five systems are made up, so that every one of them answers every context. Opening the page
 needs playwright and Debian's chromium; without them the size alone is printed.
+
+`python -m benchmarks.report_size items 100000` makes a run of that many contexts with 20 answers
+and 40 draws each, `python -m benchmarks.report_size systems 1000` one of that many systems on 50
+contexts; both print the size of the database, and time and memory of `word`, `report` and `score`.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from aleatoric.pipeline import WordJob, run_word
 from aleatoric.report.make import make_report
 from aleatoric.sources import open_corpus
-from aleatoric.store import Store
+from aleatoric.store import DATABASE, Store
 from aleatoric.streams import stream
 from aleatoric.types import Corpus
+from benchmarks.measure import cost_of
 
 DRAWS = 100
 CHROMIUM = "/usr/bin/chromium"
@@ -39,6 +46,53 @@ def main(folder: Path) -> None:
         print(f"size {page.stat().st_size / 1e6:.2f} MB ({LIMITS})")
         for line in opened(page):
             print(line)
+
+
+def many(kind: str, number: int) -> None:
+    """Print what a run of many items or systems takes."""
+    n_items, n_systems = (number, 1) if kind == "items" else (50, number)
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        people, models = random_answers(folder, n_items, n_systems)
+        run, page = folder / "run", folder / "report.html"
+        asked = [part for model in models for part in ("--model", f"recorded:{model}")]
+        commands = {
+            "word": ["word", "--corpus", str(people), *asked, "--out", str(run), "--json"],
+            "report": ["report", str(run), "--html", str(page)],
+            "score": ["score", str(run), "--json"],
+        }
+        print(f"{number} {kind}, input {people.stat().st_size / 1e6:.1f} MB of answers")
+        for name, command in commands.items():
+            cost = cost_of(command)
+            size = (run / DATABASE).stat().st_size / 1e6
+            print(
+                f"{name}: {cost.cpu_seconds:.1f} s of processor time, {cost.peak_mb:.0f} MB; "
+                f"database {size:.1f} MB",
+                flush=True,
+            )
+
+
+def random_answers(folder: Path, n_items: int, n_systems: int) -> tuple[Path, list[Path]]:
+    """Answers of 20 people to each context, and recorded systems that know people ever less."""
+    rng = random.Random(0)
+    vocabulary = [f"w{rng.randrange(10 ** rng.randrange(1, 6)):x}ing" for _ in range(5000)]
+    shares = [1 / (i + 1) for i in range(len(vocabulary))]
+    likely = [rng.choices(vocabulary, shares, k=12) for _ in range(n_items)]
+    people = folder / "people.jsonl"
+    with people.open("w") as file:
+        for i, words in enumerate(likely):
+            context = " ".join(rng.choices(vocabulary, shares, k=8))
+            answers = rng.choices(words, shares[:12], k=20)
+            row = {"id": str(i), "group": str(i // 100), "context": context, "responses": answers}
+            file.write(json.dumps(row) + "\n")
+    models = [folder / f"m{number}.jsonl" for number in range(n_systems)]
+    for number, path in enumerate(models):
+        with path.open("w") as file:
+            for i, words in enumerate(likely):
+                own = words if rng.random() * n_systems >= number else vocabulary
+                samples = Counter(rng.choices(own, shares[: len(own)], k=40))
+                file.write(json.dumps({"id": str(i), "samples": samples}) + "\n")
+    return people, models
 
 
 def report(store: Store, page: Path) -> None:
@@ -101,4 +155,7 @@ DRAW = """() => { const began = performance.now();
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "../shared/data/provo"))
+    if sys.argv[1:2] in (["items"], ["systems"]):
+        many(sys.argv[1], int(sys.argv[2]))
+    else:
+        main(Path(sys.argv[1] if len(sys.argv) > 1 else "../shared/data/provo"))

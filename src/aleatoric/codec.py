@@ -1,10 +1,15 @@
-"""How a run's rows are written and read: draws as JSON, statistics as numbers and packed splits."""
+"""How a run's rows are written and read: draws as JSON, statistics as compressed tables.
+
+A run may come from others, and a checksum proves nothing about who wrote a row: every row is
+checked when it is decoded, and one that this package would not have written is damage.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,6 +25,11 @@ RowOf = tuple[Any, ...]
 """The columns of a table: its key first, its contents last."""
 _SEAL = 4
 """Bytes of a checksum behind bytes."""
+CELLS = 1_000_000
+"""Numbers in one page of statistics, but for its last row."""
+MAX_DRAWS = 10**8
+"""Draws of one item that can be drawn from again; some samplers take memory for each."""
+_ROUNDING = 1e-3
 
 
 @dataclass(frozen=True)
@@ -34,15 +44,33 @@ class StatRow:
 
 
 @dataclass(frozen=True)
-class StatPage:
-    """A page of saved statistics: groups, and name -> (items, splits) values."""
+class StatTable:
+    """Saved statistics of some items: name -> (items, 1) values, and (splits, items) values."""
 
+    items: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    values: dict[str, Floats]
+    splits: Floats
+
+
+@dataclass(frozen=True)
+class StatPage:
+    """A page of saved statistics: ids, groups, and name -> (items, splits) values."""
+
+    ids: list[str]
     groups: list[str]
     values: dict[str, Floats]
 
 
 class DamagedRowError(ValueError):
     """A saved row does not hold what was written."""
+
+
+class Facts(dict[Any, Any]):
+    """A dictionary of saved values; a key that is read and missing is damage."""
+
+    def __missing__(self, key: Any) -> Any:
+        raise DamagedRowError(f"{key!r} is missing")
 
 
 def seal(row: RowOf) -> RowOf:
@@ -77,16 +105,51 @@ def _checksum(key: Sequence[Any], content: bytes) -> int:
     return zlib.crc32(content, zlib.crc32(names.encode("utf-8", "surrogatepass")))
 
 
-def load(text: str) -> Any:
+def load(text: str, hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
     """The value that `dump` wrote.
 
     >>> load(dump(["é"]))
     ['é']
     """
     try:
-        return json.loads(text)
-    except (TypeError, ValueError) as error:
+        return json.loads(text, object_hook=hook)
+    except (TypeError, ValueError, RecursionError) as error:
         raise DamagedRowError(str(error)) from None
+
+
+def load_facts(text: str) -> Any:
+    """The value of a fact, whose objects are `Facts`.
+
+    >>> load_facts('{"a": {}}')["a"]["b"]
+    Traceback (most recent call last):
+    aleatoric.codec.DamagedRowError: 'b' is missing
+    """
+    return load(text, Facts)
+
+
+def load_texts(text: str) -> tuple[str, ...]:
+    """A saved list of one text or more.
+
+    >>> load_texts('["a", "b"]')
+    ('a', 'b')
+    """
+    found = load(text)
+    if type(found) is not list or not found:
+        raise DamagedRowError("no list of texts")
+    return texts(found)
+
+
+def texts(found: Sequence[Any]) -> tuple[str, ...]:
+    """Texts that can be written anywhere: without half of a surrogate pair.
+
+    >>> texts(["a"])
+    ('a',)
+    """
+    try:
+        "".join(found).encode()
+    except (TypeError, UnicodeEncodeError) as error:
+        raise DamagedRowError(str(error)) from None
+    return tuple(found)
 
 
 def dump(value: Any) -> str:
@@ -123,16 +186,52 @@ def load_draws(item_id: str, row: int, payload: str) -> Draws:
     {'a': 2}
     """
     found = load(payload)
-    texts, failed = tuple(found.get("texts", ())), found.get("failed", 0)
+    if type(found) is not dict or type(counts := found.get("counts")) is not dict:
+        raise DamagedRowError("draws have no counts")
+    texts([*counts])
+    written, failed = found.get("texts", []), found.get("failed", 0)
+    logprobs = found.get("logprobs")
+    _check(type(written) is list and type(row) is int, "texts of draws are no list")
+    numbers = [failed, *counts.values()]
+    is_valid = all(type(number) is int and number > 0 for number in numbers[1:])
+    _check(is_valid and type(failed) is int and failed >= 0, "counts of draws")
+    _check(sum(numbers) < MAX_DRAWS, "too many draws")
+    if logprobs is not None:
+        _check(type(logprobs) is dict and _are_numbers(logprobs.values()), "log-probabilities")
+        texts([*logprobs])
     exact = _load_exact(found["exact"]) if "exact" in found else None
-    return Draws(item_id, found["counts"], failed, row, texts, found.get("logprobs"), exact)
+    return Draws(item_id, counts, failed, row, texts(written), logprobs, exact)
 
 
-def _load_exact(found: dict[str, Any]) -> Exact:
-    words = found.pop("words")
-    support, probs = tuple(words["support"]), tuple(words["probs"])
-    found["bounds"] = {name: (low, high) for name, (low, high) in found["bounds"].items()}
-    return Exact(Categorical(support, probs, words["rest"], words["n"]), **found)
+def _load_exact(found: Any) -> Exact:
+    try:
+        words, bounds = found["words"], found["bounds"]
+        support, probs = texts(words["support"]), tuple(words["probs"])
+        numbers = [found["failed"], words["rest"], *probs]
+        ends = {name: (low, high) for name, (low, high) in bounds.items()}
+        is_valid = (
+            words["n"] is None
+            and len(support) == len(set(support)) == len(probs) > 0
+            and _are_numbers(numbers)
+            and -_ROUNDING <= min(numbers) <= sum(probs) <= 1 + _ROUNDING
+            and type(found["certified"]) is bool
+            and _are_numbers(low for low, _ in ends.values())
+            and _are_numbers(high for _, high in ends.values() if high is not None)
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedRowError(str(error)) from None
+    _check(is_valid, "probabilities of words")
+    distribution = Categorical(support, probs, words["rest"], None)
+    return Exact(distribution, ends, found["certified"], found["failed"])
+
+
+def _check(is_valid: bool, problem: str) -> None:
+    if not is_valid:
+        raise DamagedRowError(problem)
+
+
+def _are_numbers(values: Iterable[Any]) -> bool:
+    return all(type(value) in (int, float) and math.isfinite(value) for value in values)
 
 
 def dump_item(item: Item) -> ItemRow:
@@ -158,10 +257,16 @@ def load_item(item_id: str, group: str, context: str, original: str | None, resp
     ('ann',)
     """
     found = load(responses)
-    if not found or isinstance(found[0], str):
-        return Item(item_id, group, context, tuple(found), original)
-    persons, words = zip(*found, strict=True)
-    return Item(item_id, group, context, words, original, persons)
+    texts([item_id, group, context, original or ""])
+    if type(found) is not list or not found:
+        raise DamagedRowError("no list of responses")
+    if isinstance(found[0], str):
+        return Item(item_id, group, context, texts(found), original)
+    try:
+        persons, words = zip(*found, strict=True)
+    except (TypeError, ValueError) as error:
+        raise DamagedRowError(str(error)) from None
+    return Item(item_id, group, context, texts(words), original, texts(persons))
 
 
 def dump_text_item(item: TextItem) -> ItemRow:
@@ -181,82 +286,66 @@ def load_text_item(
     >>> load_text_item(*dump_text_item(TextItem("1", "g", ("Hi?",), ("Yes.",)))).input
     ('Hi?',)
     """
-    return TextItem(item_id, group, tuple(load(turns)), tuple(load(references)), original)
+    texts([item_id, group, original or ""])
+    return TextItem(item_id, group, load_texts(turns), load_texts(references), original)
 
 
-def flat(row: StatRow, system: int, columns: Sequence[str]) -> tuple[Any, ...]:
-    """A row of statistics as the values of one SQL row; splits are packed.
+def dump_stats(rows: Sequence[StatRow], columns: Sequence[str], n_splits: int) -> bytes:
+    """Rows of one system as a compressed table, which may have splits: the first byte says so.
 
-    >>> flat(StatRow(7, "m", 0, {"tvd": 0.5}, {}), 3, ["tvd"])
-    (3, 7, 0, 0.5, None)
-    """
-    splits = b"".join(part.astype("<f8").tobytes() for part in row.splits.values())
-    values: dict[str, float | None] = dict.fromkeys(columns)  # in their order
-    values.update(row.values)
-    if len(values) > len(columns):
-        raise KeyError(f"no columns for {', '.join(values.keys() - set(columns))}")
-    return (system, row.item, row.row, *values.values(), splits or None)
+    Its rows are item, row, columns and splits: values of one column are alike, and lie together.
+    What a row does not have is undefined.
 
-
-def seal_stats(rows: Sequence[RowOf]) -> Iterator[RowOf]:
-    """Flat rows of statistics, a checksum of each behind its packed splits.
-
-    >>> [row] = seal_stats([flat(StatRow(7, "m", 0, {"tvd": 0.5}, {}), 3, ["tvd"])])
-    >>> len(row[-1])
-    4
-    """
-    for row, checksum in zip(rows, _checksums(_numbers(rows), rows, 0), strict=True):
-        yield (*row[:-1], (row[-1] or b"") + checksum)
-
-
-def check_stats(rows: Sequence[RowOf]) -> list[RowOf]:
-    """Sealed rows of statistics without their checksums; refuses one that has changed.
-
-    >>> check_stats([*seal_stats([(3, 7, 0, 0.5, None)])])
-    [(3, 7, 0, 0.5, b'')]
-    """
-    for row, checksum in zip(rows, _checksums(_numbers(rows), rows, _SEAL), strict=True):
-        if not isinstance(row[-1], bytes) or row[-1][-_SEAL:] != checksum:
-            raise DamagedRowError("statistics are not what was written")
-    return [(*row[:-1], row[-1][:-_SEAL]) for row in rows]
-
-
-def _numbers(rows: Sequence[RowOf]) -> Floats:
-    """The numbers of flat rows, their keys first; each value in the one form that is saved."""
-    try:
-        table = np.array([row[:-1] for row in rows], dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DamagedRowError("statistics are no numbers") from None
-    table[np.isnan(table)] = np.nan
-    return table + 0.0  # SQLite does not keep the sign of zero
-
-
-def _checksums(table: Floats, rows: Sequence[RowOf], behind: int) -> Iterator[bytes]:
-    for numbers, row in zip(table, rows, strict=True):
-        packed = row[-1] if isinstance(row[-1], bytes) else b""
-        own = zlib.crc32(packed[: len(packed) - behind], zlib.crc32(numbers))
-        yield own.to_bytes(_SEAL, "little")
-
-
-def stat_page(
-    rows: list[tuple[Any, ...]], columns: list[str], names: list[str], n_splits: int = 1
-) -> StatPage:
-    """Rows (group, values, packed splits) as arrays; split statistics replace their means.
-
-    >>> stat_page([("g", 0.5, None)], ["tvd"], []).values["tvd"].tolist()
+    >>> page = dump_stats([StatRow(7, "m", 0, {"tvd": 0.5}, {})], ["tvd"], 0)
+    >>> load_stats(page, ["tvd"], 0).values["tvd"].tolist()
     [[0.5]]
     """
-    scalars = np.array([row[1:-1] for row in rows], dtype=np.float64)
-    values = {name: scalars[:, [i]] for i, name in enumerate(columns)}
-    blobs = [row[-1] for row in rows]
-    if names:
-        values |= _unpack(blobs, names, n_splits)
-    return StatPage([row[0] for row in rows], values)
+    table = np.full((2 + len(columns) + n_splits, len(rows)), np.nan)
+    places = {name: 2 + i for i, name in enumerate(columns)}
+    for i, row in enumerate(rows):
+        table[:2, i] = row.item, row.row
+        for name, value in row.values.items():
+            if name not in places:
+                raise DamagedRowError(f"there is no statistic {name!r}")
+            table[places[name], i] = np.nan if value is None else value
+        if row.splits:
+            table[2 + len(columns) :, i] = np.concatenate([*row.splits.values()])
+    table[np.isnan(table)] = np.nan  # one form of NaN, and of zero
+    return bytes([n_splits > 0]) + zlib.compress((table + 0.0).astype("<f8").tobytes(), 1)
 
 
-def _unpack(blobs: list[bytes | None], names: list[str], n_splits: int) -> dict[str, Floats]:
-    """The packed splits of a page; an item without any is undefined in all of them."""
-    undefined = np.full(len(names) * n_splits, np.nan, dtype="<f8").tobytes()
-    flat = np.frombuffer(b"".join(blob or undefined for blob in blobs), dtype="<f8")
-    cube = flat.reshape(len(blobs), len(names), n_splits)
-    return {name: cube[:, i, :] for i, name in enumerate(names)}
+def load_stats(page: bytes, columns: Sequence[str], n_splits: int) -> StatTable:
+    """The rows that `dump_stats` wrote; splits are undefined in a page without them."""
+    _check(type(page) is bytes and page[:1] in (b"\0", b"\1"), "statistics are no table")
+    height = 2 + len(columns) + n_splits * page[0]
+    inflate = zlib.decompressobj()
+    try:
+        table = np.frombuffer(inflate.decompress(page[1:], 8 * (CELLS + height)), "<f8")
+        table = table.reshape(height, -1)
+    except (ValueError, zlib.error) as error:
+        raise DamagedRowError(str(error)) from None
+    keys, n_rows = table[:2], table.shape[1]
+    is_whole = inflate.eof and not inflate.unused_data and n_rows > 0
+    _check(is_whole and bool(((keys >= 0) & (keys < 2**53) & (keys % 1 == 0)).all()), "statistics")
+    splits = table[2 + len(columns) :] if page[0] else np.full((n_splits, n_rows), np.nan)
+    values = Facts((name, table[2 + i][:, None]) for i, name in enumerate(columns))
+    return StatTable(*keys.astype(np.int64), values, splits)
+
+
+def or_none(values: Floats) -> list[float | None]:
+    """Numbers, with `None` for what is undefined.
+
+    >>> or_none(np.array([0.5, np.nan]))
+    [0.5, None]
+    """
+    return [None if value != value else value for value in values.tolist()]
+
+
+def whole(value: float) -> int:
+    """A sum of counts.
+
+    >>> whole(2.0)
+    2
+    """
+    _check(math.isfinite(value), "a sum of counts is infinite")
+    return int(value)

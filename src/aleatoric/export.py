@@ -39,7 +39,8 @@ def export_rows(store: Store, path: Path) -> None:
 
 
 def _item_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    columns, rows = store.stat_table()
+    columns = ["system", "item", "group", "row", *store.stat_columns()]
+    rows = (row[:-1] for row in store.stat_rows())
     schema = pa.schema([(name, _kind(name)) for name in columns])
     return schema, _batches(rows, schema)
 
@@ -51,6 +52,8 @@ def _token_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         for name in systems(store)
         for file in part_files(store.token_rows_folder(name))
     ]
+    if not files:
+        raise UsageError(f"{store.path}: has no rows per token; run it with --keep-rows.")
     own = pyarrow.parquet.read_schema(files[0][1])
     schema = own.insert(0, pa.field("system", pa.string()))
     return schema, (batch for name, file in files for batch in _of_system(name, file, schema))

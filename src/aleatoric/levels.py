@@ -47,9 +47,14 @@ def unsaid_probes(store: Store, said: Collection[str]) -> list[str]:
     return unsaid(store.manifest.get("probes") or (), said)
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
-    """Every system's metrics, from the saved statistics alone; `interval` names their method."""
-    found: Results = _pipeline(level_of(store)).results(store, interval)
+def results(
+    store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
+) -> Results:
+    """The metrics of all systems or of some, from the saved statistics alone.
+
+    `interval` names the method of the intervals.
+    """
+    found: Results = _pipeline(level_of(store)).results(store, interval, systems)
     return found
 
 

@@ -258,7 +258,7 @@ def _abstraction_notes(store: Store) -> Iterator[str]:
 
 def _rank_notes(store: Store) -> Iterator[str]:
     """On how many contexts people's first choice has no rank, because a model never drew it."""
-    if not store.has_stats() or not {"tvd", RANK} <= set(store.meta("stat_columns")):
+    if not store.has_stats() or not {"tvd", RANK} <= set(store.stat_columns()):
         return
     parts = []
     for name in model_systems(store):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric import pipeline, text_pipeline, token_pipeline
+from aleatoric.codec import DamagedRowError
 from aleatoric.engine.base import LOCAL, EngineOptions, check_engine, check_one_process
 from aleatoric.engine.opening import Loading
 from aleatoric.engine.stopping import Stopping
@@ -20,6 +21,7 @@ from aleatoric.models.key_receivers import check_receivers
 from aleatoric.probes.trust import check_known, check_said_rule
 from aleatoric.progress import Meter, Track, quietly, unmetered
 from aleatoric.store import COMPLETE, Store
+from aleatoric.store.faults import told
 from aleatoric.types import Choices
 
 
@@ -50,27 +52,34 @@ def resume(
 ) -> Store:
     """Go on with the run in `path` until all that was asked for is done; returns the open run."""
     store = Store.resume(path)
-    anew, stopping = anew or Anew(), stopping or Stopping()
     try:
-        check_anew(store.manifest, anew)
-        if store.meta(COMPLETE):
-            store.release()
-            return store
-        check_said_rule(_rule_of(store.manifest), anew.word_rule, str(path))
-        models = store.unfinished(store.manifest.get("models") or ())
-        check_receivers(models, anew.key_for, str(path))
-        job: Any = job_of(store.manifest, anew)
-        if _is_finetuning(store.manifest):
-            store.close()  # training opens its run itself
-            return run_finetune(job, path, track, stopping=stopping)
-        if store.manifest["level"] == "token":
-            return token_pipeline.resume_token(store, job, meter, stopping)
-        if store.manifest["level"] == "text":
-            return text_pipeline.resume_text(store, job, anew.probes, track, stopping)
-        return pipeline.resume_word(store, job, track, stopping)
+        with told(path):
+            return _resumed(store, anew or Anew(), track, meter, stopping or Stopping())
     except BaseException:
         store.close()
         raise
+
+
+def _resumed(
+    store: Store, anew: Anew, track: Track[Any], meter: Meter, stopping: Stopping
+) -> Store:
+    path = store.path
+    check_anew(store.manifest, anew)
+    if store.meta(COMPLETE):
+        store.release()
+        return store
+    check_said_rule(_rule_of(store.manifest), anew.word_rule, str(path))
+    models = store.unfinished(store.manifest.get("models") or ())
+    check_receivers(models, anew.key_for, str(path))
+    job: Any = job_of(store.manifest, anew)
+    if _is_finetuning(store.manifest):
+        store.close()  # training opens its run itself
+        return run_finetune(job, path, track, stopping=stopping)
+    if store.manifest["level"] == "token":
+        return token_pipeline.resume_token(store, job, meter, stopping)
+    if store.manifest["level"] == "text":
+        return text_pipeline.resume_text(store, job, anew.probes, track, stopping)
+    return pipeline.resume_word(store, job, track, stopping)
 
 
 def check_anew(manifest: Mapping[str, Any], anew: Anew) -> None:
@@ -109,6 +118,13 @@ Job = pipeline.WordJob | text_pipeline.TextJob | token_pipeline.TokenJob | Finet
 
 def job_of(manifest: Mapping[str, Any], anew: Anew) -> Job:
     """What a run was asked for, by its command and level."""
+    try:
+        return _job_of(manifest, anew)
+    except (KeyError, TypeError, ValueError) as error:  # options of no version of this package
+        raise DamagedRowError(str(error)) from None
+
+
+def _job_of(manifest: Mapping[str, Any], anew: Anew) -> Job:
     if _is_finetuning(manifest):
         return finetune_job_of(manifest, anew.device, anew.trust_remote_code)
     if manifest["level"] == "token":

@@ -168,9 +168,12 @@ def score_text(
         store.write_stats(columns, stopping.checked(rows))
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
-    """Every system's metrics with intervals, from the saved statistics alone."""
-    shown = [CONTROL, *model_systems(store)]
+def results(
+    store: Store, interval: str = DEFAULT_METHOD, asked: Collection[str] | None = None
+) -> Results:
+    """The metrics of all systems, or of those asked for, with intervals, from saved statistics."""
+    known = [CONTROL, *model_systems(store)]
+    shown = [name for name in known if asked is None or name in asked]
     return Results(r for name in shown for r in _system_results(store, name, interval))
 
 
@@ -190,7 +193,7 @@ def model_systems(store: Store) -> list[str]:
 
 def metrics_of(store: Store) -> list[str]:
     """The metrics of a run, in the order in which they are given."""
-    return metric_names(store.meta("stat_columns") or ())
+    return metric_names(store.stat_columns())
 
 
 def cases(store: Store, system: str) -> Iterator[TextCase]:
@@ -372,7 +375,7 @@ def _lengths_differ(store: Store, system: str) -> bool:
 
 def _length_notes(store: Store) -> Iterator[str]:
     """Warn of systems whose texts are longer or shorter than people's."""
-    if not set(LENGTHS) <= set(store.meta("stat_columns") or ()):
+    if not set(LENGTHS) <= set(store.stat_columns()):
         return
     for name in model_systems(store):
         people, own = _mean_lengths(store, name)
@@ -392,7 +395,7 @@ def _control_notes(store: Store) -> Iterator[str]:
 
 def _cut_notes(store: Store) -> Iterator[str]:
     """How many texts were cut."""
-    if "n_cut" not in (store.meta("stat_columns") or ()):
+    if "n_cut" not in (store.stat_columns()):
         return
     for name in (CONTROL, *model_systems(store)):
         if n_cut := store.total(name, "n_cut"):
@@ -477,7 +480,7 @@ def _language(job: TextJob, corpus: MultiRef) -> str:
 
 def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
     # Counts of pairs are added up, not averaged: no interval is worked out for them.
-    names = [c for c in store.meta("stat_columns") if not c.startswith((UNDEFINED, "n_pairs_"))]
+    names = [c for c in store.stat_columns() if not c.startswith((UNDEFINED, "n_pairs_"))]
     pages = ((page.groups, page.values) for page in store.stat_pages(system))
     means = {name: Mean(name) for name in names}
     found = estimates(pages, means, store.manifest["seed"], interval)
@@ -503,7 +506,7 @@ def _gappy_probes(store: Store, system: str) -> set[str]:
     only the pairs with the latter have bigrams.
     """
     before, pairs = f"{UNDEFINED}M/", store.total(system, "n_pairs_M")
-    columns = [c for c in store.meta("stat_columns") if c.startswith(before)]
+    columns = [c for c in store.stat_columns() if c.startswith(before)]
     return {
         column.removeprefix(before)
         for column in columns
@@ -524,7 +527,7 @@ def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estim
     choices = {"protocol": manifest["protocol"]}
     if manifest["protocol"] != "paper":
         choices["n_splits"] = str(manifest["n_splits"])
-    choices |= store.meta("probe_facts").get(metric.partition("/")[2], {})
+    choices |= store.fact("probe_facts").get(metric.partition("/")[2], {})
     return Signature(
         manifest["corpus"]["name"],
         manifest["corpus"]["sha256"],

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.codec import DamagedRowError
 from aleatoric.engine.base import EngineOptions, check_one_process
 from aleatoric.engine.forcing import Part, chunks, parts
 from aleatoric.engine.opening import check_specs, open_forced
@@ -114,10 +116,12 @@ def _worked(
     return store
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
-    """Every system's metrics with their intervals, from the saved sums alone."""
+def results(
+    store: Store, interval: str = DEFAULT_METHOD, asked: Collection[str] | None = None
+) -> Results:
+    """The metrics of all systems, or of those asked for, with intervals, from the saved sums."""
     check_method(interval)
-    named = systems(store)
+    named = [name for name in systems(store) if asked is None or name in asked]
     return Results(r for name in named for r in _system_results(store, name, interval))
 
 
@@ -141,8 +145,15 @@ def _restored(store: Store, system: str) -> CalibrationStream:
     if sums is None:
         raise UsageError(f"{store.path}: {system} has read nothing; repeat the command.")
     stream = _stream(store.manifest, store.systems()[system]["vocabulary"])
-    stream.restore(unpack(sums.payload))
+    _restore(stream, sums)
     return stream
+
+
+def _restore(stream: CalibrationStream, sums: TokenSums) -> None:
+    try:
+        stream.restore(unpack(sums.payload))
+    except (KeyError, ValueError, TypeError, OSError, BadZipFile) as error:
+        raise DamagedRowError(str(error)) from None
 
 
 def token_table(store: Store, system: str) -> TokenTable:
@@ -219,7 +230,7 @@ def _read_parts(
     """
     stream = _stream(store.manifest, model.vocabulary_size)
     if done.items:
-        stream.restore(unpack(done.payload))
+        _restore(stream, done)
     for part in parts(model, items, BATCHES_A_PART * batch_tokens):
         with stopping.finishing():
             positions = _score(stream, model, part, batch_tokens, advance)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from aleatoric.codec import DamagedRowError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import GroupSums, Reduction, estimate, value_of, walk
@@ -50,10 +51,12 @@ PERSONS = "persons"
 INFINITE = "infinite or unknown: people gave words for which no probability above 0 was found"
 
 
-def results(store: Store, interval: str = DEFAULT_METHOD) -> Results:
-    """Every system's metrics with their intervals, from the saved statistics alone."""
+def results(
+    store: Store, interval: str = DEFAULT_METHOD, asked: Collection[str] | None = None
+) -> Results:
+    """The metrics of all systems, or of those asked for, with intervals, from saved statistics."""
     check_method(interval)
-    systems = _shown_order(store)
+    systems = [name for name in _shown_order(store) if asked is None or name in asked]
     return Results(r for name in systems for r in _system_results(store, name, interval))
 
 
@@ -132,7 +135,10 @@ def _covering_persons(
     facts = store.meta(f"{PERSONS} {system}")
     if facts is None or interval not in ("auto", "t"):
         return {}
-    changes = PersonChanges.of(facts)
+    try:
+        changes = PersonChanges.of(facts)
+    except ValueError as error:
+        raise DamagedRowError(str(error)) from None
     return {
         name: covering_persons(found[name], sums[name], reductions[name], changes)
         for name in PERSON_METRICS

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from aleatoric.store.migrations import manifest_to_3
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from tuned_lms import population, save_corpus, save_lm
 from typer.testing import CliRunner
@@ -28,7 +29,6 @@ from aleatoric.report.html import render, section
 from aleatoric.report.make import figure_data, write_tables
 from aleatoric.report.parts import part_of
 from aleatoric.store import DATABASE, Store
-from aleatoric.store.migrations import manifest_to_3
 from aleatoric.training.finetune import check_identity
 from aleatoric.training.tensors import Saved, load_tensors
 

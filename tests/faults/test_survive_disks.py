@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
 import random
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -20,13 +16,11 @@ from typing import Any
 
 import pytest
 
-from aleatoric import codec, levels, resuming
+from aleatoric import levels, resuming
 from aleatoric.errors import AleatoricError, DataError, StorageError, UsageError
 from aleatoric.pipeline import WordJob, run_word
-from aleatoric.store import DATABASE, SCHEMA_VERSION, LockedError, Store
+from aleatoric.store import DATABASE, LockedError, Store
 from aleatoric.store.canonical import canonical_bytes
-from aleatoric.store.migrations import version_of
-from aleatoric.store.reading import open_read_only
 from aleatoric.store.salvage import salvage
 from aleatoric.types import Item
 
@@ -176,7 +170,7 @@ def test_a_run_that_cannot_be_opened_is_not_said_to_be_unwritable(
     (run / f"{DATABASE}-wal").mkdir()  # root may read whatever is only forbidden
     for command in (("score", run), ("compare", run), ("view", run)):
         said = refused(cli, *command)
-        assert f"{run}: cannot be read (unable to open database file); check" in said
+        assert "run.sqlite-wal: is a link or no plain file; copy the run" in said
         assert "--out" not in said
 
 
@@ -327,133 +321,20 @@ def test_a_changed_bit_anywhere_is_noticed_or_changes_nothing(whole: Path, tmp_p
     assert refused_runs > 20
 
 
-# Older and newer versions ------------------------------------------------------------------
-
-FIRST_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE items (
-    no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, grp TEXT NOT NULL,
-    context TEXT NOT NULL, original TEXT, responses TEXT NOT NULL);
-CREATE TABLE systems (no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, facts TEXT NOT NULL);
-CREATE TABLE draws (
-    item INTEGER NOT NULL, system INTEGER NOT NULL, row INTEGER NOT NULL, payload TEXT NOT NULL,
-    PRIMARY KEY (item, system, row)) WITHOUT ROWID;
-"""
+# Other formats ----------------------------------------------------------------------------
 
 
-SECOND_SCHEMA = """
-CREATE INDEX draws_by_system ON draws (system, item);
-CREATE TABLE token_sums (
-    system INTEGER PRIMARY KEY, items INTEGER NOT NULL, unscored INTEGER NOT NULL,
-    tokens INTEGER NOT NULL, payload BLOB NOT NULL);
-"""
-
-
-def as_version(version: int, whole: Path, folder: Path, n_draws: int) -> Path:
-    """The run as an older version would have left it, stopped after some draws."""
-    (folder / "old").mkdir()
-    with (
-        Store.open(whole) as new,
-        closing(sqlite3.connect(folder / "old" / DATABASE)) as old,
-    ):
-        old.executescript("PRAGMA journal_mode = WAL;" + FIRST_SCHEMA)
-        manifest = {k: v for k, v in new.manifest.items() if k not in ("device", "remarks")}
-        facts = {"schema": version, "manifest": manifest, "notes": new.meta("notes")}
-        if version == 2:
-            old.executescript(SECOND_SCHEMA)
-            facts |= {"manifest": new.manifest, "n_items": new.n_items}
-        rows = [(key, json.dumps(value)) for key, value in facts.items()]
-        old.executemany("INSERT INTO meta VALUES (?, ?)", rows)
-        seal = sealed_as_before if version == 2 else (lambda text, *others: text)
-        for no, *others, text in unsealed(new, "SELECT * FROM items"):
-            row = (no, *others, seal(text, *others))
-            old.execute("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?)", row)
-        for row in unsealed(new, "SELECT * FROM systems WHERE name = 'toy'"):
-            old.execute("INSERT INTO systems VALUES (?, ?, ?)", row)
-        for *key, text in unsealed(new, f"SELECT * FROM draws WHERE item <= {n_draws}"):
-            old.execute("INSERT INTO draws VALUES (?, ?, ?, ?)", (*key, seal(text)))
-        old.commit()
-    return folder / "old"
-
-
-def unsealed(store: Store, query: str) -> Iterator[Any]:
-    return map(codec.unseal, store.db.execute(query))
-
-
-def sealed_as_before(text: str, *others: str | None) -> str:
-    """A checksum of contents alone."""
-    whole = "\n".join([text, *(other or "" for other in others)])
-    return f"{text}\n{zlib.crc32(whole.encode()):08x}"
-
-
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("go_on", ["resume", "repeat", "read first"])
-def test_a_run_of_an_older_version_is_brought_up_and_goes_on(
-    go_on: str, version: int, whole: Path, tmp_path: Path
-) -> None:
-    old = as_version(version, whole, tmp_path, 50)
-    if go_on == "read first":
-        with Store.open(old) as store:
-            assert store.n_items_with_draws("toy") == 50
-            assert store.meta("schema") == SCHEMA_VERSION
-    (run_word(JOB, old) if go_on == "repeat" else resuming.resume(old)).close()
-    assert canonical(old) == canonical(whole)
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_damage_in_a_run_of_an_older_version_is_noticed_and_salvaged(
-    version: int, whole: Path, tmp_path: Path
-) -> None:
-    old = as_version(version, whole, tmp_path, 50)
-    change = "substr(payload, 1, 9)" if version == 1 else "replace(payload, ':1', ':9')"
-    with closing(sqlite3.connect(old / DATABASE)) as database, database:
-        database.execute(f"UPDATE draws SET payload = {change} WHERE item = 7")
-    assert salvage(old, tmp_path / "new")[1] == "toy: the answers to 49 items are intact"
-    with pytest.raises(DataError, match="is damaged"), Store.open(old) as store:
-        levels.score(store)
-    resuming.resume(tmp_path / "new").close()
-    assert canonical(tmp_path / "new") == canonical(whole)
-
-
-def test_a_migration_that_fails_changes_nothing(whole: Path, tmp_path: Path) -> None:
-    old = as_version(1, whole, tmp_path, 50)
-    with closing(sqlite3.connect(old / DATABASE)) as database, database:
-        database.execute("UPDATE meta SET value = 'no manifest' WHERE key = 'manifest'")
-    with pytest.raises(DataError, match="is damaged"):
-        Store.open(old)
-    with closing(sqlite3.connect(old / DATABASE)) as database:
-        names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
-        version = database.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
-    assert "draws_by_system" not in names
-    assert version == ("1",)
-
-
-@pytest.mark.parametrize("said", ["1", "2", "#", "s", ";", "[3]", '"3"', "true", "0.3", None])
-def test_a_run_whose_form_is_damaged_is_told_and_salvaged_whole(
-    said: str | None, whole: Path, tmp_path: Path, cli: Callable[..., Any]
+@pytest.mark.parametrize(("version", "fix"), [(99, "update aleatoric"), (3, "restore a copy")])
+def test_a_run_of_another_format_is_refused(
+    version: int, fix: str, whole: Path, tmp_path: Path
 ) -> None:
     run = copy_of(whole, tmp_path)
     with closing(sqlite3.connect(run / DATABASE)) as database, database:
-        change = "DELETE FROM meta" if said is None else "UPDATE meta SET value = :said"
-        database.execute(f"{change} WHERE key = 'schema'", {"said": said} if said else {})
-    for command in ("score", "resume"):
-        assert "is damaged or no run; restore a copy, or save" in refused(cli, command, run)
-    if said not in ("1", "2"):
-        with pytest.raises(DataError, match="is damaged or no run; restore a copy, or save"):
-            open_read_only(run)
+        database.execute(f"PRAGMA user_version = {version}")
+    for opened in (Store.open, Store.resume):
+        with pytest.raises(UsageError, match=f"has run format {version}.*; {fix}"):
+            opened(run)
     assert salvage(run, tmp_path / "new")[0] == "120 of 120 items are intact"
-    resuming.resume(tmp_path / "new").close()
-    assert canonical(tmp_path / "new") == canonical(whole)
-
-
-def test_a_run_of_an_older_form_that_says_it_is_of_todays_is_salvaged(
-    whole: Path, tmp_path: Path
-) -> None:
-    old = as_version(2, whole, tmp_path, 50)
-    with closing(sqlite3.connect(old / DATABASE)) as database, database:
-        database.execute("UPDATE meta SET value = '3' WHERE key = 'schema'")
-    told = ["120 of 120 items are intact", "toy: the answers to 50 items are intact"]
-    assert salvage(old, tmp_path / "new") == told
 
 
 def with_weights(whole: Path, folder: Path) -> Path:
@@ -483,36 +364,6 @@ def test_a_disk_without_room_for_what_is_salvaged_keeps_nothing_of_it(
         with pytest.raises(StorageError, match=r"disk is full; .*repeat the command"):
             salvage(run, disk / "new")
         assert not (disk / "new").exists()
-
-
-@pytest.mark.parametrize("number", [30, 150])
-def test_ctrl_c_while_an_older_run_is_brought_up_stops_and_changes_nothing(
-    number: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old, calls, seal = as_version(2, whole, tmp_path, 50), itertools.count(1), codec.seal
-
-    def seal_and_interrupt(row: codec.RowOf) -> codec.RowOf:
-        if next(calls) == number:
-            signal.raise_signal(signal.SIGINT)
-        return seal(row)
-
-    monkeypatch.setattr(codec, "seal", seal_and_interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        Store.open(old)
-    monkeypatch.undo()
-    with closing(sqlite3.connect(old / DATABASE)) as database:
-        assert version_of(database) == 2
-    resuming.resume(old).close()
-    assert canonical(old) == canonical(whole)
-
-
-def test_a_newer_run_is_refused(whole: Path, tmp_path: Path) -> None:
-    run = copy_of(whole, tmp_path)
-    with closing(sqlite3.connect(run / DATABASE)) as database, database:
-        database.execute("UPDATE meta SET value = '99' WHERE key = 'schema'")
-    for opened in (Store.open, Store.resume):
-        with pytest.raises(UsageError, match=r"has run format 99.*; update aleatoric"):
-            opened(run)
 
 
 # Beginnings and locks ----------------------------------------------------------------------

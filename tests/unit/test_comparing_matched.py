@@ -145,9 +145,9 @@ def test_copied_answers_are_not_ranked_without_a_warning(tmp_path: Path) -> None
 def test_quartiles_have_the_same_cut_points_for_every_system(tmp_path: Path) -> None:
     with run(tmp_path, half=samples(9, 0, range(6)), all=samples(9, 1)) as store:
         rows = by_agreement(store).rows
-        assert by_agreement(store, "all").rows == tuple(row for row in rows if row[0] == "all")
+        assert by_agreement(store, ["all"]).rows == tuple(row for row in rows if row[0] == "all")
         with pytest.raises(UsageError, match="no system 'oracle'"):
-            by_agreement(store, "oracle")
+            by_agreement(store, ["oracle"])
     levels = [[row[1] for row in rows if row[0] == system] for system in ("half", "all")]
     assert set(levels[0]) <= set(levels[1])
     assert sum(int(row[-1]) for row in rows if row[0] == "all") == 2 * N_ITEMS

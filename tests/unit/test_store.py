@@ -10,7 +10,7 @@ import pytest
 
 from aleatoric.codec import StatRow
 from aleatoric.errors import DataError, UsageError
-from aleatoric.pipeline import WordJob, notes, results, run_word
+from aleatoric.pipeline import WordJob, notes, results, run_word, score_word
 from aleatoric.store import DATABASE, Store
 from aleatoric.store.statistics import PAGE
 from aleatoric.types import Draws, Item
@@ -96,17 +96,21 @@ def test_a_statistic_may_have_any_name(store: Store) -> None:
     assert [row.value for row in store.rows("m", "w1_M/lexical-1")] == [None]
     (page,) = store.stat_pages("m")
     assert page.values["tvd"].tolist() == [[0.5]]
-    assert store.stat_table()[0][-1] == "w1_M/lexical-1"
+    assert store.stat_columns()[-1] == "w1_M/lexical-1"
     with pytest.raises(UsageError, match="no statistic"):
         list(store.rows("m", "stat_1"))
 
 
-def test_a_run_of_before_has_its_statistics_under_their_own_names(store: Store) -> None:
-    store.add_items([Item("1", "g", "a", ("x",))])
-    store.add_system("m", {})
-    store.write_stats(["tvd"], [StatRow(1, "m", 0, {"tvd": 0.5}, {})])
-    store.db.execute("DELETE FROM meta WHERE key = 'stat_sql_names'")
-    assert [row.value for row in store.rows("m", "tvd")] == [0.5]
+def test_statistics_take_little_room(tmp_path: Path) -> None:
+    """Rows of 20 splits took 5 kB per item, a page of the database each, and again when rescored."""
+    job = WordJob("simulated:contexts=300,people=20", ("toy",), samples=40)
+    with run_word(job, tmp_path / "run") as store:
+        score_word(store)
+        query = "SELECT sum(length(payload)) FROM stats"
+        (n_bytes,) = store.db.execute(query).fetchone()
+        (n_pages,) = store.db.execute("PRAGMA page_count").fetchone()
+    assert n_bytes < 1000 * 300
+    assert 4096 * n_pages < 2500 * 300  # two generations of statistics at once, while replaced
 
 
 def test_a_bad_second_model_leaves_nothing_of_the_first(tmp_path: Path) -> None:
@@ -181,7 +185,7 @@ def test_who_reads_statistics_reads_on_while_they_are_replaced(
     store.add_system("m", {})
     scored(PAGE + 5, 0.25)
     with Store.open(store.path) as reader:
-        pages, rows = reader.stat_pages("m"), reader.stat_rows("system, item, row")
+        pages, rows = reader.stat_pages("m"), reader.stat_rows()
         first, _ = next(pages), next(rows)
         scored(replaced_by, 0.5)
         values = [v for page in (first, *pages) for v in page.values["tvd"].ravel().tolist()]

@@ -234,7 +234,7 @@ def score(
             from aleatoric.comparing.quartiles import by_agreement
 
             with shown():
-                show_tables([by_agreement(store, system)], as_json, layout)
+                show_tables([by_agreement(store, system and [system])], as_json, layout)
         elif analysis:
             from aleatoric.studies import run_study
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 from aleatoric import levels, studies, token_pipeline
@@ -24,6 +26,7 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.bounds import bounded_difference
 from aleatoric.store import Store
+from aleatoric.types import Result
 
 __all__ = ["ALPHA", "DEFAULT_METRICS", "Compared", "Comparison", "compare", "labels_of"]
 
@@ -137,24 +140,31 @@ def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[Member]:
         if label not in known:
             raise UsageError(f"there is no system {label!r}; there are: {', '.join(known)}.")
     if len(chosen) < 2:
-        places = ", ".join(str(store.path) for store in stores)
+        paths = ", ".join(str(store.path) for store in stores)
         raise UsageError(
-            f"{places}: has {len(chosen)} system to compare ({', '.join(chosen) or 'none'}); "
+            f"{paths}: has {len(chosen)} system to compare ({', '.join(chosen) or 'none'}); "
             "name another run or another --system."
         )
-    found = {store.path: levels.results(store) for store in stores}
+    places = {label: known[label] for label in chosen}
+    of_store: dict[Path, list[str]] = {}
+    for store, name in places.values():
+        of_store.setdefault(store.path, []).append(name)
+    found: dict[tuple[Path, str], dict[str, Result]] = {}
+    for store in stores:
+        for result in levels.results(store, systems=of_store.get(store.path, ())):
+            found.setdefault((store.path, result.system), {})[result.metric] = result
     return [
-        Member(store, name, label, {r.metric: r for r in found[store.path] if r.system == name})
-        for label, (store, name) in ((label, known[label]) for label in chosen)
+        Member(store, name, label, found.get((store.path, name), {}))
+        for label, (store, name) in places.items()
     ]
 
 
 def labels_of(stores: Sequence[Store]) -> dict[str, tuple[Store, str]]:
     """A name for every system: its own, with its run before it where several runs have it."""
     places = [(store, name) for store in stores for name in store.systems()]
-    names = [name for _, name in places]
+    counts = Counter(name for _, name in places)
     return {
-        name if names.count(name) == 1 else f"{store.path}:{name}": (store, name)
+        name if counts[name] == 1 else f"{store.path}:{name}": (store, name)
         for store, name in places
     }
 
@@ -165,8 +175,8 @@ def _models(store: Store) -> list[str]:
 
 def _metrics(members: Sequence[Member], asked: Sequence[str]) -> list[str]:
     """The metrics that were asked for and that at least two systems have, as they were asked."""
-    known = [name for member in members for name in member.results]
-    shared = [name for name in dict.fromkeys(known) if known.count(name) > 1]
+    known = Counter(name for member in members for name in member.results)
+    shared = [name for name, count in known.items() if count > 1]
     level = levels.level_of(members[0].store)
     patterns = asked or DEFAULT_METRICS.get(level, ("*",))
     for pattern in asked:

@@ -8,7 +8,7 @@ the other half, then the other way round.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,21 +28,24 @@ QUARTILES = ("lowest", "second", "third", "highest")
 _TITLE = "By quartiles of human agreement"
 
 
-def by_agreement(store: Store, system: str | None = None) -> Table:
+def by_agreement(store: Store, systems: Collection[str] | None = None) -> Table:
     """One row per system and quartile of human agreement: H, M, C, overlap, log loss.
 
-    The cut points are those of all contexts of the run, the same for every system.
+    `systems` are those of the rows, by default all models. The cut points are those of all
+    contexts of the run, the same for every system.
     """
     if store.manifest["level"] != "word":
         raise UsageError(f"{store.path}: only word-level runs have levels of human agreement.")
     models = [name for name in store.systems() if name not in CONTROLS]
-    if system is not None and system not in models:
-        raise UsageError(f"there is no system {system!r}; there are: {', '.join(models)}.")
+    for name in systems or ():
+        if name not in models:
+            raise UsageError(f"there is no system {name!r}; there are: {', '.join(models)}.")
     oracle = read_statistics(store, ORACLE)
     edges = _edges(oracle)
     rows = [
         (name, _level(quartile, edges), *_cells(found))
-        for name in ([system] if system else models)
+        for name in models
+        if systems is None or name in systems
         for quartile, found in enumerate(_estimates(store, name, oracle, edges))
         if found["overlap"].n_items
     ]

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.codec import Facts
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import Reduction
 from aleatoric.inference.paired import NO_VALUE, Paired, paired
@@ -135,13 +136,12 @@ class ItemStatistics:
 
 def read_statistics(store: Store, system: str) -> ItemStatistics:
     """All of a system's saved statistics."""
-    columns: list[str] = store.meta("stat_columns")
     pages = list(store.stat_pages(system))
-    ids = [row.item_id for row in store.rows(system, columns[0])]
+    ids = [item_id for page in pages for item_id in page.ids]
     groups = [group for page in pages for group in page.groups]
     names = pages[0].values if pages else {}
     values = {name: np.concatenate([page.values[name] for page in pages]) for name in names}
-    return ItemStatistics(_numbered(ids), groups, values)
+    return ItemStatistics(_numbered(ids), groups, Facts(values))
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ def undefined_pairs(store: Store, system: str, part: str) -> list[str]:
     A run that an older version has scored counts none.
     """
     before = f"{UNDEFINED}{part}/"
-    columns = [c for c in store.meta("stat_columns") or () if c.startswith(before)]
+    columns = [c for c in store.stat_columns() if c.startswith(before)]
     counts = {column: store.total(system, column) for column in columns}
     of = store.total(system, f"n_pairs_{part}") if any(counts.values()) else 0
     return [f"{n} of {of} by {c.removeprefix(before)}" for c, n in counts.items() if n]

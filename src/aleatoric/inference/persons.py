@@ -131,8 +131,16 @@ class PersonChanges:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> PersonChanges:
-        """Sums that `PersonSums.facts` gave."""
-        content = zlib.decompress(base64.b64decode(facts["cells"]))
+        """Sums that `PersonSums.facts` gave; raises ValueError where they are not of that form."""
+        groups, persons, width = facts["shape"]
+        n_bytes = 8 * groups * persons * width
+        inflate = zlib.decompressobj()
+        try:
+            content = inflate.decompress(base64.b64decode(facts["cells"]), n_bytes + 1)
+        except zlib.error as error:
+            raise ValueError(str(error)) from None
+        if len(content) != n_bytes or width != len(STATISTICS) + 1:
+            raise ValueError(f"{len(content)} bytes are no sums of shape {facts['shape']}")
         return cls(np.frombuffer(content, dtype="<f8").reshape(facts["shape"]))
 
     def of_columns(self, reduction: Reduction) -> Floats:

@@ -77,7 +77,7 @@ def overall(part: Part) -> dict[str, Picture]:
 
 def probes_of(store: Store) -> list[str]:
     """The probes of a run."""
-    return list(store.meta("probe_facts"))
+    return list(store.fact("probe_facts"))
 
 
 def main_of(probes: Sequence[str]) -> list[str]:

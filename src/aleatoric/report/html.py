@@ -82,28 +82,28 @@ def section(
     part: Part, pictures: Mapping[str, Picture], place: int = 0, inputs: Sequence[str] = ()
 ) -> Section:
     """Everything that the page shows of a part; `inputs` are those shown of texts."""
-    results, level = part.results, part.level
+    results, level, detailed = part.results, part.level, part.leading
     suffix = "" if place == 0 else f"-{place + 1}"
     citations = _citations(part, results, suffix)
     table = systems_table(part, results)
-    ends = page_texts.ends_of(part) if level == "text" and not inputs else []
+    ends = page_texts.ends_of(detailed) if level == "text" and not inputs else []
     return Section(
         suffix,
         level,
         f"{TITLES[level]}: {part.corpus}",
         LEADS[level],
-        finding(level, results, table.compared),
-        (*_remarks(part), *caveats(results, LEADING[level])),
+        finding(level, detailed.results, table.compared),
+        (*_many(part), *_remarks(part), *caveats(detailed.results, LEADING[level])),
         (*_notes(part), *table.notes),
         table,
         {(one.system, one.metric): one.id for one in citations},
         tuple(citations),
         tuple(results_tables(results, level)),
-        _quartiles(part),
+        _quartiles(detailed),
         tuple(training_tables(part)),
         tuple(page_figures(level, pictures)),
-        _contexts(part, ends, inputs),
-        tuple(page_words.worst(part)) if level == "word" else (),
+        _contexts(detailed, ends, inputs),
+        tuple(page_words.worst(detailed)) if level == "word" else (),
         tuple(ends),
         "\n".join(command_of(store) for store in part.stores),
     )
@@ -144,7 +144,10 @@ def _quartiles(part: Part) -> Table | None:
     """The metrics of all runs by human agreement; `None` at other levels."""
     if part.level != "word" or not part.members:
         return None
-    tables = [by_agreement(store) for store in part.stores]
+    shown: dict[Path, list[str]] = {store.path: [] for store in part.stores}
+    for member in part.members:
+        shown[member.store.path].append(member.system)
+    tables = [by_agreement(store, shown[store.path]) for store in part.stores]
     return replace(tables[0], rows=tuple(row for table in tables for row in table.rows))
 
 
@@ -154,6 +157,10 @@ def _contexts(
     if part.level == "word":
         return page_words.contexts(part) if part.members else None
     return page_texts.inputs_data(part, ends, inputs) if part.level == "text" else None
+
+
+def _many(part: Part) -> list[str]:
+    return [part.systems_note] if part.systems_note else []
 
 
 def _remarks(part: Part) -> list[str]:

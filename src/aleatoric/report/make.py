@@ -45,7 +45,7 @@ def make_report(
     if figures is not None:
         make_folder(figures)  # refused before any study is run
     asked = collect.PAGE_STUDIES if figures is None else collect.STUDIES
-    pictures = [figure_data(part, track, asked) for part in parts]
+    pictures = [figure_data(part.leading, track, asked) for part in parts]
     if html is not None:
         sections = [
             section(part, own, place, inputs if part.level == "text" else ())

@@ -127,7 +127,7 @@ def _numbers(part: Part, label: str) -> Numbers:
     where = {m.label: (m.store, m.system) for m in part.members}
     store, system = where.get(label, (part.first, CONTROL))
     probes = probes_of(part.first)
-    saved = set(store.meta("stat_columns"))
+    saved = set(store.stat_columns())
     found: Numbers = {}
     for name in _OF_PEOPLE if label == CONTROL else _OF_SYSTEMS:
         for i, probe in enumerate(probes):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 from aleatoric import levels, studies
 from aleatoric.comparing import labels_of
+from aleatoric.comparing.statistics import better
+from aleatoric.report.leads import LEADING
 from aleatoric.store import Store
 from aleatoric.types import Result
 
@@ -18,6 +22,9 @@ _MUST_AGREE = (
     *("probes", "limit"),
 )
 """What of a manifest changes the meaning of a number, beside the corpus and the system."""
+
+MOST_DETAILED = 20
+"""Systems of a part that a page shows in detail."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +58,53 @@ class Part:
     @cached_property
     def results(self) -> list[Result]:
         """The controls' results, then every model's under its label: worked out once."""
-        found = {store.path: levels.results(store) for store in self.stores}
+        found: dict[tuple[Path, str], list[Result]] = {}
+        for store in self.stores:
+            for result in levels.results(store):
+                found.setdefault((store.path, result.system), []).append(result)
         models = set(studies.model_systems(self.first))
-        controls = [r for r in found[self.first.path] if r.system not in models]
         own = [
             replace(result, system=member.label)
             for member in self.members
-            for result in found[member.store.path]
-            if result.system == member.system
+            for result in found.get((member.store.path, member.system), ())
         ]
+        first = self.first.path
+        controls = (
+            r for (path, s), rs in found.items() if path == first and s not in models for r in rs
+        )
         return [*controls, *own]
+
+    @cached_property
+    def leading(self) -> Part:
+        """The part with its leading systems alone, where it has more than a page can detail.
+
+        Tests of all pairs and studies of every system grow too fast: of many systems the table
+        shows all, and everything else the leading ones.
+        """
+        if len(self.members) <= MOST_DETAILED:
+            return self
+        metric, sign = LEADING[self.level], -1 if better(LEADING[self.level]) == "higher" else 1
+        values = {r.system: r.estimate.value for r in self.results if r.metric == metric}
+        ranks = {system: sign * value for system, value in values.items() if value is not None}
+        ordered = sorted(self.members, key=lambda member: ranks.get(member.label, math.inf))
+        kept = {member.label for member in ordered[:MOST_DETAILED]}
+        left_out = {member.label for member in self.members} - kept
+        part = replace(self, members=tuple(m for m in self.members if m.label in kept))
+        # Worked out already, and costly.
+        vars(part)["results"] = [r for r in self.results if r.system not in left_out]
+        return part
+
+    @property
+    def systems_note(self) -> str | None:
+        """Which systems a page of many shows in detail."""
+        if self.leading is self:
+            return None
+        return (
+            f"There are {len(self.members)} systems: the table of systems shows all of them. "
+            f"Letters, findings, figures and contexts are those of the {MOST_DETAILED} systems "
+            f"that lead by {LEADING[self.level]}; p-values do not account for this choice. "
+            "aleatoric compare --system compares others."
+        )
 
 
 def parts_of(stores: Sequence[Store]) -> list[Part]:
@@ -73,10 +117,11 @@ def parts_of(stores: Sequence[Store]) -> list[Part]:
 
 def part_of(stores: Sequence[Store]) -> Part:
     """Runs that are known to belong together."""
+    models = {store.path: set(studies.model_systems(store)) for store in stores}
     members = [
         Member(label, store, system)
         for label, (store, system) in labels_of(stores).items()
-        if system in studies.model_systems(store)
+        if system in models[store.path]
     ]
     return Part(levels.level_of(stores[0]), tuple(stores), tuple(members))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import filter as filter_names
@@ -99,7 +100,7 @@ class SystemsTable:
 
 def systems_table(part: Part, results: Sequence[Result]) -> SystemsTable:
     """The table of a part, with letters where two systems or more can be compared."""
-    compared = letters_of(part)
+    compared = letters_of(part.leading)
     letters = compared.letters if compared else {}
     found = {(result.system, result.metric): result for result in results}
     columns, rows = _MAKERS[part.level](found, letters)
@@ -110,14 +111,14 @@ def systems_table(part: Part, results: Sequence[Result]) -> SystemsTable:
 
 def letters_of(part: Part) -> Compared | None:
     """All pairs of systems by the main metrics; nothing where there is nothing to compare."""
-    labels = [member.label for member in part.members]
-    known = [r.metric for r in part.results if r.system in labels]
-    shared = {metric for metric in known if known.count(metric) > 1}
+    labels = dict.fromkeys(member.label for member in part.members)
+    known = Counter(r.metric for r in part.results if r.system in labels)
+    shared = {metric for metric, count in known.items() if count > 1}
     patterns = [p for p in COMPARED.get(part.level, ()) if filter_names(shared, p)]
     if not patterns:
         return None
     try:
-        return compare(part.stores, labels, patterns, seed=part.first.manifest["seed"])
+        return compare(part.stores, list(labels), patterns, seed=part.first.manifest["seed"])
     except UsageError:
         return None  # systems that have no metric in common
 

@@ -65,8 +65,9 @@ def word_table(results: Sequence[Result], title: str = "Word level") -> Table:
     systems = list(dict.fromkeys(result.system for result in results))
     metrics = [name for name in HEADINGS if any((s, name) in found for s in systems)]
     columns = list(_word_columns(metrics))
+    n_items = _n_items(results)
     rows = tuple(
-        (system, *(_word_cell(system, column, found) for column in columns), _items(system, found))
+        (system, *(_word_cell(system, column, found) for column in columns), str(n_items[system]))
         for system in systems
     )
     headings = [HEADINGS.get(column, column) for column in columns]
@@ -100,10 +101,13 @@ def tvd_bracket(plain: Result, debiased: Result | None) -> str:
     return between(max(0.0, debiased.estimate.value), plain.estimate.value)
 
 
-def _items(system: str, found: Mapping[tuple[str, str], Result]) -> str:
-    """How many items the leading metrics stand on."""
-    counts = {m: r.estimate.n_items for (s, m), r in found.items() if s == system}
-    return str(counts.get("overlap") or max(counts.values()))
+def _n_items(results: Sequence[Result]) -> dict[str, int]:
+    """System -> how many items its leading metrics stand on."""
+    most: dict[str, int] = {}
+    for result in results:
+        most[result.system] = max(most.get(result.system, 0), result.estimate.n_items)
+    leading = {r.system: r.estimate.n_items for r in results if r.metric == "overlap"}
+    return most | {system: n for system, n in leading.items() if n}
 
 
 def _word_notes(results: Sequence[Result]) -> tuple[str, ...]:

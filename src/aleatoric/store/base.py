@@ -12,7 +12,8 @@ from typing import Any
 from aleatoric import codec
 from aleatoric.codec import DamagedRowError
 from aleatoric.errors import UsageError
-from aleatoric.store.schema import ITEMS_SAVED, VERSION
+from aleatoric.store.schema import ITEMS_SAVED, META, SYSTEMS, temporary
+from aleatoric.store.shapes import check_fact, check_system
 
 _FINISHED = "finished models"
 COMPLETE = "complete"
@@ -31,28 +32,31 @@ _STRAYED = (
 
 
 def load_fact(row: codec.RowOf) -> Any:
-    """A saved fact from its key and value."""
-    # The version is as it always was: every version must be able to read it.
-    return codec.load((row if row[0] == VERSION else codec.unseal(row))[-1])
+    """A saved fact from its key and value; one of another shape than ours is damage."""
+    key, text = codec.unseal(row)
+    value = codec.load_facts(text)
+    check_fact(key, value)
+    return value
 
 
 def dump_fact(key: str, value: Any) -> codec.RowOf:
     """A fact to be saved, as its key and value."""
-    row = (key, json.dumps(value))
-    return row if key == VERSION else codec.seal(row)
+    return codec.seal((key, json.dumps(value)))
 
 
 class Tables:
     """The tables of an opened run.
 
-    `place` is the database that statistics are written to: the run's own, or one that is gone
-    with the connection, where the run is another's to write.
+    `place` is the database that statistics are written to: the run's own (`main`), or one that
+    disappears with the connection (`temp`) where another process writes the run.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.db = connection
         self.place = "main"
+        self._manifest: dict[str, Any] | None = None
+        self._systems: tuple[Any, dict[str, dict[str, Any]]] | None = None
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -72,20 +76,11 @@ class Tables:
 
     def check_whole(self) -> None:
         """Refuse a database that is not as it was written; it is read through once."""
-        self.check_pages()
-        self.check_keys()
-
-    def check_pages(self) -> None:
-        """Refuse a database whose pages or indexes do not fit together, in whatever form it is."""
         (found,) = self.db.execute("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
             raise DamagedRowError(found)
-
-    def check_keys(self) -> None:
-        """Refuse facts, systems and answers under another key than they were saved under.
-
-        Rows are checked as they are read, and these would not be.
-        """
+        # Rows are checked as they are read; facts, systems and answers under another key than
+        # they were saved under would not be.
         self.systems()
         for row in self.db.execute("SELECT key, value FROM meta"):
             load_fact(row)
@@ -102,11 +97,8 @@ class Tables:
             return
         self.place = "temp"
         self.db.execute("BEGIN")
-        for table in ("meta", "systems"):
-            (statement,) = self.db.execute(
-                "SELECT sql FROM main.sqlite_master WHERE type = 'table' AND name = ?", (table,)
-            ).fetchone()
-            self.db.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
+        for table, statement in (("meta", META), ("systems", SYSTEMS)):
+            self.db.execute(temporary(statement))
             self.db.execute(f"INSERT INTO temp.{table} SELECT * FROM main.{table}")
 
     # Facts about the run -------------------------------------------------------------------
@@ -114,15 +106,22 @@ class Tables:
     @property
     def manifest(self) -> dict[str, Any]:
         """What was asked for: corpus, protocol, seed, versions."""
-        found: dict[str, Any] | None = self.meta("manifest")
-        if found is None:
-            raise DamagedRowError("the manifest is gone")
+        if self._manifest is None:  # it never changes, and is asked for once per system
+            self._manifest = self.fact("manifest")
+        found: dict[str, Any] = self._manifest
         return found
 
     def meta(self, key: str) -> Any:
         """A saved fact, or `None`."""
         found = self.db.execute("SELECT key, value FROM meta WHERE key = ?", (key,)).fetchone()
         return None if found is None else load_fact(found)
+
+    def fact(self, key: str) -> Any:
+        """A saved fact that must be there."""
+        found = self.meta(key)
+        if found is None:
+            raise DamagedRowError(f"the fact {key!r} is missing")
+        return found
 
     def set_meta(self, key: str, value: Any) -> None:
         """Save a fact under a key."""
@@ -145,12 +144,23 @@ class Tables:
             (last,) = self.db.execute("SELECT coalesce(max(no), 0) FROM systems").fetchone()
             row = codec.seal((last + 1, name, json.dumps(dict(facts))))
             self.db.execute("INSERT INTO systems (no, name, facts) VALUES (?, ?, ?)", row)
+            self._systems = None
         return self.system_no(name)
 
     def systems(self) -> dict[str, dict[str, Any]]:
         """System name -> its facts, in the order of registration."""
-        rows = self.db.execute("SELECT no, name, facts FROM systems ORDER BY no")
-        return {name: codec.load(facts) for _, name, facts in map(codec.unseal, rows)}
+        state = self.db.execute("PRAGMA data_version").fetchone()
+        if self._systems is None or self._systems[0] != state:
+            rows = self.db.execute("SELECT no, name, facts FROM systems ORDER BY no")
+            loaded = {name: codec.load_facts(text) for _, name, text in map(codec.unseal, rows)}
+            for name, facts in loaded.items():
+                check_system(name, facts)
+            self._systems = state, loaded
+        return self._systems[1]
+
+    def system_names(self) -> dict[int, str]:
+        """The name of every system by its number."""
+        return codec.Facts(self.db.execute("SELECT no, name FROM systems"))
 
     def system_no(self, name: str) -> int:
         """The number of a system in the run; an unknown one is refused."""

@@ -78,7 +78,7 @@ def _draws(store: Store) -> Iterator[Any]:
 def _statistics(store: Store) -> Iterator[Any]:
     if not store.has_stats():
         return
-    for *numbers, splits in store.stat_rows("name, item, row"):
+    for *numbers, splits in store.stat_rows(sorted(store.systems())):
         yield ["statistics", *numbers, (splits or b"").hex()]
 
 

@@ -17,7 +17,7 @@ from aleatoric.store.schema import DATABASE
 
 LITTLE = 256 << 10
 """Bytes of free room that are as good as none."""
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_INTERRUPT)
 _UNOPENED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, *_UNOPENED)
 _UNWRITABLE_FILES = (errno.EACCES, errno.EPERM, errno.EROFS)

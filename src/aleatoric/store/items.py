@@ -69,7 +69,7 @@ class ItemTables(Tables):
     @property
     def n_items(self) -> int:
         """How many items the run holds."""
-        return int(self.db.execute("SELECT count(*) FROM items").fetchone()[0])
+        return int(self.db.execute("SELECT count(no) FROM items").fetchone()[0])
 
     def add_draws(self, system: str, draws: Iterable[Draws], whole: bool = True) -> Joined:
         """Save draws joined to items by id: in one transaction, or as they come."""
@@ -118,9 +118,11 @@ class ItemTables(Tables):
         rows = map(codec.unseal, self.db.execute(query, (first, last)))
         return [codec.load_item(*rest) for _, *rest in rows]
 
-    def walk(self) -> Iterator[tuple[int, Item, dict[str, list[Draws]]]]:
-        """Every item in order, with its number and each system's draws."""
-        names = dict(self.db.execute("SELECT no, name FROM systems"))
+    def walk(self, system: str | None = None) -> Iterator[tuple[int, Item, dict[str, list[Draws]]]]:
+        """Every item in order, with its number and the draws of each system, or of one."""
+        names = self.system_names()
+        if system is not None:
+            names = {no: name for no, name in names.items() if name == system}
         for page in self._item_pages():
             by_item = self._draws_between(page[0][0], page[-1][0], names)
             for no, item in page:
@@ -128,7 +130,7 @@ class ItemTables(Tables):
 
     def walk_system(self, system: str) -> Iterator[tuple[Item, list[Draws]]]:
         """The items that a system has answered, with its draws."""
-        for _, item, systems in self.walk():
+        for _, item, systems in self.walk(system):
             if system in systems:
                 yield item, systems[system]
 
@@ -147,12 +149,13 @@ class ItemTables(Tables):
     def _draws_between(
         self, first: int, last: int, names: Mapping[int, str]
     ) -> dict[int, dict[str, list[Draws]]]:
+        one = min(names) if len(names) == 1 else None
         query = (
             "SELECT id, item, system, row, payload FROM draws JOIN items ON items.no = item "
-            "WHERE item BETWEEN ? AND ? ORDER BY item, system, row"
+            "WHERE item BETWEEN ? AND ? AND (? IS NULL OR system = ?) ORDER BY item, system, row"
         )
         found: dict[int, dict[str, list[Draws]]] = {}
-        for item_id, *sealed in self.db.execute(query, (first, last)):
+        for item_id, *sealed in self.db.execute(query, (first, last, one, one)):
             item, system, row, payload = codec.unseal(tuple(sealed))
             of_system = found.setdefault(item, {}).setdefault(names[system], [])
             of_system.append(codec.load_draws(item_id, row, payload))

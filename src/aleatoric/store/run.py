@@ -19,16 +19,8 @@ from aleatoric.store import faults
 from aleatoric.store.asking import check_asked
 from aleatoric.store.items import ItemTables
 from aleatoric.store.locking import LockedError, RunLock
-from aleatoric.store.migrations import is_older, migrate, version_of
-from aleatoric.store.schema import (
-    DATABASE,
-    SCHEMA,
-    SCHEMA_VERSION,
-    VERSION,
-    connect,
-    connect_read_only,
-    is_empty,
-)
+from aleatoric.store.opening import check_format, connect_to_read, connect_to_write, is_empty
+from aleatoric.store.schema import DATABASE, SCHEMA, SCHEMA_VERSION
 from aleatoric.store.statistics import Statistics
 from aleatoric.store.token_sums import TOKEN_ROWS, TokenTables
 
@@ -89,24 +81,17 @@ class Store(ItemTables, Statistics, TokenTables):
     def open(cls, path: Path) -> Store:
         """An existing run directory, to be read while others may write it.
 
-        An older run is brought to today's form first. Where nothing can be written, statistics
-        are computed apart from it.
+        SQLite itself refuses to write through it; `alone` opens it to be written.
         """
         faults.check_run(path)
-        if not (os.access(path, os.W_OK) and os.access(path / DATABASE, os.W_OK)):
-            return cls._opened_read_only(path)
         with faults.told(path, reads=True):
-            store = cls(path, connect(path / DATABASE))
+            store = cls(path, connect_to_read(path / DATABASE))
             try:
-                is_current = _is_current(store)
+                check_format(store.db, path)
             except BaseException:
                 store.db.close()
                 raise
-        if is_current:
-            return store
-        store.db.close()
-        cls.resume(path).close()
-        return cls.open(path)
+        return store
 
     def __enter__(self) -> Store:
         return self
@@ -140,17 +125,28 @@ class Store(ItemTables, Statistics, TokenTables):
             yield
             return
         self.check_whole()
-        if self.place == "temp":
+        if self.place == "main":
+            self._open_to_write()
+        try:
             yield
+        finally:
+            self.release()
+
+    def _open_to_write(self) -> None:
+        """Open the run to be written; where that cannot be, statistics are kept apart from it."""
+        if not (os.access(self.path, os.W_OK) and os.access(self.path / DATABASE, os.W_OK)):
+            self.read_apart()
             return
         try:
             self._lock = RunLock.take(self.path)
         except LockedError:
             self.read_apart()
-        try:
-            yield
-        finally:
-            self.release()
+            return
+        with faults.told(self.path):
+            written = connect_to_write(self.path / DATABASE)
+            check_format(written, self.path)
+            self.db.close()
+            self.db = written
 
     def discard(self) -> None:
         """Close and remove what this run wrote: nothing half-written stays behind."""
@@ -171,10 +167,13 @@ class Store(ItemTables, Statistics, TokenTables):
         if _holds_run(path):
             raise UsageError(f"{path}: holds a run already; choose another --out.")
         with faults.told(path):
-            store = cls(path, connect(path / DATABASE), lock, made)
+            store = cls(path, connect_to_write(path / DATABASE), lock, made)
         store.is_created = True
         try:
             with faults.told(path):
+                if not (path / DATABASE).stat().st_size:
+                    # Otherwise the header is written with a journal, which may stay behind.
+                    store.db.execute("PRAGMA journal_mode = MEMORY")
                 store.db.execute("PRAGMA journal_mode = WAL")
                 store._make_tables(manifest)
         except AleatoricError as error:
@@ -186,51 +185,20 @@ class Store(ItemTables, Statistics, TokenTables):
         with self.transaction():
             for statement in SCHEMA:
                 self.db.execute(statement)
-            self.set_meta(VERSION, SCHEMA_VERSION)
+            self.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             self.set_meta("manifest", dict(manifest))
 
     @classmethod
     def _opened(cls, path: Path, lock: RunLock) -> Store:
         with faults.told(path):
-            store = cls(path, connect(path / DATABASE), lock)
-            is_current = _is_current(store)
-            store.check_pages()
-            if not is_current:
-                migrate(store.db)
-            store.check_keys()
+            store = cls(path, connect_to_write(path / DATABASE), lock)
+            try:
+                check_format(store.db, path)
+                store.check_whole()
+            except BaseException:
+                store.db.close()
+                raise
         return store
-
-    @classmethod
-    def _opened_read_only(cls, path: Path) -> Store:
-        with faults.told(path, reads=True):
-            store = cls(path, connect_read_only(path / DATABASE))
-            if not _is_current(store):
-                raise UsageError(
-                    f"{path}: is of an older version and cannot be written here; copy it to a "
-                    "place where it can."
-                )
-            store.read_apart()
-        return store
-
-
-def _is_current(store: Store) -> bool:
-    """Whether a run is of today's form, or of an older one; others are refused."""
-    if is_empty(store.db):
-        raise UsageError(
-            f"{store.path}: was stopped before it began; the original command starts it again."
-        )
-    try:
-        version = version_of(store.db)
-    except sqlite3.OperationalError as error:
-        if "no such table" in str(error):  # a database, but not one of ours
-            raise faults.damaged(store.path) from None
-        raise
-    if version != SCHEMA_VERSION and not is_older(version):
-        raise UsageError(
-            f"{store.path}: has run format {version}, and this version knows {SCHEMA_VERSION}; "
-            "update aleatoric."
-        )
-    return bool(version == SCHEMA_VERSION)
 
 
 def _holds_run(path: Path) -> bool:
@@ -238,7 +206,7 @@ def _holds_run(path: Path) -> bool:
     faults.check_place(path)
     if not (path / DATABASE).exists():
         return False
-    with faults.told(path), closing(connect(path / DATABASE)) as connection:
+    with faults.told(path), closing(connect_to_read(path / DATABASE)) as connection:
         return not is_empty(connection)
 
 

@@ -17,18 +17,11 @@ from typing import Any
 from aleatoric import codec
 from aleatoric.errors import AleatoricError, DataError, UsageError
 from aleatoric.store import faults
-from aleatoric.store.base import BASE_WEIGHTS, FINETUNING, TRAINING
+from aleatoric.store.base import BASE_WEIGHTS, FINETUNING, TRAINING, load_fact
 from aleatoric.store.copying import copy_readable
-from aleatoric.store.migrations import brought_up, manifest_to_2, manifest_to_3
+from aleatoric.store.opening import check_objects, connect_to_salvage
 from aleatoric.store.run import Store
-from aleatoric.store.schema import (
-    COLUMNS,
-    DATABASE,
-    ITEMS_SAVED,
-    SCHEMA_VERSION,
-    VERSION,
-    connect_read_only,
-)
+from aleatoric.store.schema import COLUMNS, DATABASE, ITEMS_SAVED
 from aleatoric.store.token_sums import TOKEN_ROWS
 
 STRIDE = 512
@@ -47,9 +40,7 @@ def salvage(run: Path, out: Path) -> list[str]:
     has_weights = (run / TRAINING).is_dir()
     if has_weights and (out / TRAINING).exists():
         raise UsageError(f"{out}: has a folder {TRAINING} already; choose another.")
-    with closing(connect_read_only(run / DATABASE)) as damaged:
-        # Else a file that was cut short is refused whole, for a length that its head tells wrongly.
-        damaged.execute("PRAGMA writable_schema = ON")
+    with closing(connect_to_salvage(run / DATABASE)) as damaged:
         store = Store.create(out, _manifest(damaged, run))
         try:
             with _or_nothing(store, has_weights), faults.told(out):
@@ -73,33 +64,18 @@ def _or_nothing(store: Store, has_weights: bool) -> Iterator[None]:
 
 
 def _manifest(damaged: sqlite3.Connection, run: Path) -> dict[str, Any]:
-    version, manifest = _version(damaged), _fact(damaged, "manifest")
-    if not isinstance(manifest, dict) or "level" not in manifest:
+    with suppress(sqlite3.DatabaseError):
+        check_objects(damaged, run)
+    manifest = _fact(damaged, "manifest")
+    if manifest is None:
         problem, fix = "is damaged where the run is described", "restore a copy or run again"
         raise DataError.at(run / DATABASE, None, problem, fix)
-    if version > SCHEMA_VERSION:
-        raise UsageError(f"{run}: is of a newer version; update aleatoric.")
-    return manifest_to_3(manifest_to_2(manifest))
-
-
-def _version(damaged: sqlite3.Connection) -> int:
-    """The form that a run says it is in; today's where that cannot be read."""
-    found = _fact(damaged, VERSION)
-    return found if type(found) is int else SCHEMA_VERSION
-
-
-def _form_of_manifest(damaged: sqlite3.Connection) -> int:
-    """An older form where the manifest has no seal: the digit that tells the form has none."""
-    query = "SELECT value FROM meta NOT INDEXED WHERE key = 'manifest'"
-    with suppress(sqlite3.DatabaseError):
-        if not any("\n" in str(text) for (text,) in damaged.execute(query)):
-            return SCHEMA_VERSION - 1
-    return SCHEMA_VERSION
+    return dict(manifest)
 
 
 def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[str]:
     """Copy the parts of a run, each with a sentence on it."""
-    reader = Reader(damaged, min(_version(damaged), _form_of_manifest(damaged)))
+    reader = Reader(damaged)
     last = _last_item(damaged)
     with store.transaction():
         for table in TABLES:
@@ -123,14 +99,13 @@ def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[st
 
 @dataclass
 class Reader:
-    """Reads what can be read of a run of some version, and counts the keys that cannot."""
+    """Reads what can be read of a run, and counts the keys that cannot."""
 
     damaged: sqlite3.Connection
-    version: int
     n_lost: int = 0
 
     def rows(self, table: str, last: int) -> Iterator[codec.RowOf]:
-        """The rows of a table up to a key, as they are saved today."""
+        """The rows of a table up to a key."""
         for start in range(1, last + 1, STRIDE):
             yield from self._between(table, start, min(start + STRIDE - 1, last))
 
@@ -155,7 +130,9 @@ class Reader:
         rows = self.damaged.execute(query, (low, high)).fetchall()
         if not all(low <= row[0] <= high for row in rows):
             raise codec.DamagedRowError("a row of another key")
-        return [brought_up(table, row, self.version) for row in rows]
+        for row in rows:
+            codec.unseal(row)
+        return rows
 
 
 def _last_item(damaged: sqlite3.Connection) -> int:
@@ -173,8 +150,8 @@ def _fact(damaged: sqlite3.Connection, key: str) -> Any:
         query = f"SELECT key, value FROM meta {how}WHERE key = ? LIMIT 1"
         with suppress(sqlite3.DatabaseError, codec.DamagedRowError, TypeError):
             row = damaged.execute(query, (key,)).fetchone()
-            if row is not None:  # facts of older versions have no seal
-                return codec.load(codec.unseal(row)[1] if "\n" in row[1] else row[1])
+            if row is not None:
+                return load_fact(row)
     return None
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from aleatoric import codec
 from aleatoric.errors import UsageError
 from aleatoric.store.run import Store
+from aleatoric.store.schema import EMBEDDINGS, temporary
 from aleatoric.types import TextItem, Texts
 
 PAGE = 200
@@ -72,7 +73,7 @@ class TextShelf:
 
     def walk(self, after: int = -1) -> Iterator[Produced]:
         """Every input in order with all its texts, page by page."""
-        names = dict(self._db.execute("SELECT no, name FROM systems"))
+        names = self.store.system_names()
         query = _ITEM + "WHERE no > ? ORDER BY no LIMIT ?"
         while page := self._db.execute(query, (after, PAGE)).fetchall():
             written = self._written(page[0][0], page[-1][0], names)
@@ -102,7 +103,7 @@ class TextShelf:
         for sealed in self._db.execute(query, (first, last)):
             item, system, _, payload = codec.unseal(sealed)
             own = found.setdefault(item, {})
-            own[names[system]] = own.get(names[system], ()) + tuple(codec.load(payload))
+            own[names[system]] = own.get(names[system], ()) + codec.load_texts(payload)
         return found
 
 
@@ -123,17 +124,12 @@ class EmbeddingCache(MutableMapping[str, bytes]):
         self._store = store
         self._db = store.db
         self._table = f"{store.place}.embeddings"
-        self._db.execute(
-            f"CREATE TABLE IF NOT EXISTS {self._table} "
-            "(hash TEXT PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
-        )
-        known = "SELECT 1 FROM main.sqlite_master WHERE name = 'embeddings'"
-        self._has_own = self._db.execute(known).fetchone() is not None
+        if store.place == "temp":
+            self._db.execute(temporary(EMBEDDINGS))
 
     def __getitem__(self, key: str) -> bytes:
         # What a reader works out lies apart from what the run has.
-        tables = dict.fromkeys([self._table, *(["main.embeddings"] if self._has_own else [])])
-        for table in tables:
+        for table in dict.fromkeys([self._table, "main.embeddings"]):
             query = f"SELECT vector FROM {table} WHERE hash = ?"
             found = self._db.execute(query, (key,)).fetchone()
             if found is not None:

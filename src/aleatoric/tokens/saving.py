@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,11 @@ def to_arrays(state: State) -> Arrays:
 
 
 def from_arrays(state: State, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Fill a fresh state of the same settings with what `to_arrays` gave."""
+    """Fill a fresh state of the same settings with what `to_arrays` gave, or raise ValueError."""
+    for name, own in to_arrays(state).items():
+        is_table = name == "scores" or name.startswith("curve/")
+        if is_table and not _is_alike(arrays.get(name), own):
+            raise ValueError(f"the saved sums {name} have another form")
     state.groups.restore(_below(arrays, "groups"))
     state.scores.table = arrays["scores"]
     for name, own in state.curves.items():
@@ -50,9 +55,22 @@ def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def unpack(payload: bytes) -> Arrays:
-    """The arrays that `pack` wrote."""
+    """The arrays that `pack` wrote; raises ValueError or a zip error for anything else."""
+    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+        if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+            raise ValueError("saved sums are compressed")
     with np.load(io.BytesIO(payload), allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
+
+
+def _is_alike(found: NDArray[Any] | None, own: NDArray[Any]) -> bool:
+    """Whether saved sums have the type and the columns of fresh ones, and are finite."""
+    return (
+        found is not None
+        and found.dtype == own.dtype
+        and found.shape[1:] == own.shape[1:]
+        and bool(np.isfinite(found).all())
+    )
 
 
 def _below(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:

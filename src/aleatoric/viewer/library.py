@@ -23,12 +23,7 @@ from aleatoric.errors import AleatoricError
 from aleatoric.report import collect_tokens
 from aleatoric.report.view import results_tables
 from aleatoric.store import Store
-from aleatoric.store.reading import (
-    item_heads,
-    open_read_only,
-    scored_until,
-    table_version,
-)
+from aleatoric.store.reading import item_heads, scored_until
 from aleatoric.types import Table
 from aleatoric.viewer import tagging
 from aleatoric.viewer.snapshot import Snapshot, model_names, take
@@ -101,7 +96,7 @@ class OpenRun:
     @contextmanager
     def reading(self) -> Iterator[Store]:
         """The run for a moment, on a connection that cannot write."""
-        with open_read_only(self.path) as store:
+        with Store.open(self.path) as store:
             yield store
 
     @property
@@ -224,7 +219,7 @@ def _kind(run: OpenRun) -> tuple[str, str, int]:
 def _version(store: Store) -> tuple[int, ...]:
     """Changes with the statistics, the items, and the tokens that were read."""
     tokens = [store.tokens_read(name) for name in store.systems()]
-    return (table_version(store), store.n_items, *tokens)
+    return (store.stats_generation, store.n_items, *tokens)
 
 
 def _progress(store: Store, snapshot: Snapshot) -> Progress:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.codec import load_texts
 from aleatoric.engine.text_scoring import CONTROL
 from aleatoric.levels import level_of
 from aleatoric.store import Store
@@ -82,7 +82,7 @@ def take(store: Store, version: tuple[int, ...], earlier: Snapshot | None = None
     level, manifest = level_of(store), store.manifest
     whole = earlier is not None and len(earlier.items) == store.n_items
     items = earlier.items if earlier is not None and whole else _items(store, level)
-    saved = store.meta("stat_columns") if level != "token" and store.has_stats() else []
+    saved = store.stat_columns() if level != "token" and store.has_stats() else []
     probes = tuple(store.meta("probe_facts") or ()) if level == "text" else ()
     measures = text_measures(saved, probes) if level == "text" else word_measures(saved)
     names = list(store.systems()) if saved else []
@@ -131,7 +131,7 @@ def in_one_line(turns: str) -> str:
     >>> in_one_line('["How?", "So."]')
     'How? / So.'
     """
-    return " / ".join(json.loads(turns))
+    return " / ".join(load_texts(turns))
 
 
 def _columns(store: Store, system: str, measures: tuple[Measure, ...], items: Items) -> Columns:

@@ -17,7 +17,7 @@ import pytest
 from aleatoric import pipeline
 from aleatoric.analyses.pictures import Boxes, HeatMap, Line, Lines
 from aleatoric.comparing import compare
-from aleatoric.report import collect, html, page_words
+from aleatoric.report import collect, html, page_words, parts
 from aleatoric.report.captions import CAPTIONS, page_figures
 from aleatoric.report.commands import command_of
 from aleatoric.report.make import make_report
@@ -137,6 +137,24 @@ def test_the_table_of_systems_holds_results_and_letters(store: Store, part: Part
             assert cell.letters == letters["overlap"].get(result.system, "")
     assert rows["human"]["overlap ↑"].sort is None
     assert rows["human"]["H"].sort is not None
+
+
+def test_of_many_systems_the_table_has_all_and_the_rest_the_leading_ones(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "MOST_DETAILED", 2)
+    part = part_of([store])
+    values = {r.system: r.estimate.value for r in part.results if r.metric == "overlap"}
+    labels = [member.label for member in part.members]
+    *leading, last = sorted(labels, key=lambda label: -(values[label] or 0.0))
+    assert {member.label for member in part.leading.members} == set(leading)
+    own = html.section(part, collect.figure_data(part.leading, studies=()))
+    assert {row[0].text for row in own.systems.rows} >= {*labels}
+    assert own.caveats[0].startswith("There are 3 systems: the table of systems shows all of them.")
+    assert own.systems.compared is not None
+    assert set(own.systems.compared.values["overlap"]) == set(leading)
+    assert [one["system"] for one in own.worst] == [m.label for m in part.leading.members]
+    assert not any(last in figure.title for figure in own.figures)
 
 
 def test_contexts_hold_both_sides_of_every_item(store: Store, part: Part) -> None:

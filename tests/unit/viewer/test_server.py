@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from aleatoric.errors import UsageError
-from aleatoric.store.reading import open_read_only
+from aleatoric.store import Store
 from aleatoric.viewer.library import Library
 from aleatoric.viewer.server import ADDRESS, Explorer
 
@@ -146,7 +146,7 @@ def test_odd_parameters_make_a_page_all_the_same(explorer: Explorer) -> None:
 
 def test_a_connection_of_the_explorer_cannot_write(words: Path) -> None:
     before = hashlib.sha256((words / "run.sqlite").read_bytes()).hexdigest()
-    with open_read_only(words) as store, pytest.raises(sqlite3.OperationalError, match="readonly"):
+    with Store.open(words) as store, pytest.raises(sqlite3.OperationalError, match="readonly"):
         store.set_meta("a", 1)
     assert hashlib.sha256((words / "run.sqlite").read_bytes()).hexdigest() == before
 

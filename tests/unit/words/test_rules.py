@@ -7,6 +7,7 @@ import unicodedata
 
 import pytest
 
+from aleatoric import registry
 from aleatoric.words import rules
 from aleatoric.words.rules import Span, first_span, first_word, first_word_at_once, first_word_paper
 
@@ -237,3 +238,11 @@ def test_composed_and_decomposed_words_are_cut_alike() -> None:
     assert unicodedata.normalize("NFC", first_word(unicodedata.normalize("NFD", text)) or "") == (
         first_word(text)
     )
+
+
+def test_an_installed_rule_is_found_without_looking_at_other_packages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Scoring asks for the rule of every item; to list packages takes 20 ms."""
+    monkeypatch.setattr(registry, "entry_points", lambda **_: pytest.fail("packages were listed"))
+    assert rules.rule_named("corrected") is rules.first_word
