@@ -15,7 +15,7 @@ import shutil
 import tarfile
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -209,18 +209,36 @@ def _remember(part: Path, url: str, response: httpx.Response) -> None:
 
 def _write_body(response: httpx.Response, part: Path, start: int, progress: Progress) -> None:
     length = response.headers.get("Content-Length", "")
-    total = start + int(length) if length.isdecimal() else None
+    try:
+        inflater = files.Inflater(response.headers.get("Content-Encoding", ""))
+    except ValueError as error:
+        raise FetchError(f"{response.url}: {error}, or use another --url.") from None
+    if start and inflater.is_packed:
+        raise FetchError(f"{response.url} sends a packed part of a file; use another --url.")
+    total = start + int(length) if length.isdecimal() and not inflater.is_packed else None
     done = start
     with part.open("r+b") as file:
         file.truncate(start)
         file.seek(start)
-        for block in response.iter_bytes():
+        for block in _unpacked_blocks(response, inflater):
             done += len(block)
-            if done > MAX_BYTES:
+            ratio = files.MAX_GZIP_RATIO * response.num_bytes_downloaded
+            is_bomb = inflater.is_packed and done > max(files.MIN_GZIP_LIMIT, ratio)
+            if done > MAX_BYTES or is_bomb:
                 _forget(part)
-                raise FetchError(f"{response.url} sends over {MAX_BYTES} bytes; check the address.")
+                what = "unpacks to far more than it is" if is_bomb else f"is over {MAX_BYTES} bytes"
+                raise FetchError(f"what {response.url} sends {what}; check the address.")
             file.write(block)
             progress(done, total)
+
+
+def _unpacked_blocks(response: httpx.Response, inflater: files.Inflater) -> Iterator[bytes]:
+    try:
+        for raw in response.iter_raw():
+            yield from inflater.pieces(raw)
+        inflater.check_end()
+    except zlib.error as error:
+        raise FetchError(f"{response.url}: what was sent is damaged ({error}).") from None
 
 
 def _publish(part: Path, target: Path, download: Download) -> None:

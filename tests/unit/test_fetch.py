@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import socket
@@ -13,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from faulty_server import bomb, peak_below
 
 from aleatoric import cli, downloads, fetch
 from aleatoric.errors import DataError, FetchError, UsageError
@@ -31,6 +33,7 @@ class Behaviour:
     ranges: bool = True
     status: int = 200
     cuts: list[int] = field(default_factory=list)  # bytes after which a connection breaks
+    encoding: str | None = None
     asked: list[str | None] = field(default_factory=list)  # the Range of every request
 
 
@@ -62,6 +65,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _send(self, how: Behaviour, start: int) -> None:
         headers = {"ETag": how.etag} if how.etag else {}
+        headers |= {"Content-Encoding": how.encoding} if how.encoding else {}
         if start:
             headers["Content-Range"] = f"bytes {start}-{len(how.body) - 1}/{len(how.body)}"
         body = how.body[start:]
@@ -199,9 +203,33 @@ def test_an_endless_file_is_refused(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch, "MAX_BYTES", 1000)
-    with pytest.raises(FetchError, match="over 1000 bytes"):
+    with pytest.raises(FetchError, match="is over 1000 bytes"):
         fetch.fetch(download(server), tmp_path)
     assert not names(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "layers", "says"),
+    [
+        ("gzip, gzip, gzip", 3, "'gzip, gzip, gzip' is not supported; send gzip, or use another"),
+        ("gzip", 1, "unpacks to far more than it is; check the address"),
+    ],
+)
+def test_a_file_that_unpacks_to_gigabytes_is_refused(
+    server: Server, tmp_path: Path, encoding: str, layers: int, says: str
+) -> None:
+    server.how.body, server.how.encoding = bomb(layers), encoding
+    with peak_below(2**26), pytest.raises(FetchError, match=says):
+        fetch.fetch(download(server), tmp_path)
+    assert not [path for path in tmp_path.iterdir() if path.stat().st_size > 2**23]
+
+
+def test_a_packed_file_is_unpacked(server: Server, tmp_path: Path) -> None:
+    server.how.body, server.how.encoding = gzip.compress(BODY), "gzip"
+    assert fetch.fetch(download(server), tmp_path).read_bytes() == BODY
+    server.how.body = server.how.body[:-4]
+    with pytest.raises(FetchError, match="is damaged"):
+        fetch.fetch(download(server), tmp_path / "again")
 
 
 @pytest.mark.parametrize("status", [404, 403, 416, 500, 503])

@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 import os
+import zlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ import httpx
 import numpy as np
 
 from aleatoric.errors import ModelError
+from aleatoric.files import Inflater
 from aleatoric.models.retry import Patience, is_passing, pause, retry_after
 
 T = TypeVar("T")
@@ -88,7 +90,8 @@ class Client:
         self._patience, self._timeout, self._on_retry = patience, timeout, on_retry
         self._slots = asyncio.Semaphore(concurrency)
         self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {key}"} if key else {},
+            headers={"Accept-Encoding": "gzip"}
+            | ({"Authorization": f"Bearer {key}"} if key else {}),
             limits=httpx.Limits(max_connections=concurrency),
             # A proxy cannot reach this machine's own loopback.
             trust_env=urlsplit(base_url).hostname not in LOOPBACK,
@@ -160,7 +163,7 @@ class Client:
                 asyncio.timeout(limit),
                 self._http.stream(method, url, json=body, timeout=limit) as response,
             ):
-                content = await _content(response)
+                content = await self._content(response)
         except (TimeoutError, httpx.TimeoutException):
             raise PassingError(f"nothing came within {limit:g} s") from None
         except httpx.ConnectError:
@@ -170,6 +173,23 @@ class Client:
         if not response.is_success:
             raise self._trouble(response, content)
         return response.headers, _document(content)
+
+    async def _content(self, response: httpx.Response) -> bytes:
+        """The body of a reply, unpacked here: httpx would unpack it whatever its size."""
+        content = bytearray()
+        try:
+            inflater = Inflater(response.headers.get("content-encoding", ""))
+            async for chunk in response.aiter_raw():
+                for piece in inflater.pieces(chunk):
+                    content += piece
+                    if len(content) > MOST_BYTES:
+                        raise PassingError(f"the reply is longer than {MOST_BYTES} bytes")
+            inflater.check_end()
+        except ValueError as error:
+            raise ModelError(f"{self._base}: the reply's {error}.") from None
+        except zlib.error:
+            raise PassingError("the reply's gzip data are damaged") from None
+        return bytes(content)
 
     def _trouble(self, response: httpx.Response, content: bytes) -> Exception:
         status, said = response.status_code, self._quiet(_message(content))
@@ -187,15 +207,6 @@ class Client:
         """One short line without the key."""
         hidden = text.replace(self._key, "[key]") if self._key else text
         return " ".join(hidden.split())[:300].rstrip(".")
-
-
-async def _content(response: httpx.Response) -> bytes:
-    content = bytearray()
-    async for chunk in response.aiter_bytes():
-        content += chunk
-        if len(content) > MOST_BYTES:
-            raise PassingError(f"the reply is longer than {MOST_BYTES} bytes")
-    return bytes(content)
 
 
 def _document(content: bytes) -> Any:
