@@ -41,6 +41,7 @@ class FaultyServer(ThreadingHTTPServer):
         self.finish_reason: Callable[[int], str] = lambda number: "length"
         self.upstream: str | None = None
         self.packed = b""
+        self.complaint = ""
         self.about: dict[str, Any] = {}
         self.running = self.most_running = 0
         self.numbers = count()
@@ -137,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
             wait = formatdate(time.time() + 2, usegmt=True)
         headers = {"Retry-After": wait} if wait and wait != "quota" else {}
         secret = self.headers.get("authorization", "").removeprefix("Bearer ")
-        error = {"message": f"you sent {secret}, and that is not liked"}
+        error = {"message": self.server.complaint or f"you sent {secret}, and that is not liked"}
         error |= {"code": "insufficient_quota"} if wait == "quota" else {}
         self._send(int(status), json.dumps({"error": error}), headers)
 

@@ -7,6 +7,7 @@ Beside the finished file stands its checksum, so that a later change is noticed.
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
 import os
@@ -16,6 +17,7 @@ import tarfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,25 +46,55 @@ def unpack(archive: Path, members: tuple[str, ...]) -> list[Path]:
     not followed.
     """
     targets = {member: archive.with_name(member.rpartition("/")[2]) for member in members}
-    missing = {member: path for member, path in targets.items() if not path.exists()}
-    if missing:
-        _extract(archive, missing)
+    if all(path.exists() for path in targets.values()):
+        return list(targets.values())
+    with _alone(archive):
+        missing = {member: path for member, path in targets.items() if not path.exists()}
+        if missing:
+            _extract(archive, missing)
     return list(targets.values())
 
 
 def fetch(download: Download, folder: Path, progress: Progress = lambda done, total: None) -> Path:
     """The file of a download in `folder`; it is fetched unless it is there and unchanged."""
     target = folder / download.filename
-    if os.path.exists(target):
-        _check_present(target, download)
-        return target
+    if not os.path.exists(target):
+        with _alone(target):
+            if not os.path.exists(target):  # another process may have fetched it meanwhile
+                _fetch(download, target, progress)
+                return target
+    _check_present(target, download)
+    return target
+
+
+def _fetch(download: Download, target: Path, progress: Progress) -> None:
     part = _make_part(target)
     try:
         _receive(download, part, progress)
         _publish(part, target, download)
     except OSError as error:
         raise FetchError(f"{part}: cannot be written ({error.strerror}); free it.") from None
-    return target
+
+
+@contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    """Let one process at a time write a file; others wait. The lock ends with its process."""
+    path = _beside(target, ".lock")
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("a")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise _unwritable(target.parent, error) from None
+        with file:
+            # Its former holder may have removed the file before this process had the lock.
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
 
 
 def check_unchanged(path: Path) -> None:
@@ -129,12 +161,15 @@ def _check_present(target: Path, download: Download) -> None:
 def _make_part(target: Path) -> Path:
     part = _beside(target, ".part")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         part.touch()
     except OSError as error:
-        problem = f"{target.parent}: cannot be written ({error.strerror})"
-        raise UsageError(f"{problem}; choose another folder with --to.") from None
+        raise _unwritable(target.parent, error) from None
     return part
+
+
+def _unwritable(folder: Path, error: OSError) -> UsageError:
+    problem = f"{folder}: cannot be written ({error.strerror})"
+    return UsageError(f"{problem}; choose another folder with --to.")
 
 
 def _receive(download: Download, part: Path, progress: Progress) -> None:

@@ -16,7 +16,7 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -131,6 +131,18 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, str
             if not raw:
                 return
             yield place, _decode(raw, encoding, place)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A place to write a file that takes the name `path` when it is whole, or goes."""
+    unfinished = path.with_name(path.name + ".part")
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    finally:
+        with suppress(OSError):  # a name that no file can have
+            unfinished.unlink(missing_ok=True)
 
 
 def sha256_of(path: Path) -> str:

@@ -118,7 +118,7 @@ def test_sampling_works_with_few_positions(cli: Callable, people: Path, tmp_path
     assert ran.status == 0, ran.err
     few = save_random("gpt2", tmp_path / "few", n_positions=10, **shape)
     ran = cli(*asked, "--model", few)
-    assert ran.status == 1
+    assert ran.status == 2
     assert "does not fit the model's window of 10; shorten it." in ran.err
     assert "Traceback" not in ran.err
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ pytest.importorskip("transformers")
 gguf = pytest.importorskip("gguf")
 
 import numpy as np
+from faulty_server import serving
 from forced_lms import saved
 from lms import tiny
 from safetensors.torch import load_file, save_file
@@ -231,11 +233,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def ask(cli: Callable, tmp_path: Path) -> Callable[[str, str], Any]:
+def ask(cli: Callable, tmp_path: Path) -> Callable[..., Any]:
     """Run a small command of a level with a model."""
     held = {
-        "c.jsonl": '{"id": 1, "context": "The cat", "responses": ["said", "is"]}\n',
-        "t.jsonl": '{"id": 1, "input": "The cat", "references": ["a", "b"]}\n',
+        "c.jsonl": '{"id": "x1", "context": "The cat", "responses": ["said", "is"]}\n',
+        "t.jsonl": '{"id": "x1", "input": "The cat", "references": ["a", "b"]}\n',
         "src": "A dog runs.\n",
         "tgt": "Ein Hund.\n",
     }
@@ -248,7 +250,13 @@ def ask(cli: Callable, tmp_path: Path) -> Callable[[str, str], Any]:
         "pairs": ("token", "--corpus", f"parallel:{tmp_path}/src,{tmp_path}/tgt"),
         "text": ("text", "--corpus", tmp_path / "t.jsonl", "--samples", 2, *probe),
     }
-    return lambda level, model: cli(*commands[level], "--model", model, "--device", "cpu")
+
+    def run(level: str, model: str, context: str = "The cat") -> Any:
+        for name in ("c.jsonl", "t.jsonl"):
+            (tmp_path / name).write_text(held[name].replace("The cat", context))
+        return cli(*commands[level], "--model", model, "--device", "cpu")
+
+    return run
 
 
 def broken(models: Path, kind: str, folder: Path, apply: Break) -> Path:
@@ -449,3 +457,53 @@ def test_a_whole_gguf_is_identified_by_its_file_and_a_changed_conversion_refused
     assert ran.err.endswith(
         "have changed since they were made; delete the folder, and it is made again.\n"
     )
+
+
+# Contexts that a model cannot continue --------------------------------------------------------
+
+TOO_LONG = (
+    "This model's maximum context length is 2048 tokens. However, you requested 4000 tokens.",
+    "the request exceeds the available context size (4096 tokens)",
+    "The decoder prompt (length 5000) is longer than the maximum model length of 2048.",
+    "`inputs` tokens + `max_new_tokens` must be <= 2048",
+)
+
+
+@pytest.mark.parametrize("context", ["", "cat " * 200], ids=["empty", "long"])
+@pytest.mark.parametrize("kind", ["hf", "gguf", "openai", "openai chat"])
+@pytest.mark.parametrize("level", ["word", "text"])
+def test_empty_and_long_contexts_are_refused_with_their_item(
+    ask: Callable,
+    models: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    level: str,
+    kind: str,
+    context: str,
+) -> None:
+    monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path / "cache"))
+    with serving() as server:
+        server.faults, server.complaint = repeat("status:400"), TOO_LONG[0]
+        model = f"hf:{models / 'gpt2'}"
+        if kind == "gguf":
+            write_gguf(tmp_path / "m.gguf")
+            model = f"gguf:{tmp_path / 'm.gguf'}"
+        elif kind != "hf":
+            mode = kind.partition(" ")[2] or "completions"
+            model = f"openai:m@{server.url}?server=vllm&mode={mode}"
+        ran = ask(level, model, context)
+    (said,) = [line for line in ran.err.splitlines() if line.startswith("error:")]
+    assert ran.status == 2, ran.err
+    assert "'x1'" in said or "t.jsonl, line 1" in said
+    assert ("empty" if not context else "shorten") in said
+
+
+@pytest.mark.parametrize("complaint", TOO_LONG)
+def test_what_servers_say_of_long_contexts_is_understood(ask: Callable, complaint: str) -> None:
+    with serving() as server:
+        server.faults, server.complaint = repeat("status:400"), complaint
+        ran = ask("word", f"openai:m@{server.url}?server=vllm")
+        server.complaint = "there is no model m"
+        other = ask("word", f"openai:m@{server.url}?server=vllm")
+    assert (ran.status, other.status) == (2, 1)
+    assert "item 'x1': " in ran.err

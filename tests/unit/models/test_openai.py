@@ -391,6 +391,10 @@ def test_a_server_that_does_not_sample_is_noticed(server: Any) -> None:
         ("gpt@http://", "not understood"),
         ("gpt@http://host:99999/v1", "not understood"),
         ("gpt@http://ho st/v1", "not understood"),
+        ("gpt@http://[::1].evil.com/v1", "not understood"),
+        ("gpt@http://[::1]evil/v1", "not understood"),
+        ("gpt@http://[:::]/v1", "not understood"),
+        ("gpt@http://host:+80/v1", "not understood"),
         ("gpt@https://host/v1?mode=talk", "mode must be"),
         ("gpt@https://host/v1?server=mine", "server must be"),
         ("gpt@https://host/v1?n=0", "n must be"),
@@ -451,7 +455,7 @@ def test_a_planted_key_is_nowhere_in_what_a_run_writes_and_prints(
     server.faults = repeat("status:404")
     missing = cli(*asked, "--model", name, "--out", tmp_path / "missing")
     assert (refused.status, missing.status) == (1, 1)
-    assert "[key]" in missing.err
+    assert "you sent ***, and that is not liked" in missing.err
     printed = [caplog.text, *(text for r in (ran, refused, missing) for text in (r.out, r.err))]
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert len(written) >= 2
