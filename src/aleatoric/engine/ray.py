@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from aleatoric import registry
@@ -201,18 +202,20 @@ def connect(options: EngineOptions, leaving: ExitStack) -> Any:
     if ray.is_initialized() and options.address is None:
         return ray
     check_address(options.address)
-    how: dict[str, Any] = {"address": options.address}
+    how: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if options.address is None:
         folder = leaving.enter_context(_private_cluster())
-        how = _own_cluster(options) | {"_temp_dir": folder}
+        how |= _own_cluster(options) | {"_temp_dir": folder}
+    else:
+        how["address"] = options.address
     leaving.callback(ray.shutdown)
     with _own_sigterm():
         try:
-            ray.init(**how, log_to_driver=False, logging_level="ERROR")
+            ray.init(**how)
         except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
             raise _unreachable(options.address, error) from None
     if options.address is None:
-        _check_loopback(ray.util.get_node_ip_address())
+        _check_loopback(ray)
     return ray
 
 
@@ -249,17 +252,14 @@ def _private_cluster() -> Iterator[str]:
 def _forget_token() -> None:
     """Let Ray read its token from the environment again; its versions before 2.52 have none."""
     with suppress(ImportError, AttributeError):
-        from ray._raylet import AuthenticationTokenLoader, Config
+        raylet: Any = import_module("ray._raylet")
+        raylet.Config.initialize("")  # first: in token mode, a missing token ends the process
+        raylet.AuthenticationTokenLoader.instance().reset_cache()
 
-        Config.initialize("")  # first: in token mode, a missing token ends the process
-        AuthenticationTokenLoader.instance().reset_cache()
 
-
-def _check_loopback(host: str) -> None:
-    """Refuse a cluster that listens on the network.
-
-    >>> _check_loopback("127.0.0.1")
-    """
+def _check_loopback(ray: Any) -> None:
+    """Refuse a cluster that listens on the network."""
+    host = ray.nodes()[0]["NodeManagerAddress"]
     if not ipaddress.ip_address(host).is_loopback:
         raise UsageError(
             f"Ray listens on {host}, which other machines may reach; start a cluster as you want "

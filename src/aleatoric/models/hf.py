@@ -225,10 +225,8 @@ def load_parts(
         check_weights(model)
         _check_vocabulary(tokenizer, model)
     if is_local:
-        version = model_sha256(Path(name))[:12]
-    else:
-        version = getattr(model.config, "_commit_hash", None) or revision
-    return Parts(model, tokenizer, version)
+        return Parts(model, tokenizer, model_sha256(Path(name))[:12])
+    return Parts(model, tokenizer, getattr(model.config, "_commit_hash", None) or revision)
 
 
 def whole_model(kind: Any, name: str, **options: Any) -> Any:
