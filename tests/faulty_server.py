@@ -5,13 +5,17 @@ With an `upstream` it is a proxy: what it does not spoil comes from the real ser
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
+import tracemalloc
 import urllib.request
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
@@ -36,6 +40,8 @@ class FaultyServer(ThreadingHTTPServer):
         self.text: Callable[[int, dict[str, Any]], str] = lambda number, body: f" word{number} is"
         self.finish_reason: Callable[[int], str] = lambda number: "length"
         self.upstream: str | None = None
+        self.packed = b""
+        self.complaint = ""
         self.about: dict[str, Any] = {}
         self.running = self.most_running = 0
         self.numbers = count()
@@ -96,6 +102,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._drip(good)
         elif kind == "body":
             self._send(200, detail)
+        elif kind == "packed":
+            packed = self.server.packed or gzip.compress(good.encode())
+            self._send(200, packed, {"Content-Encoding": detail})
         else:
             time.sleep(0.002)
             self._send(200, good)
@@ -129,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
             wait = formatdate(time.time() + 2, usegmt=True)
         headers = {"Retry-After": wait} if wait and wait != "quota" else {}
         secret = self.headers.get("authorization", "").removeprefix("Bearer ")
-        error = {"message": f"you sent {secret}, and that is not liked"}
+        error = {"message": self.server.complaint or f"you sent {secret}, and that is not liked"}
         error |= {"code": "insufficient_quota"} if wait == "quota" else {}
         self._send(int(status), json.dumps({"error": error}), headers)
 
@@ -143,11 +152,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(
         self,
         status: int,
-        text: str,
+        text: str | bytes,
         headers: dict[str, str] | None = None,
         length: int | None = None,
     ) -> None:
-        content = text.encode()
+        content = text.encode() if isinstance(text, str) else text
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
@@ -155,6 +164,28 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content) if length is None else length))
         self.end_headers()
         self.wfile.write(content)
+
+
+@cache
+def bomb(layers: int, size: int = 2**28) -> bytes:
+    """Zeros that are packed several times; a few hundred bytes from three layers on."""
+    packer = zlib.compressobj(1, wbits=31)
+    pieces = [packer.compress(bytes(2**20)) for _ in range(size // 2**20)]
+    packed = b"".join([*pieces, packer.flush()])
+    for _ in range(layers - 1):
+        packed = gzip.compress(packed, mtime=0)
+    return packed
+
+
+@contextmanager
+def peak_below(most: int) -> Iterator[None]:
+    """Fail where Python allocates more than `most` bytes at once within the block."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from aleatoric import files
 from aleatoric.engine.opening import Loading, open_model
 from aleatoric.engine.stopping import Stopping
 from aleatoric.models.base import Ask
@@ -111,9 +112,8 @@ def _write_people(path: Path, seed: int, track: Track[Any], stopping: Stopping) 
     lines = [_line(items[draws.item_id], draws) for draws in model.draws(asked, ask)]
     stopping.check()
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".part")
-    unfinished.write_text("".join(lines), encoding="utf-8")
-    unfinished.replace(path)
+    with files.written_whole(path) as unfinished:
+        unfinished.write_text("".join(lines), encoding="utf-8")
 
 
 def _line(item: Item, draws: Draws) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from aleatoric import files
 from aleatoric.errors import UsageError
 from aleatoric.levels import level_of
 from aleatoric.store import Store
@@ -25,17 +25,15 @@ _TEXTS = ("system", "item", "group")
 def export_rows(store: Store, path: Path) -> None:
     """Write every system's rows, an item's or a token's each, to `FILE.parquet` or `FILE.csv`."""
     schema, batches = _token_rows(store) if level_of(store) == "token" else _item_rows(store)
-    unfinished = path.with_name(path.name + ".part")
     try:
-        with _writer(path, unfinished, schema) as writer:
+        with (
+            files.written_whole(path) as unfinished,
+            _writer(path, unfinished, schema) as writer,
+        ):
             for batch in batches:
                 writer.write_batch(batch)
-        unfinished.replace(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error}); choose another file.") from None
-    finally:
-        with suppress(OSError):  # a name that no file can have
-            unfinished.unlink(missing_ok=True)
 
 
 def _item_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -47,16 +45,16 @@ def _item_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 
 def _token_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Kept rows with their system before them."""
-    files = [
+    kept = [
         (name, file)
         for name in systems(store)
         for file in part_files(store.token_rows_folder(name))
     ]
-    if not files:
+    if not kept:
         raise UsageError(f"{store.path}: has no rows per token; run it with --keep-rows.")
-    own = pyarrow.parquet.read_schema(files[0][1])
+    own = pyarrow.parquet.read_schema(kept[0][1])
     schema = own.insert(0, pa.field("system", pa.string()))
-    return schema, (batch for name, file in files for batch in _of_system(name, file, schema))
+    return schema, (batch for name, file in kept for batch in _of_system(name, file, schema))
 
 
 def _of_system(name: str, file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -7,6 +7,7 @@ Beside the finished file stands its checksum, so that a later change is noticed.
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
 import os
@@ -15,7 +16,8 @@ import shutil
 import tarfile
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,25 +46,55 @@ def unpack(archive: Path, members: tuple[str, ...]) -> list[Path]:
     not followed.
     """
     targets = {member: archive.with_name(member.rpartition("/")[2]) for member in members}
-    missing = {member: path for member, path in targets.items() if not path.exists()}
-    if missing:
-        _extract(archive, missing)
+    if all(path.exists() for path in targets.values()):
+        return list(targets.values())
+    with _alone(archive):
+        missing = {member: path for member, path in targets.items() if not path.exists()}
+        if missing:
+            _extract(archive, missing)
     return list(targets.values())
 
 
 def fetch(download: Download, folder: Path, progress: Progress = lambda done, total: None) -> Path:
     """The file of a download in `folder`; it is fetched unless it is there and unchanged."""
     target = folder / download.filename
-    if os.path.exists(target):
-        _check_present(target, download)
-        return target
+    if not os.path.exists(target):
+        with _alone(target):
+            if not os.path.exists(target):  # another process may have fetched it meanwhile
+                _fetch(download, target, progress)
+                return target
+    _check_present(target, download)
+    return target
+
+
+def _fetch(download: Download, target: Path, progress: Progress) -> None:
     part = _make_part(target)
     try:
         _receive(download, part, progress)
         _publish(part, target, download)
     except OSError as error:
         raise FetchError(f"{part}: cannot be written ({error.strerror}); free it.") from None
-    return target
+
+
+@contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    """Let one process at a time write a file; others wait. The lock ends with its process."""
+    path = _beside(target, ".lock")
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("a")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise _unwritable(target.parent, error) from None
+        with file:
+            # Its former holder may have removed the file before this process had the lock.
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
 
 
 def check_unchanged(path: Path) -> None:
@@ -129,12 +161,15 @@ def _check_present(target: Path, download: Download) -> None:
 def _make_part(target: Path) -> Path:
     part = _beside(target, ".part")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         part.touch()
     except OSError as error:
-        problem = f"{target.parent}: cannot be written ({error.strerror})"
-        raise UsageError(f"{problem}; choose another folder with --to.") from None
+        raise _unwritable(target.parent, error) from None
     return part
+
+
+def _unwritable(folder: Path, error: OSError) -> UsageError:
+    problem = f"{folder}: cannot be written ({error.strerror})"
+    return UsageError(f"{problem}; choose another folder with --to.")
 
 
 def _receive(download: Download, part: Path, progress: Progress) -> None:
@@ -209,18 +244,36 @@ def _remember(part: Path, url: str, response: httpx.Response) -> None:
 
 def _write_body(response: httpx.Response, part: Path, start: int, progress: Progress) -> None:
     length = response.headers.get("Content-Length", "")
-    total = start + int(length) if length.isdecimal() else None
+    try:
+        inflater = files.Inflater(response.headers.get("Content-Encoding", ""))
+    except ValueError as error:
+        raise FetchError(f"{response.url}: {error}, or use another --url.") from None
+    if start and inflater.is_packed:
+        raise FetchError(f"{response.url} sends a packed part of a file; use another --url.")
+    total = start + int(length) if length.isdecimal() and not inflater.is_packed else None
     done = start
     with part.open("r+b") as file:
         file.truncate(start)
         file.seek(start)
-        for block in response.iter_bytes():
+        for block in _unpacked_blocks(response, inflater):
             done += len(block)
-            if done > MAX_BYTES:
+            ratio = files.MAX_GZIP_RATIO * response.num_bytes_downloaded
+            is_bomb = inflater.is_packed and done > max(files.MIN_GZIP_LIMIT, ratio)
+            if done > MAX_BYTES or is_bomb:
                 _forget(part)
-                raise FetchError(f"{response.url} sends over {MAX_BYTES} bytes; check the address.")
+                what = "unpacks to far more than it is" if is_bomb else f"is over {MAX_BYTES} bytes"
+                raise FetchError(f"what {response.url} sends {what}; check the address.")
             file.write(block)
             progress(done, total)
+
+
+def _unpacked_blocks(response: httpx.Response, inflater: files.Inflater) -> Iterator[bytes]:
+    try:
+        for raw in response.iter_raw():
+            yield from inflater.pieces(raw)
+        inflater.check_end()
+    except zlib.error as error:
+        raise FetchError(f"{response.url}: what was sent is damaged ({error}).") from None
 
 
 def _publish(part: Path, target: Path, download: Download) -> None:

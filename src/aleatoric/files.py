@@ -16,7 +16,7 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -29,10 +29,44 @@ MAX_TEXT_CHARS = 1_000_000
 MAX_RESPONSES = 1_000_000
 MAX_GZIP_RATIO = 200
 """Texts shrink to a fifth, tables of numbers to a twentieth: what unpacks to more is a bomb."""
+_PIECE = 1 << 16
 MIN_GZIP_LIMIT = 4 * 2**20
 """Up to so many unpacked bytes nobody asks how small they were."""
 
 Place = tuple[Path, int]
+
+
+class Inflater:
+    """Undo the Content-Encoding of a reply in pieces of bounded size; the caller counts them.
+
+    >>> b"".join(Inflater("gzip").pieces(gzip.compress(b"words")))
+    b'words'
+    """
+
+    def __init__(self, encoding: str) -> None:
+        names = [name.strip().lower() for name in encoding.split(",")]
+        packed = [name for name in names if name not in ("", "identity")]
+        # Each further layer would multiply how much a small reply unpacks to.
+        if packed not in ([], ["gzip"], ["x-gzip"]):
+            raise ValueError(f"Content-Encoding {quoted(encoding)} is not supported; send gzip")
+        self.is_packed = bool(packed)
+        self._unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """What the next bytes of a reply unpack to; `zlib.error` where they are damaged."""
+        if not self.is_packed:
+            yield data
+            return
+        while data:
+            if self._unpacker.eof:
+                self._unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            yield self._unpacker.decompress(data, _PIECE)
+            data = self._unpacker.unconsumed_tail or self._unpacker.unused_data
+
+    def check_end(self) -> None:
+        """Refuse a packed reply that was cut off."""
+        if self.is_packed and not self._unpacker.eof:
+            raise zlib.error("the packed data are cut off")
 
 
 def read_json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, dict[str, Any]]]:
@@ -98,6 +132,18 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, str
             if not raw:
                 return
             yield place, _decode(raw, encoding, place)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A place to write a file that takes the name `path` when it is whole, or goes."""
+    unfinished = path.with_name(path.name + ".part")
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    finally:
+        with suppress(OSError):  # a name that no file can have
+            unfinished.unlink(missing_ok=True)
 
 
 def sha256_of(path: Path) -> str:

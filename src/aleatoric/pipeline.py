@@ -16,12 +16,13 @@ from aleatoric.codec import StatRow
 from aleatoric.engine.base import Engine, EngineOptions, check_engine, open_engine
 from aleatoric.engine.opening import Loading, check_specs, check_until
 from aleatoric.engine.stopping import Stopping
-from aleatoric.engine.systems import add_notes, saved_notes, system_name
+from aleatoric.engine.systems import add_notes, check_version, saved_notes, system_name
 from aleatoric.engine.waiting import waiting
 from aleatoric.engine.working import working
 from aleatoric.errors import UsageError
 from aleatoric.inference.persons import PersonSums
 from aleatoric.models.base import Ask, WordModel
+from aleatoric.models.checkpoints import contents_of
 from aleatoric.progress import Track, quietly
 from aleatoric.sources import check_same, corpus_facts, open_corpus
 from aleatoric.store import COMPLETE, Joined, Store
@@ -313,6 +314,7 @@ def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
         "level": "word",
         "corpus": corpus_facts(corpus, job.corpus, job.encoding),
         "models": list(job.models),
+        "contents": contents_of(job.models),
         "decoders": list(job.decoders),
         "samples": job.samples,
         "until": job.until,
@@ -352,6 +354,7 @@ def _draw_all(
     """Draw with every model under every decoder, but for what the run holds already."""
     for spec in store.unfinished(job.models):
         model = engine.word_model(spec, job.loading)
+        check_version(store, spec, model.version)
         # What was recorded was decoded already: one system, whatever decoders are asked for.
         decoders = ("as recorded",) if model.estimator == "recorded" else job.decoders
         for decoder in decoders:

@@ -17,6 +17,7 @@ from aleatoric.finetuning import FinetuneJob, run_finetune
 from aleatoric.finetuning import job_of as finetune_job_of
 from aleatoric.levels import FINETUNE
 from aleatoric.models.base import Forcing, Writing
+from aleatoric.models.checkpoints import check_contents
 from aleatoric.models.key_receivers import check_receivers
 from aleatoric.probes.trust import check_known, check_said_rule
 from aleatoric.progress import Meter, Track, quietly, unmetered
@@ -71,6 +72,7 @@ def _resumed(
     check_said_rule(_rule_of(store.manifest), anew.word_rule, str(path))
     models = store.unfinished(store.manifest.get("models") or ())
     check_receivers(models, anew.key_for, str(path))
+    check_contents(store.manifest.get("contents") or {}, models)
     job: Any = job_of(store.manifest, anew)
     if _is_finetuning(store.manifest):
         store.close()  # training opens its run itself

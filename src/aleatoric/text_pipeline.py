@@ -13,7 +13,7 @@ from aleatoric.analyses.fit import TextCase
 from aleatoric.engine.base import Engine, EngineOptions, check_engine, open_engine
 from aleatoric.engine.opening import Loading, check_specs
 from aleatoric.engine.stopping import Stopping
-from aleatoric.engine.systems import add_notes, saved_notes, system_name
+from aleatoric.engine.systems import add_notes, check_version, saved_notes, system_name
 from aleatoric.engine.text_scoring import (
     BESIDE_MATCHED,
     CONTROL,
@@ -34,6 +34,7 @@ from aleatoric.inference.bounds import bounded
 from aleatoric.inference.estimate import estimates, value_of, walk
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import TextModel, Writing
+from aleatoric.models.checkpoints import contents_of
 from aleatoric.models.texts_live import Tallied, Tally
 from aleatoric.probes.opening import default_names, left_out
 from aleatoric.probes.trust import check_said, is_code
@@ -252,6 +253,7 @@ def _write_all(
     """Write with every model under every decoder, but for what the run holds already."""
     for spec in store.unfinished(job.models):
         model = engine.text_model(spec, job.loading)
+        check_version(store, spec, model.version)
         # What was recorded was decoded already: one system, whatever decoders are asked for.
         recorded = spec.partition(":")[0] == RECORDED
         decoders = ("as recorded",) if recorded else job.decoders
@@ -445,6 +447,7 @@ def _manifest(job: TextJob, corpus: MultiRef) -> dict[str, Any]:
         "language": corpus.language,
         "limit": job.limit,
         "models": list(job.models),
+        "contents": contents_of(job.models),
         "decoders": list(job.decoders),
         "writing": asked | {"stop": list(job.writing.stop)},
         "dtype": job.loading.dtype,

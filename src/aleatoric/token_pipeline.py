@@ -17,11 +17,13 @@ from aleatoric.engine.base import EngineOptions, check_one_process
 from aleatoric.engine.forcing import Part, chunks, parts
 from aleatoric.engine.opening import check_specs, open_forced
 from aleatoric.engine.stopping import Stopping
+from aleatoric.engine.systems import check_version
 from aleatoric.engine.working import working
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.bounds import bounded
 from aleatoric.models.base import ForcedModel, Forcing
+from aleatoric.models.checkpoints import contents_of
 from aleatoric.progress import Advance, Meter, unmetered
 from aleatoric.sources import check_same, corpus_facts, open_token_corpus
 from aleatoric.store import COMPLETE, Store, TokenSums
@@ -201,6 +203,7 @@ def _read(
     if name is not None and store.meta(f"done {name}"):
         return
     model = open_forced(spec, job.forcing)
+    check_version(store, spec, model.version)
     _check_kind(model, corpus)
     name = name or _add_system(store, spec, model)
     done = store.token_sums(name) or TokenSums(0, 0, 0, b"")
@@ -327,6 +330,7 @@ def _manifest(job: TokenJob, corpus: Collected[Any]) -> dict[str, Any]:
         "level": "token",
         "corpus": corpus_facts(corpus, job.corpus, job.encoding),
         "models": list(job.models),
+        "contents": contents_of(job.models),
         "schemes": list(job.all_schemes),
         "bins": job.bins,
         "classwise": job.classwise,

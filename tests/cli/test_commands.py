@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -205,3 +207,33 @@ def test_an_option_that_cannot_apply_is_refused_in_any_state_of_a_run(
     assert (ran.status, ran.out) == (2, "")
     assert said in ran.err
     assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["x.html", "x.csv", "x.parquet"])
+@pytest.mark.parametrize("how", ["folder", "Ctrl-C", "SIGTERM"])
+def test_nothing_half_written_stays_behind(
+    cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, how: str
+) -> None:
+    run_word(WordJob("simulated:contexts=3,people=3", ("toy",), samples=3), tmp_path / "r").close()
+    out = tmp_path / "out" / name
+    out.parent.mkdir()
+
+    def interrupted(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT if how == "Ctrl-C" else signal.SIGTERM)
+
+    if how == "folder":
+        (out / "full").mkdir(parents=True)
+    else:
+        former = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        monkeypatch.setattr(Path, "replace", interrupted)
+    asked = (
+        ("report", tmp_path / "r", "--html")
+        if name == "x.html"
+        else ("score", tmp_path / "r", "--export")
+    )
+    ran = cli(*asked, out)
+    monkeypatch.undo()
+    if how != "folder":
+        signal.signal(signal.SIGTERM, former)
+    assert ran.status == {"folder": 2, "Ctrl-C": 130, "SIGTERM": 143}[how]
+    assert [path.name for path in out.parent.iterdir()] == ([name] if how == "folder" else [])

@@ -3,6 +3,9 @@
 # ruff: noqa: E402  (the imports below need torch, and the tests are skipped without it)
 from __future__ import annotations
 
+import json
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,14 @@ pytest.importorskip("transformers")
 
 import forced_lms
 from lms import tokenizer
+from safetensors.torch import load_file, save_file
 from tokenizers import decoders, processors
 from transformers import AutoConfig, AutoModelForCausalLM
 from tuned_lms import population, save_corpus, words_lm
+
+from aleatoric.models import checkpoints
+from aleatoric.models.checkpoints import model_sha256
+from aleatoric.store import Store
 
 
 @pytest.fixture
@@ -110,6 +118,102 @@ def test_sampling_works_with_few_positions(cli: Callable, people: Path, tmp_path
     assert ran.status == 0, ran.err
     few = save_random("gpt2", tmp_path / "few", n_positions=10, **shape)
     ran = cli(*asked, "--model", few)
-    assert ran.status == 1
+    assert ran.status == 2
     assert "does not fit the model's window of 10; shorten it." in ran.err
     assert "Traceback" not in ran.err
+
+
+# The content of a model identifies it ---------------------------------------------------------
+
+
+def changed_weights(folder: Path) -> None:
+    held = load_file(folder / "model.safetensors")
+    held["transformer.wte.weight"][0, 0] += 1.0
+    save_file(held, folder / "model.safetensors", {"format": "pt"})
+
+
+def changed_words(folder: Path) -> None:
+    held = json.loads((folder / "tokenizer.json").read_text())
+    held["model"]["vocab"] |= {"birch": 12, "alder": 13}
+    (folder / "tokenizer.json").write_text(json.dumps(held))
+
+
+def changed_settings(folder: Path) -> None:
+    held = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(held | {"scale_attn_weights": False}))
+
+
+def few_texts(folder: Path) -> dict[str, tuple[Any, ...]]:
+    """A quick command of each level."""
+    (folder / "t.jsonl").write_text('{"input": "alder birch", "references": ["cedar", "elder"]}\n')
+    (folder / "t.txt").write_text("alder birch cedar elder\n")
+    people = save_corpus(folder / "people.jsonl", list(population(passages=2, length=3)))
+    probe = ("--probe", "lexical-1", "--tokeniser", "whitespace", "--max-new-tokens", 2)
+    return {
+        "word": ("word", "--corpus", people, "--splits", 2),
+        "token": ("token", "--corpus", folder / "t.txt", "--classwise", "none"),
+        "text": ("text", "--corpus", folder / "t.jsonl", "--samples", 2, "--splits", 2, *probe),
+    }
+
+
+@pytest.mark.parametrize("change", [changed_weights, changed_words, changed_settings])
+@pytest.mark.parametrize("level", ["word", "token", "text"])
+def test_a_run_does_not_mix_two_contents_of_a_model(
+    cli: Callable, tmp_path: Path, level: str, change: Callable[[Path], None]
+) -> None:
+    folder, out = tmp_path / "m", tmp_path / "run"
+    model = saved_lm(folder)
+    asked = (*few_texts(tmp_path)[level], "--model", model, "--device", "cpu", "--out", out)
+    ran = cli(*asked, "--json")
+    assert ran.status == 0, ran.err
+    content = model_sha256(folder)[:12]
+    signatures = [own["signature"] for own in ran.results.values() if own["system"] == "m"]
+    assert signatures
+    assert all(f"{model}@{content}," in signature for signature in signatures)
+    change(folder)
+    again = cli(*asked)
+    assert again.status == 2
+    assert f"(the files of --model {model} have changed since); choose another --out." in again.err
+    with Store.resume(out) as store:  # as one that died at its last item
+        store.db.execute("DELETE FROM meta WHERE key IN ('complete', 'finished models', 'done m')")
+    resumed = cli("resume", out)
+    assert resumed.status == 2
+    assert resumed.err == (
+        f"error: {model}: its files have changed since the run began; restore them, or begin "
+        "another run.\n"
+    )
+    with Store.resume(out) as store:  # as one whose manifest knows no contents
+        store.set_meta("manifest", {**store.manifest, "contents": {}})
+    resumed = cli("resume", out)
+    assert resumed.status == 2
+    assert "is not the model that the run began with" in resumed.err
+    assert len(resumed.err.splitlines()) == 1
+
+
+def test_what_a_model_does_not_read_may_change(cli: Callable, tmp_path: Path) -> None:
+    model, out = saved_lm(tmp_path / "m"), tmp_path / "run"
+    asked = (*few_texts(tmp_path)["word"], "--model", model, "--device", "cpu", "--out", out)
+    assert cli(*asked).status == 0
+    (tmp_path / "m" / "README.md").write_text("mine")
+    assert cli(*asked).status == 0
+    assert cli("resume", out).status == 0
+
+
+def test_a_large_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path / "cache"))
+    file, calls = tmp_path / "weights", []
+    file.write_bytes(b"a" * 2**21)
+    sha256_of = checkpoints.files.sha256_of
+    monkeypatch.setattr(
+        checkpoints.files, "sha256_of", lambda path: (calls.append(path), sha256_of(path))[1]
+    )
+    first = [checkpoints.file_sha256(file) for _ in range(2)]
+    assert len(calls) == 2  # changed a moment ago: its times may not show another change
+    monkeypatch.setattr(checkpoints, "_SETTLED", 0.0)
+    assert {*first, *(checkpoints.file_sha256(file) for _ in range(3))} == {sha256_of(file)}
+    assert len(calls) == 3
+    before = file.stat()
+    time.sleep(0.02)
+    file.write_bytes(b"b" * 2**21)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert checkpoints.file_sha256(file) == sha256_of(file) != first[0]

@@ -17,6 +17,7 @@ from forced_lms import saved
 
 import aleatoric
 from aleatoric import pipeline
+from aleatoric.models.http_client import Client
 from aleatoric.pipeline import WordJob
 from aleatoric.sources import open_corpus
 from aleatoric.store import Store
@@ -176,27 +177,51 @@ def test_a_function_that_a_run_names_is_called_only_when_said(
     assert cli("score", "run").status == 0
 
 
+@pytest.mark.parametrize(
+    ("url", "host", "name"),
+    [
+        ("https://server.invalid/v1", "server.invalid", "ALEATORIC_API_KEY"),
+        ("http://server.invalid/v1", "server.invalid", "ALEATORIC_API_KEY"),
+        ("http://127.0.0.1:9/v1", "127.0.0.1", "ALEATORIC_API_KEY"),
+        ("http://127.0.0.1:9/v1", "127.0.0.1", "OPENAI_API_KEY"),
+        ("http://localhost:9/v1", "localhost", "ALEATORIC_API_KEY"),
+        ("http://[::1]:9/v1", "::1", "OPENAI_API_KEY"),
+        ("http://api.openai.com/v1", "api.openai.com", "ALEATORIC_API_KEY"),
+    ],
+)
 def test_a_key_goes_to_a_server_that_a_run_names_only_when_said(
-    cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Callable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    url: str,
+    host: str,
+    name: str,
 ) -> None:
-    """Nothing is asked: the address is reserved for examples, and is refused before."""
+    """Nothing is asked: the run is refused before, or nobody answers there."""
+    sent: list[Any] = []
+    monkeypatch.setattr(Client, "_once", lambda *call: sent.append(call[0]) or 1 / 0)
     people = tmp_path / "c.jsonl"
     people.write_text('{"id": 1, "context": "A dog", "responses": ["runs", "is"]}\n')
-    manifest = WordJob(str(people), ("openai:m@https://server.invalid/v1?retries=0&backoff=0.01",))
-    monkeypatch.setenv("ALEATORIC_API_KEY", "planted")
+    manifest = WordJob(str(people), (f"openai:m@{url}?retries=0&backoff=0.01&server=vllm",))
+    for known in ("ALEATORIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(known, raising=False)
+    monkeypatch.setenv(name, "planted")
     corpus = open_corpus(manifest.corpus)
     with Store.create(tmp_path / "run", pipeline._manifest(manifest, corpus)) as store:
         store.add_items(corpus.items)
     refused = cli("resume", tmp_path / "run")
     assert refused.status == 2
-    assert "sending your key to server.invalid" in refused.err
+    assert f"sending your key to {host}, which the run names" in refused.err
     assert "planted" not in refused.err
-    # Said, or without a key, it is asked, and nobody answers.
-    assert (
-        "sending your key" not in cli("resume", tmp_path / "run", "--key-for", "server.invalid").err
-    )
-    monkeypatch.delenv("ALEATORIC_API_KEY")
-    assert "sending your key" not in cli("resume", tmp_path / "run").err
+    assert not sent
+    # With --key-for, or without a key, the server is asked.
+    with pytest.raises(ZeroDivisionError):
+        cli("resume", tmp_path / "run", "--key-for", host)
+    assert sent.pop()._key == "planted"
+    monkeypatch.delenv(name)
+    with pytest.raises(ZeroDivisionError):
+        cli("resume", tmp_path / "run")
+    assert sent.pop()._key is None
 
 
 def test_an_encoder_that_names_its_own_code_is_refused(cli: Callable, tmp_path: Path) -> None:
@@ -269,6 +294,54 @@ def test_a_planted_key_is_in_nothing_written_or_printed(
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert page in files
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("mode", ["completions", "chat", "chat-list", "text", "text chat"])
+def test_a_key_that_a_server_repeats_in_its_answers_is_not_saved(
+    server: FaultyServer, cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setenv("ALEATORIC_API_KEY", KEY)
+    texts = cycle([f" {KEY} said so", KEY, f" yes{KEY.upper()}, {KEY}", "word"])
+    server.text = lambda number, body: next(texts)
+    level, _, chat = mode.partition(" ") if "text" in mode else ("word", "", mode)
+    asked = [own for own in commands(tmp_path, tmp_path)[level] if "hf:" not in str(own)]
+    asked.remove("--model")
+    name = f"openai:gpt@{server.url}?server=vllm&mode={chat or 'completions'}"
+    ran = cli(*asked, "--model", name, "--samples", 4)
+    assert ran.status == 0, ran.err
+    cli("score", tmp_path / "run", "--export", tmp_path / "rows.csv")
+    cli("report", tmp_path / "run", "--html", tmp_path / "page.html")
+    written = [path.read_bytes().lower() for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) > 3
+    assert not [held for held in written if KEY.lower().encode() in held]
+    assert KEY.lower() not in (ran.out + ran.err).lower()
+
+
+def test_a_key_in_two_parts_of_a_word_is_not_saved(
+    server: FaultyServer, cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALEATORIC_API_KEY", KEY)
+    server.finish_reason = lambda number: "length"
+    server.text = lambda number, body: [f" {KEY[:9]}", KEY[9:], "."][number % 3]
+    asked = [own for own in commands(tmp_path, tmp_path)["word"] if "hf:" not in str(own)]
+    asked.remove("--model")
+    cli(*asked, "--model", f"openai:gpt@{server.url}?server=vllm", "--samples", 1)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if KEY.encode() in path.read_bytes()]
+
+
+def test_a_filler_in_place_of_a_key_stays_a_word(
+    server: FaultyServer, cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALEATORIC_API_KEY", "word")
+    asked = [own for own in commands(tmp_path, tmp_path)["word"] if "hf:" not in str(own)]
+    asked.remove("--model")
+    server.text = lambda number, body: " word is"
+    ran = cli(*asked, "--model", f"openai:gpt@{server.url}?server=vllm", "--samples", 2, "--json")
+    assert ran.status == 0, ran.err
+    with Store.open(tmp_path / "run") as store:
+        ((_, _, systems),) = store.walk()
+    assert "word" in str(systems["gpt"])
 
 
 def test_a_crash_shows_no_key(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:

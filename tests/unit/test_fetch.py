@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import socket
+import subprocess
 import sys
+import tarfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
+from faulty_server import bomb, peak_below
 
 from aleatoric import cli, downloads, fetch
 from aleatoric.errors import DataError, FetchError, UsageError
@@ -31,6 +37,8 @@ class Behaviour:
     ranges: bool = True
     status: int = 200
     cuts: list[int] = field(default_factory=list)  # bytes after which a connection breaks
+    encoding: str | None = None
+    pause: float = 0.0  # seconds between two pieces of a body
     asked: list[str | None] = field(default_factory=list)  # the Range of every request
 
 
@@ -62,6 +70,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _send(self, how: Behaviour, start: int) -> None:
         headers = {"ETag": how.etag} if how.etag else {}
+        headers |= {"Content-Encoding": how.encoding} if how.encoding else {}
         if start:
             headers["Content-Range"] = f"bytes {start}-{len(how.body) - 1}/{len(how.body)}"
         body = how.body[start:]
@@ -71,6 +80,10 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
+        elif how.pause:
+            for first in range(0, len(body), 50_000):
+                self.wfile.write(body[first : first + 50_000])
+                threading.Event().wait(how.pause)
         else:
             self.wfile.write(body)
 
@@ -199,9 +212,70 @@ def test_an_endless_file_is_refused(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch, "MAX_BYTES", 1000)
-    with pytest.raises(FetchError, match="over 1000 bytes"):
+    with pytest.raises(FetchError, match="is over 1000 bytes"):
         fetch.fetch(download(server), tmp_path)
     assert not names(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "layers", "says"),
+    [
+        ("gzip, gzip, gzip", 3, "'gzip, gzip, gzip' is not supported; send gzip, or use another"),
+        ("gzip", 1, "unpacks to far more than it is; check the address"),
+    ],
+)
+def test_a_file_that_unpacks_to_gigabytes_is_refused(
+    server: Server, tmp_path: Path, encoding: str, layers: int, says: str
+) -> None:
+    server.how.body, server.how.encoding = bomb(layers), encoding
+    with peak_below(2**26), pytest.raises(FetchError, match=says):
+        fetch.fetch(download(server), tmp_path)
+    assert not [path for path in tmp_path.iterdir() if path.stat().st_size > 2**23]
+
+
+def test_a_packed_file_is_unpacked(server: Server, tmp_path: Path) -> None:
+    server.how.body, server.how.encoding = gzip.compress(BODY), "gzip"
+    assert fetch.fetch(download(server), tmp_path).read_bytes() == BODY
+    server.how.body = server.how.body[:-4]
+    with pytest.raises(FetchError, match="is damaged"):
+        fetch.fetch(download(server), tmp_path / "again")
+
+
+def test_two_processes_fetch_a_file_once(server: Server, tmp_path: Path) -> None:
+    server.how.pause, server.how.ranges = 0.2, False
+    code = (
+        "import sys; from pathlib import Path; from aleatoric import downloads, fetch;"
+        f"one = downloads.Download({server.url()!r}, 'norms.csv', None, 'CC0', 'https://x.org/');"
+        "fetch.fetch(one, Path(sys.argv[1]))"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(2)]
+    assert [one.wait(60) for one in both] == [0, 0]
+    assert len(server.how.asked) == 1
+    assert (tmp_path / "norms.csv").read_bytes() == BODY
+    assert (tmp_path / "norms.csv.sha256").read_text() == f"{SHA}  norms.csv\n"
+    assert names(tmp_path) == {"norms.csv", "norms.csv.sha256"}
+
+
+def test_an_archive_is_unpacked_by_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "a.tar"
+    (tmp_path / "words").write_bytes(BODY)
+    with tarfile.open(archive, "w") as tar:
+        tar.add(tmp_path / "words", "in/words.txt")
+    copied, copy = [], fetch._copy
+
+    def slowly(*arguments: Any) -> None:
+        copied.append(arguments)
+        threading.Event().wait(0.2)
+        copy(*arguments)
+
+    monkeypatch.setattr(fetch, "_copy", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        found = [pool.submit(fetch.unpack, archive, ("in/words.txt",)) for _ in range(2)]
+    assert [one.result() for one in found] == [[tmp_path / "words.txt"]] * 2
+    assert len(copied) == 1
+    assert (tmp_path / "words.txt").read_bytes() == BODY
 
 
 @pytest.mark.parametrize("status", [404, 403, 416, 500, 503])

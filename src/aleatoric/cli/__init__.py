@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -75,7 +79,7 @@ def main() -> None:
     gc.set_threshold(200_000, 20, 100)
     streams.prepare()
     try:
-        with shown():
+        with _ended_by_sigterm(), shown():
             app()
     except AleatoricError as error:
         one_line = printable(str(error)).replace("\n", " ")
@@ -84,6 +88,23 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("stopped.\n")
         sys.exit(130)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end a command as an error does: files that are half written are removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, _: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @app.callback(invoke_without_command=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from aleatoric.decoding import Decoder
 from aleatoric.engine.parts import whole_passages
-from aleatoric.errors import ModelError, UsageError
+from aleatoric.errors import UsageError
 from aleatoric.metrics.agreement import self_agreement
 from aleatoric.types import FAILED, Categorical, Draws, Exact, Item
 from aleatoric.words.adaptive import sample_until
@@ -76,7 +76,7 @@ class LiveModel:
             try:
                 yield from answer(part, ask, decoder, vocabulary)
             except ContextError as error:
-                raise ModelError(f"item {part[error.place].id!r}: {error}") from None
+                raise UsageError(f"item {part[error.place].id!r}: {error}") from None
 
     def vocabulary(self, lead: Lead) -> Vocabulary:
         """What every token does to a word."""

@@ -10,9 +10,9 @@ from typing import Any
 from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.models.base import ForcedModel, Forcing, LoadOptions, TextModel, WordModel
+from aleatoric.models.checkpoints import OF_FILES
 
 ESTIMATORS = ("exact", "mc")
-_OF_FILES = ("recorded", "gguf", "translation")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def check_specs(specs: Iterable[str], *kinds: str) -> None:
         _check_text(spec, argument)
         # FILE@CHECKPOINT and FILE?system=NAME name a part of a file; a name may hold these too.
         paths = {argument, argument.rpartition("@")[0] or argument, argument.partition("?")[0]}
-        is_path = name in _OF_FILES or argument.startswith(("/", "./", "../", "~"))
+        is_path = name in OF_FILES or argument.startswith(("/", "./", "../", "~"))
         is_path |= name == "hf" and argument.endswith("/")
         if argument and is_path and not any(map(os.path.exists, paths)):
             raise UsageError(f"{argument}: no such file; check --model {spec}.")

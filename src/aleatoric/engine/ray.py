@@ -6,14 +6,18 @@ recorded and servers are asked from this process: there is nothing of theirs to 
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import secrets
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, redirect_stdout
+from contextlib import ExitStack, closing, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from aleatoric import registry
@@ -36,6 +40,7 @@ CPUS = 4
 _LAST_PORT = 65535
 _ANSWER = 10.0
 """Seconds in which a cluster must take a connection."""
+_LONGEST_FOLDER = 24
 _OBJECTS = 256 << 20
 """What a cluster of this machine keeps for answers on their way, in bytes."""
 
@@ -55,7 +60,7 @@ class RayEngine:
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
         self._ray: Any = None
-        self._is_ours = False
+        self._leaving = ExitStack()
         self._pool: Pool | None = None
 
     def word_model(self, spec: str, loading: Loading) -> WordModel:
@@ -77,12 +82,11 @@ class RayEngine:
     def close(self) -> None:
         """End the actors; leave the cluster, or stop it where it was started here."""
         self._close_pool()
-        if self._is_ours:
-            self._ray.shutdown()
+        self._leaving.close()
 
     def _open(self, level: Level, spec: str, loading: LoadOptions) -> Pool:
         if self._ray is None:
-            self._ray, self._is_ours = connect(self._options)
+            self._ray = connect(self._options, self._leaving)
         self._close_pool()  # the next model needs its room
         size = size_of(self._options, resources(self._ray), _wants_gpu(spec, loading))
         if not has_room(self._ray, size):
@@ -185,10 +189,10 @@ class TalliedRayTexts(RayTexts):
             yield texts
 
 
-def connect(options: EngineOptions) -> tuple[Any, bool]:
-    """The module `ray`, connected, and whether the connection is to be ended here.
+def connect(options: EngineOptions, leaving: ExitStack) -> Any:
+    """The module `ray`, connected; `leaving` ends the connection where it was made here.
 
-    Who has called `ray.init` before is taken at their word.
+    A connection that the caller's program has made with `ray.init` is used as it is.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
     try:
@@ -196,14 +200,71 @@ def connect(options: EngineOptions) -> tuple[Any, bool]:
     except ImportError:
         raise MissingExtraError("ray", "ray") from None
     if ray.is_initialized() and options.address is None:
-        return ray, False
+        return ray
     check_address(options.address)
+    how: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if options.address is None:
+        folder = leaving.enter_context(_private_cluster())
+        how |= _own_cluster(options) | {"_temp_dir": folder}
+    else:
+        how["address"] = options.address
+    leaving.callback(ray.shutdown)
     with _own_sigterm():
         try:
-            ray.init(**_how(options))
+            ray.init(**how)
         except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
             raise _unreachable(options.address, error) from None
-    return ray, True
+    if options.address is None:
+        _check_loopback(ray)
+    return ray
+
+
+@contextmanager
+def _private_cluster() -> Iterator[str]:
+    """Let a cluster started inside be reached by this user's processes on this machine alone.
+
+    Gives its temporary folder, in one that others cannot open: Ray opens its own to everybody.
+    """
+    from ray._private import ray_constants
+
+    names = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    before = {name: os.environ.get(name) for name in names}
+    former = ray_constants.ENABLE_RAY_CLUSTER
+    if not any(before.values()):
+        # Ray would write a token to ~/.ray that other users may be able to read.
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+        _forget_token()
+    # Paths of sockets are short: a long folder of temporary files does not hold them.
+    place = "/tmp" if len(tempfile.gettempdir()) > _LONGEST_FOLDER else None
+    with tempfile.TemporaryDirectory("", "ray-", place, ignore_cleanup_errors=True) as folder:
+        ray_constants.ENABLE_RAY_CLUSTER = False  # so that Ray binds to loopback, as on macOS
+        try:
+            yield f"{folder}/ray"
+        finally:
+            ray_constants.ENABLE_RAY_CLUSTER = former
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+            if not any(before.values()):
+                _forget_token()
+
+
+def _forget_token() -> None:
+    """Let Ray read its token from the environment again; its versions before 2.52 have none."""
+    with suppress(ImportError, AttributeError):
+        raylet: Any = import_module("ray._raylet")
+        raylet.Config.initialize("")  # first: in token mode, a missing token ends the process
+        raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def _check_loopback(ray: Any) -> None:
+    """Refuse a cluster that listens on the network."""
+    host = ray.nodes()[0]["NodeManagerAddress"]
+    if not ipaddress.ip_address(host).is_loopback:
+        raise UsageError(
+            f"Ray listens on {host}, which other machines may reach; start a cluster as you want "
+            "it with ray start --head, and give its --address."
+        )
 
 
 def check_address(address: str | None) -> None:
@@ -232,13 +293,11 @@ def _unreachable(address: str | None, error: Exception) -> UsageError:
     )
 
 
-def _how(options: EngineOptions) -> dict[str, Any]:
-    quietly = {"log_to_driver": False, "logging_level": "ERROR"}
-    if options.address is not None:
-        return quietly | {"address": options.address}
+def _own_cluster(options: EngineOptions) -> dict[str, Any]:
+    """How a cluster of this machine is started."""
     # Who asks for more actors than this machine has cores is given them.
     wanted = (options.actors or 1) * (options.cpus or 1)
-    return quietly | {
+    return {
         "address": "local",
         "num_cpus": max(os.cpu_count() or 1, -int(-wanted // 1)),
         "include_dashboard": False,

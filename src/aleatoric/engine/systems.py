@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from aleatoric.errors import UsageError
 from aleatoric.store import Store
 
 PLAIN = ("ancestral", "as recorded", "none")
@@ -25,6 +26,18 @@ def system_name(
     short = f"{label} {facts['decoder']}" if decoded else label
     taken = (*store.systems(), *controls)
     return short if short not in taken else f"{facts['model']} {facts['decoder']}"
+
+
+def check_version(store: Store, spec: str, version: str) -> None:
+    """Refuse a model that is not the one whose answers the run holds."""
+    content = (store.manifest.get("contents") or {}).get(spec, version)[:12]
+    models = [facts["model"].rpartition("@") for facts in store.systems().values()]
+    others = [held for known, _, held in models if known == spec and held != version]
+    if others or not version.startswith(content):
+        raise UsageError(
+            f"{spec}: is not the model that the run began with ({[*others, content][0]} then, "
+            f"{version} now); restore it, or begin another run."
+        )
 
 
 def saved_notes(store: Store) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from aleatoric.engine.opening import Loading
 from aleatoric.errors import UsageError
 from aleatoric.levels import FINETUNE
+from aleatoric.models.checkpoints import contents_of
 from aleatoric.sources import corpus_facts
 from aleatoric.training.folds import (
     SPLITS,
@@ -149,6 +150,7 @@ def manifest_of(job: FinetuneJob, corpus: Corpus, folds: Sequence[Fold]) -> dict
         "command": FINETUNE,
         "corpus": corpus_facts(corpus, job.corpus, job.encoding),
         "models": [job.model],
+        "contents": contents_of([job.model]),
         "losses": list(job.losses),
         "recipe": recipe,
         "folds": {"folds": job.folds, "split": job.split, "validation": job.validation},

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aleatoric.errors import DataError, ModelError
+from aleatoric.errors import DataError
 from aleatoric.models.base import Reads, Strip
 from aleatoric.models.forced_causal import padded
-from aleatoric.models.hf import window_of
+from aleatoric.models.hf import decoder_start, window_of
 from aleatoric.types import SentencePair
 
 if TYPE_CHECKING:
@@ -84,7 +84,5 @@ class Seq2SeqForced:
 
 def seq2seq_forced(model: Any, tokenizer: Any, *, label: str, version: str) -> Seq2SeqForced:
     """A loaded encoder-decoder as a reader of sentence pairs."""
-    start = model.config.decoder_start_token_id
-    if start is None:
-        raise ModelError(f"{label}: its configuration names no decoder_start_token_id.")
-    return Seq2SeqForced(label, version, window_of(model.config), int(start), model, tokenizer)
+    start = decoder_start(model, label)
+    return Seq2SeqForced(label, version, window_of(model.config), start, model, tokenizer)

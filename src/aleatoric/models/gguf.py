@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Any
 
 from aleatoric.cache import cache_dir
-from aleatoric.errors import DataError, MissingExtraError, ModelError, UsageError
+from aleatoric.errors import DataError, MissingExtraError, UsageError
 from aleatoric.models.build import build_once
-from aleatoric.models.hf import HFModel, load, quiet
+from aleatoric.models.checkpoints import file_sha256, listed
+from aleatoric.models.hf import HFModel, check_weights, load, quiet, whole_model
 from aleatoric.models.starts import Bos, set_bos
 
 _MAGIC = b"GGUF"
@@ -33,9 +33,9 @@ def convert(path: str | Path, cache: Path | None = None) -> Path:
     if not os.path.isfile(path):
         raise UsageError(f"{path} is not a file; give the path of a .gguf file.")
     _check_magic(path)
-    digest = sha256_of(path)
+    digest = file_sha256(path)
     target = (cache or cache_dir()) / "gguf" / f"{path.stem}-{digest[:12]}-v{_FORMAT}"
-    return build_once(target, lambda directory: _convert(path, directory))
+    return build_once(target, lambda directory: _convert(path, directory), digest)
 
 
 def _check_magic(path: Path) -> None:
@@ -48,28 +48,37 @@ def _check_magic(path: Path) -> None:
         raise DataError.at(path, None, "is no GGUF file", "name a .gguf file")
 
 
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's content, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _convert(path: Path, directory: Path) -> None:
     torch, transformers = _import_heavy()
-    place = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+    folder, name = str(path.parent), path.name
     with quiet(transformers):
         try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(**place)
-            model = transformers.AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=name)
+            kind = transformers.AutoModelForCausalLM
+            model = whole_model(kind, folder, gguf_file=name, dtype=torch.float32)
+            check_weights(model)
+            _check_tensors(path, model.config.num_hidden_layers)
+            _fix_pre_tokenizer(tokenizer, path)
+            _fix_start(tokenizer, path)
+            plain = _plain_copy(model)
         except Exception as error:  # a broken file fails in many ways inside the reader
-            reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-            raise ModelError(
-                f"cannot read {path.name} as GGUF: {reason}; download or convert it again."
-            ) from error
-        _fix_pre_tokenizer(tokenizer, path)
-        _fix_start(tokenizer, path)
-        _plain_copy(model).save_pretrained(directory)
+            reason = f"{error}".strip().partition("\n")[0].rstrip(" .") or type(error).__name__
+            problem = f"is no whole GGUF model ({reason})"
+            raise DataError.at(path, None, problem, "download or convert it again") from error
+        plain.save_pretrained(directory)
         tokenizer.save_pretrained(directory)
+
+
+def _check_tensors(path: Path, n_layers: int) -> None:
+    """Refuse tensors that the architecture does not have: transformers leaves them out."""
+    import gguf
+
+    kinds = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
+    own = gguf.MODEL_TENSORS[kinds[metadata(path, "general.architecture")]]
+    known = {gguf.TENSOR_NAMES[one].format(bid=layer) for one in own for layer in range(n_layers)}
+    found = [tensor.name for tensor in gguf.GGUFReader(str(path)).tensors]
+    if unknown := [name for name in found if name.rpartition(".")[0] not in known]:
+        raise ValueError(f"unexpected tensors: {listed(unknown)}")
 
 
 def _plain_copy(model: Any) -> Any:

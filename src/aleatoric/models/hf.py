@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import AleatoricError, MissingExtraError, ModelError, UsageError
 from aleatoric.memory import is_out_of_memory
+from aleatoric.models.checkpoints import check_folder, listed, model_sha256
 from aleatoric.models.pieces import Pieces, token_pieces
 from aleatoric.models.probing import (
     SHALLOW,
@@ -213,14 +214,63 @@ def load_parts(
         "dtype": dtype_of(torch, dtype),
         "use_safetensors": True if safetensors_only else None,
     }
-    with quiet(transformers):
-        try:
-            tokenizer = load_tokenizer(name, **options)
-            model = getattr(transformers, kind).from_pretrained(name, **options, **weights)
-        except (OSError, ValueError, ImportError) as error:
-            raise refused(name, error) from error
-    model = model.to(device_of(torch, device)).eval()
+    device = device_of(torch, device)
+    if is_local := os.path.isdir(name):
+        n_tensors = check_folder(Path(name))
+        _check_layers(name, load_config(name, revision, trust_remote_code), n_tensors)
+    with quiet(transformers), refusing(name):
+        tokenizer = load_tokenizer(name, **options)
+        model = whole_model(getattr(transformers, kind), name, **options, **weights)
+        model = model.to(device).eval()
+        check_weights(model)
+        _check_vocabulary(tokenizer, model)
+    if is_local:
+        return Parts(model, tokenizer, model_sha256(Path(name))[:12])
     return Parts(model, tokenizer, getattr(model.config, "_commit_hash", None) or revision)
+
+
+def whole_model(kind: Any, name: str, **options: Any) -> Any:
+    """A model all of whose weights are in its checkpoint, which holds no others.
+
+    transformers fills what is missing with random numbers. It does not count tied heads and
+    buffers that a model class declares as ignorable.
+    """
+    model, info = kind.from_pretrained(name, **options, output_loading_info=True)
+    for problem in ("missing", "unexpected", "mismatched"):
+        if keys := info[f"{problem}_keys"]:
+            names = sorted(key if isinstance(key, str) else key[0] for key in keys)
+            raise ValueError(f"the weights do not fit config.json ({problem}: {listed(names)})")
+    return model
+
+
+def check_weights(model: Any) -> None:
+    """Refuse weights that are not finite numbers."""
+    for name, own in model.named_parameters():
+        if not own.is_floating_point() or own.itemsize == 1:
+            continue  # quantised
+        # A sum needs no second copy of the weights; it may overflow where they are finite.
+        if not own.sum().isfinite() and not own.isfinite().all():
+            dtype = str(own.dtype).removeprefix("torch.")
+            raise ValueError(f"{name} holds values that are no finite numbers in {dtype}")
+
+
+def _check_layers(name: str, config: Any, n_tensors: int | None) -> None:
+    """Refuse more layers than tensors before the layers are made, which may take hours."""
+    layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
+    if n_tensors is not None and isinstance(layers, int) and layers > n_tensors:
+        problem = f"config.json names {layers} layers, and there are {n_tensors} tensors"
+        raise refused(name, ValueError(problem))
+
+
+def _check_vocabulary(tokenizer: Any, model: Any) -> None:
+    """Refuse a tokenizer without tokens, or with tokens that the model has no embedding of."""
+    added = tokenizer.get_added_vocab()
+    last = max((i for token, i in tokenizer.get_vocab().items() if token not in added), default=-1)
+    rows = model.get_input_embeddings().weight.shape[0]
+    if last < 0:
+        raise ValueError("its tokenizer has no tokens but special ones")
+    if last >= rows:
+        raise ValueError(f"its tokenizer has a token {last}, and the model has {rows} embeddings")
 
 
 def device_of(torch: Any, name: str | None) -> str:
@@ -238,9 +288,21 @@ def load_config(name: str, revision: str | None = None, trust_remote_code: bool 
     """The configuration of a checkpoint."""
     _, transformers = _import_heavy()
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    try:
+    with refusing(name):
         return transformers.AutoConfig.from_pretrained(name, **options)
-    except (OSError, ValueError, ImportError) as error:
+
+
+@contextmanager
+def refusing(name: str) -> Iterator[None]:
+    """Say in one sentence why a checkpoint is not loaded: a broken one fails in many ways."""
+    try:
+        yield
+    except AleatoricError:
+        raise
+    except Exception as error:
+        if isinstance(error, MemoryError) or is_out_of_memory(error):
+            fix = "use a smaller model, or --dtype bfloat16"
+            raise ModelError(f"{name}: does not fit into memory; {fix}.") from error
         raise refused(name, error) from error
 
 
@@ -253,14 +315,18 @@ give a folder."
     """
     # Its list of ways to make a tokenizer goes on in further lines, and helps nobody.
     reason = _first_line(error).partition(" from one of:")[0].rstrip(" .:")
+    if "ignore_mismatched_sizes" in reason:
+        reason = "the shapes of its weights do not fit config.json"
+    if not isinstance(error, OSError | ValueError | ImportError | RuntimeError):
+        reason = f"{type(error).__name__}: {reason}"
     problem = f"cannot load {name!r}: {reason}"
     if "trust_remote_code" in str(error):
         return UsageError(f"{problem}; add --trust-remote-code if you trust its code.")
     if isinstance(error, ImportError):
-        return ModelError(f"{problem}; install what is missing.")
+        return UsageError(f"{problem}; install what is missing.")
     if os.path.isdir(name):
         needed = "config.json, its weights as safetensors and its tokenizer"
-        return UsageError(f"{problem}; name a folder that holds a model: {needed}.")
+        return UsageError(f"{problem}; name a folder that holds a whole model: {needed}.")
     return ModelError(f"{problem}; check the name and the network, or give a folder.")
 
 
@@ -312,7 +378,7 @@ def check_attention(lm: HFModel) -> None:
         wanted = plain_logits(lm.model, tree.texts)
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
         reason = _first_line(error).rstrip(".")
-        raise ModelError(
+        raise UsageError(
             f"{lm.name}: its forward pass fails: {reason}; check that weights, tokenizer and "
             "--dtype fit together."
         ) from error
@@ -353,14 +419,17 @@ def _no_tree(lm: HFModel) -> UsageError:
 
 @contextmanager
 def quiet(transformers: Any) -> Iterator[None]:
-    """Without transformers' own progress bars, which would write into ours."""
-    shown = transformers.utils.logging.is_progress_bar_enabled()
-    transformers.utils.logging.disable_progress_bar()
+    """Without transformers' own progress bars and reports, which would write into ours."""
+    logging = transformers.utils.logging
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity(max(level, logging.ERROR))
     try:
         yield
     finally:
+        logging.set_verbosity(level)
         if shown:
-            transformers.utils.logging.enable_progress_bar()
+            logging.enable_progress_bar()
 
 
 def _without(pieces: Pieces, ends: Iterable[int]) -> Pieces:
@@ -375,6 +444,15 @@ def end_ids(model: Any) -> set[int]:
         ids = getattr(config, "eos_token_id", None)
         found.update([ids] if isinstance(ids, int) else ids or ())
     return found
+
+
+def decoder_start(model: Any, label: str) -> int:
+    """The token that a decoder starts with."""
+    for config in (model.config, getattr(model, "generation_config", None)):
+        start = getattr(config, "decoder_start_token_id", None)
+        if start is not None:
+            return int(start)
+    raise UsageError(f"{label}: its config.json names no decoder_start_token_id; add it.")
 
 
 def window_of(config: Any) -> int:

@@ -9,6 +9,8 @@ import asyncio
 import json
 import logging
 import os
+import re
+import zlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -18,11 +20,16 @@ import httpx
 import numpy as np
 
 from aleatoric.errors import ModelError
+from aleatoric.files import Inflater
 from aleatoric.models.retry import Patience, is_passing, pause, retry_after
 
 T = TypeVar("T")
 MOST_BYTES = 32 * 2**20
 """More than any honest reply: a server that never stops must not fill the memory."""
+MASK = "***"
+"""In the place of a key; the word rules find no word in it."""
+SHORTEST_SECRET = 12
+"""Shorter keys are fillers (EMPTY, none) that replies may hold as words."""
 LOOKS = 3
 """How often a document that may not be there is looked for."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -85,10 +92,13 @@ class Client:
         on_retry: Callable[[], None] = lambda: None,
     ) -> None:
         self._base, self._key = base_url.rstrip("/"), key
+        is_secret = key is not None and len(key) >= SHORTEST_SECRET
+        self._secret = re.compile(re.escape(key or ""), re.IGNORECASE) if is_secret else None
         self._patience, self._timeout, self._on_retry = patience, timeout, on_retry
         self._slots = asyncio.Semaphore(concurrency)
         self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {key}"} if key else {},
+            headers={"Accept-Encoding": "gzip"}
+            | ({"Authorization": f"Bearer {key}"} if key else {}),
             limits=httpx.Limits(max_connections=concurrency),
             # A proxy cannot reach this machine's own loopback.
             trust_env=urlsplit(base_url).hostname not in LOOPBACK,
@@ -160,7 +170,7 @@ class Client:
                 asyncio.timeout(limit),
                 self._http.stream(method, url, json=body, timeout=limit) as response,
             ):
-                content = await _content(response)
+                content = await self._content(response)
         except (TimeoutError, httpx.TimeoutException):
             raise PassingError(f"nothing came within {limit:g} s") from None
         except httpx.ConnectError:
@@ -169,7 +179,24 @@ class Client:
             raise PassingError(f"the connection failed ({type(error).__name__})") from None
         if not response.is_success:
             raise self._trouble(response, content)
-        return response.headers, _document(content)
+        return response.headers, self._without_key(_document(content))
+
+    async def _content(self, response: httpx.Response) -> bytes:
+        """The body of a reply, unpacked here: httpx would unpack it whatever its size."""
+        content = bytearray()
+        try:
+            inflater = Inflater(response.headers.get("content-encoding", ""))
+            async for chunk in response.aiter_raw():
+                for piece in inflater.pieces(chunk):
+                    content += piece
+                    if len(content) > MOST_BYTES:
+                        raise PassingError(f"the reply is longer than {MOST_BYTES} bytes")
+            inflater.check_end()
+        except ValueError as error:
+            raise ModelError(f"{self._base}: the reply's {error}.") from None
+        except zlib.error:
+            raise PassingError("the reply's gzip data are damaged") from None
+        return bytes(content)
 
     def _trouble(self, response: httpx.Response, content: bytes) -> Exception:
         status, said = response.status_code, self._quiet(_message(content))
@@ -185,17 +212,23 @@ class Client:
 
     def _quiet(self, text: str) -> str:
         """One short line without the key."""
-        hidden = text.replace(self._key, "[key]") if self._key else text
-        return " ".join(hidden.split())[:300].rstrip(".")
+        hidden = text.replace(self._key, MASK) if self._key else text
+        return " ".join(self.masked(hidden).split())[:300].rstrip(".")
 
+    def masked(self, text: str) -> str:
+        """A text without the key, whatever its case: a server may repeat what it was sent."""
+        return text if self._secret is None else self._secret.sub(MASK, text)
 
-async def _content(response: httpx.Response) -> bytes:
-    content = bytearray()
-    async for chunk in response.aiter_bytes():
-        content += chunk
-        if len(content) > MOST_BYTES:
-            raise PassingError(f"the reply is longer than {MOST_BYTES} bytes")
-    return bytes(content)
+    def _without_key(self, document: Any) -> Any:
+        """A reply with the key masked in all its texts."""
+        if self._secret is None:
+            return document
+        if isinstance(document, dict):
+            pairs = document.items()
+            return {self.masked(name): self._without_key(value) for name, value in pairs}
+        if isinstance(document, list):
+            return [self._without_key(value) for value in document]
+        return self.masked(document) if isinstance(document, str) else document
 
 
 def _document(content: bytes) -> Any:

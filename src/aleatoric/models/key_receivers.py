@@ -12,7 +12,9 @@ HOME = "api.openai.com"
 
 
 def receiver(model: str) -> str | None:
-    """The host that would be sent a key; `None` where there is none, or it is at home there.
+    """The host that would be sent a key; `None` where there is none, or it comes from there.
+
+    Loopback is no exception: on a shared machine another user may listen there.
 
     >>> receiver("smollm2") is None
     True
@@ -21,12 +23,13 @@ def receiver(model: str) -> str | None:
     if kind != "openai":
         return None
     # Imported here: other models need no client.
-    from aleatoric.models.http_client import LOOPBACK, key_for
+    from aleatoric.models.http_client import key_for
     from aleatoric.models.openai_spec import parse_spec
 
     url = parse_spec(argument).base_url
-    host = urlsplit(url).hostname or ""
-    return None if host in (HOME, *LOOPBACK) or key_for(url) is None else host
+    found = urlsplit(url)
+    is_home = (found.scheme, found.hostname) == ("https", HOME)
+    return None if is_home or key_for(url) is None else found.hostname
 
 
 def check_receivers(models: Iterable[str], said: Collection[str], run: str) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.models.chat_replies import list_prompt, parse_list, parse_word, word_prompt
 from aleatoric.models.http_client import Client, PassingError, RefusedError
 from aleatoric.models.openai_spec import Spec
@@ -26,6 +27,12 @@ from aleatoric.types import Draws, Item
 EXTENSIONS = 3
 """How often a text that ends within its first word is continued."""
 _FIRST_WORD = re.compile(r"[^\W_]\S*")
+_TOO_LONG = re.compile(
+    r"context[ _](?:length|size|window)|longer than the max"
+    r"|(?:prompt|input).*(?:too long|must be <)",
+    re.IGNORECASE,
+)
+"""What servers say of a prompt that their model's window does not hold."""
 _PATHS = {"completions": "/completions", "chat": "/chat/completions"}
 
 
@@ -126,8 +133,11 @@ class Requests:
             # request would seed anew before the first is done.
             self._client.narrow(1)
 
-    def explained(self, refusal: RefusedError) -> RefusedError:
-        """A refusal, with a hint where a chat model was asked for completions."""
+    def explained(self, refusal: RefusedError, item_id: str) -> AleatoricError:
+        """A refusal, with the item that is too long, or a hint where a chat model was asked."""
+        if refusal.status_code in (400, 413, 422) and _TOO_LONG.search(str(refusal)):
+            problem = f"item {item_id!a:.60}: {str(refusal).rstrip('.')}"
+            return UsageError(f"{problem}; shorten its context, or leave the item out.")
         if self._is_chat or refusal.status_code not in (400, 404, 405):
             return refusal
         hint = "if this is a chat model, add ?mode=chat to its name"
@@ -189,11 +199,16 @@ class Session(Requests):
 
     async def draw(self, item: Item) -> Draws:
         """All that is asked for on one item."""
+        if not item.context.strip():
+            raise UsageError(
+                f"item {item.id!a:.60}: its context is empty, and a server needs something to "
+                "continue; leave the item out."
+            )
         draw = {"completions": self._texts, "chat": self._words, "chat-list": self._list}
         try:
             draws = await draw[self._spec.mode](item)
         except RefusedError as refusal:
-            raise self.explained(refusal) from None
+            raise self.explained(refusal, item.id) from None
         self._tally.failed += draws.failed
         return draws
 
@@ -225,7 +240,7 @@ class Session(Requests):
                 return reply.text
             prompt = item.context + reply.text
             (more, *_) = await self.request(item.id, prompt, 1, number, f"more-{turn}")
-            reply = Reply(reply.text + more.text, more.is_ended)
+            reply = Reply(self._client.masked(reply.text + more.text), more.is_ended)
         return reply.text if reply.is_ended or not may_grow(reply.text) else None
 
 

@@ -94,10 +94,14 @@ def _check_url(url: str) -> None:
             "openai: the address holds a user name or password, which the run would save; "
             "put the key into ALEATORIC_API_KEY instead."
         )
+    import httpx
+
     try:
         parts = urlsplit(url)
-        is_good = bool(parts.hostname) and parts.port != 0 and not parts.fragment
-    except ValueError:
+        # urlsplit takes the host of [::1].evil.com for ::1: the client must see the same host.
+        is_same = bool(parts.hostname) and httpx.URL(url).host == parts.hostname
+        is_good = is_same and parts.port != 0 and not parts.fragment
+    except (ValueError, httpx.InvalidURL):
         is_good = False
     if not is_good or any(character.isspace() for character in url):
         raise UsageError(f"openai: the server's address is not understood; {_FORM}.")

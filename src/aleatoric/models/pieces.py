@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from aleatoric.errors import ModelError
+from aleatoric.errors import UsageError
 
 Pieces = tuple[bytes | None, ...]
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -31,7 +31,7 @@ def token_pieces(tokenizer: Any, size: int) -> Pieces:
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
-        raise ModelError("this tokenizer has no fast version; convert it to a tokenizer.json.")
+        raise UsageError("this tokenizer has no fast version; convert it to a tokenizer.json.")
     spell = _speller(_decoder_parts(json.loads(backend.to_str()).get("decoder")))
     pieces: list[bytes | None] = [None] * size
     for token, index in backend.get_vocab(with_added_tokens=False).items():
@@ -69,7 +69,7 @@ def _speller(parts: Iterable[dict[str, Any]]) -> Callable[[str], bytes]:
         return lambda t: t.replace(suffix, " ").encode()
     if "Fuse" in kinds:
         return lambda t: t.encode()
-    raise ModelError(_NO_MARKER)
+    raise UsageError(_NO_MARKER)
 
 
 _NO_MARKER = (
@@ -105,4 +105,4 @@ def _check_words_are_told_apart(tokenizer: Any, pieces: list[bytes | None]) -> N
     if not found or any(piece is None for piece in found):
         return  # letters outside the vocabulary: nothing to conclude
     if len(b"".join(piece or b"" for piece in found).split()) != 2:
-        raise ModelError(_NO_MARKER)
+        raise UsageError(_NO_MARKER)

@@ -11,10 +11,11 @@ import sys
 import zipfile
 from pathlib import Path
 
+from aleatoric import files
 from aleatoric.cache import cache_dir
 from aleatoric.errors import ModelError
 from aleatoric.models.build import build_once
-from aleatoric.models.gguf import convert, sha256_of
+from aleatoric.models.gguf import convert
 from aleatoric.models.hf import HFModel, load
 from aleatoric.models.starts import Bos
 
@@ -32,7 +33,7 @@ def load_smollm2(
 
 def directory() -> Path:
     """The safetensors directory of the model, made on first use."""
-    return build_once(_place(), _build)
+    return build_once(_place(), _build, WHEEL_SHA256)
 
 
 def is_cached() -> bool:
@@ -60,7 +61,7 @@ def _build(target: Path) -> None:
 
 def check_wheel(wheel: Path) -> None:
     """Refuse a wheel whose content is not the published one."""
-    found = sha256_of(wheel)
+    found = files.sha256_of(wheel)
     if found != WHEEL_SHA256:
         raise ModelError(
             f"{wheel.name} has SHA-256 {found[:12]}…, not {WHEEL_SHA256[:12]}…: the index served "

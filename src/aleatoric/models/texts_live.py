@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
 from aleatoric.decoding import Decoder
-from aleatoric.errors import ModelError
+from aleatoric.errors import UsageError
 from aleatoric.models.base import Writing
 from aleatoric.models.prompts import check_writing, finished
 from aleatoric.models.sampling import (
@@ -219,13 +219,13 @@ class LiveWriter:
     def _prompt(self, item: TextItem, ask: Writing, decoder: Decoder) -> Prompt:
         ids = self.network.encode(item.input, ask)
         if not ids:
-            raise ModelError(
+            raise UsageError(
                 f"{self.label}: input {quoted(item.id)} is empty, and a text needs something to "
                 "follow; use --bos add or a template, or drop the input."
             )
         room = self.network.room(ids)
         if room < 1:
-            raise ModelError(
+            raise UsageError(
                 f"{self.label}: input {quoted(item.id)} has {len(ids)} tokens, which fill the "
                 "model's window; shorten it or use a model with a longer window."
             )

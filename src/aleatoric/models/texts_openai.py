@@ -120,7 +120,7 @@ class TextSession(Requests):
         try:
             replies = await self.replies(item.id, prompt, self._writing.samples)
         except RefusedError as refusal:
-            raise self.explained(refusal) from None
+            raise self.explained(refusal, item.id) from None
         texts = Texts(item.id, tuple(map(self._text, replies)))
         return Answered(texts, sum(not reply.is_ended for reply in replies))
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from aleatoric.errors import ModelError
 from aleatoric.models.base import Writing
 from aleatoric.models.forced_causal import padded
-from aleatoric.models.hf import end_ids
+from aleatoric.models.hf import decoder_start, end_ids
 from aleatoric.models.networks import Loaded
 from aleatoric.models.prompts import chat_text, joined
 from aleatoric.models.sampling import Ids
@@ -132,9 +131,4 @@ class Seq2SeqBatch:
 
 def seq2seq_network(model: Any, tokenizer: Any, *, label: str) -> Seq2SeqNetwork:
     """A loaded encoder-decoder as a network."""
-    configs = (model.config, getattr(model, "generation_config", None))
-    starts = [getattr(config, "decoder_start_token_id", None) for config in configs]
-    start = next((start for start in starts if start is not None), None)
-    if start is None:
-        raise ModelError(f"{label}: its configuration names no decoder_start_token_id.")
-    return Seq2SeqNetwork(label, model.eval(), tokenizer, int(start))
+    return Seq2SeqNetwork(label, model.eval(), tokenizer, decoder_start(model, label))

@@ -6,12 +6,12 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import aleatoric
-from aleatoric import levels
+from aleatoric import files, levels
 from aleatoric.analyses.pictures import Picture
 from aleatoric.comparing.quartiles import by_agreement
 from aleatoric.errors import MissingExtraError, UsageError
@@ -112,10 +112,9 @@ def section(
 def write_html(sections: Sequence[Section], path: Path) -> None:
     """Write the page; an unfinished page is never left behind."""
     page = render(sections)
-    unfinished = path.with_name(path.name + ".part")
     try:
-        unfinished.write_text(page, encoding="utf-8")
-        unfinished.replace(path)
+        with files.written_whole(path) as unfinished:
+            unfinished.write_text(page, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error}); choose another file.") from None
 
@@ -211,7 +210,7 @@ def _figures_data(sections: Sequence[Section]) -> dict[str, Any]:
 
 
 def _resource(name: str) -> str:
-    return (files("aleatoric.report") / "templates" / name).read_text(encoding="utf-8")
+    return (resources.files("aleatoric.report") / "templates" / name).read_text(encoding="utf-8")
 
 
 def _hash(script: str) -> str:

@@ -52,6 +52,8 @@ def _problems(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[st
     for name in _differing(saved, asked):
         if name == "corpus":
             yield from _corpus_problems(saved.get(name) or {}, asked.get(name) or {})
+        elif name == "contents":
+            yield from _content_problems(saved.get(name) or {}, asked.get(name) or {})
         elif name not in MAY_DIFFER:
             yield f"its {_option(name, saved.get(name), asked.get(name))} differs"
 
@@ -76,6 +78,13 @@ def _option(name: str, saved: Any, asked: Any) -> str:
         elif name == "choices" and inner == ["rule"]:
             name = "word_rule"
     return _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+
+
+def _content_problems(saved: Mapping[str, str], asked: Mapping[str, str]) -> Iterator[str]:
+    """Which models have other files; of one run or the other, they may not be known."""
+    for spec in sorted(saved.keys() & asked.keys()):
+        if saved[spec] != asked[spec]:
+            yield f"the files of --model {spec} have changed since"
 
 
 def _corpus_problems(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:

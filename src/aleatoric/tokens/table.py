@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric import files
 from aleatoric.errors import DataError, UsageError
 from aleatoric.tokens.schemes import Scheme
 from aleatoric.tokens.statistics import Expected, TokenRows
@@ -65,9 +66,8 @@ def write_part(path: Path, rows: TokenRows, groups: Sequence[str], positions: Co
     table = {"group": pa.array(groups).take(pa.array(order))}
     table |= {name: pa.array(column[order]) for name, column in columns.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".part")
-    parquet.write_table(pa.table(table), unfinished)
-    unfinished.replace(path)
+    with files.written_whole(path) as unfinished:
+        parquet.write_table(pa.table(table), unfinished)
 
 
 def part_files(folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric import registry
+from aleatoric import files, registry
 from aleatoric.analyses.ard import last_tag
 from aleatoric.nlp.taggers import TAGS
 
@@ -52,11 +52,9 @@ def load(file: Path, n_items: int) -> Codes | None:
 
 def save(file: Path, codes: Codes) -> None:
     """Keep tags; a cache that cannot be written is no error, they are worked out again."""
-    unfinished = file.with_name(file.name + ".part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as opened:
+        with files.written_whole(file) as unfinished, unfinished.open("wb") as opened:
             np.save(opened, codes)
-        unfinished.replace(file)
     except OSError:
         return

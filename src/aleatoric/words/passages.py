@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aleatoric.errors import ModelError
+from aleatoric.errors import UsageError
 from aleatoric.words.lm import TreeLM
 
 ROOM = 8
@@ -51,7 +51,7 @@ def _passage(contexts: Sequence[tuple[int, ...]], group: list[int]) -> Passage:
     return Passage(contexts[group[0]], spans)
 
 
-class ContextError(ModelError):
+class ContextError(UsageError):
     """A context that a model cannot continue, by its place among those asked for."""
 
     def __init__(self, place: int, problem: str) -> None:

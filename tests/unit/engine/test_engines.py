@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
+import json
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -150,3 +155,36 @@ def test_the_token_level_says_that_it_is_not_spread(cli: Callable, tmp_path: Pat
     ran = cli("token", "--corpus", story, "--model", "smollm2", "--engine", "ray")
     assert ran.status == 2
     assert "the token level works in one process" in ran.err
+
+
+OWN_CLUSTER = """
+import json, os, sys
+from contextlib import ExitStack
+from pathlib import Path
+import psutil
+from aleatoric.engine.base import EngineOptions
+from aleatoric.engine.ray import connect
+with ExitStack() as leaving:
+    ray = connect(EngineOptions("ray"), leaving)
+    mine = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    open_ = [own for one in mine for own in one.net_connections() if own.status == "LISTEN"]
+    folder = Path(ray._private.worker._global_node.get_temp_dir_path()).parent
+    mode, heard = folder.stat().st_mode & 0o777, {own.laddr.ip for own in open_}
+left = {name for name in os.environ if name.startswith("RAY_AUTH")}
+print(json.dumps([sorted(heard), mode, folder.exists(), sorted(left)]))
+"""
+
+
+def test_a_cluster_started_here_is_private(tmp_path: Path) -> None:
+    """It listens on loopback alone, and others read neither its folder nor its token."""
+    pytest.importorskip("ray", reason='Ray is absent: pip install "aleatoric[ray]"')
+    home = os.environ | {"HOME": str(tmp_path)}
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        home.pop(name, None)
+    command = [sys.executable, "-c", OWN_CLUSTER]
+    ran = subprocess.run(command, env=home, capture_output=True, text=True, check=True)
+    heard, mode, stays, left = json.loads(ran.stdout.splitlines()[-1])
+    assert heard
+    assert all(ipaddress.ip_address(ip.removeprefix("::ffff:")).is_loopback for ip in heard)
+    assert (mode, stays, left) == (0o700, False, [])
+    assert not [*tmp_path.rglob("auth_token")]

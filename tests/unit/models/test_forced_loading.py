@@ -11,6 +11,7 @@ from aleatoric.engine.opening import open_forced
 from aleatoric.errors import UsageError
 from aleatoric.models import gguf
 from aleatoric.models.base import Forcing
+from aleatoric.models.checkpoints import model_sha256
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def test_the_configuration_tells_causal_from_encoder_decoder(models: Path) -> No
     assert causal.conventions["window"] == str(WINDOW)
     pairs = open_forced(f"hf:{models / 't5'}/", Forcing(dtype="bfloat16"))
     assert (pairs.reads, pairs.label) == ("pairs", "t5")
-    assert pairs.version == "local,bfloat16"
+    assert pairs.version == f"{model_sha256(models / 't5')[:12]},bfloat16"
 
 
 def test_a_gguf_file_is_read_through_its_conversion(

@@ -15,6 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 from aleatoric.errors import DataError, ModelError, UsageError
 from aleatoric.models import smollm2
 from aleatoric.models.build import build_once
+from aleatoric.models.checkpoints import model_sha256
 from aleatoric.models.gguf import convert
 from aleatoric.models.hf import load, wrap
 from aleatoric.models.pieces import byte_level_alphabet, token_pieces
@@ -76,7 +77,8 @@ def test_load_round_trip(tmp_path):
     lm = load(str(tmp_path), device="cpu")
     assert lm.window == 32
     assert lm.identity == {
-        "model": tmp_path.name, "revision": "local", "dtype": "float32", "bos": "none"
+        "model": tmp_path.name, "revision": model_sha256(tmp_path)[:12],
+        "dtype": "float32", "bos": "none",
     }  # fmt: skip
     ids = torch.tensor(lm.encode("to be"))
     mask = torch.ones(len(ids), len(ids), dtype=torch.bool).tril()
@@ -97,7 +99,7 @@ def test_weights_that_are_not_safetensors_are_refused(tmp_path):
 
 
 def test_what_is_no_model_is_refused_with_what_it_needs(tmp_path):
-    says = r"cannot load .*[^:]; name a folder that holds a model: config\.json, .*\.$"
+    says = r"cannot load .*[^:]; name a folder that holds a whole model: config\.json, .*\.$"
     with pytest.raises(UsageError, match=says):
         load(str(tmp_path), device="cpu")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
@@ -122,7 +124,7 @@ def test_gguf_must_be_a_file(tmp_path):
 def test_a_broken_gguf_is_refused_and_leaves_nothing_behind(tmp_path):
     path = tmp_path / "broken.gguf"
     path.write_bytes(b"GGUFnonsense")
-    with pytest.raises(ModelError, match=r"broken\.gguf .*; download or convert it again\.$"):
+    with pytest.raises(DataError, match=r"broken\.gguf: .*; download or convert it again\.$"):
         convert(path, cache=tmp_path / "cache")
     assert list((tmp_path / "cache" / "gguf").iterdir()) == []
 
@@ -132,17 +134,22 @@ def test_build_once_builds_once_and_cleans_up(tmp_path):
 
     def build(directory):
         calls.append(directory)
-        (directory / "file").write_text("x")
+        (directory / "file.txt").write_text("x")
 
     for _ in range(2):
-        assert (build_once(tmp_path / "a" / "b", build) / "file").read_text() == "x"
+        assert (build_once(tmp_path / "a" / "b", build, "12") / "file.txt").read_text() == "x"
     assert len(calls) == 1
+    assert model_sha256(tmp_path / "a" / "b") == "12"
+    (tmp_path / "a" / "b" / "file.txt").write_text("y")
+    with pytest.raises(DataError, match="have changed since they were made; delete the folder"):
+        build_once(tmp_path / "a" / "b", build, "12")
+    assert model_sha256(tmp_path / "a" / "b") != "12"
 
     def fail(directory):
         raise ModelError("no")
 
     with pytest.raises(ModelError):
-        build_once(tmp_path / "a" / "c", fail)
+        build_once(tmp_path / "a" / "c", fail, "12")
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["b"]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import logging
 import random
+import re
 import threading
 from collections.abc import Callable, Iterator
 from itertools import cycle, repeat
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_server import bomb, peak_below
 
 from aleatoric.errors import ModelError, UsageError
 from aleatoric.models.base import Ask
@@ -50,6 +53,31 @@ FAULTS = [
 
 def model_at(server: Any, options: str = "server=vllm") -> OpenAIModel:
     return load(f"org/gpt@{server.url}?{options}{FAST}")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "layers", "says"),
+    [
+        ("gzip, gzip, gzip", 3, "Content-Encoding 'gzip, gzip, gzip' is not supported; send gzip"),
+        ("gzip", 1, "the reply is longer than 33554432 bytes"),
+        ("br", 1, "Content-Encoding 'br' is not supported"),
+    ],
+)
+def test_a_reply_that_unpacks_to_gigabytes_is_refused(
+    server: Any, encoding: str, layers: int, says: str
+) -> None:
+    server.packed, server.faults = bomb(layers), repeat(f"packed:{encoding}")
+    assert layers == 1 or len(server.packed) < 2000
+    with peak_below(2**27), pytest.raises(ModelError, match=re.escape(says)):
+        next(iter(load(f"m@{server.url}?server=vllm&retries=0").draws(items(1), ask(1))))
+
+
+def test_a_packed_reply_is_read(server: Any) -> None:
+    server.faults = repeat("packed:gzip")
+    assert next(iter(model_at(server).draws(items(1), ask(1)))).texts == (" word0 is",)
+    server.packed = gzip.compress(b"{}" * 9)[:-9]
+    with pytest.raises(ModelError, match="gzip data are damaged"):
+        next(iter(model_at(server, "server=vllm&retries=0").draws(items(1), ask(1))))
 
 
 def items(number: int) -> list[Item]:
@@ -363,6 +391,10 @@ def test_a_server_that_does_not_sample_is_noticed(server: Any) -> None:
         ("gpt@http://", "not understood"),
         ("gpt@http://host:99999/v1", "not understood"),
         ("gpt@http://ho st/v1", "not understood"),
+        ("gpt@http://[::1].evil.com/v1", "not understood"),
+        ("gpt@http://[::1]evil/v1", "not understood"),
+        ("gpt@http://[:::]/v1", "not understood"),
+        ("gpt@http://host:+80/v1", "not understood"),
         ("gpt@https://host/v1?mode=talk", "mode must be"),
         ("gpt@https://host/v1?server=mine", "server must be"),
         ("gpt@https://host/v1?n=0", "n must be"),
@@ -423,7 +455,7 @@ def test_a_planted_key_is_nowhere_in_what_a_run_writes_and_prints(
     server.faults = repeat("status:404")
     missing = cli(*asked, "--model", name, "--out", tmp_path / "missing")
     assert (refused.status, missing.status) == (1, 1)
-    assert "[key]" in missing.err
+    assert "you sent ***, and that is not liked" in missing.err
     printed = [caplog.text, *(text for r in (ran, refused, missing) for text in (r.out, r.err))]
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert len(written) >= 2

@@ -1,0 +1,221 @@
+"""Models on disk: what identifies their content, and whether their files are whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from aleatoric import files
+from aleatoric.cache import cache_dir
+from aleatoric.errors import DataError, UsageError
+
+OF_FILES = ("recorded", "gguf", "translation")
+"""Kinds of models whose argument is a file."""
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_SETTINGS = (
+    "config.json",
+    "generation_config.json",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    _INDEX,
+)
+_READ = (".bin", ".jinja", ".json", ".model", ".py", ".safetensors", ".spm", ".tiktoken", ".txt")
+"""Endings of the files that decide what a model computes: weights, tokenizer, configuration."""
+_SOURCE = "converted-from"
+_LARGE = 1 << 20
+"""From this size on, a file's hash is cached."""
+_SETTLED = 2.0
+"""Seconds after which a change of a file shows in its times."""
+_FLOATS = ("BF16", "F16", "F32", "F64")
+_LFS = b"version https://git-lfs"
+
+
+# What identifies a model ----------------------------------------------------------------------
+
+
+def contents_of(specs: Iterable[str]) -> dict[str, str]:
+    """Model -> the hash of its files, for models that lie on this machine.
+
+    >>> contents_of(["toy", "openai:gpt-4o@https://api.openai.com/v1"])
+    {}
+    """
+    found = {spec: _content(spec) for spec in specs}
+    return {spec: content for spec, content in found.items() if content is not None}
+
+
+def check_contents(saved: Mapping[str, str], specs: Iterable[str]) -> None:
+    """Refuse models whose files are not those that a run began with.
+
+    >>> check_contents({}, ["toy"])
+    """
+    for spec, content in contents_of(specs).items():
+        if saved.get(spec, content) != content:
+            raise UsageError(
+                f"{spec}: its files have changed since the run began; restore them, or begin "
+                "another run."
+            )
+
+
+def _content(spec: str) -> str | None:
+    kind, _, argument = spec.partition(":")
+    if kind == "hf":
+        place = argument.partition("@")[0]
+        return model_sha256(Path(place)) if os.path.isdir(place) else None
+    if kind not in OF_FILES:
+        return None
+    # FILE@CHECKPOINT and FILE?system=NAME name a part of a file; a name may hold these too.
+    places = (argument, argument.rpartition("@")[0], argument.partition("?")[0])
+    file = next((place for place in places if os.path.isfile(place)), None)
+    return None if file is None else file_sha256(Path(file))
+
+
+def model_sha256(folder: Path) -> str:
+    """What identifies a checkpoint: its files, or what they were converted from here."""
+    return source_of(folder) or folder_sha256(folder)
+
+
+def folder_sha256(folder: Path) -> str:
+    """The SHA-256 of the weights, tokenizer and configuration of a checkpoint."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.suffix in _READ and path.is_file():
+            digest.update(f"{path.name} {file_sha256(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def record_source(folder: Path, source: str) -> None:
+    """Note what a checkpoint was converted from, and what its files are now."""
+    (folder / _SOURCE).write_text(f"{source} {folder_sha256(folder)}\n")
+
+
+def source_of(folder: Path) -> str | None:
+    """The hash of what a checkpoint was converted from; `None` where its files have changed."""
+    try:
+        source, made = (folder / _SOURCE).read_text().split()
+    except (OSError, ValueError):
+        return None
+    return source if made == folder_sha256(folder) else None
+
+
+def check_source(folder: Path, source: str) -> None:
+    """Refuse a converted checkpoint in the cache whose files have changed."""
+    if not (folder / _SOURCE).exists():  # converted by an older version
+        with suppress(OSError):
+            record_source(folder, source)
+    elif source_of(folder) is None:
+        problem = "its files have changed since they were made"
+        raise DataError.at(folder, None, problem, "delete the folder, and it is made again")
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file; that of a large file is cached while its size and times stay."""
+    found = path.stat()
+    facts = [found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    # What has just changed may change again within the resolution of its times.
+    if found.st_size < _LARGE or time.time() - found.st_ctime < _SETTLED:
+        return files.sha256_of(path)
+    key = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()
+    cached = cache_dir() / "hashes" / f"{key}.json"
+    with suppress(OSError, ValueError, TypeError):
+        known, digest = json.loads(cached.read_bytes())
+        if known == facts and isinstance(digest, str):
+            return digest
+    digest = files.sha256_of(path)
+    with suppress(OSError):  # a cache that cannot be written costs time alone
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = cached.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(json.dumps([facts, digest]))
+        unfinished.replace(cached)
+    return digest
+
+
+# Whether a folder is whole --------------------------------------------------------------------
+
+
+def check_folder(folder: Path) -> int | None:
+    """Refuse a checkpoint with damaged files, and name the file; the number of its tensors."""
+    settings = {
+        name: _object(folder / name) for name in _SETTINGS if os.path.lexists(folder / name)
+    }
+    if os.path.lexists(folder / _WEIGHTS):
+        kinds = _tensors(folder / _WEIGHTS)
+    elif _INDEX in settings:
+        kinds = _sharded(folder, settings[_INDEX].get("weight_map"))
+    else:
+        return None  # transformers says what is missing
+    if "quantization_config" not in settings.get("config.json", {}):
+        for name, kind in kinds.items():
+            if name.endswith(".weight") and kind not in _FLOATS:
+                problem = f"holds {name} as {kind}, and no quantization_config says how to read it"
+                raise DataError.at(folder, None, problem, "save the weights as float32 or bfloat16")
+    return len(kinds)
+
+
+def _sharded(folder: Path, places: Any) -> dict[str, str]:
+    """Tensor -> dtype, of the files that an index names."""
+    good = isinstance(places, dict) and all(isinstance(place, str) for place in places.values())
+    if not good or any(Path(place).name != place for place in places.values()):
+        problem = "names no files of this folder in its weight_map"
+        raise DataError.at(folder / _INDEX, None, problem, "download it again")
+    found: dict[str, str] = {}
+    for place in sorted(set(places.values())):
+        found |= _tensors(folder / place)
+    if odd := sorted(found.keys() ^ places.keys()):
+        problem = f"does not fit its shards ({listed(odd)} is in one of them only)"
+        raise DataError.at(folder / _INDEX, None, problem, "download both again")
+    return found
+
+
+def _tensors(file: Path) -> dict[str, str]:
+    """Tensor -> dtype, of a safetensors file."""
+    from safetensors import SafetensorError, safe_open
+
+    _check_file(file)
+    try:
+        with safe_open(file, "pt") as held:
+            return {name: held.get_slice(name).get_dtype() for name in held.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        problem = f"is no whole safetensors file ({error})"
+        raise DataError.at(file, None, problem, "download or copy it again") from None
+
+
+def _object(file: Path) -> dict[str, Any]:
+    """The object of a JSON file."""
+    _check_file(file)
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise DataError.at(file, None, "holds no JSON object", "download or copy it again")
+    return found
+
+
+def _check_file(file: Path) -> None:
+    if not os.path.isfile(file):
+        raise DataError.at(file, None, "is no file, or is not there", "download it again")
+    try:
+        with file.open("rb") as opened:
+            begins = opened.read(len(_LFS))
+    except OSError as error:
+        raise DataError.at(file, None, f"cannot be read ({error.strerror})", "check it") from None
+    if begins == _LFS:
+        raise DataError.at(file, None, "is a git-LFS pointer, not the file", "run git lfs pull")
+
+
+def listed(names: Iterable[str], most: int = 3) -> str:
+    """A few names, and how many more there are.
+
+    >>> listed(["a"]), listed("abcde")
+    ('a', 'a, b, c and 2 more')
+    """
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
