@@ -20,6 +20,7 @@ from aleatoric.inference.planning import (
     Design,
     Parts,
     between_and_within,
+    design_effect,
     error_for_power,
     group_columns,
     groups_needed,
@@ -47,6 +48,16 @@ def test_the_groups_that_are_needed_are_enough_and_no_fewer_are(
     if needed > 2:
         fewer = Design(40, 10, needed - 1, design.crowding)
         assert standard_error(parts, fewer) > error * (1 - 1e-9)
+
+
+def test_the_error_of_a_mean_over_groups_of_unequal_sizes() -> None:
+    """Var(Σ values) = Σ_g (m_g² · groups + m_g · the rest), by hand; the mean size would not do."""
+    sizes = np.array([1, 2, 9])
+    parts = Parts(0.02, 0.05, 0.01, 0.03)
+    variance = (0.02 * (1 + 4 + 81) + 0.09 * (1 + 2 + 9)) / 12**2
+    design = Design(40, 10, 3, Crowding.of(sizes))
+    assert standard_error(parts, design) == pytest.approx(math.sqrt(variance))
+    assert design_effect(parts, design.crowding) == pytest.approx(12 * variance / parts.total)
 
 
 @settings(deadline=None)
