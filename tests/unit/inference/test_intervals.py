@@ -12,10 +12,13 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import (
     MAX_T_GROUPS,
     METHODS,
+    NO_REPLICATE,
     NO_SPREAD,
     ONE_GROUP,
+    Resampled,
     replicates,
     resample,
+    weights_of,
 )
 from aleatoric.inference.clustered import (
     T_METHOD,
@@ -163,6 +166,39 @@ def test_every_method_names_itself(method: str, named: str) -> None:
     assert found.interval is not None
     assert found.interval.method == named
     assert found.interval.low < values.mean() < found.interval.high
+
+
+@pytest.mark.parametrize(("n", "named"), [(4, T_METHOD), (5, "group bootstrap, studentised")])
+def test_fewer_than_five_groups_are_not_studentised(n: int, named: str) -> None:
+    found = resample(sums_of(skewed(n)), ratio, 0, method="studentised").interval
+    assert found is not None
+    assert found.method == named
+
+
+@pytest.mark.parametrize("method", ["studentised", "percentile"])
+def test_a_value_that_no_resampled_set_has(method: str) -> None:
+    """Defined only where no group is drawn twice: 25 groups never are."""
+
+    def value(sums: np.ndarray) -> np.ndarray:
+        return np.where((sums[:, 1:] <= 1).all(axis=1), sums[:, 0], np.nan)
+
+    sums = np.column_stack([skewed(25), np.eye(25)])
+    assert resample(sums, value, 0, 50, method=method) == Resampled(None, NO_REPLICATE)
+
+
+@pytest.mark.parametrize(("n_groups", "n_replicates"), [(3, 7), (3000, 1000), (200_001, 12)])
+def test_each_replicate_draws_as_many_groups_as_there_are(n_groups: int, n_replicates: int) -> None:
+    """In parts where a table of all would be large."""
+    parts = list(weights_of(n_groups, n_replicates, seed=1))
+    drawn = np.concatenate(parts)
+    assert drawn.shape == (n_replicates, n_groups)
+    assert (drawn.sum(axis=1) == n_groups).all()
+    assert len(np.unique(drawn[:, :200], axis=0)) > 1
+    assert max(part.size for part in parts) <= 2_000_000
+    # Each group is drawn about once per replicate, the first and the last alike.
+    assert drawn.var() == pytest.approx(1 - 1 / n_groups, rel=0.4 if n_groups < 9 else 0.01)
+    if n_groups > 9:
+        assert (drawn[:, 0].var() > 0) & (drawn[:, -1].var() > 0)
 
 
 def test_an_unknown_method_names_the_known() -> None:
