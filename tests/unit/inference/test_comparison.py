@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations, product
 
 import numpy as np
@@ -20,6 +21,7 @@ from aleatoric.inference.two_sample import fits, one_population
 from aleatoric.metrics.calibration import ECE, equal_width_edges
 from aleatoric.metrics.reduction import Mean
 from aleatoric.streams import stream
+from aleatoric.types import Estimate
 
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 
@@ -146,12 +148,41 @@ def test_what_cannot_be_tested_says_why(
     found = paired(column(first), column(second), groups, Mean("tvd"), seed=0)
     assert found.test is None
     assert found.reason == reason
+    if reason == NO_ITEMS:
+        assert found.difference == Estimate(None, None, 0, 0, len(groups))
 
 
 def test_equal_differences_have_no_effect_size() -> None:
     found = paired(column([0.5, 0.75]), column([0.25, 0.5]), ["a", "b"], Mean("tvd"), seed=0)
     assert found.effect.cohen_d is None
     assert found.effect.share_lower == 0
+
+
+def test_an_effect_size_by_hand() -> None:
+    """Differences -.1, 0, -.2 and .4: two of four are below 0, one is a tie."""
+    found = paired(
+        column([0.1, 0.4, 0.3, 0.9]), column([0.2, 0.4, 0.5, 0.5]), list("aabc"), Mean("tvd"), 0
+    )
+    deviation = math.sqrt((0.125**2 + 0.025**2 + 0.225**2 + 0.375**2) / 3)
+    assert found.effect.cohen_d == pytest.approx(0.025 / deviation)
+    assert found.effect.share_lower == pytest.approx(0.625)
+    assert (found.difference.n_items, found.difference.n_groups) == (4, 3)
+    one = paired(column([0.1]), column([0.2]), ["a"], Mean("tvd"), 0)
+    assert (one.effect.cohen_d, one.effect.share_lower) == (None, 1.0)
+
+
+def test_an_undefined_split_does_not_tell_equal_systems_apart() -> None:
+    values = {"tvd": np.array([[0.1, np.nan, 0.3], [0.5, 0.25, 0.5]])}
+    found = paired(values, dict(values), ["a", "b"], Mean("tvd"), seed=0)
+    assert (found.test, found.reason) == (None, IDENTICAL)
+    assert found.effect.share_lower == 0.5
+
+
+def test_a_ratio_over_fewer_splits_is_compared_with_one_over_more() -> None:
+    """What is not split is the same in each split."""
+    many = {"tvd": np.array([[0.1, 0.3], [0.5, 0.7]])}
+    found = paired(many, column([0.4, 0.1]), ["a", "b"], Mean("tvd"), seed=0)
+    assert found.difference.value == pytest.approx(0.4 - 0.25)
 
 
 def squared_distance(a: np.ndarray, b: np.ndarray) -> float:

@@ -127,6 +127,12 @@ def test_the_good_turing_truth_by_hand(
     assert found.shares @ found.times == pytest.approx(1)
 
 
+def test_the_expected_tvd_of_two_answers_by_hand() -> None:
+    """A fair coin, tossed twice by both: .375. Good-Turing: shares 1/4, 1/4 and 1/2."""
+    assert perfect.perfect_tvd(np.array([1, 1]), 2, 2) == pytest.approx((0.375, 0.4921875))
+    assert perfect.perfect_tvd(np.array([1]), 1, 2) is None
+
+
 @pytest.mark.parametrize(("n", "m"), [(20, 30), (7, 1000), (40, None)])
 def test_the_expected_tvd_of_a_perfect_model_is_that_of_simulated_ones(
     n: int, m: int | None

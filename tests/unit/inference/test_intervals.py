@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,9 +27,10 @@ from aleatoric.inference.clustered import (
     clustered_error,
     jackknife_error,
     leave_one_out,
+    skewness,
     t_interval,
 )
-from aleatoric.inference.estimate import GroupSums, estimate, estimates
+from aleatoric.inference.estimate import MAX_UNITS, GroupSums, estimate, estimates
 from aleatoric.inference.studentised import student_ends
 from aleatoric.metrics.reduction import Mean
 
@@ -229,6 +232,32 @@ def test_what_cannot_be_known_is_none_with_a_reason(
     assert found.value == (None if value is None else pytest.approx(value))
     assert found.interval is None
     assert found.reason.startswith(reason)
+
+
+def test_the_spread_over_splits_leaves_out_undefined_ones() -> None:
+    """Two splits of three have a value: 0.25 and 0.75, whose standard deviation is √(1/8)."""
+    values = np.array([[0.25, 0.5, np.nan], [0.25, 1.0, np.nan]])
+    found = estimates([(["a", "b"], {"x": values})], {"m": Mean("x")}, 0)["m"]
+    assert (found.value, found.spread) == (0.5, pytest.approx(math.sqrt(1 / 8)))
+    assert (found.n_items, found.n_groups, found.n_undefined) == (2, 2, 0)
+    one = estimates([(["a", "b"], {"x": values[:, :1]})], {"m": Mean("x")}, 0)["m"]
+    assert (one.value, one.spread) == (0.25, None)
+
+
+def test_more_than_a_thousand_groups_are_pooled_and_the_method_says_so() -> None:
+    groups = [str(i) for i in range(MAX_UNITS + 5)]
+    values = np.random.default_rng(0).random((len(groups), 1))
+    found = estimates([(groups, {"x": values})], {"m": Mean("x")}, 0)["m"]
+    assert found.n_groups == len(groups)
+    assert found.interval is not None
+    assert found.interval.method.endswith("groups pooled into 1000 units")
+    flat = estimates([(groups, {"x": 0 * values})], {"m": Mean("x")}, 0)["m"]
+    assert (flat.interval, flat.reason) == (None, NO_SPREAD)
+
+
+def test_equal_values_are_not_skewed() -> None:
+    assert skewness(np.full(3, 0.5)) == 0
+    assert skewness(np.array([0.0, 0.0, 3.0, np.nan])) == pytest.approx(-math.sqrt(0.5))
 
 
 def test_no_items_have_a_reason() -> None:

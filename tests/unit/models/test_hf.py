@@ -97,7 +97,7 @@ def test_texts_end_at_the_tokens_of_both_configurations(own, generation, ends):
     pieces = wrap(model, words, name="tiny").pieces
     assert [i for i, piece in enumerate(pieces) if piece is None] == [0, *ends]
     writer = text_model(model, words, label="tiny")
-    assert writer.network.ends == tuple([0, *ends])
+    assert writer.network.ends == (0, *ends)
 
 
 def test_weights_that_are_not_safetensors_are_refused(tmp_path):

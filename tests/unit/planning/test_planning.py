@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from aleatoric.errors import UsageError
 from aleatoric.inference.noise import Side, Sides, noise, subsampled
@@ -99,6 +100,31 @@ def test_noise_is_told_apart_by_source() -> None:
     exact = noise(sides, [30], [None], rng, times=200)
     assert exact.samples[0, 0] == pytest.approx(0.0, abs=1e-12)
     assert exact.people[0, 0] == pytest.approx(only_people.var(), rel=0.25)
+
+
+def test_few_crossed_samples_estimate_both_variances_without_bias() -> None:
+    rng = np.random.default_rng(3)
+    people, model = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
+    sides = Sides(Side(people, None), (Side(model, None),))
+    found = [noise(sides, [6], [9], rng, times=3) for _ in range(4000)]
+    # All samples of both sizes, with their probabilities.
+    shares, chances = zip(
+        *(samples_of(n, side) for n, side in ((6, people), (9, model))), strict=True
+    )
+    distances = 1 - np.minimum(shares[0][:, None], shares[1][None]).sum(axis=2)
+    by_people = distances @ chances[1]
+    mean = chances[0] @ by_people
+    total = chances[0] @ (distances - mean) ** 2 @ chances[1]
+    of_people = chances[0] @ (by_people - mean) ** 2
+    assert np.mean([own.mean for own in found]) == pytest.approx(mean, abs=0.005)
+    assert np.mean([own.people for own in found]) == pytest.approx(of_people, rel=0.06)
+    assert np.mean([own.samples for own in found]) == pytest.approx(total - of_people, rel=0.06)
+
+
+def samples_of(n: int, probs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The shares of every sample of `n` of three words, and their probabilities."""
+    every = np.array([(a, b, n - a - b) for a in range(n + 1) for b in range(n + 1 - a)])
+    return every / n, stats.multinomial.pmf(every, n, probs)
 
 
 def test_parts_of_samples_are_samples_of_the_smaller_size() -> None:
