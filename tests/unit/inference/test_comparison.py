@@ -248,7 +248,11 @@ def test_random_permutations_count_the_observed_one() -> None:
     """No random swap reaches a difference of one sign in 30 groups: p is 1 / 100, not 0."""
     first, second = np.ones((30, 1)), np.zeros((30, 1))
     found = paired_permutation(first, second, total, seed=0, n_permutations=99)
-    assert (found.p, found.exact) == (1 / 100, False)
+    assert (found.p, found.exact, found.smallest) == (1 / 100, False, 1 / 100)
+    assert found.method == "swap of groups, 99 random permutations"
+    found = paired_permutation(first[:3], second[:3], total, seed=0)
+    assert (found.p, found.exact, found.smallest) == (1 / 4, True, 1 / 4)
+    assert found.method == "swap of groups, 4 all permutations"
 
 
 def test_random_samples_count_the_observed_one(monkeypatch: pytest.MonkeyPatch) -> None:

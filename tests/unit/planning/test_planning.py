@@ -15,7 +15,7 @@ from scipy import stats
 
 from aleatoric.errors import UsageError
 from aleatoric.inference.noise import Side, Sides, noise, subsampled
-from aleatoric.inference.pilot import Spread, error_interval
+from aleatoric.inference.pilot import Context, Pilot, Spread, error_interval
 from aleatoric.inference.planning import (
     Crowding,
     Design,
@@ -85,6 +85,100 @@ def test_variances_are_those_of_a_naive_analysis(seed: int) -> None:
     else:
         assert between == 0
         assert within == pytest.approx(values.var(ddof=1))
+
+
+def table_of(*groups: list[float]) -> np.ndarray:
+    return np.array([group_columns(np.array(own)[:, None]) for own in groups])
+
+
+@pytest.mark.parametrize(
+    ("groups", "between", "within"),
+    [
+        ([[0.0, 2.0], [4.0, 6.0]], 7.0, 2.0),  # mean squares 16 and 2, two contexts per group
+        ([[0.0], [4.0]], 0.0, 8.0),  # one context each: all of it lies within
+        ([[1.0, 3.0]], 0.0, 2.0),  # one group
+        ([[0.0, 4.0], [0.0, 4.0]], 0.0, 16 / 3),  # equal groups
+        ([[0.5]], 0.0, 0.0),
+    ],
+)
+def test_variances_by_hand(groups: list[list[float]], between: float, within: float) -> None:
+    found = between_and_within(table_of(*groups).sum(axis=0))
+    assert [float(part) for part in found] == pytest.approx([between, within])
+
+
+@pytest.mark.parametrize(
+    ("people", "samples", "parts"),
+    [
+        # Within groups 2 · .5 = 1, of which noise cannot be more than all.
+        (0.25, 0.5, Parts(14.0, 0.25, 0.25, 0.5)),
+        (2.0, 6.0, Parts(14.0, 0.0, 0.25, 0.75)),
+        (0.0, 0.0, Parts(14.0, 1.0, 0.0, 0.0)),
+    ],
+)
+def test_the_parts_of_a_spread_by_hand(people: float, samples: float, parts: Parts) -> None:
+    spread = Spread(table_of([0.0, 2.0], [4.0, 6.0]), 2.0, 0.5, people, samples)
+    sums = spread.table.sum(axis=0)
+    assert spread.parts(sums) == parts
+    # Five groups of three contexts, four as a context sees them: (14 · 4 + 1) / 15.
+    design = Design(10, 10, 5, Crowding(3.0, 4.0))
+    assert float(spread.errors(sums, design)) == pytest.approx(math.sqrt(57 / 15))
+
+
+@pytest.mark.parametrize(
+    ("groups", "variance", "free"),
+    [
+        # Mean squares 16 (1 degree of freedom) and 2 (2) with weights 2/15 and (1 - 2)/15.
+        ([[0.0, 2.0], [4.0, 6.0]], 2.0, 4 / ((32 / 15) ** 2 + (2 / 15) ** 2 / 2)),
+        ([[0.0], [4.0], [2.0]], 4 / 15, 2),  # one context each
+        ([[0.0, 4.0], [0.0, 4.0]], 16 / 45, 1),  # groups differ no more than by chance
+    ],
+)
+def test_the_interval_of_an_error_by_hand(
+    groups: list[list[float]], variance: float, free: float
+) -> None:
+    spread = Spread(table_of(*groups), 1.0, 1.0, 0.0, 0.0)
+    found = error_interval(spread, Design(10, 10, 5, Crowding(3.0, 4.0)), 0.9)
+    assert found is not None
+    ends = [math.sqrt(variance * free / stats.chi2.ppf(share, free)) for share in (0.95, 0.05)]
+    assert (found.low, found.high, found.level) == pytest.approx((*ends, 0.9))
+    flat = Spread(table_of([1.0, 1.0], [1.0, 1.0]), 1.0, 1.0, 0.0, 0.0)
+    assert error_interval(flat, Design(10, 10, 5, Crowding(3.0, 4.0))) is None
+
+
+def coin(name: str, group: str, people: int, *draws: int | None) -> Context:
+    """A fair coin for people and for each model, seen as often as said."""
+    half = np.array([0.5, 0.5])
+    seen = [Side(half if n is None else half * n, n) for n in (people, *draws)]
+    truth = Sides(Side(half, None), (Side(half, None),) * len(draws))
+    return Context(name, group, Sides(seen[0], tuple(seen[1:])), truth)
+
+
+def test_the_usual_sizes_of_a_pilot() -> None:
+    assert coin("1", "a", 8, 9, 7).samples == 7
+    assert coin("1", "a", 8, None, 7).samples == 7
+    assert coin("1", "a", 8, None, None).samples is None
+    contexts = (coin("1", "a", 8, 20), coin("2", "a", 10, None), coin("3", "b", 12, 30))
+    pilot = Pilot((*contexts, coin("4", "a", 30, 40)))
+    assert (pilot.people, pilot.samples, pilot.n_groups) == (11, 30, 2)
+    assert pilot.crowding == Crowding(2.0, 2.5)
+    beyond = [(11, [30]), (12, [30]), (11, [30, 31]), (11, [None]), (5, [9])]
+    assert [pilot.is_beyond(*sizes) for sizes in beyond] == [False, True, True, True, False]
+    assert (pilot.is_far(22), pilot.is_far(23)) == (False, True)
+    exact = Pilot((coin("1", "a", 8, None), coin("2", "b", 8, None)))
+    assert (exact.samples, exact.is_beyond(8, [None, 50])) == (None, False)
+
+
+def test_four_times_the_people_have_a_quarter_of_the_variance() -> None:
+    contexts = [coin(str(i), "ab"[i % 2], 20, None) for i in range(150)]
+    found = Pilot(tuple(contexts), seed=1).spreads([20, 80], [None])
+    assert (found[20, None].between, found[20, None].within) == (1.0, 1.0)
+    assert found[80, None].within == pytest.approx(0.25, rel=0.2)
+    assert found[20, None].samples == pytest.approx(0.0, abs=1e-12)
+    # The variance of |X/n - 1/2|, about (1 - 2/π) / 4n.
+    chances = stats.binom.pmf(np.arange(81), 80, 0.5)
+    gaps = np.abs(np.arange(81) / 80 - 0.5)
+    variance = chances @ gaps**2 - (chances @ gaps) ** 2
+    assert found[80, None].people == pytest.approx(variance, rel=0.15)
 
 
 def test_noise_is_told_apart_by_source() -> None:
