@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,12 @@ from aleatoric.inference.planning import (
     between_and_within,
     design_effect,
     error_for_power,
+    error_for_width,
     group_columns,
     groups_needed,
     power,
     standard_error,
+    width,
 )
 from aleatoric.inference.variance import side_variances
 from aleatoric.pipeline import WordJob, run_word
@@ -59,6 +62,34 @@ def test_the_error_of_a_mean_over_groups_of_unequal_sizes() -> None:
     design = Design(40, 10, 3, Crowding.of(sizes))
     assert standard_error(parts, design) == pytest.approx(math.sqrt(variance))
     assert design_effect(parts, design.crowding) == pytest.approx(12 * variance / parts.total)
+
+
+def test_what_a_design_costs() -> None:
+    design = Design(40, 10, 3, Crowding(2.5, 4.0))
+    assert (design.contexts, design.answers, design.draws) == (8, 320, 80)
+    assert replace(design, samples=None).draws is None
+    assert design.crowding.resized(5.0) == Crowding(5.0, 8.0)
+
+
+def test_the_parts_of_a_paired_difference() -> None:
+    """People and contexts are shared, samples are not: 2 (1 - correlation) and 2 times each."""
+    parts = Parts(0.1, 0.2, 0.3, 0.4)
+    found = parts.paired(0.75)
+    assert astuple(found) == pytest.approx((0.05, 0.1, 0.15, 0.8))
+    assert (parts.total, parts.correlation) == pytest.approx((1.0, 0.1))
+    assert Parts(0.0, 0.0, 0.0, 0.0).correlation == 0
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_width_and_power_are_those_of_a_normal_mean(level: float) -> None:
+    reach = stats.norm.ppf((1 + level) / 2)
+    assert width(0.03, level) == pytest.approx(2 * reach * 0.03)
+    assert error_for_width(0.2, level) == pytest.approx(0.1 / reach)
+    for difference in (0.05, -0.05, 0.0):
+        shift = difference / 0.03
+        expected = stats.norm.cdf(-reach - shift) + stats.norm.sf(reach - shift)
+        assert power(0.03, difference, level) == pytest.approx(expected)
+    assert power(0.0, 0.1, level) == 1
 
 
 @settings(deadline=None)
