@@ -53,7 +53,7 @@ TESTS = (
     *("unit/test_comparing.py", "unit/test_draws.py", "unit/test_text_pipeline.py"),
 )
 SLOW = ("test_live.py", "test_live_smollm2.py", "test_architectures.py")
-MOST_TESTS, MOST_SECONDS, TIMEOUT = 60, 8.0, 90.0
+OWN_SECONDS, OTHER_SECONDS, TIMEOUT = 60.0, 5.0, 120.0
 GIB = 2**30
 
 
@@ -220,6 +220,7 @@ def mutants_of(path: Path, root: Path) -> list[Mutant]:
                     visit(child, partial(value.__setitem__, i), where, start)
 
     visit(tree, lambda new: None, "", 1)
+    found.pop(ast.unparse(tree), None)
     return list(found.values())
 
 
@@ -399,17 +400,18 @@ def tests_of(mutant: Mutant, tests: dict[str, Any]) -> list[list[str]]:
     hit = [test for test, known in own.items() if known & lines]
     at_import = mutant.where == "module" or not hit
     chosen = [test for test, known in own.items() if known] if at_import else hit
-    chosen.sort(key=lambda test: tests[test]["seconds"])
-    files: dict[str, list[str]] = {}
-    total = 0.0
-    for test in chosen[:MOST_TESTS]:
-        total += tests[test]["seconds"]
-        if total < MOST_SECONDS or not files:
-            files.setdefault(test.split("::")[0], []).append(test)
     room = Path(mutant.path).with_suffix("").parts[1]
+    files: dict[str, list[str]] = {}
+    total = {True: 0.0, False: 0.0}
+    for test in sorted(chosen, key=lambda test: tests[test]["seconds"]):
+        file = test.split("::")[0]
+        is_own = room in file
+        if total[is_own] < (OWN_SECONDS if is_own else OTHER_SECONDS):
+            files.setdefault(file, []).append(test)
+            total[is_own] += tests[test]["seconds"]
 
     def cost(names: list[str]) -> tuple[bool, float]:
-        return f"{room}" not in names[0], sum(tests[name]["seconds"] for name in names)
+        return room not in names[0], sum(tests[name]["seconds"] for name in names)
 
     return sorted(files.values(), key=cost)
 

@@ -30,6 +30,7 @@ from aleatoric.metrics.calibration import (
     equal_mass_edges,
     equal_width_edges,
 )
+from aleatoric.metrics.energy import energy_distance
 from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.metrics.tvd import tvd
 from aleatoric.types import Categorical, Pair
@@ -285,3 +286,8 @@ def test_entropies_by_hand() -> None:
     pair = Pair("i", "g", sample, known)
     assert entropies.entropy_human(pair) == entropies.chao_shen(sample)
     assert entropies.entropy_model(pair) == pytest.approx(entropy([0.75, 0.25]))
+
+
+def test_energy_distance_by_hand() -> None:
+    found = energy_distance(np.array([0.5, 0.5]), np.array([0.25, 0.75]), np.array([0.5, np.nan]))
+    np.testing.assert_array_equal(found, [0.25, np.nan])

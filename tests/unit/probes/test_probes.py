@@ -15,7 +15,7 @@ from aleatoric.errors import UsageError
 from aleatoric.nlp.encoders import Encoder
 from aleatoric.nlp.tokenisers import Tokeniser
 from aleatoric.probes import tools
-from aleatoric.probes.base import Block
+from aleatoric.probes.base import Block, Probe
 from aleatoric.probes.custom import Batched, probe_at, probe_from
 from aleatoric.probes.lexical import Lexical
 from aleatoric.probes.opening import default_names, open_probes
@@ -84,6 +84,20 @@ def test_opposite_vectors_are_2_apart_and_zeros_undefined() -> None:
     encoder = Encoder("given", lambda texts: np.array([vectors[t] for t in texts]))
     (matrix,) = Semantic(encoder, {}, {}).matrices([Block(("a", "b", "c"), (3,))])
     np.testing.assert_array_equal(matrix, [[0, 2, math.nan], [2, 0, math.nan], [math.nan] * 3])
+
+
+@pytest.mark.parametrize(
+    ("probe", "name", "bounds"),
+    [
+        (Lexical(2, None, {}), "lexical-2", (0, 1)),
+        (Syntactic(3, None, {}), "syntactic-3", (0, 1)),
+        (Semantic(None, {}, {}), "semantic", (0, 2)),
+        (probe_from("own", length), "own", (0, math.inf)),
+        (probe_from("own", Batched(length, (1.0, 2.0))), "own", (1, 2)),
+    ],
+)
+def test_names_and_bounds_of_probes(probe: Probe, name: str, bounds: tuple[float, float]) -> None:
+    assert (probe.name, probe.bounds) == (name, bounds)
 
 
 def test_german_has_its_own_tools(monkeypatch: pytest.MonkeyPatch) -> None:
