@@ -217,6 +217,9 @@ def test_one_character_of_a_script_without_spaces(text: str, word: str | None) -
         ("\uc548\ub155\ud558\uc138\uc694 \uc5ec\ub7ec\ubd84", False),  # Korean has spaces
         ("\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", False),
         ("the character \u732b means cat", False),
+        ("abc\u732b\u732b", False),  # two of five
+        ("ab\u732b\u732b", False),  # half is not most
+        ("ab\u732b\u732b\u732b", True),
         ("\U0001f600", False),
         ("", False),
     ],
