@@ -13,11 +13,12 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from aleatoric.inference import two_sample
-from aleatoric.inference.letters import letters
+from aleatoric.inference.letters import different_pairs, letters
 from aleatoric.inference.multiple import benjamini_hochberg, holm
-from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, ONE_GROUP, paired
+from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, NO_VALUE, ONE_GROUP, paired
 from aleatoric.inference.permutation import EXACT_GROUPS, paired_permutation
 from aleatoric.inference.two_sample import fits, one_population
+from aleatoric.metrics.agreement import COLUMNS, Overlap
 from aleatoric.metrics.calibration import ECE, equal_width_edges
 from aleatoric.metrics.reduction import Mean
 from aleatoric.streams import stream
@@ -119,6 +120,23 @@ def test_two_systems_share_a_letter_unless_they_differ(
         assert all(any(frozenset((o, m)) in different for m in own) for o in others)
 
 
+def test_letters_after_z_have_a_number() -> None:
+    names = [f"s{i:02}" for i in range(30)]
+    shown = letters(names, [frozenset(pair) for pair in combinations(names, 2)])
+    assert [shown[name] for name in (names[0], names[25], names[26], names[29])] == [
+        "a",
+        "z",
+        "a1",
+        "d1",
+    ]
+
+
+def test_only_small_p_values_tell_systems_apart() -> None:
+    pairs = [frozenset(pair) for pair in ("ab", "bc", "cd", "de")]
+    found = different_pairs(dict(zip(pairs, (0.05, 0.051, None, 0.0), strict=True)), 0.05)
+    assert found == {pairs[0], pairs[3]}
+
+
 def test_the_first_system_has_the_first_letter() -> None:
     assert letters(["x", "y"], []) == {"x": "a", "y": "a"}
     assert letters(["x", "y"], [frozenset("xy")]) == {"x": "a", "y": "b"}
@@ -150,6 +168,21 @@ def test_what_cannot_be_tested_says_why(
     assert found.reason == reason
     if reason == NO_ITEMS:
         assert found.difference == Estimate(None, None, 0, 0, len(groups))
+
+
+def test_systems_without_a_value_on_common_items() -> None:
+    """An overlap is undefined where nobody ever agrees."""
+    nothing = {name: np.zeros((3, 1)) for name in COLUMNS}
+    nothing["agreement_H"] = np.array([[0.0], [0.0], [np.nan]])
+    found = paired(nothing, dict(nothing), list("abc"), Overlap(), seed=0)
+    assert (found.test, found.effect, found.reason) == (None, None, NO_VALUE)
+    assert found.difference == Estimate(None, None, 0, 0, 3, reason=NO_VALUE)
+
+
+def test_what_cannot_be_permuted() -> None:
+    assert paired_permutation(np.ones((1, 1)), np.zeros((1, 1)), total, seed=0) is None
+    undefined = lambda sums: np.full(len(sums), np.nan)  # noqa: E731
+    assert paired_permutation(np.ones((3, 1)), np.zeros((3, 1)), undefined, seed=0) is None
 
 
 def test_equal_differences_have_no_effect_size() -> None:

@@ -30,7 +30,7 @@ from aleatoric.inference.clustered import (
     skewness,
     t_interval,
 )
-from aleatoric.inference.estimate import MAX_UNITS, GroupSums, estimate, estimates
+from aleatoric.inference.estimate import MAX_UNITS, GroupSums, estimate, estimates, value_of
 from aleatoric.inference.studentised import student_ends
 from aleatoric.metrics.reduction import Mean
 
@@ -253,6 +253,19 @@ def test_more_than_a_thousand_groups_are_pooled_and_the_method_says_so() -> None
     assert found.interval.method.endswith("groups pooled into 1000 units")
     flat = estimates([(groups, {"x": 0 * values})], {"m": Mean("x")}, 0)["m"]
     assert (flat.interval, flat.reason) == (None, NO_SPREAD)
+
+
+def test_too_few_groups_have_no_standard_error() -> None:
+    assert jackknife_error(np.array([0.5, np.nan])) is None
+    assert clustered_error(np.array([1.0, 0.0]), np.array([2.0, 0.0])) is None
+    flat = sums_of(np.full(6, 0.5))
+    assert student_ends(flat, ratio, [np.ones((3, 6))], 0.95) is None
+    assert value_of(GroupSums(), Mean("x")) is None
+    sums = GroupSums()
+    sums.add(["a", "b"], Mean("x").columns({"x": np.array([[np.nan], [np.nan]])}))
+    assert value_of(sums, Mean("x")) is None
+    sums.add(["a", "b"], Mean("x").columns({"x": np.array([[0.25], [0.75]])}))
+    assert value_of(sums, Mean("x")) == 0.5
 
 
 def test_equal_values_are_not_skewed() -> None:

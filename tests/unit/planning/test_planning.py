@@ -31,7 +31,7 @@ from aleatoric.inference.planning import (
     standard_error,
     width,
 )
-from aleatoric.inference.variance import side_variances
+from aleatoric.inference.variance import side_variances, split_variance, tvd_variances
 from aleatoric.pipeline import WordJob, run_word
 from aleatoric.planning.assumed import AssumedSource, Assumptions, zipf
 from aleatoric.planning.designs import Grid, Target, make_plan
@@ -418,7 +418,26 @@ def test_the_pilots_variance_is_split_as_a_naive_jackknife_splits_it() -> None:
 
     # Only people's words are listed: the model's last word lies outside.
     seen = Sides(Side(people[:3].astype(float), 9), (Side(model[:3].astype(float), 10),))
-    assert side_variances(seen) == pytest.approx((left_out(people, model), left_out(model, people)))
+    expected = pytest.approx((left_out(people, model), left_out(model, people)))
+    assert side_variances(seen) == expected
+    assert tvd_variances(people, model) == expected
+    assert tvd_variances(np.array([1, 0]), model[:2]) is None
+    assert tvd_variances(people, np.array([1, 0, 0, 0])) is None
+    one = Sides(Side(np.array([1.0]), 1), (Side(np.array([0.5]), None),))
+    assert side_variances(one) == (0.0, 0.0)
+
+
+def test_the_variance_of_a_mean_by_source() -> None:
+    """Groups {1, 2} and {6}: the mean is 3, the residuals -3 and 3."""
+    own, groups = np.array([1.0, 2.0, 6.0]), np.array([0, 0, 1])
+    found = split_variance(own, groups, np.full(3, 0.9), np.full(3, 1.8))
+    assert found is not None
+    total = 2 * (9 + 9) / 9
+    assert astuple(found) == pytest.approx((total, 0.3, 0.6, total - 0.9))
+    assert found.standard_error == pytest.approx(math.sqrt(total))
+    assert split_variance(own, np.zeros(3, int), own, own) is None
+    nothing = np.zeros(0)
+    assert split_variance(nothing, nothing.astype(int), nothing, nothing) is None
 
 
 def test_a_plan_from_a_pilot_shows_the_pilots_split(cli: Callable, run: Path) -> None:

@@ -152,3 +152,43 @@ def test_scripts_without_spaces_need_a_segmenter(context: str, answers: tuple[st
 def test_one_foreign_answer_among_many_is_no_foreign_corpus() -> None:
     [item], _ = read_items(Item("7", "1", "Then ", ("\u732b", "cat", "dog", "cow")))
     assert len(item.responses) == 4
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "word"),
+    [
+        ("string:capwords", "new york", "New York"),
+        ("builtins:str", " she ", "she"),
+        ("builtins:str", "  ", None),
+        ("os:getenv", "NO_SUCH_VARIABLE", None),
+    ],
+)
+def test_a_users_own_rule_reads_answers_texts_and_originals(
+    rule: str, given: str, word: str | None
+) -> None:
+    choices = Choices(rule=rule)
+    reading = Reading.of(choices)
+    assert reading.text(given) == reading.answer(given) == word
+    if word is not None:
+        [item], _ = read_items(Item("1", "1", "Then ", (given,), given), choices=choices)
+        assert (item.responses, item.original) == ((word,), word)
+        found = read_one(Draws("1", {}, texts=(given, given)), choices)
+        assert dict(found.counts) == {word: 2}
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("builtins:len", "returned int for"),
+        ("builtins:int", "failed on"),
+        ("math:pi", "no function"),
+    ],
+)
+def test_a_users_rule_that_gives_no_word_is_refused(rule: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Reading.of(Choices(rule=rule)).answer("she")
+
+
+def test_the_lead_is_about_texts_alone() -> None:
+    reading = Reading.of(Choices(lead="condition"))
+    assert (reading.text(", she"), reading.answer(", she")) == (None, "she")

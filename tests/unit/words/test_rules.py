@@ -7,6 +7,7 @@ import unicodedata
 
 import pytest
 
+from aleatoric.errors import UsageError
 from aleatoric.words import rules
 from aleatoric.words.rules import Span, first_span, first_word, first_word_at_once, first_word_paper
 
@@ -233,6 +234,12 @@ def test_rules_by_name() -> None:
     assert rules.rule_named("corrected") is first_word
     assert rules.rule_named("corrected", "condition") is first_word_at_once
     assert rules.rule_named("paper") is first_word_paper
+
+
+def test_an_unknown_rule_is_refused() -> None:
+    for name in ("correct", "mine:cut"):
+        with pytest.raises(UsageError, match=f"no word rule '{name}'; use .*corrected"):
+            rules.rule_named(name)
 
 
 def test_composed_and_decomposed_words_are_cut_alike() -> None:
