@@ -130,6 +130,9 @@ def test_each_row_is_decoded_by_itself_in_any_number_of_dimensions(text, slack):
         ("top_p=0.6", [math.log(6), math.log(3), 0.0], 0.001, "100", "110"),
         ("top_p=0.05", [math.log(6), math.log(3), 0.0], 0.001, "100", "100"),
         ("top_p=0.5", [0.0, 0.0, -9.0], 0.001, "000", "110"),  # either of two equals
+        ("top_p=0.4", [1.0, 0.975, -9.0], 0.01, "100", "100"),  # more than 2 · slack apart
+        ("top_p=0.4", [1.0, 0.985, -9.0], 0.01, "000", "110"),
+        ("top_p=1e-20", [math.log(6), math.log(3), 0.0], 0.001, "000", "100"),
         # The entropy is .898; surprises .511, 1.204 and 2.303 lie .387, .306 and 1.405 away.
         ("typical=0.2", [math.log(6), math.log(3), 0.0], 0.0001, "010", "010"),
         ("typical=0.5", [math.log(6), math.log(3), 0.0], 0.0001, "110", "110"),
@@ -150,6 +153,14 @@ def test_which_tokens_stay_if_logits_are_a_little_off(text, values, slack, low, 
         for side, shown in zip(weights, kept, strict=True):
             mask = torch.tensor([digit == "1" for digit in shown])
             torch.testing.assert_close(side, own * mask)
+
+
+def test_rounding_never_leaves_a_step_without_tokens():
+    """Equal probabilities whose sum in single precision stays below 1: all of them are kept."""
+    for size in range(2, 60):
+        for text in ("typical=0.9999999999999999", "top_p=0.9999999999999999"):
+            _, high = Decoder.parse(text).weights_between(torch.zeros(size), 1e-9)
+            assert (high > 0).all()
 
 
 @pytest.mark.parametrize(
