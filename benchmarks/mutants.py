@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import compileall
 import copy
 import doctest
 import hashlib
@@ -23,6 +24,7 @@ import importlib
 import importlib.util
 import json
 import os
+import py_compile
 import random
 import re
 import resource
@@ -76,34 +78,17 @@ class Mutant:
         return f"{self.path}:{self.shown} {self.where}: {self.before}  ->  {self.after}"
 
 
-# Changes of one node of the syntax tree. Each yields replacements for it.
-
-_COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
-    ast.Lt: (ast.LtE, ast.GtE),
-    ast.LtE: (ast.Lt, ast.Gt),
-    ast.Gt: (ast.GtE, ast.LtE),
-    ast.GtE: (ast.Gt, ast.Lt),
-    ast.Eq: (ast.NotEq,),
-    ast.NotEq: (ast.Eq,),
-    ast.Is: (ast.IsNot,),
-    ast.IsNot: (ast.Is,),
-    ast.In: (ast.NotIn,),
-    ast.NotIn: (ast.In,),
-}
-_OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.Pow: ast.Mult,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-    ast.LShift: ast.RShift,
-    ast.RShift: ast.LShift,
-    ast.MatMult: ast.Mult,
-}
+# Changes of one node of the syntax tree, by the names of its operators.
+_COMPARED = {
+    "Lt": ("LtE", "GtE"), "LtE": ("Lt", "Gt"), "Gt": ("GtE", "LtE"), "GtE": ("Gt", "Lt"),
+    "Eq": ("NotEq",), "NotEq": ("Eq",), "Is": ("IsNot",), "IsNot": ("Is",),
+    "In": ("NotIn",), "NotIn": ("In",),
+}  # fmt: skip
+_OPERATORS = {
+    "Add": "Sub", "Sub": "Add", "Mult": "Div", "Div": "Mult", "FloorDiv": "Mult", "Pow": "Mult",
+    "Mod": "FloorDiv", "BitAnd": "BitOr", "BitOr": "BitAnd", "LShift": "RShift", "RShift": "LShift",
+    "MatMult": "Mult", "And": "Or", "Or": "And",
+}  # fmt: skip
 _PAIRS = (
     *(("min", "max"), ("minimum", "maximum"), ("amin", "amax"), ("any", "all")),
     *(("floor", "ceil"), ("append", "extend"), ("argmin", "argmax"), ("zeros", "ones")),
@@ -115,19 +100,14 @@ _SYMMETRIC = ("min", "max", "minimum", "maximum", "array_equal", "union1d", "add
 def changes(node: ast.AST) -> Iterator[ast.AST]:
     """What a node may be replaced by."""
     match node:
-        case ast.Compare(left, [operator], right):
-            for other in _COMPARED[type(operator)]:
-                yield ast.Compare(left, [other()], right)
-        case ast.Compare(left, operators, right):
+        case ast.Compare(ops=operators):
             for i, operator in enumerate(operators):
-                swapped = [*operators[:i], _COMPARED[type(operator)][0](), *operators[i + 1 :]]
-                yield ast.Compare(left, swapped, right)
-        case ast.BinOp(left, operator, right):
-            yield ast.BinOp(left, _OPERATORS[type(operator)](), right)
-        case ast.AugAssign(target, operator, value):
-            yield ast.AugAssign(target, _OPERATORS[type(operator)](), value)
-        case ast.BoolOp(operator, values):
-            yield ast.BoolOp(ast.Or() if isinstance(operator, ast.And) else ast.And(), values)
+                others = _COMPARED[type(operator).__name__]
+                for other in others if len(operators) == 1 else others[:1]:
+                    new = [*operators[:i], getattr(ast, other)(), *operators[i + 1 :]]
+                    yield _with(node, ops=new)
+        case ast.BinOp() | ast.AugAssign() | ast.BoolOp():
+            yield _with(node, op=getattr(ast, _OPERATORS[type(node.op).__name__])())
         case ast.UnaryOp(ast.Not() | ast.USub() | ast.Invert(), operand):
             yield operand
         case ast.Constant(bool(value)):
@@ -135,9 +115,7 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
         case ast.Constant(int(value) | float(value)):
             yield ast.Constant(value + 1)
             yield ast.Constant(value - 1)
-        case ast.IfExp(test, body, orelse):
-            yield ast.IfExp(_negated(test), body, orelse)
-        case ast.If() | ast.While():
+        case ast.If() | ast.While() | ast.IfExp():
             yield _with(node, test=_negated(node.test))
         case ast.comprehension(ifs=[_, *_]):
             yield _with(node, ifs=[_negated(node.ifs[0]), *node.ifs[1:]])
@@ -206,7 +184,10 @@ def mutants_of(path: Path, root: Path) -> list[Mutant]:
             put(ast.fix_missing_locations(ast.copy_location(changed, node)))
             source = ast.unparse(tree)
             put(node)
-            before, after = (getattr(own, "test", own) for own in (node, changed))
+            is_block = isinstance(node, ast.If | ast.While)
+            before, after = (
+                getattr(own, "test", own) if is_block else own for own in (node, changed)
+            )
             line, end = (getattr(before, at, start) for at in ("lineno", "end_lineno"))
             shown = ast.unparse(before), ast.unparse(after)
             found[source] = Mutant(name, start, end, line, where or "module", *shown, source)
@@ -224,10 +205,22 @@ def mutants_of(path: Path, root: Path) -> list[Mutant]:
     return list(found.values())
 
 
+def controls(source: Path) -> list[Mutant]:
+    """Every module unchanged: its tests must pass, or else a failure says nothing of a mutant."""
+    found = []
+    for path in _targets(source):
+        text, name = ast.unparse(ast.parse(path.read_text())), str(path.relative_to(source))
+        found.append(Mutant(name, 1, 10**6, 1, "control", "unchanged", "unchanged", text))
+    return found
+
+
+def _targets(source: Path) -> list[Path]:
+    return sorted(path for pattern in TARGETS for path in source.glob(f"aleatoric/{pattern}"))
+
+
 def sampled(number: int, seed: int, source: Path) -> list[Mutant]:
     """A sample of mutants, spread over the modules by their numbers of mutants, at least 3 each."""
-    paths = sorted(path for pattern in TARGETS for path in source.glob(f"aleatoric/{pattern}"))
-    by_module = [own for path in paths if (own := mutants_of(path, source))]
+    by_module = [own for path in _targets(source) if (own := mutants_of(path, source))]
     total = sum(map(len, by_module))
     chosen = []
     for own in by_module:
@@ -302,11 +295,10 @@ def in_child(work: Callable[[], int], seconds: float) -> int:
             pass
 
 
-def _pytest(tests: list[str], plugin: object | None = None) -> int:
-    own = ["-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov"]
-    return int(
-        pytest.main([*own, *tests], [plugin]) if plugin else pytest.main([*own, "-x", *tests])
-    )
+def _pytest(tests: list[str], *plugins: object) -> int:
+    without = ("cacheprovider", "xdist", "cov")
+    own = ["-q", "--tb=no", *(f"-pno:{name}" for name in without), *([] if plugins else ["-x"])]
+    return int(pytest.main([*own, *tests], list(plugins)))
 
 
 class _Lines:
@@ -462,26 +454,22 @@ def main() -> None:
         type=Path,
         help="keep here which test executes which lines; delete it after a change of the source",
     )
+    parser.add_argument(
+        "--control", action="store_true", help="run the tests of every module unchanged instead"
+    )
     parser.add_argument("--out", type=Path, help="JSON of all outcomes")
     asked = parser.parse_args()
     _preload()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         source = Path(folder) / "src"
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("*.pyc", "*.egg-info"))
-        _compile(source)
+        # Compiled once, and never checked against the source: mutated modules have no such file.
+        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        compileall.compile_dir(source, quiet=2, invalidation_mode=mode)
         tests = map_tests(source, asked.jobs, asked.map)
-        chosen = [
-            m for m in sampled(asked.number, asked.seed, source) if re.search(asked.only, m.title)
-        ]
+        own = controls(source) if asked.control else sampled(asked.number, asked.seed, source)
+        chosen = [mutant for mutant in own if re.search(asked.only, mutant.title)]
         _run(chosen, tests, source, asked.jobs, asked.out)
-
-
-def _compile(source: Path) -> None:
-    import compileall
-    import py_compile
-
-    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    compileall.compile_dir(source, quiet=2, invalidation_mode=mode)
 
 
 def _run(
