@@ -35,8 +35,10 @@ def from_arrays(state: State, arrays: Mapping[str, NDArray[Any]]) -> None:
             raise ValueError(f"the saved sums {name} have another form")
     state.groups.restore(_below(arrays, "groups"))
     state.scores.table = arrays["scores"]
-    for name, own in state.curves.items():
-        own.cells, own.units.table = (arrays[f"curve/{name}/{part}"] for part in ("cells", "units"))
+    for name, curve in state.curves.items():
+        curve.cells, curve.units.table = (
+            arrays[f"curve/{name}/{part}"] for part in ("cells", "units")
+        )
     for name, part in (("predicted", state.predicted), ("classes", state.classes)):
         if part is not None:
             part.restore(_below(arrays, name))

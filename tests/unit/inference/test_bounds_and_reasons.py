@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aleatoric.inference.bounds import CUT_NOTE, bounded, bounded_difference, with_cut_note
+from aleatoric.inference.bounds import (
+    CUT_NOTE,
+    bounded,
+    bounded_difference,
+    bounds_of,
+    with_cut_note,
+)
 from aleatoric.inference.perfect import ONE_ANSWER
 from aleatoric.report.numbers import with_interval
 from aleatoric.types import Estimate, Interval, Table
@@ -44,6 +50,24 @@ def test_ends_beyond_a_bound_are_cut(metric: str, ends: Any, expected: Any) -> N
     found = bounded(Estimate(0.2, Interval(*ends, 0.95, METHOD), 9, 3), metric).interval
     assert (found.low, found.high) == pytest.approx(expected)
     assert ("cut" in found.method) == (ends != expected)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "low", "high"),
+    [
+        (["tvd", "tvd_exact", "overlap", "agreement_H", "agreement_M", "mass_on_human"], 0, 1),
+        (["mode_certified", "accuracy", "ece", "e_ece", "mce", "sce_predicted", "ace_k"], 0, 1),
+        (["mean_C/lexical-1", "mean_H/syntactic-3"], 0, 1),
+        (["tvd_debiased", "agreement_gap"], -1, 1),
+        (["js"], 0, np.log(2)),
+        (["brier", "mean_M/semantic"], 0, 2),
+        (["log_loss", "nll", "entropy_human", "w1_M/semantic", "length_C"], 0, np.inf),
+        (["rank_of_human_mode"], 1, np.inf),
+        (["sq_distance", "energy/semantic", "anything"], -np.inf, np.inf),
+    ],
+)
+def test_the_bounds_of_metrics(metrics: list[str], low: float, high: float) -> None:
+    assert {bounds_of(metric) for metric in metrics} == {(low, high)}
 
 
 def test_an_overlap_above_1_is_neither_cut_nor_left_out() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations, product
 
 import numpy as np
@@ -12,14 +13,16 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from aleatoric.inference import two_sample
-from aleatoric.inference.letters import letters
+from aleatoric.inference.letters import different_pairs, letters
 from aleatoric.inference.multiple import benjamini_hochberg, holm
-from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, ONE_GROUP, paired
+from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, NO_VALUE, ONE_GROUP, paired
 from aleatoric.inference.permutation import EXACT_GROUPS, paired_permutation
 from aleatoric.inference.two_sample import fits, one_population
+from aleatoric.metrics.agreement import COLUMNS, Overlap
 from aleatoric.metrics.calibration import ECE, equal_width_edges
 from aleatoric.metrics.reduction import Mean
 from aleatoric.streams import stream
+from aleatoric.types import Estimate
 
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 
@@ -117,6 +120,23 @@ def test_two_systems_share_a_letter_unless_they_differ(
         assert all(any(frozenset((o, m)) in different for m in own) for o in others)
 
 
+def test_letters_after_z_have_a_number() -> None:
+    names = [f"s{i:02}" for i in range(30)]
+    shown = letters(names, [frozenset(pair) for pair in combinations(names, 2)])
+    assert [shown[name] for name in (names[0], names[25], names[26], names[29])] == [
+        "a",
+        "z",
+        "a1",
+        "d1",
+    ]
+
+
+def test_only_small_p_values_tell_systems_apart() -> None:
+    pairs = [frozenset(pair) for pair in ("ab", "bc", "cd", "de")]
+    found = different_pairs(dict(zip(pairs, (0.05, 0.051, None, 0.0), strict=True)), 0.05)
+    assert found == {pairs[0], pairs[3]}
+
+
 def test_the_first_system_has_the_first_letter() -> None:
     assert letters(["x", "y"], []) == {"x": "a", "y": "a"}
     assert letters(["x", "y"], [frozenset("xy")]) == {"x": "a", "y": "b"}
@@ -146,12 +166,56 @@ def test_what_cannot_be_tested_says_why(
     found = paired(column(first), column(second), groups, Mean("tvd"), seed=0)
     assert found.test is None
     assert found.reason == reason
+    if reason == NO_ITEMS:
+        assert found.difference == Estimate(None, None, 0, 0, len(groups))
+
+
+def test_systems_without_a_value_on_common_items() -> None:
+    """An overlap is undefined where nobody ever agrees."""
+    nothing = {name: np.zeros((3, 1)) for name in COLUMNS}
+    nothing["agreement_H"] = np.array([[0.0], [0.0], [np.nan]])
+    found = paired(nothing, dict(nothing), list("abc"), Overlap(), seed=0)
+    assert (found.test, found.effect, found.reason) == (None, None, NO_VALUE)
+    assert found.difference == Estimate(None, None, 0, 0, 3, reason=NO_VALUE)
+
+
+def test_what_cannot_be_permuted() -> None:
+    assert paired_permutation(np.ones((1, 1)), np.zeros((1, 1)), total, seed=0) is None
+    undefined = lambda sums: np.full(len(sums), np.nan)  # noqa: E731
+    assert paired_permutation(np.ones((3, 1)), np.zeros((3, 1)), undefined, seed=0) is None
 
 
 def test_equal_differences_have_no_effect_size() -> None:
     found = paired(column([0.5, 0.75]), column([0.25, 0.5]), ["a", "b"], Mean("tvd"), seed=0)
     assert found.effect.cohen_d is None
     assert found.effect.share_lower == 0
+
+
+def test_an_effect_size_by_hand() -> None:
+    """Differences -.1, 0, -.2 and .4: two of four are below 0, one is a tie."""
+    found = paired(
+        column([0.1, 0.4, 0.3, 0.9]), column([0.2, 0.4, 0.5, 0.5]), list("aabc"), Mean("tvd"), 0
+    )
+    deviation = math.sqrt((0.125**2 + 0.025**2 + 0.225**2 + 0.375**2) / 3)
+    assert found.effect.cohen_d == pytest.approx(0.025 / deviation)
+    assert found.effect.share_lower == pytest.approx(0.625)
+    assert (found.difference.n_items, found.difference.n_groups) == (4, 3)
+    one = paired(column([0.1]), column([0.2]), ["a"], Mean("tvd"), 0)
+    assert (one.effect.cohen_d, one.effect.share_lower) == (None, 1.0)
+
+
+def test_an_undefined_split_does_not_tell_equal_systems_apart() -> None:
+    values = {"tvd": np.array([[0.1, np.nan, 0.3], [0.5, 0.25, 0.5]])}
+    found = paired(values, dict(values), ["a", "b"], Mean("tvd"), seed=0)
+    assert (found.test, found.reason) == (None, IDENTICAL)
+    assert found.effect.share_lower == 0.5
+
+
+def test_a_ratio_over_fewer_splits_is_compared_with_one_over_more() -> None:
+    """What is not split is the same in each split."""
+    many = {"tvd": np.array([[0.1, 0.3], [0.5, 0.7]])}
+    found = paired(many, column([0.4, 0.1]), ["a", "b"], Mean("tvd"), seed=0)
+    assert found.difference.value == pytest.approx(0.4 - 0.25)
 
 
 def squared_distance(a: np.ndarray, b: np.ndarray) -> float:
@@ -217,7 +281,11 @@ def test_random_permutations_count_the_observed_one() -> None:
     """No random swap reaches a difference of one sign in 30 groups: p is 1 / 100, not 0."""
     first, second = np.ones((30, 1)), np.zeros((30, 1))
     found = paired_permutation(first, second, total, seed=0, n_permutations=99)
-    assert (found.p, found.exact) == (1 / 100, False)
+    assert (found.p, found.exact, found.smallest) == (1 / 100, False, 1 / 100)
+    assert found.method == "swap of groups, 99 random permutations"
+    found = paired_permutation(first[:3], second[:3], total, seed=0)
+    assert (found.p, found.exact, found.smallest) == (1 / 4, True, 1 / 4)
+    assert found.method == "swap of groups, 4 all permutations"
 
 
 def test_random_samples_count_the_observed_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ from aleatoric.inference.bootstrap import group_bootstrap
 from aleatoric.inference.estimate import MAX_UNITS, GroupSums, estimates
 from aleatoric.metrics.reduction import Mean
 
+KEYS = [(0, "item"), (1, "item"), (0, "other")]
+
 
 def test_group_bootstrap_is_the_naive_one() -> None:
     """Resampling groups by hand gives the same interval, up to its own noise."""
@@ -89,7 +91,46 @@ def test_shared_orders_are_those_of_pythons_generator() -> None:
 
     random.seed(5)
     expected = sorted(random.sample(range(40), 20))
-    assert control.shared_orders(40, 6, 0)[5, :20].tolist() == expected
+    others = sorted(set(range(40)) - set(expected))
+    assert control.shared_orders(40, 6, 0)[5].tolist() == expected + others
+    assert control.shared_orders(40, 2, 4)[1].tolist() == expected + others
+
+
+def test_random_orders_depend_on_seed_and_item() -> None:
+    orders = [control.independent_orders(20, 2, *key).tolist() for key in KEYS]
+    assert orders[0] == control.independent_orders(20, 2, *KEYS[0]).tolist()
+    distinct = {tuple(order) for found in orders for order in found}
+    assert len(distinct) == 2 * len(KEYS)
+    assert all(sorted(order) == list(range(20)) for order in distinct)
+
+
+@pytest.mark.parametrize(
+    ("counts", "shares", "times"),
+    [
+        # 3 words given once and 1 given twice, of 10 answers: Chao1 expects 3 · 2 / (2 · 2) = 1.5
+        # unseen words, rounded to 2, which share the Good-Turing mass of 3/10.
+        ([5, 2, 1, 1, 1], [0.07, 0.14, 0.35, 0.15], [3, 1, 1, 2]),
+        # One word given once: 0 unseen words expected, and 1 taken.
+        ([3, 1], [3 / 16, 9 / 16, 0.25], [1, 1, 1]),
+        # All different: one of the four counts as known, 4 · 3 / 2 = 6 unseen words.
+        ([1, 1, 1, 1], [1 / 16, 0.125], [4, 6]),
+        # Nothing given once: nothing unseen.
+        ([2, 2], [0.5], [2]),
+    ],
+)
+def test_the_good_turing_truth_by_hand(
+    counts: list[int], shares: list[float], times: list[int]
+) -> None:
+    found = perfect.good_turing(np.array(counts))
+    assert found.shares.tolist() == pytest.approx(shares)
+    assert found.times.tolist() == times
+    assert found.shares @ found.times == pytest.approx(1)
+
+
+def test_the_expected_tvd_of_two_answers_by_hand() -> None:
+    """A fair coin, tossed twice by both: .375. Good-Turing: shares 1/4, 1/4 and 1/2."""
+    assert perfect.perfect_tvd(np.array([1, 1]), 2, 2) == pytest.approx((0.375, 0.4921875))
+    assert perfect.perfect_tvd(np.array([1]), 1, 2) is None
 
 
 @pytest.mark.parametrize(("n", "m"), [(20, 30), (7, 1000), (40, None)])

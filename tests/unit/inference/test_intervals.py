@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,19 +14,23 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import (
     MAX_T_GROUPS,
     METHODS,
+    NO_REPLICATE,
     NO_SPREAD,
     ONE_GROUP,
+    Resampled,
     replicates,
     resample,
+    weights_of,
 )
 from aleatoric.inference.clustered import (
     T_METHOD,
     clustered_error,
     jackknife_error,
     leave_one_out,
+    skewness,
     t_interval,
 )
-from aleatoric.inference.estimate import GroupSums, estimate, estimates
+from aleatoric.inference.estimate import MAX_UNITS, GroupSums, estimate, estimates, value_of
 from aleatoric.inference.studentised import student_ends
 from aleatoric.metrics.reduction import Mean
 
@@ -165,6 +171,39 @@ def test_every_method_names_itself(method: str, named: str) -> None:
     assert found.interval.low < values.mean() < found.interval.high
 
 
+@pytest.mark.parametrize(("n", "named"), [(4, T_METHOD), (5, "group bootstrap, studentised")])
+def test_fewer_than_five_groups_are_not_studentised(n: int, named: str) -> None:
+    found = resample(sums_of(skewed(n)), ratio, 0, method="studentised").interval
+    assert found is not None
+    assert found.method == named
+
+
+@pytest.mark.parametrize("method", ["studentised", "percentile"])
+def test_a_value_that_no_resampled_set_has(method: str) -> None:
+    """Defined only where no group is drawn twice: 25 groups never are."""
+
+    def value(sums: np.ndarray) -> np.ndarray:
+        return np.where((sums[:, 1:] <= 1).all(axis=1), sums[:, 0], np.nan)
+
+    sums = np.column_stack([skewed(25), np.eye(25)])
+    assert resample(sums, value, 0, 50, method=method) == Resampled(None, NO_REPLICATE)
+
+
+@pytest.mark.parametrize(("n_groups", "n_replicates"), [(3, 7), (3000, 1000), (200_001, 12)])
+def test_each_replicate_draws_as_many_groups_as_there_are(n_groups: int, n_replicates: int) -> None:
+    """In parts where a table of all would be large."""
+    parts = list(weights_of(n_groups, n_replicates, seed=1))
+    drawn = np.concatenate(parts)
+    assert drawn.shape == (n_replicates, n_groups)
+    assert (drawn.sum(axis=1) == n_groups).all()
+    assert len(np.unique(drawn[:, :200], axis=0)) > 1
+    assert max(part.size for part in parts) <= 2_000_000
+    # Each group is drawn about once per replicate, the first and the last alike.
+    assert drawn.var() == pytest.approx(1 - 1 / n_groups, rel=0.4 if n_groups < 9 else 0.01)
+    if n_groups > 9:
+        assert (drawn[:, 0].var() > 0) & (drawn[:, -1].var() > 0)
+
+
 def test_an_unknown_method_names_the_known() -> None:
     with pytest.raises(UsageError, match="studentised"):
         resample(np.eye(3) + 1, ratio, 0, method="normal")
@@ -193,6 +232,45 @@ def test_what_cannot_be_known_is_none_with_a_reason(
     assert found.value == (None if value is None else pytest.approx(value))
     assert found.interval is None
     assert found.reason.startswith(reason)
+
+
+def test_the_spread_over_splits_leaves_out_undefined_ones() -> None:
+    """Two splits of three have a value: 0.25 and 0.75, whose standard deviation is √(1/8)."""
+    values = np.array([[0.25, 0.5, np.nan], [0.25, 1.0, np.nan]])
+    found = estimates([(["a", "b"], {"x": values})], {"m": Mean("x")}, 0)["m"]
+    assert (found.value, found.spread) == (0.5, pytest.approx(math.sqrt(1 / 8)))
+    assert (found.n_items, found.n_groups, found.n_undefined) == (2, 2, 0)
+    one = estimates([(["a", "b"], {"x": values[:, :1]})], {"m": Mean("x")}, 0)["m"]
+    assert (one.value, one.spread) == (0.25, None)
+
+
+def test_more_than_a_thousand_groups_are_pooled_and_the_method_says_so() -> None:
+    groups = [str(i) for i in range(MAX_UNITS + 5)]
+    values = np.random.default_rng(0).random((len(groups), 1))
+    found = estimates([(groups, {"x": values})], {"m": Mean("x")}, 0)["m"]
+    assert found.n_groups == len(groups)
+    assert found.interval is not None
+    assert found.interval.method.endswith("groups pooled into 1000 units")
+    flat = estimates([(groups, {"x": 0 * values})], {"m": Mean("x")}, 0)["m"]
+    assert (flat.interval, flat.reason) == (None, NO_SPREAD)
+
+
+def test_too_few_groups_have_no_standard_error() -> None:
+    assert jackknife_error(np.array([0.5, np.nan])) is None
+    assert clustered_error(np.array([1.0, 0.0]), np.array([2.0, 0.0])) is None
+    flat = sums_of(np.full(6, 0.5))
+    assert student_ends(flat, ratio, [np.ones((3, 6))], 0.95) is None
+    assert value_of(GroupSums(), Mean("x")) is None
+    sums = GroupSums()
+    sums.add(["a", "b"], Mean("x").columns({"x": np.array([[np.nan], [np.nan]])}))
+    assert value_of(sums, Mean("x")) is None
+    sums.add(["a", "b"], Mean("x").columns({"x": np.array([[0.25], [0.75]])}))
+    assert value_of(sums, Mean("x")) == 0.5
+
+
+def test_equal_values_are_not_skewed() -> None:
+    assert skewness(np.full(3, 0.5)) == 0
+    assert skewness(np.array([0.0, 0.0, 3.0, np.nan])) == pytest.approx(-math.sqrt(0.5))
 
 
 def test_no_items_have_a_reason() -> None:

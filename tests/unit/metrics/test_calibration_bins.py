@@ -8,11 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from aleatoric.metrics.bins import bin_sums, ece_of, mce_of, squared_ece_debiased_of
+from aleatoric.metrics.bins import (
+    bin_sums,
+    ece_debiased_of,
+    ece_of,
+    mce_of,
+    squared_ece_debiased_of,
+)
 from aleatoric.metrics.calibration import bin_index, ece, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.cells import ece_mass, ece_sweep, exact_cells, mass_bins, sweep_bins
-from aleatoric.metrics.smooth import smooth_ece, smooth_ece_at
+from aleatoric.metrics.smooth import GRID, smooth_ece, smooth_ece_at
 
 pairs = st.lists(st.tuples(st.floats(0, 1, width=32), st.floats(0, 1)), min_size=1, max_size=120)
 
@@ -74,6 +81,24 @@ def test_debiased_squared_error_is_unbiased() -> None:
     error = found.std() / math.sqrt(trials)
     assert abs(found.mean()) < 5 * error
     assert (ece_of(sums.astype(np.float64)) ** 2).mean() > 0.2 / n
+
+
+def test_a_bin_of_one_token_is_left_out_of_the_debiased_error() -> None:
+    """Bins of 1, 2 and 0 tokens; the second has a gap of -.25 and a variance of .5 / 2."""
+    sums = np.array([[1.0, 0.9, 0.0, 0.0], [2.0, 0.5, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]])
+    assert squared_ece_debiased_of(sums) == pytest.approx(0.25**2 - 0.25)
+    assert ece_debiased_of(sums) == 0
+    assert np.isnan(ece_debiased_of(sums[:1]))
+    assert (ece_of(sums), mce_of(sums)) == pytest.approx((1.4 / 3, 0.9))
+    assert np.isnan([ece_of(sums[2:]), mce_of(sums[2:])]).all()
+
+
+def test_smooth_ece_of_two_neighbours_is_that_of_two_normal_curves() -> None:
+    """Gaps of opposite sign 8.5 grid cells apart: ∫ |difference of two normal densities|."""
+    place, width = (np.array([8000.5, 8009.0]) / GRID), 8 / GRID
+    cells = np.column_stack([np.ones(2), place, place + np.array([0.25, -0.25]), np.ones(2)])
+    expected = 0.25 / 2 * 2 * (2 * stats.norm.cdf(8.5 / 16) - 1)
+    assert smooth_ece_at(cells, width) == pytest.approx(expected, rel=0.01)
 
 
 def test_sweep_stops_where_accuracy_falls() -> None:

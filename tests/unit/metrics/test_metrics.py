@@ -17,10 +17,21 @@ from aleatoric.metrics import entropy as entropies
 from aleatoric.metrics.agreement import (
     COLUMNS,
     Agreement,
+    AgreementGap,
+    Overlap,
     agreements_of_counts,
     sq_distance,
 )
-from aleatoric.metrics.calibration import bin_index, ece, equal_mass_edges, equal_width_edges
+from aleatoric.metrics.calibration import (
+    ECE,
+    Bins,
+    bin_index,
+    ece,
+    equal_mass_edges,
+    equal_width_edges,
+)
+from aleatoric.metrics.energy import energy_distance
+from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.metrics.tvd import tvd
 from aleatoric.types import Categorical, Pair
 
@@ -183,3 +194,100 @@ def test_an_edge_opens_the_bin_of_the_value_it_equals(counts_of_40: list[int]) -
         below = sum(edge <= float(np.float32(value)) for edge in edges)
         assert bin_index(np.array([value]), edges)[0] == below
     assert set(edges) <= {float(np.float32(value)) for value in values}
+
+
+NAN = math.nan
+CHUNK = {
+    # Four items of two splits; the third lacks an agreement in one split, the last in both.
+    "agreement_H": np.array([[0.5, 0.25], [0.0, 0.5], [NAN, 1.0], [NAN, NAN]]),
+    "agreement_M": np.array([[0.25], [1.0], [0.5], [0.5]]),
+    "agreement_C": np.array([[0.25, 0.5], [0.5, 0.25], [0.5, 0.5], [0.5, 0.5]]),
+    "tvd": np.array([[0.5, 0.25], [1.0, 0.5], [NAN, 0.75], [NAN, NAN]]),
+}
+BINNED = {
+    "confidence": np.array([[0.25, 0.75], [0.25, 0.25], [1.0, 0.875], [NAN, 0.5]]),
+    "right": np.array([[1.0], [0.0], [0.0], [1.0]]),
+}
+
+
+@pytest.mark.parametrize(
+    ("reduction", "chunk", "values", "defined"),
+    [
+        # 2 ΣC / Σ(H + M) of each split.
+        (Overlap(), CHUNK, [1.5 / 1.75, 2.5 / 3.5], 3),
+        # M - H: -.25 and 1; 0, .5 and -.5.
+        (AgreementGap(), CHUNK, [0.375, 0.0], 3),
+        (Mean("tvd"), CHUNK, [0.75, 0.5], 3),
+        # Summed gaps of the bins: -.5 and 1, of 3 items; .25 and .125, of 4.
+        (ECE("right", (0.5,)), BINNED, [1.5 / 3, 0.375 / 4], 4),
+        # An open last bin leaves out a confidence of 1; its item counts all the same.
+        (ECE("right", (0.5,), closed=False), BINNED, [0.5 / 3, 0.375 / 4], 4),
+        # Three bins: -.5, none and 1; .25, -.5 and .625.
+        (ECE("right", (0.3, 0.6)), BINNED, [1.5 / 3, 1.375 / 4], 4),
+    ],
+)
+def test_reductions_of_several_splits_by_hand(reduction, chunk, values, defined) -> None:
+    columns = reduction.columns(chunk)
+    assert reduction.values(columns.sum(axis=0)) == pytest.approx(values)
+    assert reduction.defined(columns.sum(axis=0)) == defined
+    # Sums of several groups at once, as a bootstrap has them.
+    stacked = np.stack([columns[:2].sum(axis=0), columns.sum(axis=0)])
+    assert reduction.values(stacked)[1] == pytest.approx(values)
+    alone = reduction.values(columns[:2].sum(axis=0))
+    assert reduction.values(stacked)[0] == pytest.approx(alone)
+
+
+def test_a_mean_with_an_infinite_item_is_undefined() -> None:
+    """Infinite where the statistic is undefined and another one beside it is not."""
+    chunk = {"loss": np.array([[1.0], [3.0], [NAN], [NAN]]), "tvd": np.array([[0.5]] * 3 + [[NAN]])}
+    mean = FiniteMean("loss", "tvd")
+    columns = mean.columns(chunk)
+    assert columns.tolist() == [[1, 1, 0], [3, 1, 0], [0, 0, 1], [0, 0, 0]]
+    finite, infinite = columns[[0, 1, 3]].sum(axis=0), columns.sum(axis=0)
+    assert (mean.values(finite)[0], mean.defined(finite)) == (2.0, 2)
+    assert (np.isnan(mean.values(infinite)[0]), mean.defined(infinite)) == (True, 2)
+
+
+def test_samples_of_one_have_no_agreement() -> None:
+    found = agreements_of_counts(np.array([[1, 0], [1, 1]]), np.array([[2, 0], [2, 0]]))
+    assert {name: np.isnan(own).tolist() for name, own in found.items()} == {
+        name: [True, False] for name in (*COLUMNS, "sq_distance")
+    }
+
+
+def test_places_of_confidences() -> None:
+    """The bins, then a place for what is in none."""
+    sure = np.array([0.0, 0.5, 0.75, 1.0])
+    assert Bins((0.5, 0.75)).places(sure).tolist() == [0, 1, 2, 2]
+    assert Bins((0.5, 0.75), closed=False).places(sure).tolist() == [0, 1, 2, 3]
+    assert Bins((0.5, 0.75)).n_places == 4
+
+
+@pytest.mark.parametrize(
+    ("human", "model", "expected"),
+    [
+        ({"a": 0.5, "b": 0.5}, {"a": 0.25, "b": 0.5, "c": 0.25}, math.log(8) / 2),
+        ({"a": 0.75, "b": 0.25}, {"a": 1.0, "b": 0.0}, None),
+        ({"a": 1.0, "b": 0.0}, {"a": 0.5}, math.log(2)),  # nobody gave b
+    ],
+)
+def test_log_loss_by_hand(human, model, expected) -> None:
+    sides = [Categorical(tuple(own), tuple(own.values())) for own in (human, model)]
+    found = entropies.log_loss(*sides)
+    assert found == (None if expected is None else pytest.approx(expected))
+
+
+def test_entropies_by_hand() -> None:
+    sample = Categorical.from_counts({"a": 3, "b": 1})
+    assert entropies.miller_madow(sample) == pytest.approx(entropies.plug_in(sample) + 1 / 8)
+    known = Categorical(("a", "b"), (0.75, 0.25))
+    for estimate in (entropies.miller_madow, entropies.chao_shen):
+        assert estimate(known) == pytest.approx(entropy([0.75, 0.25]))
+    pair = Pair("i", "g", sample, known)
+    assert entropies.entropy_human(pair) == entropies.chao_shen(sample)
+    assert entropies.entropy_model(pair) == pytest.approx(entropy([0.75, 0.25]))
+
+
+def test_energy_distance_by_hand() -> None:
+    found = energy_distance(np.array([0.5, 0.5]), np.array([0.25, 0.75]), np.array([0.5, np.nan]))
+    np.testing.assert_array_equal(found, [0.25, np.nan])

@@ -19,6 +19,7 @@ from aleatoric.models.checkpoints import model_sha256
 from aleatoric.models.gguf import convert
 from aleatoric.models.hf import load, wrap
 from aleatoric.models.pieces import byte_level_alphabet, token_pieces
+from aleatoric.models.texts_hf import text_model
 
 LETTERS = list("tobe .")
 
@@ -85,6 +86,20 @@ def test_load_round_trip(tmp_path):
     logits, kv = lm.forward(ids, torch.arange(len(ids)), mask, None, None)
     torch.testing.assert_close(logits, model(ids[None]).logits[0].detach())
     assert kv[0][0].shape[2] == len(ids)
+
+
+@pytest.mark.parametrize(
+    ("own", "generation", "ends"), [(0, 5, [5]), (3, [7, 9], [3, 7, 9]), ([4, 5], None, [4, 5])]
+)
+def test_texts_end_at_the_tokens_of_both_configurations(own, generation, ends):
+    words = byte_level()
+    model = tiny_model(len(words))
+    model.config.eos_token_id = own
+    model.generation_config.eos_token_id = generation
+    pieces = wrap(model, words, name="tiny").pieces
+    assert [i for i, piece in enumerate(pieces) if piece is None] == [0, *ends]
+    writer = text_model(model, words, label="tiny")
+    assert writer.network.ends == (0, *ends)
 
 
 def test_weights_that_are_not_safetensors_are_refused(tmp_path):

@@ -5,28 +5,33 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from aleatoric.errors import UsageError
 from aleatoric.inference.noise import Side, Sides, noise, subsampled
-from aleatoric.inference.pilot import Spread, error_interval
+from aleatoric.inference.pilot import Context, Pilot, Spread, error_interval
 from aleatoric.inference.planning import (
     Crowding,
     Design,
     Parts,
     between_and_within,
+    design_effect,
     error_for_power,
+    error_for_width,
     group_columns,
     groups_needed,
     power,
     standard_error,
+    width,
 )
-from aleatoric.inference.variance import side_variances
+from aleatoric.inference.variance import side_variances, split_variance, tvd_variances
 from aleatoric.pipeline import WordJob, run_word
 from aleatoric.planning.assumed import AssumedSource, Assumptions, zipf
 from aleatoric.planning.designs import Grid, Target, make_plan
@@ -47,6 +52,44 @@ def test_the_groups_that_are_needed_are_enough_and_no_fewer_are(
     if needed > 2:
         fewer = Design(40, 10, needed - 1, design.crowding)
         assert standard_error(parts, fewer) > error * (1 - 1e-9)
+
+
+def test_the_error_of_a_mean_over_groups_of_unequal_sizes() -> None:
+    """Var(Σ values) = Σ_g (m_g² · groups + m_g · the rest), by hand; the mean size would not do."""
+    sizes = np.array([1, 2, 9])
+    parts = Parts(0.02, 0.05, 0.01, 0.03)
+    variance = (0.02 * (1 + 4 + 81) + 0.09 * (1 + 2 + 9)) / 12**2
+    design = Design(40, 10, 3, Crowding.of(sizes))
+    assert standard_error(parts, design) == pytest.approx(math.sqrt(variance))
+    assert design_effect(parts, design.crowding) == pytest.approx(12 * variance / parts.total)
+
+
+def test_what_a_design_costs() -> None:
+    design = Design(40, 10, 3, Crowding(2.5, 4.0))
+    assert (design.contexts, design.answers, design.draws) == (8, 320, 80)
+    assert replace(design, samples=None).draws is None
+    assert design.crowding.resized(5.0) == Crowding(5.0, 8.0)
+
+
+def test_the_parts_of_a_paired_difference() -> None:
+    """People and contexts are shared, samples are not: 2 (1 - correlation) and 2 times each."""
+    parts = Parts(0.1, 0.2, 0.3, 0.4)
+    found = parts.paired(0.75)
+    assert astuple(found) == pytest.approx((0.05, 0.1, 0.15, 0.8))
+    assert (parts.total, parts.correlation) == pytest.approx((1.0, 0.1))
+    assert Parts(0.0, 0.0, 0.0, 0.0).correlation == 0
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_width_and_power_are_those_of_a_normal_mean(level: float) -> None:
+    reach = stats.norm.ppf((1 + level) / 2)
+    assert width(0.03, level) == pytest.approx(2 * reach * 0.03)
+    assert error_for_width(0.2, level) == pytest.approx(0.1 / reach)
+    for difference in (0.05, -0.05, 0.0):
+        shift = difference / 0.03
+        expected = stats.norm.cdf(-reach - shift) + stats.norm.sf(reach - shift)
+        assert power(0.03, difference, level) == pytest.approx(expected)
+    assert power(0.0, 0.1, level) == 1
 
 
 @settings(deadline=None)
@@ -75,6 +118,100 @@ def test_variances_are_those_of_a_naive_analysis(seed: int) -> None:
         assert within == pytest.approx(values.var(ddof=1))
 
 
+def table_of(*groups: list[float]) -> np.ndarray:
+    return np.array([group_columns(np.array(own)[:, None]) for own in groups])
+
+
+@pytest.mark.parametrize(
+    ("groups", "between", "within"),
+    [
+        ([[0.0, 2.0], [4.0, 6.0]], 7.0, 2.0),  # mean squares 16 and 2, two contexts per group
+        ([[0.0], [4.0]], 0.0, 8.0),  # one context each: all of it lies within
+        ([[1.0, 3.0]], 0.0, 2.0),  # one group
+        ([[0.0, 4.0], [0.0, 4.0]], 0.0, 16 / 3),  # equal groups
+        ([[0.5]], 0.0, 0.0),
+    ],
+)
+def test_variances_by_hand(groups: list[list[float]], between: float, within: float) -> None:
+    found = between_and_within(table_of(*groups).sum(axis=0))
+    assert [float(part) for part in found] == pytest.approx([between, within])
+
+
+@pytest.mark.parametrize(
+    ("people", "samples", "parts"),
+    [
+        # Within groups 2 · .5 = 1, of which noise cannot be more than all.
+        (0.25, 0.5, Parts(14.0, 0.25, 0.25, 0.5)),
+        (2.0, 6.0, Parts(14.0, 0.0, 0.25, 0.75)),
+        (0.0, 0.0, Parts(14.0, 1.0, 0.0, 0.0)),
+    ],
+)
+def test_the_parts_of_a_spread_by_hand(people: float, samples: float, parts: Parts) -> None:
+    spread = Spread(table_of([0.0, 2.0], [4.0, 6.0]), 2.0, 0.5, people, samples)
+    sums = spread.table.sum(axis=0)
+    assert spread.parts(sums) == parts
+    # Five groups of three contexts, four as a context sees them: (14 · 4 + 1) / 15.
+    design = Design(10, 10, 5, Crowding(3.0, 4.0))
+    assert float(spread.errors(sums, design)) == pytest.approx(math.sqrt(57 / 15))
+
+
+@pytest.mark.parametrize(
+    ("groups", "variance", "free"),
+    [
+        # Mean squares 16 (1 degree of freedom) and 2 (2) with weights 2/15 and (1 - 2)/15.
+        ([[0.0, 2.0], [4.0, 6.0]], 2.0, 4 / ((32 / 15) ** 2 + (2 / 15) ** 2 / 2)),
+        ([[0.0], [4.0], [2.0]], 4 / 15, 2),  # one context each
+        ([[0.0, 4.0], [0.0, 4.0]], 16 / 45, 1),  # groups differ no more than by chance
+    ],
+)
+def test_the_interval_of_an_error_by_hand(
+    groups: list[list[float]], variance: float, free: float
+) -> None:
+    spread = Spread(table_of(*groups), 1.0, 1.0, 0.0, 0.0)
+    found = error_interval(spread, Design(10, 10, 5, Crowding(3.0, 4.0)), 0.9)
+    assert found is not None
+    ends = [math.sqrt(variance * free / stats.chi2.ppf(share, free)) for share in (0.95, 0.05)]
+    assert (found.low, found.high, found.level) == pytest.approx((*ends, 0.9))
+    flat = Spread(table_of([1.0, 1.0], [1.0, 1.0]), 1.0, 1.0, 0.0, 0.0)
+    assert error_interval(flat, Design(10, 10, 5, Crowding(3.0, 4.0))) is None
+
+
+def coin(name: str, group: str, people: int, *draws: int | None) -> Context:
+    """A fair coin for people and for each model, seen as often as said."""
+    half = np.array([0.5, 0.5])
+    seen = [Side(half if n is None else half * n, n) for n in (people, *draws)]
+    truth = Sides(Side(half, None), (Side(half, None),) * len(draws))
+    return Context(name, group, Sides(seen[0], tuple(seen[1:])), truth)
+
+
+def test_the_usual_sizes_of_a_pilot() -> None:
+    assert coin("1", "a", 8, 9, 7).samples == 7
+    assert coin("1", "a", 8, None, 7).samples == 7
+    assert coin("1", "a", 8, None, None).samples is None
+    contexts = (coin("1", "a", 8, 20), coin("2", "a", 10, None), coin("3", "b", 12, 30))
+    pilot = Pilot((*contexts, coin("4", "a", 30, 40)))
+    assert (pilot.people, pilot.samples, pilot.n_groups) == (11, 30, 2)
+    assert pilot.crowding == Crowding(2.0, 2.5)
+    beyond = [(11, [30]), (12, [30]), (11, [30, 31]), (11, [None]), (5, [9])]
+    assert [pilot.is_beyond(*sizes) for sizes in beyond] == [False, True, True, True, False]
+    assert (pilot.is_far(22), pilot.is_far(23)) == (False, True)
+    exact = Pilot((coin("1", "a", 8, None), coin("2", "b", 8, None)))
+    assert (exact.samples, exact.is_beyond(8, [None, 50])) == (None, False)
+
+
+def test_four_times_the_people_have_a_quarter_of_the_variance() -> None:
+    contexts = [coin(str(i), "ab"[i % 2], 20, None) for i in range(150)]
+    found = Pilot(tuple(contexts), seed=1).spreads([20, 80], [None])
+    assert (found[20, None].between, found[20, None].within) == (1.0, 1.0)
+    assert found[80, None].within == pytest.approx(0.25, rel=0.2)
+    assert found[20, None].samples == pytest.approx(0.0, abs=1e-12)
+    # The variance of |X/n - 1/2|, about (1 - 2/π) / 4n.
+    chances = stats.binom.pmf(np.arange(81), 80, 0.5)
+    gaps = np.abs(np.arange(81) / 80 - 0.5)
+    variance = chances @ gaps**2 - (chances @ gaps) ** 2
+    assert found[80, None].people == pytest.approx(variance, rel=0.15)
+
+
 def test_noise_is_told_apart_by_source() -> None:
     rng = np.random.default_rng(0)
     people, model = rng.dirichlet(np.ones(12)), rng.dirichlet(np.ones(12))
@@ -88,6 +225,31 @@ def test_noise_is_told_apart_by_source() -> None:
     exact = noise(sides, [30], [None], rng, times=200)
     assert exact.samples[0, 0] == pytest.approx(0.0, abs=1e-12)
     assert exact.people[0, 0] == pytest.approx(only_people.var(), rel=0.25)
+
+
+def test_few_crossed_samples_estimate_both_variances_without_bias() -> None:
+    rng = np.random.default_rng(3)
+    people, model = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
+    sides = Sides(Side(people, None), (Side(model, None),))
+    found = [noise(sides, [6], [9], rng, times=3) for _ in range(4000)]
+    # All samples of both sizes, with their probabilities.
+    shares, chances = zip(
+        *(samples_of(n, side) for n, side in ((6, people), (9, model))), strict=True
+    )
+    distances = 1 - np.minimum(shares[0][:, None], shares[1][None]).sum(axis=2)
+    by_people = distances @ chances[1]
+    mean = chances[0] @ by_people
+    total = chances[0] @ (distances - mean) ** 2 @ chances[1]
+    of_people = chances[0] @ (by_people - mean) ** 2
+    assert np.mean([own.mean for own in found]) == pytest.approx(mean, abs=0.005)
+    assert np.mean([own.people for own in found]) == pytest.approx(of_people, rel=0.06)
+    assert np.mean([own.samples for own in found]) == pytest.approx(total - of_people, rel=0.06)
+
+
+def samples_of(n: int, probs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The shares of every sample of `n` of three words, and their probabilities."""
+    every = np.array([(a, b, n - a - b) for a in range(n + 1) for b in range(n + 1 - a)])
+    return every / n, stats.multinomial.pmf(every, n, probs)
 
 
 def test_parts_of_samples_are_samples_of_the_smaller_size() -> None:
@@ -256,7 +418,26 @@ def test_the_pilots_variance_is_split_as_a_naive_jackknife_splits_it() -> None:
 
     # Only people's words are listed: the model's last word lies outside.
     seen = Sides(Side(people[:3].astype(float), 9), (Side(model[:3].astype(float), 10),))
-    assert side_variances(seen) == pytest.approx((left_out(people, model), left_out(model, people)))
+    expected = pytest.approx((left_out(people, model), left_out(model, people)))
+    assert side_variances(seen) == expected
+    assert tvd_variances(people, model) == expected
+    assert tvd_variances(np.array([1, 0]), model[:2]) is None
+    assert tvd_variances(people, np.array([1, 0, 0, 0])) is None
+    one = Sides(Side(np.array([1.0]), 1), (Side(np.array([0.5]), None),))
+    assert side_variances(one) == (0.0, 0.0)
+
+
+def test_the_variance_of_a_mean_by_source() -> None:
+    """Groups {1, 2} and {6}: the mean is 3, the residuals -3 and 3."""
+    own, groups = np.array([1.0, 2.0, 6.0]), np.array([0, 0, 1])
+    found = split_variance(own, groups, np.full(3, 0.9), np.full(3, 1.8))
+    assert found is not None
+    total = 2 * (9 + 9) / 9
+    assert astuple(found) == pytest.approx((total, 0.3, 0.6, total - 0.9))
+    assert found.standard_error == pytest.approx(math.sqrt(total))
+    assert split_variance(own, np.zeros(3, int), own, own) is None
+    nothing = np.zeros(0)
+    assert split_variance(nothing, nothing.astype(int), nothing, nothing) is None
 
 
 def test_a_plan_from_a_pilot_shows_the_pilots_split(cli: Callable, run: Path) -> None:

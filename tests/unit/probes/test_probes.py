@@ -14,8 +14,8 @@ from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.nlp.encoders import Encoder
 from aleatoric.nlp.tokenisers import Tokeniser
-from aleatoric.probes import tools
-from aleatoric.probes.base import Block
+from aleatoric.probes import tools, trust
+from aleatoric.probes.base import Block, Probe
 from aleatoric.probes.custom import Batched, probe_at, probe_from
 from aleatoric.probes.lexical import Lexical
 from aleatoric.probes.opening import default_names, open_probes
@@ -84,6 +84,67 @@ def test_opposite_vectors_are_2_apart_and_zeros_undefined() -> None:
     encoder = Encoder("given", lambda texts: np.array([vectors[t] for t in texts]))
     (matrix,) = Semantic(encoder, {}, {}).matrices([Block(("a", "b", "c"), (3,))])
     np.testing.assert_array_equal(matrix, [[0, 2, math.nan], [2, 0, math.nan], [math.nan] * 3])
+
+
+@pytest.mark.parametrize(
+    ("probe", "name", "bounds"),
+    [
+        (Lexical(2, None, {}), "lexical-2", (0, 1)),
+        (Syntactic(3, None, {}), "syntactic-3", (0, 1)),
+        (Semantic(None, {}, {}), "semantic", (0, 2)),
+        (probe_from("own", length), "own", (0, math.inf)),
+        (probe_from("own", Batched(length, (1.0, 2.0))), "own", (1, 2)),
+    ],
+)
+def test_names_and_bounds_of_probes(probe: Probe, name: str, bounds: tuple[float, float]) -> None:
+    assert (probe.name, probe.bounds) == (name, bounds)
+
+
+def test_what_is_a_probe_already_stays_as_it_is() -> None:
+    own = Lexical(1, None, {})
+    assert probe_from("own", own) is own
+    with pytest.raises(UsageError, match="no function of two texts"):
+        probe_from("own", 3)
+
+
+def test_lengths_are_counted_without_a_tokeniser_of_the_language() -> None:
+    assert tools.Tools("en", "whitespace").length_reader().label == "whitespace"
+    assert tools.Tools("no-such-language").length_reader().label == "whitespace"
+    with pytest.raises(UsageError):
+        _ = tools.Tools("en", "no-such-tokeniser").length_reader()
+
+
+@pytest.mark.parametrize("order", ["1", "9"])
+def test_orders_of_n_grams_from_1_to_9(order: str) -> None:
+    assert tools.order_of("lexical", order) == int(order)
+    with pytest.raises(UsageError, match="from 1 to 9"):
+        tools.order_of("lexical", str(10 * int(order)))
+
+
+def test_the_tokens_of_remembered_texts_are_cut_once() -> None:
+    cut: list[str] = []
+
+    def cutting(texts: Sequence[str]) -> list[list[str]]:
+        cut.extend(texts)
+        return [text.split() for text in texts]
+
+    reader = Reader(Tokeniser("counting", cutting), lambda texts: [])
+    reader.remember(["a b", "c"])
+    assert reader.tokens(["c", "d", "c"]) == {"c": ["c"], "d": ["d"]}
+    assert cut == ["a b", "c", "d"]
+
+
+def test_code_that_only_a_run_names_is_refused() -> None:
+    assert trust.unsaid(["a:f", "lexical-1", "b:g"], ["b:g"]) == ["a:f"]
+    trust.check_said(["a:f", "lexical-1"], ["a:f"], "run")
+    with pytest.raises(UsageError, match="--probe a:f --probe c:h"):
+        trust.check_said(["a:f", "b:g", "c:h"], ["b:g"], "run")
+    for rule, said in ((None, None), ("paper", None), ("a:cut", "a:cut")):
+        trust.check_said_rule(rule, said, "run")
+    with pytest.raises(UsageError, match="--word-rule a:cut"):
+        trust.check_said_rule("a:cut", "b:cut", "run")
+    with pytest.raises(UsageError, match="a:f is none of the run's"):
+        trust.check_known(["a:f"], ["lexical-1"])
 
 
 def test_german_has_its_own_tools(monkeypatch: pytest.MonkeyPatch) -> None:

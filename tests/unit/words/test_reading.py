@@ -103,6 +103,33 @@ def test_an_item_without_any_word_is_left_out_with_a_note() -> None:
     assert "no answer holds a word, and the item is left out: 'a'" in notes
 
 
+@pytest.mark.parametrize(
+    ("n", "told"),
+    [(5, "'0', '1', '2', '3', '4'"), (7, "'0', '1', '2', '3', '4' and 2 more")],
+)
+def test_notes_name_five_of_the_items_without_a_word(n: int, told: str) -> None:
+    items = [Item(str(i), "1", "Then ", ("?",)) for i in range(n)]
+    _, notes = read_items(*items, Item("x", "1", "Then ", ("she",)))
+    assert notes[-1].endswith(f": {told}")
+
+
+def test_notes_show_three_of_the_answers_that_were_shortened() -> None:
+    answers = ("New York", "San Juan", "New York", "Los Angeles", "Las Vegas", "she.", "!")
+    _, (note,) = read_items(Item("1", "1", "Then ", answers))
+    assert "changed 7 of 7 answers (1 without punctuation; 5 shortened" in note
+    assert "'Los Angeles' to 'Los'; 1 left out" in note
+
+
+def test_persons_and_originals_follow_their_answers() -> None:
+    item = Item("1", "1", "Then ", ("?", "she", "he."), "She,", persons=("ann", "bob", "cy"))
+    [found], _ = read_items(item)
+    assert (found.responses, found.persons, found.original) == (
+        ("she", "he"),
+        ("bob", "cy"),
+        "She,",
+    )
+
+
 def test_a_corpus_without_any_word_is_refused() -> None:
     with pytest.raises(UsageError, match="no answer of the corpus holds a word"):
         read_items(Item("a", "1", "Then", ("?", "!")))
@@ -158,3 +185,43 @@ def test_scripts_without_spaces_need_a_segmenter(context: str, answers: tuple[st
 def test_one_foreign_answer_among_many_is_no_foreign_corpus() -> None:
     [item], _ = read_items(Item("7", "1", "Then", ("\u732b", "cat", "dog", "cow")))
     assert len(item.responses) == 4
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "word"),
+    [
+        ("string:capwords", "new york", "New York"),
+        ("builtins:str", " she ", "she"),
+        ("builtins:str", "  ", None),
+        ("os:getenv", "NO_SUCH_VARIABLE", None),
+    ],
+)
+def test_a_users_own_rule_reads_answers_texts_and_originals(
+    rule: str, given: str, word: str | None
+) -> None:
+    choices = Choices(rule=rule)
+    reading = Reading.of(choices)
+    assert reading.text(given) == reading.answer(given) == word
+    if word is not None:
+        [item], _ = read_items(Item("1", "1", "Then ", (given,), given), choices=choices)
+        assert (item.responses, item.original) == ((word,), word)
+        found = read_one(Draws("1", {}, texts=(given, given)), choices)
+        assert dict(found.counts) == {word: 2}
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("builtins:len", "returned int for"),
+        ("builtins:int", "failed on"),
+        ("math:pi", "no function"),
+    ],
+)
+def test_a_users_rule_that_gives_no_word_is_refused(rule: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Reading.of(Choices(rule=rule)).answer("she")
+
+
+def test_the_lead_is_about_texts_alone() -> None:
+    reading = Reading.of(Choices(lead="condition"))
+    assert (reading.text(", she"), reading.answer(", she")) == (None, "she")

@@ -8,6 +8,7 @@ import unicodedata
 import pytest
 
 from aleatoric import registry
+from aleatoric.errors import UsageError
 from aleatoric.words import rules
 from aleatoric.words.rules import Span, first_span, first_word, first_word_at_once, first_word_paper
 
@@ -218,6 +219,9 @@ def test_one_character_of_a_script_without_spaces(text: str, word: str | None) -
         ("\uc548\ub155\ud558\uc138\uc694 \uc5ec\ub7ec\ubd84", False),  # Korean has spaces
         ("\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", False),
         ("the character \u732b means cat", False),
+        ("abc\u732b\u732b", False),  # two of five
+        ("ab\u732b\u732b", False),  # half is not most
+        ("ab\u732b\u732b\u732b", True),
         ("\U0001f600", False),
         ("", False),
     ],
@@ -231,6 +235,12 @@ def test_rules_by_name() -> None:
     assert rules.rule_named("corrected") is first_word
     assert rules.rule_named("corrected", "condition") is first_word_at_once
     assert rules.rule_named("paper") is first_word_paper
+
+
+def test_an_unknown_rule_is_refused() -> None:
+    for name in ("correct", "mine:cut"):
+        with pytest.raises(UsageError, match=f"no word rule '{name}'; use .*corrected"):
+            rules.rule_named(name)
 
 
 def test_composed_and_decomposed_words_are_cut_alike() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,10 +25,10 @@ def items_of(answers: list[list[str]]) -> list[Item]:
     return [Item(f"{i}", "g", "", tuple(words), "a") for i, words in enumerate(answers)]
 
 
-def scored(items: list[Item], splits: str = "independent") -> list[list[Scored]]:
+def scored(items: list[Item], splits: str = "independent", seed: int = 0) -> list[list[Scored]]:
     choices = Choices(splits=splits)
     draws = {"toy": [Draws("", {"a": 2, "c": 1})]}
-    asked = Settings(choices, {"tvd": tvd}, n_splits=SPLITS)
+    asked = Settings(choices, {"tvd": tvd}, n_splits=SPLITS, seed=seed)
     return list(score_items([(item, draws) for item in items], asked))
 
 
@@ -40,13 +41,13 @@ def naive_half(answers: list[str]) -> tuple[Categorical, str]:
 
 
 @settings(max_examples=50, deadline=None)
-@given(PAGES)
-def test_halves_of_many_items_are_those_of_each(page):
+@given(PAGES, st.sampled_from([0, 7]))
+def test_halves_of_many_items_are_those_of_each(page, seed):
     items = items_of([words for words in page if len(words) > 1])
-    for item, (_, oracle, _) in zip(items, scored(items), strict=True):
+    for item, (_, oracle, _) in zip(items, scored(items, seed=seed), strict=True):
         words = list(dict.fromkeys(item.responses))
         ordered = sorted(item.responses, key=words.index)
-        orders = control.independent_orders(len(ordered), SPLITS, 0, item.id)
+        orders = control.independent_orders(len(ordered), SPLITS, seed, item.id)
         for split, order in enumerate(orders):
             drawn = [ordered[i] for i in order]
             (left, goal), (right, answer) = (
@@ -78,3 +79,10 @@ def test_an_items_numbers_do_not_depend_on_its_company(page, splits):
             assert one.splits.keys() == alone.splits.keys()
             for name, own in one.splits.items():
                 np.testing.assert_array_equal(own, alone.splits[name])
+
+
+@pytest.mark.parametrize("splits", ["independent", "shared"])
+def test_another_seed_splits_people_otherwise(splits):
+    items = items_of([list("aaabbcdefgh")])
+    found = [scored(items, splits, seed)[0][1].splits["tvd"].tolist() for seed in (0, 0, 50)]
+    assert found[0] == found[1] != found[2]
