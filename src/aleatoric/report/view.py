@@ -115,8 +115,8 @@ def _word_notes(results: Sequence[Result]) -> tuple[str, ...]:
         "H: how often two people agree; M: two draws of the model; C: a draw and a person. "
         "M < H: the model varies more than people.",
         "overlap: 2 ΣC / Σ(H + M), 1 for a perfect model; D²: H + M − 2C, 0 for a perfect model. "
-        "D² is unbiased at any number of people and draws, overlap nearly so: an overlap above 1 "
-        "or a D² below 0 is noise.",
+        "D² is unbiased at any number of people and draws, overlap nearly so; by chance an "
+        "overlap may exceed 1, and a D² be below 0.",
         "TVD: the papers' metric, from its debiased to its plain value; it depends on the numbers "
         "of people and draws and is not used for ranking. TVD if perfect: an estimate of the plain "
         "value of a perfect model; too low with fewer than about 20 people.",
