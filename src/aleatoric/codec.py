@@ -329,7 +329,8 @@ def load_stats(page: bytes, columns: Sequence[str], n_splits: int) -> StatTable:
     _check(is_whole and bool(((keys >= 0) & (keys < 2**53) & (keys % 1 == 0)).all()), "statistics")
     splits = table[2 + len(columns) :] if page[0] else np.full((n_splits, n_rows), np.nan)
     values = Facts((name, table[2 + i][:, None]) for i, name in enumerate(columns))
-    return StatTable(*keys.astype(np.int64), values, splits)
+    items, rows = keys.astype(np.int64)
+    return StatTable(items, rows, values, splits)
 
 
 def or_none(values: Floats) -> list[float | None]:
