@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric.analyses.fit import TextCase
+from aleatoric.codec import Facts
 from aleatoric.engine.base import Engine, EngineOptions, check_engine, open_engine
 from aleatoric.engine.opening import Loading, check_specs
 from aleatoric.engine.stopping import Stopping
@@ -486,7 +487,7 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     names = [c for c in store.stat_columns() if not c.startswith((UNDEFINED, "n_pairs_"))]
     pages = ((page.groups, page.values) for page in store.stat_pages(system))
     means = {name: Mean(name) for name in names}
-    found = estimates(pages, means, store.manifest["seed"], interval)
+    found = Facts(estimates(pages, means, store.manifest["seed"], interval))
     missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
     gappy: set[str] = set() if system == CONTROL else _gappy_probes(store, system)
     for metric in metrics_of(store):

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from aleatoric.store.migrations import manifest_to_3
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from tuned_lms import population, save_corpus, save_lm
 from typer.testing import CliRunner
@@ -285,9 +284,6 @@ def test_a_run_knows_how_often_it_saves_and_where_it_runs(made: Path, printed: s
         job = job_of(store.manifest | {"save_every": 3})
         assert (job.save_every, job.loading.device) == (3, "cpu")
         assert store.manifest["save_every"] == 0
-        since = ("save_every", "device")  # an older version's manifest has neither
-        older = {name: value for name, value in store.manifest.items() if name not in since}
-        assert job_of(manifest_to_3(older)).loading.device is None
 
 
 def test_weights_without_a_mark_of_the_base_are_an_older_versions_not_another_bases(

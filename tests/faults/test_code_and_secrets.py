@@ -166,8 +166,8 @@ def test_a_function_that_a_run_names_is_called_only_when_said(
     looks += [("score", "run"), ("score", "run", "--export", "r.csv"), ("resume", "run")]
     assert [is_called(*look) for look in looks] == [False] * 5
     with Store.resume(Path("run")) as store:  # as one that died before it was scored
-        store.db.execute("DROP TABLE stats")
-        store.db.execute("DELETE FROM meta WHERE key IN ('complete', 'stat_columns')")
+        store.db.execute("DELETE FROM stats")
+        store.db.execute("DELETE FROM meta WHERE key IN ('complete', 'stats', 'stat_columns')")
     assert [is_called(*look) for look in looks] == [False] * 5
     refused = cli("resume", "run")
     assert refused.status == 2

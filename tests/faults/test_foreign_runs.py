@@ -373,6 +373,35 @@ ROWS: dict[str, tuple[str, str, Any]] = {
 }
 
 
+TEXT_ROWS: dict[str, tuple[str, str, Any]] = {
+    "texts of numbers": draws([1, 2]),
+    "texts an object": draws({"a": 1}),
+    "no texts": draws([]),
+    "texts deep": draws(DEEP),
+    "texts half a surrogate pair": draws('["\\ud800"]'),
+    "references of numbers": responses([1]),
+    "references null": responses("null"),
+    "references empty": responses([]),
+    "the word level": manifest(level="word"),
+    "an unknown probe": manifest(probes=["mine"]),
+    "probes a text": manifest(probes="lexical-1"),
+    "an unknown tokeniser": manifest(tokeniser="mine"),
+    "a negative length": manifest(max_length=-1),
+    "an unknown protocol": manifest(protocol="mine"),
+    "writing of unknown options": manifest(writing={"mine": 1}),
+    "writing a list": manifest(writing=[]),
+    "probes' facts a list": fact("probe_facts", lambda old: []),
+    "probes' facts of numbers": fact("probe_facts", lambda old: {"lexical-1": {"a": 1}}),
+    "probes' facts of others": fact("probe_facts", lambda old: {"mine": {}}),
+    "bounds of three": fact("probe_bounds", lambda old: {"lexical-1": [0, 1, 2]}),
+    "bounds NaN": fact("probe_bounds", lambda old: {"lexical-1": [0, math.nan]}),
+    "control a text": fact("has_control", lambda old: "no"),
+    "other columns": fact("stat_columns", lambda old: [f"x{i}/y" for i in range(len(old))]),
+}
+CRAFTED = {("word", kind): row for kind, row in ROWS.items()}
+CRAFTED |= {("text", kind): row for kind, row in TEXT_ROWS.items()}
+
+
 def reseal(run: Path, table: str, where: str, change: Callable[[Any], Any]) -> None:
     """Change the contents of a row, with the checksum that belongs to them."""
     with closing(sqlite3.connect(run / DATABASE)) as database, database:
@@ -383,13 +412,13 @@ def reseal(run: Path, table: str, where: str, change: Callable[[Any], Any]) -> N
         database.execute(f"UPDATE {table} SET {names[-1]} = ? WHERE {where}", (sealed[-1],))
 
 
-@pytest.mark.parametrize("kind", ROWS)
+@pytest.mark.parametrize("level_and_kind", CRAFTED, ids=" ".join)
 def test_a_crafted_row_is_told_in_one_sentence_or_changes_nothing_else(
-    kind: str, runs: Path, tmp_path: Path, cli: Callable[..., Any]
+    level_and_kind: tuple[str, str], runs: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
     run, begun = tmp_path / "run", time.monotonic()
-    shutil.copytree(runs / "word", run)
-    reseal(run, *ROWS[kind])
+    shutil.copytree(runs / level_and_kind[0], run)
+    reseal(run, *CRAFTED[level_and_kind])
     with closing(sqlite3.connect(run / DATABASE)) as database, database:
         database.execute("DELETE FROM meta WHERE key = 'complete'")
     try:

@@ -32,7 +32,7 @@ def test_scoring_again_changes_nothing(tmp_path: Path) -> None:
     from aleatoric.pipeline import score_word
 
     first = exported(tmp_path, "a", models=("toy",))
-    with Store.open(tmp_path / "a") as store:
+    with Store.resume(tmp_path / "a") as store:
         score_word(store)
         export_rows(store, tmp_path / "again.csv")
     assert (tmp_path / "again.csv").read_text().splitlines() == first

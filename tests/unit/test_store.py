@@ -102,7 +102,7 @@ def test_a_statistic_may_have_any_name(store: Store) -> None:
 
 
 def test_statistics_take_little_room(tmp_path: Path) -> None:
-    """Rows of 20 splits took 5 kB per item, and again when they were scored a second time."""
+    """Rows of 20 splits once took a page of the database each: 5 kB per item."""
     job = WordJob("simulated:contexts=300,people=20", ("toy",), samples=40)
     with run_word(job, tmp_path / "run") as store:
         score_word(store)

@@ -129,6 +129,8 @@ def encode_once(encoder: Encoder, texts: Sequence[str], cache: VectorCache) -> V
         known |= zip(new, (vector.tobytes() for vector in vectors), strict=True)
         cache.update({keys[text]: _known(known[text]) for text in new})
     joined = b"".join(_known(known[text]) for text in texts)
+    if len({len(_known(known[text])) for text in texts}) > 1:
+        raise UsageError("saved embeddings differ in their length; score a copy without them.")
     return np.frombuffer(joined, dtype="<f4").reshape(len(texts), -1 if texts else 0)
 
 

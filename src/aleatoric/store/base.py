@@ -152,7 +152,8 @@ class Tables:
         state = self.db.execute("PRAGMA data_version").fetchone()
         if self._systems is None or self._systems[0] != state:
             rows = self.db.execute("SELECT no, name, facts FROM systems ORDER BY no")
-            loaded = {name: codec.load_facts(text) for _, name, text in map(codec.unseal, rows)}
+            opened = map(codec.unseal, rows)
+            loaded = codec.Facts((name, codec.load_facts(text)) for _, name, text in opened)
             for name, facts in loaded.items():
                 check_system(name, facts)
             self._systems = state, loaded

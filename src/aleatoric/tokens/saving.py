@@ -29,9 +29,9 @@ def to_arrays(state: State) -> Arrays:
 
 def from_arrays(state: State, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Fill a fresh state of the same settings with what `to_arrays` gave, or raise ValueError."""
-    for name, own in to_arrays(state).items():
+    for name, fresh in to_arrays(state).items():
         is_table = name == "scores" or name.startswith("curve/")
-        if is_table and not _is_alike(arrays.get(name), own):
+        if is_table and not _is_alike(arrays.get(name), fresh):
             raise ValueError(f"the saved sums {name} have another form")
     state.groups.restore(_below(arrays, "groups"))
     state.scores.table = arrays["scores"]
