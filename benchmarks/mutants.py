@@ -3,9 +3,10 @@
     python -m benchmarks.mutants --seed 0 --number 400
 
 Each mutant changes one expression: a comparison, an operator, a constant, a condition, an argument,
-a returned value. Strings, annotations, decorators, assertions, error messages, sizes of batches and
-the `strict` of a `zip` are left alone: no result depends on them. Mutated modules are written to a
-copy of the source in a temporary folder; the working tree is never touched.
+a returned value. Strings, annotations, decorators, assertions, error messages, sizes of batches,
+tolerances below 1e-6, warnings and the keywords `strict`, `stable`, `kind`, `casting` and `dtype`
+are left alone: no result depends on them beyond rounding. Mutated modules are written to a copy of
+the source in a temporary folder; the working tree is never touched.
 
 First every test runs once on the unchanged copy, so that it is known which lines each test executes
 and how long it takes. A mutant then runs the doctests of its module and the tests that execute its
@@ -133,7 +134,7 @@ def _calls(node: ast.Call) -> Iterator[ast.AST]:
         case ast.Attribute(value, name) if name in _NAMES:
             yield _with(node, func=ast.Attribute(value, _NAMES[name]))
     for i, keyword in enumerate(node.keywords):
-        if keyword.arg not in ("strict", None):
+        if keyword.arg not in _KEYWORDS:
             yield _with(node, keywords=node.keywords[:i] + node.keywords[i + 1 :])
     is_symmetric = ast.unparse(node.func).split(".")[-1] in _SYMMETRIC
     is_spread = any(isinstance(arg, ast.Starred) for arg in node.args[:2])
@@ -156,17 +157,31 @@ def _with(node: ast.AST, **fields: Any) -> ast.AST:
 
 _ALONE = (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom, ast.JoinedStr)
 _UNTOUCHED = ("annotation", "returns", "decorator_list")
+_KEYWORDS = (None, "strict", "stable", "kind", "casting", "dtype")
 _BATCH_SIZES = ("AT_ONCE", "IN_CACHE", "BATCH", "CHUNK", "PLACES", "EXACT_CELLS")
 
 
 def _is_left_alone(node: ast.AST) -> bool:
-    """Whether no result depends on a node: types, messages, sizes of batches."""
+    """Whether no result depends on a node: types, messages, sizes of batches, tolerances."""
     match node:
-        case ast.If(test=ast.Name("TYPE_CHECKING")) | ast.keyword(arg="strict"):
+        case ast.If(test=ast.Name("TYPE_CHECKING")) | ast.Call(func=ast.Attribute(attr="errstate")):
             return True
+        case ast.keyword(arg=name):
+            return name in _KEYWORDS
         case ast.Assign(targets=[target]):
-            return any(size in ast.unparse(target) for size in _BATCH_SIZES)
-    return isinstance(node, _ALONE)
+            return any(size in ast.unparse(target).upper() for size in _BATCH_SIZES)
+        case ast.BinOp(left, _, right):
+            return _is_tolerance(left) or _is_tolerance(right)
+    return isinstance(node, _ALONE) or _is_tolerance(node)
+
+
+def _is_tolerance(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant(float(value)):
+            return 0 < value < 1e-6
+        case ast.Name(name):
+            return name.endswith("TOLERANCE")
+    return False
 
 
 def mutants_of(path: Path, root: Path) -> list[Mutant]:
