@@ -138,6 +138,11 @@ def test_variances_by_hand(groups: list[list[float]], between: float, within: fl
     assert [float(part) for part in found] == pytest.approx([between, within])
 
 
+def test_values_drawn_several_times_are_averaged() -> None:
+    found = group_columns(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    assert found.tolist() == [1, 2, 4, (4 + 6) / 2, (10 + 20) / 2, (16 + 36) / 4]
+
+
 @pytest.mark.parametrize(
     ("people", "samples", "parts"),
     [
@@ -177,7 +182,7 @@ def test_the_interval_of_an_error_by_hand(
     assert error_interval(flat, Design(10, 10, 5, Crowding(3.0, 4.0))) is None
 
 
-def coin(name: str, group: str, people: int, *draws: int | None) -> Context:
+def coin(name: str, group: str, people: int | None, *draws: int | None) -> Context:
     """A fair coin for people and for each model, seen as often as said."""
     half = np.array([0.5, 0.5])
     seen = [Side(half if n is None else half * n, n) for n in (people, *draws)]
@@ -189,6 +194,7 @@ def test_the_usual_sizes_of_a_pilot() -> None:
     assert coin("1", "a", 8, 9, 7).samples == 7
     assert coin("1", "a", 8, None, 7).samples == 7
     assert coin("1", "a", 8, None, None).samples is None
+    assert (coin("1", "a", 8, 9).people, coin("1", "a", None, 9).people) == (8, 0)
     contexts = (coin("1", "a", 8, 20), coin("2", "a", 10, None), coin("3", "b", 12, 30))
     pilot = Pilot((*contexts, coin("4", "a", 30, 40)))
     assert (pilot.people, pilot.samples, pilot.n_groups, pilot.seed) == (11, 30, 2, 0)
