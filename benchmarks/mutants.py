@@ -206,7 +206,8 @@ def mutants_of(path: Path, root: Path) -> list[Mutant]:
             if isinstance(node, ast.If | ast.While):
                 both = (node.test, changed.test)  # type: ignore[attr-defined]
             line = lines[getattr(both[0], "lineno", span[0]) - 1].strip()
-            found[source] = Mutant(name, span, where, *map(ast.unparse, both), line, source)
+            before, after = map(ast.unparse, both)
+            found[source] = Mutant(name, span, where, before, after, line, source)
         for field, value in ast.iter_fields(node):
             for i, child in enumerate(value if isinstance(value, list) else [value]):
                 if field in _UNTOUCHED or not isinstance(child, ast.AST):
@@ -335,7 +336,7 @@ class _Lines:
         self._overlay, self._out = overlay, out
         self._coverage = coverage.Coverage(data_file=None, include=[f"{overlay}/aleatoric/*"])
         self._coverage.start()
-        self._seconds: Counter[str] = Counter()
+        self._seconds: dict[str, float] = {}
         self._failed: set[str] = set()
 
     @pytest.hookimpl(wrapper=True)
