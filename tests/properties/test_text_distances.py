@@ -100,6 +100,12 @@ def test_keys_of_any_size_are_sorted(pairs: list[tuple[int, int]]) -> None:
         assert list(zip(*(column.tolist() for column in found), strict=True)) == right
 
 
+@pytest.mark.parametrize("bits", [61, 62])
+def test_keys_and_places_of_63_and_64_bits_are_sorted(bits: int) -> None:
+    found = sorted_by(np.array([2**bits, 1, 2**bits]), np.array([0, 0, 1]))
+    assert [column.tolist() for column in found] == [[1, 2**bits, 2**bits], [0, 0, 1]]
+
+
 def probes(orders: list[int]) -> list[Lexical]:
     reader = Reader(open_tokeniser("whitespace"), lambda texts: [])
     return [Lexical(order, reader, {}) for order in orders]

@@ -166,6 +166,8 @@ def test_what_cannot_be_tested_says_why(
     found = paired(column(first), column(second), groups, Mean("tvd"), seed=0)
     assert found.test is None
     assert found.reason == reason
+    if reason == ONE_GROUP:
+        assert found.difference.reason == "one group: an interval needs at least two"
     if reason == NO_ITEMS:
         assert found.difference == Estimate(None, None, 0, 0, len(groups))
 
@@ -294,3 +296,5 @@ def test_random_samples_count_the_observed_one(monkeypatch: pytest.MonkeyPatch) 
     rng = np.random.default_rng(0)
     assert one_population(people, model, rng, 99).p == 1 / 100
     assert fits(people, np.array([0.0, 1.0]), 0.0, rng, 99).p == 1 / 100
+    assert one_population(people, model, rng).p == 1 / 2000
+    assert fits(people, np.array([0.0, 1.0]), 0.0, rng).p == 1 / 2000

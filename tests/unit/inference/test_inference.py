@@ -9,6 +9,7 @@ from aleatoric.inference import control, perfect
 from aleatoric.inference.bootstrap import group_bootstrap
 from aleatoric.inference.estimate import MAX_UNITS, GroupSums, estimates
 from aleatoric.metrics.reduction import Mean
+from aleatoric.types import Perfect
 
 KEYS = [(0, "item"), (1, "item"), (0, "other")]
 
@@ -131,6 +132,7 @@ def test_the_expected_tvd_of_two_answers_by_hand() -> None:
     """A fair coin, tossed twice by both: .375. Good-Turing: shares 1/4, 1/4 and 1/2."""
     assert perfect.perfect_tvd(np.array([1, 1]), 2, 2) == pytest.approx((0.375, 0.4921875))
     assert perfect.perfect_tvd(np.array([1]), 1, 2) is None
+    assert perfect.perfect_of(0.25, 0.5) == Perfect(0.25, 0.5, perfect.METHOD, None)
 
 
 @pytest.mark.parametrize(("n", "m"), [(20, 30), (7, 1000), (40, None)])

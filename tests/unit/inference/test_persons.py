@@ -230,3 +230,13 @@ def test_without_an_interval_or_with_one_person_nothing_changes() -> None:
     whole = sums_of(answers, models, r)
     found = estimate(whole, r, 0)
     assert covering_persons(found, whole, r, PersonChanges.of(alone.facts()["m"])) == found
+
+
+def test_two_persons_are_enough() -> None:
+    answers, models = random_panel(1)
+    answers = {key: {p: own[p] for p in ("p0", "p1")} for key, own in answers.items()}
+    r = REDUCTIONS["tvd"]
+    sums = sums_of(answers, models, r)
+    interval = covering_persons(estimate(sums, r, 0), sums, r, changes_of(answers, models)).interval
+    assert interval is not None
+    assert interval.method == METHOD

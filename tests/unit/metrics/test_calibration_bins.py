@@ -99,6 +99,7 @@ def test_smooth_ece_of_two_neighbours_is_that_of_two_normal_curves() -> None:
     cells = np.column_stack([np.ones(2), place, place + np.array([0.25, -0.25]), np.ones(2)])
     expected = 0.25 / 2 * 2 * (2 * stats.norm.cdf(8.5 / 16) - 1)
     assert smooth_ece_at(cells, width) == pytest.approx(expected, rel=0.01)
+    assert smooth_ece_at(cells, 0.0) == pytest.approx(0.25)  # no smoothing: nothing cancels
 
 
 def test_sweep_stops_where_accuracy_falls() -> None:

@@ -278,6 +278,7 @@ def test_log_loss_by_hand(human, model, expected) -> None:
 
 
 def test_entropies_by_hand() -> None:
+    assert entropies.plug_in(Categorical(("a", "b"), (1.0, 0.0))) == 0
     sample = Categorical.from_counts({"a": 3, "b": 1})
     assert entropies.miller_madow(sample) == pytest.approx(entropies.plug_in(sample) + 1 / 8)
     known = Categorical(("a", "b"), (0.75, 0.25))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from aleatoric.errors import UsageError
-from aleatoric.inference.noise import Side, Sides, noise, subsampled
+from aleatoric.inference.noise import Side, Sides, distance, noise, subsampled
 from aleatoric.inference.pilot import Context, Pilot, Spread, error_interval
 from aleatoric.inference.planning import (
     Crowding,
@@ -126,6 +126,7 @@ def table_of(*groups: list[float]) -> np.ndarray:
     ("groups", "between", "within"),
     [
         ([[0.0, 2.0], [4.0, 6.0]], 7.0, 2.0),  # mean squares 16 and 2, two contexts per group
+        ([[0.0, 2.0], [7.0]], 16.5, 2.0),  # mean squares 24 and 2, 4/3 contexts per group
         ([[0.0], [4.0]], 0.0, 8.0),  # one context each: all of it lies within
         ([[1.0, 3.0]], 0.0, 2.0),  # one group
         ([[0.0, 4.0], [0.0, 4.0]], 0.0, 16 / 3),  # equal groups
@@ -135,6 +136,11 @@ def table_of(*groups: list[float]) -> np.ndarray:
 def test_variances_by_hand(groups: list[list[float]], between: float, within: float) -> None:
     found = between_and_within(table_of(*groups).sum(axis=0))
     assert [float(part) for part in found] == pytest.approx([between, within])
+
+
+def test_values_drawn_several_times_are_averaged() -> None:
+    found = group_columns(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    assert found.tolist() == [1, 2, 4, (4 + 6) / 2, (10 + 20) / 2, (16 + 36) / 4]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +182,7 @@ def test_the_interval_of_an_error_by_hand(
     assert error_interval(flat, Design(10, 10, 5, Crowding(3.0, 4.0))) is None
 
 
-def coin(name: str, group: str, people: int, *draws: int | None) -> Context:
+def coin(name: str, group: str, people: int | None, *draws: int | None) -> Context:
     """A fair coin for people and for each model, seen as often as said."""
     half = np.array([0.5, 0.5])
     seen = [Side(half if n is None else half * n, n) for n in (people, *draws)]
@@ -188,9 +194,10 @@ def test_the_usual_sizes_of_a_pilot() -> None:
     assert coin("1", "a", 8, 9, 7).samples == 7
     assert coin("1", "a", 8, None, 7).samples == 7
     assert coin("1", "a", 8, None, None).samples is None
+    assert (coin("1", "a", 8, 9).people, coin("1", "a", None, 9).people) == (8, 0)
     contexts = (coin("1", "a", 8, 20), coin("2", "a", 10, None), coin("3", "b", 12, 30))
     pilot = Pilot((*contexts, coin("4", "a", 30, 40)))
-    assert (pilot.people, pilot.samples, pilot.n_groups) == (11, 30, 2)
+    assert (pilot.people, pilot.samples, pilot.n_groups, pilot.seed) == (11, 30, 2, 0)
     assert pilot.crowding == Crowding(2.0, 2.5)
     beyond = [(11, [30]), (12, [30]), (11, [30, 31]), (11, [None]), (5, [9])]
     assert [pilot.is_beyond(*sizes) for sizes in beyond] == [False, True, True, True, False]
@@ -225,6 +232,16 @@ def test_noise_is_told_apart_by_source() -> None:
     exact = noise(sides, [30], [None], rng, times=200)
     assert exact.samples[0, 0] == pytest.approx(0.0, abs=1e-12)
     assert exact.people[0, 0] == pytest.approx(only_people.var(), rel=0.25)
+
+
+def test_of_two_models_the_difference_is_taken() -> None:
+    people, first, second = (
+        Side(np.array(p), None) for p in ([1.0, 0.0], [0.5, 0.5], [0.25, 0.75])
+    )
+    sides, rng = Sides(people, (first, second)), np.random.default_rng(0)
+    assert distance(sides) == -0.25
+    assert (noise(sides, [3], [None], rng).mean == -0.25).all()
+    assert (subsampled(sides, [3], [None], rng, times=2) == -0.25).all()
 
 
 def test_few_crossed_samples_estimate_both_variances_without_bias() -> None:
@@ -425,6 +442,9 @@ def test_the_pilots_variance_is_split_as_a_naive_jackknife_splits_it() -> None:
     assert tvd_variances(people, np.array([1, 0, 0, 0])) is None
     one = Sides(Side(np.array([1.0]), 1), (Side(np.array([0.5]), None),))
     assert side_variances(one) == (0.0, 0.0)
+    # Two different answers: without one, the distance to 3/4 and 1/4 is 1/4 or 3/4.
+    two = Sides(Side(np.array([1.0, 1.0]), 2), (Side(np.array([0.75, 0.25]), None),))
+    assert side_variances(two) == pytest.approx((1 / 16, 0.0))
 
 
 def test_the_variance_of_a_mean_by_source() -> None:

@@ -167,6 +167,13 @@ def test_an_installed_pipeline_tags_its_language(monkeypatch: pytest.MonkeyPatch
     assert default_names("de")[-1] == "syntactic-3"
 
 
+def test_pipelines_of_a_language_are_found_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    util = pytest.importorskip("spacy.util")
+    installed = ["de_news", "en_core", "de_core", "deep_core"]
+    monkeypatch.setattr(util, "get_installed_models", lambda: installed)
+    assert tools.default_tagger("de") == "spacy:de_core"
+
+
 def test_a_paper_run_names_the_english_tokeniser() -> None:
     pytest.importorskip("spacy")
     (probe,) = open_probes(["lexical-1"], language="de", tokeniser="spacy:en")

@@ -93,9 +93,9 @@ def test_pairs_that_never_occur_take_no_room() -> None:
 
 
 def test_ace_at_predicted_classes_is_the_mean_of_their_own() -> None:
-    """Classes with unequal numbers of tokens, one of which has fewer than there are bins."""
+    """Classes with unequal numbers of tokens, two of which have fewer than there are bins."""
     rng = np.random.default_rng(1)
-    classes = [np.sort(rng.random(n)) for n in (40, 3, 17)]
+    classes = [np.sort(rng.random(n)) for n in (40, 3, 17, 1)]
     right = [(rng.random(len(own)) < own).astype(float) for own in classes]
     cells = [exact_cells(*both) for both in zip(classes, right, strict=True)]
     edges = equal_width_edges(BINS)
@@ -111,7 +111,7 @@ def test_ace_at_predicted_classes_is_the_mean_of_their_own() -> None:
     ]
     found = predicted_class_errors(sums, cells, BINS)
     assert found["ace_predicted"] == pytest.approx(np.mean(each))
-    assert found["ace_weighted"] == pytest.approx(np.average(each, weights=[40, 3, 17]))
+    assert found["ace_weighted"] == pytest.approx(np.average(each, weights=[40, 3, 17, 1]))
     static = [ece(*both, edges) for both in zip(classes, right, strict=True)]
     assert found["sce_predicted"] == pytest.approx(np.mean(static))
     nothing = predicted_class_errors(np.zeros((0, BINS, 3)), [], BINS)
