@@ -165,7 +165,7 @@ def test_another_base_under_the_same_name_is_refused(made: Path) -> None:
         run([*arguments, "--rate", "0.1"])
     save_lm(made / "base", layers=1, width=16, seed=1)
     with pytest.raises(
-        UsageError, match="moved: holds another run .the files of --model hf:.* have changed since"
+        UsageError, match=r"moved: holds another run .the files of --model hf:.* have changed since"
     ):
         run(arguments)
 
