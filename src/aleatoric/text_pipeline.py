@@ -136,6 +136,8 @@ def _worked(
 ) -> Store:
     """Do what is left of a run; `found` are notes made before it began."""
     with working(store, _holds_live_texts):
+        # Statistics are replaced in two steps: a run that dies between them is not complete.
+        store.set_meta(COMPLETE, False)
         if store.lacks_items:
             _read(store, corpus(), work.job, work.track)
             add_notes(store, found)

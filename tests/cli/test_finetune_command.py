@@ -163,7 +163,9 @@ def test_another_base_under_the_same_name_is_refused(made: Path) -> None:
     with pytest.raises(UsageError, match=r"holds another run \(its --rate differs\)"):
         run([*arguments, "--rate", "0.1"])
     save_lm(made / "base", layers=1, width=16, seed=1)
-    with pytest.raises(UsageError, match="moved: was begun with other weights of hf:"):
+    with pytest.raises(
+        UsageError, match=r"moved: holds another run .the files of --model hf:.* have changed since"
+    ):
         run(arguments)
 
 

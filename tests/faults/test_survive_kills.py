@@ -7,9 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import toy_runs
+
+from aleatoric import resuming, text_pipeline
+from aleatoric.store.canonical import canonical_bytes
 
 
 @pytest.mark.parametrize(("level", "kills"), [("word", 50), ("text", 30)])
@@ -33,3 +37,22 @@ def test_a_run_killed_at_random_moments_ends_byte_for_byte_alike(
     assert found["alike"] == found["runs"] >= 1
     assert found["lost"] == 0
     assert found["in the middle"] >= 3, "kills must hit while items are drawn"
+
+
+def test_a_repeated_command_that_dies_between_two_scorings_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with toy_runs.run("text", tmp_path, "run", 6) as store:
+        expected = canonical_bytes(store)
+    score, calls = text_pipeline.statistics, []
+
+    def dies(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return score(*arguments) if len(calls) == 1 else 1 / 0
+
+    monkeypatch.setattr(text_pipeline, "statistics", dies)
+    with pytest.raises(ZeroDivisionError):
+        toy_runs.run("text", tmp_path, "run", 6)
+    monkeypatch.undo()
+    with resuming.resume(tmp_path / "run") as store:
+        assert canonical_bytes(store) == expected

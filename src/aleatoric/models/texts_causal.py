@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from aleatoric.errors import ModelError
+from aleatoric.errors import UsageError
 from aleatoric.models.base import Writing
 from aleatoric.models.hf import end_ids, token_rows
 from aleatoric.models.networks import Loaded
@@ -186,9 +186,9 @@ def _check_sharing(network: CausalNetwork) -> None:
             network.alone((b,), (a,)),
         ]
     except (AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
-        raise ModelError(f"{network.label}: {_NO_SHARING} ({type(error).__name__}).") from error
+        raise UsageError(f"{network.label}: {_NO_SHARING} ({type(error).__name__}).") from error
     if not are_same(torch.cat(wanted), found):
-        raise ModelError(f"{network.label}: {_NO_SHARING}.")
+        raise UsageError(f"{network.label}: {_NO_SHARING}.")
 
 
 _NO_SHARING = (

@@ -101,9 +101,9 @@ def test_an_unknown_decoder_is_refused() -> None:
 def test_inputs_that_fill_the_window_are_named() -> None:
     made = writer()
     long = TextItem("q-7", "1", ("A dog runs " * 20,), ())
-    with pytest.raises(ModelError, match=r"input 'q-7' has \d+ tokens"):
+    with pytest.raises(UsageError, match=r"input 'q-7' has \d+ tokens"):
         list(made.write([long], ask()))
-    with pytest.raises(ModelError, match="input 'q-7'"):
+    with pytest.raises(UsageError, match="input 'q-7'"):
         list(writer("marian").write([long], ask()))
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 from lms import AtOnce, next_probs, tiny, tokenizer
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from aleatoric.errors import ModelError, UsageError
+from aleatoric.errors import UsageError
 from aleatoric.models.hf import HFModel, check_attention, in_tiles, wrap
 from aleatoric.models.probing import are_same
 from aleatoric.models.texts_causal import causal_network
@@ -276,7 +276,7 @@ def test_attention_windows_bound_the_contexts(kind):
     check_that_order_matters(lm)
     assert distance(lm) <= 1e-5
     too_long = "many " * 20
-    with pytest.raises(ModelError, match="window of 24") as caught:
+    with pytest.raises(UsageError, match="window of 24") as caught:
         exact(lm, [Question(too_long, ("the",))])
     assert is_one_sentence(caught.value)
 
@@ -307,7 +307,7 @@ def test_few_positions_are_enough_for_the_samples_or_refused(kind, positions):
     prompts = [Prompt(str(i), text) for i, text in enumerate(["He", "so many", "the man said"])]
     for drawn in mc(lm, prompts, samples=200):
         assert sum(drawn.counts.values()) + drawn.failed == 200
-    with pytest.raises(ModelError, match=f"window of {positions}") as caught:
+    with pytest.raises(UsageError, match=f"window of {positions}") as caught:
         mc(lm, [Prompt("0", "many " * positions)], samples=10)
     assert is_one_sentence(caught.value)
 
@@ -315,7 +315,7 @@ def test_few_positions_are_enough_for_the_samples_or_refused(kind, positions):
 def test_a_forward_pass_that_fails_says_so():
     model = network("llama", BASE)
     model.model.embed_tokens = torch.nn.Embedding(2, 32)
-    with pytest.raises(ModelError, match="fails: index out of range") as caught:
+    with pytest.raises(UsageError, match="fails: index out of range") as caught:
         wrap(model, tokenizer(), name="tiny")
     assert is_one_sentence(caught.value)
 
@@ -347,7 +347,7 @@ def test_alibi_is_noticed_whatever_the_scale_of_the_weights(scale):
 @pytest.mark.parametrize("scale", [0.02, 0.3], ids=["flat", "peaked"])
 def test_recurrent_models_are_refused_as_writers_too(kind, scale):
     model = network(kind, REFUSED[kind], scale)
-    with pytest.raises(ModelError, match="does not keep keys and values") as caught:
+    with pytest.raises(UsageError, match="does not keep keys and values") as caught:
         causal_network(model, tokenizer(), label="tiny")
     assert is_one_sentence(caught.value)
 

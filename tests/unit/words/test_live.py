@@ -222,7 +222,7 @@ def test_searches_stop_at_the_end_of_the_window(search):
 
 
 def test_a_context_longer_than_the_window_is_refused():
-    with pytest.raises(ModelError, match="window of 128"):
+    with pytest.raises(UsageError, match="window of 128"):
         exact(tiny("gpt2"), [Question("many " * 200, ("a",))])
 
 
@@ -238,7 +238,7 @@ def test_a_context_that_nearly_fills_the_window_gets_an_answer():
 
 
 def test_an_empty_context_needs_a_beginning_of_text():
-    with pytest.raises(ModelError, match="bos='add'"):
+    with pytest.raises(UsageError, match="bos='add'"):
         exact(tiny("gpt2"), [Question("", ("a",))])
     [found] = exact(tiny("gpt2", bos="add"), [Question("", ("the",))])
     assert 0 <= found.low[0] <= found.high[0] <= 1
@@ -263,7 +263,7 @@ def test_a_tokenizer_that_drops_spaces_is_refused():
     inner = Tokenizer(models.WordLevel({"to": 0, "be": 1, "?": 2}, unk_token="?"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     bare = PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="?")
-    with pytest.raises(ModelError, match="where a word begins"):
+    with pytest.raises(UsageError, match="where a word begins"):
         wrap(tiny("gpt2").model, bare, name="bare")
 
 
@@ -376,5 +376,5 @@ def test_a_context_that_cannot_be_continued_is_named():
 
     model = LiveModel(tiny("gpt2", window=16), "tiny", "exact", Limits())
     items = [Item("1:1", "1", "He", ("is",)), Item("1:9", "1", "many " * 40, ("is",))]
-    with pytest.raises(ModelError, match=r"item '1:9': the context .* shorten it"):
+    with pytest.raises(UsageError, match=r"item '1:9': the context .* shorten it"):
         list(model.draws(items, Ask("ancestral", 10, 0)))
