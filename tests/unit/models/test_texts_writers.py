@@ -15,7 +15,7 @@ from forced_lms import WINDOW, saved, tiny
 from writers import ask, items
 
 from aleatoric.engine.opening import Loading, open_text_model
-from aleatoric.errors import AleatoricError, ModelError, UsageError
+from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.models.base import Forcing, Writing
 from aleatoric.models.checkpoints import model_sha256
 from aleatoric.models.prompts import chat_text, check_writing
@@ -127,7 +127,7 @@ def test_only_texts_that_were_given_are_counted() -> None:
 
 
 def test_an_empty_input_needs_something_to_follow() -> None:
-    with pytest.raises(ModelError, match=r"input '0' is empty.*--bos add"):
+    with pytest.raises(UsageError, match=r"input '0' is empty.*--bos add"):
         list(writer().write(items(""), ask()))
     (texts,) = writer(bos="add").write(items(""), ask())
     assert len(texts.texts) == 4
@@ -181,5 +181,5 @@ def test_a_model_without_keys_and_values_is_refused() -> None:
     model, words = tiny("gpt2")
     forward = model.forward
     model.forward = lambda input_ids, attention_mask, **_: forward(input_ids=input_ids)
-    with pytest.raises(ModelError, match="keys and values"):
+    with pytest.raises(UsageError, match="keys and values"):
         text_model(model, words, label="odd")
