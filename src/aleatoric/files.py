@@ -21,7 +21,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from aleatoric.errors import DataError
+from aleatoric.errors import DataError, UsageError
 from aleatoric.showing import quoted
 
 MAX_LINE_BYTES = 4 * 2**20
@@ -136,7 +136,13 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, str
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A place to write a file that takes the name `path` when it is whole, or goes."""
+    """A place to write a file that takes the name `path` when it is whole, or goes.
+
+    A link keeps its place, and the file that it names is replaced; pipes and devices are refused.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path}: is no plain file; choose another name.")
     unfinished = path.with_name(path.name + ".part")
     try:
         yield unfinished

@@ -16,7 +16,13 @@ from aleatoric.codec import StatRow
 from aleatoric.engine.base import Engine, EngineOptions, check_engine, open_engine
 from aleatoric.engine.opening import Loading, check_specs, check_until
 from aleatoric.engine.stopping import Stopping
-from aleatoric.engine.systems import add_notes, check_version, saved_notes, system_name
+from aleatoric.engine.systems import (
+    add_notes,
+    check_version,
+    lost_notes,
+    saved_notes,
+    system_name,
+)
 from aleatoric.engine.waiting import waiting
 from aleatoric.engine.working import working
 from aleatoric.errors import UsageError
@@ -30,7 +36,13 @@ from aleatoric.store.faults import command as resume_command
 from aleatoric.store.reading import stat_columns
 from aleatoric.types import Case, Choices, Corpus, Item
 from aleatoric.versions import versions
-from aleatoric.word_results import COLUMNS, PAIRWISE, person_facts, person_notes
+from aleatoric.word_results import (
+    COLUMNS,
+    PAIRWISE,
+    person_facts,
+    person_notes,
+    tolerance_notes,
+)
 from aleatoric.word_results import model_systems as model_systems
 from aleatoric.word_results import results as results
 from aleatoric.words.adaptive import until_note
@@ -227,11 +239,13 @@ def scoring_settings(store: Store) -> Settings:
 def notes(store: Store) -> list[str]:
     """What a reader of the numbers should know: joins, drops, simulated people."""
     return [
+        *lost_notes(store),
         *saved_notes(store),
         *_failed_notes(store),
         *_until_notes(store),
         *_abstraction_notes(store),
         *_rank_notes(store),
+        *tolerance_notes(store),
         *person_notes(store),
     ]
 

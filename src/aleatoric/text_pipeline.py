@@ -14,7 +14,7 @@ from aleatoric.codec import Facts
 from aleatoric.engine.base import Engine, EngineOptions, check_engine, open_engine
 from aleatoric.engine.opening import Loading, check_specs
 from aleatoric.engine.stopping import Stopping
-from aleatoric.engine.systems import add_notes, check_version, saved_notes, system_name
+from aleatoric.engine.systems import add_notes, check_version, lost_notes, saved_notes, system_name
 from aleatoric.engine.text_scoring import (
     BESIDE_MATCHED,
     CONTROL,
@@ -184,7 +184,7 @@ def results(
 def notes(store: Store) -> list[str]:
     """What a reader of the numbers should know, what changes their reading first."""
     parts = (
-        *(_length_notes, _control_notes, saved_notes, _cut_notes),
+        *(lost_notes, _length_notes, _control_notes, saved_notes, _cut_notes),
         *(_tally_notes, _empty_notes, _undefined_notes, _unfinished_notes),
     )
     return [note for part in parts for note in part(store)]

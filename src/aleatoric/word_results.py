@@ -21,7 +21,7 @@ from aleatoric.metrics.calibration import ECE, Bins, equal_mass_edges, equal_wid
 from aleatoric.metrics.debiased import DebiasedECE
 from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.store import Store
-from aleatoric.store.reading import StoredRows
+from aleatoric.store.reading import StoredRows, stat_columns
 from aleatoric.types import Estimate, Result, Results, Signature
 from aleatoric.words.scoring import CONTROLS, HUMAN, ORACLE
 
@@ -48,6 +48,9 @@ COLUMNS = (
 """Every statistic that is saved per item and system, beside the abstractions."""
 PERSONS = "persons"
 """The fact, per system, of how its statistics change without each person."""
+WIDE = 0.1
+"""A mean whose bounds are further apart than this is not given."""
+WITHHELD = "not given: the search found too little of the distribution; use --estimator mc"
 INFINITE = "infinite or unknown: people gave words for which no probability above 0 was found"
 
 
@@ -77,6 +80,10 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     sums = walk(pages, shown | others)
     found = {name: estimate(sums[name], r, manifest["seed"], interval) for name, r in shown.items()}
     found |= _covering_persons(store, system, interval, found, sums, shown)
+    found |= {
+        name: replace(found[name], value=None, interval=None, reason=WITHHELD)
+        for name in unknown_metrics(found)
+    }
     plain = {name: value_of(sums[name], r) for name, r in others.items()}
     drawn, perfect = plain["n_model"], perfect_of(plain["perfect_low"], plain["perfect_high"])
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
@@ -101,6 +108,53 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
         beside = perfect if metric == "tvd" and system != HUMAN else None
         rows = StoredRows(store, system, _column(metric))
         yield Result(system, metric, signature, counted, perfect=beside, rows=rows)
+
+
+def unknown_metrics(found: Mapping[str, Estimate]) -> set[str]:
+    """The metrics of exact probabilities whose bounds are too wide for a value.
+
+    >>> low, high = (Estimate(value, None, 9, 3) for value in (0.0, 0.9))
+    >>> unknown_metrics({"overlap": low, "agreement_M_low": low, "agreement_M_high": high})
+    {'overlap'}
+    """
+    ends = {name: (found.get(f"{name}_low"), found.get(f"{name}_high")) for name in BOUNDED}
+    wide = {name for name, (low, high) in ends.items() if low and high and _are_apart(low, high)}
+    wide -= {"log_loss"}  # in nats: it is not given where it has no upper bound
+    if (highest := found.get("log_loss_high")) and highest.value is None:
+        wide |= {"log_loss"}
+    if wide & {"agreement_M", "agreement_C"}:
+        wide |= {"overlap"}
+    if "agreement_M" in wide:
+        wide |= {"agreement_gap", "entropy_model"}
+    if "tvd" in wide:
+        wide |= {"tvd_debiased", "js", "mass_on_human"}
+    certified = found.get("mode_certified")
+    if certified is not None and certified.value is not None and certified.value < 0.5:
+        wide |= {name for name in found if name.startswith("ece")}
+    return wide & found.keys()
+
+
+def _are_apart(low: Estimate, high: Estimate) -> bool:
+    return low.value is not None and high.value is not None and high.value - low.value > WIDE
+
+
+def tolerance_notes(store: Store) -> Iterator[str]:
+    """On how many contexts the bounds of D² are further apart than was asked for."""
+    ends = ("sq_distance_low", "sq_distance_high")
+    if not store.has_stats() or not set(ends) <= set(store.stat_columns()):
+        return
+    tolerance = store.manifest["tolerance"]
+    for name in model_systems(store):
+        low, high = (stat_columns(store, name, ends).values[end] for end in ends)
+        width = (high - low)[np.isfinite(high - low)]
+        missed = int((width > tolerance).sum())
+        if missed:
+            yield (
+                f"{name}: the bounds of sq_distance are further apart than the tolerance "
+                f"{tolerance:g} on {missed} of {len(width)} contexts (mean width "
+                f"{width.mean():.3f}): metrics that this leaves open are not given; see their bounds "
+                "in --json, or use --estimator mc"
+            )
 
 
 def has_persons(store: Store) -> bool:

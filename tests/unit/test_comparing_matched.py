@@ -13,10 +13,11 @@ from aleatoric.comparing import compare
 from aleatoric.comparing.matched import drawn
 from aleatoric.comparing.quartiles import by_agreement
 from aleatoric.errors import UsageError
-from aleatoric.pipeline import WordJob, results, run_word
+from aleatoric.pipeline import WordJob, notes, results, run_word, score_word
 from aleatoric.report.leads import caveats
 from aleatoric.store import Store
-from aleatoric.types import Categorical
+from aleatoric.types import Categorical, Estimate
+from aleatoric.word_results import unknown_metrics
 
 WORDS = ["a", "b", "c", "d"]
 N_ITEMS = 24
@@ -151,3 +152,37 @@ def test_quartiles_have_the_same_cut_points_for_every_system(tmp_path: Path) -> 
     levels = [[row[1] for row in rows if row[0] == system] for system in ("half", "all")]
     assert set(levels[0]) <= set(levels[1])
     assert sum(int(row[-1]) for row in rows if row[0] == "all") == 2 * N_ITEMS
+
+
+@pytest.mark.parametrize(
+    ("known", "unknown"),
+    [
+        ({"agreement_M_low": 0.01, "agreement_M_high": 0.05, "mode_certified": 0.6}, set()),
+        (
+            {"agreement_M_low": 0.0, "agreement_M_high": 0.9},
+            {"agreement_M", "agreement_gap", "overlap", "entropy_model"},
+        ),
+        ({"agreement_C_low": 0.0, "agreement_C_high": 0.2}, {"agreement_C", "overlap"}),
+        ({"tvd_low": 0.2, "tvd_high": 0.5}, {"tvd", "tvd_debiased", "js", "mass_on_human"}),
+        ({"mode_certified": 0.2}, {"ece_human"}),
+        ({"log_loss_low": 1.0, "log_loss_high": 9.0}, set()),
+        ({"log_loss_low": 1.0, "log_loss_high": None}, {"log_loss"}),
+    ],
+)
+def test_metrics_whose_bounds_are_wide_are_not_given(
+    known: dict[str, float | None], unknown: set[str]
+) -> None:
+    names = ("overlap", "sq_distance", *("agreement_M", "agreement_C", "agreement_gap", "tvd"))
+    names += ("tvd_debiased", "js", "mass_on_human", "entropy_model", "ece_human", "log_loss")
+    values = dict.fromkeys(names, 0.3) | known
+    found = {name: Estimate(value, None, 9, 3) for name, value in values.items()}
+    assert unknown_metrics(found) == unknown
+
+
+def test_a_system_without_answers_yet_is_left_out_of_quartiles(tmp_path: Path) -> None:
+    with run(tmp_path, one=samples(9, 0)) as store:
+        store.add_system("later", store.systems()["one"])
+        score_word(store)
+        assert {row[0] for row in by_agreement(store).rows} == {"one"}
+        store.set_meta("n_items", N_ITEMS + 3)
+        assert "3 of 27 items were lost" in notes(store)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from typing import Any
 import pytest
 from faulty_server import bomb, peak_below
 
-from aleatoric import cli, downloads, fetch
+from aleatoric import cli, downloads, fetch, files
 from aleatoric.errors import DataError, FetchError, UsageError
 from aleatoric.sources import open_corpus
 
@@ -397,3 +398,16 @@ def test_a_set_of_files_is_fetched_together(
     monkeypatch.setitem(downloads.SETS, "asset", both)
     assert run(["fetch", "asset", "--to", str(tmp_path)], monkeypatch) == 0
     assert names(tmp_path) == {"a.orig", "a.orig.sha256", "a.simp.0", "a.simp.0.sha256"}
+
+
+def test_what_is_written_never_replaces_a_pipe_or_a_link(tmp_path: Path) -> None:
+    pipe, link, target = (tmp_path / name for name in ("pipe", "link", "target"))
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="is no plain file"), files.written_whole(pipe):
+        pass
+    assert pipe.is_fifo()
+    link.symlink_to(target)
+    with files.written_whole(link) as unfinished:
+        unfinished.write_text("whole")
+    assert link.is_symlink()
+    assert target.read_text() == "whole"

@@ -27,6 +27,7 @@ from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.bounds import bounded_difference
 from aleatoric.store import Store
 from aleatoric.types import Result
+from aleatoric.word_results import WITHHELD
 
 __all__ = ["ALPHA", "DEFAULT_METRICS", "Compared", "Comparison", "compare", "labels_of"]
 
@@ -152,7 +153,8 @@ def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[Member]:
     found: dict[tuple[Path, str], dict[str, Result]] = {}
     for store in stores:
         for result in levels.results(store, systems=of_store.get(store.path, ())):
-            found.setdefault((store.path, result.system), {})[result.metric] = result
+            if result.estimate.reason != WITHHELD:
+                found.setdefault((store.path, result.system), {})[result.metric] = result
     return [
         Member(store, name, label, found.get((store.path, name), {}))
         for label, (store, name) in places.items()

@@ -41,6 +41,7 @@ def notes_of(
     if "overlap" in families:
         overlaps = {m.label: m.results["overlap"] for m in members if "overlap" in m.results}
         yield from dependent_draws(overlaps)
+    yield from _dependent_texts(members, families)
     yield from _uneven_draws(members, families)
     yield from _uneven_tokens(evidence)
     yield from _persons(members)
@@ -59,6 +60,24 @@ def dependent_draws(overlaps: Mapping[str, Result]) -> Iterator[str]:
             "no model reach. These draws depend on the people (copied or memorised answers) or on "
             "each other (a list of different words): do not rank them."
         )
+
+
+def _dependent_texts(
+    members: Sequence[Member], families: Mapping[str, Sequence[Comparison]]
+) -> Iterator[str]:
+    """A warning about generators whose texts are closer to people's than independent ones are."""
+    for metric in families:
+        if metric.startswith("energy/"):
+            ends = {
+                m.label: m.results[metric].estimate.interval for m in members if metric in m.results
+            }
+            names = [label for label, own in ends.items() if own is not None and own.high < 0]
+            if names:
+                yield (
+                    f"{metric}: {', '.join(names)}: the energy distance is significantly below 0, "
+                    "which independent texts do not reach: the texts may be copies of people's. Do "
+                    "not rank them"
+                )
 
 
 def is_dependent(result: Result) -> bool:

@@ -21,6 +21,7 @@ from aleatoric.metrics.agreement import COLUMNS, Overlap
 from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.store import Store
 from aleatoric.types import Estimate, Table
+from aleatoric.word_results import WIDE
 from aleatoric.words.scoring import CONTROLS, ORACLE
 
 Floats = NDArray[np.float64]
@@ -93,16 +94,26 @@ def _estimates(
     store: Store, system: str, oracle: ItemStatistics, edges: Floats
 ) -> Iterator[dict[str, Estimate]]:
     """The metrics of a system in each quartile; both halves of an item's people are rows."""
-    chunk, groups, sorted_by = _halves(read_statistics(store, system), oracle)
+    own = read_statistics(store, system)
+    if not own.keys or not _is_known(own):
+        return
+    chunk, groups, sorted_by = _halves(own, oracle)
     reductions: dict[str, Reduction] = {name: Mean(name) for name in COLUMNS}
     reductions |= {"overlap": Overlap(), "log_loss": FiniteMean("log_loss", "agreement_C")}
     place = np.where(np.isfinite(sorted_by), np.searchsorted(edges, sorted_by, side="left"), -1)
     for quartile in range(4):
         rows = np.flatnonzero(place == quartile)
-        own = {name: values[rows, None] for name, values in chunk.items()}
-        page = ([groups[i] for i in rows.tolist()], own)
+        part = {name: values[rows, None] for name, values in chunk.items()}
+        page = ([groups[i] for i in rows.tolist()], part)
         found = estimates([page] if len(rows) else [], reductions, store.manifest["seed"])
         yield {name: bounded(one, name) for name, one in found.items()}
+
+
+def _is_known(own: ItemStatistics) -> bool:
+    """Whether M of a system is known well enough to be shown."""
+    low, high = (own.values[f"agreement_M_{end}"][:, 0] for end in ("low", "high"))
+    widths = (high - low)[np.isfinite(high - low)]
+    return not len(widths) or float(widths.mean()) <= WIDE
 
 
 def _halves(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from aleatoric.errors import UsageError
 from aleatoric.store import Store
+from aleatoric.store.schema import ITEMS_SAVED
 
 PLAIN = ("ancestral", "as recorded", "none")
 """Decoders that change nothing: every other one is part of a system's name."""
@@ -44,6 +45,16 @@ def saved_notes(store: Store) -> list[str]:
     """What was noted while items were read and answered."""
     found: list[str] = store.meta("notes") or []
     return found
+
+
+def lost_notes(store: Store) -> Iterator[str]:
+    """What a salvaged run lacks of its corpus, until it is resumed."""
+    n_saved = store.meta(ITEMS_SAVED) or 0
+    if n_saved > store.n_items:
+        yield (
+            f"warning: {n_saved - store.n_items} of {n_saved} items were lost when this run was "
+            "damaged, and every number is about the others; resume it to ask for them again"
+        )
 
 
 def add_notes(store: Store, found: Iterable[str]) -> None:

@@ -55,18 +55,28 @@ def caveats(results: Sequence[Result], lead: str) -> Iterator[str]:
     if lead == "overlap":
         yield from dependent_draws({r.system: r for r in own})
         yield from _single_answers(asked)
-    groups = min((r.estimate.n_groups for r in own), default=FEW_GROUPS)
-    if groups < FEW_GROUPS:
-        counted = "one group" if groups == 1 else f"{groups} groups"
-        yield (
-            f"There is little to resample ({counted} of items): intervals are wide, and tests "
-            "find large differences alone."
-        )
+    yield from _few_groups(own)
     if _on_different_items(own):
         listed = ", ".join(f"{r.system} {r.estimate.n_items}" for r in own)
         yield (
-            f"The systems were measured on different items ({listed}): compare them by the "
-            "letters and by aleatoric compare, which use the items that they share."
+            f"The systems were measured on different items ({listed}): compare them with "
+            "aleatoric compare, which uses the items that they share."
+        )
+
+
+def _few_groups(own: Sequence[Result]) -> Iterator[str]:
+    """Systems with little to resample."""
+    few = {r.system: r.estimate.n_groups for r in own if r.estimate.n_groups < FEW_GROUPS}
+    if not few:
+        return
+    most = max(few.values())
+    whom = "" if len(few) == len(own) else f"{_listed(list(few))}: "
+    if most == 1:
+        yield f"{whom}There is one group of items, so that no interval and no test is possible."
+    else:
+        yield (
+            f"{whom}There is little to resample ({most} groups of items): intervals are "
+            "wide, and tests find large differences alone."
         )
 
 

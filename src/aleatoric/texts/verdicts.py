@@ -20,6 +20,7 @@ from aleatoric.types import Estimate, Result
 
 DIFFERS = "differs from people"
 CLOSE = "no significant difference from people"
+DEPENDENT = "energy below 0, so that its texts are not independent of people's (copied?)"
 MORE = "varies more than people"
 LESS = "varies less than people"
 ALIKE = "no significant difference in variability"
@@ -83,7 +84,7 @@ def _verdict(found: Found, system: str, probe: str, n_systems: int) -> Verdict:
     difference = found.get((system, basis))
     if difference is not None:
         difference = at_level(difference, 1 - (1 - level) / n_systems)
-    closeness = _side(energy, above=DIFFERS, below=CLOSE, between=CLOSE)
+    closeness = _side(energy, above=DIFFERS, below=DEPENDENT, between=CLOSE)
     variability = _side(difference, above=MORE, below=LESS, between=ALIKE)
     lacking = [own for own in (energy, difference) if own is None or own.interval is None]
     reason = lacking[0].reason if lacking and lacking[0] else note
@@ -100,16 +101,17 @@ def _side(estimate: Estimate | None, above: str, below: str, between: str) -> st
 
 
 def _parts(own: Sequence[Verdict]) -> Iterator[str]:
-    for said in (DIFFERS, CLOSE):
+    for said in (DIFFERS, CLOSE, DEPENDENT):
         if probes := [one.probe for one in own if one.closeness == said]:
             yield f"{said} ({_named(probes, own)})"
     cut = f", {CUT}" if any("same_length" in one.basis for one in own) else ""
     for said in (MORE, LESS, ALIKE):
         if probes := [one.probe for one in own if one.variability == said]:
             yield f"{said} ({_named(probes, own)}{cut})"
-    unknown = [one.probe for one in own if UNKNOWN in (one.closeness, one.variability)]
-    if unknown:
-        yield f"too little data for a verdict ({_named(unknown, own)})"
+    unknown = [one for one in own if UNKNOWN in (one.closeness, one.variability)]
+    for reason in dict.fromkeys(one.reason or "too little data" for one in unknown):
+        probes = [one.probe for one in unknown if (one.reason or "too little data") == reason]
+        yield f"no verdict, {reason} ({_named(probes, own)})"
 
 
 def _named(probes: Sequence[str], own: Sequence[Verdict]) -> str:

@@ -11,6 +11,7 @@ from aleatoric.text_pipeline import GAPPY, TextJob, results, run_text
 from aleatoric.texts.verdicts import (
     ALIKE,
     CLOSE,
+    DEPENDENT,
     DIFFERS,
     LESS,
     MORE,
@@ -35,7 +36,7 @@ def result(metric: str, value: float, low: float | None, high: float | None) -> 
         ((0.1, 0.05, 0.15), (0.1, 0.05, 0.15), DIFFERS, MORE),
         ((0.1, 0.05, 0.15), (-0.1, -0.15, -0.05), DIFFERS, LESS),
         ((0.0, -0.1, 0.1), (0.0, -0.1, 0.1), CLOSE, ALIKE),
-        ((-0.1, -0.2, -0.01), (0.0, -0.1, 0.1), CLOSE, ALIKE),
+        ((-0.1, -0.2, -0.01), (0.0, -0.1, 0.1), DEPENDENT, ALIKE),
         ((0.1, None, None), (0.1, None, None), UNKNOWN, UNKNOWN),
     ],
 )
@@ -51,7 +52,7 @@ def test_intervals_decide(
     assert (found.closeness, found.variability) == (closeness, variability)
     if closeness == UNKNOWN:
         assert found.reason == "one group: no interval"
-        assert sentences([found]) == ["bot: too little data for a verdict (p)."]
+        assert sentences([found]) == ["bot: no verdict, one group: no interval (p)."]
 
 
 def test_where_lengths_differ_texts_of_the_same_length_decide() -> None:
