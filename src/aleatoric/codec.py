@@ -215,7 +215,8 @@ def _load_exact(found: Any) -> Exact:
             and _are_numbers(numbers)
             and -_ROUNDING <= min(numbers) <= sum(probs) <= 1 + _ROUNDING
             and type(found["certified"]) is bool
-            and _are_numbers(low for low, _ in ends.values())
+            # The log loss of a word without probability is infinite.
+            and all(type(low) in (int, float) and low == low for low, _ in ends.values())
             and _are_numbers(high for _, high in ends.values() if high is not None)
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -83,7 +83,7 @@ _MANIFEST: Shape = {
     **dict.fromkeys(("estimator", "dtype", "bos", "embedder", "protocol"), _is_text),
     **dict.fromkeys(("device", "tagger", "language", "tokeniser", "encoder"), _TEXT_OR_NONE),
     "choices": _is_choices,
-    "samples": whole(1, 10**7),
+    "samples": whole(0, 10**7),
     "until": (is_number, None),
     "tolerance": lambda value: is_number(value) and value >= 0,
     "n_splits": whole(1, 10_000),
@@ -98,6 +98,15 @@ _MANIFEST: Shape = {
     "recipe": {},
     "folds": {},
 }
+_NUMBERS = each((int, float, None))
+_PER_NAME = each(_NUMBERS)
+_TRAINED: Shape = {
+    "fluency": (_NUMBERS, None),
+    "kept": each(_COUNT),
+    "curves": each([_NUMBERS]),
+    "temperatures": each(is_number),
+    "temperatures_by_log_loss": each(is_number),
+}
 _FACTS: dict[str, Shape] = {
     "manifest": lambda value: fits(value, _MANIFEST) and "level" in value,
     "n_items": _COUNT,
@@ -110,7 +119,7 @@ _FACTS: dict[str, Shape] = {
     "stats": {"generation": _COUNT, "rows": each(_COUNT)},
     "probe_facts": each(each(_is_text)),
     "probe_bounds": each(lambda value: fits(value, [_is_real]) and len(value) == 2),
-    "finetuning": each({}),
+    "finetuning": lambda value: each(_TRAINED)(value) and _PER_NAME(value.get("grid", {})),
 }
 _TALLY = {"texts", "cut", "empty", "short_of_room"}
 _NAMED: dict[str, Shape] = {
