@@ -172,6 +172,14 @@ def test_whether_tokens_lose_all_their_probability(text, truncates):
     assert Decoder.parse(text).truncates is truncates
 
 
+@pytest.mark.parametrize(
+    ("text", "probs"),
+    [("top_p=0.5", [0, 0, 0.5, 0.5]), ("typical=0.5", [0.5, 0.5, 0, 0]), ("top_k=2", [0.25] * 4)],
+)
+def test_equally_likely_tokens_stay_up_to_the_mass_and_no_further(text, probs):
+    assert Decoder.parse(text).probs(torch.zeros(4)).tolist() == probs
+
+
 def test_greedy_logits_are_log_probabilities():
     assert greedy(torch.tensor([0.0, 2.0, 2.0])).tolist() == [-math.inf, 0.0, -math.inf]
 

@@ -82,7 +82,7 @@ def test_rows_with_fewer_than_two_answers_are_undefined() -> None:
 def test_the_debiased_ece_of_several_splits_is_that_of_each() -> None:
     rng = np.random.default_rng(0)
     confidence, right = rng.random((60, 2)), (rng.random((60, 2)) < 0.3).astype(float)
-    right[5, 0] = confidence[7, 1] = np.nan
+    right[5, 0] = right[6, 0] = confidence[7, 1] = np.nan
     own = DebiasedECE("right", equal_width_edges(4))
     sums = own.columns({"confidence": confidence, "right": right}).sum(axis=0)
     for split, found in enumerate(own.values(sums)):

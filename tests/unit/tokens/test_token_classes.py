@@ -126,3 +126,11 @@ def test_more_classes_than_are_taken_at_once() -> None:
     assert sce_of(many, 5000, 2) == pytest.approx(0.25)
     found = predicted_class_errors(many, list(many), 2)
     assert list(found.values()) == pytest.approx([0.25] * 4)
+
+
+def test_classes_that_begin_with_empty_cells_are_cut_by_themselves() -> None:
+    late = np.array([[0.0, 0.0, 0.0], [1.0, 0.25, 0.0], [1.0, 0.75, 1.0]])
+    early = np.array([[1.0, 0.25, 1.0], [1.0, 0.5, 0.0], [1.0, 0.75, 1.0]])
+    alone = [ace_of(own[None], 1, 3) for own in (late, early)]
+    assert alone == pytest.approx([0.5 / 3, 1.5 / 3])
+    assert ace_of(np.stack([late, early]), 2, 3) == pytest.approx(np.mean(alone))
