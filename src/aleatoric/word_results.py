@@ -152,8 +152,8 @@ def tolerance_notes(store: Store) -> Iterator[str]:
             yield (
                 f"{name}: the bounds of sq_distance are further apart than the tolerance "
                 f"{tolerance:g} on {missed} of {len(width)} contexts (mean width "
-                f"{width.mean():.3f}): metrics that this leaves open are not given; see their bounds "
-                "in --json, or use --estimator mc"
+                f"{width.mean():.3f}): metrics that this leaves open are not given; see their "
+                "bounds in --json, or use --estimator mc"
             )
 
 
