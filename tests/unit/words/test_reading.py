@@ -108,20 +108,20 @@ def test_an_item_without_any_word_is_left_out_with_a_note() -> None:
     [(2, "'no0', 'no1'"), (7, "'no0', 'no1', 'no2', 'no3', 'no4' and 2 more")],
 )
 def test_notes_name_five_of_the_items_without_a_word(n: int, told: str) -> None:
-    items = [Item(f"no{i}", "1", "Then ", ("?",)) for i in range(n)]
-    _, notes = read_items(*items, Item("x", "1", "Then ", ("she",)))
+    items = [Item(f"no{i}", "1", "Then", ("?",)) for i in range(n)]
+    _, notes = read_items(*items, Item("x", "1", "Then", ("she",)))
     assert notes[-1].endswith(f": {told}")
 
 
 def test_notes_show_three_of_the_answers_that_were_shortened() -> None:
     answers = ("New York", "San Juan", "New York", "Los Angeles", "Las Vegas", "she.", "!")
-    _, (note,) = read_items(Item("1", "1", "Then ", answers))
+    _, (note,) = read_items(Item("1", "1", "Then", answers))
     assert "changed 7 of 7 answers (1 without punctuation; 5 shortened" in note
     assert "'Los Angeles' to 'Los'; 1 left out" in note
 
 
 def test_persons_and_originals_follow_their_answers() -> None:
-    item = Item("1", "1", "Then ", ("?", "she", "he."), "She,", persons=("ann", "bob", "cy"))
+    item = Item("1", "1", "Then", ("?", "she", "he."), "She,", persons=("ann", "bob", "cy"))
     [found], _ = read_items(item)
     assert (found.responses, found.persons, found.original) == (
         ("she", "he"),
@@ -203,7 +203,7 @@ def test_a_users_own_rule_reads_answers_texts_and_originals(
     reading = Reading.of(choices)
     assert reading.text(given) == reading.answer(given) == word
     if word is not None:
-        [item], _ = read_items(Item("1", "1", "Then ", (given,), given), choices=choices)
+        [item], _ = read_items(Item("1", "1", "Then", (given,), given), choices=choices)
         assert (item.responses, item.original) == ((word,), word)
         found = read_one(Draws("1", {}, texts=(given, given)), choices)
         assert dict(found.counts) == {word: 2}
