@@ -114,6 +114,9 @@ def compare(
     names = _metrics(members, metrics)
     pairs = [p for p in combinations(members, 2) if against in (None, p[0].label, p[1].label)]
     family = tuple(adjusted([*_compare_all(pairs, names, evidence)]))
+    if not family:
+        listed = ", ".join(member.label for member in members)
+        raise UsageError(f"{listed}: no two have answers to score; finish these runs with resume.")
     common = {name: evidence.values(name, _having(name, members)) for name in names}
     values = {name: own for name, (own, _) in common.items()}
     n_items = {name: n for name, (_, n) in common.items()}

@@ -100,8 +100,9 @@ def _word(found: Found, compared: Compared | None) -> Iterator[str]:
     own = {s: r for (s, m), r in found.items() if m == "overlap" and s not in _CONTROLS}
     if not own:
         return
-    yield _closest(own, compared) if len(own) > 1 else _alone(*own.popitem())
-    spread = {s: r for (s, m), r in found.items() if m == "agreement_gap" and s not in _CONTROLS}
+    yield _closest(own, compared) if len(own) > 1 else _alone(*next(iter(own.items())))
+    independent = [system for system, result in own.items() if not is_dependent(result)]
+    spread = {s: r for (s, m), r in found.items() if m == "agreement_gap" and s in independent}
     yield variability({s: _direction(r, len(spread)) for s, r in spread.items()})
 
 
