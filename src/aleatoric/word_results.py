@@ -143,18 +143,23 @@ def tolerance_notes(store: Store) -> Iterator[str]:
     ends = ("sq_distance_low", "sq_distance_high")
     if not store.has_stats() or not set(ends) <= set(store.stat_columns()):
         return
-    tolerance = store.manifest["tolerance"]
+    tolerance, parts, widest = store.manifest["tolerance"], [], 0.0
     for name in model_systems(store):
         low, high = (stat_columns(store, name, ends).values[end] for end in ends)
         width = (high - low)[np.isfinite(high - low)]
         missed = int((width > tolerance).sum())
         if missed:
-            yield (
-                f"{name}: the bounds of sq_distance are further apart than the tolerance "
-                f"{tolerance:g} on {missed} of {len(width)} contexts (mean width "
-                f"{width.mean():.3f}): metrics that this leaves open are not given; see their "
-                "bounds in --json, or use --estimator mc"
+            widest = max(widest, float(width.mean()))
+            parts.append(
+                f"{missed} of {len(width)} contexts of {name} (mean width {width.mean():.3f})"
             )
+    if parts:
+        open_ = "; metrics that this leaves open are not given: use --estimator mc"
+        yield (
+            f"the bounds of sq_distance are further apart than the tolerance {tolerance:g} on "
+            f"{', '.join(parts)}; see sq_distance_low and sq_distance_high in --json"
+            f"{open_ if widest > WIDE else ''}"
+        )
 
 
 def has_persons(store: Store) -> bool:
