@@ -122,8 +122,8 @@ class Part:
             return None
         return (
             f"There are {len(self.members)} systems: the table of systems shows all of them. "
-            f"Intervals, letters, findings, figures and contexts are those of the {MOST_DETAILED} systems "
-            f"that lead by {LEADING[self.level]}; p-values do not account for this choice. "
+            "Intervals, letters, findings, figures and contexts are those of the "
+            f"{MOST_DETAILED} systems that lead by {LEADING[self.level]}; p-values do not account for this choice. "
             "aleatoric compare --system compares others."
         )
 
