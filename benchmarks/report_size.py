@@ -78,12 +78,18 @@ def random_answers(folder: Path, n_items: int, n_systems: int) -> tuple[Path, li
     vocabulary = [f"w{rng.randrange(10 ** rng.randrange(1, 6)):x}ing" for _ in range(5000)]
     shares = [1 / (i + 1) for i in range(len(vocabulary))]
     likely = [rng.choices(vocabulary, shares, k=12) for _ in range(n_items)]
+    in_group = max(1, n_items // 1000)  # with one group there would be no intervals and no tests
     people = folder / "people.jsonl"
     with people.open("w") as file:
         for i, words in enumerate(likely):
             context = " ".join(rng.choices(vocabulary, shares, k=8))
             answers = rng.choices(words, shares[:12], k=20)
-            row = {"id": str(i), "group": str(i // 100), "context": context, "responses": answers}
+            row = {
+                "id": str(i),
+                "group": str(i // in_group),
+                "context": context,
+                "responses": answers,
+            }
             file.write(json.dumps(row) + "\n")
     models = [folder / f"m{number}.jsonl" for number in range(n_systems)]
     for number, path in enumerate(models):

@@ -46,7 +46,7 @@ FormatOption = Annotated[
 IntervalOption = Annotated[
     str,
     typer.Option(
-        "--interval", help="Confidence intervals over groups: auto, t, studentised or percentile."
+        "--interval", help="Intervals over groups: auto, t, studentised, percentile or none."
     ),
 ]
 SeedOption = Annotated[int, typer.Option(help="The same seed gives the same bytes.")]

@@ -18,6 +18,8 @@ from aleatoric.types import Interval
 Floats = NDArray[np.float64]
 LEVEL = 0.95
 N_REPLICATES = 2000
+NO_INTERVALS = "none"
+"""Values alone: intervals take most of the time of many systems."""
 METHODS = ("auto", "t", "studentised", "percentile")
 DEFAULT_METHOD = "auto"
 """Student's t up to `MAX_T_GROUPS` groups, the studentised bootstrap beyond."""
@@ -25,6 +27,7 @@ MAX_T_GROUPS = 20
 """Up to here both cover alike, and Student's t is narrower (`benchmarks/coverage.py`)."""
 ONE_GROUP = "one group: an interval needs at least two"
 NO_SPREAD = "all groups have the same value: there is no spread to resample"
+NOT_ASKED = "no interval was asked for"
 NO_REPLICATE = "no resampled set of groups has a value"
 MIN_GROUPS = 5
 """Fewer groups have too few different resamples to studentise: Student's t is used instead."""
@@ -48,8 +51,8 @@ def check_method(method: str) -> str:
     >>> check_method("percentile")
     'percentile'
     """
-    if method not in METHODS:
-        raise UsageError(f"there is no interval {method!r}; use {', '.join(METHODS)}.")
+    if method not in (known := (*METHODS, NO_INTERVALS)):
+        raise UsageError(f"there is no interval {method!r}; use {', '.join(known)}.")
     return method
 
 
@@ -90,6 +93,8 @@ def resample(
     >>> resample(np.ones((1, 2)), lambda s: s[:, 0] / s[:, 1], seed=0).reason
     'one group: an interval needs at least two'
     """
+    if method == NO_INTERVALS:
+        return Resampled(None, NOT_ASKED)
     if len(sums) < 2:
         return Resampled(None, ONE_GROUP)
     left_out = leave_one_out(sums, value)

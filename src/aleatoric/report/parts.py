@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 from aleatoric import levels, studies
 from aleatoric.comparing import labels_of
 from aleatoric.comparing.statistics import better
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, NO_INTERVALS
 from aleatoric.report.leads import LEADING
 from aleatoric.store import Store
 from aleatoric.types import Result
@@ -57,22 +58,17 @@ class Part:
 
     @cached_property
     def results(self) -> list[Result]:
-        """The controls' results, then every model's under its label: worked out once."""
-        found: dict[tuple[Path, str], list[Result]] = {}
-        for store in self.stores:
-            for result in levels.results(store):
-                found.setdefault((store.path, result.system), []).append(result)
-        models = set(studies.model_systems(self.first))
-        own = [
-            replace(result, system=member.label)
-            for member in self.members
-            for result in found.get((member.store.path, member.system), ())
-        ]
-        first = self.first.path
-        controls = (
-            r for (path, s), rs in found.items() if path == first and s not in models for r in rs
-        )
-        return [*controls, *own]
+        """The controls' results, then every model's under its label: worked out once.
+
+        Of many systems only the controls and the leading ones have intervals, which take most of
+        the time.
+        """
+        if len(self.members) <= MOST_DETAILED:
+            return self._results_with(DEFAULT_METHOD)
+        values = self._results_with(NO_INTERVALS)
+        others = {member.label for member in self.members} - self._leaders(values)
+        found = {(r.system, r.metric): r for r in self._results_with(DEFAULT_METHOD, others)}
+        return [found.get((r.system, r.metric), r) for r in values]
 
     @cached_property
     def leading(self) -> Part:
@@ -83,16 +79,41 @@ class Part:
         """
         if len(self.members) <= MOST_DETAILED:
             return self
-        metric, sign = LEADING[self.level], -1 if better(LEADING[self.level]) == "higher" else 1
-        values = {r.system: r.estimate.value for r in self.results if r.metric == metric}
-        ranks = {system: sign * value for system, value in values.items() if value is not None}
-        ordered = sorted(self.members, key=lambda member: ranks.get(member.label, math.inf))
-        kept = {member.label for member in ordered[:MOST_DETAILED]}
+        kept = self._leaders(self.results)
         left_out = {member.label for member in self.members} - kept
         part = replace(self, members=tuple(m for m in self.members if m.label in kept))
         # Worked out already, and costly.
         vars(part)["results"] = [r for r in self.results if r.system not in left_out]
         return part
+
+    def _leaders(self, results: Sequence[Result]) -> set[str]:
+        """The labels of the leading systems, by the values of the level's first metric."""
+        metric, sign = LEADING[self.level], -1 if better(LEADING[self.level]) == "higher" else 1
+        values = {r.system: r.estimate.value for r in results if r.metric == metric}
+        ranks = {system: sign * value for system, value in values.items() if value is not None}
+        ordered = sorted(self.members, key=lambda member: ranks.get(member.label, math.inf))
+        return {member.label for member in ordered[:MOST_DETAILED]}
+
+    def _results_with(self, interval: str, left_out: Collection[str] = ()) -> list[Result]:
+        """Results with intervals by a method, but for the systems that are left out."""
+        shown = [member for member in self.members if member.label not in left_out]
+        controls = self.first.systems().keys() - set(studies.model_systems(self.first))
+        asked: dict[Path, set[str]] = {store.path: set() for store in self.stores}
+        asked[self.first.path] |= controls
+        for member in shown:
+            asked[member.store.path].add(member.system)
+        found: dict[tuple[Path, str], list[Result]] = {}
+        for store in self.stores:
+            for result in levels.results(store, interval, asked[store.path]):
+                found.setdefault((store.path, result.system), []).append(result)
+        first = self.first.path
+        own = [
+            replace(result, system=member.label)
+            for member in shown
+            for result in found.get((member.store.path, member.system), ())
+        ]
+        of_people = (rs for (path, s), rs in found.items() if path == first and s in controls)
+        return [*(result for rs in of_people for result in rs), *own]
 
     @property
     def systems_note(self) -> str | None:
@@ -101,8 +122,8 @@ class Part:
             return None
         return (
             f"There are {len(self.members)} systems: the table of systems shows all of them. "
-            f"Letters, findings, figures and contexts are those of the {MOST_DETAILED} systems "
-            f"that lead by {LEADING[self.level]}; p-values do not account for this choice. "
+            "Intervals, letters, findings, figures and contexts are those of the "
+            f"{MOST_DETAILED} systems that lead by {LEADING[self.level]}; p-values do not account for this choice. "
             "aleatoric compare --system compares others."
         )
 

@@ -151,6 +151,12 @@ def test_of_many_systems_the_table_has_all_and_the_rest_the_leading_ones(
     own = html.section(part, collect.figure_data(part.leading, studies=()))
     assert {row[0].text for row in own.systems.rows} >= {*labels}
     assert own.caveats[0].startswith("There are 3 systems: the table of systems shows all of them.")
+    whole = {r.system: r.estimate for r in pipeline.results(store) if r.metric == "overlap"}
+    for result in part.results:
+        if result.metric == "overlap" and result.system in labels:  # values are those of score
+            assert result.estimate.value == whole[result.system].value
+            shown = whole[result.system].interval if result.system != last else None
+            assert result.estimate.interval == shown
     assert own.systems.compared is not None
     assert set(own.systems.compared.values["overlap"]) == set(leading)
     assert [one["system"] for one in own.worst] == [m.label for m in part.leading.members]
