@@ -123,8 +123,8 @@ class Part:
         return (
             f"There are {len(self.members)} systems: the table of systems shows all of them. "
             "Intervals, letters, findings, figures and contexts are those of the "
-            f"{MOST_DETAILED} systems that lead by {LEADING[self.level]}; p-values do not account for this choice. "
-            "aleatoric compare --system compares others."
+            f"{MOST_DETAILED} systems that lead by {LEADING[self.level]}; p-values do not account "
+            "for this choice. aleatoric compare --system compares others."
         )
 
 
