@@ -142,7 +142,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     """
     path = path.resolve()
     if path.exists() and not path.is_file():
-        raise UsageError(f"{path}: is no plain file; choose another name.")
+        raise UsageError(f"{path}: is not a regular file; choose another name.")
     unfinished = path.with_name(path.name + ".part")
     try:
         yield unfinished

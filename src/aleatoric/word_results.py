@@ -154,11 +154,11 @@ def tolerance_notes(store: Store) -> Iterator[str]:
                 f"{missed} of {len(width)} contexts of {name} (mean width {width.mean():.3f})"
             )
     if parts:
-        open_ = "; metrics that this leaves open are not given: use --estimator mc"
+        advice = f"; means with bounds over {WIDE:g} apart are not reported: use --estimator mc"
         yield (
             f"the bounds of sq_distance are further apart than the tolerance {tolerance:g} on "
             f"{', '.join(parts)}; see sq_distance_low and sq_distance_high in --json"
-            f"{open_ if widest > WIDE else ''}"
+            f"{advice if widest > WIDE else ''}"
         )
 
 

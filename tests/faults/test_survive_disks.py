@@ -170,7 +170,7 @@ def test_a_run_that_cannot_be_opened_is_not_said_to_be_unwritable(
     (run / f"{DATABASE}-wal").mkdir()  # root may read whatever is only forbidden
     for command in (("score", run), ("compare", run), ("view", run)):
         said = refused(cli, *command)
-        assert "run.sqlite-wal: is a link or no plain file; copy the run" in said
+        assert "run.sqlite-wal: is a link or not a regular file; copy the run" in said
         assert "--out" not in said
 
 

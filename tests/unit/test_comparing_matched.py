@@ -124,7 +124,7 @@ def test_single_draws_cannot_be_matched(tmp_path: Path) -> None:
     with run(tmp_path, one=samples(1, 0), many=samples(30, 1)) as store:
         with pytest.raises(UsageError, match="one: has one draw per item, and agreements need two"):
             compare([store], matched=True)
-        assert "(one 24) count in TVD and ECE alone" in " ".join(caveats(results(store), "overlap"))
+        assert "(one 24) count only in TVD and ECE" in " ".join(caveats(results(store), "overlap"))
 
 
 def test_systems_without_a_common_item_have_no_values_and_a_note(tmp_path: Path) -> None:

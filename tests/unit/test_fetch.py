@@ -403,7 +403,7 @@ def test_a_set_of_files_is_fetched_together(
 def test_what_is_written_never_replaces_a_pipe_or_a_link(tmp_path: Path) -> None:
     pipe, link, target = (tmp_path / name for name in ("pipe", "link", "target"))
     os.mkfifo(pipe)
-    with pytest.raises(UsageError, match="is no plain file"), files.written_whole(pipe):
+    with pytest.raises(UsageError, match="is not a regular file"), files.written_whole(pipe):
         pass
     assert pipe.is_fifo()
     link.symlink_to(target)

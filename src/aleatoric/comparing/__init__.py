@@ -116,7 +116,9 @@ def compare(
     family = tuple(adjusted([*_compare_all(pairs, names, evidence)]))
     if not family:
         listed = ", ".join(member.label for member in members)
-        raise UsageError(f"{listed}: no two have answers to score; finish these runs with resume.")
+        raise UsageError(
+            f"{listed}: no two of these systems have answers; finish the runs with aleatoric resume."
+        )
     common = {name: evidence.values(name, _having(name, members)) for name in names}
     values = {name: own for name, (own, _) in common.items()}
     n_items = {name: n for name, (_, n) in common.items()}

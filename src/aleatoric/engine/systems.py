@@ -37,7 +37,7 @@ def check_version(store: Store, spec: str, version: str) -> None:
     if others or not version.startswith(content):
         raise UsageError(
             f"{spec}: is not the model that the run began with ({[*others, content][0]} then, "
-            f"{version} now); restore it, or begin another run."
+            f"{version} now); restore it, or start a new run."
         )
 
 

@@ -251,7 +251,7 @@ def check_weights(model: Any) -> None:
         # A sum needs no second copy of the weights; it may overflow where they are finite.
         if not own.sum().isfinite() and not own.isfinite().all():
             dtype = str(own.dtype).removeprefix("torch.")
-            raise ValueError(f"{name} holds values that are no finite numbers in {dtype}")
+            raise ValueError(f"{name} holds values that are not finite in {dtype}")
 
 
 def _check_layers(name: str, config: Any, n_tensors: int | None) -> None:

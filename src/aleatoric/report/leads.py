@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from aleatoric.comparing import Compared
+from aleatoric.comparing import ALPHA, Compared
 from aleatoric.comparing.notes import dependent_draws, is_dependent
 from aleatoric.inference.bounds import CUT_MARK, at_level
 from aleatoric.report.numbers import number, with_interval
@@ -76,7 +76,7 @@ def _few_groups(own: Sequence[Result]) -> Iterator[str]:
     else:
         yield (
             f"{whom}There is little to resample ({most} groups of items): intervals are "
-            "wide, and tests find large differences alone."
+            "wide, and tests detect only large differences."
         )
 
 
@@ -86,7 +86,7 @@ def _single_answers(own: Sequence[Result]) -> Iterator[str]:
     if counted:
         yield (
             "Overlap, squared distance and agreements need two people and two draws per item. "
-            f"Items that lack them ({', '.join(counted)}) count in TVD and ECE alone."
+            f"Items that lack them ({', '.join(counted)}) count only in TVD and ECE."
         )
 
 
@@ -159,7 +159,7 @@ def _others(n: int) -> str:
 
 def _direction(result: Result, n_systems: int) -> str:
     """How a system's variability differs from people's, adjusted for the number of systems."""
-    interval = at_level(result.estimate, 1 - 0.05 / n_systems).interval
+    interval = at_level(result.estimate, 1 - ALPHA / n_systems).interval
     if interval is None:
         return "unknown"
     if interval.low > 0:

@@ -76,7 +76,9 @@ def check_files(file: Path) -> None:
         except FileNotFoundError:
             continue
         if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
-            raise UsageError(f"{part}: is a link or no plain file; copy the run and use the copy.")
+            raise UsageError(
+                f"{part}: is a link or not a regular file; copy the run and use the copy."
+            )
     if not file.exists():
         return
     with file.open("rb") as opened:
