@@ -117,7 +117,7 @@ def compare(
     if not family:
         listed = ", ".join(member.label for member in members)
         raise UsageError(
-            f"{listed}: no two of these systems have answers; finish the runs with aleatoric resume."
+            f"{listed}: no two of these have answers; finish the runs with aleatoric resume."
         )
     common = {name: evidence.values(name, _having(name, members)) for name in names}
     values = {name: own for name, (own, _) in common.items()}
