@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from aleatoric.analyses.recovery import Design, coverage
-from aleatoric.analyses.recovery_panel import Panel, panel_coverage
-from aleatoric.analyses.recovery_tokens import Documents, decisions
+from benchmarks.recovery import Design, coverage
+from benchmarks.recovery_panel import Panel, panel_coverage
+from benchmarks.recovery_tokens import Documents, decisions
 
 N_SIMULATIONS, N_REPLICATES = 1000, 500
 GROUPS = (5, 10, 20, 21, 55)

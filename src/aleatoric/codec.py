@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.types import Categorical, Draws, Exact, Item, TextItem
+from aleatoric.types import Categorical, Draws, Exact, Floats, Item, TextItem
 
-Floats = NDArray[np.float64]
 ItemRow = tuple[str, str, str, str | None, str]
 """Id, group, context, original, responses."""
 RowOf = tuple[Any, ...]

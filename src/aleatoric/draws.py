@@ -15,12 +15,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from aleatoric.types import Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Index = NDArray[np.int64]
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
 
 
@@ -94,14 +94,14 @@ def rounding_of(logits: Any) -> float:
     return {torch.float32: 2.0**-16, torch.float64: 2.0**-40}.get(logits.dtype, 0.0)
 
 
-def child(keys: Index, number: Index | int) -> Index:
+def child(keys: Ints, number: Ints | int) -> Ints:
     """The keys of the `number`-th children of `keys`.
 
     >>> child(np.array([5, 5]), np.array([0, 1])).tolist() == child(np.array([5]), 0).tolist() * 2
     False
     """
     steps = np.atleast_1d(np.asarray(number, dtype=np.int64)) + 1
-    found: Index = mix(keys + steps * _GOLDEN)  # arrays of whole numbers wrap around in silence
+    found: Ints = mix(keys + steps * _GOLDEN)  # arrays of whole numbers wrap around in silence
     return found
 
 

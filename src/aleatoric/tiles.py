@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.transfer import send
+from aleatoric.types import Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Index = NDArray[np.int64]
 SIZE = 64
 """Nodes of a tile."""
 _STEP = 8
@@ -40,7 +40,7 @@ class Tiles:
     places: Tensor
 
     @classmethod
-    def of(cls, spans: Index, others: Index, device: Any) -> Tiles:
+    def of(cls, spans: Ints, others: Ints, device: Any) -> Tiles:
         """Tiles of tokens that see the columns start..stop-1 of `spans`, and `others`.
 
         `others` holds further columns of each token in rows filled up with -1.
@@ -55,7 +55,7 @@ class Tiles:
         return cls(*(send(x, device) for x in (rows, columns, mask, tile * SIZE + slot)))
 
 
-def _slots(starts: Index) -> tuple[Index, Index]:
+def _slots(starts: Ints) -> tuple[Ints, Ints]:
     """The tile and the slot of each token: tokens of one passage fill tiles of their own.
 
     >>> [x.tolist() for x in _slots(np.array([0, 0, 7]))]
@@ -71,8 +71,8 @@ def _slots(starts: Index) -> tuple[Index, Index]:
 
 
 def _seen(
-    spans: Index, others: Index, tile: Index, slot: Index, count: int
-) -> tuple[Index, NDArray[np.bool_]]:
+    spans: Ints, others: Ints, tile: Ints, slot: Ints, count: int
+) -> tuple[Ints, NDArray[np.bool_]]:
     """The columns of each tile, and which of them each slot sees."""
     lengths = spans[:, 1] - spans[:, 0]
     trunk = int(lengths.max(initial=0))

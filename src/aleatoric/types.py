@@ -8,7 +8,13 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from aleatoric.showing import Showable
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 AnyItem = TypeVar("AnyItem", covariant=True)
 

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from canonical_run import canonical_bytes
 from tuned_lms import population, save_corpus, save_lm
 
 from aleatoric import resuming
@@ -20,7 +21,6 @@ from aleatoric.engine.opening import Loading
 from aleatoric.engine.stopping import Stopped, listening
 from aleatoric.pipeline import WordJob, run_word
 from aleatoric.store import Store
-from aleatoric.store.canonical import canonical_bytes
 
 LENGTHS = {1: 20, 2: 9, 3: 30, 4: 20, 5: 31, 6: 17}
 """Passages of several lengths: parts of 59, 51 and 17 contexts on a processor."""

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from canonical_run import canonical_bytes
 
 from aleatoric import levels, resuming
 from aleatoric.errors import AleatoricError, DataError, StorageError, UsageError
 from aleatoric.pipeline import WordJob, run_word
 from aleatoric.store import DATABASE, LockedError, Store
-from aleatoric.store.canonical import canonical_bytes
 from aleatoric.store.salvage import salvage
 from aleatoric.types import Item
 

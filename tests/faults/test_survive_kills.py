@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import toy_runs
+from canonical_run import canonical_bytes
 
 from aleatoric import resuming, text_pipeline
-from aleatoric.store.canonical import canonical_bytes
 
 
 @pytest.mark.parametrize(("level", "kills"), [("word", 50), ("text", 30)])

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import toy_runs
+from canonical_run import canonical_bytes
 from faulty_server import serving
 from forced_lms import TEXT
 from forced_lms import saved as saved_model
@@ -23,7 +24,6 @@ from aleatoric.engine.stopping import Stopped, listening
 from aleatoric.models.base import Writing
 from aleatoric.pipeline import WordJob, run_word
 from aleatoric.store import Store
-from aleatoric.store.canonical import canonical_bytes
 from aleatoric.text_pipeline import TextJob, run_text
 from aleatoric.token_pipeline import TokenJob, run_token
 

@@ -17,6 +17,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from canonical_run import canonical_bytes
+
 from aleatoric import registry, resuming
 from aleatoric.cli import main as command_line
 from aleatoric.models.base import Ask, LoadOptions, Writing
@@ -24,7 +26,6 @@ from aleatoric.models.texts_live import Tally
 from aleatoric.models.toy import ToyModel
 from aleatoric.pipeline import WordJob, run_word
 from aleatoric.store import DATABASE, Store
-from aleatoric.store.canonical import canonical_bytes
 from aleatoric.streams import stream
 from aleatoric.text_pipeline import TextJob, run_text
 from aleatoric.types import Draws, Item, TextItem, Texts

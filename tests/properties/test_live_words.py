@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
+from enumerable_lm import EnumerableLM
+
 from aleatoric.decoding import Decoder
-from aleatoric.models.enumerable import EnumerableLM
 from aleatoric.words.exact import Question, Search, exact
 from aleatoric.words.frontier import Entry, follow
 from aleatoric.words.head import HeadSearch, head, masses

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aleatoric.analyses.recovery import Design, simulate
 from aleatoric.inference.variance import split_variance, tvd_variances
 from aleatoric.metrics import splits
 from aleatoric.metrics.debiased import DebiasedECE, leave_pair_out, tvd_debiased
 from aleatoric.streams import stream
 from aleatoric.types import Categorical, Pair
+from benchmarks.recovery import Design, simulate
 
 SIZES = [(5, 10), (20, 20), (40, 40), (40, 1000), (100, 1000)]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from aleatoric.analyses.recovery import Design, coverage
-from aleatoric.analyses.recovery_panel import GROUPS_ONLY, TWO_WAY, Panel, panel_coverage
-from aleatoric.analyses.recovery_tokens import Documents, decisions
+from benchmarks.recovery import Design, coverage
+from benchmarks.recovery_panel import GROUPS_ONLY, TWO_WAY, Panel, panel_coverage
+from benchmarks.recovery_tokens import Documents, decisions
 
 N_SIMULATIONS, N_REPLICATES, N_TEXTS = 80, 200, 40
 NOISE = 3 * (0.95 * 0.05 / N_SIMULATIONS) ** 0.5

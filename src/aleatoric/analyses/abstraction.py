@@ -6,18 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.analyses.kmeans import Clustering, Points, kmeans
 from aleatoric.errors import UsageError
 from aleatoric.nlp.taggers import Tagger
 from aleatoric.showing import quoted
 from aleatoric.streams import stream
-from aleatoric.types import FAILED, Choices, Draws, Item
+from aleatoric.types import FAILED, Choices, Draws, Floats, Item
 from aleatoric.words.distributions import human_counts
 from aleatoric.words.scoring import Abstraction, Answered, pair_of
 
-Floats = NDArray[np.float64]
 Embedder = Callable[[Sequence[str]], Mapping[str, Floats]]
 """Words -> vectors; a word without a vector is left out."""
 

@@ -22,9 +22,8 @@ from aleatoric.analyses.pictures import Boxes, Coefficients, Picture, plain, sca
 from aleatoric.errors import UsageError
 from aleatoric.metrics.entropy import chao_shen
 from aleatoric.nlp.taggers import TAGS, Tagger, textblob
-from aleatoric.types import Case, Study, Table
+from aleatoric.types import Case, Floats, Study, Table
 
-Floats = NDArray[np.float64]
 POS = TAGS[:10]
 Z = 1.959964
 ORACLE = "TVD between oracles"

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.analyses.people import (
     SplitTVDs,
@@ -27,11 +26,9 @@ from aleatoric.inference.control import Half
 from aleatoric.metrics.calibration import ece, equal_width_edges
 from aleatoric.metrics.overlap import mode
 from aleatoric.metrics.tvd import tvd
-from aleatoric.types import Case, Study, Table
+from aleatoric.types import Case, Floats, Study, Table
 from aleatoric.words.distributions import human_counts
 from aleatoric.words.rules import bare
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from aleatoric.analyses.abstraction import Embedder
 from aleatoric.analyses.vectors import read_vectors
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.nlp import encoders
-
-Floats = NDArray[np.float64]
+from aleatoric.types import Floats
 
 
 class Remembering:

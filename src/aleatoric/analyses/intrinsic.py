@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from aleatoric.analyses.pictures import Boxes, plain
 from aleatoric.errors import UsageError
 from aleatoric.tokens.table import TokenTable
-from aleatoric.types import Study, Table
+from aleatoric.types import Floats, Study, Table
 
-Floats = NDArray[np.float64]
 N_PARTS = 4
 _MOST_DRAWN = 20_000
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from aleatoric.types import Floats
+
 Labels = NDArray[np.int64]
 N_INIT = 20
 MAX_ITER = 400

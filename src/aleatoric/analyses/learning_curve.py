@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.analyses.pictures import Line, Lines, Mark, plain
 from aleatoric.errors import UsageError
@@ -22,10 +21,9 @@ from aleatoric.inference.estimate import GroupSums
 from aleatoric.inference.noise import Side
 from aleatoric.inference.two_sample import counted
 from aleatoric.streams import stream
-from aleatoric.types import Case, Interval, Study, Table
+from aleatoric.types import Case, Floats, Interval, Study, Table
 from aleatoric.words.distributions import human_counts
 
-Floats = NDArray[np.float64]
 N_SPLITS = 20
 FURTHER = (2, 5)
 """How many times the largest measured size is extrapolated to."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.errors import UsageError
 from aleatoric.inference import control
@@ -14,10 +13,9 @@ from aleatoric.inference.bootstrap import group_bootstrap
 from aleatoric.inference.bounds import cut_at
 from aleatoric.inference.estimate import GroupSums
 from aleatoric.metrics import splits as by_split
-from aleatoric.types import Case, Categorical, Interval
+from aleatoric.types import Case, Categorical, Floats, Interval
 from aleatoric.words.distributions import human_counts
 
-Floats = NDArray[np.float64]
 N_SPLITS = 20
 
 

@@ -23,9 +23,8 @@ from scipy.stats import kstwobign
 from aleatoric.analyses.people import SplitTVDs, interval_note, mean_interval, split_tvds
 from aleatoric.analyses.pictures import Line, Lines, Mark, Panels, density, plain
 from aleatoric.streams import stream
-from aleatoric.types import Case, Interval, Study, Table
+from aleatoric.types import Case, Floats, Interval, Study, Table
 
-Floats = NDArray[np.float64]
 STEP = 0.05
 ALPHA = 0.05
 N_REPLICATES = 200

@@ -19,9 +19,8 @@ from aleatoric.metrics.bins import N_COLUMNS, bin_sums, ece_of, token_columns
 from aleatoric.metrics.calibration import bin_index, equal_width_edges
 from aleatoric.streams import stream
 from aleatoric.tokens.table import TokenTable
-from aleatoric.types import Study, Table
+from aleatoric.types import Floats, Study, Table
 
-Floats = NDArray[np.float64]
 SIZES = (10, 50, 500, 1000)
 RUNS = 10
 TOKENS, DOCUMENTS = "tokens", "documents"

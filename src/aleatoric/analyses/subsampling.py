@@ -6,16 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.analyses.people import N_SPLITS, halves_of, interval_note, mean_interval, model_tvd
 from aleatoric.analyses.pictures import Histograms, histograms
 from aleatoric.errors import UsageError
 from aleatoric.streams import stream
-from aleatoric.types import Case, Categorical, Interval, Study, Table
+from aleatoric.types import Case, Categorical, Floats, Interval, Study, Table
 from aleatoric.words.distributions import human_counts
 
-Floats = NDArray[np.float64]
 SIZES = (10, 20, 40, 100)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.comparing.statistics import ItemStatistics, read_statistics
 from aleatoric.errors import UsageError
@@ -20,11 +19,10 @@ from aleatoric.inference.estimate import Reduction, estimates
 from aleatoric.metrics.agreement import COLUMNS, Overlap
 from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.store import Store
-from aleatoric.types import Estimate, Table
+from aleatoric.types import Estimate, Floats, Table
 from aleatoric.word_results import WIDE
 from aleatoric.words.scoring import CONTROLS, ORACLE
 
-Floats = NDArray[np.float64]
 QUARTILES = ("lowest", "second", "third", "highest")
 _TITLE = "By quartiles of human agreement"
 

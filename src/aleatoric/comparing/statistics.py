@@ -20,8 +20,8 @@ from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edg
 from aleatoric.metrics.debiased import DebiasedECE
 from aleatoric.metrics.reduction import Chunk, FiniteMean, Mean
 from aleatoric.store import Store
+from aleatoric.types import Floats
 
-Floats = NDArray[np.float64]
 Places = Sequence[NDArray[np.int64]]
 Key = tuple[str, int]
 """An item, and which of its rows: items that were recorded twice may count as two."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from aleatoric import registry
 from aleatoric.codec import StatRow
-from aleatoric.metrics.empirical import Divergence, Floats
+from aleatoric.metrics.empirical import Divergence
 from aleatoric.probes.base import Probe
 from aleatoric.probes.opening import probes_with
 from aleatoric.probes.reading import Reader
@@ -26,6 +26,7 @@ from aleatoric.texts.control import Inputs, Splitting, paper_people
 from aleatoric.texts.lengths import common_lengths, cut_to
 from aleatoric.texts.protocol import Preparation, is_dialogue, preparation
 from aleatoric.texts.variability import Group, ScoredTexts, Scores, score_blocks
+from aleatoric.types import Floats
 
 __all__ = [
     "BESIDE_MATCHED",

@@ -13,9 +13,8 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.clustered import jackknife_error, leave_one_out, skewness, t_interval
 from aleatoric.inference.studentised import MAX_BUNDLES, bundled, student_ends
 from aleatoric.streams import stream
-from aleatoric.types import Interval
+from aleatoric.types import Floats, Interval
 
-Floats = NDArray[np.float64]
 LEVEL = 0.95
 N_REPLICATES = 2000
 NO_INTERVALS = "none"

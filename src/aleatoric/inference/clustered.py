@@ -11,11 +11,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aleatoric.types import Interval
+from aleatoric.types import Floats, Interval
 
-Floats = NDArray[np.float64]
 Value = Callable[[Floats], Floats]
 """(rows, k) sums -> (rows,) values; NaN where undefined."""
 T_METHOD = "Student's t, jackknife over groups"

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.streams import stream
-
-Counts = NDArray[np.int64]
+from aleatoric.types import Ints
 
 
 @dataclass(frozen=True)
@@ -23,8 +21,8 @@ class Half:
     decide ties, and the halves would not be independent.
     """
 
-    counts: Counts
-    majority: Counts
+    counts: Ints
+    majority: Ints
 
     @property
     def n(self) -> int:
@@ -40,7 +38,7 @@ class Halves:
     player: Half
 
 
-def independent_orders(n: int, n_splits: int, seed: int, item_id: str) -> Counts:
+def independent_orders(n: int, n_splits: int, seed: int, item_id: str) -> Ints:
     """Random orders of an item's answers, one a split, from the item's own stream.
 
     >>> independent_orders(4, 2, 0, "1:2").shape
@@ -50,7 +48,7 @@ def independent_orders(n: int, n_splits: int, seed: int, item_id: str) -> Counts
     return stream(seed, "oracle", item_id).permuted(orders, axis=1)
 
 
-def shared_orders(n: int, n_splits: int, seed: int) -> Counts:
+def shared_orders(n: int, n_splits: int, seed: int) -> Ints:
     """The published procedure: re-seeded for every context, so all share their random numbers.
 
     >>> bool((shared_orders(4, 1, 0) == shared_orders(4, 1, 0)).all())
@@ -62,7 +60,7 @@ def shared_orders(n: int, n_splits: int, seed: int) -> Counts:
     return np.array(orders, dtype=np.int64).reshape(n_splits, n)
 
 
-def split_halves(codes: Counts, orders: Counts) -> Halves:
+def split_halves(codes: Ints, orders: Ints) -> Halves:
     """Count both halves of coded answers under each order; the odd one goes to the player.
 
     >>> halves = split_halves(np.array([0, 0, 1]), np.array([[2, 0, 1]]))
@@ -72,7 +70,7 @@ def split_halves(codes: Counts, orders: Counts) -> Halves:
     return split_all([codes], [orders])
 
 
-def split_all(codes: Sequence[Counts], orders: Sequence[Counts]) -> Halves:
+def split_all(codes: Sequence[Ints], orders: Sequence[Ints]) -> Halves:
     """`split_halves` of many items: the rows of each one after another, filled up with outcomes
     that nobody gave.
 
@@ -104,7 +102,7 @@ def batches(widths: Sequence[int], most: int) -> Iterator[list[int]]:
         yield batch
 
 
-def _half(answers: Sequence[Counts], k: int) -> Half:
+def _half(answers: Sequence[Ints], k: int) -> Half:
     """One half of every item, from its answers in order, (splits, answers)."""
     n = np.repeat([own.shape[1] for own in answers], [len(own) for own in answers])
     starts = np.cumsum(n) - n

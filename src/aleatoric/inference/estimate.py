@@ -8,12 +8,10 @@ from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, Resampled, resample
-from aleatoric.types import Estimate
+from aleatoric.types import Estimate, Floats
 
-Floats = NDArray[np.float64]
 Chunk = Mapping[str, Floats]
 MAX_UNITS = 1000
 NO_ITEMS = "there are no items"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import false_discovery_control
 
-Floats = NDArray[np.float64]
+from aleatoric.types import Floats
+
 PValues = Sequence[float | None]
 
 

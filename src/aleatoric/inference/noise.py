@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
+from aleatoric.types import Floats
+
 Size = int | None
 """How many draws a side has; `None` says that its probabilities are known exactly."""
 N_SAMPLES = 8

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, resample
 from aleatoric.inference.estimate import Chunk, GroupSums, Reduction
 from aleatoric.inference.permutation import PermutationTest, paired_permutation
-from aleatoric.types import Estimate
+from aleatoric.types import Estimate, Floats
 
-Floats = NDArray[np.float64]
 Value = Callable[[Floats], Floats]
 """(rows, k) sums -> (rows,) values; NaN where undefined."""
 NO_ITEMS = "no item has a value in both systems"

@@ -13,12 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aleatoric.types import Perfect
+from aleatoric.types import Floats, Ints, Perfect
 
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 METHOD = "binomial, plug-in to Good-Turing estimate of the truth"
 ONE_ANSWER = "one answer says nothing about the truth: at least two people are needed"
 _MOST_DRAWS = 10**6
@@ -33,7 +30,7 @@ class Truth:
     times: Floats
 
 
-def plug_in(counts: Counts) -> Truth:
+def plug_in(counts: Ints) -> Truth:
     """People's own shares.
 
     >>> plug_in(np.array([3, 1, 1])).shares.tolist()
@@ -43,7 +40,7 @@ def plug_in(counts: Counts) -> Truth:
     return Truth(distinct / counts.sum(), times.astype(np.float64))
 
 
-def good_turing(counts: Counts) -> Truth:
+def good_turing(counts: Ints) -> Truth:
     """Room for unseen words: the Good-Turing mass, spread evenly over as many words as Chao1 gives.
 
     >>> found = good_turing(np.array([2, 1, 1]))
@@ -77,7 +74,7 @@ def expected_tvd(truth: Truth, n_human: int, n_model: int | None) -> float:
     return min(1.0, float((np.concatenate(gaps) * truth.times).sum() / 2))
 
 
-def perfect_tvd(counts: Counts, n_human: int, n_model: int | None) -> tuple[float, float] | None:
+def perfect_tvd(counts: Ints, n_human: int, n_model: int | None) -> tuple[float, float] | None:
     """The expected TVD of a perfect model on one item, under both estimates of the truth.
 
     `None` for a single answer.

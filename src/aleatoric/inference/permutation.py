@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.streams import stream
+from aleatoric.types import Floats
 
-Floats = NDArray[np.float64]
 N_PERMUTATIONS = 9999
 EXACT_GROUPS = 14
 """Up to so many groups every one of the 2^13 different swaps is tried."""

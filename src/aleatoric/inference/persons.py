@@ -25,13 +25,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.inference.clustered import jackknife_error, leave_one_out, skewness, t_interval
 from aleatoric.inference.estimate import GroupSums, Reduction, Units, defined_groups, mean_of_splits
-from aleatoric.types import Estimate, Interval
+from aleatoric.types import Estimate, Floats, Interval
 
-Floats = NDArray[np.float64]
 STATISTICS = ("agreement_H", "agreement_C", "log_loss", "tvd")
 """Statistics whose changes are summed; a cell's last column is its number of answers."""
 METRICS = (

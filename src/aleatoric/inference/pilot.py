@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.inference.noise import Noise, Sides, Size, noise, subsampled
 from aleatoric.inference.planning import (
@@ -29,10 +28,8 @@ from aleatoric.inference.planning import (
     mean_squares,
 )
 from aleatoric.streams import stream
-from aleatoric.types import Interval
+from aleatoric.types import Floats, Interval, Ints
 
-Floats = NDArray[np.float64]
-Index = NDArray[np.int64]
 Sizes = tuple[int, Size]
 FAR = 2
 """Beyond so many times the pilot's people a predicted error is an upper bound."""
@@ -146,7 +143,7 @@ class Pilot:
         return Crowding.of(np.array([len(members) for members in self._groups]))
 
     @cached_property
-    def _groups(self) -> list[Index]:
+    def _groups(self) -> list[Ints]:
         """The places of each group's contexts, groups in the order of appearance."""
         found: dict[str, list[int]] = {}
         for place, context in enumerate(self.contexts):

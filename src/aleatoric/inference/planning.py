@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.inference.noise import Size
+from aleatoric.types import Floats
 
-Floats = NDArray[np.float64]
 LEVEL = 0.95
 _MOST_LOG = 30.0
 

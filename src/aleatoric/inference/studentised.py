@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.inference.clustered import jackknife_error, leave_one_out
+from aleatoric.types import Floats
 
-Floats = NDArray[np.float64]
 Value = Callable[[Floats], Floats]
 MAX_BUNDLES = 64
 """More groups are bundled: the standard error has degrees of freedom enough, and costs less."""

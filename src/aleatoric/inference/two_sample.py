@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from math import comb, gcd
 
 import numpy as np
-from numpy.typing import NDArray
 
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from aleatoric.types import Floats, Ints
+
 N_PERMUTATIONS = 1999
 EXACT_CELLS = 4_000_000
 """The exact distribution is worked out where it takes no more than so many additions."""
@@ -32,8 +31,8 @@ class ItemTest:
 
 
 def one_population(
-    people: Counts,
-    model: Counts,
+    people: Ints,
+    model: Ints,
     rng: np.random.Generator,
     n_permutations: int = N_PERMUTATIONS,
 ) -> ItemTest | None:
@@ -60,7 +59,7 @@ def one_population(
 
 
 def fits(
-    people: Counts,
+    people: Ints,
     probs: Floats,
     rest: float,
     rng: np.random.Generator,
@@ -96,9 +95,7 @@ def _part_sizes(n_samples: int, width: int) -> list[int]:
     return [min(most, n_samples - start) for start in range(0, n_samples, most)]
 
 
-def _permuted(
-    pooled: Counts, n_small: int, n_permutations: int, rng: np.random.Generator
-) -> Counts:
+def _permuted(pooled: Ints, n_small: int, n_permutations: int, rng: np.random.Generator) -> Ints:
     """The statistic of random samples of `n_small` of all answers, drawn without replacement.
 
     It is the squared distance but for factors and parts that are the same for all samples.
@@ -106,11 +103,11 @@ def _permuted(
     codes = np.repeat(np.arange(len(pooled)), pooled)
     drawn = codes[_samples(len(codes), n_small, n_permutations, rng)]
     squares = _squares(counted(drawn, len(pooled)))
-    found: Counts = squares * len(codes) - 2 * n_small * pooled[drawn].sum(axis=1)
+    found: Ints = squares * len(codes) - 2 * n_small * pooled[drawn].sum(axis=1)
     return found
 
 
-def _samples(total: int, n: int, n_samples: int, rng: np.random.Generator) -> Counts:
+def _samples(total: int, n: int, n_samples: int, rng: np.random.Generator) -> Ints:
     """Rows of `n` different numbers below `total`: the first steps of many shuffles at once."""
     if n > n_samples:  # fewer rows than steps: whole shuffles are faster
         return rng.permuted(np.tile(np.arange(total), (n_samples, 1)), axis=1)[:, :n]
@@ -125,7 +122,7 @@ def _samples(total: int, n: int, n_samples: int, rng: np.random.Generator) -> Co
     return np.ascontiguousarray(order[:n].T)
 
 
-def counted(codes: Counts, k: int) -> Counts:
+def counted(codes: Ints, k: int) -> Ints:
     """How often each of `k` codes occurs in each row.
 
     >>> counted(np.array([[0, 2, 2]]), 3).tolist()
@@ -135,8 +132,8 @@ def counted(codes: Counts, k: int) -> Counts:
     return np.bincount(flat.ravel(), minlength=len(codes) * k).reshape(len(codes), k)
 
 
-def _squares(counts: Counts) -> Counts:
-    found: Counts = np.einsum("ij,ij->i", counts, counts)
+def _squares(counts: Ints) -> Ints:
+    found: Ints = np.einsum("ij,ij->i", counts, counts)
     return found
 
 
@@ -146,21 +143,21 @@ def _gain(taken: int, count: int, n: int, total: int) -> int:
     return ((taken * total - count * n) // unit) ** 2
 
 
-def _width(pooled: Counts, n: int) -> int:
+def _width(pooled: Ints, n: int) -> int:
     """The largest statistic that the words could add up to."""
     total = int(pooled.sum())
     ends = [(_gain(0, c, n, total), _gain(min(c, n), c, n, total)) for c in pooled.tolist()]
     return sum(map(max, ends))
 
 
-def _exact_cost(small: Counts, pooled: Counts) -> int:
+def _exact_cost(small: Ints, pooled: Ints) -> int:
     """Additions that the exact distribution takes."""
     n = int(small.sum())
     steps = int(np.minimum(pooled, n).sum()) + len(pooled)
     return steps * (n + 1) * (_width(pooled, n) + 1)
 
 
-def _exact_p(small: Counts, pooled: Counts) -> float:
+def _exact_p(small: Ints, pooled: Ints) -> float:
     """The share of all samples whose distance is no smaller, word by word.
 
     `table[s, d]` is the weight of samples with `s` answers and a distance of `d` among the words so

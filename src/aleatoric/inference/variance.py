@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from aleatoric.inference.clustered import clustered_error
 from aleatoric.inference.noise import Side, Sides
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
+from aleatoric.types import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def split_variance(
     return VarianceParts(error**2, own, drawn, error**2 - own - drawn)
 
 
-def tvd_variances(people: Counts, model: Counts) -> tuple[float, float] | None:
+def tvd_variances(people: Ints, model: Ints) -> tuple[float, float] | None:
     """The jackknife's variances of one item's TVD, over people and over draws.
 
     `None` with fewer than two answers on a side.
@@ -96,7 +94,7 @@ def _of_side(side: Side, other: Floats) -> float:
     return _over(counts, np.append(other, 0.0))
 
 
-def _over(counts: Counts, other: Floats) -> float:
+def _over(counts: Ints, other: Floats) -> float:
     """Variance of half the L1 distance to `other`, each of the counted answers left out in turn."""
     n = int(counts.sum())
     gaps = counts / (n - 1) - other

@@ -12,12 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aleatoric.metrics.reduction import Chunk, Floats, Mean, divide
-from aleatoric.types import Categorical, Pair
+from aleatoric.metrics.reduction import Chunk, Mean, divide
+from aleatoric.types import Categorical, Floats, Ints, Pair
 
-Counts = NDArray[np.int64]
 COLUMNS = ("agreement_H", "agreement_M", "agreement_C")
 
 
@@ -94,7 +92,7 @@ def cross_agreement(human: Categorical, model: Categorical) -> float:
     return sum(p * probs.get(word, 0.0) for word, p in human.as_dict().items())
 
 
-def agreements_of_counts(left: Counts, right: Counts) -> dict[str, Floats]:
+def agreements_of_counts(left: Ints, right: Ints) -> dict[str, Floats]:
     """H, M, C and squared distance of (splits, outcomes) counts of people and model, per split.
 
     NaN where a side has fewer than two answers.
@@ -109,7 +107,7 @@ def agreements_of_counts(left: Counts, right: Counts) -> dict[str, Floats]:
     return {**dict(zip(COLUMNS, values, strict=True)), "sq_distance": human + model - 2 * cross}
 
 
-def _self_agreements(counts: Counts) -> Floats:
+def _self_agreements(counts: Ints) -> Floats:
     n = counts.sum(axis=1)
     agreeing = (counts * counts).sum(axis=1) - n
     shares: Floats = agreeing / np.where(n > 1, n * (n - 1), np.nan)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.metrics.reduction import Floats, divide
+from aleatoric.metrics.reduction import divide
+from aleatoric.types import Floats
 
 COUNT, CONFIDENCE, ACCURACY, SQUARE = range(4)
 N_COLUMNS = 4

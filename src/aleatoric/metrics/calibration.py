@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.metrics.reduction import Chunk, Floats, divide
+from aleatoric.metrics.reduction import Chunk, divide
+from aleatoric.types import Floats
 
 N_BINS = 10
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.metrics.bins import ACCURACY, COUNT, bin_sums, ece_of
-from aleatoric.metrics.reduction import Floats, divide
+from aleatoric.metrics.reduction import divide
+from aleatoric.types import Floats
 
 
 def exact_cells(confidence: Floats, accuracy: Floats) -> Floats:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.metrics.bins import ACCURACY, CONFIDENCE, COUNT, ece_of
-from aleatoric.metrics.reduction import Floats, divide
+from aleatoric.metrics.reduction import divide
+from aleatoric.types import Floats
 
 _CLASSES_AT_ONCE = 4096
 

@@ -13,14 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.metrics.bins import N_COLUMNS, ece_debiased_of, token_columns
 from aleatoric.metrics.calibration import binned
-from aleatoric.metrics.reduction import Chunk, Floats
-from aleatoric.types import Categorical, Pair
-
-Counts = NDArray[np.int64]
+from aleatoric.metrics.reduction import Chunk
+from aleatoric.types import Categorical, Floats, Ints, Pair
 
 
 def tvd_debiased(pair: Pair) -> float | None:
@@ -41,7 +38,7 @@ def tvd_debiased(pair: Pair) -> float | None:
     return _against_sample(human, human.n, model, model.n)
 
 
-def leave_pair_out(left: Counts, right: Counts) -> Floats:
+def leave_pair_out(left: Ints, right: Ints) -> Floats:
     """`tvd_debiased` of (splits, outcomes) counts of people and model, by split.
 
     NaN with fewer than two answers a side.
@@ -73,12 +70,12 @@ def leave_pair_out(left: Counts, right: Counts) -> Floats:
 class Rare:
     """How many answers there are, and how many words were given once and twice, by split."""
 
-    n: Counts | int
-    once: Counts | int
-    twice: Counts | int
+    n: Ints | int
+    once: Ints | int
+    twice: Ints | int
 
     @classmethod
-    def of(cls, counts: Counts, n: Counts) -> Rare:
+    def of(cls, counts: Ints, n: Ints) -> Rare:
         """The rare words of (splits, outcomes) counts."""
         return cls(n, (counts == 1).sum(axis=1), (counts == 2).sum(axis=1))
 
@@ -114,8 +111,8 @@ def _sign(number: int) -> int:
     return (number > 0) - (number < 0)
 
 
-def _counts(side: Categorical) -> Counts:
-    counts: Counts = np.rint(np.array(side.probs) * (side.n or 0)).astype(np.int64)
+def _counts(side: Categorical) -> Ints:
+    counts: Ints = np.rint(np.array(side.probs) * (side.n or 0)).astype(np.int64)
     return counts
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from aleatoric.types import Floats, Ints
+
 Divergence = Callable[[Floats, Floats], Floats]
 """Row by row of (n, k) and (n, m) samples, how far apart their distributions are: (n,)."""
 
@@ -58,13 +58,13 @@ def mean(values: Floats) -> Floats:
     return found
 
 
-def counts(values: Floats) -> Integers:
+def counts(values: Floats) -> Ints:
     """How many values each row holds.
 
     >>> counts(np.array([[1.0, np.nan]])).tolist()
     [1]
     """
-    found: Integers = (~np.isnan(values)).sum(axis=1)
+    found: Ints = (~np.isnan(values)).sum(axis=1)
     return found
 
 

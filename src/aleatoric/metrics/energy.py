@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aleatoric.metrics.empirical import Floats
+from aleatoric.types import Floats
 
 
 def energy_distance(mean_h: Floats, mean_m: Floats, mean_c: Floats) -> Floats:

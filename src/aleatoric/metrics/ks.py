@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from aleatoric.metrics.empirical import Floats, steps, undefined_where_empty
+from aleatoric.metrics.empirical import steps, undefined_where_empty
+from aleatoric.types import Floats
 
 
 def ks(left: Floats, right: Floats) -> Floats:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from aleatoric.types import Floats
+
 Chunk = Mapping[str, Floats]
 """Statistic name -> (items, splits); one split for what is not split. NaN is undefined."""
 

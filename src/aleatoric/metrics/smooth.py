@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from aleatoric.metrics.bins import ACCURACY, CONFIDENCE, COUNT
-from aleatoric.metrics.reduction import Floats, divide
+from aleatoric.metrics.reduction import divide
+from aleatoric.types import Floats
 
 GRID = 1 << 14
 

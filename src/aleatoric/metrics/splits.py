@@ -7,13 +7,11 @@ that neither side has changes nothing, so that items of different outcomes may s
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from aleatoric.types import Floats, Ints
 
 
-def tvd(left: Counts, right: Counts) -> Floats:
+def tvd(left: Ints, right: Ints) -> Floats:
     """Total variation distance by split.
 
     >>> tvd(np.array([[1, 1]]), np.array([[2, 0]])).tolist()
@@ -25,7 +23,7 @@ def tvd(left: Counts, right: Counts) -> Floats:
     return apart
 
 
-def js(left: Counts, right: Counts) -> Floats:
+def js(left: Ints, right: Ints) -> Floats:
     """Jensen-Shannon divergence by split, in nats.
 
     >>> js(np.array([[1, 0]]), np.array([[1, 0]])).tolist()
@@ -45,6 +43,6 @@ def _relative_entropy(p: Floats, q: Floats) -> Floats:
     return total
 
 
-def _sizes(counts: Counts) -> Counts:
-    sizes: Counts = counts.sum(axis=1, keepdims=True)
+def _sizes(counts: Ints) -> Ints:
+    sizes: Ints = counts.sum(axis=1, keepdims=True)
     return sizes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from aleatoric.metrics.empirical import Floats, Integers, counts
+from aleatoric.metrics.empirical import counts
+from aleatoric.types import Floats, Ints
 
 
 def w1(left: Floats, right: Floats) -> Floats:
@@ -36,7 +37,7 @@ def _of_sorted(left: Floats, right: Floats) -> Floats:
         same: Floats = np.abs(left - right).mean(axis=1)
         return same
     # In units of 1 / (k * m) every step ends at a whole number.
-    ends: Integers = np.union1d(np.arange(1, k + 1) * m, np.arange(1, m + 1) * k)
+    ends: Ints = np.union1d(np.arange(1, k + 1) * m, np.arange(1, m + 1) * k)
     lengths = np.diff(ends, prepend=0)
     distances = left.take((ends - 1) // m, axis=1)
     distances -= right.take((ends - 1) // k, axis=1)

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.types import Ints
+
 if TYPE_CHECKING:
     from torch import Tensor
 
-Index = NDArray[np.int64]
 DEPTH = 24
 """Tokens of the longest text of the tree, where a model takes so many."""
 SHALLOW = 12
@@ -43,10 +44,10 @@ class ProbeTree:
     start..stop-1 that a token sees, `others` further ones in rows filled up with -1.
     """
 
-    ids: Index
-    positions: Index
-    spans: Index
-    others: Index
+    ids: Ints
+    positions: Ints
+    spans: Ints
+    others: Ints
     trunk: int
 
     @classmethod
@@ -93,7 +94,7 @@ class ProbeTree:
         return [tuple(self.ids[row].tolist()) for row in self.mask]
 
     @property
-    def levels(self) -> list[Index]:
+    def levels(self) -> list[Ints]:
         """The passages' tokens, then the branches' tokens by depth."""
         depth = (self.others >= 0).sum(1)
         depth[: self.trunk] = 0
@@ -104,10 +105,10 @@ Sight = tuple[int, int, int, tuple[int, ...]]
 """The position of a token, the columns that it sees from one to another, and further ones."""
 
 
-def probe_tokens(vocabulary: int, count: int) -> Index:
+def probe_tokens(vocabulary: int, count: int) -> Ints:
     """Tokens of a probe: neighbours differ, however small the vocabulary is."""
     step = 7 if vocabulary % 7 else 1
-    found: Index = (1 + step * np.arange(count)) % vocabulary
+    found: Ints = (1 + step * np.arange(count)) % vocabulary
     return found
 
 

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from aleatoric.decoding import Decoder
-from aleatoric.draws import Index, child, draw, draw_between
+from aleatoric.draws import child, draw, draw_between
 from aleatoric.errors import ModelError
 from aleatoric.memory import free_memory, is_out_of_memory
 from aleatoric.showing import quoted
 from aleatoric.streams import stream
+from aleatoric.types import Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -167,9 +168,9 @@ class Rows:
 
     portion: list[int]
     tokens: list[Ids]
-    owner: Index
-    number: Index
-    row: Index
+    owner: Ints
+    number: Ints
+    row: Ints
 
 
 class Sampler:
@@ -197,30 +198,30 @@ class Sampler:
             logits = batch.advance(*(self._on_device(x) for x in (parents, last)))
             rows = below
 
-    def _draw(self, pack: Sequence[Portion], rows: Rows, logits: Tensor, depth: int) -> Index:
+    def _draw(self, pack: Sequence[Portion], rows: Rows, logits: Tensor, depth: int) -> Ints:
         """The next token of every sample."""
         keys, slack = _keys(pack, rows, depth), slack_of(logits)
         low, high = self.decoder.weights_between(widened(logits), slack)
         _check_weights(high, pack, rows)
         where, numbers = self._on_device(rows.row), self._on_device(keys)
         marked = draw_between(low, high, where, numbers, slack / self.decoder.temperature)
-        drawn: Index = marked.cpu().numpy()
+        drawn: Ints = marked.cpu().numpy()
         for row in np.unique(rows.row[drawn < 0]).tolist():
             close = np.flatnonzero((drawn < 0) & (rows.row == row))
             drawn[close] = self._draw_alone(pack, rows, row, keys[close])
         return drawn
 
-    def _draw_alone(self, pack: Sequence[Portion], rows: Rows, row: int, keys: Index) -> Index:
+    def _draw_alone(self, pack: Sequence[Portion], rows: Rows, row: int, keys: Ints) -> Ints:
         prompt = pack[rows.portion[row]].prompt
         logits = self.network.alone(prompt.ids, rows.tokens[row])
         probabilities = self.decoder.probs(widened(logits))
         zeros = self._on_device(np.zeros_like(keys))
-        found: Index = draw(probabilities, zeros, self._on_device(keys)).cpu().numpy()
+        found: Ints = draw(probabilities, zeros, self._on_device(keys)).cpu().numpy()
         return found
 
     def _step(
-        self, pack: Sequence[Portion], rows: Rows, drawn: Index
-    ) -> tuple[Rows, Index, list[tuple[Portion, Written]]]:
+        self, pack: Sequence[Portion], rows: Rows, drawn: Ints
+    ) -> tuple[Rows, Ints, list[tuple[Portion, Written]]]:
         """The rows below, the row each comes from, and the samples that have ended."""
         wide = int(drawn.max()) + 1
         pairs, which = np.unique(rows.row * wide + drawn, return_inverse=True)
@@ -248,7 +249,7 @@ class Sampler:
     def _stops(self, ids: Ids) -> bool:
         return self._is_stopped is not None and self._is_stopped(ids)
 
-    def _on_device(self, values: Index) -> Tensor:
+    def _on_device(self, values: Ints) -> Tensor:
         import torch
 
         return torch.as_tensor(values).to(self.network.device)
@@ -262,7 +263,7 @@ def _start(pack: Sequence[Portion]) -> Rows:
     return Rows(list(range(len(pack))), [()] * len(pack), owner, number, owner)
 
 
-def _below(rows: Rows, owners: list[int], texts: list[Ids], which: Index, is_open: Any) -> Rows:
+def _below(rows: Rows, owners: list[int], texts: list[Ids], which: Ints, is_open: Any) -> Rows:
     """The rows that go on, with the samples at them."""
     going = is_open[which]
     renumbered = np.cumsum(is_open) - 1
@@ -276,7 +277,7 @@ def _below(rows: Rows, owners: list[int], texts: list[Ids], which: Index, is_ope
     )
 
 
-def _keys(pack: Sequence[Portion], rows: Rows, depth: int) -> Index:
+def _keys(pack: Sequence[Portion], rows: Rows, depth: int) -> Ints:
     """The key of each sample at this depth: a property of the sample, not of the batch."""
     keys = np.array([portion.prompt.key for portion in pack], dtype=np.int64)
     return child(child(keys[rows.owner], rows.number), depth)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.errors import UsageError
 from aleatoric.inference.noise import Side, Sides, Size, noise
@@ -16,8 +15,8 @@ from aleatoric.inference.planning import Crowding, Parts
 from aleatoric.planning.designs import Known
 from aleatoric.showing import quoted
 from aleatoric.streams import stream
+from aleatoric.types import Floats
 
-Floats = NDArray[np.float64]
 N_SAMPLES = 64
 _MEANING = {
     "sd": "how far contexts lie apart in TVD, noise aside: a standard deviation from 0 to 0.5",

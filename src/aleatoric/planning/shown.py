@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.analyses.pictures import Line, Lines, Mark, Panels, plain
 from aleatoric.inference import planning
 from aleatoric.inference.noise import Size
 from aleatoric.inference.variance import VarianceParts
 from aleatoric.planning.designs import Plan, Row, Target
-from aleatoric.types import Table
+from aleatoric.types import Ints, Table
 
-Index = NDArray[np.int64]
 _EXPLAINED = (
     "SE: predicted standard error of the mean over contexts; width: of its interval.",
     "answers: of people, in all; draws: of the model, or of each of two that are compared, in all.",
@@ -139,7 +137,7 @@ def plan_picture(plan: Plan) -> Panels:
     return Panels(title, tuple(panels), len(panels))
 
 
-def _line(row: Row, groups: Index) -> Line:
+def _line(row: Row, groups: Ints) -> Line:
     contexts = groups * row.design.crowding.mean
     # Of a given design, only the number of groups changes along a line.
     errors = row.se * np.sqrt(row.design.groups / groups)
@@ -147,7 +145,7 @@ def _line(row: Row, groups: Index) -> Line:
     return Line(label, plain(contexts), plain(errors))
 
 
-def _power(rows: Sequence[Row], groups: Index, target: Target) -> Lines:
+def _power(rows: Sequence[Row], groups: Ints, target: Target) -> Lines:
     lines = []
     for row in rows:
         line = _line(row, groups)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from aleatoric.errors import UsageError
-from aleatoric.probes.base import Block, Floats, Probe
+from aleatoric.probes.base import Block, Probe
+from aleatoric.types import Floats
 from aleatoric.user_code import error_line, function_at
 
 OfTwo = Callable[[str, str], float]

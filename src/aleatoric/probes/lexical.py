@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aleatoric.probes.base import Block, Floats
+from aleatoric.probes.base import Block
 from aleatoric.probes.reading import Reader
 from aleatoric.probes.tools import Tools, order_of
+from aleatoric.types import Floats
 
 
 @dataclass(frozen=True)

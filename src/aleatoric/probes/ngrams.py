@@ -18,10 +18,10 @@ from itertools import chain, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from aleatoric.types import Floats, Ints
+
 Counts = NDArray[np.float32]
 """Whole numbers that float32 holds exactly, as matrix products want them."""
-Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
@@ -29,8 +29,8 @@ Flags = NDArray[np.bool_]
 class Symbols:
     """The symbols of texts, end to end, and how many each text has."""
 
-    ids: Integers
-    lengths: Integers
+    ids: Ints
+    lengths: Ints
 
 
 def numbered(texts: Sequence[Sequence[str]], fold: Callable[[str], str]) -> Symbols:
@@ -66,9 +66,9 @@ class Rung:
     `kinds` and `texts` are sorted, one entry an occurrence.
     """
 
-    kind: Integers
-    kinds: Integers
-    texts: Integers
+    kind: Ints
+    kinds: Ints
+    texts: Ints
 
     @property
     def n_kinds(self) -> int:
@@ -121,7 +121,7 @@ class Ladder:
         keys = last.kind[places] * first.n_kinds + first.kind[places + order - 1]
         return self._rung(keys, places)
 
-    def _rung(self, keys: Integers, places: Integers) -> Rung:
+    def _rung(self, keys: Ints, places: Ints) -> Rung:
         keys, places = sorted_by(keys, places)
         kinds = np.cumsum(differs(keys)) - 1
         kind = np.empty(len(self._places), np.int64)
@@ -147,7 +147,7 @@ class Ladder:
         shared = np.bincount(kinds)[kinds] > 1 if len(kinds) else np.zeros(0, bool)
         return self._dense(kinds[shared], texts[shared], occurrences[shared])
 
-    def _dense(self, kinds: Integers, texts: Integers, occurrences: Integers) -> Counts:
+    def _dense(self, kinds: Ints, texts: Ints, occurrences: Ints) -> Counts:
         n_inputs = len(self._lengths) // max(self._width, 1)
         columns = np.cumsum(differs(kinds)) - 1
         inputs = texts // max(self._width, 1)
@@ -160,7 +160,7 @@ class Ladder:
         return found
 
 
-def people_and_system(sizes: tuple[int, ...]) -> Iterable[Integers]:
+def people_and_system(sizes: tuple[int, ...]) -> Iterable[Ints]:
     """The rows of people and of one system, system by system.
 
     >>> [rows.tolist() for rows in people_and_system((2, 1, 2))]
@@ -177,7 +177,7 @@ def _both_ways(counts: Counts, present: Counts) -> Floats:
     return found
 
 
-def sorted_by(keys: Integers, places: Integers) -> tuple[Integers, Integers]:
+def sorted_by(keys: Ints, places: Ints) -> tuple[Ints, Ints]:
     """Keys and places sorted by key, then by place; neither may be negative.
 
     >>> [column.tolist() for column in sorted_by(np.array([5, 3, 5]), np.array([1, 2, 7]))]
@@ -192,7 +192,7 @@ def sorted_by(keys: Integers, places: Integers) -> tuple[Integers, Integers]:
     return both >> bits, both & ((1 << bits) - 1)
 
 
-def differs(values: Integers) -> Flags:
+def differs(values: Ints) -> Flags:
     """Where a value differs from the one before it; the first does.
 
     >>> differs(np.array([4, 4, 5])).tolist()

@@ -11,9 +11,10 @@ import numpy as np
 
 from aleatoric.nlp.taggers import TextTagger
 from aleatoric.nlp.tokenisers import Tokeniser
-from aleatoric.probes.base import Block, Floats
+from aleatoric.probes.base import Block
 from aleatoric.probes.kernels.compiled import CompiledLadder
-from aleatoric.probes.ngrams import Integers, Ladder, Symbols, numbered
+from aleatoric.probes.ngrams import Ladder, Symbols, numbered
+from aleatoric.types import Floats, Ints
 
 Tokens = list[str]
 TokensOf = Callable[[Iterable[str]], dict[str, Tokens]]
@@ -128,7 +129,7 @@ class Divided:
     ([1, 2], Symbols(ids=array([8, 9]), lengths=array([0, 2])))
     """
 
-    def __init__(self, symbols: Symbols, n_texts: Integers) -> None:
+    def __init__(self, symbols: Symbols, n_texts: Ints) -> None:
         self._symbols = symbols
         self._texts = _bounds(n_texts)
         self._places = _bounds(symbols.lengths)[self._texts]
@@ -141,7 +142,7 @@ class Divided:
         return Symbols(np.concatenate(ids), np.concatenate(lengths))
 
 
-def _bounds(sizes: Integers) -> Integers:
+def _bounds(sizes: Ints) -> Ints:
     return np.cumsum(np.concatenate([np.zeros(1, np.int64), sizes]))
 
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from aleatoric.errors import UsageError
 from aleatoric.nlp.encoders import Encoder, VectorCache, encode_once
-from aleatoric.probes.base import Block, Floats
+from aleatoric.probes.base import Block
 from aleatoric.probes.tools import Tools
+from aleatoric.types import Floats
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.analyses.people import split_tvds
 from aleatoric.analyses.pictures import (
@@ -33,10 +32,9 @@ from aleatoric.report.numbers import interval_ends
 from aleatoric.report.parts import Member, Part
 from aleatoric.store import Store
 from aleatoric.studies import word_study
-from aleatoric.types import FAILED, Case, Row
+from aleatoric.types import FAILED, Case, Floats, Row
 from aleatoric.words.scoring import CONTROLS, ORACLE
 
-Floats = NDArray[np.float64]
 TOP = 15
 MOST_PASSAGES = 80
 PAGE_STUDIES = ("replacement", "subsampling", "ard", "biased")

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric import text_pipeline
 from aleatoric.analyses.fit import fit
@@ -30,9 +29,8 @@ from aleatoric.report.collect import ending_of
 from aleatoric.report.numbers import interval_ends
 from aleatoric.report.parts import Member, Part
 from aleatoric.store import Store
-from aleatoric.types import Result
+from aleatoric.types import Floats, Result
 
-Floats = NDArray[np.float64]
 Bounds = tuple[float, float]
 MAIN = ("lexical-1", "syntactic-2", "semantic")
 """The probes of the paper's own figures; all others are in its appendix."""

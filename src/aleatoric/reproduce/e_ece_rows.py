@@ -12,11 +12,10 @@ from aleatoric.metrics.bins import N_COLUMNS, bin_sums, ece_of
 from aleatoric.metrics.calibration import bin_index, equal_width_edges
 from aleatoric.metrics.cells import exact_cells
 from aleatoric.metrics.classwise import predicted_class_errors, sce_of
-from aleatoric.metrics.reduction import Floats
 from aleatoric.tokens.statistics import Expected
 from aleatoric.tokens.table import PLAIN, TokenTable
 from aleatoric.training.token_rows import SCHEMES, Columns
-from aleatoric.types import Estimate
+from aleatoric.types import Estimate, Floats
 
 EXPECTED = {"e_ece": "plain", "e_ece_p": "top_p", "e_ece_k": "top_k"}
 """Metric -> scheme in the columns."""

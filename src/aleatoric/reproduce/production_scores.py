@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from aleatoric import registry
-from aleatoric.metrics.empirical import Divergence, Floats, mean
+from aleatoric.metrics.empirical import Divergence, mean
 from aleatoric.probes.base import Block, Probe
 from aleatoric.probes.opening import probes_with
 from aleatoric.probes.tools import Tools
 from aleatoric.progress import Track, quietly
 from aleatoric.texts.control import Inputs, Splitting, corrected_batch, paper_batch
 from aleatoric.texts.protocol import Preparation, is_dialogue, preparation
-from aleatoric.types import MultiRef, TextItem
+from aleatoric.types import Floats, MultiRef, TextItem
 
 BATCH = 512
 PAPER_LANGUAGE = "en"

@@ -6,16 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric import codec
 from aleatoric.codec import texts
 from aleatoric.errors import UsageError
 from aleatoric.store.run import Store
-from aleatoric.types import Draws, Item, Row
+from aleatoric.types import Draws, Floats, Ints, Item, Row
 
-Floats = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 AT_ONCE = 500
 """Places for values that one statement holds."""
 
@@ -24,8 +21,8 @@ AT_ONCE = 500
 class StatColumns:
     """Statistics of one system: item numbers, rows of the same item, and a column a name."""
 
-    items: Numbers
-    rows: Numbers
+    items: Ints
+    rows: Ints
     values: dict[str, Floats]
 
 

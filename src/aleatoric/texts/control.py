@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aleatoric.metrics.empirical import Divergence, Floats, Integers, mean
+from aleatoric.metrics.empirical import Divergence, mean
 from aleatoric.texts.splits import N_SPLITS, between, generation_orders, people_orders, within
+from aleatoric.types import Floats, Ints
 
 PAPER_SEED = 42
 Statistics = dict[str, Floats]
@@ -49,7 +50,7 @@ class Splitting:
     n_splits: int = N_SPLITS
 
 
-def paper_choice(n_pairs: int) -> Integers:
+def paper_choice(n_pairs: int) -> Ints:
     """Which pair distances the authors' code takes for people when it scores anything.
 
     >>> paper_choice(6).tolist()
@@ -125,7 +126,7 @@ def matched_batch(
 
 
 def _of_splits(
-    matrices: Floats, model: Integers, people: Integers, divergences: Mapping[str, Divergence]
+    matrices: Floats, model: Ints, people: Ints, divergences: Mapping[str, Divergence]
 ) -> Statistics:
     """M and C of the texts that play the model against H of those that play people."""
     human = within(matrices, people)

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from aleatoric.errors import MissingExtraError, UsageError
-from aleatoric.probes.base import Block, Floats, Probe
+from aleatoric.probes.base import Block, Probe
 from aleatoric.probes.reading import Reader
 from aleatoric.texts.lengths import MAX_LENGTH, cut_to
-from aleatoric.types import TextItem
+from aleatoric.types import Floats, TextItem
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -16,9 +16,10 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.metrics.empirical import Divergence, Floats, Integers, counts, mean
+from aleatoric.metrics.empirical import Divergence, counts, mean
 from aleatoric.metrics.energy import energy_distance
 from aleatoric.probes.base import Block, Probe
+from aleatoric.types import Floats, Ints
 
 BATCH = 256
 """Inputs at a time: more do not fit in a core's cache, fewer leave an encoder's batches short."""
@@ -51,7 +52,7 @@ class Group:
     `distances` is (probes, inputs, texts, texts).
     """
 
-    rows: Integers
+    rows: Ints
     sizes: tuple[int, ...]
     distances: Floats
 
@@ -74,11 +75,11 @@ class Group:
         found: Floats = self.distances[:, :, own[:, None], own]
         return found
 
-    def _texts_of(self, system: int) -> Integers:
+    def _texts_of(self, system: int) -> Ints:
         start = sum(self.sizes[: system + 1])
         return np.arange(start, start + self.sizes[system + 1])
 
-    def _taken(self, pairs: tuple[Integers, Integers]) -> Floats:
+    def _taken(self, pairs: tuple[Ints, Ints]) -> Floats:
         n_probes, n_inputs, width, _ = self.distances.shape
         flat = self.distances.reshape(n_probes, n_inputs, width * width)
         found: Floats = flat.take(pairs[0] * width + pairs[1], axis=2)
@@ -174,7 +175,7 @@ def _system(
     human: Floats,
     divergences: Mapping[str, Divergence],
     stands: Stands,
-) -> tuple[Statistics, dict[str, Integers]]:
+) -> tuple[Statistics, dict[str, Ints]]:
     sides = {"M": group.model(place), "C": group.cross(place)}
     found = {"mean_H": _means(human)}
     found |= {f"mean_{side}": _means(texts) for side, texts in sides.items()}
@@ -193,11 +194,9 @@ class _Table:
     def __init__(self, labels: Sequence[str], n_items: int) -> None:
         self._labels, self._n_items = labels, n_items
         self._values: dict[str, dict[str, Floats]] = {}
-        self._missing: dict[str, dict[str, Integers]] = {}
+        self._missing: dict[str, dict[str, Ints]] = {}
 
-    def add(
-        self, system: str, rows: Integers, found: Statistics, missing: Mapping[str, Integers]
-    ) -> None:
+    def add(self, system: str, rows: Ints, found: Statistics, missing: Mapping[str, Ints]) -> None:
         """Put the (probes, inputs) values of a group where its inputs are."""
         values, undefined = (
             self._values.setdefault(system, {}),
@@ -220,7 +219,7 @@ class _Table:
         return Scores(item_ids, self._values.get("", {}), systems, self._missing, groups)
 
 
-def _pairs(texts: Integers) -> tuple[Integers, Integers]:
+def _pairs(texts: Ints) -> tuple[Ints, Ints]:
     first, second = np.triu_indices(len(texts), 1)
     return texts[first], texts[second]
 
@@ -234,6 +233,6 @@ def _means(distances: Floats) -> Floats:
     return mean(_flat(distances)).reshape(distances.shape[:2])
 
 
-def _missing(distances: Floats) -> Integers:
-    found: Integers = distances.shape[2] - counts(_flat(distances)).reshape(distances.shape[:2])
+def _missing(distances: Floats) -> Ints:
+    found: Ints = distances.shape[2] - counts(_flat(distances)).reshape(distances.shape[:2])
     return found

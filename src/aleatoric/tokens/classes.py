@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from aleatoric.metrics.bins import bin_sums
 from aleatoric.metrics.calibration import bin_index, equal_width_edges
 from aleatoric.metrics.classwise import ace_of, predicted_class_errors, sce_of
-from aleatoric.metrics.reduction import Floats
 from aleatoric.tokens.curves import cell_index
 from aleatoric.tokens.kernels import dense
+from aleatoric.types import Floats
 
 PARTS = 8
 LOG_CELLS = 64

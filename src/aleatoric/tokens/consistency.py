@@ -16,9 +16,9 @@ from aleatoric.inference.bootstrap import ONE_GROUP, Resampled
 from aleatoric.inference.clustered import T_METHOD, jackknife_error, t_quantile
 from aleatoric.inference.studentised import bundled
 from aleatoric.metrics.bins import ACCURACY, CONFIDENCE, COUNT, SQUARE
-from aleatoric.metrics.reduction import Floats, divide
+from aleatoric.metrics.reduction import divide
 from aleatoric.streams import stream
-from aleatoric.types import Interval
+from aleatoric.types import Floats, Interval
 
 N_SETS = 1000
 LEVEL = 0.95

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from aleatoric.metrics.bins import N_COLUMNS, ece_debiased_of, ece_of, mce_of, token_columns
 from aleatoric.metrics.calibration import bin_index, equal_width_edges
 from aleatoric.metrics.cells import ece_mass, ece_sweep
-from aleatoric.metrics.reduction import Floats, divide
+from aleatoric.metrics.reduction import divide
 from aleatoric.metrics.smooth import smooth_ece
 from aleatoric.tokens.units import UnitSums
+from aleatoric.types import Floats
 
 N_CELLS = 4096
 

@@ -8,11 +8,10 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.streams import stream
+from aleatoric.types import Floats
 
-Floats = NDArray[np.float64]
 MAX_OPEN = 1000
 
 

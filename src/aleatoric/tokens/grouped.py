@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from aleatoric.metrics.bins import ece_debiased_of, ece_of, mce_of
-from aleatoric.metrics.reduction import Floats, divide
+from aleatoric.metrics.reduction import divide
 from aleatoric.tokens.results import SCORES, State, agreement_sums
+from aleatoric.types import Floats
 
 Value = Callable[[Floats], Floats]
 """(rows, k) sums -> (rows,) values; NaN where undefined."""

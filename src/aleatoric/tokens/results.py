@@ -19,13 +19,13 @@ from aleatoric.metrics.bins import (
     ece_of,
 )
 from aleatoric.metrics.cells import exact_cells
-from aleatoric.metrics.reduction import Floats, divide
+from aleatoric.metrics.reduction import divide
 from aleatoric.tokens.classes import AllClasses, PredictedClasses
 from aleatoric.tokens.consistency import Consistency, error_interval, of_expectations, of_hits
 from aleatoric.tokens.curves import Curve, CurveSums
 from aleatoric.tokens.statistics import TokenRows, join_rows
 from aleatoric.tokens.units import MAX_UNITS, Units, UnitSums
-from aleatoric.types import Estimate
+from aleatoric.types import Estimate, Floats
 
 SCORES = {"nll": 1, "brier": 3, "entropy": 4, "accuracy": 5}
 """Means over tokens -> the column of their sums."""

@@ -15,8 +15,8 @@ from aleatoric.tokens.checks import check_chunk, check_columns, host
 from aleatoric.tokens.kernels import naive
 from aleatoric.tokens.kernels.columns import Columns
 from aleatoric.tokens.schemes import Scheme
+from aleatoric.types import Floats
 
-Floats = NDArray[np.float64]
 Units = Literal["logits", "logprobs"]
 Engine = Literal["auto", "naive", "torch", "numba", "triton"]
 

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric import files
 from aleatoric.errors import DataError, UsageError
 from aleatoric.tokens.schemes import Scheme
 from aleatoric.tokens.statistics import Expected, TokenRows
+from aleatoric.types import Floats, Ints
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 PLAIN = str(Scheme())
 _OWN = ("target", "predicted", "confidence", "correct", "brier", "nll", "entropy")
 
@@ -29,9 +27,9 @@ class TokenTable:
     for the language's own uncertainty, in nats, of the model that `uncertainty_of` names.
     """
 
-    unit: Counts
-    target: Counts
-    predicted: Counts
+    unit: Ints
+    target: Ints
+    predicted: Ints
     confidence: Floats
     correct: Floats
     expected: Mapping[str, Expected]
@@ -52,7 +50,7 @@ class TokenTable:
         return found
 
 
-def write_part(path: Path, rows: TokenRows, groups: Sequence[str], positions: Counts) -> None:
+def write_part(path: Path, rows: TokenRows, groups: Sequence[str], positions: Ints) -> None:
     """Write the rows of a part in the order of its documents, whole or not at all."""
     import pyarrow as pa
     from pyarrow import parquet

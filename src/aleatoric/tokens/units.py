@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from aleatoric.types import Floats
+
 MAX_UNITS = 1000
 
 

@@ -15,11 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aleatoric.types import Categorical, Item
+from aleatoric.types import Categorical, Ints, Item
 from aleatoric.words.distributions import human_counts
 from aleatoric.words.exact import Question, Search
 from aleatoric.words.lm import TreeLM
-from aleatoric.words.ragged import Index
 from aleatoric.words.tracing import NO_WORD, Trace, trace
 from aleatoric.words.vocabulary import Vocabulary
 
@@ -111,7 +110,7 @@ def _assembled(found: Trace, weights: Any, vocabulary: Vocabulary) -> WordTree:
     )
 
 
-def _spans(found: Trace) -> tuple[Index, Index, Index]:
+def _spans(found: Trace) -> tuple[Ints, Ints, Ints]:
     """Where each context's columns start and stop in the trunk, and the trunk's tokens."""
     spans: dict[int, tuple[int, int]] = {}
     tokens: list[int] = []
@@ -122,11 +121,11 @@ def _spans(found: Trace) -> tuple[Index, Index, Index]:
     return both[:, 0], both[:, 1], np.array(tokens, dtype=np.int64)
 
 
-def _positions(found: Trace) -> Index:
+def _positions(found: Trace) -> Ints:
     return np.concatenate([np.arange(len(passage.tokens)) for passage in found.passages])
 
 
-def _outcomes(found: Trace) -> Index:
+def _outcomes(found: Trace) -> Ints:
     """The words that ends lead to; behind all words, the contexts whose text then has none."""
     owner = np.concatenate([np.arange(len(found.contexts)), found.owners])[found.end_rows]
     return np.where(found.end_words == NO_WORD, len(found.word_contexts) + owner, found.end_words)
@@ -140,7 +139,7 @@ def _chains(found: Trace) -> list[list[int]]:
     return chains
 
 
-def _mask(found: Trace, starts: Index, stops: Index, width: int) -> Tensor:
+def _mask(found: Trace, starts: Ints, stops: Ints, width: int) -> Tensor:
     """Who sees whom: the trunk its own passage so far, a node its context and its ancestors."""
     chains = _chains(found)
     size = width + len(chains)

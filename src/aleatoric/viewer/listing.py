@@ -8,12 +8,13 @@ from typing import Any
 from urllib.parse import quote
 
 from aleatoric.store.reading import AT_ONCE, heads_of
+from aleatoric.types import Ints
 from aleatoric.viewer.library import OpenRun
 from aleatoric.viewer.links import Pairs
 from aleatoric.viewer.measures import Measure
 from aleatoric.viewer.pages.common import Data, beginning, shown, tag_of
 from aleatoric.viewer.plots import Cell
-from aleatoric.viewer.query import PAGE, Numbers, Query, Range, n_pages, page_of
+from aleatoric.viewer.query import PAGE, Query, Range, n_pages, page_of
 from aleatoric.viewer.snapshot import Columns
 
 Address = Callable[..., str]
@@ -31,7 +32,7 @@ class Listing:
     columns: Columns
     shown: tuple[Measure, ...]
     query: Query
-    rows: Numbers
+    rows: Ints
     fixed: tuple[tuple[str, str], ...]
     at: Callable[[Pairs], str]
     item_at: Callable[[Pairs], str]
@@ -148,7 +149,7 @@ def _heading(found: Listing, measure: Measure) -> Data:
     return {"measure": measure, "href": found.at(params), "sorted": way}
 
 
-def _lines(found: Listing, rows: Numbers) -> Iterator[Data]:
+def _lines(found: Listing, rows: Ints) -> Iterator[Data]:
     with found.run.reading() as store:
         heads = heads_of(store, [found.number(row) for row in rows.tolist()])
     for row in rows.tolist():

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Numbers = NDArray[np.int64]
+from aleatoric.types import Floats, Ints
+
 CELLS = 32
 BINS = 30
 
@@ -76,7 +75,7 @@ class Bin:
     count: int
 
 
-def cloud(x: Floats, y: Floats, rows: Numbers, same_axis: bool = False) -> Cloud:
+def cloud(x: Floats, y: Floats, rows: Ints, same_axis: bool = False) -> Cloud:
     """The items at `rows` as cells of a grid; a cell of one item stands where the item does.
 
     >>> found = cloud(np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.array([0, 1]))
@@ -131,13 +130,13 @@ def _ends(values: Floats) -> tuple[float, float]:
     return low * 1.02, high * 1.02 if high > 0 else 0.0
 
 
-def _place(values: Floats, axis: Axis) -> Numbers:
+def _place(values: Floats, axis: Axis) -> Ints:
     shares = (values - axis.low) / (axis.high - axis.low)
     return np.clip((shares * CELLS).astype(np.int64), 0, CELLS - 1)
 
 
 def _cells(
-    x: Floats, y: Floats, rows: Numbers, first: Numbers, which: Numbers, counts: Numbers
+    x: Floats, y: Floats, rows: Ints, first: Ints, which: Ints, counts: Ints
 ) -> tuple[Cell, ...]:
     """Cells with the mean of their items, and the ends of what they hold."""
     n = len(counts)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.types import Ints
 from aleatoric.viewer.snapshot import Columns, Items
 
-Numbers = NDArray[np.int64]
 PAGE = 50
 LONGEST = 500
 """Characters of a search that are looked at."""
@@ -92,7 +92,7 @@ def one(params: Params, key: str) -> str:
 
 def select(
     columns: Columns, items: Items, query: Query, tags: Mapping[str, NDArray[np.bool_]]
-) -> Numbers:
+) -> Ints:
     """The places of the rows that a query asks for, in its order; undefined values come last.
 
     `tags` maps a part of speech to the items that have it.
@@ -103,11 +103,11 @@ def select(
         return chosen[::-1] if query.descending else chosen
     own = values[chosen]
     keys = np.where(np.isnan(own), np.inf, -own if query.descending else own)
-    order: Numbers = chosen[np.argsort(keys, kind="stable")]
+    order: Ints = chosen[np.argsort(keys, kind="stable")]
     return order
 
 
-def page_of(rows: Numbers, page: int, size: int = PAGE) -> Numbers:
+def page_of(rows: Ints, page: int, size: int = PAGE) -> Ints:
     """The rows of a page, counted from 1.
 
     >>> page_of(np.arange(7), 2, 5).tolist()
@@ -116,7 +116,7 @@ def page_of(rows: Numbers, page: int, size: int = PAGE) -> Numbers:
     return rows[(page - 1) * size : page * size]
 
 
-def n_pages(rows: Numbers, size: int = PAGE) -> int:
+def n_pages(rows: Ints, size: int = PAGE) -> int:
     """How many pages there are; at least one.
 
     >>> n_pages(np.arange(0)), n_pages(np.arange(101), 50)

@@ -6,28 +6,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.codec import load_texts
 from aleatoric.engine.text_scoring import CONTROL
 from aleatoric.levels import level_of
 from aleatoric.store import Store
 from aleatoric.store.reading import StatColumns, item_heads, stat_columns
+from aleatoric.types import Floats, Ints
 from aleatoric.viewer.measures import Measure, text_measures, word_measures
 from aleatoric.viewer.search import TextIndex
 from aleatoric.words.scoring import CONTROLS
-
-Floats = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Items:
     """Every item: its number in the run, its group, and its context to be searched."""
 
-    numbers: Numbers
+    numbers: Ints
     groups: tuple[str, ...]
-    group_of: Numbers
+    group_of: Ints
     """The place of each item's group among `groups`."""
     texts: TextIndex
 
@@ -40,7 +37,7 @@ class Columns:
     """One system's measures; a row an item, or several where repeated rows stay separate."""
 
     name: str
-    places: Numbers
+    places: Ints
     """Where each row's item stands among the items."""
     values: Mapping[str, Floats]
 

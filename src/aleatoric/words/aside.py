@@ -13,16 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.words.ragged import Index
+from aleatoric.types import Ints
 
 
 @dataclass(frozen=True, eq=False)
 class Aside:
     """Samples of one depth: their walk, their number in it, their word's state, their tokens."""
 
-    walk: Index
-    sample: Index
-    state: Index
+    walk: Ints
+    sample: Ints
+    state: Ints
     tokens: tuple[tuple[int, ...], ...]
 
     @classmethod
@@ -46,12 +46,12 @@ class Aside:
             self.tokens + other.tokens,
         )
 
-    def texts(self) -> tuple[list[tuple[int, ...]], Index]:
+    def texts(self) -> tuple[list[tuple[int, ...]], Ints]:
         """The different texts, and which of them each sample has."""
         numbers = {tokens: number for number, tokens in enumerate(dict.fromkeys(self.tokens))}
         return list(numbers), np.array([numbers[t] for t in self.tokens], dtype=np.int64)
 
-    def going_on(self, going: NDArray[np.bool_], state: Index, drawn: Index) -> Aside:
+    def going_on(self, going: NDArray[np.bool_], state: Ints, drawn: Ints) -> Aside:
         """Some of the samples, one token later."""
         tokens = [
             (*self.tokens[i], token)

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.errors import UsageError
+from aleatoric.types import Ints
 from aleatoric.words.machine import fold
-from aleatoric.words.ragged import Index, Ragged
+from aleatoric.words.ragged import Ragged
 from aleatoric.words.rules import normalise
 from aleatoric.words.vocabulary import JOINS
 
@@ -65,7 +66,7 @@ class Beginnings:
         return self._numbers.get(letters, -1)
 
     @cached_property
-    def joined(self) -> Index:
+    def joined(self) -> Ints:
         """`joined[i, j]`: the i-th beginning with the j-th of `JOINS` behind it; -1 for none."""
         found = np.full((len(self), len(JOINS)), -1, dtype=np.int64)
         found[:, 0] = np.arange(len(self))
@@ -75,7 +76,7 @@ class Beginnings:
         return found
 
     @cached_property
-    def lengths(self) -> Index:
+    def lengths(self) -> Ints:
         """How many letters each beginning has."""
         return np.array([len(letters) for letters in self.letters], dtype=np.int64)
 
@@ -89,15 +90,15 @@ class Cells:
     cell can still become, `of_context` the cells of each context.
     """
 
-    beginning: Index
-    completes: Index
+    beginning: Ints
+    completes: Ints
     through: Ragged
     of_context: Ragged
-    _codes: Index
+    _codes: Ints
     _size: int
 
     @classmethod
-    def of(cls, beginnings: Beginnings, words: Index, owners: Index, contexts: int) -> Cells:
+    def of(cls, beginnings: Beginnings, words: Ints, owners: Ints, contexts: int) -> Cells:
         """The cells of contexts that ask about `words` (places in `beginnings`)."""
         size = len(beginnings)
         place, path = beginnings.paths.take(words)
@@ -115,7 +116,7 @@ class Cells:
     def __len__(self) -> int:
         return len(self.beginning)
 
-    def find(self, owners: Index, beginnings: Index) -> Index:
+    def find(self, owners: Ints, beginnings: Ints) -> Ints:
         """The cells of contexts at beginnings, -1 where a context has no such beginning."""
         codes = owners * self._size + beginnings
         places = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
@@ -123,7 +124,7 @@ class Cells:
         return np.where(good, places, -1)
 
 
-def _plain_beginnings(words: Sequence[str]) -> tuple[list[str], list[Index]]:
+def _plain_beginnings(words: Sequence[str]) -> tuple[list[str], list[Ints]]:
     """All beginnings of sorted ASCII words, the empty one first, and those of each word.
 
     Sorted, a word begins as the one before it up to some letter: the beginnings up to there have

@@ -7,11 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aleatoric.types import Categorical
-
-Floats = NDArray[np.float64]
+from aleatoric.types import Categorical, Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.decoding import Decoder
 from aleatoric.transfer import fetch, send
+from aleatoric.types import Floats
 from aleatoric.words.lm import TreeLM
 from aleatoric.words.machine import LEAD
 from aleatoric.words.vocabulary import Ids, Vocabulary
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

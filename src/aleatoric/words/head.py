@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.decoding import Decoder
-from aleatoric.types import Categorical
+from aleatoric.types import Categorical, Floats
 from aleatoric.words.bounds import Bounds, Masses, WordProbabilities
 from aleatoric.words.digest import Branches, Reader
 from aleatoric.words.frontier import Entry, follow, root
@@ -29,7 +29,6 @@ from aleatoric.words.searches import ENTRY
 from aleatoric.words.tree import Limits, Tree, each_pack
 from aleatoric.words.vocabulary import Stems, Vocabulary
 
-Floats = NDArray[np.float64]
 LONGEST = 8
 """Tokens that a word is taken to have at most, for the upper bound of the entropy."""
 

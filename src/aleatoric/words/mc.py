@@ -17,7 +17,7 @@ from aleatoric.decoding import Decoder
 from aleatoric.draws import child, draw, rounding_of
 from aleatoric.streams import stream
 from aleatoric.transfer import Arrival, fetch, send
-from aleatoric.types import Draws
+from aleatoric.types import Draws, Ints
 from aleatoric.words.aside import Aside
 from aleatoric.words.digest import Reader
 from aleatoric.words.lm import TreeLM
@@ -29,7 +29,6 @@ from aleatoric.words.passages import (
     packs_of,
     passages_of,
 )
-from aleatoric.words.ragged import Index
 from aleatoric.words.states import States
 from aleatoric.words.tree import Limits, Tree, each_pack
 from aleatoric.words.vocabulary import Vocabulary
@@ -50,9 +49,9 @@ class Walks:
     Where each lies in the trunk, the deepest token allowed, and the key of its random numbers.
     """
 
-    spans: Index
-    depths: Index
-    keys: Index
+    spans: Ints
+    depths: Ints
+    keys: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +62,14 @@ class Level:
     within the walk and their node, in the order of nodes.
     """
 
-    walk: Index
-    state: Index
-    parent: Index
-    token: Index
-    sample: Index
-    node: Index
+    walk: Ints
+    state: Ints
+    parent: Ints
+    token: Ints
+    sample: Ints
+    node: Ints
 
-    def of_samples(self, chosen: Index) -> Level:
+    def of_samples(self, chosen: Ints) -> Level:
         """The same nodes with some of the samples."""
         return replace(self, sample=self.sample[chosen], node=self.node[chosen])
 
@@ -145,7 +144,7 @@ def _start(
     return Walks(*(np.array(x, dtype=np.int64) for x in (spans, depths, keys)))
 
 
-def _roots(walks: list[int], numbers: Index) -> Level:
+def _roots(walks: list[int], numbers: Ints) -> Level:
     """The contexts themselves, with all samples."""
     count = len(walks)
     none = np.full(count, -1, dtype=np.int64)
@@ -195,9 +194,9 @@ def _deepen(
 class Outcomes:
     """How many samples of a walk have come to an end in a state."""
 
-    walk: Index
-    state: Index
-    count: Index
+    walk: Ints
+    state: Ints
+    count: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,8 +233,8 @@ class Sampler:
         tree: Tree,
         walks: Walks,
         level: Level,
-        drawn: Index,
-        numbers: Index,
+        drawn: Ints,
+        numbers: Ints,
         depth: int,
         done: Done,
     ) -> Level:
@@ -260,7 +259,7 @@ class Sampler:
         done.outcomes.append(Outcomes(walk[closed], state[closed], counts[closed]))
         return _below(level, parent, token, state, ~closed, which)
 
-    def _shortened(self, states: Index, drawn: Index) -> Index:
+    def _shortened(self, states: Ints, drawn: Ints) -> Ints:
         """Tokens, one number for all that settle the outcome as it is."""
         return np.where(self.states.ending(states, drawn), self.states.end, drawn)
 
@@ -289,10 +288,10 @@ class Sampler:
         done.outcomes.append(Outcomes(here.walk[closed], state[closed], ones))
         return here.going_on(~closed, state, drawn)
 
-    def _keys(self, walks: Walks, level: Level, depth: int) -> Index:
+    def _keys(self, walks: Walks, level: Level, depth: int) -> Ints:
         """The key of each sample at this depth: a property of the sample, not of the batch."""
         of_walk = child(walks.keys, depth)
-        found: Index = child(of_walk[level.walk[level.node]], level.sample)
+        found: Ints = child(of_walk[level.walk[level.node]], level.sample)
         return found
 
     def count(self, names: Sequence[str], outcomes: Sequence[Outcomes]) -> Iterator[Draws]:
@@ -316,7 +315,7 @@ class Sampler:
         return Draws(name, dict(sorted(words.items(), key=_word)), failed)  # type: ignore[arg-type]
 
 
-def _aside(tree: Tree, walks: Walks, level: Level, numbers: Index) -> Aside:
+def _aside(tree: Tree, walks: Walks, level: Level, numbers: Ints) -> Aside:
     """The samples of a level with their whole texts."""
     walk = level.walk[level.node]
     nodes = numbers[level.node].tolist()
@@ -331,11 +330,11 @@ def _word(item: tuple[str | None, int]) -> str:
 
 def _below(
     level: Level,
-    parent: Index,
-    token: Index,
-    state: Index,
+    parent: Ints,
+    token: Ints,
+    state: Ints,
     open_: NDArray[np.bool_],
-    which: Index,
+    which: Ints,
 ) -> Level:
     """The level of the pairs that stay open, with the samples at them."""
     going = open_[which]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.types import Ints
 from aleatoric.words.digest import Branches, Reader
-from aleatoric.words.ragged import Index
 
 Page = tuple[int, Branches]
 """A node's number, and what follows it."""
@@ -23,7 +23,7 @@ class Notebook:
         self._least = least
         self._pages: dict[tuple[int, int, int], Page] = {}
 
-    def note(self, nodes: NDArray[Any], numbers: Index, logits: Any) -> None:
+    def note(self, nodes: NDArray[Any], numbers: Ints, logits: Any) -> None:
         """Write down nodes, given as entries of a search, that have just been run."""
         rows = np.flatnonzero(nodes["mass"] >= self._least)
         if not len(rows):

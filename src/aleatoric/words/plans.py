@@ -6,9 +6,10 @@ from typing import Literal
 
 import numpy as np
 
+from aleatoric.types import Ints
 from aleatoric.words.beginnings import Beginnings
 from aleatoric.words.machine import LEAD
-from aleatoric.words.ragged import Index, Ragged
+from aleatoric.words.ragged import Ragged
 from aleatoric.words.vocabulary import Vocabulary
 
 Kind = Literal["grows", "closes"]
@@ -23,11 +24,9 @@ class Plans:
         self._vocabulary = vocabulary
         self._beginnings = beginnings
         self._from_start: dict[Kind, Ragged] = {}
-        self._known: dict[Kind, dict[int, Index]] = {"grows": {}, "closes": {}}
+        self._known: dict[Kind, dict[int, Ints]] = {"grows": {}, "closes": {}}
 
-    def tokens(
-        self, kind: Kind, tables: Index, bases: Index, targets: Index
-    ) -> tuple[Index, Index]:
+    def tokens(self, kind: Kind, tables: Ints, bases: Ints, targets: Ints) -> tuple[Ints, Ints]:
         """(which of the given steps, token) for every token that makes one of them."""
         start = (bases == 0) & (tables == LEAD)
         first, others = np.flatnonzero(start), np.flatnonzero(~start)
@@ -43,9 +42,7 @@ class Plans:
             self._from_start[kind] = Ragged.of(rows)
         return self._from_start[kind]
 
-    def _inside(
-        self, kind: Kind, tables: Index, bases: Index, targets: Index
-    ) -> tuple[Index, Index]:
+    def _inside(self, kind: Kind, tables: Ints, bases: Ints, targets: Ints) -> tuple[Ints, Ints]:
         size = len(self._beginnings)
         # Where the text stands at its target already, the beginning does not matter.
         staying = bases == targets
@@ -67,6 +64,6 @@ class Plans:
             there = after.startswith(before)
             known[code] = indices[table].get(after[len(before) :], _NONE) if there else _NONE
 
-    def _index(self, kind: Kind, table: int) -> dict[str, Index]:
+    def _index(self, kind: Kind, table: int) -> dict[str, Ints]:
         found = self._vocabulary.numbered(table)
         return found.grows if kind == "grows" else found.closes

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Index = NDArray[np.int64]
+from aleatoric.types import Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,11 +20,11 @@ class Ragged:
     ([0, 1, 1, 2, 2], [9, 7, 8, 7, 8])
     """
 
-    starts: Index
-    values: Index
+    starts: Ints
+    values: Ints
 
     @classmethod
-    def of(cls, rows: Sequence[Index]) -> Ragged:
+    def of(cls, rows: Sequence[Ints]) -> Ragged:
         """The given rows."""
         starts = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=starts[1:])
@@ -33,13 +32,13 @@ class Ragged:
         return cls(starts, values.astype(np.int64, copy=False))
 
     @classmethod
-    def grouped(cls, owners: Index, values: Index, count: int) -> Ragged:
+    def grouped(cls, owners: Ints, values: Ints, count: int) -> Ragged:
         """`values` collected by their owners 0..count-1, each in the order given."""
         order = np.argsort(owners, kind="stable")
         sizes = np.bincount(owners, minlength=count)
         return cls(np.concatenate([[0], np.cumsum(sizes)]), values[order])
 
-    def take(self, rows: Index) -> tuple[Index, Index]:
+    def take(self, rows: Ints) -> tuple[Ints, Ints]:
         """The values of some rows, with which of the rows each belongs to."""
         counts = self.starts[rows + 1] - self.starts[rows]
         which = np.repeat(np.arange(len(rows)), counts)

@@ -24,7 +24,7 @@ from aleatoric.metrics.debiased import leave_pair_out
 from aleatoric.metrics.entropy import log_loss
 from aleatoric.metrics.overlap import mode
 from aleatoric.metrics.tvd import tvd
-from aleatoric.types import Categorical, Choices, Draws, Item, Pair
+from aleatoric.types import Categorical, Choices, Draws, Floats, Ints, Item, Pair
 from aleatoric.words.distributions import cut, human_counts, model_distribution, pool, regroup
 from aleatoric.words.rules import WordRule, bare, is_code, normalise, rule_named
 
@@ -33,8 +33,6 @@ CONTROLS = (HUMAN, ORACLE)
 CELLS_AT_ONCE = 500_000
 """Of the table of random halves: a page of items has a tenth of it, unless answers are many."""
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 Metric = Callable[[Pair], float | None]
 Abstraction = Callable[[Item, Sequence[str]], Mapping[str, str]]
 """Words of an item's context -> their classes: parts of speech, clusters of meaning, ..."""
@@ -73,7 +71,7 @@ class People:
     """An item's answers, counted."""
 
     item: Item
-    counts: Counts
+    counts: Ints
     distribution: Categorical
     majority: str
 
@@ -256,7 +254,7 @@ def _score_halves(everybody: Sequence[People], settings: Settings) -> Iterator[C
         yield Control(scored, majorities[row], _half(people, first))
 
 
-def _half(people: People, counts: Counts) -> Categorical:
+def _half(people: People, counts: Ints) -> Categorical:
     """The target half of one split as a distribution over the words that it gave."""
     words = people.distribution.support
     given = {words[i]: int(counts[i]) for i in np.flatnonzero(counts)}
@@ -269,7 +267,7 @@ def _oracle(
     return Scored(ORACLE, people.item.id, people.item.group, 0, values, splits or {})
 
 
-def _orders(people: People, settings: Settings) -> Counts:
+def _orders(people: People, settings: Settings) -> Ints:
     """Of each split the order of an item's answers: the first half is the target."""
     if settings.choices.splits == "shared":
         return _shared_orders(people.n, settings.n_splits, settings.seed)
@@ -372,7 +370,7 @@ def _abstract_oracle_tvds(
 
 
 def _abstract_oracle_tvd(
-    people: People, target: Counts, player: Counts, abstraction: Abstraction
+    people: People, target: Ints, player: Ints, abstraction: Abstraction
 ) -> Floats:
     words = people.distribution.support
     classes = abstraction(people.item, words)
@@ -382,7 +380,7 @@ def _abstract_oracle_tvd(
     )
 
 
-def _class_order(classes: Sequence[str]) -> tuple[Counts, Counts]:
+def _class_order(classes: Sequence[str]) -> tuple[Ints, Ints]:
     """Places of the words sorted by class, and where each class starts among them."""
     _, code = np.unique(classes, return_inverse=True)
     order = np.argsort(code, kind="stable")

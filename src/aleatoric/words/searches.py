@@ -9,15 +9,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.types import Floats, Ints
 from aleatoric.words.beginnings import Beginnings, Cells
 from aleatoric.words.bounds import WordProbabilities
 from aleatoric.words.digest import Digest, Reader
 from aleatoric.words.machine import LEAD, fold
 from aleatoric.words.notebook import Notebook
 from aleatoric.words.plans import Plans
-from aleatoric.words.ragged import Index, Ragged
+from aleatoric.words.ragged import Ragged
 
-Floats = NDArray[np.float64]
 Entries = NDArray[Any]
 """Continuations seen but not yet run, one a row."""
 ENTRY = np.dtype(
@@ -67,8 +67,8 @@ class Asked:
     `owner[i]` is the context of place i, `weights[i]` people's probability of its word.
     """
 
-    owner: Index
-    words: Index
+    owner: Ints
+    words: Ints
     weights: Floats
     cells: Cells
 
@@ -90,9 +90,9 @@ class Asked:
 class Plan:
     """Tokens that matter to a batch: those that lead on to a cell, then those that end a word."""
 
-    rows: Index
-    tokens: Index
-    cells: Index
+    rows: Ints
+    tokens: Ints
+    cells: Ints
     growing: int
 
 
@@ -186,7 +186,7 @@ class Searches:
         lack = self._sums_through(lacks)[self._entries["cell"]]
         return np.minimum(self._entries["mass"], lack), np.minimum(self._dust, everything)
 
-    def take(self, batch: Entries, numbers: Index, logits: Any) -> Iterator[None]:
+    def take(self, batch: Entries, numbers: Ints, logits: Any) -> Iterator[None]:
         """Read the next-token distributions of entries that have become the nodes `numbers`.
 
         Gives way once, while the device works.
@@ -214,7 +214,7 @@ class Searches:
         steps = np.concatenate([grow, whole[close]])
         return Plan(rows[steps], np.concatenate([on, end]), cells[steps], len(grow))
 
-    def _ahead(self, batch: Entries) -> tuple[Index, Index]:
+    def _ahead(self, batch: Entries) -> tuple[Ints, Ints]:
         """(row, cell) for each cell that the text of a row can still reach."""
         open_ = np.flatnonzero(batch["base"] >= 0)
         base = self._cells.beginning[batch["base"][open_]]
@@ -223,7 +223,7 @@ class Searches:
         rows, further = self._further(batch, going)
         return np.concatenate([fresh[which], rows]), np.concatenate([cells, further])
 
-    def _further(self, batch: Entries, rows: Index) -> tuple[Index, Index]:
+    def _further(self, batch: Entries, rows: Ints) -> tuple[Ints, Ints]:
         """The cells on the way to the words that go through the rows' cells, each once."""
         names = self._names.beginnings
         which, places = self._cells.through.take(batch["base"][rows])
@@ -242,15 +242,13 @@ class Searches:
         self._failed += _by(batch["owner"][leading], masses[leading], self._count)
         self._find(batch["cell"][~leading], masses[~leading])
 
-    def _find(self, cells: Index, masses: Floats) -> None:
+    def _find(self, cells: Ints, masses: Floats) -> None:
         """Count the mass of texts whose word is what stands at a cell."""
         places = self._cells.completes[cells]
         good = places >= 0
         self._found += _by(places[good], masses[good], len(self._found))
 
-    def _follow_planned(
-        self, batch: Entries, numbers: Index, plan: Plan, shares: Floats
-    ) -> Entries:
+    def _follow_planned(self, batch: Entries, numbers: Ints, plan: Plan, shares: Floats) -> Entries:
         """The tokens on the way to a word: complete words are counted, beginnings kept."""
         masses = shares * batch["mass"][plan.rows]
         large = self._drop_small(batch["owner"][plan.rows], masses, self._needed(plan.cells))
@@ -263,7 +261,7 @@ class Searches:
         children["table"], children["cell"], children["base"] = tables, cells, cells
         return self._kept(children, joins)
 
-    def _needed(self, cells: Index) -> NDArray[np.bool_]:
+    def _needed(self, cells: Ints) -> NDArray[np.bool_]:
         """The cells on the way to words without any probability yet, where all must be found."""
         if not self._goal.every_word:
             return np.zeros(len(cells), dtype=np.bool_)
@@ -276,14 +274,14 @@ class Searches:
         return _by(which, values[places], len(self._cells))
 
     def _drop_small(
-        self, owners: Index, masses: Floats, needed: NDArray[np.bool_] | bool = False
+        self, owners: Ints, masses: Floats, needed: NDArray[np.bool_] | bool = False
     ) -> NDArray[np.bool_]:
         """Which masses are worth following; the others become dust."""
         small = (masses <= self._goal.tolerance * SMALL) & ~(needed & (masses > 0))
         self._dust += _by(owners[small], masses[small], self._count)
         return ~small
 
-    def _effects(self, tables: Index, tokens: Index) -> tuple[Index, Index]:
+    def _effects(self, tables: Ints, tokens: Ints) -> tuple[Ints, Ints]:
         """The table and the undecided joiner after each token."""
         after, joins = np.zeros_like(tokens), np.zeros_like(tokens)
         for number in np.unique(tables).tolist():
@@ -292,14 +290,14 @@ class Searches:
             joins[here] = self._reader.vocabulary.numbered(number).joins[tokens[here]]
         return after, joins
 
-    def _children(self, parents: Entries, numbers: Index, tokens: Index, masses: Floats) -> Entries:
+    def _children(self, parents: Entries, numbers: Ints, tokens: Ints, masses: Floats) -> Entries:
         """One entry below each of `parents`, whose word stands as it did."""
         children = parents.copy()
         children["depth"] += 1
         children["parent"], children["token"], children["mass"] = numbers, tokens, masses
         return children
 
-    def _kept(self, children: Entries, joins: Index) -> Entries:
+    def _kept(self, children: Entries, joins: Ints) -> Entries:
         """Children with their joiners, but for those of which no word can come."""
         marked = joins > 0
         beginning = self._cells.beginning[children["cell"]]
@@ -312,7 +310,7 @@ class Searches:
         kept: Entries = children[fits & (~marked | whole | (base >= 0))]
         return kept
 
-    def _follow_loose(self, batch: Entries, numbers: Index, digest: Digest) -> list[Entries]:
+    def _follow_loose(self, batch: Entries, numbers: Ints, digest: Digest) -> list[Entries]:
         """The likeliest tokens whose letters do not tell where they lead."""
         masses = digest.loose * batch["mass"][:, None]
         owners = np.broadcast_to(batch["owner"][:, None], masses.shape)
@@ -394,11 +392,11 @@ class Searches:
         return most, np.maximum(1.0 - self._failed - may_fail, 1e-12)
 
 
-def _pairs(starts: Index) -> list[tuple[int, int]]:
+def _pairs(starts: Ints) -> list[tuple[int, int]]:
     return list(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True))
 
 
-def _last_by(owners: Index, *keys: NDArray[Any]) -> Index:
+def _last_by(owners: Ints, *keys: NDArray[Any]) -> Ints:
     """For each owner the row that is last in the order of the keys, the first key leading.
 
     >>> _last_by(np.array([0, 0, 1]), np.array([2, 3, 1])).tolist()
@@ -406,11 +404,11 @@ def _last_by(owners: Index, *keys: NDArray[Any]) -> Index:
     """
     order = np.lexsort((*reversed(keys), owners))
     last = np.append(np.diff(owners[order]) > 0, True)[: len(order)]
-    found: Index = order[last]
+    found: Ints = order[last]
     return found
 
 
-def _by(owners: Index, masses: Floats, count: int) -> Floats:
+def _by(owners: Ints, masses: Floats, count: int) -> Floats:
     """Sums of masses by owner."""
     sums: Floats = np.bincount(owners.ravel(), masses.ravel(), count).astype(np.float64)
     return sums

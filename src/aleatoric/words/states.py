@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.types import Ints
 from aleatoric.words.frontier import Entry, follow, root
 from aleatoric.words.machine import DONE, FAILED, LEAD, compose
-from aleatoric.words.ragged import Index
 from aleatoric.words.vocabulary import Key, Vocabulary
 
 State = tuple[Key, str, str]
@@ -27,8 +27,8 @@ class States:
         """A token number that stands for all tokens that settle the outcome as it is."""
         self._states: list[State] = []
         self._numbers: dict[State, int] = {}
-        self._known: Index = np.zeros(0, dtype=np.int64)
-        self._next: Index = np.zeros(0, dtype=np.int64)
+        self._known: Ints = np.zeros(0, dtype=np.int64)
+        self._next: Ints = np.zeros(0, dtype=np.int64)
         self._rows: dict[Key, int] = {}
         self._ends = np.zeros((0, len(vocabulary)), dtype=np.bool_)
         self._row_of = np.zeros(0, dtype=np.int64)
@@ -40,19 +40,19 @@ class States:
     def __len__(self) -> int:
         return len(self._states)
 
-    def ending(self, states: Index, tokens: Index) -> NDArray[np.bool_]:
+    def ending(self, states: Ints, tokens: Ints) -> NDArray[np.bool_]:
         """Where a token settles the outcome of its state without adding a letter."""
         found: NDArray[np.bool_] = self._ends[self._row_of[states], tokens]
         return found
 
-    def after(self, states: Index, tokens: Index) -> Index:
+    def after(self, states: Ints, tokens: Ints) -> Ints:
         """The states that follow, token by token."""
         steps = states * (self.end + 1) + tokens
         self._learn(steps)
-        found: Index = self._next[np.searchsorted(self._known, steps)]
+        found: Ints = self._next[np.searchsorted(self._known, steps)]
         return found
 
-    def settled(self, states: Index) -> NDArray[np.bool_]:
+    def settled(self, states: Ints) -> NDArray[np.bool_]:
         """Which states nothing can change any more."""
         found: NDArray[np.bool_] = self._row_of[states] < 0
         return found
@@ -61,7 +61,7 @@ class States:
         """The word of a settled state, in the form in which words are compared."""
         return self._words[state]
 
-    def _learn(self, steps: Index) -> None:
+    def _learn(self, steps: Ints) -> None:
         """Work out the transitions not met before."""
         places = np.searchsorted(self._known, steps)
         known = np.append(self._known, -1)[places] == steps

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from aleatoric.decoding import Decoder
+from aleatoric.types import Floats, Ints
 from aleatoric.words.digest import Reader
 from aleatoric.words.exact import Asking, Question, Search, work_through
 from aleatoric.words.lm import TreeLM
 from aleatoric.words.passages import Passage, encode_contexts, passages_of
-from aleatoric.words.ragged import Index
-from aleatoric.words.searches import ENTRY, SMALL, Entries, Floats, Plan, Searches
+from aleatoric.words.searches import ENTRY, SMALL, Entries, Plan, Searches
 from aleatoric.words.tree import Limits, Tree, each_pack
 from aleatoric.words.vocabulary import Vocabulary
 
@@ -42,17 +42,17 @@ class Trace:
     passages: tuple[Passage, ...]
     contexts: tuple[int, ...]
     """The questions, in the order of the rows."""
-    owners: Index
-    parents: Index
-    tokens: Index
-    depths: Index
-    step_rows: Index
-    step_tokens: Index
-    step_words: Index
-    end_rows: Index
-    end_tables: Index
-    end_words: Index
-    word_contexts: Index
+    owners: Ints
+    parents: Ints
+    tokens: Ints
+    depths: Ints
+    step_rows: Ints
+    step_tokens: Ints
+    step_words: Ints
+    end_rows: Ints
+    end_tables: Ints
+    end_words: Ints
+    word_contexts: Ints
     """The row of each word's context; words stand in the order of the questions'."""
 
 
@@ -108,11 +108,11 @@ def joined(parts: Sequence[Trace]) -> Trace:
     return replace(found, owners=owners, parents=parents, tokens=tokens, depths=depths)
 
 
-def _starts(lengths: Sequence[int]) -> Index:
+def _starts(lengths: Sequence[int]) -> Ints:
     return np.cumsum([0, *lengths[:-1]])
 
 
-def _moved(part: Trace, contexts: int, nodes: Index, words: int) -> Trace:
+def _moved(part: Trace, contexts: int, nodes: Ints, words: int) -> Trace:
     """A trace with its contexts and words numbered from these on, its nodes by their new rows."""
     rows = np.concatenate([contexts + np.arange(len(part.contexts)), nodes])
     return replace(
@@ -160,8 +160,8 @@ class Tracer(Searches):
         super().__init__(*arguments)
         self._usual: dict[tuple[int, int], Branches] = {}
         """(context, node) -> the usual branches behind it that are not run yet."""
-        self._begun: list[tuple[Index, Entries]] = []
-        self._run: list[tuple[Index, Entries]] = []
+        self._begun: list[tuple[Ints, Entries]] = []
+        self._run: list[tuple[Ints, Entries]] = []
         self._steps: list[Entries] = []
         self._waiting: list[Entries] = []
         """Usual tokens that are to be run next."""
@@ -176,7 +176,7 @@ class Tracer(Searches):
         self._waiting = []
         return chosen
 
-    def take(self, batch: Entries, numbers: Index, logits: Any) -> Iterator[None]:
+    def take(self, batch: Entries, numbers: Ints, logits: Any) -> Iterator[None]:
         """Write nodes down, go on as every search does, and keep the usual tokens behind them."""
         (self._run if (numbers >= 0).all() else self._begun).append((numbers, batch))
         wanted = self._move_on(batch, numbers)
@@ -190,7 +190,7 @@ class Tracer(Searches):
         self._steps.append(fresh[small & (self._cells.completes[fresh["cell"]] >= 0)])
         self._entries = np.concatenate([self._entries[:before], fresh[~usual & ~small]])
 
-    def _move_on(self, batch: Entries, numbers: Index) -> Index:
+    def _move_on(self, batch: Entries, numbers: Ints) -> Ints:
         """The codes of the usual tokens behind nodes that are usual themselves."""
         owners, parents, tokens = (batch[name].tolist() for name in ("owner", "parent", "token"))
         found: list[tuple[int, int, int]] = []
@@ -202,18 +202,16 @@ class Tracer(Searches):
             found += [(owner, number, token) for token in self._usual[owner, number]]
         return self._codes(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
 
-    def _codes(self, owners: Index, parents: Index, tokens: Index) -> Index:
+    def _codes(self, owners: Ints, parents: Ints, tokens: Ints) -> Ints:
         """One number for (context, node, token); nodes belong to one context each."""
         rows = np.where(parents >= 0, parents + self._count, owners)
         return rows * len(self._reader.vocabulary) + tokens
 
-    def _drop_small(self, owners: Index, masses: Floats, needed: Any = False) -> Any:
+    def _drop_small(self, owners: Ints, masses: Floats, needed: Any = False) -> Any:
         # Nothing is too small to be raised by training; no mass at all is no continuation.
         return masses > 0.0
 
-    def _follow_planned(
-        self, batch: Entries, numbers: Index, plan: Plan, shares: Floats
-    ) -> Entries:
+    def _follow_planned(self, batch: Entries, numbers: Ints, plan: Plan, shares: Floats) -> Entries:
         rows = plan.rows[plan.growing :]
         closed = self._children(
             batch[rows], numbers[rows], plan.tokens[plan.growing :], np.zeros(len(rows))
@@ -259,14 +257,14 @@ class Tracer(Searches):
             self._asked.owner,
         )
 
-    def _row_numbers(self, order: Index) -> Index:
+    def _row_numbers(self, order: Ints) -> Ints:
         """The row of each node: nodes are numbered as they are run, and stand by depth."""
         numbers = _joined([numbers for numbers, _ in self._run])
         rows = np.zeros(len(numbers), dtype=np.int64)
         rows[numbers[order]] = self._count + np.arange(len(numbers))
         return rows
 
-    def _ended(self, rows: Index) -> tuple[Index, Index, Index]:
+    def _ended(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """Row, table and word of every node where tokens may end a word or the text."""
         batches = [*self._begun, *self._run]
         nodes = _entries([batch for _, batch in batches])
@@ -277,13 +275,13 @@ class Tracer(Searches):
         return found[counts], nodes["table"][counts], words[counts]
 
 
-def _rows(rows: Index, owners: Index, numbers: Index) -> Index:
+def _rows(rows: Ints, owners: Ints, numbers: Ints) -> Ints:
     """The rows of nodes; -1 stands for the context itself."""
     own = rows[numbers] if len(rows) else numbers
     return np.where(numbers >= 0, own, owners)
 
 
-def _joined(parts: Sequence[Index]) -> Index:
+def _joined(parts: Sequence[Ints]) -> Ints:
     return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
 
 

@@ -13,19 +13,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.errors import ModelError
 from aleatoric.memory import free_memory, is_out_of_memory
 from aleatoric.tiles import Tiles
 from aleatoric.transfer import send
+from aleatoric.types import Ints
 from aleatoric.words.lm import KV, TreeLM
 from aleatoric.words.passages import Passage
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +116,8 @@ class Tree:
         }
 
     def extend(
-        self, spans: Index, parents: Index, tokens: Index
-    ) -> Iterator[tuple[slice, Index, Tensor]]:
+        self, spans: Ints, parents: Ints, tokens: Ints
+    ) -> Iterator[tuple[slice, Ints, Tensor]]:
         """Add nodes; gives, in parts, (which of them, their numbers, next-token logits).
 
         `spans` holds the (start, stop) of each node's context, `parents` the node before it or -1.
@@ -146,7 +144,7 @@ class Tree:
         self.room //= 2
         free_memory()
 
-    def _extend(self, spans: Index, parents: Index, tokens: Index) -> tuple[Index, Tensor]:
+    def _extend(self, spans: Ints, parents: Ints, tokens: Ints) -> tuple[Ints, Tensor]:
         chains = self._chains(parents)
         used = np.unique(chains[chains >= 0])
         depth = 1 + (np.where(parents >= 0, self._depth[parents], 0) if len(used) else 0 * parents)
@@ -155,7 +153,7 @@ class Tree:
         logits, fresh = self._forward(tokens, positions, sight, self._past(used), None)
         return self._remember(parents, depth, tokens, fresh), logits
 
-    def _chains(self, parents: Index) -> Index:
+    def _chains(self, parents: Ints) -> Ints:
         """The ancestors of each new node, one row a node, -1 where there are no more."""
         rows = [parents]
         while (rows[-1] >= 0).any():
@@ -163,7 +161,7 @@ class Tree:
             rows.append(np.where(last >= 0, self._parent[last], -1))
         return np.stack(rows[:-1] or [parents], axis=1)
 
-    def _sight(self, spans: Index, chains: Index, used: Index) -> Tensor | Tiles:
+    def _sight(self, spans: Ints, chains: Ints, used: Ints) -> Tensor | Tiles:
         """Every node sees its context, its ancestors (all in `used`) and itself."""
         if not self.lm.tiled:
             return self._mask(spans, chains, used)
@@ -171,7 +169,7 @@ class Tree:
         itself = self._width + len(used) + np.arange(len(spans))
         return Tiles.of(spans, np.column_stack([columns, itself]), self.lm.device)
 
-    def _mask(self, spans: Index, chains: Index, used: Index) -> Tensor:
+    def _mask(self, spans: Ints, chains: Ints, used: Ints) -> Tensor:
         import torch
 
         device = self.lm.device
@@ -188,7 +186,7 @@ class Tree:
         mask[:, past:].fill_diagonal_(True)
         return mask
 
-    def _past(self, used: Index) -> KV | None:
+    def _past(self, used: Ints) -> KV | None:
         """Keys and values of the trunk and of the given nodes, in ascending order."""
         if not len(used):
             return self._trunk
@@ -201,13 +199,13 @@ class Tree:
             for layer in zip(*parts, strict=True)
         )
 
-    def _selected(self, used: Index) -> Iterator[KV]:
+    def _selected(self, used: Ints) -> Iterator[KV]:
         blocks = self._block[used]
         for block in np.unique(blocks):
             columns = self._column[used[blocks == block]]
             yield _columns(self._blocks[block], columns)
 
-    def _remember(self, parents: Index, depth: Index, tokens: Index, fresh: KV) -> Index:
+    def _remember(self, parents: Ints, depth: Ints, tokens: Ints, fresh: KV) -> Ints:
         first, count = len(self._parent), len(parents)
         self._block = np.concatenate([self._block, np.full(count, len(self._blocks))])
         self._column = np.concatenate([self._column, np.arange(count)])
@@ -217,7 +215,7 @@ class Tree:
         self._blocks.append(fresh)
         return np.arange(first, first + count)
 
-    def keep_of_last(self, nodes: Index) -> None:
+    def keep_of_last(self, nodes: Ints) -> None:
         """Of the part added last, keep only the keys and values of `nodes`.
 
         The others must not become parents.
@@ -270,11 +268,11 @@ class Tree:
 
     def _forward(
         self,
-        ids: Index,
-        positions: Index,
+        ids: Ints,
+        positions: Ints,
         sight: Tensor | Tiles,
         past: KV | None,
-        keep: Index | None,
+        keep: Ints | None,
     ) -> tuple[Tensor, KV]:
         device = self.lm.device
         kept = None if keep is None else send(keep, device)
@@ -346,6 +344,6 @@ def _halves(pack: list[Passage], error: Exception) -> list[list[Passage]]:
     return [pack[middle:], pack[:middle]]
 
 
-def _columns(kv: KV, columns: Index) -> KV:
+def _columns(kv: KV, columns: Ints) -> KV:
     wanted = send(columns, kv[0][0].device)
     return tuple((k[:, :, wanted], v[:, :, wanted]) for k, v in kv)

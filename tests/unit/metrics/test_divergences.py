@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from aleatoric import registry
-from aleatoric.metrics.empirical import Divergence, Floats, mean
+from aleatoric.metrics.empirical import Divergence, mean
 from aleatoric.metrics.wasserstein import w1
+from aleatoric.types import Floats
 
 
 def naive_ks(left: Floats, right: Floats) -> float:

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from enumerable_lm import EnumerableLM
 from forced_lms import tiny
 from transformers import GenerationConfig, LogitsProcessorList
 from transformers.generation.logits_process import (
@@ -24,7 +25,6 @@ from writers import ToyNetwork, alike, ask, first_tokens, fits, items, written
 from aleatoric.decoding import Decoder
 from aleatoric.errors import ModelError
 from aleatoric.models import sampling
-from aleatoric.models.enumerable import EnumerableLM
 from aleatoric.models.texts_hf import text_model
 from aleatoric.models.texts_live import Batching
 

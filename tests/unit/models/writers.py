@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from enumerable_lm import EnumerableLM
 from scipy.stats import chi2_contingency, chisquare
 
 from aleatoric.decoding import Decoder
 from aleatoric.models.base import Writing
-from aleatoric.models.enumerable import EnumerableLM
 from aleatoric.models.sampling import Ids, Prompt, Sampler, Written, key_of, packs_of, write_all
 from aleatoric.types import TextItem
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy.stats import wasserstein_distance
 
-from aleatoric.metrics.empirical import Floats
 from aleatoric.metrics.wasserstein import w1
 from aleatoric.texts import control
 from aleatoric.texts.control import Inputs, Splitting
 from aleatoric.texts.splits import generation_orders, people_orders
+from aleatoric.types import Floats
 
 W1 = {"w1": w1}
 

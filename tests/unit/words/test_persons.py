@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from canonical_run import canonical_bytes
 
 from aleatoric import levels, pipeline
 from aleatoric.comparing import compare
@@ -15,7 +16,6 @@ from aleatoric.inference.persons import METHOD, METRICS
 from aleatoric.pipeline import WordJob, results, run_word
 from aleatoric.report.view import word_table
 from aleatoric.store import Store
-from aleatoric.store.canonical import canonical_bytes
 from aleatoric.types import Choices, Item, Result
 from aleatoric.words.reading import Reading, ReadItems
 

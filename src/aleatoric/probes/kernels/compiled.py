@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from aleatoric.probes.ngrams import Floats, Symbols
+from aleatoric.probes.ngrams import Symbols
+from aleatoric.types import Floats
 
 
 class CompiledLadder:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from aleatoric.types import Floats
+
 Pair = tuple[Floats, Floats]
 """Expected confidence and expected accuracy."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.tokens.kernels.columns import Floats
+from aleatoric.types import Floats
 
 LOWEST = -24.0
 """Natural logarithm of the probability that the lowest cell begins at; smaller ones join it."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.decoding import Decoder
-from aleatoric.tokens.kernels.columns import Columns, Floats, Pair
+from aleatoric.tokens.kernels.columns import Columns, Pair
 from aleatoric.tokens.schemes import Scheme
-
-Ints = NDArray[np.int64]
+from aleatoric.types import Floats, Ints
 
 
 def columns(

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from aleatoric.decoding import Decoder
 from aleatoric.tokens.kernels import torch_pass
-from aleatoric.tokens.kernels.columns import Columns, Floats
+from aleatoric.tokens.kernels.columns import Columns
 from aleatoric.tokens.schemes import Scheme
+from aleatoric.types import Floats
 
 
 def columns(

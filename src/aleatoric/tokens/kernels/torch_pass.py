@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from aleatoric.decoding import Decoder
-from aleatoric.tokens.kernels.columns import Columns, Floats, Pair, join
+from aleatoric.tokens.kernels.columns import Columns, Pair, join
 from aleatoric.tokens.kernels.nucleus import top_k, top_p
 from aleatoric.tokens.schemes import Scheme
+from aleatoric.types import Floats
 
 CPU_CELLS = 1 << 21
 GPU_CELLS = 1 << 26

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from aleatoric.decoding import Decoder
 from aleatoric.tokens.kernels import torch_pass
-from aleatoric.tokens.kernels.columns import Columns, Floats, Pair
+from aleatoric.tokens.kernels.columns import Columns, Pair
 from aleatoric.tokens.kernels.torch_pass import as_numpy
 from aleatoric.tokens.schemes import Scheme
+from aleatoric.types import Floats
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from aleatoric.types import Floats
 from aleatoric.viewer.answers import CSV, Answer, NotFoundError
 from aleatoric.viewer.csvs import csv_lines
 from aleatoric.viewer.library import OpenRun
@@ -21,7 +22,7 @@ from aleatoric.viewer.pages.common import (
     groups_of,
     run_head,
 )
-from aleatoric.viewer.plots import Floats, cloud
+from aleatoric.viewer.plots import cloud
 from aleatoric.viewer.query import Params, one, parse, select
 from aleatoric.viewer.snapshot import Columns, is_control
 from aleatoric.words.scoring import HUMAN

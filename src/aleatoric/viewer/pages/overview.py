@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from aleatoric.report.numbers import number
-from aleatoric.types import Table
+from aleatoric.types import Floats, Table
 from aleatoric.viewer.library import OpenRun
 from aleatoric.viewer.pages.common import (
     ITEMS,
@@ -18,7 +18,7 @@ from aleatoric.viewer.pages.common import (
     run_head,
     ticks,
 )
-from aleatoric.viewer.plots import Axis, Floats, histogram
+from aleatoric.viewer.plots import Axis, histogram
 from aleatoric.viewer.snapshot import is_control
 
 _FACTS = ("decoders", "estimator", "samples", "protocol", "n_splits", "seed", "probes", "schemes")

@@ -15,7 +15,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.analyses.recovery import Coverage, Design, coverage_of, simulate, tempered
 from aleatoric.inference.estimate import GroupSums, Reduction, estimate
 from aleatoric.inference.persons import (
     PersonChanges,
@@ -28,10 +27,10 @@ from aleatoric.metrics.entropy import log_loss
 from aleatoric.metrics.reduction import Mean
 from aleatoric.metrics.tvd import tvd
 from aleatoric.streams import stream
-from aleatoric.types import Categorical, Pair
+from aleatoric.types import Categorical, Floats, Pair
 from aleatoric.words.distributions import human_counts
+from benchmarks.recovery import Coverage, Design, coverage_of, simulate, tempered
 
-Floats = NDArray[np.float64]
 Given = Sequence[tuple[Sequence[str], Categorical]]
 """People's words and the model's probabilities, per context."""
 GROUPS_ONLY, TWO_WAY = "groups only", "two-way"

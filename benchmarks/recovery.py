@@ -22,9 +22,8 @@ from aleatoric.metrics.calibration import ECE, equal_width_edges
 from aleatoric.metrics.debiased import DebiasedECE, leave_pair_out
 from aleatoric.metrics.reduction import Mean, divide
 from aleatoric.streams import stream
+from aleatoric.types import Floats, Ints
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 SUPPORT = 60
 TRUTH_PASSAGES = 6000
 
@@ -53,8 +52,8 @@ class Simulated:
     passage: NDArray[np.int64]
     human_truth: Floats
     model_truth: Floats
-    people: Counts
-    model: Counts
+    people: Ints
+    model: Ints
 
 
 def simulate(design: Design, passages: int, rng: np.random.Generator) -> Simulated:
@@ -76,7 +75,7 @@ def simulate(design: Design, passages: int, rng: np.random.Generator) -> Simulat
     return Simulated(passage, human, model, people, drawn)
 
 
-def _zipfian(passage: Counts, steepness: Floats, rng: np.random.Generator) -> Floats:
+def _zipfian(passage: Ints, steepness: Floats, rng: np.random.Generator) -> Floats:
     """(contexts, support): each context has its own number of words, and a steepness of its own."""
     own = steepness[passage] + rng.gamma(2.0, 0.15, len(passage))
     sizes = rng.integers(3, SUPPORT + 1, len(passage))
@@ -116,13 +115,13 @@ def statistics(drawn: Simulated) -> dict[str, Floats]:
     return {name: values[:, None] for name, values in found.items()}
 
 
-def _shares(people: Counts, model: Counts) -> Floats:
+def _shares(people: Ints, model: Ints) -> Floats:
     """How often a person and a draw of the model agree."""
     shares: Floats = (people * model).sum(axis=1) / people.sum(axis=1) / model.sum(axis=1)
     return shares
 
 
-def _pairs(counts: Counts, kernel: Floats) -> Floats:
+def _pairs(counts: Ints, kernel: Floats) -> Floats:
     """Mean of a symmetric kernel over pairs of different answers of one side; unbiased."""
     n = counts.sum(axis=1)
     same = counts @ np.diag(kernel)
@@ -130,7 +129,7 @@ def _pairs(counts: Counts, kernel: Floats) -> Floats:
     return mean
 
 
-def _energy(people: Counts, model: Counts) -> Floats:
+def _energy(people: Ints, model: Ints) -> Floats:
     """Energy distance, unbiased; words lie at arbitrary places of a line."""
     places = np.arange(SUPPORT) * 37 % SUPPORT / SUPPORT
     distance = np.abs(places[:, None] - places)
@@ -140,7 +139,7 @@ def _energy(people: Counts, model: Counts) -> Floats:
     return energy
 
 
-def _log_loss(people: Counts, probs: Floats) -> Floats:
+def _log_loss(people: Ints, probs: Floats) -> Floats:
     """Mean over people of minus the logarithm of the model's probability of the answer."""
     logs = np.log(np.where(people > 0, probs, 1.0))
     loss: Floats = -(people * logs).sum(axis=1) / people.sum(axis=1)
@@ -176,7 +175,7 @@ def group_sums(drawn: Simulated) -> dict[str, Floats]:
     return {name: _summed(r.columns(chunk), drawn.passage, n) for name, r in REDUCTIONS.items()}
 
 
-def _summed(columns: Floats, passage: Counts, n: int) -> Floats:
+def _summed(columns: Floats, passage: Ints, n: int) -> Floats:
     sums = np.zeros((n, columns.shape[1]))
     np.add.at(sums, passage, columns)
     return sums
