@@ -4,7 +4,7 @@
 
 Processor seconds, so that neighbours on the machine do not count. The constants are fitted to some
 sizes of model, numbers of contexts and samples, and checked on others; both errors are printed, and
-the constants as they stand in `aleatoric.planning.cost_table`. Models besides SmolLM2 have random
+the constants as they stand in `aleatoric.studies.cost`. Models besides SmolLM2 have random
 weights: their distributions are flat, which makes trees large but tokens no dearer.
 """
 
@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from aleatoric.decoding import Decoder
+from aleatoric.models.decoding import Decoder
 from aleatoric.models.hf import HFModel, wrap
 from aleatoric.models.smollm2 import directory, load_smollm2
-from aleatoric.store import Store
+from aleatoric.nextword.exact import Search, exact
+from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.vocabulary import Vocabulary
+from aleatoric.runs import Store
 from aleatoric.types import Draws
-from aleatoric.words.exact import Search, exact
-from aleatoric.words.mc import Prompt, mc
-from aleatoric.words.vocabulary import Vocabulary
 from benchmarks.exact_vs_generate import Cloze, questions, read, spread
 from benchmarks.measure import cost_of
 
@@ -248,10 +248,11 @@ def store_costs() -> None:
 
 
 def _stored(contexts: int, run: Path) -> tuple[float, float, float]:
-    from aleatoric import levels, pipeline
+    from aleatoric.levels import base as levels
+    from aleatoric.levels import word
 
-    job = pipeline.WordJob(f"simulated:contexts={contexts},people=40", ("toy",))
-    with pipeline.run_word(job, run) as store:
+    job = word.WordJob(f"simulated:contexts={contexts},people=40", ("toy",))
+    with word.run_word(job, run) as store:
         start = time.process_time()
         levels.score(store, again=True)
         score = time.process_time() - start

@@ -22,11 +22,11 @@ from typing import Any
 
 from aleatoric.models.hf import HFModel, load
 from aleatoric.models.smollm2 import load_smollm2
-from aleatoric.words.bounds import WordProbabilities
-from aleatoric.words.exact import Question, Search, exact
-from aleatoric.words.mc import Prompt, mc
-from aleatoric.words.rules import first_word_paper, normalise
-from aleatoric.words.vocabulary import Vocabulary
+from aleatoric.nextword.digest import WordProbabilities
+from aleatoric.nextword.exact import Question, Search, exact
+from aleatoric.nextword.rules import first_word_paper, normalise
+from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

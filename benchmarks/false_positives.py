@@ -13,11 +13,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.inference.control import fits, one_population
 from aleatoric.inference.paired import paired
-from aleatoric.inference.two_sample import fits, one_population
 from aleatoric.metrics.calibration import ECE, equal_width_edges
 from aleatoric.metrics.reduction import Mean
-from aleatoric.streams import stream
+from aleatoric.rng import stream
 
 ALPHA = 0.05
 N_SIMULATIONS = 1000

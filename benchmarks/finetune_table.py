@@ -22,17 +22,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from aleatoric import codec
-from aleatoric.engine.opening import Loading
-from aleatoric.finetuning import FinetuneJob, run_finetune
-from aleatoric.pipeline import score_word
-from aleatoric.sources import open_corpus
-from aleatoric.store import FINETUNING, Store
-from aleatoric.training.folds import VALIDATION
-from aleatoric.training.recipe import LOSSES, Recipe
-from aleatoric.training.temperatures import GRID, parse_temperatures
+from aleatoric.data.opening import open_corpus
+from aleatoric.levels.word import score_word
+from aleatoric.nextword.answers import Reading, ReadItems
+from aleatoric.runs import FINETUNING, Store, formats
+from aleatoric.runs.engine import Loading
+from aleatoric.tuning import FinetuneJob, run_finetune
+from aleatoric.tuning.losses import GRID, parse_temperatures
+from aleatoric.tuning.recipe import LOSSES, VALIDATION, Recipe
 from aleatoric.types import Choices
-from aleatoric.words.reading import Reading, ReadItems
 
 
 def main() -> None:
@@ -82,7 +80,7 @@ def measure(options: argparse.Namespace) -> None:
         document = _document(run) | {"seconds": clock.seconds(), "device": _device()}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with gzip.open(options.out, "wt", encoding="utf-8") as file:
-        file.write(codec.dump(document))
+        file.write(formats.dump(document))
     print(f"wrote {options.out} ({options.out.stat().st_size / 2**20:.1f} MiB)")
 
 
@@ -129,7 +127,7 @@ def _document(run: Store) -> dict[str, Any]:
         name: {
             "facts": facts,
             "draws": {
-                item.id: [codec.dump_draws(own) for own in draws]
+                item.id: [formats.dump_draws(own) for own in draws]
                 for item, draws in run.walk_system(name)
             },
         }
@@ -177,7 +175,7 @@ def restored(document: dict[str, Any], corpus: Path, folder: Path) -> Store:
 def _draws(found: dict[str, list[str]]) -> Iterator[Any]:
     for item_id, rows in found.items():
         for number, row in enumerate(rows):
-            yield codec.load_draws(item_id, number, row)
+            yield formats.load_draws(item_id, number, row)
 
 
 if __name__ == "__main__":

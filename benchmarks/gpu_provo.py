@@ -22,13 +22,13 @@ import torch
 from tokenizers import ByteLevelBPETokenizer
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from aleatoric.decoding import Decoder
+from aleatoric.models.decoding import Decoder
 from aleatoric.models.hf import HFModel, wrap
-from aleatoric.words.distributions import human_counts
-from aleatoric.words.exact import Question, exact
-from aleatoric.words.mc import Prompt, mc
-from aleatoric.words.rules import first_word_paper
-from aleatoric.words.vocabulary import Vocabulary
+from aleatoric.nextword.answers import human_counts
+from aleatoric.nextword.exact import Question, exact
+from aleatoric.nextword.rules import first_word_paper
+from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.vocabulary import Vocabulary
 
 PASSAGES, WORDS, PEOPLE = 55, 50, 40
 CONTEXTS = 2687

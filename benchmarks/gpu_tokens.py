@@ -20,10 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aleatoric.decoding import Decoder
-from aleatoric.tokens.kernels import naive, torch_pass, triton_pass
-from aleatoric.tokens.kernels.triton_pass import Tuning
-from aleatoric.tokens.schemes import Scheme
+from aleatoric.calibration.kernels import naive, torch_pass, triton_pass
+from aleatoric.calibration.kernels.triton_pass import Tuning
+from aleatoric.calibration.schemes import Scheme
+from aleatoric.models.decoding import Decoder
 
 LIMIT = 1e-5
 WIDTHS = (3, 31, 1000, 4096, 5184, 50257)

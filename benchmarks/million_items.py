@@ -17,8 +17,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from aleatoric.pipeline import WordJob, run_word
-from aleatoric.store import Store
+from aleatoric.levels.word import WordJob, run_word
+from aleatoric.runs import Store
 from aleatoric.types import Draws, Item
 
 MISSING = 1000
@@ -31,7 +31,7 @@ PROGRAM = """
 import resource, sys
 from pathlib import Path
 from aleatoric import levels
-from aleatoric.store import Store
+from aleatoric.runs import Store
 from benchmarks.million_items import resume_draws
 run = Path(sys.argv[1])
 {step}
@@ -59,8 +59,8 @@ def _items(n_items: int) -> Iterator[Item]:
 
 def resume_draws(path: Path) -> None:
     """Resume a run until its draws are complete, and stop before it is scored."""
-    from aleatoric import resuming
-    from aleatoric.engine.stopping import Stopped, Stopping
+    from aleatoric.runs.session import Stopped, Stopping
+    from aleatoric.studies import resume
 
     stopping = Stopping()
 
@@ -72,7 +72,7 @@ def resume_draws(path: Path) -> None:
         return work
 
     try:
-        resuming.resume(path, track=track, stopping=stopping)
+        resume.resume(path, track=track, stopping=stopping)
     except Stopped:
         print("stopped")
 

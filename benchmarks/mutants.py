@@ -48,12 +48,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = (
     *("metrics/*.py", "inference/*.py", "probes/*.py"),
-    *("decoding.py", "words/rules.py", "words/reading.py"),
+    *("models/decoding.py", "nextword/rules.py", "nextword/answers.py"),
 )
 TESTS = (
-    *("properties", "unit/metrics", "unit/inference", "unit/probes", "unit/planning", "unit/texts"),
-    *("unit/tokens", "unit/words", "unit/nlp", "unit/analyses", "unit/test_decoding.py"),
-    *("unit/test_comparing.py", "unit/test_draws.py", "unit/test_text_pipeline.py"),
+    *("properties", "unit/metrics", "unit/inference", "unit/probes", "unit/studies", "unit/levels"),
+    *("unit/calibration", "unit/nextword", "unit/models/test_decoding.py"),
+    "unit/models/test_draws.py",
 )
 SLOW = ("test_live.py", "test_live_smollm2.py", "test_architectures.py")
 OWN_SECONDS, OTHER_SECONDS, TIMEOUT = 60.0, 5.0, 120.0

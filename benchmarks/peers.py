@@ -24,11 +24,11 @@ import numpy as np
 
 from aleatoric.models.hf import HFModel
 from aleatoric.models.smollm2 import directory, load_smollm2
-from aleatoric.words.bounds import WordProbabilities
-from aleatoric.words.exact import Question, Search, exact
-from aleatoric.words.mc import Prompt, mc
-from aleatoric.words.rules import first_span, normalise
-from aleatoric.words.vocabulary import Vocabulary
+from aleatoric.nextword.digest import WordProbabilities
+from aleatoric.nextword.exact import Question, Search, exact
+from aleatoric.nextword.rules import first_span, normalise
+from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.vocabulary import Vocabulary
 from benchmarks.exact_vs_generate import Cloze, Cost, questions, read, spread, timed
 from benchmarks.exchange import Answer, Request, answers_in, ask
 

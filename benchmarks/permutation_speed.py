@@ -9,10 +9,10 @@ import time
 
 import numpy as np
 
+from aleatoric.inference.control import N_PERMUTATIONS, fits, one_population
 from aleatoric.inference.paired import paired
-from aleatoric.inference.two_sample import N_PERMUTATIONS, fits, one_population
 from aleatoric.metrics.reduction import Mean
-from aleatoric.streams import stream
+from aleatoric.rng import stream
 
 CONTEXTS, PASSAGES, PEOPLE, SEED = 2687, 55, 40, 0
 VOCABULARY, STEEPNESS = 20_000, 1.25

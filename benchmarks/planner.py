@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.inference.pilot import FAR, Context, Pilot
-from aleatoric.planning.designs import Grid, Target, make_plan
-from aleatoric.planning.from_run import PilotSource, context_of
-from aleatoric.simulation import sample, truth
-from aleatoric.streams import stream
+from aleatoric.data.simulated import sample, truth
+from aleatoric.inference.planning import FAR, Context, Pilot
+from aleatoric.rng import stream
+from aleatoric.studies.plan import Grid, Target, make_plan
+from aleatoric.studies.plan_from_run import PilotSource, context_of
 from aleatoric.types import Case, Categorical, Item, Pair
 
 Floats = NDArray[np.float64]

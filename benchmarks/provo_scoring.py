@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from aleatoric.sources import open_corpus
-from aleatoric.streams import stream
+from aleatoric.data.opening import open_corpus
+from aleatoric.rng import stream
 from benchmarks.measure import cost_of
 
 CORPUS = "simulated:contexts=2687,people=40"

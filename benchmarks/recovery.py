@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, resample
-from aleatoric.metrics import splits
+from aleatoric.metrics import debiased
 from aleatoric.metrics.agreement import agreements_of_counts
 from aleatoric.metrics.calibration import ECE, equal_width_edges
 from aleatoric.metrics.debiased import DebiasedECE, leave_pair_out
 from aleatoric.metrics.reduction import Mean, divide
-from aleatoric.streams import stream
+from aleatoric.rng import stream
 from aleatoric.types import Floats, Ints
 
 SUPPORT = 60
@@ -100,9 +100,9 @@ def statistics(drawn: Simulated) -> dict[str, Floats]:
     """Per-context statistics, (contexts, 1) each, as scoring saves them."""
     people, model = drawn.people, drawn.model
     found = {
-        "tvd": splits.tvd(people, model),
+        "tvd": debiased.tvd(people, model),
         **agreements_of_counts(people, model),
-        "js": splits.js(people, model),
+        "js": debiased.js(people, model),
         "tvd_debiased": leave_pair_out(people, model),
         "energy": _energy(people, model),
         "log_loss": _log_loss(people, drawn.model_truth),

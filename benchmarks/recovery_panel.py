@@ -23,12 +23,12 @@ from aleatoric.inference.persons import (
     covering_persons,
 )
 from aleatoric.metrics.agreement import Agreement, Overlap
+from aleatoric.metrics.distances import tvd
 from aleatoric.metrics.entropy import log_loss
 from aleatoric.metrics.reduction import Mean
-from aleatoric.metrics.tvd import tvd
-from aleatoric.streams import stream
+from aleatoric.nextword.answers import human_counts
+from aleatoric.rng import stream
 from aleatoric.types import Categorical, Floats, Pair
-from aleatoric.words.distributions import human_counts
 from benchmarks.recovery import Coverage, Design, coverage_of, simulate, tempered
 
 Given = Sequence[tuple[Sequence[str], Categorical]]

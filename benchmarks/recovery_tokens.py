@@ -8,11 +8,11 @@ from functools import cache
 
 import numpy as np
 
-from aleatoric.inference.bounds import bounded
-from aleatoric.metrics.bins import ece_of
-from aleatoric.streams import stream
-from aleatoric.tokens.results import CalibrationResult
-from aleatoric.tokens.stream import CalibrationStream
+from aleatoric.calibration.results import CalibrationResult
+from aleatoric.calibration.stream import CalibrationStream
+from aleatoric.inference.estimate import bounded
+from aleatoric.metrics.calibration import ece_of
+from aleatoric.rng import stream
 from aleatoric.types import Estimate
 
 N_WORDS = 20

@@ -20,11 +20,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from aleatoric.pipeline import WordJob, run_word
-from aleatoric.report.make import make_report
-from aleatoric.sources import open_corpus
-from aleatoric.store import DATABASE, Store
-from aleatoric.streams import stream
+from aleatoric.data.opening import open_corpus
+from aleatoric.levels.word import WordJob, run_word
+from aleatoric.report.page import make_report
+from aleatoric.rng import stream
+from aleatoric.runs import DATABASE, Store
 from aleatoric.types import Corpus
 from benchmarks.measure import cost_of
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric.demo import contexts
-from aleatoric.engine.opening import Loading
-from aleatoric.pipeline import WordJob, run_word
-from aleatoric.store import Store
+from aleatoric.levels.word import WordJob, run_word
+from aleatoric.runs import Store
+from aleatoric.runs.engine import Loading
 
 FUNCTIONS = (
     *("add_item_rows", "add_draws", "write_stats", "set_meta", "meta", "systems", "add_system"),

@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from aleatoric.decoding import Decoder
 from aleatoric.models.base import Forcing, Writing
+from aleatoric.models.decoding import Decoder
+from aleatoric.models.generate import LiveWriter
+from aleatoric.models.generate_hf import load_hf, load_smollm2
 from aleatoric.models.sampling import Prompt, Sampler, key_of, packs_of, write_all
-from aleatoric.models.texts_hf import load_hf, load_smollm2
-from aleatoric.models.texts_live import LiveWriter
 
 INPUTS = (
     "Simplify this sentence: Adjacent counties are Marin to the south, Mendocino to the north, "

@@ -30,15 +30,13 @@ import psutil
 from numpy.typing import NDArray
 from scipy.stats import wasserstein_distance
 
-from aleatoric.metrics.wasserstein import w1
-from aleatoric.nlp.taggers import textblob
-from aleatoric.nlp.tokenisers import Tokeniser, open_tokeniser
+from aleatoric.levels.text_variability import ScoredTexts, stream_scores
+from aleatoric.metrics.distances import w1
 from aleatoric.probes.base import Probe
-from aleatoric.probes.lexical import Lexical
-from aleatoric.probes.reading import Reader
-from aleatoric.probes.syntactic import Syntactic
-from aleatoric.streams import stream
-from aleatoric.texts.variability import ScoredTexts, stream_scores
+from aleatoric.probes.opening import Lexical, Syntactic
+from aleatoric.probes.taggers import Tokeniser, open_tokeniser, textblob
+from aleatoric.probes.tools import Reader
+from aleatoric.rng import stream
 
 INPUTS, TEXTS, ORDERS = 2000, 10, (1, 2, 3)
 STREAMS = (10_000, 100_000)

@@ -20,7 +20,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from aleatoric.tokens.stream import CalibrationStream
+from aleatoric.calibration.stream import CalibrationStream
 
 WIDTH, CHUNK, CHUNKS, ROUNDS = 50_257, 512, 10, 8
 BINS = 15

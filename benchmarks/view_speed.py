@@ -15,15 +15,15 @@ from urllib.request import urlopen
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.codec import StatRow
-from aleatoric.pipeline import WordJob, run_word
-from aleatoric.simulation import vocabulary
-from aleatoric.store import Store
-from aleatoric.streams import stream
+from aleatoric.data.simulated import vocabulary
+from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.word_scoring import CONTROLS
+from aleatoric.report.explorer.library import Library
+from aleatoric.report.explorer.server import Explorer
+from aleatoric.rng import stream
+from aleatoric.runs import Store
+from aleatoric.runs.formats import StatRow
 from aleatoric.types import Draws, Item
-from aleatoric.viewer.library import Library
-from aleatoric.viewer.server import Explorer
-from aleatoric.words.scoring import CONTROLS
 
 CONTEXTS = 100_000
 SYSTEMS = ("first", "second", "third")

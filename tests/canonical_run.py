@@ -13,10 +13,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from aleatoric import codec
-from aleatoric.store.asking import MAY_DIFFER
-from aleatoric.store.run import Store
-from aleatoric.store.token_sums import TOKEN_ROWS
+from aleatoric.runs import formats
+from aleatoric.runs.run import MAY_DIFFER, Store
+from aleatoric.runs.tables import TOKEN_ROWS
 
 _FACTS = ("notes", "complete", "stat_columns", "split_names", "probe_facts", "probe_bounds")
 
@@ -57,7 +56,7 @@ def _facts(store: Store) -> Iterator[Any]:
 
 def _items(store: Store) -> Iterator[Any]:
     query = "SELECT no, id, grp, context, original, responses FROM items ORDER BY no"
-    for _, *columns in map(codec.unseal, store.db.execute(query)):
+    for _, *columns in map(formats.unseal, store.db.execute(query)):
         yield ["item", *columns]
 
 
@@ -71,7 +70,7 @@ def _draws(store: Store) -> Iterator[Any]:
         "JOIN systems ON systems.no = system ORDER BY item, name, row"
     )
     for item_id, name, *sealed in store.db.execute(query):
-        *_, row, payload = codec.unseal(tuple(sealed))
+        *_, row, payload = formats.unseal(tuple(sealed))
         yield ["draws", item_id, name, row, payload]
 
 

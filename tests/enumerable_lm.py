@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.errors import ModelError
-from aleatoric.streams import stream
+from aleatoric.rng import stream
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from explored_runs import explored, text_run, word_run
 
-from aleatoric.viewer.server import Explorer
+from aleatoric.report.explorer.server import Explorer
 
 
 @pytest.fixture(scope="session")

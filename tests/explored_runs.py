@@ -11,11 +11,11 @@ from threading import Thread
 from typing import Any
 from urllib.request import urlopen
 
-from aleatoric.pipeline import WordJob, run_word
-from aleatoric.text_pipeline import TextJob, run_text
+from aleatoric.levels.text import TextJob, run_text
+from aleatoric.levels.word import WordJob, run_word
+from aleatoric.report.explorer.library import Library
+from aleatoric.report.explorer.server import Explorer
 from aleatoric.types import Choices
-from aleatoric.viewer.library import Library
-from aleatoric.viewer.server import Explorer
 
 SCRIPT = (
     '<script>document.title = "stolen"</script><img src=x onerror="document.title=1"> & "q" \'s'

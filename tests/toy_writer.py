@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aleatoric.models.base import Writing
-from aleatoric.streams import stream
+from aleatoric.rng import stream
 from aleatoric.types import TextItem, Texts
 
 WORDS = ("the", "a", "cat", "dog", "sat", "ran", "here", "there")

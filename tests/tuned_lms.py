@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from aleatoric.models.hf import HFModel, wrap
-from aleatoric.streams import stream
+from aleatoric.rng import stream
 from aleatoric.types import Item
 
 WORDS = ("alder", "birch", "cedar", "elder", "hazel", "larch", "maple", "olive", "poplar", "rowan")

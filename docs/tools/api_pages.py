@@ -30,24 +30,17 @@ class Page:
 
 
 PAGES = (
-    Page(
-        "runs",
-        "Runs and results",
-        (
-            *("types", "pipeline", "token_pipeline", "text_pipeline", "levels", "studies"),
-            *("comparing", "planning", "export", "store", "engine", "demo", "resuming"),
-        ),
-    ),
+    Page("runs", "Runs and results", ("types", "levels", "runs", "demo")),
     Page("metrics", "Metrics", ("metrics",)),
     Page("inference", "Inference", ("inference",)),
-    Page("words", "Words", ("words",)),
-    Page("tokens", "Tokens", ("tokens",)),
-    Page("texts", "Texts and probes", ("texts", "probes", "nlp")),
-    Page("models", "Models and decoding", ("models", "decoding", "draws")),
-    Page("corpora", "Corpora", ("corpora", "sources", "files", "fetch", "simulation")),
-    Page("studies", "Studies", ("analyses",)),
-    Page("training", "Training", ("training",)),
-    Page("reports", "Reports", ("report", "viewer", "reproduce")),
+    Page("words", "Next words", ("nextword",)),
+    Page("tokens", "Token calibration", ("calibration",)),
+    Page("texts", "Probes", ("probes",)),
+    Page("models", "Models and decoding", ("models",)),
+    Page("corpora", "Corpora", ("data",)),
+    Page("studies", "Comparisons, plans and studies", ("studies",)),
+    Page("training", "Fine-tuning", ("tuning", "training")),
+    Page("reports", "Reports", ("report",)),
     Page("rest", "Everything else", ()),
 )
 """The last page takes the rooms that no other page names."""
@@ -91,15 +84,13 @@ def _index(pages: dict[str, str], source: Path) -> str:
         "",
         "| to | use |",
         "|---|---|",
-        "| score next words | [`pipeline.run_word`](runs.md#aleatoric.pipeline.run_word) |",
-        "| score whole texts | [`text_pipeline.run_text`]"
-        "(runs.md#aleatoric.text_pipeline.run_text) |",
-        "| score reference tokens | [`token_pipeline.run_token`]"
-        "(runs.md#aleatoric.token_pipeline.run_token) |",
+        "| score next words | [`run_word`](runs.md#aleatoric.levels.word.run_word) |",
+        "| score whole texts | [`run_text`](runs.md#aleatoric.levels.text.run_text) |",
+        "| score reference tokens | [`run_token`](runs.md#aleatoric.levels.token.run_token) |",
         "| score logits that you have | [`CalibrationStream`]"
-        "(tokens.md#aleatoric.tokens.stream.CalibrationStream) |",
+        "(tokens.md#aleatoric.calibration.stream.CalibrationStream) |",
         "| read a result | [`Result`](runs.md#aleatoric.types.Result) |",
-        "| one distance of two distributions | [`metrics.tvd`](metrics.md#aleatoric.metrics.tvd) |",
+        "| compute one distance | [`tvd`](metrics.md#aleatoric.metrics.distances.tvd) |",
         "",
         "| page | modules |",
         "|---|---|",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 
-from aleatoric.fetch import unpack
+from aleatoric.data.fetch import unpack
 from fuzz.trial import refusals, written
 
 

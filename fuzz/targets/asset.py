@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aleatoric.corpora.asset import load
+from aleatoric.data.asset import load
 from fuzz.trial import read_all, refusals, written
 
 SEEDS = (

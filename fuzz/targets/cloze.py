@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 
-from aleatoric.corpora.cloze import load
+from aleatoric.data.cloze import load
 from fuzz.trial import read_all, refusals, written
 
 SEEDS = (

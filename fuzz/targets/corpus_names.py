@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aleatoric.sources import open_corpus, open_text_corpus, open_token_corpus
+from aleatoric.data.opening import open_corpus, open_text_corpus, open_token_corpus
 from fuzz.trial import refusals, text_of
 
 SEEDS = (b"cloze:x", b"parallel:a,b", b"asset", b"text:x", b"provo", b"wmt14-10ref:x", b"a.csv")

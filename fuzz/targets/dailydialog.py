@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aleatoric.corpora.dailydialog import load
+from aleatoric.data.dailydialog import load
 from fuzz.trial import read_all, refusals, written
 
 SEEDS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from aleatoric.corpora.text import Cut, load
+from aleatoric.data.documents import Cut, load
 from fuzz.trial import read_all, refusals, written
 
 SEEDS = (

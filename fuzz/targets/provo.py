@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aleatoric.corpora.provo import load
+from aleatoric.data.provo import load
 from fuzz.trial import read_all, refusals, written
 
 SEEDS = (

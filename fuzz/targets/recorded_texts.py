@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aleatoric.models.base import Writing
-from aleatoric.models.texts_recorded import load
+from aleatoric.models.recorded import load_texts
 from aleatoric.types import TextItem
 from fuzz.trial import read_all, refusals, written
 
@@ -20,6 +20,6 @@ def trial(data: bytes) -> None:
     items = [TextItem(name, name, ("Hi?",), ("a", "b")) for name in ("1", "2")]
     for chosen in ("", "?system=a"):
         with refusals():
-            model = load(f"{path}{chosen}")
+            model = load_texts(f"{path}{chosen}")
             read_all(model.write(items, Writing()))
             read_all(model.notes())

@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from aleatoric.models.http_client import PassingError, _document, _message
-from aleatoric.models.openai_session import read_choices
-from aleatoric.models.retry import retry_after
-from aleatoric.models.servers import told_by
-from aleatoric.models.usage import Tally
+from aleatoric.models.chat import Tally
+from aleatoric.models.http import PassingError, _document, _message, retry_after
+from aleatoric.models.openai import read_choices
+from aleatoric.models.openai_spec import told_by
 
 SEEDS = (
     b'{"model": "m", "choices": [{"text": " a", "finish_reason": "length"}], '

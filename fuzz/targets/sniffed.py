@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aleatoric.sources import open_corpus
+from aleatoric.data.opening import open_corpus
 from fuzz.trial import read_all, refusals, written
 
 SEEDS = (

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aleatoric.decoding import Decoder
+from aleatoric.calibration.schemes import Scheme
+from aleatoric.data.opening import open_corpus
 from aleatoric.models import toy
-from aleatoric.models.openai_spec import parse_spec
-from aleatoric.models.servers import parse_decoder
-from aleatoric.planning.assumed import Assumptions
-from aleatoric.sources import open_corpus
-from aleatoric.tokens.schemes import Scheme
-from aleatoric.words.adaptive import parse_until
+from aleatoric.models.decoding import Decoder
+from aleatoric.models.openai_spec import parse_decoder, parse_spec
+from aleatoric.nextword.live import parse_until
+from aleatoric.studies.plan import Assumptions
 from fuzz.trial import refusals, text_of
 
 READERS: tuple[Callable[[str], Any], ...] = (

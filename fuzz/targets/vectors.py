@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 
-from aleatoric.analyses.vectors import read_vectors
+from aleatoric.levels.word_classes import read_vectors
 from fuzz.trial import refusals, written
 
 SEEDS = (

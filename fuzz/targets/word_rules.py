@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aleatoric.models.chat_replies import parse_list, parse_word
-from aleatoric.words.rules import bare, first_span, first_word, normalise, rule_named
+from aleatoric.models.chat import parse_list, parse_word
+from aleatoric.nextword.rules import bare, first_span, first_word, normalise, rule_named
 from fuzz.trial import text_of
 
 SEEDS = (

@@ -11,16 +11,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from aleatoric import files
-from aleatoric.engine.opening import Loading, open_model
-from aleatoric.engine.stopping import Stopping
+from aleatoric.data import files
+from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.word_scoring import ORACLE
 from aleatoric.models.base import Ask
-from aleatoric.pipeline import WordJob, run_word
-from aleatoric.progress import Track, quietly
-from aleatoric.store import Store
-from aleatoric.store.faults import check_place
+from aleatoric.registry import Track, quietly
+from aleatoric.runs import Store
+from aleatoric.runs.disk import check_place
+from aleatoric.runs.engine import Loading, open_model
+from aleatoric.runs.session import Stopping
 from aleatoric.types import Draws, Item, Result
-from aleatoric.words.scoring import ORACLE
 
 PEOPLE = 40
 PLANTED = "temperature=0.8"

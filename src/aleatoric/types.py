@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.showing import Showable
+from aleatoric.errors import Showable
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from explored_runs import ITEMS, LONG, SCRIPT
 
-from aleatoric.viewer.server import Explorer
+from aleatoric.report.explorer.server import Explorer
 
 NARROW = {"width": 390, "height": 800}
 Visit = Callable[..., Any]

@@ -8,8 +8,8 @@ from typing import Any
 
 from explored_runs import explored
 
-from aleatoric.pipeline import WordJob, run_word, score_word
-from aleatoric.store import Store
+from aleatoric.levels.word import WordJob, run_word, score_word
+from aleatoric.runs import Store
 from aleatoric.types import Draws, Item
 
 

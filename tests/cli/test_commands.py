@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 
-from aleatoric.pipeline import WordJob, run_word
-from aleatoric.store import COMPLETE, Store
+from aleatoric.levels.word import WordJob, run_word
+from aleatoric.runs import COMPLETE, Store
 
 PEOPLE = [
     {
@@ -175,7 +175,7 @@ def test_help_has_examples(cli: Callable) -> None:
 
 def test_neither_the_package_nor_its_command_line_loads_torch() -> None:
     program = (
-        "import sys, aleatoric.cli, aleatoric.pipeline, aleatoric.report.make;"
+        "import sys, aleatoric.cli, aleatoric.levels.word, aleatoric.report.page;"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -18,18 +18,16 @@ from tuned_lms import population, save_corpus, save_lm
 from typer.testing import CliRunner
 
 from aleatoric.cli import app
-from aleatoric.engine.stopping import Stopped, Stopping
 from aleatoric.errors import UsageError
-from aleatoric.finetuning import export_weights, job_of, run_finetune
-from aleatoric.finetuning.session import open_tunable
 from aleatoric.inference.multiple import holm
 from aleatoric.report.finetune import systems_table
-from aleatoric.report.html import render, section
-from aleatoric.report.make import figure_data, write_tables
+from aleatoric.report.page import figure_data, render, section, write_tables
 from aleatoric.report.parts import part_of
-from aleatoric.store import DATABASE, Store
-from aleatoric.training.finetune import check_identity
-from aleatoric.training.tensors import Saved, load_tensors
+from aleatoric.runs import DATABASE, Store
+from aleatoric.runs.session import Stopped, Stopping
+from aleatoric.tuning import export_weights, job_of, run_finetune
+from aleatoric.tuning.session import open_tunable
+from aleatoric.tuning.training import Saved, check_identity, load_tensors
 
 
 @pytest.fixture(scope="module")

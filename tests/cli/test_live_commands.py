@@ -38,7 +38,7 @@ def test_exact_and_sampled_agree(cli: Callable, people: Path) -> None:
 def test_a_run_continues_where_it_was_stopped(
     cli: Callable, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aleatoric.engine.live import LiveModel
+    from aleatoric.nextword.live import LiveModel
 
     whole, part = tmp_path / "whole", tmp_path / "part"
     asked = ("word", "--corpus", people, "--model", "smollm2", "--estimator", "mc")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from doc_pages import ROOT, Block, blocks
 
-from aleatoric.corpora.cloze import load
+from aleatoric.data.cloze import load
 
 HOW_TO = ROOT / "docs" / "how-to"
 OWN_DATA = HOW_TO / "own-data.md"

@@ -13,13 +13,12 @@ import pytest
 import torch
 from forced_lms import saved, tiny
 
-from aleatoric import token_pipeline
-from aleatoric.metrics.bins import bin_sums, ece_of
-from aleatoric.metrics.calibration import bin_index, equal_width_edges
+from aleatoric.calibration.statistics import token_rows
+from aleatoric.levels import token
+from aleatoric.metrics.calibration import bin_index, bin_sums, ece_of, equal_width_edges
 from aleatoric.models import smollm2
-from aleatoric.report.collect_tokens import reliability
-from aleatoric.store import Store
-from aleatoric.tokens.statistics import token_rows
+from aleatoric.report.data import reliability
+from aleatoric.runs import Store
 
 DOCUMENTS = [
     "The ferry left at seven and nobody waved. Bread is made of flour, water, salt and time.",
@@ -138,7 +137,7 @@ def test_a_finished_run_is_shown_again_without_the_model(
     def absent(*_: object) -> Any:
         raise AssertionError("the model is not needed")
 
-    monkeypatch.setattr(token_pipeline, "open_forced", absent)
+    monkeypatch.setattr(token, "open_forced", absent)
     assert cli(*asked(text, models / "gpt2", "--json", "--out", run)).out == first.out
     assert cli("score", run, "--json").out == first.out
     other = cli(*asked(text, models / "gpt2", "--bins", 10, "--out", run))
@@ -151,7 +150,7 @@ def test_a_run_that_was_stopped_goes_on_after_its_last_part(
 ) -> None:
     more = ("--json", "--batch-tokens", 2, "--keep-rows", "--scheme", "ancestral,samples=2")
     whole = cli(*asked(text, models / "gpt2", *more, "--out", tmp_path / "whole"))
-    score, seen = token_pipeline._score, []
+    score, seen = token._score, []
 
     def stopped(*arguments: Any) -> Any:
         if seen:
@@ -160,7 +159,7 @@ def test_a_run_that_was_stopped_goes_on_after_its_last_part(
         return score(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(token_pipeline, "_score", stopped)
+        patch.setattr(token, "_score", stopped)
         assert cli(*asked(text, models / "gpt2", *more, "--out", tmp_path / "part")).status != 0
     half = cli("score", tmp_path / "part", "--json")
     assert "is not finished" in half.out

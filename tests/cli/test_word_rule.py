@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aleatoric.files import read_json_lines
+from aleatoric.data.files import read_json_lines
 
 MESSY = """id,context,response,original
 1,"He said that "," she.",she
@@ -172,9 +172,9 @@ def test_an_encoding_that_holds_a_nul(cli: Callable, messy: tuple[object, ...]) 
 
 def test_real_surveys_in_other_languages_are_read(shared: Path) -> None:
     """Raw typed answers in German, Spanish and English keep nearly all their words."""
-    from aleatoric.corpora.cloze import load
+    from aleatoric.data.cloze import load
+    from aleatoric.nextword.answers import Reading, ReadItems
     from aleatoric.types import Choices
-    from aleatoric.words.reading import Reading, ReadItems
 
     for name in ("nicenboim2020_de", "bianchi2015_es", "endings31_en"):
         path = shared / "data" / "people" / f"{name}.jsonl.gz"

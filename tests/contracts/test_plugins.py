@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from aleatoric import registry
-from aleatoric.engine.opening import Loading, open_forced, open_text_model
+from aleatoric.calibration.statistics import PLAIN, Expected, TokenTable
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.models.base import Forcing
-from aleatoric.tokens.statistics import Expected
-from aleatoric.tokens.table import PLAIN, TokenTable
+from aleatoric.runs.engine import Loading, open_forced, open_text_model
 from aleatoric.types import Categorical, Pair
 
 EVERYTHING = [(kind, name) for kind in registry.PLUGINS for name in registry.names(kind)]

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from doc_pages import ROOT, blocks
 
-from aleatoric.analyses import stability
 from aleatoric.models import smollm2
-from aleatoric.reproduce.e_ece import SHIPPED
-from aleatoric.reproduce.e_ece_rows import errors, to_table
+from aleatoric.studies import stability
+from aleatoric.studies.e_ece_paper import SHIPPED, errors, to_table
 from aleatoric.training.token_rows import Columns, read_rows
 
 TOKEN, METHODS = ROOT / "docs" / "token.md", ROOT / "docs" / "methods.md"

@@ -16,11 +16,11 @@ from faulty_server import FaultyServer, serving
 from forced_lms import saved
 
 import aleatoric
-from aleatoric import pipeline
-from aleatoric.models.http_client import Client
-from aleatoric.pipeline import WordJob
-from aleatoric.sources import open_corpus
-from aleatoric.store import Store
+from aleatoric.data.opening import open_corpus
+from aleatoric.levels import word
+from aleatoric.levels.word import WordJob
+from aleatoric.models.http import Client
+from aleatoric.runs import Store
 
 SOURCE = Path(aleatoric.__file__).parent
 ROOT = Path(__file__).resolve().parents[2]
@@ -207,7 +207,7 @@ def test_a_key_goes_to_a_server_that_a_run_names_only_when_said(
         monkeypatch.delenv(known, raising=False)
     monkeypatch.setenv(name, "planted")
     corpus = open_corpus(manifest.corpus)
-    with Store.create(tmp_path / "run", pipeline._manifest(manifest, corpus)) as store:
+    with Store.create(tmp_path / "run", word._manifest(manifest, corpus)) as store:
         store.add_items(corpus.items)
     refused = cli("resume", tmp_path / "run")
     assert refused.status == 2
@@ -352,8 +352,7 @@ def test_a_crash_shows_no_key(server: FaultyServer, monkeypatch: pytest.MonkeyPa
     import numpy as np
 
     from aleatoric.errors import ModelError
-    from aleatoric.models.http_client import Client
-    from aleatoric.models.retry import Patience
+    from aleatoric.models.http import Client, Patience
 
     async def ask() -> str:
         client = Client(server.url, KEY, Patience(retries=0), timeout=1)

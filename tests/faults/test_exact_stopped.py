@@ -15,12 +15,12 @@ pytest.importorskip("transformers")
 from canonical_run import canonical_bytes
 from tuned_lms import population, save_corpus, save_lm
 
-from aleatoric import resuming
-from aleatoric.engine.live import LiveModel
-from aleatoric.engine.opening import Loading
-from aleatoric.engine.stopping import Stopped, listening
-from aleatoric.pipeline import WordJob, run_word
-from aleatoric.store import Store
+from aleatoric.levels.word import WordJob, run_word
+from aleatoric.nextword.live import LiveModel
+from aleatoric.runs import Store
+from aleatoric.runs.engine import Loading
+from aleatoric.runs.session import Stopped, listening
+from aleatoric.studies import resume
 
 LENGTHS = {1: 20, 2: 9, 3: 30, 4: 20, 5: 31, 6: 17}
 """Passages of several lengths: parts of 59, 51 and 17 contexts on a processor."""
@@ -66,7 +66,7 @@ def test_a_run_that_dies_while_a_part_is_saved_ends_byte_for_byte_alike(
         with pytest.raises(KeyboardInterrupt):
             run_word(job, tmp_path / "run")
     assert answered(tmp_path / "run") == saved
-    with resuming.resume(tmp_path / "run") as store:
+    with resume.resume(tmp_path / "run") as store:
         assert canonical_bytes(store) == whole
 
 
@@ -83,5 +83,5 @@ def test_a_stop_waits_for_the_part_in_hand(
     with pytest.raises(Stopped), listening() as stopping:
         run_word(job, tmp_path / "run", track, stopping)
     assert answered(tmp_path / "run") == {10: 59, 59: 110, 100: 110}[after]
-    with resuming.resume(tmp_path / "run") as store:
+    with resume.resume(tmp_path / "run") as store:
         assert canonical_bytes(store) == whole

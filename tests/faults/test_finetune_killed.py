@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 from tuned_lms import population, save_corpus, save_lm
 
-from aleatoric.engine.opening import Loading
-from aleatoric.finetuning import FinetuneJob, run_finetune
-from aleatoric.training.finetune import CHECKPOINT, TRAINED
-from aleatoric.training.recipe import Recipe
+from aleatoric.runs.engine import Loading
+from aleatoric.tuning import FinetuneJob, run_finetune
+from aleatoric.tuning.recipe import Recipe
+from aleatoric.tuning.training import CHECKPOINT, TRAINED
 
 PATIENCE_S = 240
 

@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from aleatoric import codec, text_pipeline
 from aleatoric.errors import AleatoricError
-from aleatoric.pipeline import WordJob, run_word
-from aleatoric.store import DATABASE
-from aleatoric.viewer.library import OpenRun
+from aleatoric.levels import text as text_pipeline
+from aleatoric.levels.word import WordJob, run_word
+from aleatoric.report.explorer.library import OpenRun
+from aleatoric.runs import DATABASE, formats
 
 DEEP = "[" * 100_000 + "]" * 100_000
 SLOWEST_S = 30.0
@@ -407,8 +407,8 @@ def reseal(run: Path, table: str, where: str, change: Callable[[Any], Any]) -> N
     with closing(sqlite3.connect(run / DATABASE)) as database, database:
         names = [name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")]
         (row,) = database.execute(f"SELECT * FROM {table} WHERE {where} LIMIT 1").fetchall()
-        *key, content = codec.unseal(row)
-        sealed = codec.seal((*key, change(content)))
+        *key, content = formats.unseal(row)
+        sealed = formats.seal((*key, change(content)))
         database.execute(f"UPDATE {table} SET {names[-1]} = ? WHERE {where}", (sealed[-1],))
 
 

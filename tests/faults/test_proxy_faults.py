@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from faulty_server import FaultyServer, serving
 
-from aleatoric.store import Store
-from aleatoric.store.texts import TextShelf
+from aleatoric.runs import Store
+from aleatoric.runs.run import TextShelf
 
 SAMPLES = 6
 OPTIONS = "server=vllm&n=2&backoff=0.01&timeout=0.5&retries=20"

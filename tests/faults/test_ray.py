@@ -22,14 +22,13 @@ from typing import Any
 import pytest
 import wayward
 
-from aleatoric.engine.base import EngineOptions
-from aleatoric.engine.opening import Loading
-from aleatoric.engine.ray_pool import Pool, Recipe, Size
-from aleatoric.engine.stopping import Stopped, listening
 from aleatoric.errors import ModelError
+from aleatoric.levels.text import TextJob, notes, run_text
+from aleatoric.levels.word import WordJob, run_word
 from aleatoric.models.base import Ask, Writing
-from aleatoric.pipeline import WordJob, run_word
-from aleatoric.text_pipeline import TextJob, notes, run_text
+from aleatoric.runs.engine import EngineOptions, Loading
+from aleatoric.runs.ray_workers import Pool, Recipe, Size
+from aleatoric.runs.session import Stopped, listening
 from aleatoric.types import Choices, Item
 
 ray = pytest.importorskip("ray", reason='Ray is absent: pip install "aleatoric[ray]"')

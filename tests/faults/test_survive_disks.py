@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 from canonical_run import canonical_bytes
 
-from aleatoric import levels, resuming
 from aleatoric.errors import AleatoricError, DataError, StorageError, UsageError
-from aleatoric.pipeline import WordJob, run_word
-from aleatoric.store import DATABASE, LockedError, Store
-from aleatoric.store.salvage import salvage
+from aleatoric.levels import base
+from aleatoric.levels.word import WordJob, run_word
+from aleatoric.runs import DATABASE, LockedError, Store
+from aleatoric.runs.salvage import salvage
+from aleatoric.studies import resume
 from aleatoric.types import Item
 
 JOB = WordJob("simulated:contexts=120,people=6", ("toy",), samples=10, n_splits=2)
@@ -74,7 +75,7 @@ def test_a_full_disk_is_told_and_the_run_goes_on_elsewhere(whole: Path, tmp_path
         with Store.open(disk / "run") as store:
             assert 0 < store.n_items_with_draws("toy") <= 120
         shutil.copytree(disk / "run", tmp_path / "roomy")
-    resuming.resume(tmp_path / "roomy").close()
+    resume.resume(tmp_path / "roomy").close()
     assert canonical(tmp_path / "roomy") == canonical(whole)
 
 
@@ -98,7 +99,7 @@ def test_files_that_may_not_grow_stop_a_run_and_lose_nothing(whole: Path, tmp_pa
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
     assert "continue with aleatoric resume" in done.stderr
-    resuming.resume(tmp_path / "run").close()
+    resume.resume(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(whole)
 
 
@@ -285,9 +286,9 @@ def test_a_row_that_has_changed_is_damage(change: str, whole: Path, tmp_path: Pa
     with closing(sqlite3.connect(run / DATABASE)) as database, database:
         database.execute(change)
     with pytest.raises(DataError, match="is damaged"), Store.open(run) as store:
-        levels.score(store)
+        base.score(store)
     assert salvage(run, tmp_path / "new")[1] == "toy: the answers to 119 items are intact"
-    resuming.resume(tmp_path / "new").close()
+    resume.resume(tmp_path / "new").close()
     assert canonical(tmp_path / "new") == canonical(whole)
 
 
@@ -298,7 +299,7 @@ def test_an_answer_under_the_key_of_another_is_damage(whole: Path, tmp_path: Pat
             database.execute(f"UPDATE draws SET {change}")
         database.execute("UPDATE draws SET item = 8 WHERE item = 500")
     with pytest.raises(DataError, match="is damaged"), Store.open(run) as store:
-        levels.score(store)
+        base.score(store)
     assert salvage(run, tmp_path / "new")[1] == "toy: the answers to 118 items are intact"
 
 
@@ -430,11 +431,11 @@ def test_a_reader_of_a_run_that_is_written_sees_it_as_it_was(tmp_path: Path) -> 
     run_word(asked, tmp_path / "run").close()
     writer = Store.resume(tmp_path / "run")
     with Store.open(tmp_path / "run") as reader:
-        levels.score(reader)  # the run is another's to write: computed apart
-        before = [result.as_dict() for result in levels.results(reader)]
+        base.score(reader)  # the run is another's to write: computed apart
+        before = [result.as_dict() for result in base.results(reader)]
         writer.add_items(Item(f"new {item.id}", "g", "a b", ("x",)) for item in items)
         assert (writer.n_items, reader.n_items) == (8, 4)
-        assert [result.as_dict() for result in levels.results(reader)] == before
+        assert [result.as_dict() for result in base.results(reader)] == before
     writer.close()
 
 
@@ -455,8 +456,8 @@ def test_a_manifest_holds_all_that_is_asked_for(tmp_path: Path) -> None:
         tagger="textblob",
     )
     with run_word(job, tmp_path / "run") as store:
-        assert resuming.job_of(store.manifest, resuming.Anew()) == job
-        anew = resuming.job_of(store.manifest, resuming.Anew(device="cpu", trust_remote_code=True))
+        assert resume.job_of(store.manifest, resume.Anew()) == job
+        anew = resume.job_of(store.manifest, resume.Anew(device="cpu", trust_remote_code=True))
     assert isinstance(anew, WordJob)
     assert (anew.loading.device, anew.loading.trust_remote_code) == ("cpu", True)
 
@@ -471,4 +472,4 @@ def test_a_changed_corpus_is_refused_when_it_is_needed(tmp_path: Path) -> None:
         store.db.execute("DELETE FROM meta WHERE key = 'complete'")
     people.write_text('{"context": "b", "responses": ["x", "y"]}\n' * 3)
     with pytest.raises(AleatoricError, match="is not what it was when the run began"):
-        resuming.resume(tmp_path / "run")
+        resume.resume(tmp_path / "run")

@@ -13,7 +13,8 @@ import pytest
 import toy_runs
 from canonical_run import canonical_bytes
 
-from aleatoric import resuming, text_pipeline
+from aleatoric.levels import text
+from aleatoric.studies import resume
 
 
 @pytest.mark.parametrize(("level", "kills"), [("word", 50), ("text", 30)])
@@ -44,15 +45,15 @@ def test_a_repeated_command_that_dies_between_two_scorings_is_resumed(
 ) -> None:
     with toy_runs.run("text", tmp_path, "run", 6) as store:
         expected = canonical_bytes(store)
-    score, calls = text_pipeline.statistics, []
+    score, calls = text.statistics, []
 
     def dies(*arguments: Any) -> Any:
         calls.append(arguments)
         return score(*arguments) if len(calls) == 1 else 1 / 0
 
-    monkeypatch.setattr(text_pipeline, "statistics", dies)
+    monkeypatch.setattr(text, "statistics", dies)
     with pytest.raises(ZeroDivisionError):
         toy_runs.run("text", tmp_path, "run", 6)
     monkeypatch.undo()
-    with resuming.resume(tmp_path / "run") as store:
+    with resume.resume(tmp_path / "run") as store:
         assert canonical_bytes(store) == expected

@@ -19,13 +19,13 @@ from faulty_server import serving
 from forced_lms import TEXT
 from forced_lms import saved as saved_model
 
-from aleatoric import resuming
-from aleatoric.engine.stopping import Stopped, listening
+from aleatoric.levels.text import TextJob, run_text
+from aleatoric.levels.token import TokenJob, run_token
+from aleatoric.levels.word import WordJob, run_word
 from aleatoric.models.base import Writing
-from aleatoric.pipeline import WordJob, run_word
-from aleatoric.store import Store
-from aleatoric.text_pipeline import TextJob, run_text
-from aleatoric.token_pipeline import TokenJob, run_token
+from aleatoric.runs import Store
+from aleatoric.runs.session import Stopped, listening
+from aleatoric.studies import resume
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,7 @@ def test_one_signal_finishes_what_is_in_hand(number: int, status: int, tmp_path:
     assert stopped.value.status == status
     # The item that was taken when the signal came is the last.
     assert answered(tmp_path / "run") == 5
-    resuming.resume(tmp_path / "run").close()
+    resume.resume(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 
@@ -95,7 +95,7 @@ def test_a_second_signal_stops_at_once_and_the_run_is_whole(tmp_path: Path) -> N
         run_word(word_job(), tmp_path / "run", twice, stopping)
     assert stopped.value.status == 143
     assert answered(tmp_path / "run") == 4
-    resuming.resume(tmp_path / "run").close()
+    resume.resume(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 
@@ -115,7 +115,7 @@ def test_a_run_stopped_where_no_item_is_in_hand_goes_on(what: str, tmp_path: Pat
     run_word(word_job(), tmp_path / "whole").close()
     with pytest.raises(Stopped), listening() as stopping:
         run_word(word_job(), tmp_path / "run", signalled(signal.SIGINT, 3, what), stopping)
-    resuming.resume(tmp_path / "run").close()
+    resume.resume(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 
@@ -143,7 +143,7 @@ def test_a_stop_while_scoring_keeps_the_draws_and_no_half_statistics(tmp_path: P
         run_word(word_job(), tmp_path / "run", signalled(signal.SIGINT, 3, "score"), stopping)
     with Store.open(tmp_path / "run") as store:
         assert not store.has_stats()
-    resuming.resume(tmp_path / "run").close()
+    resume.resume(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 
@@ -158,7 +158,7 @@ def test_texts_are_stopped_and_go_on(tmp_path: Path) -> None:
     with pytest.raises(Stopped), listening() as stopping:
         run_text(text_job(tmp_path), tmp_path / "run", signalled(2, 3, "toy"), stopping)
     assert answered(tmp_path / "run") == 4
-    resuming.resume(tmp_path / "run").close()
+    resume.resume(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 
@@ -173,7 +173,7 @@ def test_a_model_behind_a_server_is_stopped_with_requests_in_flight(tmp_path: Pa
         # What was asked for before the stop is all answered, paid for and saved.
         assert len(server.asked) == 5 * answered(tmp_path / "run")
         assert 8 <= answered(tmp_path / "run") < 12
-        resuming.resume(tmp_path / "run").close()
+        resume.resume(tmp_path / "run").close()
         seeds = [body["seed"] for body in server.asked]
     assert len(seeds) == len(set(seeds)) == expected
     with Store.open(tmp_path / "run") as store, Store.open(tmp_path / "whole") as whole:
@@ -196,7 +196,7 @@ def test_tokens_are_stopped_between_parts_and_go_on(tmp_path: Path) -> None:
         with pytest.raises(Stopped) as stopped, listening() as stopping:
             run_token(job, tmp_path / "run", meter_with_a_signal, stopping)
         assert stopped.value.status == 143
-    resuming.resume(tmp_path / "run").close()
+    resume.resume(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 
@@ -243,10 +243,10 @@ def test_the_command_line_says_how_to_go_on_and_does(tmp_path: Path) -> None:
         with pytest.raises(Exception, match=f"being written by process {process.pid} since"):
             Store.resume(run)
         with Store.open(run) as store:  # a reader goes on, and sees whole items
-            from aleatoric import levels
+            from aleatoric.levels import base
 
-            levels.score(store)
-            counts = {r.estimate.n_items for r in levels.results(store) if r.metric == "tvd"}
+            base.score(store)
+            counts = {r.estimate.n_items for r in base.results(store) if r.metric == "tvd"}
             assert max(counts) <= 200
             assert all(len(own) == 1 for _, own in store.walk_system("toy"))
         process.terminate()

@@ -19,15 +19,16 @@ from typing import Any
 
 from canonical_run import canonical_bytes
 
-from aleatoric import registry, resuming
+from aleatoric import registry
 from aleatoric.cli import main as command_line
+from aleatoric.levels.text import TextJob, run_text
+from aleatoric.levels.word import WordJob, run_word
 from aleatoric.models.base import Ask, LoadOptions, Writing
-from aleatoric.models.texts_live import Tally
+from aleatoric.models.generate import Tally
 from aleatoric.models.toy import ToyModel
-from aleatoric.pipeline import WordJob, run_word
-from aleatoric.store import DATABASE, Store
-from aleatoric.streams import stream
-from aleatoric.text_pipeline import TextJob, run_text
+from aleatoric.rng import stream
+from aleatoric.runs import DATABASE, Store
+from aleatoric.studies import resume
 from aleatoric.types import Draws, Item, TextItem, Texts
 
 SECONDS = 0.002
@@ -194,7 +195,7 @@ def _resumed(level: str, folder: Path, name: str, n_items: int) -> Store:
     path = folder / name
     if not (path / DATABASE).exists() or not saved(path):
         return run(level, folder, name, n_items)
-    return resuming.resume(path)
+    return resume.resume(path)
 
 
 def _in_child(work: Callable[[], Store], wait: float | None) -> bool:

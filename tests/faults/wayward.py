@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aleatoric.data.simulated import sample, truth
 from aleatoric.errors import ModelError
 from aleatoric.models.base import Ask, Writing
-from aleatoric.models.texts_live import Tally
-from aleatoric.simulation import sample, truth
-from aleatoric.streams import stream
+from aleatoric.models.generate import Tally
+from aleatoric.rng import stream
 from aleatoric.types import Draws, Item, TextItem, Texts
 
 ENTRY_POINTS = """\

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aleatoric.corpora import parallel
+from aleatoric.data import parallel
 from aleatoric.training.translation_data import prepare
 
 

@@ -10,10 +10,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aleatoric.analyses import stability
-from aleatoric.analyses.intrinsic import quartiles
-from aleatoric.reproduce.e_ece import PRINTED_ERRORS, SHIPPED
-from aleatoric.reproduce.e_ece_rows import errors, predicted_errors, to_table
+from aleatoric.studies import stability
+from aleatoric.studies.e_ece_paper import (
+    PRINTED_ERRORS,
+    SHIPPED,
+    errors,
+    predicted_errors,
+    to_table,
+)
+from aleatoric.studies.intrinsic import quartiles
 from aleatoric.training.token_rows import Columns, read_rows
 
 

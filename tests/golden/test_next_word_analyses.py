@@ -13,20 +13,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aleatoric import pipeline
-from aleatoric.analyses import ard, replacement, subsampling
-from aleatoric.analyses.people import SplitTVDs, split_tvds
-from aleatoric.nlp.taggers import textblob
+from aleatoric.levels import word
+from aleatoric.probes.taggers import textblob
+from aleatoric.studies import ard, replacement, subsampling
+from aleatoric.studies.people import SplitTVDs, split_tvds
 from aleatoric.types import Case
 
 
 @pytest.fixture(scope="module")
 def gpt2(provo: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
-    job = pipeline.WordJob(
+    job = word.WordJob(
         str(provo / "provo_cloze.jsonl.gz"), (f"recorded:{provo / 'gpt2.jsonl.gz'}",), n_splits=1
     )
-    with pipeline.run_word(job, tmp_path_factory.mktemp("gpt2") / "run") as store:
-        return list(pipeline.cases(store, "gpt2"))
+    with word.run_word(job, tmp_path_factory.mktemp("gpt2") / "run") as store:
+        return list(word.cases(store, "gpt2"))
 
 
 @pytest.fixture(scope="module")

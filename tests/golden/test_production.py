@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from aleatoric.reproduce import production
+from aleatoric.studies import production_paper
 
 MEAN_H = {
     "asset": {"lexical-1": 0.281645, "lexical-2": 0.538842, "lexical-3": 0.673513},
@@ -38,26 +38,26 @@ def texts(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def published(shared: Path, texts: Path) -> production.Reproduction:
-    recorded = shared / "golden" / production.RECORDED
-    return production.reproduce(texts, ["paper"], recorded=recorded)
+def published(shared: Path, texts: Path) -> production_paper.Reproduction:
+    recorded = shared / "golden" / production_paper.RECORDED
+    return production_paper.reproduce(texts, ["paper"], recorded=recorded)
 
 
-def values(found: production.Reproduction) -> dict[tuple[str, str], float | None]:
+def values(found: production_paper.Reproduction) -> dict[tuple[str, str], float | None]:
     return {(line.corpus, line.result.metric): line.result.estimate.value for line in found.lines}
 
 
 @needs_bpe
-def test_the_printed_rows_to_six_digits(published: production.Reproduction) -> None:
+def test_the_printed_rows_to_six_digits(published: production_paper.Reproduction) -> None:
     found = values(published)
     for corpus in MEAN_H:
-        w1, dmu = production.PRINTED[corpus]["lexical-1"]
+        w1, dmu = production_paper.PRINTED[corpus]["lexical-1"]
         assert round(found[corpus, "w1_M/lexical-1"] or 0, 6) == w1
         assert round(found[corpus, "dmu_M/lexical-1"] or 0, 6) == dmu
 
 
 @needs_bpe
-def test_mean_h_of_every_order_to_six_digits(published: production.Reproduction) -> None:
+def test_mean_h_of_every_order_to_six_digits(published: production_paper.Reproduction) -> None:
     found = values(published)
     for corpus, expected in MEAN_H.items():
         for probe, value in expected.items():
@@ -65,12 +65,14 @@ def test_mean_h_of_every_order_to_six_digits(published: production.Reproduction)
 
 
 @needs_bpe
-def test_all_recorded_pair_distances(published: production.Reproduction, shared: Path) -> None:
+def test_all_recorded_pair_distances(
+    published: production_paper.Reproduction, shared: Path
+) -> None:
     recorded: dict[str, Any] = json.loads(
-        (shared / "golden" / production.RECORDED).read_text(encoding="utf-8")
+        (shared / "golden" / production_paper.RECORDED).read_text(encoding="utf-8")
     )
     inputs = {(check.corpus, check.pairs.item_id): check.pairs for check in published.pairs}
-    for task, corpus in production.TASKS.items():
+    for task, corpus in production_paper.TASKS.items():
         assert len(recorded[task]["first5"]) == 5
         for own in recorded[task]["first5"]:
             pairs = inputs[corpus, str(own["id"])]
@@ -82,7 +84,7 @@ def test_all_recorded_pair_distances(published: production.Reproduction, shared:
 
 def test_the_disjoint_control_lies_above_the_printed_one(texts: Path) -> None:
     pytest.importorskip("spacy")
-    found = values(production.reproduce(texts, ["corrected"], ["lexical-1"]))
+    found = values(production_paper.reproduce(texts, ["corrected"], ["lexical-1"]))
     for corpus, expected in DISJOINT.items():
         own = found[corpus, "w1_M/lexical-1"]
         # Other splits, and the corpus' own language and encoding, move it a little.
@@ -93,7 +95,7 @@ def test_the_disjoint_control_lies_above_the_printed_one(texts: Path) -> None:
 
 @needs_bpe
 def test_the_command_prints_them(cli: Callable[..., Any], texts: Path, shared: Path) -> None:
-    recorded = shared / "golden" / production.RECORDED
+    recorded = shared / "golden" / production_paper.RECORDED
     argv = ("--data", texts, "--protocol", "paper", "--probe", "lexical-1", "--recorded", recorded)
     ran = cli("reproduce", "production", *argv, "--pairs", "--format", "csv")
     assert ran.status == 0, ran.err

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from doc_pages import ROOT
 
-from aleatoric.comparing.quartiles import by_agreement
-from aleatoric.pipeline import WordJob, results, run_word
-from aleatoric.store import Store
+from aleatoric.levels.word import WordJob, results, run_word
+from aleatoric.runs import Store
+from aleatoric.studies.compare_notes import by_agreement
 from aleatoric.types import Result
 
 SYSTEMS = ("gpt2", "bloom", "gpt2_temp05", "chatgpt_diverse")

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aleatoric.comparing import Compared, Comparison, compare
-from aleatoric.pipeline import WordJob, choose, run_word
-from aleatoric.streams import stream
+from aleatoric.levels.word import WordJob, choose, run_word
+from aleatoric.rng import stream
+from aleatoric.studies.compare import Compared, Comparison, compare
 
 SYSTEMS = ("gpt2", "gpt2_temp05", "bloom")
 Key = tuple[int, int]

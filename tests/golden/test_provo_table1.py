@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from aleatoric.pipeline import WordJob, choose, results, run_word
-from aleatoric.store import Store
+from aleatoric.levels.word import WordJob, choose, results, run_word
+from aleatoric.runs import Store
 from aleatoric.types import Result
 
 SYSTEMS = ("gpt2", "gpt2_temp05", "bloom", "chatgpt_diverse")

@@ -14,12 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from aleatoric.corpora.provo import load
+from aleatoric.data.provo import load
 from aleatoric.models.base import Ask
 from aleatoric.models.recorded import load as load_recorded
+from aleatoric.nextword.answers import (
+    Changes,
+    Reading,
+    ReadItems,
+    human_counts,
+    normalised_counts,
+    read_draws,
+)
 from aleatoric.types import Choices
-from aleatoric.words.distributions import human_counts, normalised_counts
-from aleatoric.words.reading import Changes, Reading, ReadItems, read_draws
 
 SYSTEMS = ("gpt2", "gpt2_temp05", "bloom", "chatgpt_diverse")
 

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from faulty_server import serving
 
-from aleatoric.cache import cache_dir
-from aleatoric.models import texts_openai
+from aleatoric.data.files import cache_dir
+from aleatoric.models import openai_texts
 from aleatoric.models.base import Ask, Writing
 from aleatoric.models.openai import OpenAIModel, load
 from aleatoric.types import Draws, Item, TextItem
@@ -137,11 +137,11 @@ def test_through_a_faulty_proxy(model: Any, url: str) -> None:
 
 
 def test_texts_are_written(url: str, smollm2: Path) -> None:
-    writer = texts_openai.load(f"{smollm2}@{url}?timeout=120")
+    writer = openai_texts.load(f"{smollm2}@{url}?timeout=120")
     item = TextItem("1", "1", ("There are",), ())
     (texts,) = writer.write([item], Writing(samples=2, max_new_tokens=8))
     assert len(set(texts.texts)) == 2
-    (again,) = texts_openai.load(f"{smollm2}@{url}?timeout=120").write(
+    (again,) = openai_texts.load(f"{smollm2}@{url}?timeout=120").write(
         [item], Writing(samples=1, max_new_tokens=8)
     )
     assert again.texts == texts.texts[:1]

@@ -15,14 +15,22 @@ pytest.importorskip("torch")
 
 from enumerable_lm import EnumerableLM
 
-from aleatoric.decoding import Decoder
-from aleatoric.words.exact import Question, Search, exact
-from aleatoric.words.frontier import Entry, follow
-from aleatoric.words.head import HeadSearch, head, masses
-from aleatoric.words.machine import DONE, FAILED, JOIN, State, advance, fold
-from aleatoric.words.rules import first_word, first_word_at_once, normalise
-from aleatoric.words.survey import survey
-from aleatoric.words.vocabulary import Vocabulary
+from aleatoric.models.decoding import Decoder
+from aleatoric.nextword.exact import Question, Search, exact
+from aleatoric.nextword.head import HeadSearch, head, masses
+from aleatoric.nextword.live import survey
+from aleatoric.nextword.rules import first_word, first_word_at_once, normalise
+from aleatoric.nextword.vocabulary import (
+    DONE,
+    FAILED,
+    JOIN,
+    Entry,
+    State,
+    Vocabulary,
+    advance,
+    fold,
+    follow,
+)
 
 PIECES = [
     b" a", b"a", b"A", b"b", b"ab", b" ab", b"'", b"-", b"-a", b"'b", b" ", b".", b"\n", b". a",
@@ -148,7 +156,7 @@ def test_every_word_that_people_gave_has_a_probability_above_0(pieces, seed, dat
         return
     support = data.draw(st.lists(st.sampled_from(sorted(words)), min_size=1, unique=True))
     question = Question("~", tuple(support), (1 / len(support),) * len(support))
-    with patch("aleatoric.words.searches.SPELLINGS", 10**6):
+    with patch("aleatoric.nextword.searches.SPELLINGS", 10**6):
         [found] = exact(toy, [question], search=Search(0.02, 10**6, every_word=True))
     assert all(low > 0 for low, word in zip(found.low, support, strict=True) if words[word] > 1e-9)
 

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aleatoric.nlp.tokenisers import open_tokeniser
 from aleatoric.probes.base import Block
-from aleatoric.probes.kernels.compiled import CompiledLadder
-from aleatoric.probes.lexical import Lexical
-from aleatoric.probes.ngrams import Ladder, numbered, sorted_by
-from aleatoric.probes.reading import Reader
+from aleatoric.probes.ngrams import CompiledLadder, Ladder, numbered, sorted_by
+from aleatoric.probes.opening import Lexical
+from aleatoric.probes.taggers import open_tokeniser
+from aleatoric.probes.tools import Reader
 
 LADDERS = [Ladder, *([CompiledLadder] if find_spec("numba") else [])]
 TEXT = st.lists(st.sampled_from(["a", "A", "b", "c", "ab"]), max_size=9)

@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aleatoric.words.rules import (
+from aleatoric.nextword.rules import (
     JOINERS,
     first_span,
     first_word,

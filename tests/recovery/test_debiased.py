@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aleatoric.inference.variance import split_variance, tvd_variances
-from aleatoric.metrics import splits
+from aleatoric.inference.noise import split_variance, tvd_variances
+from aleatoric.metrics import debiased as splits
 from aleatoric.metrics.debiased import DebiasedECE, leave_pair_out, tvd_debiased
-from aleatoric.streams import stream
+from aleatoric.rng import stream
 from aleatoric.types import Categorical, Pair
 from benchmarks.recovery import Design, simulate
 

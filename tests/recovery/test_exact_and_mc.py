@@ -13,12 +13,12 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from aleatoric.models import smollm2
+from aleatoric.nextword.answers import human_counts
+from aleatoric.nextword.digest import WordProbabilities
+from aleatoric.nextword.exact import Question, Search, exact
+from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.types import Categorical
-from aleatoric.words.bounds import WordProbabilities
-from aleatoric.words.distributions import human_counts
-from aleatoric.words.exact import Question, Search, exact
-from aleatoric.words.mc import Prompt, mc
-from aleatoric.words.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.skipif(
     not smollm2.is_cached(), reason="SmolLM2 is not in the cache; run `aleatoric demo` once"

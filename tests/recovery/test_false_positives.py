@@ -10,10 +10,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from aleatoric.inference.control import fits, one_population
 from aleatoric.inference.paired import paired
-from aleatoric.inference.two_sample import fits, one_population
 from aleatoric.metrics.reduction import Mean
-from aleatoric.streams import stream
+from aleatoric.rng import stream
 
 N = 300
 Simulation = Callable[[np.random.Generator, bool], float]

@@ -10,14 +10,12 @@ import torch
 from tuned_lms import WORDS, population, truth, words_lm
 
 from aleatoric.models.hf import HFModel
-from aleatoric.training.finetune import train_fold
-from aleatoric.training.folds import assign, make_folds, passages_of
-from aleatoric.training.recipe import Recipe
-from aleatoric.training.soft_labels import question_of, word_tree
-from aleatoric.training.trainable import make_tunable
+from aleatoric.nextword.exact import Search, exact
+from aleatoric.nextword.vocabulary import Vocabulary
+from aleatoric.tuning.losses import question_of, word_tree
+from aleatoric.tuning.recipe import Recipe, assign, make_folds, make_tunable, passages_of
+from aleatoric.tuning.training import train_fold
 from aleatoric.types import Item
-from aleatoric.words.exact import Search, exact
-from aleatoric.words.vocabulary import Vocabulary
 
 EPOCHS = 20
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aleatoric.inference.clustered import t_quantile
-from aleatoric.inference.pilot import Pilot
-from aleatoric.pipeline import WordJob, results, run_word
-from aleatoric.planning.designs import Grid, Target, make_plan
-from aleatoric.planning.from_run import PilotSource, context_of, pilot_source
-from aleatoric.simulation import sample, truth
-from aleatoric.store import Store
-from aleatoric.streams import stream
+from aleatoric.data.simulated import sample, truth
+from aleatoric.inference.bootstrap import t_quantile
+from aleatoric.inference.planning import Pilot
+from aleatoric.levels.word import WordJob, results, run_word
+from aleatoric.rng import stream
+from aleatoric.runs import Store
+from aleatoric.studies.plan import Grid, Target, make_plan
+from aleatoric.studies.plan_from_run import PilotSource, context_of, pilot_source
 from aleatoric.types import Case, Categorical, Item, Pair
 
 PEOPLE, SAMPLES = (5, 20, 40), (10, 100)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aleatoric.export import export_rows
-from aleatoric.pipeline import WordJob, run_word
-from aleatoric.store import Store
+from aleatoric.levels.word import WordJob, run_word
+from aleatoric.runs import Store
+from aleatoric.studies.export import export_rows
 
 
 def exported(tmp_path: Path, name: str, contexts: int = 60, **options: object) -> list[str]:
@@ -29,7 +29,7 @@ def test_items_do_not_depend_on_what_else_is_scored(tmp_path: Path) -> None:
 
 
 def test_scoring_again_changes_nothing(tmp_path: Path) -> None:
-    from aleatoric.pipeline import score_word
+    from aleatoric.levels.word import score_word
 
     first = exported(tmp_path, "a", models=("toy",))
     with Store.resume(tmp_path / "a") as store:

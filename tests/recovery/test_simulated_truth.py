@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aleatoric.metrics.tvd import tvd
-from aleatoric.pipeline import WordJob, results, run_word
-from aleatoric.simulation import truth
-from aleatoric.sources import open_corpus
+from aleatoric.data.opening import open_corpus
+from aleatoric.data.simulated import truth
+from aleatoric.levels.word import WordJob, results, run_word
+from aleatoric.metrics.distances import tvd
 from aleatoric.types import Pair
 
 CONTEXTS = 150

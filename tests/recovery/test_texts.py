@@ -11,12 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aleatoric import text_pipeline
+from aleatoric.levels import text
+from aleatoric.levels.text import TextJob, run_text
+from aleatoric.levels.text_variability import (
+    ALIKE,
+    CLOSE,
+    DIFFERS,
+    LESS,
+    MORE,
+    ScoredTexts,
+    score_blocks,
+    sentences,
+    verdicts,
+)
 from aleatoric.probes.opening import open_probes
-from aleatoric.streams import stream
-from aleatoric.text_pipeline import TextJob, run_text
-from aleatoric.texts.variability import ScoredTexts, score_blocks
-from aleatoric.texts.verdicts import ALIKE, CLOSE, DIFFERS, LESS, MORE, sentences, verdicts
+from aleatoric.rng import stream
 from aleatoric.types import Results
 
 PROBES = ("lexical-1", "lexical-2")
@@ -40,7 +49,7 @@ def scored(folder: Path, people: Written, **systems: Written) -> tuple[Results, 
         models.append(f"recorded:{lines(folder / f'{name}.jsonl', rows)}")
     job = TextJob(str(corpus), tuple(models), probes=PROBES, tokeniser="whitespace")
     with run_text(job, folder / "run") as store:
-        return text_pipeline.results(store), text_pipeline.notes(store)
+        return text.results(store), text.notes(store)
 
 
 def said(results: Results) -> dict[str, set[tuple[str, str]]]:

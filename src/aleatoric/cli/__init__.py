@@ -15,7 +15,7 @@ import typer
 
 import aleatoric
 from aleatoric import registry
-from aleatoric.cli import streams
+from aleatoric.cli import printing
 from aleatoric.cli.compare import compare
 from aleatoric.cli.finetune import finetune, show_run
 from aleatoric.cli.options import (
@@ -44,22 +44,23 @@ from aleatoric.cli.printing import (
     say,
     show_results,
     show_tables,
+    shown,
     track,
+    writing,
 )
 from aleatoric.cli.production import reproduce_production
 from aleatoric.cli.resume import resume
 from aleatoric.cli.text import text
 from aleatoric.cli.token import reproduce_e_ece, token
 from aleatoric.cli.view import view
-from aleatoric.cli.working import shown, writing
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
-from aleatoric.probes.trust import check_known, options_of
+from aleatoric.probes.base import check_known, options_of
 from aleatoric.report.tables import printable
-from aleatoric.store.faults import command as pasted
+from aleatoric.runs.disk import command as pasted
 
 if TYPE_CHECKING:
-    from aleatoric.store import Store
+    from aleatoric.runs import Store
 
 app = typer.Typer(
     name="aleatoric",
@@ -77,7 +78,7 @@ def main() -> None:
     """Run the command line; a user's mistake is one sentence and exit status 2."""
     # Scoring makes millions of small objects and no cycles: looking for some took a quarter of it.
     gc.set_threshold(200_000, 20, 100)
-    streams.prepare()
+    printing.prepare()
     try:
         with _ended_by_sigterm(), shown():
             app()
@@ -178,10 +179,9 @@ def word(
 
     Example: `aleatoric word --corpus answers.jsonl --model recorded:gpt2.jsonl --out runs/gpt2`
     """
-    from aleatoric import pipeline
-    from aleatoric.engine.base import EngineOptions
-    from aleatoric.engine.opening import Loading
-    from aleatoric.words.adaptive import parse_until
+    from aleatoric.levels import word as pipeline
+    from aleatoric.nextword.live import parse_until
+    from aleatoric.runs.engine import EngineOptions, Loading
 
     job = pipeline.WordJob(
         corpus,
@@ -238,26 +238,26 @@ def score(
     Examples: `aleatoric score runs/gpt2 --export rows.parquet --analysis replacement`,
     `aleatoric score runs/gpt2 --by agreement`
     """
-    from aleatoric import levels
-    from aleatoric.store import Store
+    from aleatoric.levels import base
+    from aleatoric.runs import Store
 
     check_method(interval)
     if by not in (None, "agreement"):
         raise UsageError(f"--by {by} is not known; use --by agreement.")
     with Store.open(run) as store:
         check_known(probe or (), store.manifest.get("probes") or ())
-        levels.score(store, track, again=not analysis and not by, said=probe or ())
-        if names := levels.unsaid_probes(store, probe or ()):
+        base.score(store, track, again=not analysis and not by, said=probe or ())
+        if names := base.unsaid_probes(store, probe or ()):
             say(f"note: not scored again; to call {', '.join(names)} add {options_of(names)}")
         if export:
             _export(store, export)
         if by:
-            from aleatoric.comparing.quartiles import by_agreement
+            from aleatoric.studies.compare_notes import by_agreement
 
             with shown():
                 show_tables([by_agreement(store, system and [system])], as_json, layout)
         elif analysis:
-            from aleatoric.studies import run_study
+            from aleatoric.studies.opening import run_study
 
             found = [run_study(store, name, system, track) for name in analysis]
             with shown():
@@ -267,7 +267,7 @@ def score(
 
 
 def _export(store: Store, paths: list[Path]) -> None:
-    from aleatoric.export import export_rows
+    from aleatoric.studies.export import export_rows
 
     for path in paths:
         export_rows(store, path)
@@ -294,8 +294,8 @@ def report(
     """
     from contextlib import ExitStack
 
-    from aleatoric.report.make import make_report
-    from aleatoric.store import Store
+    from aleatoric.report.page import make_report
+    from aleatoric.runs import Store
 
     if html is None and figures is None:
         raise UsageError("nothing to write: give --html FILE, --figures DIR or both.")
@@ -320,8 +320,8 @@ def demo(
     Example: `aleatoric demo`
     """
     from aleatoric import demo as made
-    from aleatoric import pipeline
-    from aleatoric.report.make import make_report
+    from aleatoric.levels import word as pipeline
+    from aleatoric.report.page import make_report
 
     run = made.run_toy if toy else made.run_smollm2
     with writing(out / "run") as (_, stopping), run(out, seed, track, stopping) as store:
@@ -365,8 +365,9 @@ def fetch(
 
     Example: `aleatoric fetch provo`
     """
-    from aleatoric import downloads, fetch
-    from aleatoric.cache import cache_dir
+    from aleatoric.data import fetch
+    from aleatoric.data import fetch as downloads
+    from aleatoric.data.files import cache_dir
 
     for download in downloads.files_of(corpus, url, sha256):
         with byte_bar(download.filename) as progress:
@@ -387,13 +388,13 @@ def reproduce_next_word(
 
     Example: `aleatoric reproduce next-word --data recordings/`
     """
-    from aleatoric.reproduce import next_word
+    from aleatoric.studies import next_word_paper
 
-    lines = next_word.reproduce(data, seed, track)
+    lines = next_word_paper.reproduce(data, seed, track)
     if as_json:
         print_json({"results": [line.as_dict() for line in lines]})
     else:
-        show_tables([next_word.to_table(lines)], False, layout)
+        show_tables([next_word_paper.to_table(lines)], False, layout)
 
 
 app.command()(token)

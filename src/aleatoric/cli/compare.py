@@ -35,9 +35,10 @@ def compare(
 
     Example: `aleatoric compare runs/gpt2 runs/bloom --metric overlap`
     """
-    from aleatoric import comparing, levels
-    from aleatoric.report.comparison import comparison_tables
-    from aleatoric.store import Store
+    from aleatoric.levels import base
+    from aleatoric.report.views import comparison_tables
+    from aleatoric.runs import Store
+    from aleatoric.studies import compare as comparing
 
     if not 0 < alpha < 1:
         raise UsageError(
@@ -48,7 +49,7 @@ def compare(
     with ExitStack() as opened:
         stores = [opened.enter_context(Store.open(run)) for run in runs]
         for store in stores:
-            levels.score(store, track, again=False)
+            base.score(store, track, again=False)
         found = comparing.compare(
             stores, system or (), metric or (), alpha, seed, interval, matched=matched
         )

@@ -16,13 +16,12 @@ from aleatoric.cli.options import (
     RemoteCodeOption,
     SeedOption,
 )
-from aleatoric.cli.printing import print_json, say, show_results, show_tables, track
-from aleatoric.cli.working import shown, writing
+from aleatoric.cli.printing import print_json, say, show_results, show_tables, shown, track, writing
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
-from aleatoric.store.faults import command
+from aleatoric.runs.disk import command
 
 if TYPE_CHECKING:
-    from aleatoric.store import Store
+    from aleatoric.runs import Store
 
 
 def finetune(
@@ -88,9 +87,9 @@ def finetune(
 
     Example: `aleatoric finetune --corpus provo --model smollm2 --loss human --out runs/tuned`
     """
-    from aleatoric.engine.opening import Loading
-    from aleatoric.finetuning import FinetuneJob, check_export, export_weights, run_finetune
-    from aleatoric.training.recipe import Recipe
+    from aleatoric.runs.engine import Loading
+    from aleatoric.tuning import FinetuneJob, check_export, export_weights, run_finetune
+    from aleatoric.tuning.recipe import Recipe
 
     losses = tuple(dict.fromkeys(loss or ("text",)))
     recipe = Recipe(
@@ -138,7 +137,7 @@ def finetune(
 
 
 def _temperatures(text: str | None) -> tuple[float, ...]:
-    from aleatoric.training.temperatures import GRID, parse_temperatures
+    from aleatoric.tuning.losses import GRID, parse_temperatures
 
     if text is None:
         return GRID
@@ -147,19 +146,19 @@ def _temperatures(text: str | None) -> tuple[float, ...]:
 
 def show_run(store: Store, interval: str, as_json: bool, layout: str) -> None:
     """A saved run as the command that made it shows it."""
-    from aleatoric import levels
+    from aleatoric.levels import base
 
-    if levels.is_finetuned(store):
+    if base.is_finetuned(store):
         show_finetuned(store, interval, as_json, layout)
         return
-    found, notes = levels.results(store, interval), levels.notes(store)
+    found, notes = base.results(store, interval), base.notes(store)
     with shown():
-        show_results(found, notes, as_json, layout, levels.level_of(store))
+        show_results(found, notes, as_json, layout, base.level_of(store))
 
 
 def show_finetuned(store: Store, interval: str, as_json: bool, layout: str) -> None:
     """A fine-tuning run as one JSON document, or as tables: systems, then curves."""
-    from aleatoric import pipeline
+    from aleatoric.levels import word
     from aleatoric.report.finetune import finetune_json, shown_tables
 
     if as_json:
@@ -170,7 +169,7 @@ def show_finetuned(store: Store, interval: str, as_json: bool, layout: str) -> N
     tables = shown_tables(store, interval)
     with shown():
         show_tables(tables, False, layout)
-    for note in pipeline.notes(store):
+    for note in word.notes(store):
         say(f"note: {note}")
 
 

@@ -12,7 +12,7 @@ from aleatoric.cli.printing import print_json, say, show_tables
 from aleatoric.errors import UsageError
 
 if TYPE_CHECKING:
-    from aleatoric.planning.designs import Grid, Plan, Target
+    from aleatoric.studies.plan import Grid, Plan, Target
 
 _OF_PRECISION = (
     *("run", "assume", "se", "width", "power", "difference", "system", "against", "correlation"),
@@ -98,8 +98,8 @@ def plan(
         sizes = sizes_of(samples, usual)
         _show_cost(work, sizes, parameters or ["135M"], where, (as_json, layout))
         return
-    from aleatoric.planning.designs import Grid, Target
-    from aleatoric.planning.shown import plan_table
+    from aleatoric.report.plan import plan_table
+    from aleatoric.studies.plan import Grid, Target
 
     target = Target(se, width, power, difference, level)
     grid = Grid(tuple(people or ()), sizes_of(samples, ()), tuple(groups or ()), contexts_per_group)
@@ -132,7 +132,7 @@ def sizes_of(
     samples: list[str] | None, otherwise: tuple[int | None, ...]
 ) -> tuple[int | None, ...]:
     """Numbers of samples as they were written, or the usual ones."""
-    from aleatoric.planning.designs import sizes
+    from aleatoric.studies.plan import sizes
 
     return sizes(samples) if samples else otherwise
 
@@ -144,7 +144,8 @@ def _show_cost(
     where: tuple[str, str, tuple[int, ...]],
     shown: tuple[bool, str],
 ) -> None:
-    from aleatoric.planning.cost import (
+    from aleatoric.report.plan import cost_dicts, cost_table
+    from aleatoric.studies.cost import (
         Machine,
         Work,
         check_samples,
@@ -152,7 +153,6 @@ def _show_cost(
         device_named,
         parse_parameters,
     )
-    from aleatoric.planning.cost_shown import cost_dicts, cost_table
 
     (contexts, context_tokens, new_tokens), (name, dtype, workers) = work, where
     device = device_named(name, dtype)
@@ -175,10 +175,9 @@ def _plan(
     correlation: float | None,
     seed: int,
 ) -> Plan:
-    from aleatoric.planning.assumed import AssumedSource, Assumptions
-    from aleatoric.planning.designs import make_plan
-    from aleatoric.planning.from_run import pilot_source
-    from aleatoric.store import Store
+    from aleatoric.runs import Store
+    from aleatoric.studies.plan import AssumedSource, Assumptions, make_plan
+    from aleatoric.studies.plan_from_run import pilot_source
 
     if (run is None) == (not assume):
         raise UsageError("give a run to learn from, or --assume sd=0.2,icc=0.05, and not both.")
@@ -213,8 +212,8 @@ def _form(figure: Path) -> str:
 
 
 def _draw(found: Plan, figure: Path) -> None:
-    from aleatoric.planning.shown import plan_picture
     from aleatoric.report.figures import draw_all
+    from aleatoric.report.plan import plan_picture
 
     (path,) = draw_all({figure.stem: plan_picture(found)}, figure.parent, (_form(figure),))
     say(f"wrote {path}")

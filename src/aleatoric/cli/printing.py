@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
+import errno
+import io
 import json
+import os
 import sys
 import tempfile
 import time
@@ -12,12 +16,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from aleatoric.progress import Advance
+from aleatoric.errors import StorageError
+from aleatoric.registry import Advance
 from aleatoric.report.tables import printable
+from aleatoric.runs import DATABASE
+from aleatoric.runs.disk import command
+from aleatoric.runs.session import Stopped, Stopping, listening
 from aleatoric.types import Result, Table
 
 WIDTH = 200
@@ -44,8 +53,8 @@ def show_results(
         document = {"results": [result.as_dict() for result in results], "notes": notes}
         print_json(document | _verdicts(results, level))
         return
-    from aleatoric.report.leads import LEADING, caveats, finding
-    from aleatoric.report.view import results_tables
+    from aleatoric.report.parts import LEADING, caveats, finding
+    from aleatoric.report.views import results_tables
 
     show_tables(results_tables(results, level), False, layout)
     if layout == "terminal":
@@ -59,7 +68,7 @@ def _verdicts(results: list[Result], level: str) -> dict[str, Any]:
     """Return the verdicts of the text level, for JSON; other levels have none."""
     if level != "text":
         return {}
-    from aleatoric.texts.verdicts import verdicts
+    from aleatoric.levels.text_variability import verdicts
 
     return {"verdicts": [asdict(verdict) for verdict in verdicts(results)]}
 
@@ -185,3 +194,71 @@ def meter(description: str, total: int) -> Iterator[Advance]:
     seconds = time.monotonic() - started
     if read:
         say(f"{description}: {read} tokens in {seconds:.1f} s, {read / seconds:,.0f} tokens/s")
+
+
+STAND_INS = str.maketrans("↓↑→←‖−–—×²·…≤≥±’‘“”Σμ", "v^><|---x2..<>~''\"\"Su")
+"""Of the characters in our own tables, one for one, so that columns stay columns."""
+_HANDLER = "aleatoric.plain"
+
+
+def plain(error: UnicodeError) -> tuple[str, int]:
+    """What is written in place of characters that an encoding lacks.
+
+    >>> plain(UnicodeEncodeError("ascii", "TVD ↓", 4, 5, ""))
+    ('v', 5)
+    """
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(STAND_INS)
+    return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
+
+
+def prepare() -> None:
+    """Open what was closed to nowhere, and let no character end a command."""
+    codecs.register_error(_HANDLER, plain)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=_HANDLER)
+
+
+@contextmanager
+def writing(out: Path | None) -> Iterator[tuple[Path, Stopping]]:
+    """The folder of a run and whether it is asked to stop; a stopped one says how to go on."""
+    try:
+        with run_folder(out) as folder, listening() as stopping:
+            yield folder, stopping
+    except Stopped as stopped:
+        say(how_to_go_on(out))
+        raise typer.Exit(stopped.status) from None
+
+
+@contextmanager
+def shown() -> Iterator[None]:
+    """Results are printed inside: where they cannot be, it is the output's fault, not the run's."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno == errno.EPIPE or error.filename is not None:
+            raise  # the reader has seen enough; a file that has a name is told of by its name
+        sys.stdout = io.StringIO()  # what is left is not tried again at the end
+        problem = f"the output cannot be written ({error.strerror})"
+        raise StorageError(problem, "make room, or send it elsewhere") from None
+
+
+def how_to_go_on(out: Path | None) -> str:
+    """What there is of a stopped run.
+
+    >>> how_to_go_on(None)
+    'stopped; without --out nothing is kept'
+    """
+    if out is None:
+        return "stopped; without --out nothing is kept"
+    if not os.path.exists(out / DATABASE):
+        return "stopped before the run began"
+    return f"stopped; what was finished is saved: continue with {command(out)}"

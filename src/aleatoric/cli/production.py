@@ -30,13 +30,13 @@ def reproduce_production(
 
     Example: `aleatoric reproduce production --data texts/ --protocol paper`
     """
-    from aleatoric.reproduce import production
-    from aleatoric.texts.control import Splitting
+    from aleatoric.levels.text_variability import Splitting
+    from aleatoric.studies import production_paper
 
-    found = production.reproduce(
+    found = production_paper.reproduce(
         data,
-        production.chosen_protocols(protocol),
-        tuple(probe or production.PROBES),
+        production_paper.chosen_protocols(protocol),
+        tuple(probe or production_paper.PROBES),
         Splitting(seed, splits),
         recorded,
         track,
@@ -44,5 +44,5 @@ def reproduce_production(
     if as_json:
         print_json(found.as_dict())
         return
-    listed = production.pair_tables(found.pairs) if pairs else []
-    show_tables([*production.to_tables(found), *listed], False, layout)
+    listed = production_paper.pair_tables(found.pairs) if pairs else []
+    show_tables([*production_paper.to_tables(found), *listed], False, layout)

@@ -21,8 +21,7 @@ from aleatoric.cli.options import (
     OwnProbeOption,
     RemoteCodeOption,
 )
-from aleatoric.cli.printing import meter, say, track
-from aleatoric.cli.working import writing
+from aleatoric.cli.printing import meter, say, track, writing
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 
@@ -58,9 +57,9 @@ def resume(
 
     Example: `aleatoric resume runs/gpt2`
     """
-    from aleatoric import resuming
-    from aleatoric.engine.base import EngineOptions
-    from aleatoric.levels import is_finetuned
+    from aleatoric.levels.base import is_finetuned
+    from aleatoric.runs.engine import EngineOptions
+    from aleatoric.studies import resume as resuming
 
     check_method(interval)
     where = EngineOptions(engine, address, actors, actor_cpus, actor_gpus)
@@ -82,8 +81,8 @@ def resume(
 
 
 def _salvage(run: Path, out: Path) -> None:
-    from aleatoric.store.faults import check_place, check_run, command
-    from aleatoric.store.salvage import salvage
+    from aleatoric.runs.disk import check_place, check_run, command
+    from aleatoric.runs.salvage import salvage
 
     check_run(run)
     check_place(out)

@@ -22,9 +22,8 @@ from aleatoric.cli.options import (
     RemoteCodeOption,
     SeedOption,
 )
-from aleatoric.cli.printing import say, show_results, track
-from aleatoric.cli.working import shown, writing
-from aleatoric.store.faults import command
+from aleatoric.cli.printing import say, show_results, shown, track, writing
+from aleatoric.runs.disk import command
 
 
 def text(
@@ -100,10 +99,9 @@ def text(
     Example: `aleatoric text --corpus asset.jsonl --model smollm2 --decoder top_p=0.9 --chat
     --template 'Simplify: {input}' --out runs/asset`
     """
-    from aleatoric import text_pipeline
-    from aleatoric.engine.base import EngineOptions
-    from aleatoric.engine.opening import Loading
+    from aleatoric.levels import text as text_pipeline
     from aleatoric.models.base import Writing
+    from aleatoric.runs.engine import EngineOptions, Loading
 
     job = text_pipeline.TextJob(
         corpus=corpus,

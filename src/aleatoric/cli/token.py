@@ -21,10 +21,9 @@ from aleatoric.cli.options import (
     SchemeOption,
     SeedOption,
 )
-from aleatoric.cli.printing import meter, print_json, say, show_results, show_tables
-from aleatoric.cli.working import shown, writing
+from aleatoric.cli.printing import meter, print_json, say, show_results, show_tables, shown, writing
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
-from aleatoric.store.faults import command
+from aleatoric.runs.disk import command
 
 
 def token(
@@ -71,9 +70,9 @@ def token(
 
     Example: `aleatoric token --corpus story.txt --model smollm2 --out runs/story`
     """
-    from aleatoric import token_pipeline
-    from aleatoric.engine.base import EngineOptions
+    from aleatoric.levels import token as token_pipeline
     from aleatoric.models.base import Forcing
+    from aleatoric.runs.engine import EngineOptions
 
     job = token_pipeline.TokenJob(
         corpus,
@@ -116,9 +115,9 @@ def reproduce_e_ece(
 
     Example: `aleatoric reproduce e-ece --data parallel/ --rows multi30k/rows-loss.npz`
     """
-    from aleatoric.reproduce import e_ece
+    from aleatoric.studies import e_ece_paper
 
-    found = e_ece.reproduce(data, rows, bins, seed)
+    found = e_ece_paper.reproduce(data, rows, bins, seed)
     if as_json:
         print_json({"results": [line.as_dict() for line in found.lines]})
     else:

@@ -31,8 +31,8 @@ def view(
 
     Example: `aleatoric view runs/gpt2 runs/bloom`
     """
-    from aleatoric.viewer.library import Library
-    from aleatoric.viewer.server import Explorer
+    from aleatoric.report.explorer.library import Library
+    from aleatoric.report.explorer.server import Explorer
 
     if len({run.resolve() for run in runs}) < len(runs):
         raise UsageError(f"{runs[-1]}: is named twice; name each run once.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,10 +11,152 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.errors import UsageError
-from aleatoric.inference.clustered import jackknife_error, leave_one_out, skewness, t_interval
-from aleatoric.inference.studentised import MAX_BUNDLES, bundled, student_ends
-from aleatoric.streams import stream
+from aleatoric.rng import stream
 from aleatoric.types import Floats, Interval
+
+Value = Callable[[Floats], Floats]
+"""(rows, k) sums -> (rows,) values; NaN where undefined."""
+T_METHOD = "Student's t, jackknife over groups"
+
+
+def clustered_error(totals: Floats, counts: Floats) -> float | None:
+    """Standard error of Σ totals / Σ counts over groups (CR1); `None` with fewer than two groups.
+
+    >>> round(clustered_error(np.array([1.0, 3.0]), np.array([2.0, 2.0])), 6)
+    0.5
+    >>> clustered_error(np.array([1.0]), np.array([2.0])) is None
+    True
+    """
+    used = counts > 0
+    n_groups = int(used.sum())
+    if n_groups < 2:
+        return None
+    mean = totals[used].sum() / counts[used].sum()
+    residuals = totals[used] - mean * counts[used]
+    variance = n_groups / (n_groups - 1) * float((residuals**2).sum())
+    return math.sqrt(variance) / float(counts[used].sum())
+
+
+def leave_one_out(sums: Floats, value: Value) -> Floats:
+    """The value without each group in turn.
+
+    >>> leave_one_out(np.array([[1.0, 1.0], [3.0, 1.0]]), lambda s: s[:, 0] / s[:, 1]).tolist()
+    [3.0, 1.0]
+    """
+    return value(sums.sum(axis=0) - sums)
+
+
+def jackknife_error(left_out: Floats) -> float | None:
+    """Standard error from leave-one-group-out values; `None` with fewer than two of them.
+
+    >>> jackknife_error(np.array([3.0, 1.0]))
+    1.0
+    """
+    known = left_out[np.isfinite(left_out)]
+    if len(known) < 2:
+        return None
+    squares = float(((known - known.mean()) ** 2).sum())
+    return math.sqrt((len(known) - 1) / len(known) * squares)
+
+
+def skewness(left_out: Floats) -> float:
+    """Skewness of the groups' influence on a value, from leave-one-group-out values.
+
+    >>> skewness(np.array([1.0, 2.0, 3.0]))
+    0.0
+    """
+    known = left_out[np.isfinite(left_out)]
+    gaps = known.mean() - known
+    square = float((gaps**2).mean())
+    return float((gaps**3).mean()) / square**1.5 if square > 0 else 0.0
+
+
+def t_interval(
+    value: float, error: float, n_groups: int, level: float = 0.95, skew: float = 0.0
+) -> Interval:
+    """Student's t around a value, with n_groups - 1 degrees of freedom for its standard error.
+
+    Groups with a long tail on one side are too rarely seen there: the end on that side is moved out
+    by Johnson's (1978) correction for their skewness. The other end stays.
+
+    >>> round(t_interval(0.0, 1.0, 5).high, 3), round(t_interval(0.0, 1.0, 5, skew=1.0).high, 3)
+    (2.776, 4.0)
+    """
+    reach = t_quantile((1 + level) / 2, n_groups - 1)
+    shift = skew * (1 + 2 * reach**2) / (6 * math.sqrt(n_groups))
+    low, high = -reach + min(shift, 0.0), reach + max(shift, 0.0)
+    return Interval(value + low * error, value + high * error, level, T_METHOD)
+
+
+def t_quantile(share: float, degrees: int) -> float:
+    """Quantile of Student's t.
+
+    >>> round(t_quantile(0.975, 54), 3)
+    2.005
+    """
+    from scipy.special import stdtrit  # importing it takes longer than all the rest here
+
+    return float(stdtrit(degrees, share))
+
+
+MAX_BUNDLES = 64
+"""More groups are bundled: the standard error has degrees of freedom enough, and costs less."""
+
+
+def bundled(sums: Floats, at_most: int = MAX_BUNDLES) -> Floats:
+    """Groups joined, in turn, to `at_most` bundles; independent groups make independent bundles.
+
+    >>> bundled(np.array([[1.0], [2.0], [3.0]]), 2).tolist()
+    [[4.0], [2.0]]
+    """
+    if len(sums) <= at_most:
+        return sums
+    joined = np.zeros((at_most, sums.shape[1]))
+    np.add.at(joined, np.arange(len(sums)) % at_most, sums)
+    return joined
+
+
+def student_ends(
+    sums: Floats, value: Value, weights: Iterable[Floats], level: float
+) -> Floats | None:
+    """The two ends of the interval; `None` where the value has no standard error.
+
+    `weights` are (replicates, groups) parts: how often each group is drawn.
+    """
+    centre = float(value(sums.sum(axis=0)[None, :])[0])
+    error = jackknife_error(leave_one_out(sums, value))
+    if not error:
+        return None
+    ratios = np.concatenate([_ratios(sums, value, part, centre) for part in weights])
+    ratios = ratios[np.isfinite(ratios)]
+    if not len(ratios):
+        return None
+    ends: Floats = centre - error * np.quantile(ratios, [(1 + level) / 2, (1 - level) / 2])
+    return ends
+
+
+def _ratios(sums: Floats, value: Value, weights: Floats, centre: float) -> Floats:
+    """(replicate's value - value) / replicate's standard error; infinite or NaN without one."""
+    # Replicates lie side by side in memory: what is worked out for one is worked out for all.
+    totals = np.asfortranarray(weights @ sums)
+    distance = value(totals) - centre
+    errors = _errors(sums, value, weights, totals)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios: Floats = np.where(errors > 1e-12, distance / errors, np.nan)
+    return ratios
+
+
+def _errors(sums: Floats, value: Value, weights: Floats, totals: Floats) -> Floats:
+    """The jackknife's standard error of every replicate: each drawn copy of a group left out."""
+    n_groups = len(sums)
+    drawn = weights.T
+    without = np.stack([value(totals - row) for row in sums])
+    without = np.where((drawn > 0) & np.isfinite(without), without, 0.0)
+    means = (drawn * without).sum(axis=0) / n_groups
+    squares = (drawn * (without - means) ** 2).sum(axis=0)
+    errors: Floats = np.sqrt((n_groups - 1) / n_groups * squares)
+    return errors
+
 
 LEVEL = 0.95
 N_REPLICATES = 2000
@@ -31,9 +174,6 @@ NO_REPLICATE = "no resampled set of groups has a value"
 MIN_GROUPS = 5
 """Fewer groups have too few different resamples to studentise: Student's t is used instead."""
 _CELLS_AT_ONCE, _CELLS_IN_CACHE = 2_000_000, 100_000
-
-Value = Callable[[Floats], Floats]
-"""(rows, k) sums -> (rows,) values; NaN where undefined."""
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import comb, gcd
 
 import numpy as np
 
-from aleatoric.streams import stream
-from aleatoric.types import Ints
+from aleatoric.rng import stream
+from aleatoric.types import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -112,3 +113,174 @@ def _half(answers: Sequence[Ints], k: int) -> Half:
     last = np.zeros(len(n) * k, dtype=np.int64)
     np.maximum.at(last, cells, np.arange(len(cells)) - starts[rows])
     return Half(counts, (counts * (n + 1)[:, None] - last.reshape(counts.shape)).argmax(axis=1))
+
+
+N_PERMUTATIONS = 1999
+EXACT_CELLS = 4_000_000
+"""The exact distribution is worked out where it takes no more than so many additions."""
+_TOLERANCE = 1e-9
+_CELLS_AT_ONCE = 4_000_000
+"""Random samples are made in parts of this many answers: memory does not grow with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemTest:
+    """The p-value of one item, and whether it is exact or counted over random draws."""
+
+    p: float
+    exact: bool
+
+
+def one_population(
+    people: Ints,
+    model: Ints,
+    rng: np.random.Generator,
+    n_permutations: int = N_PERMUTATIONS,
+) -> ItemTest | None:
+    """Whether two lists of counts over the same words could come from one distribution.
+
+    Exact where that is cheap, else random permutations. `None` where a side is empty.
+
+    >>> test = one_population(np.array([3, 0]), np.array([0, 3]), np.random.default_rng(0))
+    >>> test.exact, round(test.p, 3)
+    (True, 0.1)
+    """
+    if not people.sum() or not model.sum():
+        return None
+    # The smaller side is the one that is drawn: fewer steps, and the distance is the same.
+    small = people if people.sum() <= model.sum() else model
+    used = people + model > 0
+    small, pooled = small[used], (people + model)[used]
+    if _exact_cost(small, pooled) <= EXACT_CELLS:
+        return ItemTest(_exact_p(small, pooled), True)
+    observed = int((small**2).sum() * pooled.sum() - 2 * small.sum() * (small @ pooled))
+    n, sizes = int(small.sum()), _part_sizes(n_permutations, int(pooled.sum()))
+    reached = sum(int((_permuted(pooled, n, m, rng) >= observed).sum()) for m in sizes)
+    return ItemTest((reached + 1) / (n_permutations + 1), False)
+
+
+def fits(
+    people: Ints,
+    probs: Floats,
+    rest: float,
+    rng: np.random.Generator,
+    n_draws: int = N_PERMUTATIONS,
+) -> ItemTest | None:
+    """Whether people's counts could be draws from known probabilities of the same words.
+
+    `rest` is the probability of all other words together; each draw of one is taken for a word of
+    its own with a probability near 0. `None` without people.
+
+    >>> fits(np.array([5, 0]), np.array([0.0, 1.0]), 0.0, np.random.default_rng(0), 99).p
+    0.01
+    """
+    n = int(people.sum())
+    if not n:
+        return None
+    # n² times the squared distance, without the part that is the same for all draws.
+    observed = float((people**2).sum() - 2 * n * (people @ probs))
+    steps = np.cumsum(np.append(probs, max(rest, 0.0)))
+    reached = 0
+    for m in _part_sizes(n_draws, max(n, len(steps))):
+        codes = np.searchsorted(steps, rng.random((m, n)) * steps[-1], side="right")
+        counts = counted(codes, len(steps))
+        own, others = counts[:, :-1], counts[:, -1]
+        drawn = _squares(own) + others - 2 * n * (own @ probs)
+        reached += int((drawn >= observed - _TOLERANCE * n).sum())
+    return ItemTest((reached + 1) / (n_draws + 1), False)
+
+
+def _part_sizes(n_samples: int, width: int) -> list[int]:
+    """How many samples, of `width` cells each, are made at once."""
+    most = max(1, _CELLS_AT_ONCE // width)
+    return [min(most, n_samples - start) for start in range(0, n_samples, most)]
+
+
+def _permuted(pooled: Ints, n_small: int, n_permutations: int, rng: np.random.Generator) -> Ints:
+    """The statistic of random samples of `n_small` of all answers, drawn without replacement.
+
+    It is the squared distance but for factors and parts that are the same for all samples.
+    """
+    codes = np.repeat(np.arange(len(pooled)), pooled)
+    drawn = codes[_samples(len(codes), n_small, n_permutations, rng)]
+    squares = _squares(counted(drawn, len(pooled)))
+    found: Ints = squares * len(codes) - 2 * n_small * pooled[drawn].sum(axis=1)
+    return found
+
+
+def _samples(total: int, n: int, n_samples: int, rng: np.random.Generator) -> Ints:
+    """Rows of `n` different numbers below `total`: the first steps of many shuffles at once."""
+    if n > n_samples:  # fewer rows than steps: whole shuffles are faster
+        return rng.permuted(np.tile(np.arange(total), (n_samples, 1)), axis=1)[:, :n]
+    order = np.tile(np.arange(total)[:, None], (1, n_samples))
+    columns = np.arange(n_samples)
+    left = total - np.arange(n)[:, None]
+    steps = (rng.random((n, n_samples)) * left).astype(np.int64) + np.arange(n)[:, None]
+    for i, chosen in enumerate(steps):
+        taken = order[chosen, columns]
+        order[chosen, columns] = order[i]
+        order[i] = taken
+    return np.ascontiguousarray(order[:n].T)
+
+
+def counted(codes: Ints, k: int) -> Ints:
+    """How often each of `k` codes occurs in each row.
+
+    >>> counted(np.array([[0, 2, 2]]), 3).tolist()
+    [[1, 0, 2]]
+    """
+    flat = codes + k * np.arange(len(codes))[:, None]
+    return np.bincount(flat.ravel(), minlength=len(codes) * k).reshape(len(codes), k)
+
+
+def _squares(counts: Ints) -> Ints:
+    found: Ints = np.einsum("ij,ij->i", counts, counts)
+    return found
+
+
+def _gain(taken: int, count: int, n: int, total: int) -> int:
+    """One word's squared difference of shares, in the smallest whole units."""
+    unit = gcd(n, total)
+    return ((taken * total - count * n) // unit) ** 2
+
+
+def _width(pooled: Ints, n: int) -> int:
+    """The largest statistic that the words could add up to."""
+    total = int(pooled.sum())
+    ends = [(_gain(0, c, n, total), _gain(min(c, n), c, n, total)) for c in pooled.tolist()]
+    return sum(map(max, ends))
+
+
+def _exact_cost(small: Ints, pooled: Ints) -> int:
+    """Additions that the exact distribution takes."""
+    n = int(small.sum())
+    steps = int(np.minimum(pooled, n).sum()) + len(pooled)
+    return steps * (n + 1) * (_width(pooled, n) + 1)
+
+
+def _exact_p(small: Ints, pooled: Ints) -> float:
+    """The share of all samples whose distance is no smaller, word by word.
+
+    `table[s, d]` is the weight of samples with `s` answers and a distance of `d` among the words so
+    far: independent binomials, which given their sum are a sample without replacement.
+    """
+    n, total = int(small.sum()), int(pooled.sum())
+    words = zip(small.tolist(), pooled.tolist(), strict=True)
+    observed = sum(_gain(taken, count, n, total) for taken, count in words)
+    table = np.zeros((n + 1, _width(pooled, n) + 1))
+    table[0, 0] = 1.0
+    for count in pooled.tolist():
+        table = _with_word(table, count, n, total)
+    last = table[n]
+    return min(1.0, float(last[observed:].sum() / last.sum()))
+
+
+def _with_word(table: Floats, count: int, n: int, total: int) -> Floats:
+    """The table after one more word, of which 0 to `count` answers are drawn."""
+    height, width = table.shape
+    grown, share = np.zeros_like(table), n / total
+    for taken in range(min(count, n) + 1):
+        gain = _gain(taken, count, n, total)
+        weight = comb(count, taken) * share**taken * (1 - share) ** (count - taken)
+        grown[taken:, gain:] += weight * table[: height - taken, : width - gain]
+    return grown

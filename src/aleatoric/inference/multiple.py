@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import combinations
+from string import ascii_lowercase
 
 import numpy as np
 from scipy.stats import false_discovery_control
@@ -47,3 +49,62 @@ def _adjusted(p_values: PValues, method: Callable[[Floats], Floats]) -> list[flo
         return [None] * len(p_values)
     found = iter(method(known).tolist())
     return [None if p is None else next(found) for p in p_values]
+
+
+Pairs = Collection[frozenset[str]]
+
+
+def letters(systems: Sequence[str], different: Pairs) -> dict[str, str]:
+    """A letter for each largest set of systems of which no two differ.
+
+    Two systems share a letter if and only if they are not among `different`. The set of the first
+    system is called `a`. After Piepho (2004): insert and absorb, then drop sets that add nothing.
+
+    >>> letters(["x", "y", "z"], [frozenset({"x", "z"})])
+    {'x': 'a', 'y': 'ab', 'z': 'b'}
+    """
+    sets = [frozenset(systems)]
+    for pair in different:
+        sets = _absorbed([part for own in sets for part in _split(own, pair)])
+    place = {name: i for i, name in enumerate(systems)}
+    ordered = sorted(_needed(sets), key=lambda own: sorted(place[name] for name in own))
+    return {
+        name: "".join(_letter(i) for i, own in enumerate(ordered) if name in own)
+        for name in systems
+    }
+
+
+def different_pairs(p_values: Mapping[frozenset[str], float | None], alpha: float) -> Pairs:
+    """The pairs that differ significantly; a pair without a p-value does not.
+
+    >>> different_pairs({frozenset("ab"): 0.01, frozenset("bc"): None}, 0.05) == {frozenset("ab")}
+    True
+    """
+    return {pair for pair, p in p_values.items() if p is not None and p <= alpha}
+
+
+def _split(own: frozenset[str], pair: frozenset[str]) -> list[frozenset[str]]:
+    return [own - {name} for name in sorted(pair)] if pair <= own else [own]
+
+
+def _absorbed(sets: list[frozenset[str]]) -> list[frozenset[str]]:
+    """Without sets that lie in another one."""
+    unique = list(dict.fromkeys(sets))
+    return [own for own in unique if not any(own < other for other in unique)]
+
+
+def _needed(sets: list[frozenset[str]]) -> list[frozenset[str]]:
+    """Without sets all of whose pairs (or whose only member) stand together elsewhere."""
+    kept = sorted(sets, key=len, reverse=True)
+    for own in sorted(sets, key=len):
+        others = [other for other in kept if other != own]
+        bonds = [frozenset(pair) for pair in combinations(own, 2)] or [own]
+        if all(any(bond <= other for other in others) for bond in bonds):
+            kept = others
+    return kept
+
+
+def _letter(number: int) -> str:
+    """Single letters, then a1 to z1, and so on."""
+    round_, place = divmod(number, len(ascii_lowercase))
+    return ascii_lowercase[place] + (str(round_) if round_ else "")

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from aleatoric.inference.clustered import jackknife_error, leave_one_out, skewness, t_interval
+from aleatoric.inference.bootstrap import jackknife_error, leave_one_out, skewness, t_interval
 from aleatoric.inference.estimate import GroupSums, Reduction, Units, defined_groups, mean_of_splits
 from aleatoric.types import Estimate, Floats, Interval
 

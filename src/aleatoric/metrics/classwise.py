@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.metrics.bins import ACCURACY, CONFIDENCE, COUNT, ece_of
+from aleatoric.metrics.calibration import ACCURACY, CONFIDENCE, COUNT, ece_of
 from aleatoric.metrics.reduction import divide
 from aleatoric.types import Floats
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from aleatoric import files
-from aleatoric.cache import cache_dir
+from aleatoric.data import files
+from aleatoric.data.files import cache_dir
 from aleatoric.errors import DataError, UsageError
 
 OF_FILES = ("recorded", "gguf", "translation")
@@ -219,3 +221,30 @@ def listed(names: Iterable[str], most: int = 3) -> str:
     names = list(names)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def build_once(target: Path, build: Callable[[Path], None], source: str) -> Path:
+    """`target`, filled by `build(directory)` on first use from what has the hash `source`.
+
+    The directory is built beside its place and moved there whole, so that an interrupted or a
+    concurrent build never leaves a half-filled one behind.
+    """
+    if target.is_dir():
+        check_source(target, source)
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".building-") as scratch:
+        fresh = Path(scratch) / target.name
+        fresh.mkdir()
+        build(fresh)
+        record_source(fresh, source)
+        _move_unless_there(fresh, target)
+    return target
+
+
+def _move_unless_there(fresh: Path, target: Path) -> None:
+    try:
+        fresh.rename(target)
+    except OSError:
+        if not target.is_dir():  # another process finishing first is fine
+            shutil.move(str(fresh), str(target))

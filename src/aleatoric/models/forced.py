@@ -2,15 +2,229 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from aleatoric.errors import UsageError
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.errors import DataError, UsageError
 from aleatoric.models import gguf, smollm2
-from aleatoric.models.base import ForcedModel, Forcing
-from aleatoric.models.forced_causal import causal_forced
-from aleatoric.models.forced_seq2seq import seq2seq_forced
-from aleatoric.models.hf import load_config, load_parts, short_name
-from aleatoric.models.starts import check_bos
+from aleatoric.models.base import ForcedModel, Forcing, Reads, Strip, pages
+from aleatoric.models.hf import (
+    decoder_start,
+    load_config,
+    load_parts,
+    short_name,
+    token_rows,
+    window_of,
+)
+from aleatoric.models.pieces import check_bos, policy_of, start_tokens
+from aleatoric.types import Document, SentencePair
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+LONGEST_BY_DEFAULT = 1024
+"""Tokens a window where the user names none: logits of a longer one would fill small machines."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How documents are cut: windows of `length` tokens that begin `stride` tokens apart.
+
+    >>> Windows(4, 2).of(7)
+    [(0, 4, 1), (2, 6, 4), (4, 7, 6)]
+    """
+
+    length: int
+    stride: int
+
+    def of(self, n_tokens: int, given: int = 1) -> list[tuple[int, int, int]]:
+        """(start, stop, first scored) of each window; every token after `given` is scored once."""
+        found: list[tuple[int, int, int]] = []
+        scored = given
+        while scored < n_tokens:
+            start = len(found) * self.stride
+            stop = min(start + self.length, n_tokens)
+            found.append((start, stop, scored))
+            scored = stop
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class CausalForced:
+    """A causal LM that reads documents in windows; the first token of a document has no context."""
+
+    label: str
+    version: str
+    windows: Windows
+    start: tuple[int, ...]
+    model: Any = field(repr=False)
+    tokenizer: Any = field(repr=False)
+    reads: Reads = "text"
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The width of its logits."""
+        return int(self.model.get_output_embeddings().weight.shape[0])
+
+    @property
+    def conventions(self) -> Mapping[str, str]:
+        """Window, stride, and which special tokens are read or scored."""
+        cut = {"window": str(self.windows.length), "stride": str(self.windows.stride)}
+        return cut | {"bos": policy_of(self.tokenizer, self.start), "eos": "none"}
+
+    def strips(self, items: Sequence[Document]) -> list[list[Strip]]:
+        """The windows of each document."""
+        rows = token_rows(self.tokenizer, [item.text for item in items])
+        return [
+            self._windows(item.id, (*self.start, *row))
+            for item, row in zip(items, rows, strict=True)
+        ]
+
+    def logits(self, strips: Sequence[Strip]) -> Tensor:
+        """What the model expects after each given token."""
+        import torch
+
+        ids, mask = padded([strip.given for strip in strips], self.model.device)
+        with torch.inference_mode():
+            found: Tensor = self.model(input_ids=ids, attention_mask=mask, use_cache=False).logits
+        return found
+
+    def _windows(self, group: str, tokens: tuple[int, ...]) -> list[Strip]:
+        return [
+            Strip(
+                group,
+                tokens[start : stop - 1],
+                tokens[start + 1 : stop],
+                tuple(range(scored - start - 1, stop - start - 1)),
+                start + 1 - len(self.start),
+            )
+            for start, stop, scored in self.windows.of(len(tokens), max(1, len(self.start)))
+        ]
+
+
+def causal_forced(
+    model: Any,
+    tokenizer: Any,
+    *,
+    label: str,
+    version: str,
+    window: int | None = None,
+    stride: int | None = None,
+    bos: str = "auto",
+) -> CausalForced:
+    """A loaded causal LM as a reader of documents; refuses a window that the model cannot take."""
+    longest = window_of(model.config)
+    length = min(longest, LONGEST_BY_DEFAULT) if window is None else window
+    if not 2 <= length <= longest:
+        raise UsageError(
+            f"{label}: --window {length} is out of range; it reads 2 to {longest} tokens at once."
+        )
+    step = max(1, length // 2) if stride is None else stride
+    if not 1 <= step < length:
+        raise UsageError(
+            f"--stride {step} is out of range; it is 1 to {length - 1}, below --window."
+        )
+    start = start_tokens(tokenizer, bos, label)
+    if length <= len(start):
+        raise UsageError(
+            f"{label}: --window {length} holds no more than what begins a text; use more."
+        )
+    return CausalForced(label, version, Windows(length, step), start, model, tokenizer)
+
+
+def padded(rows: Sequence[Sequence[int]], device: Any, filler: int = 0) -> tuple[Tensor, Tensor]:
+    """Token rows as one tensor, filled at the end, with a mask of what is real.
+
+    >>> [part.tolist() for part in padded([[5, 6], [7]], "cpu")]
+    [[[5, 6], [7, 0]], [[1, 1], [1, 0]]]
+    """
+    import torch
+
+    width = max(map(len, rows))
+    ids = torch.full((len(rows), width), filler, dtype=torch.long)
+    mask = torch.zeros((len(rows), width), dtype=torch.long)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = torch.tensor(row)
+        mask[i, : len(row)] = 1
+    return ids.to(device), mask.to(device)
+
+
+@dataclass(frozen=True, eq=False)
+class Seq2SeqForced:
+    """An encoder-decoder that reads a source and is given its translation, token by token.
+
+    The end of a sentence counts, other special tokens of the target (a language's name, BART's
+    beginning) do not.
+    """
+
+    label: str
+    version: str
+    window: int
+    start: int
+    model: Any = field(repr=False)
+    tokenizer: Any = field(repr=False)
+    reads: Reads = "pairs"
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The width of its logits."""
+        return int(self.model.get_output_embeddings().weight.shape[0])
+
+    @property
+    def conventions(self) -> Mapping[str, str]:
+        """Which special tokens are scored."""
+        return {"eos": "scored", "special": "not-scored"}
+
+    def strips(self, items: Sequence[SentencePair]) -> list[list[Strip]]:
+        """One strip a sentence pair."""
+        sources = self.tokenizer([item.source for item in items])["input_ids"]
+        targets = self.tokenizer(text_target=[item.target for item in items])["input_ids"]
+        return [
+            [self._strip(item.id, tuple(source), tuple(target))]
+            for item, source, target in zip(items, sources, targets, strict=True)
+        ]
+
+    def logits(self, strips: Sequence[Strip]) -> Tensor:
+        """What the model expects after each given target token."""
+        import torch
+
+        filler = self.tokenizer.pad_token_id or 0
+        source, source_mask = padded([s.source for s in strips], self.model.device, filler)
+        given, given_mask = padded([s.given for s in strips], self.model.device, filler)
+        with torch.inference_mode():
+            found: Tensor = self.model(
+                input_ids=source,
+                attention_mask=source_mask,
+                decoder_input_ids=given,
+                decoder_attention_mask=given_mask,
+                use_cache=False,
+            ).logits
+        return found
+
+    def _strip(self, group: str, source: tuple[int, ...], target: tuple[int, ...]) -> Strip:
+        longest = max(len(source), len(target))
+        if longest > self.window:
+            raise DataError(
+                f"sentence {group} has {longest} tokens, and {self.label} reads {self.window}; "
+                "cut it into shorter ones in both files."
+            )
+        skipped = set(self.tokenizer.all_special_ids) - {self.tokenizer.eos_token_id}
+        # A word that the vocabulary lacks is still a reference token.
+        skipped.discard(self.tokenizer.unk_token_id)
+        scored = tuple(i for i, token in enumerate(target) if token not in skipped)
+        return Strip(group, (self.start, *target[:-1]), target, scored, 0, source)
+
+
+def seq2seq_forced(model: Any, tokenizer: Any, *, label: str, version: str) -> Seq2SeqForced:
+    """A loaded encoder-decoder as a reader of sentence pairs."""
+    start = decoder_start(model, label)
+    return Seq2SeqForced(label, version, window_of(model.config), start, model, tokenizer)
 
 
 def load_smollm2(argument: str, forcing: Forcing) -> ForcedModel:
@@ -63,3 +277,84 @@ def _check_pairs(label: str, forcing: Forcing) -> None:
         raise UsageError(
             f"{label} reads whole sentence pairs; leave --window, --stride and --bos out."
         )
+
+
+ITEMS_AT_ONCE = 64
+"""Items that are cut into tokens together."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The scored tokens of a batch: their logits, what they are, and where they stand."""
+
+    logits: Any
+    targets: Any
+    groups: list[str]
+    positions: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Whole items that are scored and saved together."""
+
+    n_items: int
+    strips: list[Strip]
+    n_unscored: int
+    """Items without a single scored token."""
+
+
+def parts(model: ForcedModel, items: Iterable[Any], tokens: int) -> Iterator[Part]:
+    """Items in their order, taken together until they hold so many tokens."""
+    strips: list[Strip] = []
+    count = unscored = size = 0
+    for some in pages(items, ITEMS_AT_ONCE):
+        for own in model.strips(some):
+            strips.extend(own)
+            count, unscored = count + 1, unscored + (not own)
+            size += sum(len(strip.wanted) for strip in own)
+            if size >= tokens:
+                yield Part(count, strips, unscored)
+                strips, count, unscored, size = [], 0, 0, 0
+    if count:
+        yield Part(count, strips, unscored)
+
+
+def chunks(model: ForcedModel, strips: Sequence[Strip], batch_tokens: int) -> Iterator[Chunk]:
+    """The scored tokens of strips, batch by batch."""
+    for batch in batches(strips, batch_tokens):
+        yield _chunk(model, batch)
+
+
+def batches(strips: Sequence[Strip], batch_tokens: int) -> Iterator[list[Strip]]:
+    """Strips of like length together, at most `batch_tokens` with padding, but one at least.
+
+    >>> some = [Strip("a", (1,) * n, (1,) * n, tuple(range(n))) for n in (3, 1, 2, 9)]
+    >>> [[len(strip.given) for strip in batch] for batch in batches(some, 6)]
+    [[9], [3, 2], [1]]
+    """
+    # Longest first: where memory does not suffice, it shows at once.
+    waiting = sorted(strips, key=lambda strip: (-_longest(strip), strip.group, strip.offset))
+    batch: list[Strip] = []
+    for strip in waiting:
+        if batch and _longest(batch[0]) * (len(batch) + 1) > batch_tokens:
+            yield batch
+            batch = []
+        batch.append(strip)
+    if batch:
+        yield batch
+
+
+def _chunk(model: ForcedModel, batch: Sequence[Strip]) -> Chunk:
+    import torch
+
+    # A group's windows must come in order: its random draws are read on from one to the next.
+    lines = [i for i, strip in enumerate(batch) for _ in strip.scored]
+    places = [place for strip in batch for place in strip.scored]
+    targets = torch.tensor([strip.wanted[place] for strip in batch for place in strip.scored])
+    groups = [batch[i].group for i in lines]
+    positions = np.array([batch[i].offset + p for i, p in zip(lines, places, strict=True)])
+    return Chunk(model.logits(batch)[lines, places], targets, groups, positions.astype(np.int64))
+
+
+def _longest(strip: Strip) -> int:
+    return max(len(strip.given), len(strip.source))

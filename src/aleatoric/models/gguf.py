@@ -6,12 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from aleatoric.cache import cache_dir
+from aleatoric.data.files import cache_dir
 from aleatoric.errors import DataError, MissingExtraError, UsageError
-from aleatoric.models.build import build_once
-from aleatoric.models.checkpoints import file_sha256, listed
+from aleatoric.models.checkpoints import build_once, file_sha256, listed
 from aleatoric.models.hf import HFModel, check_weights, load, quiet, whole_model
-from aleatoric.models.starts import Bos, set_bos
+from aleatoric.models.pieces import Bos, set_bos
 
 _MAGIC = b"GGUF"
 _FORMAT = 2  # raise it when the conversion changes, so that old caches are not used

@@ -10,21 +10,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import AleatoricError, MissingExtraError, ModelError, UsageError
-from aleatoric.memory import is_out_of_memory
-from aleatoric.models.checkpoints import check_folder, listed, model_sha256
-from aleatoric.models.pieces import Pieces, token_pieces
-from aleatoric.models.probing import (
+from aleatoric.models.attention import (
     SHALLOW,
     ProbeTree,
+    Tiles,
     are_same,
     distances,
     plain_logits,
     probe_tokens,
     tree_logits,
+    use_tiles,
 )
-from aleatoric.models.starts import Bos, load_tokenizer, policy_of, start_tokens
-from aleatoric.models.tiled import use_tiles
-from aleatoric.tiles import Tiles
+from aleatoric.models.base import is_out_of_memory
+from aleatoric.models.checkpoints import check_folder, listed, model_sha256
+from aleatoric.models.pieces import (
+    Bos,
+    Pieces,
+    load_tokenizer,
+    policy_of,
+    start_tokens,
+    token_pieces,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor

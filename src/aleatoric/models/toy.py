@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from aleatoric.data.simulated import sample, truth
 from aleatoric.errors import UsageError
 from aleatoric.models.base import Ask
-from aleatoric.simulation import sample, truth
-from aleatoric.streams import stream
+from aleatoric.rng import stream
 from aleatoric.types import Draws, Item
 
 

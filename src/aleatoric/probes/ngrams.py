@@ -201,3 +201,28 @@ def differs(values: Ints) -> Flags:
     found = np.ones(len(values), bool)
     np.not_equal(values[1:], values[:-1], out=found[1:])
     return found
+
+
+class CompiledLadder:
+    """N-grams of rising order of inputs that have as many texts each."""
+
+    def __init__(self, symbols: Symbols, sizes: tuple[int, ...]) -> None:
+        self._symbols = symbols
+        self._parts = np.repeat(np.arange(len(sizes)), sizes)
+        self._n_symbols = int(symbols.ids.max(initial=0)) + 1
+        self._kinds = np.zeros(len(symbols.ids), np.int64)
+        self._climbed: list[Floats] = []
+
+    def distances(self, order: int) -> Floats:
+        """(inputs, texts, texts): as `ngrams.Ladder.distances`."""
+        while len(self._climbed) < order:
+            self._climbed.append(self._next(len(self._climbed) + 1))
+        return self._climbed[order - 1]
+
+    def _next(self, order: int) -> Floats:
+        from aleatoric.probes.ngrams_jit import climb
+
+        ids, lengths, width = self._symbols.ids, self._symbols.lengths, len(self._parts)
+        found = np.empty((len(lengths) // max(width, 1), width, width))
+        climb(self._kinds, ids, self._n_symbols, lengths, self._parts, order, found)
+        return found

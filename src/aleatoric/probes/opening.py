@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
-from aleatoric.nlp.encoders import VectorCache
-from aleatoric.probes.base import Probe
-from aleatoric.probes.custom import probe_at, probe_from
-from aleatoric.probes.tools import Nothing, Tools, default_encoder, default_tagger
+from aleatoric.probes.base import Block, Probe, probe_at, probe_from
+from aleatoric.probes.encoders import Encoder, VectorCache, encode_once
+from aleatoric.probes.tools import Nothing, Reader, Tools, default_encoder, default_tagger, order_of
+from aleatoric.types import Floats
 
 LEXICAL = ("lexical-1", "lexical-2", "lexical-3")
 SYNTACTIC = ("syntactic-1", "syntactic-2", "syntactic-3")
@@ -96,3 +99,99 @@ def _refusal(default: Callable[[str], str], language: str) -> str | None:
     except UsageError as refused:
         return str(refused)
     return None
+
+
+@dataclass(frozen=True)
+class Lexical:
+    """N-grams of lower-cased tokens, punctuation kept."""
+
+    order: int
+    reader: Reader
+    facts: Mapping[str, str]
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def name(self) -> str:
+        """lexical-1, lexical-2, ..."""
+        return f"lexical-{self.order}"
+
+    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
+        """Block by block the distances; NaN between two texts without n-grams."""
+        return self.reader.read(blocks).lexical(self.order)
+
+
+def open_lexical(argument: str, tools: Tools) -> Lexical:
+    """`lexical-N`: n-grams of order N of lower-cased tokens."""
+    facts = {"tokeniser": tools.tokeniser.label, "case": "lower"}
+    return Lexical(order_of("lexical", argument), tools.reader, facts)
+
+
+@dataclass(frozen=True)
+class Syntactic:
+    """N-grams of universal part-of-speech tags."""
+
+    order: int
+    reader: Reader
+    facts: Mapping[str, str]
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def name(self) -> str:
+        """syntactic-1, syntactic-2, ..."""
+        return f"syntactic-{self.order}"
+
+    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
+        """Block by block the distances; NaN between two texts without n-grams."""
+        return self.reader.read(blocks).syntactic(self.order)
+
+
+def open_syntactic(argument: str, tools: Tools) -> Syntactic:
+    """`syntactic-N`: n-grams of order N of part-of-speech tags."""
+    order = order_of("syntactic", argument)
+    facts = {"tokeniser": tools.tokeniser.label, "tagger": tools.tagger.label}
+    facts["tags"] = getattr(tools.tagger, "tagset", "the tagger's own")
+    return Syntactic(order, tools.reader, facts)
+
+
+@dataclass(frozen=True)
+class Semantic:
+    """1 - cosine, between 0 (one direction) and 2 (opposite ones); 1 is unrelated."""
+
+    encoder: Encoder
+    cache: VectorCache
+    facts: Mapping[str, str]
+    name: str = "semantic"
+    bounds: tuple[float, float] = (0.0, 2.0)
+
+    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
+        """Block by block the distances; a text of white space alone has no meaning: NaN."""
+        texts = list(dict.fromkeys(text for block in blocks for text in block.texts))
+        units = self._units(texts)
+        row = {text: i for i, text in enumerate(texts)}
+        return [_distances(units, [row[text] for text in block.texts]) for block in blocks]
+
+    def _units(self, texts: list[str]) -> Floats:
+        """Vectors of length 1, a row a text; NaN where a text has none."""
+        said = [i for i, text in enumerate(texts) if text.strip()]
+        vectors = encode_once(self.encoder, [texts[i] for i in said], self.cache)
+        units = np.full((len(texts), vectors.shape[1]), np.nan)
+        with np.errstate(invalid="ignore"):  # a vector of zeros has no direction
+            length = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+            units[said] = vectors / length
+        return units
+
+
+def open_semantic(argument: str, tools: Tools) -> Semantic:
+    """`semantic`: 1 - cosine of sentence embeddings."""
+    if argument:
+        raise UsageError("the probe semantic takes no number; write semantic.")
+    return Semantic(tools.encoder, tools.cache, {"encoder": tools.encoder.label})
+
+
+def _distances(units: Floats, rows: list[int]) -> Floats:
+    own = units[rows]
+    found: Floats = np.clip(1 - own @ own.T, 0.0, 2.0)
+    # The same text twice is no distance apart, whatever rounding says; NaN stays.
+    same = np.equal.outer(rows, rows)
+    found[same & ~np.isnan(found)] = 0.0
+    return found

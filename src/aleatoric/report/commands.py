@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aleatoric.finetuning.jobs import FinetuneJob
-from aleatoric.levels import FINETUNE
+from aleatoric.calibration.schemes import EXPECTED
+from aleatoric.levels.base import FINETUNE
 from aleatoric.report.tables import printable
-from aleatoric.store import Store
-from aleatoric.tokens.schemes import EXPECTED
-from aleatoric.training.recipe import Recipe
-from aleatoric.training.temperatures import GRID
+from aleatoric.runs import Store
+from aleatoric.tuning.losses import GRID
+from aleatoric.tuning.recipe import Recipe
+from aleatoric.tuning.session import FinetuneJob
 from aleatoric.types import Choices
 
 Manifest = Mapping[str, Any]

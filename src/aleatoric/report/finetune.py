@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from aleatoric import pipeline
-from aleatoric.analyses.pictures import Line, Lines, Panels, Picture
-from aleatoric.comparing import Compared, compare
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
-from aleatoric.levels import is_finetuned
-from aleatoric.report.comparison import p_value
-from aleatoric.report.numbers import UNDEFINED, number, with_interval
+from aleatoric.levels import word
+from aleatoric.levels.base import is_finetuned
+from aleatoric.levels.word_scoring import ORACLE
 from aleatoric.report.parts import Part
-from aleatoric.store import FINETUNING, Store
+from aleatoric.report.tables import UNDEFINED, number, with_interval
+from aleatoric.report.views import p_value
+from aleatoric.runs import FINETUNING, Store
+from aleatoric.studies.compare import Compared, compare
+from aleatoric.studies.figure_data import Line, Lines, Panels, Picture
 from aleatoric.types import Result, Table
-from aleatoric.words.scoring import ORACLE
 
 
 def finetune_tables(store: Store, interval: str = DEFAULT_METHOD) -> list[Table]:
@@ -56,19 +56,19 @@ def finetune_json(store: Store, interval: str = DEFAULT_METHOD) -> dict[str, Any
     """Results, differences and all that training told, for `--json`."""
     compared = differences(store, interval)
     return {
-        "results": [result.as_dict() for result in pipeline.results(store, interval)],
+        "results": [result.as_dict() for result in word.results(store, interval)],
         "comparisons": compared.as_dict()["comparisons"] if compared else [],
         "finetuning": store.meta(FINETUNING) or {},
-        "notes": pipeline.notes(store),
+        "notes": word.notes(store),
     }
 
 
 def systems_table(store: Store, interval: str = DEFAULT_METHOD) -> Table:
     """One row per system: overlap, squared distance, log loss, differences from the base, TVD."""
-    found = {(r.system, r.metric): r for r in pipeline.results(store, interval)}
+    found = {(r.system, r.metric): r for r in word.results(store, interval)}
     compared = differences(store, interval)
     facts = store.meta(FINETUNING) or {}
-    models = pipeline.model_systems(store)
+    models = word.model_systems(store)
     rows = [
         (
             name,
@@ -104,7 +104,7 @@ def differences(store: Store, interval: str = DEFAULT_METHOD) -> Compared | None
 
     The differences of one metric are the family that p-values are adjusted over.
     """
-    models = pipeline.model_systems(store)
+    models = word.model_systems(store)
     if len(models) < 2:
         return None
     return compare([store], models, COMPARED, interval=interval, against=models[0])

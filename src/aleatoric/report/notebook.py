@@ -8,11 +8,10 @@ from html import escape
 from typing import Any
 
 from aleatoric.errors import MissingExtraError, UsageError
-from aleatoric.report.drawing import safe
-from aleatoric.report.figures import draw
-from aleatoric.report.numbers import between, interval_ends
-from aleatoric.report.serial import shown
-from aleatoric.report.view import HEADINGS, results_tables
+from aleatoric.report.captions import shown
+from aleatoric.report.figures import draw, safe
+from aleatoric.report.tables import between, interval_ends
+from aleatoric.report.views import HEADINGS, results_tables
 from aleatoric.types import Result, Results, Study, Table
 
 MAIN = ("overlap", "ece", "energy")

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import filter as filter_names
 
-from aleatoric.comparing import Compared, compare
 from aleatoric.errors import UsageError
-from aleatoric.inference.bounds import CUT_MARK, CUT_NOTE
-from aleatoric.report.numbers import UNDEFINED, between, interval_text, number, p_calibrated
+from aleatoric.inference.estimate import CUT_MARK, CUT_NOTE
 from aleatoric.report.parts import Part
-from aleatoric.report.view import HEADINGS, PERFECT, is_percentage, tvd_bracket
+from aleatoric.report.tables import UNDEFINED, between, interval_text, number, p_calibrated
+from aleatoric.report.views import HEADINGS, PERFECT, is_percentage, tvd_bracket
+from aleatoric.studies.compare import Compared, compare
 from aleatoric.types import Estimate, Result
 
 Found = Mapping[tuple[str, str], Result]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aleatoric.errors import DataError
-from aleatoric.streams import stream
+from aleatoric.rng import stream
 from aleatoric.training.bpe import EOS, PAD
 from aleatoric.training.translation_data import Example
 

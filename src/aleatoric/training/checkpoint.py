@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aleatoric import files
+from aleatoric.data import files
 from aleatoric.errors import DataError, UsageError
 from aleatoric.models.base import Forcing, Reads, Strip
 from aleatoric.models.hf import device_of, dtype_of

@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aleatoric.corpora import parallel
+from aleatoric.data import parallel
 from aleatoric.errors import AleatoricError, MissingExtraError, UsageError
 from aleatoric.training.bpe import UNK
 from aleatoric.training.checkpoint import save_vocabulary

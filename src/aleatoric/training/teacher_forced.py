@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aleatoric.decoding import Decoder
-from aleatoric.streams import stream
+from aleatoric.models.decoding import Decoder
+from aleatoric.rng import stream
 from aleatoric.training.batches import Batch, make_batches
 from aleatoric.training.bpe import PAD
 from aleatoric.training.token_rows import SCHEMES, Columns

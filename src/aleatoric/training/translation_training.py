@@ -21,10 +21,10 @@ from torch.nn.utils import clip_grad_norm_
 
 from aleatoric.training.batches import Batch, make_batches, shuffled
 from aleatoric.training.bpe import PAD
-from aleatoric.training.tensors import save_tensors
 from aleatoric.training.translation import bleu_of
 from aleatoric.training.translation_data import TranslationData
 from aleatoric.training.translation_model import Shape, TranslationModel
+from aleatoric.tuning.training import save_tensors
 
 Precision = Literal["fp32", "tf32", "bf16"]
 Kept = Literal["loss", "bleu", "last"]

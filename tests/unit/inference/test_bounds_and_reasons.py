@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aleatoric.inference.bounds import (
+from aleatoric.inference.estimate import (
     CUT_NOTE,
     bounded,
     bounded_difference,
     bounds_of,
     with_cut_note,
 )
-from aleatoric.inference.perfect import ONE_ANSWER
-from aleatoric.report.numbers import with_interval
+from aleatoric.inference.noise import ONE_ANSWER
+from aleatoric.report.tables import with_interval
 from aleatoric.types import Estimate, Interval, Table
 
 METHOD = "group bootstrap, studentised"

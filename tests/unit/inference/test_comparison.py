@@ -12,16 +12,22 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from aleatoric.inference import two_sample
-from aleatoric.inference.letters import different_pairs, letters
-from aleatoric.inference.multiple import benjamini_hochberg, holm
-from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, NO_VALUE, ONE_GROUP, paired
-from aleatoric.inference.permutation import EXACT_GROUPS, paired_permutation
-from aleatoric.inference.two_sample import fits, one_population
+from aleatoric.inference import control
+from aleatoric.inference.control import fits, one_population
+from aleatoric.inference.multiple import benjamini_hochberg, different_pairs, holm, letters
+from aleatoric.inference.paired import (
+    EXACT_GROUPS,
+    IDENTICAL,
+    NO_ITEMS,
+    NO_VALUE,
+    ONE_GROUP,
+    paired,
+    paired_permutation,
+)
 from aleatoric.metrics.agreement import COLUMNS, Overlap
 from aleatoric.metrics.calibration import ECE, equal_width_edges
 from aleatoric.metrics.reduction import Mean
-from aleatoric.streams import stream
+from aleatoric.rng import stream
 from aleatoric.types import Estimate
 
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
@@ -249,7 +255,7 @@ def test_small_samples_are_permuted_in_all_ways_as_scipy_does(
 def test_random_permutations_agree_with_the_exact_test(monkeypatch: pytest.MonkeyPatch) -> None:
     people, model = np.array([9, 5, 3, 1, 1, 1, 0, 0]), np.array([4, 5, 6, 0, 0, 1, 2, 2])
     exact = one_population(people, model, stream(0))
-    monkeypatch.setattr(two_sample, "EXACT_CELLS", 0)
+    monkeypatch.setattr(control, "EXACT_CELLS", 0)
     random = one_population(people, model, stream(0), n_permutations=50_000)
     assert exact.exact
     assert not random.exact
@@ -257,7 +263,7 @@ def test_random_permutations_agree_with_the_exact_test(monkeypatch: pytest.Monke
 
 
 def test_random_samples_are_drawn_without_replacement_and_evenly() -> None:
-    drawn = two_sample._samples(6, 3, 20_000, stream(0))
+    drawn = control._samples(6, 3, 20_000, stream(0))
     assert all(len(set(row)) == 3 for row in drawn[:200].tolist())
     assert np.bincount(drawn.ravel(), minlength=6) / drawn.size == pytest.approx(
         np.full(6, 1 / 6), abs=0.01
@@ -291,7 +297,7 @@ def test_random_permutations_count_the_observed_one() -> None:
 
 
 def test_random_samples_count_the_observed_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two_sample, "EXACT_CELLS", 0)
+    monkeypatch.setattr(control, "EXACT_CELLS", 0)
     people, model = np.array([50, 0]), np.array([0, 50])
     rng = np.random.default_rng(0)
     assert one_population(people, model, rng, 99).p == 1 / 100

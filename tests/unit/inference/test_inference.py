@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aleatoric.inference import control, perfect
+from aleatoric.inference import control, noise
 from aleatoric.inference.bootstrap import group_bootstrap
 from aleatoric.inference.estimate import MAX_UNITS, GroupSums, estimates
 from aleatoric.metrics.reduction import Mean
@@ -122,7 +122,7 @@ def test_random_orders_depend_on_seed_and_item() -> None:
 def test_the_good_turing_truth_by_hand(
     counts: list[int], shares: list[float], times: list[int]
 ) -> None:
-    found = perfect.good_turing(np.array(counts))
+    found = noise.good_turing(np.array(counts))
     assert found.shares.tolist() == pytest.approx(shares)
     assert found.times.tolist() == times
     assert found.shares @ found.times == pytest.approx(1)
@@ -130,9 +130,9 @@ def test_the_good_turing_truth_by_hand(
 
 def test_the_expected_tvd_of_two_answers_by_hand() -> None:
     """A fair coin, tossed twice by both: .375. Good-Turing: shares 1/4, 1/4 and 1/2."""
-    assert perfect.perfect_tvd(np.array([1, 1]), 2, 2) == pytest.approx((0.375, 0.4921875))
-    assert perfect.perfect_tvd(np.array([1]), 1, 2) is None
-    assert perfect.perfect_of(0.25, 0.5) == Perfect(0.25, 0.5, perfect.METHOD, None)
+    assert noise.perfect_tvd(np.array([1, 1]), 2, 2) == pytest.approx((0.375, 0.4921875))
+    assert noise.perfect_tvd(np.array([1]), 1, 2) is None
+    assert noise.perfect_of(0.25, 0.5) == Perfect(0.25, 0.5, noise.METHOD, None)
 
 
 @pytest.mark.parametrize(("n", "m"), [(20, 30), (7, 1000), (40, None)])
@@ -140,11 +140,11 @@ def test_the_expected_tvd_of_a_perfect_model_is_that_of_simulated_ones(
     n: int, m: int | None
 ) -> None:
     probs, rng = np.array([0.5, 0.2, 0.2, 0.1]), np.random.default_rng(1)
-    truth = perfect.Truth(np.array([0.1, 0.2, 0.5]), np.array([1.0, 2.0, 1.0]))
+    truth = noise.Truth(np.array([0.1, 0.2, 0.5]), np.array([1.0, 2.0, 1.0]))
     people = rng.multinomial(n, probs, 40_000) / n
     model = probs if m is None else rng.multinomial(m, probs, 40_000) / m
     simulated = np.abs(people - model).sum(axis=1).mean() / 2
-    assert perfect.expected_tvd(truth, n, m) == pytest.approx(simulated, abs=0.001)
+    assert noise.expected_tvd(truth, n, m) == pytest.approx(simulated, abs=0.001)
 
 
 @pytest.mark.parametrize(("n_human", "n_model"), [(20, 20), (40, 40), (40, 1000), (40, None)])
@@ -158,11 +158,9 @@ def test_a_perfect_models_expected_tvd_lies_between_both_estimates(
         weights = np.arange(1.0, rng.integers(5, 60)) ** -rng.uniform(0.6, 2)
         probs = weights / weights.sum()
         counts = rng.multinomial(n_human, probs)
-        ends = perfect.perfect_tvd(counts[counts > 0], n_human, n_model)
+        ends = noise.perfect_tvd(counts[counts > 0], n_human, n_model)
         assert ends is not None
-        true.append(
-            perfect.expected_tvd(perfect.Truth(probs, np.ones_like(probs)), n_human, n_model)
-        )
+        true.append(noise.expected_tvd(noise.Truth(probs, np.ones_like(probs)), n_human, n_model))
         low.append(ends[0])
         high.append(ends[1])
     assert np.mean(low) < np.mean(true)
@@ -170,5 +168,5 @@ def test_a_perfect_models_expected_tvd_lies_between_both_estimates(
 
 
 def test_a_hundred_thousand_different_answers_take_little_memory() -> None:
-    low, high = perfect.perfect_tvd(np.ones(100_000, dtype=np.int64), 100_000, 1000) or (0, 0)
+    low, high = noise.perfect_tvd(np.ones(100_000, dtype=np.int64), 100_000, 1000) or (0, 0)
     assert 0.9 < low <= high <= 1.0

@@ -17,21 +17,19 @@ from aleatoric.inference.bootstrap import (
     NO_REPLICATE,
     NO_SPREAD,
     ONE_GROUP,
-    Resampled,
-    replicates,
-    resample,
-    weights_of,
-)
-from aleatoric.inference.clustered import (
     T_METHOD,
+    Resampled,
     clustered_error,
     jackknife_error,
     leave_one_out,
+    replicates,
+    resample,
     skewness,
+    student_ends,
     t_interval,
+    weights_of,
 )
 from aleatoric.inference.estimate import MAX_UNITS, GroupSums, estimate, estimates, value_of
-from aleatoric.inference.studentised import student_ends
 from aleatoric.metrics.reduction import Mean
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from aleatoric.inference.clustered import jackknife_error
+from aleatoric.inference.bootstrap import jackknife_error
 from aleatoric.inference.estimate import GroupSums, Reduction, estimate
 from aleatoric.inference.persons import (
     METHOD,
@@ -20,11 +20,11 @@ from aleatoric.inference.persons import (
     covering_persons,
 )
 from aleatoric.metrics.agreement import Agreement, AgreementGap, Overlap
+from aleatoric.metrics.distances import tvd
 from aleatoric.metrics.entropy import log_loss
 from aleatoric.metrics.reduction import FiniteMean, Mean
-from aleatoric.metrics.tvd import tvd
+from aleatoric.nextword.answers import human_counts
 from aleatoric.types import Categorical, Pair
-from aleatoric.words.distributions import human_counts
 
 WORDS = "abcde"
 Answers = dict[tuple[str, int], dict[str, str]]

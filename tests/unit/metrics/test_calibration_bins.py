@@ -10,16 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from aleatoric.metrics.bins import (
+from aleatoric.metrics.calibration import (
+    GRID,
+    bin_index,
     bin_sums,
+    ece,
     ece_debiased_of,
+    ece_mass,
     ece_of,
+    ece_sweep,
+    equal_mass_edges,
+    equal_width_edges,
+    exact_cells,
+    mass_bins,
     mce_of,
+    smooth_ece,
+    smooth_ece_at,
     squared_ece_debiased_of,
+    sweep_bins,
 )
-from aleatoric.metrics.calibration import bin_index, ece, equal_mass_edges, equal_width_edges
-from aleatoric.metrics.cells import ece_mass, ece_sweep, exact_cells, mass_bins, sweep_bins
-from aleatoric.metrics.smooth import GRID, smooth_ece, smooth_ece_at
 
 pairs = st.lists(st.tuples(st.floats(0, 1, width=32), st.floats(0, 1)), min_size=1, max_size=120)
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from aleatoric import registry
-from aleatoric.metrics.empirical import Divergence, mean
-from aleatoric.metrics.wasserstein import w1
+from aleatoric.metrics.distances import Divergence, mean, w1
 from aleatoric.types import Floats
 
 

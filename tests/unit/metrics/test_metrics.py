@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import entropy
 
-from aleatoric.metrics import divergence, overlap, splits
+from aleatoric.metrics import agreement, debiased, distances
 from aleatoric.metrics import entropy as entropies
 from aleatoric.metrics.agreement import (
     COLUMNS,
@@ -30,9 +30,8 @@ from aleatoric.metrics.calibration import (
     equal_mass_edges,
     equal_width_edges,
 )
-from aleatoric.metrics.energy import energy_distance
+from aleatoric.metrics.distances import energy_distance, tvd
 from aleatoric.metrics.reduction import FiniteMean, Mean
-from aleatoric.metrics.tvd import tvd
 from aleatoric.types import Categorical, Pair
 
 WORDS = "abcdefgh"
@@ -56,7 +55,7 @@ def test_tvd_is_half_the_l1_distance(human: dict[str, int], model: dict[str, int
 @given(counts, counts)
 def test_js_is_scipys(human: dict[str, int], model: dict[str, int]) -> None:
     expected = jensenshannon(vector(human), vector(model)) ** 2
-    assert divergence.js(pair(human, model)) == pytest.approx(expected, abs=1e-9)
+    assert distances.js(pair(human, model)) == pytest.approx(expected, abs=1e-9)
 
 
 @given(counts, counts)
@@ -78,8 +77,8 @@ def test_squared_distance_is_a_mean_over_pairs_of_draws(
 def test_split_forms_equal_pair_forms(human: dict[str, int], model: dict[str, int]) -> None:
     left, right = vector(human).astype(int)[None], vector(model).astype(int)[None]
     own = pair(human, model)
-    assert splits.tvd(left, right)[0] == pytest.approx(tvd(own), abs=1e-12)
-    assert splits.js(left, right)[0] == pytest.approx(divergence.js(own), abs=1e-9)
+    assert debiased.tvd(left, right)[0] == pytest.approx(tvd(own), abs=1e-12)
+    assert debiased.js(left, right)[0] == pytest.approx(distances.js(own), abs=1e-9)
     found = Agreement.of(own)
     expected = found.columns() if found else dict.fromkeys((*COLUMNS, "sq_distance"), math.nan)
     for name, values in agreements_of_counts(left, right).items():
@@ -138,9 +137,9 @@ def test_unassigned_mass_is_not_hidden() -> None:
 def test_rank_shares_ties_and_is_undefined_without_mass() -> None:
     human = Categorical(("a",), (1.0,))
     tied = Categorical(("x", "a", "y"), (0.4, 0.3, 0.3))
-    assert overlap.rank_of_human_mode(Pair("i", "g", human, tied)) == 2.5
+    assert agreement.rank_of_human_mode(Pair("i", "g", human, tied)) == 2.5
     absent = Categorical(("x",), (1.0,))
-    assert overlap.rank_of_human_mode(Pair("i", "g", human, absent)) is None
+    assert agreement.rank_of_human_mode(Pair("i", "g", human, absent)) is None
 
 
 def naive_ece(confidences: list[float], correct: list[bool], closed: bool) -> float:

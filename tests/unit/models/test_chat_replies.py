@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aleatoric.models.chat_replies import list_prompt, parse_list, parse_word, word_prompt
+from aleatoric.models.chat import list_prompt, parse_list, parse_word, word_prompt
 
 ONE_WORD = [
     ("dog", "dog"),

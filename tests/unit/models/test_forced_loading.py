@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from forced_lms import WINDOW, saved
 
-from aleatoric.engine.opening import open_forced
 from aleatoric.errors import UsageError
 from aleatoric.models import gguf
 from aleatoric.models.base import Forcing
 from aleatoric.models.checkpoints import model_sha256
+from aleatoric.runs.engine import open_forced
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,11 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from aleatoric.errors import DataError, ModelError, UsageError
 from aleatoric.models import smollm2
-from aleatoric.models.build import build_once
-from aleatoric.models.checkpoints import model_sha256
+from aleatoric.models.checkpoints import build_once, model_sha256
+from aleatoric.models.generate_hf import text_model
 from aleatoric.models.gguf import convert
 from aleatoric.models.hf import load, wrap
 from aleatoric.models.pieces import byte_level_alphabet, token_pieces
-from aleatoric.models.texts_hf import text_model
 
 LETTERS = list("tobe .")
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from aleatoric import cli, pipeline
+from aleatoric import cli
 from aleatoric.errors import DataError
+from aleatoric.levels import word
 from aleatoric.models import recorded
 from aleatoric.models.base import Ask
-from aleatoric.store import Store
+from aleatoric.runs import Store
 from aleatoric.types import Draws
 
 ASK = Ask("as recorded", 1000, 0)
@@ -41,20 +42,20 @@ def read(path: Path, *rows: dict[str, Any]) -> list[Draws]:
 def run(folder: Path, *rows: dict[str, Any], choices: tuple[str, ...] = ()) -> Iterator[Store]:
     corpus = write(folder / "people.jsonl", *PEOPLE)
     model = write(folder / "model.jsonl", *rows)
-    chosen = pipeline.choose("corrected", choices)
-    job = pipeline.WordJob(str(corpus), (f"recorded:{model}",), choices=chosen, n_splits=2)
-    with pipeline.run_word(job, folder / "run") as store:
+    chosen = word.choose("corrected", choices)
+    job = word.WordJob(str(corpus), (f"recorded:{model}",), choices=chosen, n_splits=2)
+    with word.run_word(job, folder / "run") as store:
         yield store
 
 
 def tvd(store: Store) -> tuple[float | None, int, int]:
     """The model's expected TVD, the items behind it, and the items it has no row for."""
-    found = next(r for r in pipeline.results(store) if (r.system, r.metric) == ("model", "tvd"))
+    found = next(r for r in word.results(store) if (r.system, r.metric) == ("model", "tvd"))
     return found.estimate.value, found.estimate.n_items, found.estimate.n_missing
 
 
 def about_model(store: Store) -> list[str]:
-    return [note for note in pipeline.notes(store) if note.startswith("model:")]
+    return [note for note in word.notes(store) if note.startswith("model:")]
 
 
 def test_rows_name_their_item_by_id_or_by_passage_and_position(tmp_path: Path) -> None:
@@ -171,7 +172,7 @@ def test_an_item_whose_draws_hold_no_word_is_undefined_and_counted(tmp_path: Pat
     empty = [{"id": "1:2", "texts": ["..."]}, {"id": "1:3", "samples": {}, "failed": 4}]
     good = {"id": "2:2", "samples": {"is": 1, "was": 1}}
     with run(tmp_path, *empty, {"id": "1:3", "samples": {}}, good) as store:
-        found = next(r for r in pipeline.results(store) if (r.system, r.metric) == ("model", "tvd"))
+        found = next(r for r in word.results(store) if (r.system, r.metric) == ("model", "tvd"))
         assert (found.estimate.value, found.estimate.n_undefined) == (0.0, 2)
 
 

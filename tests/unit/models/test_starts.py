@@ -18,13 +18,13 @@ pytest.importorskip("transformers")
 from forced_lms import tiny, words
 from tokenizers import decoders
 
-from aleatoric.cache import cache_dir
+from aleatoric.data.files import cache_dir
 from aleatoric.errors import UsageError
 from aleatoric.models import gguf
-from aleatoric.models.forced_causal import causal_forced
+from aleatoric.models.forced import causal_forced
+from aleatoric.models.generate_hf import causal_network
 from aleatoric.models.hf import wrap
-from aleatoric.models.starts import load_tokenizer, own_start, policy_of, start_tokens
-from aleatoric.models.texts_causal import causal_network
+from aleatoric.models.pieces import load_tokenizer, own_start, policy_of, start_tokens
 from aleatoric.types import Document
 
 PACKAGES = "3.7.2"

@@ -9,7 +9,7 @@ import pytest
 
 from aleatoric.errors import ModelError, UsageError
 from aleatoric.models.base import Writing
-from aleatoric.models.texts_openai import OpenAIWriter, load
+from aleatoric.models.openai_texts import OpenAIWriter, load
 from aleatoric.types import TextItem
 
 FAST = "&backoff=0.01&timeout=0.4"

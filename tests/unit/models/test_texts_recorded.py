@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from aleatoric.engine.opening import Loading, open_text_model
 from aleatoric.errors import DataError
 from aleatoric.models.base import Writing
-from aleatoric.models.texts_recorded import RecordedTexts, load
+from aleatoric.models.recorded import RecordedTexts, load_texts
+from aleatoric.runs.engine import Loading, open_text_model
 from aleatoric.types import TextItem
 
 ITEMS = [TextItem(name, "1", ("x",), ("y", "z")) for name in ("1", "2", "3")]
@@ -37,7 +37,7 @@ def test_rows_join_by_id(tmp_path: Path) -> None:
         {"id": "3", "texts": ["é\n"]},
         {"id": "9", "texts": ["x"]},
     )
-    model = load(str(path))
+    model = load_texts(str(path))
     assert texts_of(model) == {"1": ("a", " b ", ""), "2": ("c", "d"), "3": ("é\n",)}
     assert list(model.notes()) == [
         "system: inputs have unequal numbers of texts, 1 to 3",
@@ -51,7 +51,7 @@ def test_null_and_missing_texts_are_counted(tmp_path: Path) -> None:
     path = recorded(
         tmp_path, {"id": "1", "texts": ["a", None, "b"]}, {"id": "2", "texts": None}, ""
     )
-    model = load(str(path))
+    model = load_texts(str(path))
     assert texts_of(model) == {"1": ("a", "b"), "2": (), "3": ()}
     assert list(model.notes()) == [
         "system: 1 texts are null and left out",
@@ -63,12 +63,12 @@ def test_null_and_missing_texts_are_counted(tmp_path: Path) -> None:
 def test_one_of_several_systems_is_chosen(tmp_path: Path) -> None:
     rows = [{"id": "1", "system": name, "texts": [name]} for name in ("a", "b")]
     path = recorded(tmp_path, *rows)
-    assert texts_of(load(f"{path}?system=b"), ITEMS[:1]) == {"1": ("b",)}
-    assert load(f"{path}?system=b").label == "b"
+    assert texts_of(load_texts(f"{path}?system=b"), ITEMS[:1]) == {"1": ("b",)}
+    assert load_texts(f"{path}?system=b").label == "b"
     with pytest.raises(DataError, match=r"several systems.*\?system=NAME"):
-        load(str(path))
+        load_texts(str(path))
     with pytest.raises(DataError, match=r"no system 'c'.*'a', 'b'"):
-        load(f"{path}?system=c")
+        load_texts(f"{path}?system=c")
 
 
 def test_gzip_is_read(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ GOOD = {"id": "1", "texts": ["a"]}
 def test_bad_lines_name_file_line_and_fix(tmp_path: Path, row: Any, said: str) -> None:
     path = recorded(tmp_path, GOOD, row)
     with pytest.raises(DataError) as error:
-        texts_of(load(str(path)))
+        texts_of(load_texts(str(path)))
     assert said in str(error.value)
     assert str(error.value).startswith(f"{path}, line 2: ")
     assert "; " in str(error.value)
@@ -114,13 +114,13 @@ def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'{"id": 1, "texts": ["caf\xe9"]}\n')
     with pytest.raises(DataError, match="line 1: byte 0xe9"):
-        load(str(path))
+        load_texts(str(path))
 
 
 def test_a_file_without_rows_or_without_any_known_id(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no row"):
-        load(str(recorded(tmp_path, "")))
+        load_texts(str(recorded(tmp_path, "")))
     with pytest.raises(DataError, match="no such file"):
-        load(str(tmp_path / "none.jsonl"))
+        load_texts(str(tmp_path / "none.jsonl"))
     with pytest.raises(DataError, match="no id of its rows"):
-        texts_of(load(str(recorded(tmp_path, {"id": "other", "texts": ["a"]}))))
+        texts_of(load_texts(str(recorded(tmp_path, {"id": "other", "texts": ["a"]}))))

@@ -22,11 +22,11 @@ from transformers.generation.logits_process import (
 )
 from writers import ToyNetwork, alike, ask, first_tokens, fits, items, written
 
-from aleatoric.decoding import Decoder
 from aleatoric.errors import ModelError
 from aleatoric.models import sampling
-from aleatoric.models.texts_hf import text_model
-from aleatoric.models.texts_live import Batching
+from aleatoric.models.decoding import Decoder
+from aleatoric.models.generate import Batching
+from aleatoric.models.generate_hf import text_model
 
 KINDS = ["gpt2", "t5", "marian", "bart"]
 DECODERS = {

@@ -14,13 +14,12 @@ pytest.importorskip("transformers")
 from forced_lms import WINDOW, saved, tiny
 from writers import ask, items
 
-from aleatoric.engine.opening import Loading, open_text_model
 from aleatoric.errors import AleatoricError, UsageError
-from aleatoric.models.base import Forcing, Writing
+from aleatoric.models.base import Forcing, Writing, chat_text, check_writing
 from aleatoric.models.checkpoints import model_sha256
-from aleatoric.models.prompts import chat_text, check_writing
-from aleatoric.models.texts_hf import text_model
-from aleatoric.models.texts_live import Batching, LiveWriter
+from aleatoric.models.generate import Batching, LiveWriter
+from aleatoric.models.generate_hf import text_model
+from aleatoric.runs.engine import Loading, open_text_model
 from aleatoric.types import TextItem
 
 CHAT = (

@@ -11,8 +11,8 @@ import torch
 from enumerable_lm import EnumerableLM
 from scipy.stats import chi2_contingency, chisquare
 
-from aleatoric.decoding import Decoder
 from aleatoric.models.base import Writing
+from aleatoric.models.decoding import Decoder
 from aleatoric.models.sampling import Ids, Prompt, Sampler, Written, key_of, packs_of, write_all
 from aleatoric.types import TextItem
 

@@ -12,16 +12,12 @@ import pytest
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
-from aleatoric.nlp.encoders import Encoder
-from aleatoric.nlp.tokenisers import Tokeniser
-from aleatoric.probes import tools, trust
-from aleatoric.probes.base import Block, Probe
-from aleatoric.probes.custom import Batched, probe_at, probe_from
-from aleatoric.probes.lexical import Lexical
-from aleatoric.probes.opening import default_names, open_probes
-from aleatoric.probes.reading import PLACES, Reader, chunks
-from aleatoric.probes.semantic import Semantic
-from aleatoric.probes.syntactic import Syntactic
+from aleatoric.probes import base, tools
+from aleatoric.probes.base import Batched, Block, Probe, probe_at, probe_from
+from aleatoric.probes.encoders import Encoder
+from aleatoric.probes.opening import Lexical, Semantic, Syntactic, default_names, open_probes
+from aleatoric.probes.taggers import Tokeniser
+from aleatoric.probes.tools import PLACES, Reader, chunks
 
 BLOCKS = [
     Block(("The cat sat.", "A cat sat down.", "The dog ran.", ""), (2, 2)),
@@ -135,16 +131,16 @@ def test_the_tokens_of_remembered_texts_are_cut_once() -> None:
 
 
 def test_code_that_only_a_run_names_is_refused() -> None:
-    assert trust.unsaid(["a:f", "lexical-1", "b:g"], ["b:g"]) == ["a:f"]
-    trust.check_said(["a:f", "lexical-1"], ["a:f"], "run")
+    assert base.unsaid(["a:f", "lexical-1", "b:g"], ["b:g"]) == ["a:f"]
+    base.check_said(["a:f", "lexical-1"], ["a:f"], "run")
     with pytest.raises(UsageError, match="--probe a:f --probe c:h"):
-        trust.check_said(["a:f", "b:g", "c:h"], ["b:g"], "run")
+        base.check_said(["a:f", "b:g", "c:h"], ["b:g"], "run")
     for rule, said in ((None, None), ("paper", None), ("a:cut", "a:cut")):
-        trust.check_said_rule(rule, said, "run")
+        base.check_said_rule(rule, said, "run")
     with pytest.raises(UsageError, match="--word-rule a:cut"):
-        trust.check_said_rule("a:cut", "b:cut", "run")
+        base.check_said_rule("a:cut", "b:cut", "run")
     with pytest.raises(UsageError, match="a:f is none of the run's"):
-        trust.check_known(["a:f"], ["lexical-1"])
+        base.check_known(["a:f"], ["lexical-1"])
 
 
 def test_german_has_its_own_tools(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +215,7 @@ def test_a_users_function_is_asked_for_wanted_pairs_alone() -> None:
 
 
 def test_a_batched_function_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aleatoric.probes.custom.BATCH", 2)
+    monkeypatch.setattr("aleatoric.probes.base.BATCH", 2)
     batched = Batched(lambda a, b: np.array([length(x, y) for x, y in zip(a, b, strict=True)]))
     for one, many in zip(
         probe_from("one", length).matrices(BLOCKS),

@@ -11,8 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aleatoric import pipeline
-from aleatoric.analyses.pictures import (
+from aleatoric.errors import UsageError
+from aleatoric.levels import word
+from aleatoric.report import data as collect
+from aleatoric.report import figures
+from aleatoric.report.page import make_report
+from aleatoric.report.parts import part_of
+from aleatoric.runs import Store
+from aleatoric.studies.figure_data import (
     Boxes,
     Coefficients,
     Histograms,
@@ -27,11 +33,6 @@ from aleatoric.analyses.pictures import (
     histograms,
     scatter,
 )
-from aleatoric.errors import UsageError
-from aleatoric.report import collect, figures
-from aleatoric.report.make import make_report
-from aleatoric.report.parts import part_of
-from aleatoric.store import Store
 from aleatoric.types import FAILED, Case, Categorical, Item, Pair
 
 PNG = b"\x89PNG"
@@ -40,20 +41,20 @@ NASTY = "_cost $5 or $\\frac{1}$ <b> 中 🙂 \x1b[31m \\alpha ^_{"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    job = pipeline.WordJob(
+    job = word.WordJob(
         "simulated:contexts=60,people=20,passage=6",
         ("toy", "toy:temperature=2"),
         samples=150,
         n_splits=4,
         abstractions=("tvd_syn",),
     )
-    with pipeline.run_word(job, tmp_path_factory.mktemp("figures") / "run") as run:
+    with word.run_word(job, tmp_path_factory.mktemp("figures") / "run") as run:
         yield run
 
 
 @pytest.fixture(scope="module")
 def data(store: Store) -> dict[str, Picture]:
-    return collect.figure_data(part_of([store]))
+    return collect.word_figures(part_of([store]))
 
 
 def test_a_run_has_all_its_figures(data: dict[str, Picture]) -> None:
@@ -69,7 +70,7 @@ def test_a_run_has_all_its_figures(data: dict[str, Picture]) -> None:
 def test_densities_are_those_of_oracle_and_systems(store: Store, data: dict[str, Picture]) -> None:
     figure = data["fig2_tvd_kde"]
     assert isinstance(figure, Lines)
-    assert [line.label for line in figure.lines] == ["oracle", *pipeline.model_systems(store)]
+    assert [line.label for line in figure.lines] == ["oracle", *word.model_systems(store)]
     for line in figure.lines:
         assert float(np.trapezoid(line.y, line.x)) == pytest.approx(1, abs=0.01)
 
@@ -79,7 +80,7 @@ def test_differences_are_tvd_minus_that_of_half_the_people(
 ) -> None:
     figure = data["fig12_tvd_differences"]
     assert isinstance(figure, Histograms)
-    for result in pipeline.results(store):
+    for result in word.results(store):
         if result.metric == "tvd" and result.system in figure.means:
             assert result.estimate.value is not None
             assert -1 < figure.means[result.system] < result.estimate.value
@@ -92,10 +93,10 @@ def test_abstractions_are_the_saved_ones(store: Store, data: dict[str, Picture])
     assert isinstance(panel, Histograms)
     (saved,) = (
         r.estimate.value
-        for r in pipeline.results(store)
-        if r.metric == "tvd_syn" and r.system == pipeline.model_systems(store)[0]
+        for r in word.results(store)
+        if r.metric == "tvd_syn" and r.system == word.model_systems(store)[0]
     )
-    assert panel.means[pipeline.model_systems(store)[0]] == pytest.approx(saved)
+    assert panel.means[word.model_systems(store)[0]] == pytest.approx(saved)
 
 
 def test_words_are_the_likeliest_of_both_sides() -> None:
@@ -111,8 +112,8 @@ def test_words_are_the_likeliest_of_both_sides() -> None:
 
 
 def test_a_passage_shows_its_contexts_in_order(store: Store) -> None:
-    system = pipeline.model_systems(store)[0]
-    own = list(pipeline.cases(store, system))
+    system = word.model_systems(store)[0]
+    own = list(word.cases(store, system))
     group = own[8].pair.group
     panels = collect.passage_bars(own, system, group)
     expected = [case.item.context for case in own if case.pair.group == group]
@@ -122,7 +123,7 @@ def test_a_passage_shows_its_contexts_in_order(store: Store) -> None:
 
 
 def test_typical_contexts_are_an_open_and_a_constrained_one(store: Store) -> None:
-    own = list(pipeline.cases(store, pipeline.model_systems(store)[0]))
+    own = list(word.cases(store, word.model_systems(store)[0]))
     wide, narrow = collect.typical_contexts(own)
     assert len(wide.pair.human.support) > len(narrow.pair.human.support)
     assert len(collect.typical_contexts(own[:1])) == 1
@@ -186,7 +187,7 @@ def test_drawing_leaves_no_setting_and_loads_no_pyplot(tmp_path: Path) -> None:
         "params = matplotlib.rcParams\n"
         "def now(): return {k: params[k] for k in params if k != 'backend'}\n"
         "before = now()\n"
-        "from aleatoric.analyses.pictures import density, Lines\n"
+        "from aleatoric.studies.figure_data import density, Lines\n"
         "from aleatoric.report import figures\n"
         "lines = Lines('t', 'x', 'y', (density('a', [0.1, 0.5, 0.7]),))\n"
         f"figures.draw_all({{'a': lines}}, Path({str(tmp_path)!r}), ('png',))\n"

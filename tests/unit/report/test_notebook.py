@@ -9,9 +9,10 @@ import matplotlib as mpl
 import pytest
 from matplotlib.figure import Figure
 
-from aleatoric import levels, pipeline, studies
 from aleatoric.errors import UsageError
-from aleatoric.store import Store
+from aleatoric.levels import base, word
+from aleatoric.runs import Store
+from aleatoric.studies import opening
 from aleatoric.types import Results, Study, Table
 
 mpl.use("agg")
@@ -19,14 +20,14 @@ mpl.use("agg")
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    job = pipeline.WordJob("simulated:contexts=12,people=10,passage=4", ("toy",), n_splits=2)
-    with pipeline.run_word(job, tmp_path_factory.mktemp("notebook") / "run") as run:
+    job = word.WordJob("simulated:contexts=12,people=10,passage=4", ("toy",), n_splits=2)
+    with word.run_word(job, tmp_path_factory.mktemp("notebook") / "run") as run:
         yield run
 
 
 @pytest.fixture(scope="module")
 def results(store: Store) -> Results:
-    return levels.results(store)
+    return base.results(store)
 
 
 def test_results_are_a_list_that_shows_itself(results: Results) -> None:
@@ -74,7 +75,7 @@ def test_a_result_plots_its_items(results: Results) -> None:
 
 
 def test_a_study_shows_tables_and_figures(store: Store) -> None:
-    study = studies.run_study(store, "replacement")
+    study = opening.run_study(store, "replacement")
     assert "figures: fig14_replacement" in study._repr_html_()
     assert isinstance(study.plot(), Figure)
     with pytest.raises(UsageError, match="no figure 'x'; it has: fig14_replacement"):

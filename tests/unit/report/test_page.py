@@ -14,17 +14,19 @@ from typing import Any
 
 import pytest
 
-from aleatoric import pipeline
-from aleatoric.analyses.pictures import Boxes, HeatMap, Line, Lines
-from aleatoric.comparing import compare
-from aleatoric.report import collect, html, page_words, parts
-from aleatoric.report.captions import CAPTIONS, page_figures
+from aleatoric.levels import word
+from aleatoric.report import contexts as page_words
+from aleatoric.report import data as collect
+from aleatoric.report import page as html
+from aleatoric.report import parts
+from aleatoric.report.captions import CAPTIONS, page_figures, to_data, to_json
 from aleatoric.report.commands import command_of
-from aleatoric.report.make import make_report
+from aleatoric.report.page import make_report
 from aleatoric.report.parts import Part, part_of, parts_of
-from aleatoric.report.serial import to_data, to_json
 from aleatoric.report.systems import systems_table
-from aleatoric.store import Store
+from aleatoric.runs import Store
+from aleatoric.studies.compare import compare
+from aleatoric.studies.figure_data import Boxes, HeatMap, Line, Lines
 from aleatoric.types import Choices
 
 HOSTILE = "</script><script>alert(1)</script>"
@@ -59,8 +61,8 @@ def run_of(folder: Path, out: str, models: tuple[int, ...], **more: Any) -> Stor
     # Folded alone, so that hostile answers reach the page whole: the word rule leaves words.
     more = {"choices": Choices(answers="folded"), **more}
     specs = tuple(f"recorded:{folder}/m{number}.jsonl" for number in models)
-    job = pipeline.WordJob(f"{folder}/people.jsonl", specs, n_splits=2, **more)
-    return pipeline.run_word(job, folder / out)
+    job = word.WordJob(f"{folder}/people.jsonl", specs, n_splits=2, **more)
+    return word.run_word(job, folder / out)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +104,7 @@ def test_runs_measured_alike_stand_together(store: Store, folder: Path) -> None:
 
 
 def test_every_number_comes_again_by_its_command(store: Store, cli: Callable[..., Any]) -> None:
-    saved = {(r.system, r.metric): r for r in pipeline.results(store)}
+    saved = {(r.system, r.metric): r for r in word.results(store)}
     _, *arguments = shlex.split(command_of(store, "m1"))
     assert arguments.count("--model") == 1
     again = cli(*arguments)
@@ -114,7 +116,7 @@ def test_every_number_comes_again_by_its_command(store: Store, cli: Callable[...
 
 
 def test_the_command_says_what_is_not_the_default(folder: Path) -> None:
-    choices = pipeline.choose("paper", ["bins=closed"])
+    choices = word.choose("paper", ["bins=closed"])
     with run_of(folder, "other", (0,), choices=choices, seed=7) as store:
         words = shlex.split(command_of(store))
     assert words[words.index("--choose") + 1] == "bins=closed"
@@ -148,10 +150,10 @@ def test_of_many_systems_the_table_has_all_and_the_rest_the_leading_ones(
     labels = [member.label for member in part.members]
     *leading, last = sorted(labels, key=lambda label: -(values[label] or 0.0))
     assert {member.label for member in part.leading.members} == set(leading)
-    own = html.section(part, collect.figure_data(part.leading, studies=()))
+    own = html.section(part, collect.word_figures(part.leading, studies=()))
     assert {row[0].text for row in own.systems.rows} >= {*labels}
     assert own.caveats[0].startswith("There are 3 systems: the table of systems shows all of them.")
-    whole = {r.system: r.estimate for r in pipeline.results(store) if r.metric == "overlap"}
+    whole = {r.system: r.estimate for r in word.results(store) if r.metric == "overlap"}
     for result in part.results:
         if result.metric == "overlap" and result.system in labels:  # values are those of score
             assert result.estimate.value == whole[result.system].value
@@ -296,7 +298,7 @@ def test_texts_and_curves_stand_out_in_both_themes() -> None:
 
 
 def test_tables_for_a_paper_have_intervals(store: Store, tmp_path: Path, part: Part) -> None:
-    from aleatoric.report.make import write_tables
+    from aleatoric.report.page import write_tables
 
     latex, markdown = write_tables(part, tmp_path / "new")
     assert (latex.name, markdown.name) == ("table_word-level.tex", "table_word-level.md")

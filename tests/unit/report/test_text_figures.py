@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from aleatoric.analyses.fit import TextCase, fit, run
-from aleatoric.analyses.pictures import Dots, Histograms, Lines, Panels, histograms
-from aleatoric.engine.text_scoring import Distances
-from aleatoric.report import collect_texts, page_texts
+from aleatoric.levels.text import TextJob, results, run_text
+from aleatoric.levels.text_fit import TextCase, fit, run
+from aleatoric.levels.text_scoring import Distances
+from aleatoric.report import contexts
+from aleatoric.report import data as collect_texts
 from aleatoric.report.captions import CAPTIONS
 from aleatoric.report.figures import draw
 from aleatoric.report.parts import part_of
-from aleatoric.report.view_texts import text_tables
-from aleatoric.store import Store
-from aleatoric.text_pipeline import TextJob, results, run_text
+from aleatoric.report.views import text_tables
+from aleatoric.runs import Store
+from aleatoric.studies.figure_data import Dots, Histograms, Lines, Panels, histograms
 from aleatoric.types import TextItem
 
 PEOPLE = [["the cat sat", "a cat sat", "the dog ran", f"dog {i} here"] for i in range(8)]
@@ -41,7 +42,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_every_figure_of_the_paper_is_there_and_drawn(store: Store) -> None:
-    found = collect_texts.figure_data(part_of([store]))
+    found = collect_texts.text_figures(part_of([store]))
     numbers = {name.partition("_")[0] for name in found}
     assert numbers == {
         "fig2",
@@ -191,15 +192,15 @@ def test_tables_have_a_row_a_probe_and_system(store: Store) -> None:
 
 
 def test_every_listed_input_has_its_texts(store: Store) -> None:
-    ends = page_texts.ends_of(part_of([store]))
+    ends = contexts.ends_of(part_of([store]))
     assert len(ends) == 8  # two systems, two probes, M and C
-    listed = page_texts.listed(ends)
-    data = page_texts.inputs_data(part_of([store]), ends)
+    listed = contexts.listed(ends)
+    data = contexts.inputs_data(part_of([store]), ends)
     shown = {one["id"]: one for one in data["items"]}
     assert set(shown) >= set(listed)
     assert data["systems"] == ["copier", "human"]
     assert all(all(one["systems"]) and one["people"] for one in shown.values())
-    assert {one["id"] for one in data["items"] if one["picture"]} == set(page_texts.drawn(ends))
+    assert {one["id"] for one in data["items"] if one["picture"]} == set(contexts.drawn(ends))
 
 
 def case(name: str, w1: float | None) -> TextCase:

@@ -1,0 +1,119 @@
+"""The plain computation in double precision: slow, short, and the oracle of the fast kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from aleatoric.calibration.schemes import Columns, Pair, Scheme
+from aleatoric.models.decoding import Decoder
+from aleatoric.types import Floats, Ints
+
+
+def columns(
+    logits: Floats, targets: Ints, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
+) -> Columns:
+    """All columns of a chunk; `uniforms` has (tokens, samples) numbers for each sampled scheme.
+
+    >>> even = np.log([[0.5, 0.25, 0.25]])
+    >>> found = columns(even, np.array([0]), [Scheme()], [None])
+    >>> round(found.expected[0][0].item(), 6), round(found.expected[0][1].item(), 6)
+    (0.375, 0.5)
+    """
+    logits = logits.astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        logz = log_normaliser(logits)
+        probs = np.exp(logits - logz[:, None])
+        surprise = np.where(probs > 0, logz[:, None] - logits, 0.0)
+    best, rows = probs.argmax(axis=1), np.arange(len(logits))
+    hit = probs[rows, targets]
+    drawn = zip(schemes, uniforms, strict=True)
+    return Columns(
+        confidence=probs[rows, best],
+        correct=(best == targets).astype(np.float64),
+        predicted=best.astype(np.int64),
+        brier=(probs**2).sum(axis=1) - 2 * hit + 1,
+        nll=logz - logits[rows, targets],
+        entropy=(probs * surprise).sum(axis=1),
+        log_normaliser=logz,
+        expected=tuple(expected(logits, probs, targets, scheme, u) for scheme, u in drawn),
+    )
+
+
+def log_normaliser(logits: Floats) -> Floats:
+    """The logarithm of Σ e^x by row."""
+    highest = logits.max(axis=1)
+    total: Floats = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
+    return total
+
+
+def expected(
+    logits: Floats, probs: Floats, targets: Ints, scheme: Scheme, uniforms: Floats | None
+) -> Pair:
+    """p̃ and ã of each row: over the whole space, or over draws where uniform numbers are given."""
+    changed = decoded(logits, scheme.decoder)
+    if uniforms is None:
+        return (changed * probs).sum(axis=1), changed[np.arange(len(targets)), targets]
+    draws = drawn(changed, uniforms)
+    hits = draws == targets[:, None]
+    return np.take_along_axis(probs, draws, axis=1).mean(axis=1), hits.mean(axis=1)
+
+
+def drawn(probs: Floats, uniforms: Floats) -> Ints:
+    """A token for each uniform number in [0, 1), by its row's cumulative distribution."""
+    found = np.zeros(uniforms.shape, dtype=np.int64)
+    for row, (own, numbers) in enumerate(zip(probs.cumsum(axis=1), uniforms, strict=True)):
+        # Rounding may lift a number to the total; the first token to reach it has mass.
+        last = min(np.searchsorted(own, own[-1]), len(own) - 1)
+        found[row] = np.minimum(np.searchsorted(own, numbers * own[-1], side="right"), last)
+    return found
+
+
+def decoded(logits: Floats, decoder: Decoder) -> Floats:
+    """P̃: the probabilities that `decoder` makes of logits, steps in the decoder's order."""
+    if decoder.greedy:
+        best = np.argmax(logits, axis=1, keepdims=True)
+        return np.asarray(np.arange(logits.shape[1]) == best, dtype=np.float64)
+    logits = logits / decoder.temperature
+    if decoder.top_k:
+        logits = _top_k(logits, decoder.top_k)
+    if decoder.top_p < 1:
+        logits = _top_p(logits, decoder.top_p)
+    if decoder.typical < 1:
+        logits = _typical(logits, decoder.typical)
+    return softmax(logits)
+
+
+def softmax(logits: Floats) -> Floats:
+    """Probabilities by row."""
+    raised = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probs: Floats = raised / raised.sum(axis=1, keepdims=True)
+    return probs
+
+
+def _top_k(logits: Floats, k: int) -> Floats:
+    least = np.sort(logits, axis=1)[:, -min(k, logits.shape[1])]
+    return np.where(logits < least[:, None], -np.inf, logits)
+
+
+def _top_p(logits: Floats, p: float) -> Floats:
+    order = logits.argsort(axis=1, kind="stable")
+    dropped = np.take_along_axis(softmax(logits), order, axis=1).cumsum(axis=1) <= 1 - p
+    dropped[:, -1] = False
+    out = logits.copy()
+    np.put_along_axis(
+        out, order, np.where(dropped, -np.inf, np.take_along_axis(logits, order, 1)), 1
+    )
+    return out
+
+
+def _typical(logits: Floats, mass: float) -> Floats:
+    probs = softmax(logits)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        surprise = -np.log(probs)
+        entropy = np.where(probs > 0, probs * surprise, 0.0).sum(axis=1, keepdims=True)
+    order = np.abs(surprise - entropy).argsort(axis=1, kind="stable")
+    before = np.take_along_axis(probs, order, axis=1).cumsum(axis=1)
+    last = (before < mass).sum(axis=1, keepdims=True).clip(max=logits.shape[1] - 1)
+    return np.where(order.argsort(axis=1) > last, -np.inf, logits)

@@ -1,0 +1,462 @@
+"""Downloads of published corpora: verified by checksum, resumed where a connection broke.
+
+A file appears under its name only when it is complete and its SHA-256 is right. Until then it is a
+`.part` file, which the next attempt continues if the server still has the same version of it.
+Beside the finished file stands its checksum, so that a later change is noticed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import json
+import os
+import re
+import shutil
+import tarfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from aleatoric.data import files
+from aleatoric.errors import DataError, FetchError, UsageError
+
+if TYPE_CHECKING:
+    import httpx
+
+
+@dataclass(frozen=True)
+class Download:
+    """A published file. Without a `sha256`, the first download is trusted and remembered."""
+
+    url: str
+    filename: str
+    sha256: str | None
+    licence: str
+    page: str
+    encoding: str = "utf-8"
+    members: tuple[str, ...] = ()
+    """Of an archive, the files that are unpacked beside it."""
+
+
+DOWNLOADS = {
+    "provo": Download(
+        url="https://osf.io/download/e4a2m/",
+        filename="Provo_Corpus-Predictability_Norms.csv",
+        # Recorded by several public projects that downloaded this file (14,301,138 bytes).
+        sha256="965fb72eab55f51e08fc1b5622638b85b1085976ff513e2a7bee4adbbd4e6489",
+        licence="CC BY 4.0",
+        page="https://osf.io/sjefs/",
+        encoding="mac-roman",
+    ),
+    "wmt14-10ref": Download(
+        url="https://raw.githubusercontent.com/facebookresearch/analyzing-uncertainty-nmt/"
+        "099839c9fe0cdaa2738468105267abc91a65803e/wmt14-en-de.extra_refs.gz",
+        filename="wmt14-en-de.extra_refs.gz",
+        sha256=None,
+        licence="CC BY-NC 4.0",
+        page="https://github.com/facebookresearch/analyzing-uncertainty-nmt",
+    ),
+    "dailydialog++": Download(
+        url="https://iitmnlp.github.io/DailyDialog-plusplus/dataset/dev.json",
+        filename="dailydialogpp-dev.json",
+        sha256=None,
+        licence="none stated",
+        page="https://iitmnlp.github.io/DailyDialog-plusplus/",
+    ),
+    "writingprompts": Download(
+        url="https://dl.fbaipublicfiles.com/fairseq/data/writingPrompts.tar.gz",
+        filename="writingPrompts.tar.gz",
+        sha256=None,
+        licence="none stated",
+        page="https://github.com/facebookresearch/fairseq/tree/main/examples/stories",
+        members=tuple(
+            f"writingPrompts/{split}.wp_{side}"
+            for split in ("valid", "test")
+            for side in ("source", "target")
+        ),
+    ),
+}
+"""What can be fetched as one file, by corpus name. A new corpus is one entry."""
+
+# Recorded by TensorFlow Datasets, which downloads the same files.
+_ASSET = {
+    "asset.valid.orig": "83dca90b5c53365a9c4a70222aed129c6df3c3f6b5da82ee94312e179b93fff1",
+    "asset.valid.simp.0": "27b0c4a40c91b875c82a8ed76ff7cf0476b03a3a6998a2e3ef6e18000efda624",
+    "asset.valid.simp.1": "5043e9db5934c3d538b91f56d23466177813896da10f153d2b16c0c415ac5e84",
+    "asset.valid.simp.2": "578dd487cf03f6f66bb4acd2c44b464c3ac9fb42dc64b8e6afd391778ebc7ea7",
+    "asset.valid.simp.3": "4ab95ba6f7a60adde2f57201c0b749384ce64c97f8378fb0ab185367709a8386",
+    "asset.valid.simp.4": "f6f1d4bf9f87b532b37d7f5700ec384f817dba10247c91df629e1f6eee6c3aa9",
+    "asset.valid.simp.5": "182114cfbb2960358b0e2d71737ead9a2abb0c27d3f65281335f079ae4447e3b",
+    "asset.valid.simp.6": "aba27b505dad048982e902a04c4ffc5ab9e926b38d2383920aea798fd42de376",
+    "asset.valid.simp.7": "73d7983107eca6b98a9aec62ea75ea8d5adf313755b7e105608f212dead124cd",
+    "asset.valid.simp.8": "58f8e1109d87a4e3c5403705b8782750bb849cb8389a698156e00ca6512dd5c4",
+    "asset.valid.simp.9": "35a861e174ce5458fdcd1866e49aa84297fcb6b51fd98d6633b71932a646832e",
+}
+SETS = {
+    "asset": tuple(
+        Download(
+            f"https://raw.githubusercontent.com/facebookresearch/asset/main/dataset/{name}",
+            name,
+            sha256,
+            "CC BY-NC 4.0",
+            "https://github.com/facebookresearch/asset",
+        )
+        for name, sha256 in _ASSET.items()
+    ),
+}
+"""Corpora of several files, which are fetched together."""
+
+
+def named(name: str, url: str | None = None, sha256: str | None = None) -> Download:
+    """The download of a corpus, from another address or with another checksum if asked.
+
+    >>> named("provo").licence
+    'CC BY 4.0'
+    """
+    if name not in DOWNLOADS:
+        known = ", ".join((*DOWNLOADS, *SETS))
+        raise UsageError(f"there is nothing to fetch for {name!r}; use {known}.")
+    found = DOWNLOADS[name]
+    if url is not None:
+        found = replace(found, url=_checked_url(url))
+    if sha256 is not None:
+        found = replace(found, sha256=_checked_sha256(sha256))
+    return found
+
+
+def files_of(name: str, url: str | None = None, sha256: str | None = None) -> tuple[Download, ...]:
+    """All downloads of a corpus; another address or checksum fits one file alone.
+
+    >>> len(files_of("asset")), len(files_of("provo"))
+    (11, 1)
+    """
+    if name not in SETS:
+        return (named(name, url, sha256),)
+    if url is not None or sha256 is not None:
+        n = len(SETS[name])
+        raise UsageError(f"{name} has {n} files, so it takes no --url and no --sha256.")
+    return SETS[name]
+
+
+def published_encoding(sha256: str) -> str | None:
+    """The encoding of a file that is one of the published ones, byte for byte.
+
+    >>> published_encoding("0" * 64) is None, published_encoding(DOWNLOADS["provo"].sha256 or "")
+    (True, 'mac-roman')
+    """
+    return next((d.encoding for d in DOWNLOADS.values() if d.sha256 == sha256), None)
+
+
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"{url!a} is no web address; use http:// or https://.")
+    return url
+
+
+def _checked_sha256(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", text):
+        raise UsageError(f"{text!a:.80} is no SHA-256; it has 64 hexadecimal digits.")
+    return text.lower()
+
+
+MAX_BYTES = 2**30
+ATTEMPTS = 4
+CONNECT_SECONDS = 10.0
+STALL_SECONDS = 30.0
+_DAMAGED = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, OverflowError)
+"""What reading a damaged archive raises."""
+
+Progress = Callable[[int, int | None], None]
+"""Told of the bytes that are there, and of their total where it is known."""
+
+
+def unpack(archive: Path, members: tuple[str, ...]) -> list[Path]:
+    """The named files of a fetched archive (.tar or .tar.gz), beside it; nothing else of it.
+
+    Only their last names are used, and only plain files: a link or a path that leads elsewhere is
+    not followed.
+    """
+    targets = {member: archive.with_name(member.rpartition("/")[2]) for member in members}
+    if all(path.exists() for path in targets.values()):
+        return list(targets.values())
+    with _alone(archive):
+        missing = {member: path for member, path in targets.items() if not path.exists()}
+        if missing:
+            _extract(archive, missing)
+    return list(targets.values())
+
+
+def fetch(download: Download, folder: Path, progress: Progress = lambda done, total: None) -> Path:
+    """The file of a download in `folder`; it is fetched unless it is there and unchanged."""
+    target = folder / download.filename
+    if not os.path.exists(target):
+        with _alone(target):
+            if not os.path.exists(target):  # another process may have fetched it meanwhile
+                _fetch(download, target, progress)
+                return target
+    _check_present(target, download)
+    return target
+
+
+def _fetch(download: Download, target: Path, progress: Progress) -> None:
+    part = _make_part(target)
+    try:
+        _receive(download, part, progress)
+        _publish(part, target, download)
+    except OSError as error:
+        raise FetchError(f"{part}: cannot be written ({error.strerror}); free it.") from None
+
+
+@contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    """Let one process at a time write a file; others wait. The lock ends with its process."""
+    path = _beside(target, ".lock")
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("a")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise _unwritable(target.parent, error) from None
+        with file:
+            # Its former holder may have removed the file before this process had the lock.
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
+
+
+def check_unchanged(path: Path) -> None:
+    """Refuse a fetched file that no longer has the checksum recorded beside it."""
+    recorded = _recorded_sha256(path)
+    if recorded is not None and files.sha256_of(path) != recorded:
+        fix = "delete it and fetch it again"
+        raise DataError.at(path, None, "was changed since it was fetched", fix)
+
+
+def _extract(archive: Path, missing: dict[str, Path]) -> None:
+    """Each missing file in one pass over the archive; a part of a file is never left behind."""
+    parts = {name: _beside(target, ".part") for name, target in missing.items()}
+    try:
+        whole = _unpacked(archive, parts)
+        lacking = next((name for name in missing if name not in whole), None)
+        if lacking is not None:
+            fix = "delete it and fetch it again"
+            raise DataError.at(archive, None, f"holds no whole file {lacking}", fix)
+        for name, part in parts.items():
+            part.replace(missing[name])
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+
+
+def _unpacked(archive: Path, parts: dict[str, Path]) -> set[str]:
+    """The names of the files that were written to `parts`; none of a damaged archive.
+
+    It is read to its end, where its checksum stands.
+    """
+    found = set()
+    try:
+        # A stream is read forwards alone: nothing in it can send the reader to and fro.
+        with files.open_binary(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+            for member in tar:
+                if member.name in parts and member.isreg():
+                    _copy(tar, member, parts[member.name])
+                    found.add(member.name)
+            while stream.read(1 << 20):
+                pass
+    except _DAMAGED:
+        return set()
+    return found
+
+
+def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, part: Path) -> None:
+    packed = tar.extractfile(member)
+    if packed is None or member.size > MAX_BYTES:
+        raise tarfile.ReadError(member.name)
+    with part.open("wb") as file:
+        shutil.copyfileobj(packed, file)
+    if part.stat().st_size != member.size:
+        raise tarfile.ReadError(member.name)
+
+
+def _check_present(target: Path, download: Download) -> None:
+    expected = download.sha256 or _recorded_sha256(target)
+    if expected is not None and files.sha256_of(target) != expected:
+        fix = "move it away to fetch the published one"
+        raise DataError.at(target, None, "is there, but is not the published file", fix)
+
+
+def _make_part(target: Path) -> Path:
+    part = _beside(target, ".part")
+    try:
+        part.touch()
+    except OSError as error:
+        raise _unwritable(target.parent, error) from None
+    return part
+
+
+def _unwritable(folder: Path, error: OSError) -> UsageError:
+    problem = f"{folder}: cannot be written ({error.strerror})"
+    return UsageError(f"{problem}; choose another folder with --to.")
+
+
+def _receive(download: Download, part: Path, progress: Progress) -> None:
+    """Fill `part`, going on where the connection breaks as long as that brings anything."""
+    import httpx
+
+    timeout = httpx.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS)
+    with httpx.Client(timeout=timeout, follow_redirects=True) as client:
+        for attempt in range(1, ATTEMPTS + 1):
+            before = part.stat().st_size
+            try:
+                _receive_once(client, download, part, progress)
+                return
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                grown = part.stat().st_size > before
+                if attempt == ATTEMPTS or not grown:
+                    _drop_if_empty(part)
+                    raise _unreachable(download, part, error) from None
+                time.sleep(0.2 * attempt)
+
+
+def _receive_once(client: httpx.Client, download: Download, part: Path, progress: Progress) -> None:
+    have, headers = _resume_from(part, download.url)
+    headers["Accept-Encoding"] = "identity"  # a range counts bytes as they are sent
+    with client.stream("GET", download.url, headers=headers) as response:
+        if response.status_code in (200, 206):
+            start = _start(response, have)
+            _remember(part, download.url, response)
+            _write_body(response, part, start, progress)
+        elif response.status_code != 416 or not have:
+            response.raise_for_status()
+            raise _unreachable(download, part, ValueError(f"status {response.status_code}"))
+    if response.status_code == 416:  # there is no such rest: what is here is of no use
+        _forget(part)
+        part.touch()
+        _receive_once(client, download, part, progress)
+
+
+def _resume_from(part: Path, url: str) -> tuple[int, dict[str, str]]:
+    """How much is there already, and the headers that ask for the rest of the same version."""
+    have = part.stat().st_size
+    try:
+        known = json.loads(_beside(part, ".json").read_text("utf-8"))
+        if have and known["url"] == url and known["validator"]:
+            return have, {"Range": f"bytes={have}-", "If-Range": str(known["validator"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # nothing usable is known about the part: it is fetched anew
+    return 0, {}
+
+
+def _start(response: httpx.Response, have: int) -> int:
+    """Where the bytes of a response belong: after those that are there, or at the beginning."""
+    sent = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    if response.status_code == 200:
+        return 0
+    if sent is None or int(sent[1]) not in (0, have):
+        raise FetchError(
+            f"{response.url} sends another part than was asked for; use another --url."
+        )
+    return int(sent[1])
+
+
+def _remember(part: Path, url: str, response: httpx.Response) -> None:
+    """Note what identifies this version of the file; a weak ETag does not identify bytes."""
+    etag = response.headers.get("ETag", "")
+    strong = etag if etag and not etag.startswith("W/") else None
+    validator = strong or response.headers.get("Last-Modified")
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        validator = None
+    _beside(part, ".json").write_text(json.dumps({"url": url, "validator": validator}), "utf-8")
+
+
+def _write_body(response: httpx.Response, part: Path, start: int, progress: Progress) -> None:
+    length = response.headers.get("Content-Length", "")
+    try:
+        inflater = files.Inflater(response.headers.get("Content-Encoding", ""))
+    except ValueError as error:
+        raise FetchError(f"{response.url}: {error}, or use another --url.") from None
+    if start and inflater.is_packed:
+        raise FetchError(f"{response.url} sends a packed part of a file; use another --url.")
+    total = start + int(length) if length.isdecimal() and not inflater.is_packed else None
+    done = start
+    with part.open("r+b") as file:
+        file.truncate(start)
+        file.seek(start)
+        for block in _unpacked_blocks(response, inflater):
+            done += len(block)
+            ratio = files.MAX_GZIP_RATIO * response.num_bytes_downloaded
+            is_bomb = inflater.is_packed and done > max(files.MIN_GZIP_LIMIT, ratio)
+            if done > MAX_BYTES or is_bomb:
+                _forget(part)
+                what = "unpacks to far more than it is" if is_bomb else f"is over {MAX_BYTES} bytes"
+                raise FetchError(f"what {response.url} sends {what}; check the address.")
+            file.write(block)
+            progress(done, total)
+
+
+def _unpacked_blocks(response: httpx.Response, inflater: files.Inflater) -> Iterator[bytes]:
+    try:
+        for raw in response.iter_raw():
+            yield from inflater.pieces(raw)
+        inflater.check_end()
+    except zlib.error as error:
+        raise FetchError(f"{response.url}: what was sent is damaged ({error}).") from None
+
+
+def _publish(part: Path, target: Path, download: Download) -> None:
+    """Give a complete and verified part its name; a wrong one is removed."""
+    found = files.sha256_of(part)
+    if download.sha256 is not None and found != download.sha256:
+        _forget(part)
+        raise FetchError(
+            f"what {download.url} sent has SHA-256 {found}, not {download.sha256}, and was removed;"
+            f" try again, or name the right checksum with --sha256 if {download.page} has a newer"
+            " version."
+        )
+    with part.open("r+b") as file:
+        os.fsync(file.fileno())
+    _beside(target, ".sha256").write_text(f"{found}  {target.name}\n", "utf-8")
+    part.replace(target)
+    _forget(part)
+
+
+def _unreachable(download: Download, part: Path, error: Exception) -> FetchError:
+    reason = (" ".join(str(error).split()) or type(error).__name__).partition(" For more")[0]
+    again = "run this again to go on where it broke, or " if part.exists() else ""
+    return FetchError(
+        f"{download.url} cannot be fetched ({reason:.200}); {again}get {download.filename} from "
+        f"{download.page} and put it into {part.parent}."
+    )
+
+
+def _recorded_sha256(path: Path) -> str | None:
+    try:
+        words = _beside(path, ".sha256").read_text("utf-8").split()
+    except (OSError, ValueError):
+        return None
+    return words[0] if words else None
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _drop_if_empty(part: Path) -> None:
+    if not part.stat().st_size:
+        _forget(part)
+
+
+def _forget(part: Path) -> None:
+    part.unlink(missing_ok=True)
+    _beside(part, ".json").unlink(missing_ok=True)

@@ -1,0 +1,213 @@
+"""From what a user wrote after --corpus to a corpus: a name, a name with options, or a path."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from aleatoric import registry
+from aleatoric.data import fetch, files
+from aleatoric.data.documents import Cut
+from aleatoric.data.files import cache_dir
+from aleatoric.errors import DataError, UsageError
+from aleatoric.types import Collected, Corpus, MultiRef, ParallelText, TextCorpus
+
+_MOST_SIMULATED = {"contexts": 10**9, "people": 10**6, "passage": 10**4, "seed": 2**63}
+_OF_TEXTS = {
+    "asset": r"asset[._](valid|test)[._]",
+    "wmt14-10ref": r"wmt14[-_]en[-_](de|fr)",
+    "writingprompts": r".*\.wp_(source|target)$",
+    "dailydialog++": r"dailydialogpp",
+}
+"""How the files of published texts are named, in the publishers' form and as JSON lines."""
+_OF_PROVO = ("Text_ID", "Word_Number", "Response_Count", "human")
+
+
+def open_corpus(spec: str, encoding: str = "utf-8") -> Corpus:
+    """The corpus of `provo`, `simulated:contexts=10,people=5`, `cloze:FILE` or a path.
+
+    >>> len(open_corpus("simulated:contexts=3").items)
+    3
+    """
+    name, _, argument = spec.partition(":")
+    if name == "simulated":
+        return _simulated(argument)
+    if spec == "provo":
+        return _fetched("provo", encoding)
+    if argument and name in registry.names("corpora"):
+        return _load(name, Path(argument), _encoding_of(Path(argument), encoding))
+    path = Path(spec)
+    if not os.path.exists(path) and "." not in path.name and "/" not in spec:
+        known = ", ".join(registry.names("corpora"))
+        raise UsageError(f"there is no corpus or file {spec!r}; known corpora: {known}.")
+    encoding = _encoding_of(path, encoding)
+    return _load(sniff(path, encoding), path, encoding)
+
+
+def open_token_corpus(
+    spec: str, encoding: str = "utf-8", documents: str = "blank-lines"
+) -> TextCorpus | ParallelText:
+    """The documents of a path or `text:FILE`, or the pairs of `parallel:SOURCE,TARGET`.
+
+    `documents` says what a document is in plain text: see `aleatoric.data.documents`.
+    """
+    if documents not in get_args(Cut):
+        known = ", ".join(get_args(Cut))
+        raise UsageError(f"--documents {documents} is not known; use {known}.")
+    kind, _, argument = spec.partition(":")
+    if kind == "parallel":
+        return _parallel(spec, argument, encoding)
+    if kind == "text" and argument:
+        spec = argument
+    load = registry.find("token_corpora", "text")
+    corpus: TextCorpus = load(Path(spec), encoding, documents)
+    return corpus
+
+
+def open_text_corpus(spec: str, encoding: str = "utf-8") -> MultiRef:
+    """The inputs and references of `asset`, `wmt14-10ref:FILE` or a path.
+
+    A name alone is what `aleatoric fetch` brought; a path is told by its name and its first line.
+
+    >>> open_text_corpus("asset-of-mine")  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    UsageError: there is no corpus or file 'asset-of-mine'; known corpora: asset, ...
+    """
+    name, _, argument = spec.partition(":")
+    known = registry.names("text_corpora")
+    if name in known and argument:
+        return _load_texts(name, Path(argument), encoding)
+    if spec in (*fetch.SETS, *fetch.DOWNLOADS) and spec in known:
+        return _load_texts(spec, _fetched_texts(spec), encoding)
+    path = Path(spec)
+    if not os.path.exists(path) and "." not in path.name and "/" not in spec:
+        raise UsageError(
+            f"there is no corpus or file {spec!r}; known corpora: {', '.join(known)}, or a file."
+        )
+    return _load_texts(sniff_texts(path, encoding), path, encoding)
+
+
+def sniff_texts(path: Path, encoding: str = "utf-8") -> str:
+    """Which loader reads a file or folder of texts, told by names and by the first line.
+
+    >>> sniff_texts(Path("wmt14-en-de.extra_refs.gz")), sniff_texts(Path("valid.wp_source"))
+    ('wmt14-10ref', 'writingprompts')
+    """
+    for name, pattern in _OF_TEXTS.items():
+        held = [own.name for own in path.iterdir()] if os.path.isdir(path) else []
+        if any(re.match(pattern, own.lower()) for own in (path.name, *held)):
+            return name
+    if os.path.isdir(path):
+        problem = "no corpus of texts is known that has these files"
+        raise DataError.at(path, None, problem, "name a JSON-lines file in it")
+    _, row = next(files.read_json_lines(path, encoding), (None, None))
+    if row is None:
+        raise DataError.at(path, None, "holds no item", "give at least one input")
+    published = "positive_responses" in row and "references" not in row
+    return "dailydialog++" if published else "multiref"
+
+
+def corpus_facts(corpus: Collected[Any], spec: str, encoding: str) -> dict[str, str]:
+    """What identifies a corpus in a run: its bytes, how they were asked for and how read.
+
+    >>> corpus_facts(open_corpus("simulated"), "simulated", "utf-8")["spec"]
+    'simulated'
+    """
+    known = {"name": corpus.name, "version": corpus.version, "sha256": corpus.sha256}
+    return known | {"licence": corpus.licence, "spec": spec, "encoding": encoding}
+
+
+def check_same(corpus: Collected[Any], facts: Mapping[str, str]) -> None:
+    """Refuse a corpus that is not the one a run began with.
+
+    >>> corpus = open_corpus("simulated")
+    >>> check_same(corpus, corpus_facts(corpus, "simulated", "utf-8"))
+    """
+    if corpus.sha256 != facts["sha256"]:
+        raise UsageError(
+            f"{facts['spec']}: is not what it was when the run began; restore it, or begin "
+            "another run."
+        )
+
+
+def _parallel(spec: str, argument: str, encoding: str) -> ParallelText:
+    sides = argument.split(",")
+    if len(sides) != 2 or not all(sides):
+        raise UsageError(f"{spec!r} is no parallel text; write parallel:SOURCE,TARGET, two files.")
+    load = registry.find("token_corpora", "parallel")
+    corpus: ParallelText = load(*map(Path, sides), encoding)
+    return corpus
+
+
+def sniff(path: Path, encoding: str = "utf-8") -> str:
+    """Which loader reads a file, told by the columns of its first row."""
+    read: Any = files.read_table if files.is_table(path) else files.read_json_lines
+    _, row = next(iter(read(path, encoding)), (None, None))
+    if row is None:
+        raise DataError.at(path, None, "holds no item", "give at least one context")
+    # One of the columns is enough: the loader then names those that are missing.
+    return "provo" if any(name in row for name in _OF_PROVO) else "cloze"
+
+
+def _load(name: str, path: Path, encoding: str) -> Corpus:
+    corpus: Corpus = registry.find("corpora", name)(path, encoding)
+    return corpus
+
+
+def _encoding_of(path: Path, encoding: str) -> str:
+    """A published file is known by its bytes, and its encoding with it; no other is guessed."""
+    if encoding != "utf-8" or not files.is_table(path):
+        return encoding
+    return fetch.published_encoding(files.sha256_of(path)) or encoding
+
+
+def _fetched(name: str, encoding: str) -> Corpus:
+    path = cache_dir() / fetch.DOWNLOADS[name].filename
+    if not path.exists():
+        raise UsageError(
+            f"{name} is not here yet: run aleatoric fetch {name}, or put {path.name} into "
+            f"{path.parent}, or give its path with --corpus."
+        )
+    fetch.check_unchanged(path)
+    return _load(name, path, _encoding_of(path, encoding))
+
+
+def _load_texts(name: str, path: Path, encoding: str) -> MultiRef:
+    corpus: MultiRef = registry.find("text_corpora", name)(path, encoding)
+    return corpus
+
+
+def _fetched_texts(name: str) -> Path:
+    """The first file of a fetched corpus, when all are here."""
+    published = fetch.files_of(name)
+    paths = [cache_dir() / download.filename for download in published]
+    missing = [path for path in paths if not path.exists()]
+    if missing:
+        raise UsageError(
+            f"{name} is not here yet: run aleatoric fetch {name}, or put {missing[0].name} into "
+            f"{missing[0].parent}, or give its path as {name}:PATH."
+        )
+    for path in paths:
+        fetch.check_unchanged(path)
+    unpacked = fetch.unpack(paths[0], published[0].members)
+    return unpacked[0] if unpacked else paths[0]
+
+
+def _simulated(argument: str) -> Corpus:
+    options: dict[str, int] = {}
+    for part in filter(None, argument.split(",")):
+        key, _, value = part.partition("=")
+        if key not in _MOST_SIMULATED or not value.isdecimal():
+            raise UsageError(
+                f"simulated:{part} is not understood; use contexts, people, passage and seed, "
+                "as in simulated:contexts=500,people=40."
+            )
+        least, most = key != "seed", _MOST_SIMULATED[key]
+        if len(value) > len(str(most)) or not least <= int(value) <= most:
+            raise UsageError(f"simulated:{part} is out of range; {key} is {least:d} to {most}.")
+        options[key] = int(value)
+    corpus: Corpus = registry.find("corpora", "simulated")(**options)
+    return corpus

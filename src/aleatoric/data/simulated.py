@@ -1,0 +1,111 @@
+"""A simulated population: people who draw from a distribution that is known exactly."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator
+from dataclasses import astuple, dataclass
+from functools import cache, lru_cache
+from itertools import islice
+
+import numpy as np
+
+from aleatoric.rng import stream
+from aleatoric.types import Categorical, Corpus, Item
+
+VOCABULARY = 1000
+_ONSETS = ("b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", "sh", "tr")
+_VOWELS = ("a", "e", "i", "o", "u", "ai", "ou")
+
+
+@cache
+def vocabulary() -> tuple[str, ...]:
+    """The made-up words: two syllables each, all different.
+
+    >>> vocabulary()[:2], len(set(vocabulary())) == VOCABULARY
+    (('baba', 'bada'), True)
+    """
+    syllables = [onset + vowel for vowel in _VOWELS for onset in _ONSETS]
+    words = (first + second for first in syllables for second in syllables)
+    return tuple(islice(words, VOCABULARY))
+
+
+def truth(context: str, temperature: float = 1.0) -> Categorical:
+    """The exact next-word distribution of a context, at a temperature.
+
+    >>> round(sum(truth("baba zouda").probs), 12)
+    1.0
+    """
+    rng = stream(0, "truth", context)
+    steepness = _passage_steepness(context.partition(" ")[0]) + rng.gamma(2.0, 0.15)
+    size = int(rng.integers(3, 60))
+    numbers = rng.choice(VOCABULARY, size=size, replace=False)
+    weights = np.arange(1, size + 1, dtype=np.float64) ** (-steepness / temperature)
+    probs = weights / weights.sum()
+    words = vocabulary()
+    return Categorical(tuple(words[n] for n in numbers), tuple(probs.tolist()))
+
+
+@lru_cache(maxsize=64)
+def _passage_steepness(passage: str) -> float:
+    return 0.5 + stream(0, "passage", passage).gamma(4.0, 0.2)
+
+
+def sample(distribution: Categorical, n: int, rng: np.random.Generator) -> dict[str, int]:
+    """`n` draws, counted.
+
+    >>> sample(Categorical(("a",), (1.0,)), 3, np.random.default_rng(0))
+    {'a': 3}
+    """
+    probs = np.array(distribution.probs)
+    counts = rng.multinomial(n, probs / probs.sum())
+    # In random order: in the order of the truth, ties for the majority would be won by the truth.
+    seen = rng.permutation(np.flatnonzero(counts))
+    return {distribution.support[i]: int(counts[i]) for i in seen}
+
+
+@dataclass(frozen=True)
+class Population(Collection[Item]):
+    """The items of a simulated corpus, made when they are walked."""
+
+    contexts: int
+    people: int
+    passage: int
+    seed: int
+
+    def __len__(self) -> int:
+        return self.contexts
+
+    def __iter__(self) -> Iterator[Item]:
+        for start in range(0, self.contexts, self.passage):
+            yield from self._passage(start // self.passage, start)
+
+    def __contains__(self, item: object) -> bool:
+        return any(item == own for own in self)
+
+    def _passage(self, number: int, start: int) -> Iterator[Item]:
+        """Each context is the one before and a next word drawn from its true distribution."""
+        rng = stream(self.seed, "simulated", number)
+        # The passage's number keeps the first word, and with it the passage, unique.
+        context = f"{vocabulary()[rng.integers(VOCABULARY)]}{number}"
+        for position in range(2, min(self.passage, self.contexts - start) + 2):
+            known = truth(context)
+            counts = sample(known, self.people, rng)
+            answers = tuple(w for w, count in counts.items() for _ in range(count))
+            (original,) = sample(known, 1, rng)
+            yield Item(f"{number + 1}:{position}", str(number + 1), context, answers, original)
+            context = f"{context} {original}"
+
+
+def load(contexts: int = 500, people: int = 40, passage: int = 50, seed: int = 0) -> Corpus:
+    """A population of `people` for each of `contexts`, in passages of `passage` contexts.
+
+    >>> corpus = load(contexts=3, people=5)
+    >>> [len(item.responses) for item in corpus.items]
+    [5, 5, 5]
+    """
+    items = Population(contexts, people, passage, seed)
+    sha256 = hashlib.sha256(repr(astuple(items)).encode()).hexdigest()
+    return Corpus(
+        "simulated", f"seed {seed}", sha256, "CC0", items, ("these people are simulated",)
+    )

@@ -1,0 +1,281 @@
+"""The results of a word-level run, from the statistics that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.inference.estimate import GroupSums, Reduction, bounded, estimate, value_of, walk
+from aleatoric.inference.noise import perfect_of
+from aleatoric.inference.persons import METRICS as PERSON_METRICS
+from aleatoric.inference.persons import PersonChanges, PersonSums, covering_persons
+from aleatoric.levels.word_scoring import CONTROLS, HUMAN, ORACLE
+from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
+from aleatoric.metrics.agreement import AgreementGap, Overlap
+from aleatoric.metrics.calibration import ECE, Bins, equal_mass_edges, equal_width_edges
+from aleatoric.metrics.debiased import DebiasedECE
+from aleatoric.metrics.reduction import FiniteMean, Mean
+from aleatoric.runs import Store
+from aleatoric.runs.formats import DamagedRowError
+from aleatoric.runs.run import StoredRows, stat_columns
+from aleatoric.types import Estimate, Result, Results, Signature
+
+TARGETS = ("original", "human", "oracle")
+"""What a system's most likely word is compared with for calibration errors."""
+PAIRWISE = (
+    *("tvd", "tvd_debiased", "js", "entropy_human", "entropy_model"),
+    *("mass_on_human", "rank_of_human_mode"),
+)
+"""Statistics of one pair of distributions, by their names in the registry."""
+BOUNDED = ("sq_distance", "agreement_M", "agreement_C", "log_loss", "tvd")
+"""Metrics of exact probabilities that are known between bounds."""
+EXACT_MEANS = (
+    *(f"{name}_{end}" for name in BOUNDED for end in ("low", "high")),
+    "mode_certified",
+)
+"""For exact probabilities: all bounds, and the share of contexts whose mode is certain."""
+COLUMNS = (
+    *("sq_distance", *AGREEMENTS, "log_loss", *PAIRWISE, *EXACT_MEANS),
+    *("agreement_C_half", "log_loss_half", "perfect_low", "perfect_high"),
+    *("confidence", "failed", "n_human", "n_model"),
+    *(f"correct_{target}" for target in TARGETS),
+)
+"""Every statistic that is saved per item and system, beside the abstractions."""
+PERSONS = "persons"
+"""The fact, per system, of how its statistics change without each person."""
+WIDE = 0.1
+"""A mean whose bounds are further apart than this is not given."""
+WITHHELD = "not given: the search found too little of the distribution; use --estimator mc"
+INFINITE = "infinite or unknown: people gave words for which no probability above 0 was found"
+
+
+def results(
+    store: Store, interval: str = DEFAULT_METHOD, asked: Collection[str] | None = None
+) -> Results:
+    """The metrics of all systems, or of those asked for, with intervals, from saved statistics."""
+    check_method(interval)
+    systems = [name for name in _shown_order(store) if asked is None or name in asked]
+    return Results(r for name in systems for r in _system_results(store, name, interval))
+
+
+def model_systems(store: Store) -> list[str]:
+    """The systems of a run that are models, not controls."""
+    return [name for name in store.systems() if name not in CONTROLS]
+
+
+def _shown_order(store: Store) -> list[str]:
+    """Controls first, then models as they were asked for."""
+    return [*CONTROLS, *model_systems(store)]
+
+
+def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
+    manifest, facts = store.manifest, store.systems()[system]
+    shown, others = _reductions(store, system), _diagnostics(store)
+    pages = ((page.groups, page.values) for page in store.stat_pages(system))
+    sums = walk(pages, shown | others)
+    found = {name: estimate(sums[name], r, manifest["seed"], interval) for name, r in shown.items()}
+    found |= _covering_persons(store, system, interval, found, sums, shown)
+    found |= {
+        name: replace(found[name], value=None, interval=None, reason=WITHHELD)
+        for name in unknown_metrics(found)
+    }
+    plain = {name: value_of(sums[name], r) for name, r in others.items()}
+    drawn, perfect = plain["n_model"], perfect_of(plain["perfect_low"], plain["perfect_high"])
+    missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
+    for metric, own in found.items():
+        if own.value is None and not _is_asked(store, system, metric):
+            continue
+        if metric.startswith("log_loss") and own.value is None:
+            own = replace(own, reason=INFINITE)
+        signature = Signature(
+            manifest["corpus"]["name"],
+            manifest["corpus"]["sha256"],
+            facts["model"],
+            facts["decoder"],
+            facts["estimator"],
+            _choices_in_force(manifest, metric, facts["estimator"]),
+            "exact" if drawn is None else f"{drawn:g}",
+            manifest["seed"],
+            metric,
+            manifest["versions"]["aleatoric"],
+        )
+        counted = bounded(replace(own, n_missing=missing), metric)
+        beside = perfect if metric == "tvd" and system != HUMAN else None
+        rows = StoredRows(store, system, _column(metric))
+        yield Result(system, metric, signature, counted, perfect=beside, rows=rows)
+
+
+def unknown_metrics(found: Mapping[str, Estimate]) -> set[str]:
+    """The metrics of exact probabilities whose bounds are too wide for a value.
+
+    >>> low, high = (Estimate(value, None, 9, 3) for value in (0.0, 0.9))
+    >>> unknown_metrics({"overlap": low, "agreement_M_low": low, "agreement_M_high": high})
+    {'overlap'}
+    """
+    ends = {name: (found.get(f"{name}_low"), found.get(f"{name}_high")) for name in BOUNDED}
+    wide = {name for name, (low, high) in ends.items() if low and high and _are_apart(low, high)}
+    wide -= {"log_loss"}  # in nats: it is not given where it has no upper bound
+    if (highest := found.get("log_loss_high")) and highest.value is None:
+        wide |= {"log_loss"}
+    if wide & {"agreement_M", "agreement_C"}:
+        wide |= {"overlap"}
+    if "agreement_M" in wide:
+        wide |= {"agreement_gap", "entropy_model"}
+    if "tvd" in wide:
+        wide |= {"tvd_debiased", "js", "mass_on_human"}
+    certified = found.get("mode_certified")
+    if certified is not None and certified.value is not None and certified.value < 0.5:
+        wide |= {name for name in found if name.startswith("ece")}
+    return wide & found.keys()
+
+
+def _are_apart(low: Estimate, high: Estimate) -> bool:
+    return low.value is not None and high.value is not None and high.value - low.value > WIDE
+
+
+def tolerance_notes(store: Store) -> Iterator[str]:
+    """On how many contexts the bounds of D² are further apart than was asked for."""
+    ends = ("sq_distance_low", "sq_distance_high")
+    if not store.has_stats() or not set(ends) <= set(store.stat_columns()):
+        return
+    tolerance, parts, widest = store.manifest["tolerance"], [], 0.0
+    for name in model_systems(store):
+        low, high = (stat_columns(store, name, ends).values[end] for end in ends)
+        width = (high - low)[np.isfinite(high - low)]
+        missed = int((width > tolerance).sum())
+        if missed:
+            widest = max(widest, float(width.mean()))
+            parts.append(
+                f"{missed} of {len(width)} contexts of {name} (mean width {width.mean():.3f})"
+            )
+    if parts:
+        advice = f"; means with bounds over {WIDE:g} apart are not reported: use --estimator mc"
+        yield (
+            f"the bounds of sq_distance are further apart than the tolerance {tolerance:g} on "
+            f"{', '.join(parts)}; see sq_distance_low and sq_distance_high in --json"
+            f"{advice if widest > WIDE else ''}"
+        )
+
+
+def has_persons(store: Store) -> bool:
+    """Whether the answers of a scored run have persons."""
+    return store.meta(f"{PERSONS} {HUMAN}") is not None
+
+
+def person_facts(persons: PersonSums) -> dict[str, Any]:
+    """What is saved of persons with the statistics of a run; nothing where none are known."""
+    return {f"{PERSONS} {system}": own for system, own in persons.facts().items()}
+
+
+def person_notes(store: Store) -> Iterator[str]:
+    """Which intervals cover people."""
+    if store.has_stats() and has_persons(store):
+        yield (
+            f"answers have persons: the intervals of {', '.join(PERSON_METRICS)} cover people as "
+            "well as groups (with --interval auto or t); all others, and those of oracle, cover "
+            "groups only"
+        )
+
+
+def _covering_persons(
+    store: Store,
+    system: str,
+    interval: str,
+    found: Mapping[str, Estimate],
+    sums: Mapping[str, GroupSums],
+    reductions: Mapping[str, Reduction],
+) -> dict[str, Estimate]:
+    """Intervals over groups and persons, of the metrics that have them."""
+    facts = store.meta(f"{PERSONS} {system}")
+    if facts is None or interval not in ("auto", "t"):
+        return {}
+    try:
+        changes = PersonChanges.of(facts)
+    except ValueError as error:
+        raise DamagedRowError(str(error)) from None
+    return {
+        name: covering_persons(found[name], sums[name], reductions[name], changes)
+        for name in PERSON_METRICS
+        if name in found
+    }
+
+
+def _is_asked(store: Store, system: str, metric: str) -> bool:
+    """Whether a reader misses this value: people have no distance to themselves, halves have."""
+    if metric.startswith("log_loss"):
+        return bool(store.systems()[system]["estimator"] == "exact")
+    of_halves = ("tvd", "tvd_debiased", "overlap", "sq_distance", *AGREEMENTS, "ece_oracle")
+    return system not in CONTROLS or (system == ORACLE and metric in of_halves)
+
+
+def _choices_in_force(manifest: Mapping[str, Any], metric: str, estimator: str) -> dict[str, str]:
+    """Everything beyond model, decoder and seed that changes this number."""
+    found: dict[str, str] = manifest["choices"] | {"n_splits": str(manifest["n_splits"])}
+    if estimator == "exact":
+        found["tolerance"] = f"{manifest['tolerance']:g}"
+    if estimator == "mc" and manifest.get("until") is not None:
+        found["until"] = f"se={manifest['until']:g}"
+    tools = {"tvd_syn": "tagger", "tvd_sem": "embedder"}
+    if metric in tools:
+        found[tools[metric]] = manifest[tools[metric]]
+    if metric == "tvd_sem":
+        found["clusters"] = "joint"
+    return found
+
+
+def _reductions(store: Store, system: str) -> dict[str, Reduction]:
+    """What is shown of a system, the leading metrics first."""
+    if system == HUMAN:
+        found: dict[str, Reduction] = {"agreement_H": Mean("agreement_H")}
+    else:
+        found = {"overlap": Overlap(), "sq_distance": Mean("sq_distance")}
+        found |= {name: Mean(name) for name in AGREEMENTS} | {"agreement_gap": AgreementGap()}
+        names = (*PAIRWISE, *store.manifest["abstractions"])
+        found |= {name: Mean(name) for name in names}
+    if store.systems()[system]["estimator"] == "exact":
+        for name in ("log_loss", "log_loss_low", "log_loss_high"):
+            found[name] = FiniteMean(name, "confidence")
+        found |= {name: Mean(name) for name in EXACT_MEANS if name not in found}
+    bins = _bins(store, system)
+    found |= {f"ece_{t}": ECE(f"correct_{t}", bins.edges, bins.closed) for t in TARGETS}
+    if system == ORACLE:
+        return found
+    # Splits of people would make of each bin twenty: only what is not split is debiased.
+    unsplit = ("original", "human")
+    return found | {
+        f"ece_debiased_{t}": DebiasedECE(f"correct_{t}", bins.edges, bins.closed) for t in unsplit
+    }
+
+
+def _diagnostics(store: Store) -> dict[str, Reduction]:
+    """Means without an interval: the number of draws, and the expected TVD of a perfect model."""
+    return {name: Mean(name) for name in ("n_model", "perfect_low", "perfect_high")}
+
+
+def _bins(store: Store, system: str) -> Bins:
+    choices = store.manifest["choices"]
+    return Bins(_edges(store, system, choices["binning"]), choices["bins"] == "closed")
+
+
+def _edges(store: Store, system: str, binning: str) -> tuple[float, ...]:
+    if binning == "equal-width":
+        return equal_width_edges()
+    # The oracle's confidences differ by split: its first split stands for them.
+    found = np.concatenate([page.values["confidence"][:, 0] for page in store.stat_pages(system)])
+    confidences = np.sort(found[np.isfinite(found)])
+    return equal_mass_edges(confidences.tolist(), len(confidences))
+
+
+def _column(metric: str) -> str:
+    """The statistic that stands for a metric per item: of ECE correctness, of the overlap C.
+
+    >>> _column("ece_debiased_human"), _column("tvd"), _column("overlap")
+    ('correct_human', 'tvd', 'agreement_C')
+    """
+    if metric in ("overlap", "agreement_gap"):
+        return {"overlap": "agreement_C", "agreement_gap": "agreement_M"}[metric]
+    return metric.replace("ece_debiased_", "ece_").replace("ece_", "correct_")

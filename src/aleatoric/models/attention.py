@@ -1,0 +1,418 @@
+"""A small tree with which a model is tried before its first tree pass.
+
+Two passages are packed one after another, and branches of depth 3 grow below three contexts of
+different lengths. Tokens that are far apart in the pack are close in their text and the other way
+round, so a model that goes by columns instead of masks and positions gives other numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.types import Ints
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+DEPTH = 24
+"""Tokens of the longest text of the tree, where a model takes so many."""
+SHALLOW = 12
+"""The same where the tree is compared with plain forward passes, which run each text anew."""
+BRANCH = (-1, -1, 0, 0, 1, 2)
+"""Below each context: the parents of its nodes."""
+MOST_COLUMNS = 8256
+"""The most columns put between the contexts and their deepest branches."""
+WIDEST_TABLE = 2048
+"""Positions up to which some models keep tables of columns."""
+MOST_BYTES = 1 << 30
+"""The most memory for the keys and values of those columns."""
+_REACH = re.compile(r"window|chunk|floor_scale")
+_POSITIONS = re.compile(r"position|seq_len|context_length")
+
+
+@dataclass(frozen=True)
+class ProbeTree:
+    """Tokens of one forward pass, and what each of them sees.
+
+    The first `trunk` tokens are the passages, the others the branches. `spans` are the columns
+    start..stop-1 that a token sees, `others` further ones in rows filled up with -1.
+    """
+
+    ids: Ints
+    positions: Ints
+    spans: Ints
+    others: Ints
+    trunk: int
+
+    @classmethod
+    def of(cls, vocabulary: int, window: int) -> ProbeTree:
+        """A tree of tokens below `vocabulary` whose texts are no longer than `window`.
+
+        >>> tree = ProbeTree.of(5, 16)
+        >>> len(tree.ids), int(tree.positions.max())
+        (35, 15)
+        >>> ProbeTree.of(7, 16).ids[:4].tolist()
+        [1, 2, 3, 4]
+        """
+        depth = max(2, min(window, DEPTH))
+        long = max(1, depth - 3)
+        short = max(1, depth // 4)
+        trunk = [(0, place) for place in range(long)] + [(long, place) for place in range(short)]
+        rows: list[Sight] = [
+            (place, start, start + place, (start + place,)) for start, place in trunk
+        ]
+        for start, length in ((0, max(1, long // 2)), (0, long), (long, short)):
+            rows += _branches(start, length, len(rows), depth)
+        return cls._filled(rows, vocabulary, len(trunk))
+
+    @classmethod
+    def _filled(cls, rows: list[Sight], vocabulary: int, trunk: int) -> ProbeTree:
+        width = max(len(own) for *_, own in rows)
+        others = [(*own, *[-1] * (width - len(own))) for *_, own in rows]
+        spans = np.array([[start, stop] for _, start, stop, _ in rows])
+        positions = np.array([position for position, *_ in rows])
+        return cls(probe_tokens(vocabulary, len(rows)), positions, spans, np.array(others), trunk)
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """`mask[i, j]`: whether token i sees token j."""
+        columns = np.arange(len(self.ids))
+        seen = (columns >= self.spans[:, :1]) & (columns < self.spans[:, 1:])
+        rows, places = np.nonzero(self.others >= 0)
+        seen[rows, self.others[rows, places]] = True
+        return seen
+
+    @property
+    def texts(self) -> list[tuple[int, ...]]:
+        """Each token with all the tokens before it in its text."""
+        return [tuple(self.ids[row].tolist()) for row in self.mask]
+
+    @property
+    def levels(self) -> list[Ints]:
+        """The passages' tokens, then the branches' tokens by depth."""
+        depth = (self.others >= 0).sum(1)
+        depth[: self.trunk] = 0
+        return [np.flatnonzero(depth == level) for level in range(int(depth.max()) + 1)]
+
+
+Sight = tuple[int, int, int, tuple[int, ...]]
+"""The position of a token, the columns that it sees from one to another, and further ones."""
+
+
+def probe_tokens(vocabulary: int, count: int) -> Ints:
+    """Tokens of a probe: neighbours differ, however small the vocabulary is."""
+    step = 7 if vocabulary % 7 else 1
+    found: Ints = (1 + step * np.arange(count)) % vocabulary
+    return found
+
+
+def _branches(start: int, length: int, first: int, depth: int) -> list[Sight]:
+    """The nodes below a context of `length` tokens that begins at the column `start`."""
+    found: list[Sight] = []
+    for place, parent in enumerate(BRANCH):
+        above = () if parent < 0 else found[parent][3]
+        position = length + len(above)
+        if position >= depth:  # the model takes no longer texts
+            break
+        found.append((position, start, start + length, (*above, first + place)))
+    return found
+
+
+def plain_logits(model: Any, texts: list[tuple[int, ...]]) -> Tensor:
+    """The next-token logits of each text, by forward passes without masks, positions or cache.
+
+    A text that begins another one is read off the longer one's pass.
+    """
+    import torch
+
+    found: dict[tuple[int, ...], Tensor] = {}
+    for text in sorted(set(texts), key=len, reverse=True):
+        if text not in found:
+            with torch.inference_mode():
+                ids = torch.tensor([text], device=model.device)
+                logits = model(input_ids=ids, use_cache=False).logits[0]
+            for stop in range(1, len(text) + 1):
+                found.setdefault(text[:stop], logits[stop - 1])
+    return torch.stack([found[text] for text in texts])
+
+
+def tree_logits(lm: Any, tree: ProbeTree) -> Tensor:
+    """The next-token logits of all tokens of the tree, passages first and then depth by depth.
+
+    Before the deepest branches come columns that nobody sees, as in a large tree.
+    """
+    import torch
+
+    seen = tree.mask
+    found: list[Tensor] = []
+    blocks: list[Any] = []
+    columns: list[int] = []
+    for level in (levels := tree.levels):
+        if level is levels[-1]:
+            blocks.append(_unseen(lm, blocks[0], tree.trunk))
+            columns += [-1] * blocks[-1][0][0].shape[2]
+        columns += level.tolist()
+        held = np.array(columns)
+        visible = (held >= 0) & seen[level[:, None], held]
+        arrays = (tree.ids[level], tree.positions[level], visible)
+        ids, positions, mask = (torch.from_numpy(x).to(lm.device) for x in arrays)
+        logits, fresh = lm.forward(ids, positions, mask, _joined(blocks), None)
+        found.append(logits)
+        blocks.append(fresh)
+    order = np.argsort(np.concatenate(levels))
+    return torch.cat(found)[torch.from_numpy(order).to(lm.device)]
+
+
+def _unseen(lm: Any, trunk: Any, columns: int) -> Any:
+    """Keys and values like those of the passages, as many as the model needs to show its limits."""
+    import torch
+
+    size = sum(x.numel() * x.element_size() for layer in trunk for x in layer) // columns
+    count = unseen_columns(lm.model.config, max(1, size))
+    fill = torch.arange(count, device=lm.device) % columns
+    return tuple((keys[:, :, fill], values[:, :, fill]) for keys, values in trunk)
+
+
+def _joined(blocks: list[Any]) -> Any:
+    import torch
+
+    if not blocks:
+        return None
+    return tuple(
+        (torch.cat([k for k, _ in layer], 2), torch.cat([v for _, v in layer], 2))
+        for layer in zip(*blocks, strict=True)
+    )
+
+
+def unseen_columns(config: Any, bytes_per_column: int) -> int:
+    """Enough columns to pass every limit that the configuration names.
+
+    A model may go by columns only beyond its window, or keep tables as wide as its positions.
+    """
+    longest = max(_limits(config.get_text_config().to_dict()), default=0)
+    return min(longest + 1, MOST_COLUMNS, MOST_BYTES // bytes_per_column)
+
+
+def _limits(settings: dict[str, Any]) -> Iterator[int]:
+    for name, value in settings.items():
+        if isinstance(value, int) and _REACH.search(name):
+            yield value
+        elif isinstance(value, int) and _POSITIONS.search(name):
+            yield min(value, WIDEST_TABLE)
+
+
+def are_same(wanted: Tensor, found: Tensor) -> bool:
+    """Whether rows of logits are the same except for rounding; not where any is no number."""
+    import torch
+
+    # Rounding alone makes 2e-6 in float32 and 0.02 in bfloat16 (SmolLM2). In half precision it may
+    # also send single tokens of a mixture of experts to other experts.
+    is_narrow = torch.finfo(wanted.dtype).bits < 32
+    same = distances(wanted, found) <= (0.05 if is_narrow else 1e-4)
+    return bool(same.double().mean() >= (0.6 if is_narrow else 1.0))
+
+
+def distances(wanted: Tensor, found: Tensor) -> Tensor:
+    """The largest difference in each row of logits, divided by the spread of the row.
+
+    Differences of probabilities would be small in a model that finds everything about equally
+    likely, and large in one that is sure.
+    """
+    wanted, found = wanted.double(), found.to(wanted.device).double()
+    spread = wanted.max(-1).values - wanted.min(-1).values
+    return (wanted - found).abs().max(-1).values / spread
+
+
+NAME = "aleatoric_tiled"
+
+
+def use_tiles(model: Any) -> bool:
+    """Let a model take `tiles=` where it can; whether it can.
+
+    Without `tiles=` it attends as before.
+    """
+    if getattr(model.config, "_attn_implementation", None) not in ("sdpa", NAME):
+        return False
+    try:
+        from transformers import AttentionInterface, AttentionMaskInterface
+        from transformers.masking_utils import sdpa_mask
+
+        AttentionInterface.register(NAME, attend)
+        AttentionMaskInterface.register(NAME, sdpa_mask)
+        model.set_attn_implementation(NAME)
+    except (ImportError, AttributeError, ValueError):
+        return False
+    return bool(model.config._attn_implementation == NAME)
+
+
+def attend(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    tiles: Tiles | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attention of every token to the columns its tile names; without tiles, as `sdpa` has it.
+
+    The mask of the tiles is one to be added.
+    """
+    import torch
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    if tiles is None:
+        found: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **others
+        )
+        return found
+    _refuse(others)
+    heads = query.shape[1]
+    out = torch.nn.functional.scaled_dot_product_attention(
+        _tile(query, tiles.rows, heads),
+        _tile(key, tiles.columns, heads),
+        _tile(value, tiles.columns, heads),
+        attn_mask=tiles.mask[:, None],
+        scale=scaling,
+    )
+    return out.transpose(1, 2).flatten(0, 1)[tiles.places][None], None
+
+
+def _tile(values: Tensor, places: Tensor, heads: int) -> Tensor:
+    """Columns of [1, heads, tokens, width] by tile: [tiles, heads, slots, width]."""
+    own, _, width = values[0].shape
+    taken = values[0].index_select(1, places.flatten())
+    by_tile = taken.view(own, *places.shape, width).transpose(0, 1)
+    return by_tile if own == heads else by_tile.repeat_interleave(heads // own, 1)
+
+
+def _refuse(others: dict[str, Any]) -> None:
+    """Raise where a model attends in a way that tiles do not know."""
+    for name in ("softcap", "s_aux", "position_bias"):
+        if others.get(name) is not None:
+            raise ValueError(f"attention with {name} is not worked out in tiles")
+
+
+Arrival = Callable[[], NDArray[Any]]
+"""Waits for an array that is on its way, and gives it."""
+
+
+def send(values: NDArray[Any], device: Any) -> Tensor:
+    """An array on a device; on a GPU it is ordered behind the work queued there."""
+    import torch
+
+    host = torch.as_tensor(values)
+    if torch.device(device).type != "cuda":
+        return host.to(device)
+    # From ordinary memory the copy would first wait for everything queued on the device.
+    return host.pin_memory().to(device, non_blocking=True)
+
+
+def fetch(values: Tensor) -> Arrival:
+    """Start to bring an array from its device; call the result to wait for it.
+
+    >>> import torch
+    >>> fetch(torch.arange(3))().tolist()
+    [0, 1, 2]
+    """
+    import torch
+
+    if values.device.type != "cuda":
+        return values.cpu().numpy
+    host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    host.copy_(values, non_blocking=True)
+    arrived: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    arrived.record()
+
+    def wait() -> NDArray[Any]:
+        arrived.synchronize()
+        return host.numpy()
+
+    return wait
+
+
+SIZE = 64
+"""Nodes of a tile."""
+_STEP = 8
+"""Attention kernels read masks whose width is a multiple of this."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """The tokens of one forward pass in tiles, on the device.
+
+    `rows[t, i]` is the token in slot i of tile t, `columns[t, j]` the j-th column of (past, tokens)
+    that the tile sees, `mask[t, i, j]` whether that slot attends to it; `places[n]` is the slot of
+    token n, counted over all tiles.
+    """
+
+    rows: Tensor
+    columns: Tensor
+    mask: Tensor
+    places: Tensor
+
+    @classmethod
+    def of(cls, spans: Ints, others: Ints, device: Any) -> Tiles:
+        """Tiles of tokens that see the columns start..stop-1 of `spans`, and `others`.
+
+        `others` holds further columns of each token in rows filled up with -1.
+        """
+        tile, slot = _slots(spans[:, 0])
+        count = int(tile.max()) + 1
+        rows = np.zeros((count, SIZE), dtype=np.int64)
+        rows[tile, slot] = np.arange(len(tile))
+        columns, mask = _seen(spans, others, tile, slot, count)
+        # A slot without a token must see something, or it would hold no number.
+        mask[..., 0] |= ~mask.any(-1)
+        return cls(*(send(x, device) for x in (rows, columns, mask, tile * SIZE + slot)))
+
+
+def _slots(starts: Ints) -> tuple[Ints, Ints]:
+    """The tile and the slot of each token: tokens of one passage fill tiles of their own.
+
+    >>> [x.tolist() for x in _slots(np.array([0, 0, 7]))]
+    [[0, 0, 1], [0, 1, 0]]
+    """
+    _, passage, sizes = np.unique(starts, return_inverse=True, return_counts=True)
+    order = np.argsort(passage, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    tiles = -(-sizes // SIZE)
+    first = np.cumsum(tiles) - tiles
+    return first[passage] + rank // SIZE, rank % SIZE
+
+
+def _seen(
+    spans: Ints, others: Ints, tile: Ints, slot: Ints, count: int
+) -> tuple[Ints, NDArray[np.bool_]]:
+    """The columns of each tile, and which of them each slot sees."""
+    lengths = spans[:, 1] - spans[:, 0]
+    trunk = int(lengths.max(initial=0))
+    which, place = np.nonzero(others >= 0)
+    wide = int(others.max(initial=0)) + 1
+    codes, code = np.unique(tile[which] * wide + others[which, place], return_inverse=True)
+    holder, column = np.divmod(codes, wide)
+    held = np.bincount(holder, minlength=count)
+    rank = np.arange(len(codes)) - (np.cumsum(held) - held)[holder]
+    width = -(-(trunk + int(held.max(initial=0))) // _STEP) * _STEP
+    columns = np.zeros((count, width), dtype=np.int64)
+    starts = np.zeros(count, dtype=np.int64)
+    starts[tile] = spans[:, 0]
+    reach = np.zeros(count, dtype=np.int64)
+    np.maximum.at(reach, tile, lengths)
+    within = np.minimum(np.arange(trunk), np.maximum(reach - 1, 0)[:, None])
+    columns[:, :trunk] = starts[:, None] + within
+    columns[holder, trunk + rank] = column
+    mask = np.zeros((count, SIZE, width), dtype=np.bool_)
+    mask[tile, slot, :trunk] = np.arange(trunk) < lengths[:, None]
+    mask[tile[which], slot[which], trunk + rank[code]] = True
+    return columns, mask

@@ -1,0 +1,313 @@
+"""The paper's two prompts for chat models (App. C.2), and the words in what comes back.
+
+A reply counts where it holds a word and nothing else around it but punctuation. Talk about the
+task ("Sure, here are ..."), answers of several words, refusals and empty replies do not.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+WORD_PROMPT = (
+    "You are ChatGPT, a large language model trained by OpenAI. I want you to answer which word "
+    "is a plausible continuation to the context <CONTEXT>. I have no specific intent, I just want "
+    "your guess. Return only the word and nothing else."
+)
+LIST_PROMPT = (
+    "You are ChatGPT, a large language model trained by OpenAI. I want you to answer which 40 "
+    "words are plausible continuations to the context <CONTEXT>. I have no specific intent, I "
+    "just want your guess. Return only the words and nothing else."
+)
+
+_JOINERS = "'\u2019\u02bc\uff07-\u2010\u2011_\u00ad\u200c\u200d"
+_NUMBER = re.compile(r"\s*[(\[]?\d{1,3}[.)\]:](?:\s+|$|(?=[^\s\d.,:]))")
+_BULLET = re.compile(r"\s*[-*+•·◦▪●–—](?:\s+|$)")
+_INLINE_NUMBER = re.compile(r"(?<!\S)(?=\d{1,3}[.)]\s*[^\s\d])")
+_SEPARATOR = re.compile(r"(?<!\d),|,(?!\d)|[;|\t、，；•·]")
+_AND = re.compile(r"\s*(?:and|or|&)\s+(?=\S)", re.IGNORECASE)
+_OPENER = re.compile(r"\W*(?:sure|certainly|absolutely|okay|ok|alright|great|yes)[!.:]\W*", re.I)
+_SENTENCE_END = re.compile(r"[.!?…][\"'”’)*_`]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class WordList:
+    """What a reply with a list held.
+
+    `words` + `failed` + `missing` is the number asked for: `failed` are entries that are no single
+    word, `missing` were never given. A reply without any word has failed altogether.
+    `talk` counts lines beside the list, `extra` words beyond the number asked for.
+    """
+
+    words: tuple[str, ...]
+    failed: int
+    missing: int
+    talk: int = 0
+    extra: int = 0
+
+
+def word_prompt(context: str) -> str:
+    """The paper's first prompt: one word.
+
+    >>> word_prompt("There are")[80:143]
+    'which word is a plausible continuation to the context There are'
+    """
+    return WORD_PROMPT.replace("<CONTEXT>", context)
+
+
+def list_prompt(context: str, words: int = 40) -> str:
+    """The paper's second prompt: a list of 40 words, or of another number.
+
+    >>> list_prompt("There are", 10)[80:147]
+    'which 10 words are plausible continuations to the context There are'
+    """
+    return LIST_PROMPT.replace("40", str(words), 1).replace("<CONTEXT>", context)
+
+
+def parse_word(reply: str) -> str | None:
+    """The one word of a reply, or `None` where it is anything else.
+
+    >>> parse_word('**Dog.**'), parse_word("1. don't"), parse_word("<think>hm</think> dog")
+    ('Dog', "don't", 'dog')
+    >>> parse_word("ice cream"), parse_word("The word is dog."), parse_word("")
+    (None, None, None)
+    """
+    answer = _without_thinking(reply)
+    return _single_word(_without_mark(answer) or answer)
+
+
+def parse_list(reply: str, asked: int = 40, is_cut: bool = False) -> WordList:
+    """The words of a numbered, bulleted, comma-separated or line-by-line list.
+
+    `is_cut` says that the reply ran out of tokens: its last entry may be half a word.
+
+    >>> parse_list("Sure, here are words:\\n1. dog\\n2. ice cream\\n3. cat", asked=4)
+    WordList(words=('dog', 'cat'), failed=1, missing=1, talk=1, extra=0)
+    >>> parse_list("I'm sorry, but I can't do that.", asked=4)
+    WordList(words=(), failed=4, missing=0, talk=1, extra=0)
+    """
+    pieces, talk = _pieces(_without_thinking(reply), asked)
+    found = [_single_word(piece) for piece in (pieces[:-1] if is_cut else pieces)]
+    good = tuple(word for word in found if word is not None)
+    if not good:
+        return WordList((), asked, 0, talk)
+    words = good[:asked]
+    failed = min(len(found) - len(good) + is_cut, asked - len(words))
+    return WordList(words, failed, asked - len(words) - failed, talk, len(good) - len(words))
+
+
+def _without_thinking(reply: str) -> str:
+    """What follows a reasoning model's open thoughts; nothing, where those never end."""
+    if "</think>" in reply:
+        return reply.rpartition("</think>")[2]
+    return "" if reply.lstrip().startswith("<think>") else reply
+
+
+def _without_mark(entry: str) -> str:
+    mark = _NUMBER.match(entry) or _BULLET.match(entry)
+    return entry[mark.end() :] if mark else entry
+
+
+def _single_word(text: str) -> str | None:
+    """The word in `text` if all around it is punctuation and white space, and nothing inside."""
+    start = next((i for i, c in enumerate(text) if c.isalnum()), len(text))
+    stop = next((i + 1 for i in reversed(range(len(text))) if _in_word(text[i])), 0)
+    word = text[start:stop]
+    return word if word and all(_belongs(word, i) for i in range(len(word))) else None
+
+
+def _in_word(character: str) -> bool:
+    return character.isalnum() or unicodedata.category(character).startswith("M")
+
+
+def _belongs(word: str, i: int) -> bool:
+    """Whether a character is part of a word: a letter, or a mark that joins two of them."""
+    if _in_word(word[i]):
+        return True
+    before, after = word[i - 1], word[i + 1]  # a word starts and ends with a letter or digit
+    if word[i] in _JOINERS:
+        return _in_word(before) and after.isalnum()
+    return word[i] in ".,:" and before.isdecimal() and after.isdecimal()  # 3.5, 3,000, 10:30
+
+
+def _pieces(reply: str, asked: int) -> tuple[list[str], int]:
+    """The entries of a list, and how many lines are no part of it."""
+    whole = [line for line in reply.splitlines() if line.strip(" `\t")]
+    lines = [part for line in whole for part in _unrolled(line)]
+    marked = [line for line in lines if _NUMBER.match(line) or _BULLET.match(line)]
+    if len(marked) >= 2:
+        entries = [piece for line in marked for piece in _split(_without_mark(line))]
+        return entries, len(lines) - len(marked)
+    return _unmarked_pieces(lines, asked)
+
+
+def _unrolled(line: str) -> list[str]:
+    """A line that holds several numbered entries, one an entry."""
+    parts = [part for part in _INLINE_NUMBER.split(line) if part.strip()]
+    return parts if len(parts) >= 3 else [line]
+
+
+def _unmarked_pieces(lines: list[str], asked: int) -> tuple[list[str], int]:
+    pieces: list[str] = []
+    talk = 0
+    for number, line in enumerate(lines):
+        _, colon, rest = line.partition(": ")
+        if colon and len(_split(rest)) >= 2:  # "Here are some words: dog, cat"
+            talk, line = talk + 1, rest
+        if _is_talk(line) or (number == 0 and len(lines) > 1 and _OPENER.fullmatch(line)):
+            talk += 1
+        else:
+            pieces += _split(line)
+    return _spaced(pieces, asked), talk
+
+
+def _split(line: str) -> list[str]:
+    """The entries of a line: between commas and the like; an empty line is one empty entry."""
+    first, *others = [piece for piece in _SEPARATOR.split(line) if piece.strip()] or [""]
+    return [first, *(_AND.sub("", piece, count=1) for piece in others)]
+
+
+def _is_talk(line: str) -> bool:
+    """A sentence and no list: it ends as one, and its parts are mostly of several words."""
+    if line.rstrip().rstrip("*_").endswith(":"):
+        return True
+    pieces = _split(line)
+    several = sum(len(piece.split()) > 1 for piece in pieces)
+    return bool(_SENTENCE_END.search(line.rstrip())) and several > 0 and 2 * several >= len(pieces)
+
+
+def _spaced(pieces: list[str], asked: int) -> list[str]:
+    """One long line of words with spaces alone between them is a list too."""
+    if len(pieces) == 1 and not re.search(r"[.!?:]", pieces[0]):
+        return list(_if_many(pieces[0].split(), asked)) or pieces
+    return pieces
+
+
+def _if_many(words: list[str], asked: int) -> Iterator[str]:
+    if len(words) > 1 and 2 * len(words) >= asked:
+        yield from words
+
+
+ENOUGH_TO_TELL = 5
+"""Fewer replies than this may be alike by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Counts of one model object; `cost` is in the currency of the prices, per million tokens."""
+
+    requests: int = 0
+    retries: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    unmetered: int = 0
+    """Replies that said nothing about tokens: the token counts are too low."""
+    replies: int = 0
+    failed: int = 0
+    """Draws without a word."""
+    short_lists: int = 0
+    missing_words: int = 0
+    """Words that short lists lack."""
+    server: str | None = None
+    served: tuple[str, ...] = ()
+    """The model names that the server said it used."""
+    cost: float | None = None
+
+
+@dataclass
+class Tally:
+    """Counts while requests run; touched by the event loop's thread alone."""
+
+    requests: int = 0
+    retries: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    unmetered: int = 0
+    replies: int = 0
+    failed: int = 0
+    short_lists: int = 0
+    missing_words: int = 0
+    server: str | None = None
+    is_server_known: bool = True
+    served: set[str] = field(default_factory=set)
+    items: int = 0
+    uniform_items: int = 0
+
+    def count_retry(self) -> None:
+        """One more request that was asked again."""
+        self.retries += 1
+
+    def count_reply(self, document: Mapping[str, Any]) -> None:
+        """The tokens of a reply, and the model that it names."""
+        self.requests += 1
+        usage = document.get("usage")
+        counts = usage if isinstance(usage, dict) else {}
+        spent = [_count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens")]
+        self.unmetered += not any(spent)
+        self.prompt_tokens += spent[0]
+        self.completion_tokens += spent[1]
+        if isinstance(document.get("model"), str):
+            # JSON can hold halves of characters, which no file can.
+            self.served.add(document["model"].encode("utf-8", "replace").decode()[:200])
+
+    def count_replies(self, texts: Sequence[str]) -> None:
+        """The replies to one item, and whether they are all alike."""
+        self.replies += len(texts)
+        if len(texts) >= ENOUGH_TO_TELL:
+            self.items += 1
+            self.uniform_items += len(set(texts)) == 1
+
+    def count_list(self, found: WordList) -> None:
+        """A list, and how many words it lacks."""
+        self.short_lists += found.missing > 0
+        self.missing_words += found.missing
+
+    def usage(self, price_in: float | None, price_out: float | None) -> Usage:
+        """The counts now, with their cost where prices are given.
+
+        >>> tally = Tally(prompt_tokens=2_000_000, completion_tokens=500_000)
+        >>> tally.usage(2.5, 10.0).cost
+        10.0
+        """
+        cost = None
+        if price_in is not None or price_out is not None:
+            spent = self.prompt_tokens * (price_in or 0) + self.completion_tokens * (price_out or 0)
+            cost = spent / 1e6
+        names = tuple(sorted(self.served))
+        shared = [n for n in Usage.__dataclass_fields__ if n not in ("served", "cost")]
+        return Usage(**{name: getattr(self, name) for name in shared}, served=names, cost=cost)
+
+    def notes(self, label: str, usage: Usage) -> list[str]:
+        """Sentences on tokens, failures, short lists and an unknown server.
+
+        >>> Tally(requests=2, replies=2, short_lists=1, missing_words=3).notes("m", Usage())[-1]
+        'm: 1 of 2 lists are short, by 3 words altogether'
+        """
+        tokens = f"{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
+        price = "" if usage.cost is None else f", cost {usage.cost:.2f}"
+        found = [f"{label}: {self.requests} requests, {self.retries} retries, {tokens}{price}"]
+        if self.unmetered:
+            found.append(f"{label}: {self.unmetered} replies did not say how many tokens they took")
+        if not self.is_server_known:
+            found.append(
+                f"{label}: the kind of server is not known, so its own top-k or penalties may "
+                "apply; name it with server=vllm, llamacpp, ollama, transformers, openai or other"
+            )
+        if self.items >= ENOUGH_TO_TELL and self.uniform_items == self.items:
+            found.append(
+                f"{label}: the replies to every item are all alike; does the server sample?"
+            )
+        if self.failed:
+            found.append(f"{label}: {self.failed} draws held no word")
+        if self.short_lists:
+            lists = f"{self.short_lists} of {self.replies} lists are short"
+            found.append(f"{label}: {lists}, by {self.missing_words} words altogether")
+        return found
+
+
+def _count(value: Any) -> int:
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_count and 0 <= value < 10**12 else 0

@@ -1,0 +1,429 @@
+"""Models that transformers loads, as writers of texts: causal or encoder-decoder."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aleatoric.errors import UsageError
+from aleatoric.models import gguf, smollm2
+from aleatoric.models.attention import are_same
+from aleatoric.models.base import LoadOptions, TextModel, Writing, chat_text, joined
+from aleatoric.models.forced import padded
+from aleatoric.models.generate import Batching, LiveWriter, TextNetwork
+from aleatoric.models.hf import (
+    decoder_start,
+    end_ids,
+    load_config,
+    load_parts,
+    short_name,
+    token_rows,
+    window_of,
+)
+from aleatoric.models.pieces import check_bos, policy_of, start_tokens
+from aleatoric.models.sampling import Ids
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A model of transformers with its tokenizer."""
+
+    label: str
+    model: Any = field(repr=False)
+    tokenizer: Any = field(repr=False)
+
+    @property
+    def device(self) -> Any:
+        """Where the model is."""
+        return self.model.device
+
+    @property
+    def dtype(self) -> str:
+        """The precision of its weights."""
+        return str(self.model.dtype).removeprefix("torch.")
+
+    @cached_property
+    def width(self) -> int:
+        """The width of its logits."""
+        return int(self.model.get_output_embeddings().weight.shape[0])
+
+    @cached_property
+    def window(self) -> int:
+        """The longest sequence it takes; of an encoder-decoder, on either side."""
+        return window_of(self.model.config)
+
+
+@dataclass(frozen=True, eq=False)
+class CausalNetwork(Loaded):
+    """A causal LM with its tokenizer. Special tokens end a text, as at the word level."""
+
+    start: Ids = ()
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """End of text, and every other special token."""
+        return tuple(sorted({*end_ids(self.model), *self.tokenizer.all_special_ids}))
+
+    @property
+    def conventions(self) -> Mapping[str, str]:
+        """Beginning and end of a text."""
+        return {"bos": policy_of(self.tokenizer, self.start), "end": "special"}
+
+    def encode(self, turns: Sequence[str], ask: Writing) -> Ids:
+        """The input in the template, or in the model's chat template with what opens an answer."""
+        if ask.chat:
+            # A chat template writes the beginning of text itself.
+            (row,) = token_rows(self.tokenizer, [chat_text(self.tokenizer, turns, ask, self.label)])
+            return tuple(row)
+        text = joined(turns, ask, self.tokenizer.eos_token, is_continued=True)
+        (row,) = token_rows(self.tokenizer, [text])
+        return (*self.start, *row)
+
+    def decode(self, ids: Ids) -> str:
+        """The text of tokens, as they stand."""
+        return decoded(self.tokenizer, ids)
+
+    def room(self, ids: Ids) -> int:
+        """What the input leaves of the window."""
+        return self.window - len(ids)
+
+    def bytes_of(self, tokens: int) -> int:
+        """Keys and values of so many tokens in all layers."""
+        return tokens * kv_bytes(self.model)
+
+    def begin(self, prompts: Sequence[Ids]) -> tuple[CausalBatch, Tensor]:
+        """Run prompts side by side, filled up at their beginnings."""
+        from transformers import DynamicCache
+
+        ids, mask = padded_left(prompts, self.device)
+        batch = CausalBatch(self, DynamicCache(), mask[:, :0])
+        return batch, batch.run(ids, mask)
+
+    def alone(self, prompt: Ids, written: Ids) -> Tensor:
+        """One row by itself, without a cache."""
+        import torch
+
+        ids = torch.tensor([(*prompt, *written)], device=self.device)
+        return self.forward(ids, torch.ones_like(ids), None)
+
+    def forward(self, ids: Tensor, mask: Tensor, cache: Any) -> Tensor:
+        """The logits after the last of `ids`; `mask` speaks of all columns up to there."""
+        import torch
+
+        given = {"input_ids": ids, "attention_mask": mask, "use_cache": cache is not None}
+        given |= {} if cache is None else {"past_key_values": cache}
+        if "position_ids" in self._accepted:
+            given["position_ids"] = (mask.cumsum(-1) - 1).clamp_min(0)[:, -ids.shape[1] :]
+        if "logits_to_keep" in self._accepted:
+            given["logits_to_keep"] = 1
+        with torch.inference_mode():
+            found: Tensor = self.model(**given).logits[:, -1]
+        return found
+
+    @cached_property
+    def _accepted(self) -> frozenset[str]:
+        return frozenset(inspect.signature(self.model.forward).parameters)
+
+
+class CausalBatch:
+    """Rows with their keys and values; those of an input are computed once and copied."""
+
+    def __init__(self, network: CausalNetwork, cache: Any, mask: Tensor) -> None:
+        self._network = network
+        self._cache = cache
+        self._mask = mask
+
+    def run(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Add tokens to all rows."""
+        import torch
+
+        self._mask = torch.cat([self._mask, mask], 1)
+        return self._network.forward(ids, self._mask, self._cache)
+
+    def advance(self, parents: Tensor, tokens: Tensor) -> Tensor:
+        """Copies of `parents` with a token more."""
+        if not is_all(parents, len(self._mask)):
+            self._cache.batch_select_indices(parents)
+            self._mask = self._mask[parents]
+        return self.run(tokens[:, None], self._mask.new_ones((len(tokens), 1)))
+
+
+def is_all(parents: Tensor, count: int) -> bool:
+    """Whether `parents` are all rows in their order, so that nothing need be copied.
+
+    >>> import torch
+    >>> is_all(torch.tensor([0, 1]), 2), is_all(torch.tensor([0, 0]), 2)
+    (True, False)
+    """
+    import torch
+
+    own = torch.arange(count, device=parents.device)
+    return len(parents) == count and bool((parents == own).all())
+
+
+def padded_left(rows: Sequence[Ids], device: Any) -> tuple[Tensor, Tensor]:
+    """Token rows as one tensor, filled at the beginning, with a mask of what is real.
+
+    >>> [part.tolist() for part in padded_left([(5, 6), (7,)], "cpu")]
+    [[[5, 6], [0, 7]], [[1, 1], [0, 1]]]
+    """
+    import torch
+
+    width = max(map(len, rows))
+    ids = torch.zeros((len(rows), width), dtype=torch.long)
+    mask = torch.zeros((len(rows), width), dtype=torch.long)
+    for i, row in enumerate(rows):
+        ids[i, width - len(row) :] = torch.tensor(row)
+        mask[i, width - len(row) :] = 1
+    return ids.to(device), mask.to(device)
+
+
+def decoded(tokenizer: Any, ids: Ids) -> str:
+    """The text of tokens without special ones and without touching its spaces."""
+    options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+    found: str = tokenizer.decode(list(ids), **options)
+    return found
+
+
+def kv_bytes(model: Any) -> int:
+    """Bytes of the keys and values of one token in all layers, from above."""
+    config = model.config.get_text_config(decoder=True)
+    layers = config.num_hidden_layers
+    heads = config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    shared = getattr(config, "num_key_value_heads", None) or heads
+    return int(2 * layers * shared * width * model.dtype.itemsize)
+
+
+def causal_network(model: Any, tokenizer: Any, *, label: str, bos: str = "auto") -> CausalNetwork:
+    """A loaded causal LM as a network; refuses one that cannot share what it has read."""
+    start = start_tokens(tokenizer, bos, label)
+    network = CausalNetwork(label, model.eval(), tokenizer, start)
+    _check_sharing(network)
+    return network
+
+
+def _check_sharing(network: CausalNetwork) -> None:
+    """A short row filled up and copied must give what it gives by itself."""
+    import torch
+
+    a, b, c = (token % network.width for token in (1, 2, 3))
+    try:
+        batch, _ = network.begin([(a, b, c), (b,)])
+        parents = torch.tensor([1, 0, 1], device=network.device)
+        found = batch.advance(parents, torch.tensor([c, c, a], device=network.device))
+        wanted = [
+            network.alone((b,), (c,)),
+            network.alone((a, b, c), (c,)),
+            network.alone((b,), (a,)),
+        ]
+    except (AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
+        raise UsageError(f"{network.label}: {_NO_SHARING} ({type(error).__name__}).") from error
+    if not are_same(torch.cat(wanted), found):
+        raise UsageError(f"{network.label}: {_NO_SHARING}.")
+
+
+_NO_SHARING = (
+    "it does not keep keys and values that rows of a batch can share; use a decoder-only "
+    "transformer with the eager or sdpa attention"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Seq2SeqNetwork(Loaded):
+    """An encoder-decoder with its tokenizer.
+
+    The padding token is no outcome: it is never a target in training, and some converted
+    checkpoints give it a logit without meaning.
+    """
+
+    start: int
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """End of text; other special tokens (a language, a mark) are part of it and not shown."""
+        own = self.tokenizer.eos_token_id
+        return tuple(sorted({*end_ids(self.model), *([] if own is None else [own])}))
+
+    @property
+    def conventions(self) -> Mapping[str, str]:
+        """End of a text, and what is never drawn."""
+        return {"end": "eos", "pad": "never"}
+
+    def encode(self, turns: Sequence[str], ask: Writing) -> Ids:
+        """The input with the special tokens that the tokenizer puts around it."""
+        if ask.chat:
+            text = chat_text(self.tokenizer, turns, ask, self.label)
+        else:
+            text = joined(turns, ask, self.tokenizer.eos_token, is_continued=False)
+        return tuple(self.tokenizer(text)["input_ids"])
+
+    def decode(self, ids: Ids) -> str:
+        """The text of tokens, as they stand."""
+        return decoded(self.tokenizer, ids)
+
+    def room(self, ids: Ids) -> int:
+        """The decoder's own window, if the encoder's holds the input."""
+        return self.window - 1 if len(ids) <= self.window else 0
+
+    def bytes_of(self, tokens: int) -> int:
+        """Keys and values of both sides."""
+        return tokens * kv_bytes(self.model)
+
+    def begin(self, prompts: Sequence[Ids]) -> tuple[Seq2SeqBatch, Tensor]:
+        """Run the encoder on inputs side by side, and the decoder's first token."""
+        import torch
+        from transformers import DynamicCache, EncoderDecoderCache
+
+        ids, mask = padded(prompts, self.device, self.tokenizer.pad_token_id or 0)
+        with torch.inference_mode():
+            states = self.model.get_encoder()(input_ids=ids, attention_mask=mask)[0]
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        batch = Seq2SeqBatch(self, cache, states, mask)
+        return batch, batch.run(torch.full_like(ids[:, :1], self.start))
+
+    def alone(self, prompt: Ids, written: Ids) -> Tensor:
+        """One row by itself, without a cache."""
+        import torch
+
+        ids = torch.tensor([prompt], device=self.device)
+        given = torch.tensor([(self.start, *written)], device=self.device)
+        mask = torch.ones_like(ids)
+        with torch.inference_mode():
+            out = self.model(
+                input_ids=ids, attention_mask=mask, decoder_input_ids=given, use_cache=False
+            )
+            return self._possible(out.logits[:, -1])
+
+    def forward(self, tokens: Tensor, states: Any, mask: Tensor, cache: Any) -> Tensor:
+        """The logits after one more token of the decoder."""
+        import torch
+        from transformers.modeling_outputs import BaseModelOutput
+
+        with torch.inference_mode():
+            out = self.model(
+                encoder_outputs=BaseModelOutput(states),
+                attention_mask=mask,
+                decoder_input_ids=tokens,
+                past_key_values=cache,
+                use_cache=True,
+            )
+            return self._possible(out.logits[:, -1])
+
+    def _possible(self, logits: Tensor) -> Tensor:
+        """Logits without the padding token."""
+        pad = self.tokenizer.pad_token_id
+        if pad is not None and pad not in self.ends:
+            logits[:, pad] = -float("inf")
+        return logits
+
+
+class Seq2SeqBatch:
+    """Rows of the decoder with their inputs; each input is encoded once."""
+
+    def __init__(self, network: Seq2SeqNetwork, cache: Any, states: Tensor, mask: Tensor) -> None:
+        self._network = network
+        self._cache = cache
+        self._states = states
+        self._mask = mask
+
+    def run(self, tokens: Tensor) -> Tensor:
+        """Add a token to all rows."""
+        return self._network.forward(tokens, self._states, self._mask, self._cache)
+
+    def advance(self, parents: Tensor, tokens: Tensor) -> Tensor:
+        """Copies of `parents` with a token more."""
+        if not is_all(parents, len(self._mask)):
+            self._cache.batch_select_indices(parents)
+            self._states, self._mask = self._states[parents], self._mask[parents]
+        return self.run(tokens[:, None])
+
+
+def seq2seq_network(model: Any, tokenizer: Any, *, label: str) -> Seq2SeqNetwork:
+    """A loaded encoder-decoder as a network."""
+    return Seq2SeqNetwork(label, model.eval(), tokenizer, decoder_start(model, label))
+
+
+_OFF: dict[str, tuple[Any, ...]] = {
+    "top_k": (None, 0, 50),  # 50: versions before 5 fill it in unasked
+    "top_p": (None, 1.0),
+    "typical_p": (None, 1.0),
+    "temperature": (None, 1.0),
+    "num_beams": (None, 1),
+    "repetition_penalty": (None, 1.0),
+    "length_penalty": (None, 1.0),
+    "no_repeat_ngram_size": (None, 0),
+    "forced_bos_token_id": (None,),
+    "forced_eos_token_id": (None,),
+    "suppress_tokens": (None, []),
+}
+"""Settings of a generation_config -> the values that change nothing."""
+
+
+def load_smollm2(argument: str, loading: LoadOptions) -> TextModel:
+    """The embedded SmolLM2-135M-Instruct."""
+    if argument:
+        raise UsageError(f"'smollm2:{argument}' is no model; write smollm2.")
+    return _load(str(smollm2.directory()), None, "smollm2", loading)
+
+
+def load_gguf(argument: str, loading: LoadOptions) -> TextModel:
+    """The causal LM in a GGUF file."""
+    return _load(str(gguf.convert(argument)), None, Path(argument).name, loading)
+
+
+def load_hf(argument: str, loading: LoadOptions) -> TextModel:
+    """A directory or `NAME[@REVISION]`, causal or encoder-decoder."""
+    name, _, revision = argument.partition("@")
+    return _load(name, revision or None, short_name(name.rstrip("/")), loading)
+
+
+def _load(name: str, revision: str | None, label: str, loading: LoadOptions) -> TextModel:
+    config = load_config(name, revision, loading.trust_remote_code)
+    is_pair = bool(getattr(config, "is_encoder_decoder", False))
+    kind = "AutoModelForSeq2SeqLM" if is_pair else "AutoModelForCausalLM"
+    where = (loading.dtype, loading.device, loading.trust_remote_code)
+    parts = load_parts(name, kind, revision, *where)
+    version = f"{parts.revision or 'local'},{loading.dtype}"
+    return text_model(parts.model, parts.tokenizer, label=label, version=version, bos=loading.bos)
+
+
+def text_model(
+    model: Any,
+    tokenizer: Any,
+    *,
+    label: str,
+    version: str = "in memory",
+    bos: str = "auto",
+    batching: Batching | None = None,
+) -> LiveWriter:
+    """A model and tokenizer already in memory as a writer of texts."""
+    network: TextNetwork
+    if getattr(model.config, "is_encoder_decoder", False):
+        check_bos(bos)
+        if bos == "add":
+            raise UsageError(f"{label} reads whole inputs by its own rules; leave --bos out.")
+        network = seq2seq_network(model, tokenizer, label=label)
+    else:
+        network = causal_network(model, tokenizer, label=label, bos=bos)
+    return LiveWriter(label, version, network, _remarks(model, label), batching or Batching())
+
+
+def _remarks(model: Any, label: str) -> tuple[str, ...]:
+    """The settings that its makers generate with, and that are not applied here."""
+    config = getattr(model, "generation_config", None)
+    ignored = [
+        f"{name}={getattr(config, name)}"
+        for name, off in _OFF.items()
+        if getattr(config, name, None) not in off
+    ]
+    if not ignored:
+        return ()
+    return (f"{label}: settings of its generation_config are not applied: {', '.join(ignored)}",)

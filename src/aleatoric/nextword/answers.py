@@ -1,0 +1,395 @@
+"""One word rule for both sides: people's answers and a model's words are read alike, once.
+
+Items are read when they are saved in a run, and draws when they are saved: whatever reads a run
+sees words. Scoring a run never calls the rule again, so that a user's own rule runs only in the
+command that names it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, log1p
+
+from aleatoric.errors import UsageError, quoted
+from aleatoric.nextword.rules import WordRule, is_code, is_spaceless, normalise, rule_named
+from aleatoric.registry import called, function_at
+from aleatoric.types import FAILED, Categorical, Choices, Draws, Item
+
+
+def human_counts(responses: Iterable[str]) -> dict[str, int]:
+    """How many people gave each word, words compared by their normal form.
+
+    >>> human_counts(["Are", "is", "are"])
+    {'are': 2, 'is': 1}
+    """
+    counts: dict[str, int] = {}
+    for response in responses:
+        word = normalise(response)
+        counts[word] = counts.get(word, 0) + 1
+    return counts
+
+
+def normalised_counts(counts: Mapping[str, int]) -> dict[str, int]:
+    """Counts with the case variants of a word added up.
+
+    >>> normalised_counts({"The": 1, "the": 2})
+    {'the': 3}
+    """
+    # A model's thousand words are mostly ASCII: whole lists are folded at once where they are.
+    text = "".join(counts)
+    if text.isascii() and text == text.lower():
+        return dict(counts)
+    words = list(map(str.lower if text.isascii() else normalise, counts))
+    if len(set(words)) == len(words):
+        return dict(zip(words, counts.values(), strict=True))
+    merged: dict[str, int] = {}
+    for word, count in zip(words, counts.values(), strict=True):
+        merged[word] = merged.get(word, 0) + count
+    return merged
+
+
+def model_distribution(draws: Draws, keep_failed: bool) -> Categorical | None:
+    """The model's distribution over normal forms; `None` where no draw held a word.
+
+    >>> model_distribution(Draws("1:2", {"The": 1, "the": 2}, failed=1), keep_failed=False)
+    Categorical(support=('the',), probs=(1.0,), rest=0.0, n=3)
+    """
+    if draws.exact is not None:
+        return draws.exact.words
+    if draws.logprobs is not None:
+        return renormalised(draws.logprobs)
+    counts = normalised_counts(draws.counts)
+    if keep_failed and draws.failed:
+        counts[FAILED] = draws.failed
+    return Categorical.from_counts(counts) if counts else None
+
+
+def renormalised(logprobs: Mapping[str, float]) -> Categorical | None:
+    """The biased estimator of the paper's App. A: softmax of log-probabilities over a support.
+
+    Case variants of a word add up. Exact in the sense that no sampling noise is left, biased in
+    that all mass outside the support is spread over it.
+
+    >>> renormalised({"a": math.log(0.25), "A": math.log(0.25), "b": math.log(0.5)}).probs
+    (0.5, 0.5)
+    """
+    if not logprobs:
+        return None
+    top = max(logprobs.values())
+    weights: dict[str, float] = {}
+    for word, logprob in logprobs.items():
+        key = normalise(word)
+        weights[key] = weights.get(key, 0.0) + math.exp(logprob - top)
+    total = math.fsum(weights.values())
+    return Categorical(tuple(weights), tuple(w / total for w in weights.values()))
+
+
+def cut(draws: Draws, rule: WordRule) -> Draws:
+    """Draws whose raw texts are cut to their first words; a text without a word has failed.
+
+    >>> from aleatoric.nextword.rules import first_word
+    >>> done = cut(Draws("1:2", {}, texts=(" a dog", "A cat", "...")), first_word)
+    >>> done.counts, done.failed
+    ({'a': 1, 'A': 1}, 1)
+    """
+    if not draws.texts:
+        return draws
+    counts, failed = dict(draws.counts), draws.failed
+    for text in draws.texts:
+        word = rule(text)
+        if word is None:
+            failed += 1
+        else:
+            counts[word] = counts.get(word, 0) + 1
+    return replace(draws, counts=counts, failed=failed, texts=())
+
+
+def pool(rows: Sequence[Draws]) -> Draws:
+    """Several rows of one item as further samples of it: counts and failures add up.
+
+    >>> pool([Draws("1:2", {"a": 1}), Draws("1:2", {"a": 2}, failed=1, row=1)]).counts
+    {'a': 3}
+    """
+    first, *others = rows
+    if not others or first.logprobs is not None:
+        return first
+    counts = dict(first.counts)
+    for row in others:
+        for word, count in row.counts.items():
+            counts[word] = counts.get(word, 0) + count
+    return replace(first, counts=counts, failed=sum(row.failed for row in rows))
+
+
+def regroup(distribution: Categorical, classes: Mapping[str, str]) -> Categorical:
+    """The distribution over classes of outcomes, such as parts of speech.
+
+    >>> regroup(Categorical(("a", "b"), (0.25, 0.75)), {"a": "X", "b": "X"}).as_dict()
+    {'X': 1.0}
+    """
+    mass: dict[str, float] = {}
+    for word, probability in distribution.as_dict().items():
+        name = classes[word]
+        mass[name] = mass.get(name, 0.0) + probability
+    return replace(distribution, support=tuple(mass), probs=tuple(mass.values()))
+
+
+_FEW = 5
+_EXAMPLES = 3
+_MOST_WORDS = 10_000
+_NUMBER = re.compile(r"\W*\d+[.,:]\d")
+"""A number that the word rule cuts."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How words are read: `text` from a model's raw text, `answer` from what is given as a word.
+
+    An answer is read from its first letter or digit whatever the lead: `lead` is about texts.
+    """
+
+    choices: Choices
+    text: WordRule
+    answer: WordRule
+
+    @classmethod
+    def of(cls, choices: Choices) -> Reading:
+        """The reading that a protocol asks for; loads a user's own rule, which its caller named.
+
+        >>> Reading.of(Choices()).answer("She.")
+        'She'
+        >>> Reading.of(Choices.paper()).answer("She.")
+        'She.'
+        """
+        if is_code(choices.rule):
+            text = answer = _user_rule(choices.rule)
+        else:
+            text, answer = rule_named(choices.rule, choices.lead), rule_named(choices.rule)
+        if choices.answers == "folded":
+            # To the paper's rule, which knows no other space than " ", a blank is a word.
+            answer = _as_given if choices.rule == "paper" else _unless_blank
+        return cls(choices, text, answer)
+
+
+class Changes:
+    """What the word rule did to words that were given as words, for a note.
+
+    >>> changes = Changes()
+    >>> for word in ("she", "she.", "New York", "???"):
+    ...     _ = changes.read(word, 1, Reading.of(Choices()).answer)
+    >>> changes.note("answers")
+    "the word rule changed 3 of 4 answers (1 without punctuation; 1 shortened to the first word, \
+such as 'New York' to 'New'; 1 left out because they hold no word); --choose answers=folded keeps \
+them"
+    """
+
+    def __init__(self) -> None:
+        self.total = self.trimmed = self.shortened = self.wordless = 0
+        self._examples: dict[str, str] = {}
+        self._joined: dict[str, dict[str, None]] = {}
+        """Word -> some of the different answers that were shortened to it."""
+
+    def read(self, given: str, count: int, rule: WordRule) -> str | None:
+        """The word in what was given, counted."""
+        self.total += count
+        word = rule(given)
+        if word is None:
+            self.wordless += count
+        elif word != given and (form := normalise(word)) != (before := normalise(given.strip())):
+            if _letters(form) == _letters(before):
+                self.trimmed += count
+            else:
+                self.shortened += count
+                self._keep_example(given, word, form, before)
+        return word
+
+    def _keep_example(self, given: str, word: str, form: str, before: str) -> None:
+        """Keep a few shortened answers for the note; of numbers such as 3.5 at least one."""
+        lacks_number = not any(map(_NUMBER.match, self._examples))
+        if len(self._examples) < _EXAMPLES or (lacks_number and _NUMBER.match(given)):
+            self._examples[given] = word
+        if len(self._joined) < _MOST_WORDS or form in self._joined:
+            joined = self._joined.setdefault(form, {})
+            if len(joined) < _EXAMPLES:
+                joined[before] = None
+
+    @property
+    def changed(self) -> int:
+        """How many words are not as they were given; case and white space do not matter."""
+        return self.trimmed + self.shortened + self.wordless
+
+    def note(self, what: str) -> str:
+        """One sentence for a reader of the numbers."""
+        shown = (
+            f"{quoted(given, 30)} to {quoted(word, 30)}" for given, word in self._examples.items()
+        )
+        parts = {
+            "without punctuation": self.trimmed,
+            f"shortened to the first word, such as {', '.join(shown)}": self.shortened,
+            "left out because they hold no word": self.wordless,
+        }
+        told = "; ".join(f"{count:,} {part}" for part, count in parts.items() if count)
+        return (
+            f"the word rule changed {self.changed:,} of {self.total:,} {what} ({told}); "
+            f"--choose answers=folded keeps them{self._joined_note()}"
+        )
+
+    def _joined_note(self) -> str:
+        """Different answers that became one word, such as 3.5 and 3.9, which are both 3."""
+        joined = [(word, list(own)) for word, own in self._joined.items() if len(own) > 1]
+        joined.sort(key=lambda one: not _NUMBER.match(one[1][0]))  # the least expected first
+        shown = (
+            f"{' and '.join(quoted(given, 30) for given in own)} to {quoted(word, 30)}"
+            for word, own in joined[:_EXAMPLES]
+        )
+        return f"; different answers became one word, such as {', '.join(shown)}" if joined else ""
+
+
+class ReadItems:
+    """Items with their answers read as words; an item without any word is left out.
+
+    Walk it once; `notes` then tells what was changed.
+    """
+
+    def __init__(self, items: Iterable[Item], reading: Reading) -> None:
+        self._items = items
+        self._reading = reading
+        self._changes = Changes()
+        self._left_out: list[str] = []
+        self._n_items = self._n_spaced = 0
+
+    def __iter__(self) -> Iterator[Item]:
+        found = False
+        for item in self._items:
+            _check_script(item, self._reading.choices.rule)
+            self._n_items += 1
+            self._n_spaced += item.context != item.context.rstrip()
+            words = [self._changes.read(a, 1, self._reading.answer) for a in item.responses]
+            kept = tuple(word for word in words if word is not None)
+            if kept:
+                found = True
+                persons = _of_kept(item.persons, words)
+                original = self._original(item)
+                yield replace(item, responses=kept, original=original, persons=persons)
+            else:
+                self._left_out.append(item.id)
+        if self._left_out and not found:
+            raise UsageError("no answer of the corpus holds a word; check its column of answers.")
+
+    def notes(self) -> Iterator[str]:
+        """What a reader of the numbers should know."""
+        if self._changes.changed:
+            yield self._changes.note("answers")
+        if self._left_out:
+            shown = ", ".join(f"{quoted(name, 40)}" for name in self._left_out[:_FEW])
+            more = f" and {len(self._left_out) - _FEW} more" if len(self._left_out) > _FEW else ""
+            yield f"no answer holds a word, and the item is left out: {shown}{more}"
+        if self._n_spaced:
+            yield (
+                f"{self._n_spaced:,} of {self._n_items:,} contexts end in white space: most models "
+                "write the space before a word themselves and give people's words less "
+                "probability after one; remove it from the corpus"
+            )
+
+    def _original(self, item: Item) -> str | None:
+        """The passage's own word; scoring cuts it unless the rule is a user's own function."""
+        if item.original is None or not is_code(self._reading.choices.rule):
+            return item.original
+        return self._reading.answer(item.original)
+
+
+def _of_kept(
+    persons: tuple[str, ...] | None, words: Sequence[str | None]
+) -> tuple[str, ...] | None:
+    """The persons whose answers hold a word."""
+    if persons is None:
+        return None
+    return tuple(p for p, word in zip(persons, words, strict=True) if word is not None)
+
+
+def read_draws(draws: Iterable[Draws], reading: Reading, changes: Changes) -> Iterator[Draws]:
+    """Draws whose words are read like people's answers.
+
+    Raw texts stay as they are and are cut when they are scored, but for a user's own rule, which
+    runs only here.
+
+    >>> one = Draws("1:2", {"she.": 2, "She": 1, "...": 1})
+    >>> [found] = read_draws([one], Reading.of(Choices()), Changes())
+    >>> found.counts, found.failed
+    ({'she': 2, 'She': 1}, 1)
+    """
+    for one in draws:
+        if one.counts:
+            one = _read_counts(one, reading, changes)
+        if one.logprobs is not None:
+            one = replace(one, logprobs=_read_logprobs(one.logprobs, reading, changes))
+        yield cut(one, reading.text) if is_code(reading.choices.rule) else one
+
+
+def _read_counts(draws: Draws, reading: Reading, changes: Changes) -> Draws:
+    counts: dict[str, int] = {}
+    failed = draws.failed
+    for given, count in draws.counts.items():
+        word = changes.read(given, count, reading.answer)
+        if word is None:
+            failed += count
+        else:
+            counts[word] = counts.get(word, 0) + count
+    return replace(draws, counts=counts, failed=failed)
+
+
+def _read_logprobs(
+    logprobs: Mapping[str, float], reading: Reading, changes: Changes
+) -> dict[str, float]:
+    """Log-probabilities of words; those of forms of one word add up."""
+    found: dict[str, float] = {}
+    for given, value in logprobs.items():
+        word = changes.read(given, 1, reading.answer)
+        if word is None:
+            continue
+        if word in found:
+            low, high = sorted((found[word], value))
+            value = high + log1p(exp(low - high))
+        found[word] = value
+    return found
+
+
+def _check_script(item: Item, rule: str) -> None:
+    """Refuse words of scripts without spaces under rules that need spaces."""
+    if rule not in ("corrected", "paper"):
+        return
+    answers = sum(map(is_spaceless, item.responses))
+    if is_spaceless(item.context) or 2 * answers > len(item.responses):
+        raise UsageError(
+            f"item {quoted(item.id)}: is in a script that is written without spaces between words; "
+            "give a segmenter with --word-rule module:function, or use --word-rule characters."
+        )
+
+
+def _user_rule(place: str) -> WordRule:
+    function: Callable[[str], object] = function_at(place, "word rule")
+
+    def rule(text: str) -> str | None:
+        word = called(function, place, "word rule", text)
+        if word is not None and not isinstance(word, str):
+            raise UsageError(
+                f"the word rule {place} returned {type(word).__name__} for {quoted(text)}; return "
+                "the first word as a string, or None where there is none."
+            )
+        return (word.strip() or None) if word else None
+
+    return rule
+
+
+def _unless_blank(given: str) -> str | None:
+    return given if given.strip() else None
+
+
+def _as_given(given: str) -> str | None:
+    return given
+
+
+def _letters(word: str) -> str:
+    return "".join(filter(str.isalnum, word))

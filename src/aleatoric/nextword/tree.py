@@ -1,0 +1,500 @@
+"""The tree pass: many continuations of many contexts in few forward passes.
+
+The tokens of one or more passages are run once, packed behind one another. Continuations are nodes
+of a tree: each attends to the beginning of its own passage up to its context, and to its
+ancestors. Keys and values are kept, so that no token is ever run twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+import numpy as np
+
+from aleatoric.errors import ModelError, UsageError
+from aleatoric.models.attention import Tiles, send
+from aleatoric.models.base import free_memory, is_out_of_memory
+from aleatoric.types import Ints
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from aleatoric.models.attention import Tiles
+
+
+KV = tuple[tuple["Tensor", "Tensor"], ...]
+"""One (keys, values) a layer, each of shape [1, heads, tokens, width]."""
+
+
+class TreeLM(Protocol):
+    """A causal language model whose attention can be told which tokens see which."""
+
+    @property
+    def pieces(self) -> Sequence[bytes | None]:
+        """The bytes of each token; `None` where the token ends the text."""
+
+    @property
+    def window(self) -> int:
+        """The longest sequence the model takes."""
+
+    @property
+    def device(self) -> Any:
+        """The torch device of inputs and outputs."""
+
+    @property
+    def tiled(self) -> bool:
+        """Whether `forward` takes tiles in place of a mask."""
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """The tokens of a context."""
+
+    def encode_all(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        """The tokens of several contexts."""
+
+    def continuation(self, text: str) -> tuple[int, ...]:
+        """The tokens of a text as it follows a context."""
+
+    def check_length(self, tokens: int) -> None:
+        """Refuse texts of so many tokens where `forward` is wrong about them."""
+
+    def forward(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        mask: Tensor | Tiles,
+        past: KV | None,
+        keep: Tensor | None,
+    ) -> tuple[Tensor, KV]:
+        """Logits of tokens `ids[keep]`, and keys and values of all `ids`.
+
+        `mask[i, j]` is true where token i attends to column j of (past, ids).
+        """
+
+
+ROOM = 8
+"""Tokens that must fit in the window after a context: the longest word looked at."""
+
+MOST_NEW_TOKENS = 64
+"""Tokens after which a sampled text that has not settled its word counts as without one."""
+
+TOKENS = 4096
+"""The most tokens of several passages that are run together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A token sequence and the contexts that are its beginnings: (index, number of tokens)."""
+
+    tokens: tuple[int, ...]
+    contexts: tuple[tuple[int, int], ...]
+
+
+def passages_of(contexts: Sequence[tuple[int, ...]]) -> list[Passage]:
+    """The fewest sequences whose beginnings are the given ones, by tokens and not by letters.
+
+    A context whose tokens are not a beginning of a longer one (because the next word changes how
+    it is cut) stands alone. Ordered by first context.
+
+    >>> passages_of([(1,), (1, 2), (1, 3)])
+    [Passage(tokens=(1, 3), contexts=((2, 2),)), Passage(tokens=(1, 2), contexts=((0, 1), (1, 2)))]
+    """
+    order = sorted(range(len(contexts)), key=lambda i: (contexts[i], i), reverse=True)
+    groups: list[list[int]] = []
+    for i in order:  # a beginning stands right before its continuations in sorted order
+        longest = contexts[groups[-1][0]] if groups else ()
+        if groups and longest[: len(contexts[i])] == contexts[i]:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return [_passage(contexts, group) for group in groups]
+
+
+def _passage(contexts: Sequence[tuple[int, ...]], group: list[int]) -> Passage:
+    spans = tuple((i, len(contexts[i])) for i in reversed(group))
+    return Passage(contexts[group[0]], spans)
+
+
+class ContextError(UsageError):
+    """A context that a model cannot continue, by its place among those asked for."""
+
+    def __init__(self, place: int, problem: str) -> None:
+        super().__init__(problem)
+        self.place = place
+
+
+def encode_contexts(lm: TreeLM, contexts: Sequence[str]) -> list[tuple[int, ...]]:
+    """The tokens of each context; empty and over-long ones are refused with the reason."""
+    encoded = lm.encode_all(contexts)
+    for place, (context, tokens) in enumerate(zip(contexts, encoded, strict=True)):
+        problem = problem_of(context, tokens, lm.window)
+        if problem is not None:
+            raise ContextError(place, problem)
+    lm.check_length(min(lm.window, MOST_NEW_TOKENS + max(map(len, encoded), default=0)))
+    return encoded
+
+
+def problem_of(context: str, tokens: Sequence[int], window: int) -> str | None:
+    """Why a model cannot continue a context, and what to do.
+
+    >>> problem_of("There are", (5, 6), 1024) is None
+    True
+    """
+    if not tokens:
+        return (
+            "a context is empty and the model gets no beginning-of-text token; "
+            "use --bos add (bos='add' in Python) or leave the item out."
+        )
+    if len(tokens) + ROOM > window:
+        return (
+            f"the context {_clip(context)!r} has {len(tokens)} tokens, and with {ROOM} for a "
+            f"word it does not fit the model's window of {window}; shorten it."
+        )
+    return None
+
+
+def packs_of(passages: Sequence[Passage], size: int, tokens: int = TOKENS) -> list[list[Passage]]:
+    """Passages taken together until a pack holds at least `size` contexts.
+
+    A pack of several passages has at most `tokens` tokens: its attention mask grows with their
+    square.
+    """
+    packs: list[list[Passage]] = []
+    held, length = size, 0
+    for passage in passages:
+        if held >= size or length + len(passage.tokens) > tokens:
+            packs.append([])
+            held, length = 0, 0
+        packs[-1].append(passage)
+        held += len(passage.contexts)
+        length += len(passage.tokens)
+    return packs
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is run at once; 0 chooses by device.
+
+    `nodes` are the tokens of one forward pass, `memory` bounds their logits in bytes, `pack` are
+    the contexts whose trees grow together.
+    """
+
+    nodes: int = 0
+    memory: int = 0
+    pack: int = 0
+
+    def nodes_at_once(self, lm: TreeLM) -> int:
+        """Nodes of one forward pass: logits and their working copies stay below `memory`."""
+        wanted = self.nodes or (256 if _on_cpu(lm) else 4096)
+        memory = self.memory or (1 << 30 if _on_cpu(lm) else _gpu_memory(lm) // 8)
+        return max(1, min(wanted, memory // (16 * len(lm.pieces))))
+
+    def contexts_at_once(self, lm: TreeLM, estimator: Literal["exact", "mc"] = "exact") -> int:
+        """Contexts whose trees grow together: fewer where each has a large tree."""
+        on_gpu = 2816 if estimator == "exact" else 1344
+        return self.pack or (48 if _on_cpu(lm) else on_gpu)
+
+
+def _gpu_memory(lm: TreeLM) -> int:
+    import torch
+
+    if torch.device(lm.device).type != "cuda":
+        return 8 << 30
+    total: int = torch.cuda.get_device_properties(lm.device).total_memory
+    return total
+
+
+def _on_cpu(lm: TreeLM) -> bool:
+    return str(lm.device) == "cpu"
+
+
+class Tree:
+    """The growing tree over a pack of passages. Nodes are numbered as they are added."""
+
+    def __init__(self, lm: TreeLM, passages: Sequence[Passage], limits: Limits) -> None:
+        self.lm = lm
+        self.passages = passages
+        self.room = limits.nodes_at_once(lm)
+        lengths = [len(passage.tokens) for passage in passages]
+        self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+        self._trunk: KV | None = None
+        self._ids = np.concatenate([np.array(p.tokens, dtype=np.int64) for p in passages])
+        self._width = len(self._ids)
+        self._blocks: list[KV] = []
+        self._block = np.zeros(0, dtype=np.int64)
+        self._column = np.zeros(0, dtype=np.int64)
+        self._parent = np.zeros(0, dtype=np.int64)
+        self._depth = np.zeros(0, dtype=np.int64)
+        self._token = np.zeros(0, dtype=np.int64)
+
+    def run_trunk(self) -> Iterator[tuple[list[int], Tensor]]:
+        """Run the passages; gives, in parts, context indices and their next-token logits."""
+        spans = [
+            (index, int(start) + length - 1)
+            for passage, start in zip(self.passages, self._starts, strict=True)
+            for index, length in passage.contexts
+        ]
+        positions = np.concatenate([np.arange(len(p.tokens)) for p in self.passages])
+        keep = np.array([column for _, column in spans], dtype=np.int64)
+        logits, self._trunk = self._forward(self._ids, positions, self._trunk_sight(), None, keep)
+        for low in range(0, len(spans), self.room):
+            part = spans[low : low + self.room]
+            yield [index for index, _ in part], logits[low : low + self.room]
+
+    def _trunk_sight(self) -> Tensor | Tiles:
+        """Every token sees its own passage up to itself."""
+        lengths = [len(p.tokens) for p in self.passages]
+        if self.lm.tiled:
+            spans = np.stack([np.repeat(self._starts, lengths), 1 + np.arange(self._width)], 1)
+            return Tiles.of(spans, np.full((self._width, 1), -1), self.lm.device)
+        owner = np.repeat(np.arange(len(self._starts)), lengths)
+        which = send(owner, self.lm.device)
+        same = which[:, None] == which[None, :]
+        return same.tril()
+
+    def spans(self) -> dict[int, tuple[int, int]]:
+        """Context index -> the columns of the trunk that it is: (start, stop)."""
+        return {
+            index: (int(start), int(start) + length)
+            for passage, start in zip(self.passages, self._starts, strict=True)
+            for index, length in passage.contexts
+        }
+
+    def extend(
+        self, spans: Ints, parents: Ints, tokens: Ints
+    ) -> Iterator[tuple[slice, Ints, Tensor]]:
+        """Add nodes; gives, in parts, (which of them, their numbers, next-token logits).
+
+        `spans` holds the (start, stop) of each node's context, `parents` the node before it or -1.
+        Too little memory halves the part and goes on.
+        """
+        low = 0
+        while low < len(tokens):
+            part = slice(low, min(low + self.room, len(tokens)))
+            try:
+                numbers, logits = self._extend(spans[part], parents[part], tokens[part])
+            except Exception as error:
+                self._halve(error)
+                continue
+            yield part, numbers, logits
+            low = part.stop
+
+    def _halve(self, error: Exception) -> None:
+        if not is_out_of_memory(error):
+            raise error
+        if self.room == 1:
+            raise ModelError(
+                "out of memory with one node at a time; use a smaller model or a shorter context."
+            ) from error
+        self.room //= 2
+        free_memory()
+
+    def _extend(self, spans: Ints, parents: Ints, tokens: Ints) -> tuple[Ints, Tensor]:
+        chains = self._chains(parents)
+        used = np.unique(chains[chains >= 0])
+        depth = 1 + (np.where(parents >= 0, self._depth[parents], 0) if len(used) else 0 * parents)
+        positions = spans[:, 1] - spans[:, 0] + depth - 1
+        sight = self._sight(spans, chains, used)
+        logits, fresh = self._forward(tokens, positions, sight, self._past(used), None)
+        return self._remember(parents, depth, tokens, fresh), logits
+
+    def _chains(self, parents: Ints) -> Ints:
+        """The ancestors of each new node, one row a node, -1 where there are no more."""
+        rows = [parents]
+        while (rows[-1] >= 0).any():
+            last = rows[-1]
+            rows.append(np.where(last >= 0, self._parent[last], -1))
+        return np.stack(rows[:-1] or [parents], axis=1)
+
+    def _sight(self, spans: Ints, chains: Ints, used: Ints) -> Tensor | Tiles:
+        """Every node sees its context, its ancestors (all in `used`) and itself."""
+        if not self.lm.tiled:
+            return self._mask(spans, chains, used)
+        columns = np.where(chains >= 0, self._width + np.searchsorted(used, chains), -1)
+        itself = self._width + len(used) + np.arange(len(spans))
+        return Tiles.of(spans, np.column_stack([columns, itself]), self.lm.device)
+
+    def _mask(self, spans: Ints, chains: Ints, used: Ints) -> Tensor:
+        import torch
+
+        device = self.lm.device
+        count, past = len(spans), self._width + len(used)
+        mask = torch.zeros((count, past + count), dtype=torch.bool, device=device)
+        bounds = send(spans, device)
+        columns = torch.arange(self._width, device=device)
+        mask[:, : self._width] = (columns >= bounds[:, :1]) & (columns < bounds[:, 1:])
+        rows, places = np.nonzero(chains >= 0)
+        ancestors = self._width + np.searchsorted(used, chains[rows, places])
+        # A Python truth value would be sent to the device, and wait for all that is queued there.
+        seen = torch.ones((), dtype=torch.bool, device=device)
+        mask.index_put_((send(rows, device), send(ancestors, device)), seen)
+        mask[:, past:].fill_diagonal_(True)
+        return mask
+
+    def _past(self, used: Ints) -> KV | None:
+        """Keys and values of the trunk and of the given nodes, in ascending order."""
+        if not len(used):
+            return self._trunk
+        import torch
+
+        assert self._trunk is not None
+        parts = [self._trunk, *self._selected(used)]
+        return tuple(
+            (torch.cat([k for k, _ in layer], 2), torch.cat([v for _, v in layer], 2))
+            for layer in zip(*parts, strict=True)
+        )
+
+    def _selected(self, used: Ints) -> Iterator[KV]:
+        blocks = self._block[used]
+        for block in np.unique(blocks):
+            columns = self._column[used[blocks == block]]
+            yield _columns(self._blocks[block], columns)
+
+    def _remember(self, parents: Ints, depth: Ints, tokens: Ints, fresh: KV) -> Ints:
+        first, count = len(self._parent), len(parents)
+        self._block = np.concatenate([self._block, np.full(count, len(self._blocks))])
+        self._column = np.concatenate([self._column, np.arange(count)])
+        self._parent = np.concatenate([self._parent, parents])
+        self._depth = np.concatenate([self._depth, depth])
+        self._token = np.concatenate([self._token, tokens])
+        self._blocks.append(fresh)
+        return np.arange(first, first + count)
+
+    def keep_of_last(self, nodes: Ints) -> None:
+        """Of the part added last, keep only the keys and values of `nodes`.
+
+        The others must not become parents.
+        """
+        self._blocks[-1] = _columns(self._blocks[-1], self._column[nodes])
+        self._column[nodes] = np.arange(len(nodes))
+
+    def apart(self, texts: Sequence[tuple[int, ...]]) -> Tensor:
+        """The next-token logits of texts (their tokens), each as if it were run by itself.
+
+        What a text is run together with changes the last bits of its logits. Here every forward
+        pass has one of a few fixed shapes, in which a row's bits do not depend on the others.
+        """
+        import torch
+
+        slots, step = (1, 1) if _on_cpu(self.lm) else (16, 64)
+        lengths = np.array([-(-len(text) // step) * step for text in texts])
+        order = np.argsort(lengths, kind="stable")
+        found: list[Tensor] = [None] * len(texts)  # type: ignore[list-item]
+        for length in np.unique(lengths).tolist():
+            same = order[lengths[order] == length]
+            for low in range(0, len(same), slots):
+                places = same[low : low + slots].tolist()
+                logits = self._in_slots([texts[i] for i in places], slots, length)
+                for place, row in zip(places, logits, strict=False):
+                    found[place] = row
+        return torch.stack(found)
+
+    def text(self, span: tuple[int, int], node: int) -> tuple[int, ...]:
+        """All tokens of a context up to a node below it (-1: the context alone)."""
+        path: list[int] = []
+        while node >= 0:
+            path.append(int(self._token[node]))
+            node = int(self._parent[node])
+        return (*self._ids[span[0] : span[1]].tolist(), *path[::-1])
+
+    def _in_slots(self, rows: list[tuple[int, ...]], slots: int, length: int) -> Tensor:
+        """Run sequences side by side, in a shape that does not depend on how many there are."""
+        import torch
+
+        ids = np.zeros((slots, length), dtype=np.int64)
+        last = np.zeros(slots, dtype=np.int64)
+        for slot, row in enumerate(rows):
+            ids[slot, : len(row)], last[slot] = row, len(row) - 1
+        owner = torch.arange(slots, device=self.lm.device).repeat_interleave(length)
+        mask = (owner[:, None] == owner[None, :]).tril()
+        positions = np.tile(np.minimum(np.arange(length), self.lm.window - 1), slots)
+        keep = np.arange(slots) * length + last
+        return self._forward(ids.ravel(), positions, mask, None, keep)[0]
+
+    def _forward(
+        self,
+        ids: Ints,
+        positions: Ints,
+        sight: Tensor | Tiles,
+        past: KV | None,
+        keep: Ints | None,
+    ) -> tuple[Tensor, KV]:
+        device = self.lm.device
+        kept = None if keep is None else send(keep, device)
+        tokens, places = (send(x, device) for x in (ids, positions))
+        return self.lm.forward(tokens, places, sight, past, kept)
+
+
+Answer = TypeVar("Answer")
+
+
+def each_pack(
+    lm: TreeLM,
+    packs: Iterable[list[Passage]],
+    work: Callable[[list[Passage]], Iterator[tuple[int, Answer] | None]],
+) -> Iterator[tuple[int, Answer]]:
+    """The answers of `work` for all packs; a pack that memory cannot hold is halved.
+
+    `work` gives `None` where it waits for the device. On a GPU two packs are worked on in turns,
+    so that one's bookkeeping is done while the other's tokens are run.
+    """
+    waiting = list(packs)[::-1]
+    alone: list[list[Passage]] = []  # passages that did not fit beside another pack
+    turns: deque[Turn[Answer]] = deque()
+    while waiting or turns or alone:
+        if not waiting and not turns:
+            waiting.append(alone.pop())
+        while waiting and len(turns) < (1 if _on_cpu(lm) else 2):
+            pack = waiting.pop()
+            turns.append(Turn(pack, work(pack), []))
+        turn = turns.popleft()
+        try:
+            answer = next(turn.work, _END)
+        except Exception as error:
+            if turns and len(turn.pack) == 1 and is_out_of_memory(error):
+                free_memory()
+                alone.append(turn.pack)
+            else:
+                waiting += _halves(turn.pack, error)
+            continue
+        if answer is _END:
+            yield from turn.answers
+            continue
+        turn.answers.extend([] if answer is None else [answer])
+        turns.append(turn) if answer is None else turns.appendleft(turn)
+
+
+@dataclass(frozen=True, eq=False)
+class Turn(Generic[Answer]):
+    """A pack being worked on, and its answers so far."""
+
+    pack: list[Passage]
+    work: Iterator[tuple[int, Answer] | None]
+    answers: list[tuple[int, Answer]]
+
+
+_END: Any = object()
+
+
+def _halves(pack: list[Passage], error: Exception) -> list[list[Passage]]:
+    """The two halves of a pack that did not fit, the first one last; other errors are raised."""
+    if not is_out_of_memory(error):
+        raise error
+    if len(pack) == 1:
+        raise ModelError(
+            "out of memory with one passage at a time; use a smaller model or shorter contexts."
+        ) from error
+    free_memory()
+    middle = len(pack) // 2
+    return [pack[middle:], pack[:middle]]
+
+
+def _columns(kv: KV, columns: Ints) -> KV:
+    wanted = send(columns, kv[0][0].device)
+    return tuple((k[:, :, wanted], v[:, :, wanted]) for k, v in kv)

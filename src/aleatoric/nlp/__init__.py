@@ -1,1 +1,0 @@
-"""Tokenisers, taggers and encoders, each imported when asked for."""

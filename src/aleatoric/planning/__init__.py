@@ -1,1 +1,0 @@
-"""How many people, samples and contexts the next run needs."""

@@ -1,0 +1,256 @@
+"""The local server: this machine alone, with a secret in every address, and nothing but reading.
+
+Who does not know the token gets nothing. A page of another site cannot reach the server under a
+name of its own (the Host header is checked), frame it, or have a script run in it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from aleatoric.errors import UsageError
+from aleatoric.report.explorer import compare, item, pages
+from aleatoric.report.explorer.common import Data, Site, progress_data
+from aleatoric.report.explorer.library import Library, OpenRun
+from aleatoric.report.explorer.rendering import (
+    HTML,
+    STATIC,
+    Answer,
+    Links,
+    NotFoundError,
+    Pages,
+    document,
+    moved,
+    page,
+    static_files,
+)
+from aleatoric.report.explorer.snapshot import Params
+
+RunPage = Callable[[Site, OpenRun, Params], Data]
+RUN_PAGES: dict[str, tuple[str, RunPage]] = {
+    "": ("overview", lambda site, run, _: pages.overview(site, run)),
+    "contexts": ("contexts", pages.contexts),
+    "context": ("item", item.item),
+    "tokens": ("tokens", pages.tokens),
+}
+"""Last part of an address -> the template and what it shows."""
+OF_ITEMS = ("contexts", "contexts.csv", "context")
+
+
+class Answers:
+    """Every page of the explorer."""
+
+    def __init__(self, library: Library, token: str) -> None:
+        self.site = Site(library, Links(token))
+        self._pages = Pages({"links": self.site.links})
+        self._static = static_files()
+
+    def answer(self, parts: Sequence[str], params: Params) -> Answer:
+        """The answer to an address behind the token; what is not there says so, in a page."""
+        try:
+            return self._find(list(parts), params)
+        except NotFoundError as error:
+            return self.problem(404, str(error))
+
+    def problem(self, status: int, text: str) -> Answer:
+        """A page that says what is wrong."""
+        home = self.site.links.to()
+        data = {"title": "Not there", "text": text, "home": home, "watch": None}
+        return page(self._pages.render("problem", data), status)
+
+    def _find(self, parts: list[str], params: Params) -> Answer:
+        match parts:
+            case []:
+                return self._home()
+            case ["static", name] if name in self._static:
+                return Answer(STATIC[name], self._static[name], lasting=True)
+            case ["compare"]:
+                return self._page("compare", compare.compare(self.site, params))
+            case ["compare.csv"]:
+                return compare.compare_csv(self.site, params)
+            case ["run", key]:
+                return self._run(key, "", params)
+            case ["run", key, what] if what:
+                return self._run(key, what, params)
+        raise NotFoundError("There is no such page.")
+
+    def _home(self) -> Answer:
+        runs = self.site.library.runs
+        if len(runs) == 1:
+            return moved(self.site.links.run(runs[0].key))
+        return self._page("home", pages.home(self.site))
+
+    def _run(self, key: str, what: str, params: Params) -> Answer:
+        run = self.site.library.find(key)
+        if run is None:
+            raise NotFoundError("There is no such run.")
+        if (what in OF_ITEMS) == (run.snapshot.level == "token") and what in (*OF_ITEMS, "tokens"):
+            raise NotFoundError(f"A run of the {run.snapshot.level} level has no such page.")
+        files: dict[str, Callable[[], Answer]] = {
+            "contexts.csv": lambda: pages.contexts_csv(self.site, run, params),
+            "tokens.csv": lambda: pages.tokens_csv(run, params),
+            "progress.json": lambda: document(progress_data(run)),
+        }
+        if what in files:
+            return files[what]()
+        if what not in RUN_PAGES:
+            raise NotFoundError("There is no such page.")
+        template, build = RUN_PAGES[what]
+        return self._page(template, build(self.site, run, params))
+
+    def _page(self, template: str, data: Data) -> Answer:
+        return page(self._pages.render(template, data))
+
+
+ADDRESS = "127.0.0.1"
+QUIET_S = 30
+"""A connection that says nothing for so long is closed."""
+MOST_PARAMS = 60
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Explorer(ThreadingHTTPServer):
+    """Serves a library of runs on the loopback address, until it is closed."""
+
+    daemon_threads = True
+
+    def __init__(self, library: Library, port: int = 0) -> None:
+        self.token = secrets.token_urlsafe(18)
+        self.library = library
+        self.answers = Answers(library, self.token)
+        try:
+            super().__init__((ADDRESS, port), Handler)
+        except (OSError, OverflowError) as error:
+            raise UsageError(
+                f"port {port} cannot be used ({error}); choose another --port or leave it out."
+            ) from None
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """The address to open; it holds the secret."""
+        return f"http://{ADDRESS}:{self.port}/{self.token}"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names that a browser on this machine may use for it."""
+        return (f"{ADDRESS}:{self.port}", f"localhost:{self.port}")
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that goes away is no error; anything else is one line."""
+        error = sys.exception()
+        if not isinstance(error, ConnectionError | TimeoutError):
+            sys.stderr.write(f"error: a request failed ({type(error).__name__}: {error})\n")
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection: checks who asks, then answers."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "aleatoric"
+    sys_version = ""
+    timeout = QUIET_S
+    disable_nagle_algorithm = True
+    server: Explorer
+
+    def do_GET(self) -> None:
+        """A page."""
+        self._send(self._answer())
+
+    def do_HEAD(self) -> None:
+        """A page's headers."""
+        self._send(self._answer())
+
+    def _refuse(self) -> None:
+        self.close_connection = True  # what was sent with it is not read
+        allowed = self._refusal() or _plain(405, "This server is only read from.")
+        self._send(allowed)
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: addresses hold the secret."""
+
+    def _answer(self) -> Answer:
+        refusal = self._refusal()
+        if refusal is not None:
+            return refusal
+        address = urlsplit(self.path)
+        try:
+            params = parse_qs(address.query, max_num_fields=MOST_PARAMS)
+        except ValueError:
+            return _plain(400, "There are too many parameters.")
+        # Each part is decoded by itself: an encoded slash does not make a new part.
+        parts = [unquote(part) for part in address.path.split("/")[2:]]
+        while parts and not parts[-1]:
+            parts.pop()
+        try:
+            return self.server.answers.answer(parts, params)
+        except Exception as error:
+            sys.stderr.write(f"error: a page failed ({type(error).__name__}: {error})\n")
+            return self.server.answers.problem(500, "This page could not be made.")
+
+    def _refusal(self) -> Answer | None:
+        """Why the one who asks gets nothing, or `None`."""
+        if self.headers.get("Host", "") not in self.server.hosts:
+            return _plain(403, "This server answers to its own name alone.")
+        first = self.path.partition("?")[0].split("/")[1:2]
+        given = unquote(first[0]) if first else ""
+        if not hmac.compare_digest(given.encode(), self.server.token.encode()):
+            return _plain(403, "The address lacks this server's secret; open the printed one.")
+        return None
+
+    def _send(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        for name, value in {**HEADERS, **_own_headers(answer)}.items():
+            self.send_header(name, value)
+        if isinstance(answer.body, bytes):
+            self.send_header("Content-Length", str(len(answer.body)))
+        else:
+            # Nobody knows how long it will be: its end is that of the connection.
+            self.send_header("Connection", "close")
+            self.close_connection = True
+        self.end_headers()
+        if self.command != "HEAD":
+            parts = (answer.body,) if isinstance(answer.body, bytes) else answer.body
+            for part in parts:
+                self.wfile.write(part)
+
+
+def _own_headers(answer: Answer) -> dict[str, str]:
+    found = {"Content-Type": answer.kind}
+    found["Cache-Control"] = "private, max-age=3600" if answer.lasting else "no-store"
+    if answer.filename is not None:
+        found["Content-Disposition"] = f'attachment; filename="{answer.filename}"'
+    if answer.location is not None:
+        found["Location"] = answer.location
+    if answer.status == 405:
+        found["Allow"] = "GET, HEAD"
+    return found
+
+
+def _plain(status: int, text: str) -> Answer:
+    """A refusal that says nothing of what is here."""
+    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>aleatoric</title>'
+    return Answer(HTML, f"{head}<p>{text}</p></html>".encode(), status)

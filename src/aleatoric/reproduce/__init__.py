@@ -1,1 +1,0 @@
-"""The papers' tables, side by side with ours."""

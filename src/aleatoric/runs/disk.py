@@ -1,0 +1,454 @@
+"""What SQLite and the disk say, as one sentence that a user can act on."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shlex
+import shutil
+import socket
+import sqlite3
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TextIO
+
+from aleatoric.errors import AleatoricError, DataError, StorageError, UsageError
+from aleatoric.runs.formats import DATABASE, SCHEMA, SCHEMA_VERSION, DamagedRowError
+
+LOCK = "run.lock"
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NOT_PERMITTED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
+
+
+class LockedError(UsageError):
+    """Another process writes the run."""
+
+
+class RunLock:
+    """The right to write a run, held until it is released.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     lock = RunLock.take(Path(folder))
+    ...     try:
+    ...         RunLock.take(Path(folder))
+    ...     except LockedError as error:
+    ...         print("is being written by process" in str(error))
+    ...     lock.release()
+    True
+    """
+
+    def __init__(self, path: Path, file: TextIO) -> None:
+        self._path, self._file = path, file
+
+    @classmethod
+    def take(cls, folder: Path) -> RunLock:
+        """The lock of a run directory; where another holds it, `LockedError` says who."""
+        path = folder / LOCK
+        while True:
+            file = _opened(path)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                holder = _holder(file)
+                file.close()
+                raise _refusal(folder, error, holder) from None
+            # The former holder may have removed the file between our opening and locking it.
+            if _is_at(file, path):
+                lock = cls(path, file)
+                lock._sign()
+                return lock
+            file.close()
+
+    def release(self) -> None:
+        """Let others write; the file goes while it is still ours."""
+        if not self._file.closed:
+            self._path.unlink(missing_ok=True)
+            self._file.close()
+
+    def _sign(self) -> None:
+        now = datetime.now().astimezone().isoformat(" ", "seconds")
+        self._file.truncate(0)
+        try:
+            json.dump(
+                {"process": os.getpid(), "host": socket.gethostname(), "since": now}, self._file
+            )
+            self._file.flush()
+        except OSError:
+            pass  # a full disk: the lock holds all the same, unsigned
+
+
+def _opened(path: Path) -> TextIO:
+    """The file of a lock, made where it is not there; what stands in its place is left alone."""
+    try:
+        # A run may come from others: a link would lead the writing to any file of the user's.
+        number = os.open(path, _FLAGS, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise _no_lock(path) from None
+        if error.errno not in _NOT_PERMITTED:
+            raise
+        raise UsageError(
+            f"{path.parent}: cannot be written ({error.strerror}); choose another --out, or copy "
+            "the run to a place where it can be."
+        ) from None
+    found = os.fstat(number)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(number)
+        raise _no_lock(path)
+    return os.fdopen(number, "a+", encoding="utf-8")
+
+
+def _no_lock(path: Path) -> UsageError:
+    return UsageError(f"{path}: is no lock of a run but another file, or a link to one; remove it.")
+
+
+def _is_at(file: TextIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _holder(file: TextIO) -> dict[str, Any]:
+    try:
+        file.seek(0)
+        found: Any = json.load(file)
+    except (OSError, ValueError):
+        return {}  # not signed yet
+    return found if isinstance(found, dict) else {}
+
+
+def _refusal(folder: Path, error: OSError, holder: dict[str, Any]) -> UsageError:
+    if not isinstance(error, BlockingIOError):
+        problem = f"cannot be locked ({error.strerror})"
+        return UsageError(f"{folder}: {problem}; choose a place on a disk of this machine.")
+    host = holder.get("host")
+    where = "" if host in (None, socket.gethostname()) else f" on {host}"
+    who = f"process {holder['process']}{where}" if "process" in holder else "another process"
+    since = f" since {holder['since']}" if "since" in holder else ""
+    return LockedError(
+        f"{folder}: is being written by {who}{since}; wait until it is done, or stop it."
+    )
+
+
+LITTLE = 256 << 10
+"""Bytes of free room that are as good as none."""
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_INTERRUPT)
+_UNOPENED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+_UNWRITABLE = (sqlite3.SQLITE_READONLY, *_UNOPENED)
+_UNWRITABLE_FILES = (errno.EACCES, errno.EPERM, errno.EROFS)
+_FULL_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def told(path: Path, reads: bool = False) -> Iterator[None]:
+    """What goes wrong with the run directory inside, told as an error meant for the user.
+
+    `reads` says that the run is opened to be read: one that cannot be opened is unreadable then.
+
+    >>> with told(Path("runs/a")):
+    ...     raise OSError(errno.ENOSPC, "No space left on device")
+    Traceback (most recent call last):
+    aleatoric.errors.StorageError: runs/a: the disk is full; what was finished is saved: make \
+room and continue with aleatoric resume runs/a.
+    """
+    try:
+        yield
+    except (sqlite3.DatabaseError, DamagedRowError, OSError) as error:
+        found = error_of(path, error, reads)
+        if found is None:
+            raise
+        raise found from error
+
+
+def error_of(path: Path, error: BaseException | None, reads: bool = False) -> AleatoricError | None:
+    """The error for the user behind what SQLite or the disk says; `None` where there is none."""
+    if isinstance(error, OSError):
+        return _of_file(path, error)
+    if isinstance(error, sqlite3.DatabaseError | DamagedRowError):
+        return _of_database(path, error, reads)
+    return None
+
+
+def _of_database(path: Path, error: Exception, reads: bool) -> AleatoricError | None:
+    code = getattr(error, "sqlite_errorcode", None)
+    primary = None if code is None else code & 0xFF
+    if primary in _DAMAGED or code is None:  # bytes that are no UTF-8 have no code
+        return damaged(path)
+    if primary == sqlite3.SQLITE_FULL or (primary == sqlite3.SQLITE_IOERR and _has_no_room(path)):
+        return full(path)
+    if reads and primary in _UNOPENED:
+        return unreadable(path, str(error))
+    if primary in _UNWRITABLE:
+        return unwritable(path, str(error))
+    if primary == sqlite3.SQLITE_BUSY:
+        return UsageError(f"{path}: another process holds its database; wait until it is done.")
+    if primary != sqlite3.SQLITE_IOERR:
+        return None  # a mistake of ours, not the disk's
+    return StorageError(
+        f"{path}: its database cannot be used ({error})",
+        f"what was finished is saved: check the disk and continue with {command(path)}",
+    )
+
+
+def damaged(path: Path) -> DataError:
+    """A database that holds something else than what was written."""
+    fix = f"restore a copy, or save what is intact with {command(path)} --salvage NEW_FOLDER"
+    return DataError.at(path / DATABASE, None, "is damaged or no run", fix)
+
+
+def full(path: Path) -> StorageError:
+    """A disk without room."""
+    return StorageError(
+        f"{path}: the disk is full",
+        f"what was finished is saved: make room and continue with {command(path)}",
+    )
+
+
+def before_any_work(error: AleatoricError) -> AleatoricError:
+    """The error of a run that is gone again, since it held nothing yet."""
+    if not isinstance(error, StorageError):
+        return error
+    return StorageError(error.problem, "nothing was finished: make room and repeat the command")
+
+
+def unwritable(path: Path, reason: str) -> UsageError:
+    """A place where nothing can be written."""
+    return UsageError(
+        f"{path}: cannot be written ({reason}); choose another --out, or copy the run to a place "
+        "where it can be."
+    )
+
+
+def unreadable(path: Path, reason: str) -> UsageError:
+    """A run that cannot be read.
+
+    >>> str(unreadable(Path("runs/a"), "Permission denied"))
+    'runs/a: cannot be read (Permission denied); check the path and who may read it, or copy the \
+run.'
+    """
+    fix = "check the path and who may read it, or copy the run"
+    return UsageError(f"{path}: cannot be read ({reason}); {fix}.")
+
+
+def holds_database(path: Path) -> bool:
+    """Whether a directory holds the database of a run; one that cannot be looked at is refused.
+
+    >>> holds_database(Path("no such folder"))
+    False
+    """
+    try:
+        return (path / DATABASE).is_file()
+    except OSError as error:  # a name too long, or a folder that is closed to us
+        raise unreadable(path, error.strerror or str(error)) from None
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place for a run whose name is too long, or that is closed to us.
+
+    >>> check_place(Path("runs/none"))
+    """
+    try:
+        (path / DATABASE).exists()
+    except OSError as error:
+        raise unwritable(path, error.strerror or str(error)) from None
+
+
+def check_run(path: Path) -> None:
+    """Refuse what is no run directory.
+
+    >>> check_run(Path("runs/none"))
+    Traceback (most recent call last):
+    aleatoric.errors.UsageError: runs/none: is no run directory; it has no run.sqlite.
+    """
+    if not holds_database(path):
+        died = path.is_dir() and all(file.name == LOCK for file in path.iterdir())
+        fix = "; if the run died before it was written, the original command starts it"
+        raise UsageError(f"{path}: is no run directory; it has no {DATABASE}{fix if died else ''}.")
+
+
+def command(path: Path, name: str = "resume") -> str:
+    """How a run is continued, or given to another command: as it can be pasted into a shell.
+
+    >>> command(Path("my runs/a")), command(Path("-a"), "score")
+    ("aleatoric resume 'my runs/a'", 'aleatoric score ./-a')
+    """
+    place = f"./{path}" if str(path).startswith("-") else str(path)
+    return f"aleatoric {name} {shlex.quote(place)}"
+
+
+def _has_no_room(path: Path) -> bool:
+    """Whether less is free than SQLite may need at once; it names no reason for some failures."""
+    try:
+        return shutil.disk_usage(path).free < LITTLE
+    except OSError:
+        return False
+
+
+def _of_file(path: Path, error: OSError) -> AleatoricError | None:
+    """An error of a file in the run directory; others are told where they come from."""
+    # A failed write names no file: what a run writes lies in its directory.
+    named = None if error.filename is None else Path(str(error.filename))
+    inside = named is not None and named.absolute().is_relative_to(path.absolute())
+    if error.errno in _FULL_DISKS and (named is None or inside):
+        return full(path)
+    if error.errno in _UNWRITABLE_FILES and inside:
+        return unwritable(path, error.strerror or "not allowed")
+    return None
+
+
+WAIT = 30.0
+"""Seconds that a statement waits for another process to end a transaction."""
+STEPS = 100_000
+"""Steps of SQLite's virtual machine between two looks at the limit."""
+MOST_STEPS = 10_000_000
+"""Steps that a statement may take on a database of any size: about a second."""
+STEPS_PER_BYTE = 20
+_MAGIC, _WAL = b"SQLite format 3\0", b"\2\2"
+_FIX = "restore a copy of the run, or run the original command again"
+
+
+def connect_to_write(file: Path) -> sqlite3.Connection:
+    """A connection that begins and ends transactions only when told to."""
+    check_files(file)
+    connection = _connect(file, str(file), uri=False)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection
+
+
+def connect_to_read(file: Path) -> sqlite3.Connection:
+    """A connection through which SQLite itself refuses to write; others may write meanwhile."""
+    check_files(file)
+    connection = _connect_read_only(file, "mode=ro")
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        connection.close()
+        if _has_log(file):
+            raise
+        # In a folder where not even a lock can be made, nobody writes: the file does not change.
+        connection = _connect_read_only(file, "immutable=1")
+    return connection
+
+
+def connect_to_salvage(file: Path) -> sqlite3.Connection:
+    """A read-only connection to a database that may be damaged."""
+    check_files(file)
+    connection = _connect_read_only(file, "mode=ro" if _has_log(file) else "immutable=1")
+    # Otherwise a file that was cut short is refused because of the length in its header.
+    connection.execute("PRAGMA writable_schema = ON")
+    return connection
+
+
+def check_files(file: Path) -> None:
+    """Refuse files that SQLite must not open.
+
+    >>> check_files(Path("runs/none/run.sqlite"))
+    """
+    journal = _beside(file, "-journal")
+    if os.path.lexists(journal):
+        raise UsageError(f"{journal}: a run has no rollback journal; remove this file.")
+    for part in (file, _beside(file, "-wal"), _beside(file, "-shm")):
+        try:
+            found = part.lstat()
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            raise UsageError(
+                f"{part}: is a link or not a regular file; copy the run and use the copy."
+            )
+    if not file.exists():
+        return
+    with file.open("rb") as opened:
+        header = opened.read(20)
+    if header and header[:16] != _MAGIC:
+        raise damaged(file.parent)
+    if header and header[18:] != _WAL:
+        raise UsageError(f"{file}: is not in the journal mode of a run (write-ahead log); {_FIX}.")
+
+
+def is_empty(connection: sqlite3.Connection) -> bool:
+    """Whether a database has no table yet: its maker died before its first transaction."""
+    return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
+
+
+def check_format(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a database that is not of today's format, tables and indexes alone."""
+    if is_empty(connection):
+        raise UsageError(
+            f"{path}: was stopped before it began; the original command starts it again."
+        )
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != SCHEMA_VERSION:
+        fix = "update aleatoric" if version > SCHEMA_VERSION else _FIX
+        raise UsageError(
+            f"{path}: has run format {version}, and this version reads {SCHEMA_VERSION}; {fix}."
+        )
+    check_objects(connection, path)
+
+
+def check_objects(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse tables, indexes, views and triggers that are not those of a run."""
+    query = "SELECT type, name, tbl_name, sql FROM sqlite_master"
+    with closing(sqlite3.connect(":memory:")) as made:
+        for statement in SCHEMA:
+            made.execute(statement)
+        unknown = set(connection.execute(query)) ^ set(made.execute(query))
+    if unknown:
+        names = ", ".join(sorted(repr(str(row[1])) for row in unknown)[:3])
+        raise UsageError(f"{path}: its tables are not those of a run (see {names}); {_FIX}.")
+
+
+class _LimitedConnection(sqlite3.Connection):
+    """A connection that counts the steps of each statement in `steps`."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.steps = [0]
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        """Begin to count, and execute a statement."""
+        self.steps[0] = 0
+        return super().execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
+        """Execute a statement with each row of parameters, without a limit."""
+        self.steps[0] = -(1 << 62)  # rows of our own, however many
+        return super().executemany(sql, parameters)
+
+
+def _connect(file: Path, place: str, uri: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        place, timeout=WAIT, isolation_level=None, uri=uri, factory=_LimitedConnection
+    )
+    connection.execute("PRAGMA trusted_schema = OFF")
+    steps = connection.steps  # the handler must not hold the connection: they would form a cycle
+
+    def is_too_long() -> bool:
+        steps[0] += STEPS
+        if steps[0] < MOST_STEPS:
+            return False
+        sizes = [part.stat().st_size for part in (file, _beside(file, "-wal")) if part.exists()]
+        return steps[0] > MOST_STEPS + STEPS_PER_BYTE * sum(sizes)
+
+    connection.set_progress_handler(is_too_long, STEPS)
+    return connection
+
+
+def _connect_read_only(file: Path, how: str) -> sqlite3.Connection:
+    return _connect(file, f"{file.absolute().as_uri()}?{how}", uri=True)
+
+
+def _beside(file: Path, ending: str) -> Path:
+    return file.with_name(file.name + ending)
+
+
+def _has_log(file: Path) -> bool:
+    log = _beside(file, "-wal")
+    return log.exists() and log.stat().st_size > 0

@@ -1,0 +1,233 @@
+"""Which contexts does a model miss? Bayesian regression with automatic relevance determination.
+
+The target is TVD(model, half of the people), the predictors tell how much a context constrains
+its continuation (§5, App. B). Predictors are standardised: a coefficient is the change of TVD
+that goes with one standard deviation. The regression is fitted under each random split of the
+people, and the fits are combined as in multiple imputation (Rubin 1987): coefficients are
+averaged, and the posterior variance (of the coefficient, not its prior) gets the variance between
+splits on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.errors import UsageError
+from aleatoric.metrics.entropy import chao_shen
+from aleatoric.probes.taggers import TAGS, Tagger, textblob
+from aleatoric.studies.figure_data import Boxes, Coefficients, Picture, plain, scatter
+from aleatoric.studies.people import SplitTVDs, split_tvds
+from aleatoric.types import Case, Floats, Study, Table
+
+POS = TAGS[:10]
+Z = 1.959964
+ORACLE = "TVD between oracles"
+NUMBERS = ("human entropy", "model entropy", ORACLE, "context length")
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """A predictor's change of TVD for one standard deviation, with a 95% posterior interval."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    spread: float
+    """The predictor's standard deviation in the data; 0 where it never varies."""
+    kept: int
+    """In how many of the fits the predictor was not pruned away."""
+
+    @property
+    def constant(self) -> bool:
+        """Whether the predictor never varies: then it is in no fit and has no coefficient."""
+        return self.spread == 0
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One regression: coefficients, their posterior variances, what was kept, explained share."""
+
+    values: Floats
+    variances: Floats
+    kept: NDArray[np.bool_]
+    r_squared: float
+
+
+def run(cases: Iterable[Case], seed: int, tagger: Tagger | None = None) -> Study:
+    """The study: coefficients, and the data of Fig. 3 and 6-10."""
+    tvds = split_tvds(cases, seed)
+    if len(tvds.cases) <= len(NUMBERS) + 1 + len(POS):
+        raise UsageError("the regression needs more contexts than it has predictors (15).")
+    if any(case.pair.model.rest > 0 for case in tvds.cases):
+        raise UsageError("the regression needs model entropies, which unassigned mass hides.")
+    fixed = predictors(tvds.cases, tagger or textblob())
+    fits, spreads = fit_splits(tvds, fixed)
+    found = combine(fits, list(_named(fixed, tvds.oracle[:, 0])), spreads)
+    explained = float(np.mean([fit.r_squared for fit in fits]))
+    table = _table(found, len(fits), len(tvds.cases), explained)
+    return Study("ard", (table,), {"fig3_coefficients": _figure(found), **_scatters(tvds, fixed)})
+
+
+def predictors(cases: Iterable[Case], tagger: Tagger) -> dict[str, Floats]:
+    """Predictors that do not depend on the split, by name.
+
+    >>> from aleatoric.types import Categorical, Item, Pair
+    >>> one = Categorical.from_counts({"a": 2})
+    >>> case = Case(Item("1:2", "1", "They saw,", ("a", "a")), Pair("1:2", "1", one, one))
+    >>> found = predictors([case], lambda context, words: ["VERB"])
+    >>> found["context length"].tolist(), found["punctuation"].tolist(), found["VERB"].tolist()
+    ([2.0], [1.0], [0.0])
+    """
+    cases = list(cases)
+    tags = [last_tag(case.item.context, tagger) for case in cases]
+    found = {
+        "human entropy": np.array([chao_shen(case.pair.human) for case in cases]),
+        "model entropy": np.array([chao_shen(case.pair.model) for case in cases]),
+        "context length": np.array([float(len(case.item.context.split())) for case in cases]),
+        "punctuation": np.array([float(tag == ".") for tag in tags]),
+    }
+    return found | {name: np.array([float(tag == name) for tag in tags]) for name in POS}
+
+
+def last_tag(context: str, tagger: Tagger) -> str:
+    """The universal tag of a context's last token; a mark after the last word is that token.
+
+    >>> last_tag("They saw the", lambda context, words: ["DET"])
+    'DET'
+    >>> last_tag("They saw it,", lambda context, words: ["PRON"])
+    '.'
+    """
+    before, _, last = context.rstrip().rpartition(" ")
+    if not last[-1:].isalnum():
+        return "." if last else "X"
+    return tagger(before, [last])[0]
+
+
+def fit_splits(tvds: SplitTVDs, fixed: Mapping[str, Floats]) -> tuple[list[Fit], Floats]:
+    """A fit for each split, and the predictors' standard deviations."""
+    fits, spreads = [], []
+    for split in range(tvds.model.shape[1]):
+        table = np.column_stack(list(_named(fixed, tvds.oracle[:, split]).values()))
+        # np.ptp, not the standard deviation: of equal numbers that one may be 1e-17.
+        spread = np.where(np.ptp(table, axis=0) > 0, table.std(axis=0), 0.0)
+        fits.append(_fit_varying(table, spread, tvds.model[:, split]))
+        spreads.append(spread)
+    return fits, np.mean(spreads, axis=0)
+
+
+def _fit_varying(table: Floats, spread: Floats, target: Floats) -> Fit:
+    """A fit on the predictors that vary; the others have coefficient 0 and are not kept."""
+    varies = spread > 0
+    if not varies.any():
+        raise UsageError("the regression needs a predictor that varies over contexts.")
+    own = fit((table[:, varies] - table[:, varies].mean(axis=0)) / spread[varies], target)
+    values, variances, kept = np.zeros(len(varies)), np.zeros(len(varies)), np.zeros_like(varies)
+    values[varies], variances[varies], kept[varies] = own.values, own.variances, own.kept
+    return Fit(values, variances, kept, own.r_squared)
+
+
+def fit(features: Floats, target: Floats) -> Fit:
+    """One ARD regression on standardised features.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(200, 3))
+    >>> found = fit(x, 2 * x[:, 0] + rng.normal(size=200))
+    >>> bool(abs(found.values[0] - 2) < 4 * found.variances[0] ** 0.5)
+    True
+    """
+    from sklearn.linear_model import ARDRegression
+
+    model: Any = ARDRegression().fit(features, target)
+    kept: NDArray[np.bool_] = model.lambda_ < model.threshold_lambda
+    # A pruned coefficient has a variance too: what its huge precision and the data leave of it.
+    centred = features - features.mean(axis=0)
+    variances = 1 / (model.lambda_ + model.alpha_ * (centred**2).sum(axis=0))
+    variances[kept] = np.diag(model.sigma_)
+    return Fit(model.coef_, variances, kept, float(model.score(features, target)))
+
+
+def combine(fits: list[Fit], names: list[str], spreads: Floats) -> list[Coefficient]:
+    """Rubin's rules: mean coefficient; mean variance plus (1 + 1/m) times that between fits."""
+    values = np.array([one.values for one in fits])
+    within = np.mean([one.variances for one in fits], axis=0)
+    m = len(fits)
+    between = values.var(axis=0, ddof=1) if m > 1 else np.zeros(values.shape[1])
+    error = Z * np.sqrt(within + (1 + 1 / m) * between)
+    kept = np.sum([one.kept for one in fits], axis=0)
+    centre = values.mean(axis=0)
+    columns = [plain(numbers) for numbers in (centre, centre - error, centre + error, spreads)]
+    rows = zip(names, *columns, kept.tolist(), strict=True)
+    return [Coefficient(*row) for row in rows]
+
+
+def _named(fixed: Mapping[str, Floats], oracle: Floats) -> dict[str, Floats]:
+    """All predictors in the order of the paper's Fig. 3."""
+    numbers = {name: oracle if name == ORACLE else fixed[name] for name in NUMBERS}
+    return numbers | {name: fixed[name] for name in ("punctuation", *POS)}
+
+
+def _table(found: list[Coefficient], fits: int, n: int, explained: float) -> Table:
+    rows = tuple(_row(one, fits) for one in found)
+    notes: tuple[str, ...] = (
+        f"Target: TVD(model, half of the people) of {n} contexts; R² {explained:.2f}. Entropies "
+        "are Chao-Shen corrected, in nats.",
+        f"[low, high]: 95% posterior interval, {fits} random splits combined by Rubin's rules; it "
+        "takes contexts as independent.",
+        "per unit: for one unit of the predictor instead of one standard deviation.",
+        "kept: in how many splits the regression did not prune the predictor away.",
+    )
+    if constant := [one.name for one in found if one.constant]:
+        notes += (
+            "constant: left out of the regression because the predictor is the same in all "
+            f"contexts ({', '.join(constant)}).",
+        )
+    columns = ("predictor", "per sd", "[low, high]", "per unit", "sd", "kept")
+    return Table("ARD regression of TVD", columns, rows, notes)
+
+
+def _row(one: Coefficient, fits: int) -> tuple[str, ...]:
+    if one.constant:
+        return (one.name, "–", "–", "–", "0.000", "constant")
+    unit = f"{one.value / one.spread:+.3f}"
+    interval = f"[{one.low:+.3f}, {one.high:+.3f}]"
+    kept = f"{one.kept}/{fits}"
+    return (one.name, f"{one.value:+.3f}", interval, unit, f"{one.spread:.3f}", kept)
+
+
+def _figure(found: list[Coefficient]) -> Coefficients:
+    shown = [one for one in found if not one.constant]
+    return Coefficients(
+        "What goes with TVD",
+        "change of TVD for one standard deviation",
+        tuple(one.name for one in shown),
+        plain([one.value for one in shown]),
+        plain([one.low for one in shown]),
+        plain([one.high for one in shown]),
+        tuple(one.kept > 0 for one in shown),
+    )
+
+
+def _scatters(tvds: SplitTVDs, fixed: Mapping[str, Floats]) -> dict[str, Picture]:
+    """TVD against each predictor, both under the first split: means would hide its noise."""
+    target, label = tvds.model[:, 0], "TVD(model, oracle 1)"
+    named = {
+        "fig6_oracle_tvd": ("TVD between oracles", tvds.oracle[:, 0]),
+        "fig7_context_length": ("context length (words)", fixed["context length"]),
+        "fig8_human_entropy": ("human entropy (nats)", fixed["human entropy"]),
+        "fig9_model_entropy": ("model entropy (nats)", fixed["model entropy"]),
+    }
+    found: dict[str, Picture] = {
+        key: scatter(f"TVD against {name.partition(' (')[0]}", name, label, values, target)
+        for key, (name, values) in named.items()
+    }
+    groups = {"punct.": fixed["punctuation"], **{name: fixed[name] for name in POS}}
+    boxes = {name: plain(target[member > 0]) for name, member in groups.items() if member.any()}
+    title = "TVD by tag of the last context word"
+    found["fig10_tags"] = Boxes(title, "universal tag", label, boxes)
+    return found

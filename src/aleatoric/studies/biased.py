@@ -1,0 +1,157 @@
+"""Probabilities of words beside the two halves of the people (App. A, Table 2 and Fig. 5).
+
+The paper's biased estimator renormalises a model's log-probabilities over a support: words that are
+likely under the model, the original and all human words. No sampling noise is left, but mass
+outside the support is spread over it. A live model with exact probabilities has no such bias:
+nothing is renormalised, and its mass on other words counts as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aleatoric.errors import UsageError
+from aleatoric.inference.control import Half
+from aleatoric.metrics.agreement import mode
+from aleatoric.metrics.calibration import ece, equal_width_edges
+from aleatoric.metrics.distances import tvd
+from aleatoric.nextword.answers import human_counts
+from aleatoric.nextword.rules import bare
+from aleatoric.studies.figure_data import TVD_EDGES, Histograms, histograms
+from aleatoric.studies.people import SplitTVDs, halves_of, interval_note, mean_interval, split_tvds
+from aleatoric.types import Case, Floats, Study, Table
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the model's probabilities are, in words."""
+
+    title: str
+    row: str
+    note: str
+
+
+_RENORMALISED = Kind(
+    "Biased estimator",
+    "model (renormalised)",
+    "Recorded log-probabilities, renormalised over the recorded words: the mass of all other words "
+    "is spread over them.",
+)
+_EXACT = Kind(
+    "Exact probabilities beside halves of the people",
+    "model (exact)",
+    "Exact probabilities of a live model: nothing is renormalised, and this is not the paper's "
+    "biased estimator.",
+)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A system's best words: confidence and correctness by context and split; NaN is undefined."""
+
+    confidence: Floats
+    original: Floats
+    human: Floats
+
+
+def run(cases: Iterable[Case], seed: int) -> Study:
+    """The study: TVD and ECE of the model and of both halves of the people, each to all people."""
+    given = list(cases)
+    if not given or any(case.pair.model.n is not None for case in given):
+        raise UsageError(
+            "biased needs log-probabilities of words; this system has samples: record rows with "
+            "logprobs."
+        )
+    tvds = split_tvds(given, seed)
+    model = np.array([tvd(case.pair) for case in tvds.cases])
+    kind = _RENORMALISED if all(case.renormalised for case in given) else _EXACT
+    figures = {"fig5_biased": _picture(tvds, model, kind)}
+    return Study("biased", (_table(tvds, model, seed, kind),), figures)
+
+
+def model_answers(cases: Sequence[Case]) -> Answers:
+    """The mode of each case's model, against the original word and the people's majority."""
+    best = [mode(case.pair.model) for case in cases]
+    confidence = np.array([max(case.pair.model.probs) for case in cases])[:, None]
+    return Answers(confidence, *_correct(cases, [[word] for word in best]))
+
+
+def half_answers(cases: Sequence[Case], halves: Sequence[Half]) -> Answers:
+    """The majority of one half of the people in each case and split."""
+    words = [list(human_counts(case.item.responses)) for case in cases]
+    best = [[w[i] for i in half.majority] for w, half in zip(words, halves, strict=True)]
+    confidence = np.array([half.counts.max(axis=1) / half.n for half in halves])
+    return Answers(confidence, *_correct(cases, best))
+
+
+def _correct(cases: Sequence[Case], answers: list[list[str]]) -> tuple[Floats, Floats]:
+    original = [[_is_original(a, case) for a in row] for case, row in _both(cases, answers)]
+    majority = [mode(case.pair.human) for case in cases]
+    human = [[float(a == best) for a in row] for best, row in zip(majority, answers, strict=True)]
+    return np.array(original), np.array(human)
+
+
+def _both(cases: Sequence[Case], answers: list[list[str]]) -> Iterable[tuple[Case, list[str]]]:
+    return zip(cases, answers, strict=True)
+
+
+def _is_original(answer: str, case: Case) -> float:
+    if case.item.original is None:
+        return float("nan")
+    wanted = bare(case.item.original)
+    return float(wanted != "" and bare(answer) == wanted)
+
+
+def _mean_ece(confidence: Floats, correct: Floats) -> str:
+    """ECE, mean over splits, of the cases where correctness is defined."""
+    known = np.isfinite(correct[:, 0])
+    edges = equal_width_edges()
+    values = [ece(confidence[known, s], correct[known, s], edges) for s in range(correct.shape[1])]
+    defined = [value for value in values if value is not None]
+    return f"{np.mean(defined):.3f}" if defined else "–"
+
+
+def _table(tvds: SplitTVDs, model: Floats, seed: int, kind: Kind) -> Table:
+    halves = [halves_of(case, seed) for case in tvds.cases]
+    interval = mean_interval(model, tvds.groups, seed)
+    shown = f" [{interval.low:.3f}, {interval.high:.3f}]" if interval else ""
+    one = half_answers(tvds.cases, [half.target for half in halves])
+    two = half_answers(tvds.cases, [half.player for half in halves])
+    rows = (
+        (kind.row, f"{model.mean():.3f}{shown}", *_eces(model_answers(tvds.cases))),
+        ("oracle 1", f"{_target_to_all(tvds).mean():.3f}", *_eces(one)),
+        ("oracle 2", f"{tvds.oracle_all.mean():.3f}", *_eces(two)),
+    )
+    notes = (
+        f"{len(tvds.cases)} contexts; TVD to all people; oracles: halves of the people, mean over "
+        f"{tvds.oracle.shape[1]} random splits.",
+        kind.note,
+        "The oracles are a part of the people they are compared with: their TVD is not that of a "
+        "perfect model.",
+        interval_note(interval),
+    )
+    columns = ("system", "TVD", "ECE original", "ECE human")
+    return Table(kind.title, columns, rows, notes)
+
+
+def _target_to_all(tvds: SplitTVDs) -> Floats:
+    """TVD of the target half to all people: its distance to the other half, times that one's share.
+
+    All people are a mixture of the two halves, and TVD is linear along it.
+    """
+    n = np.array([len(case.item.responses) for case in tvds.cases])
+    distance: Floats = tvds.oracle * ((n - n // 2) / n)[:, None]
+    return distance
+
+
+def _eces(answers: Answers) -> tuple[str, str]:
+    original = _mean_ece(answers.confidence, answers.original)
+    return original, _mean_ece(answers.confidence, answers.human)
+
+
+def _picture(tvds: SplitTVDs, model: Floats, kind: Kind) -> Histograms:
+    samples = {kind.row: model, "oracle 2": tvds.oracle_all.ravel()}
+    return histograms(kind.title, "TVD to all people", samples, TVD_EDGES)

@@ -1,0 +1,183 @@
+"""On how many contexts do model and people differ? One test per context, FDR over contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.errors import UsageError
+from aleatoric.inference.control import N_PERMUTATIONS, ItemTest, fits, one_population
+from aleatoric.inference.multiple import benjamini_hochberg
+from aleatoric.metrics.distances import tvd
+from aleatoric.rng import stream
+from aleatoric.studies.figure_data import Histograms, histograms
+from aleatoric.studies.people import halves_of, mean_interval
+from aleatoric.types import Case, Categorical, Interval, Study, Table
+
+ALPHA = 0.05
+N_SHOWN = 10
+N_WORDS = 3
+_CONTEXT_END = 40
+_EDGES = tuple(i / 20 for i in range(21))
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of contexts; no interval where all contexts agree."""
+
+    value: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Distinguished:
+    """One p-value a case, before and after Benjamini-Hochberg; `None` where there is no test."""
+
+    cases: tuple[Case, ...]
+    tests: tuple[ItemTest | None, ...]
+    adjusted: tuple[float | None, ...]
+
+    @property
+    def p_values(self) -> list[float | None]:
+        """Of each case, not adjusted."""
+        return [test.p if test else None for test in self.tests]
+
+    def share(self, p_values: Sequence[float | None], seed: int, alpha: float = ALPHA) -> Share:
+        """The share of tested contexts at a level, with its interval over groups."""
+        known = [(c, p) for c, p in zip(self.cases, p_values, strict=True) if p is not None]
+        significant = np.array([p <= alpha for _, p in known], dtype=np.float64)
+        interval = mean_interval(significant, [case.pair.group for case, _ in known], seed)
+        return Share(float(significant.mean()), interval if 0 < significant.mean() < 1 else None)
+
+
+def run(cases: Iterable[Case], seed: int) -> Study:
+    """The study: the share of contexts where model and people differ, beside people's halves."""
+    all_cases = list(cases)
+    model = distinguish(all_cases, seed)
+    if not any(model.tests):
+        raise UsageError("distinguish needs a context with answers and draws; there is none.")
+    found = {"model": model}
+    people = distinguish_people(all_cases, seed)
+    if any(people.tests):
+        found["people, half v half"] = people
+    tables = (_table(found, seed), _farthest(model))
+    return Study("distinguish", tables, {"distinguish_p_values": _picture(found)})
+
+
+def distinguish(cases: Sequence[Case], seed: int) -> Distinguished:
+    """Test every case: people against the model's draws, or against its exact probabilities.
+
+    >>> from aleatoric.types import Item, Pair
+    >>> people, model = Categorical.from_counts({"a": 9}), Categorical.from_counts({"b": 9})
+    >>> case = Case(Item("1:2", "1", "There", ("a",) * 9), Pair("1:2", "1", people, model))
+    >>> distinguish([case], seed=0).p_values[0] < 0.001
+    True
+    """
+    return _distinguished(cases, [_test(case, seed) for case in cases])
+
+
+def distinguish_people(cases: Sequence[Case], seed: int) -> Distinguished:
+    """The control: one random half of the people against the other, who are one population."""
+    return _distinguished(cases, [_test_people(case, seed) for case in cases])
+
+
+def _distinguished(cases: Sequence[Case], tests: Sequence[ItemTest | None]) -> Distinguished:
+    adjusted = benjamini_hochberg([test.p if test else None for test in tests])
+    return Distinguished(tuple(cases), tuple(tests), tuple(adjusted))
+
+
+def _test(case: Case, seed: int) -> ItemTest | None:
+    human, model = case.pair.human, case.pair.model
+    words = list(dict.fromkeys((*human.support, *model.support)))
+    rng = stream(seed, "distinguish", case.item.id)
+    people = _on(words, human, human.n or 0)
+    if model.n is not None:
+        return one_population(_rounded(people), _rounded(_on(words, model, model.n)), rng)
+    return fits(_rounded(people), _on(words, model, 1), model.rest, rng)
+
+
+def _test_people(case: Case, seed: int) -> ItemTest | None:
+    if len(case.item.responses) < 2:
+        return None
+    halves = halves_of(case, seed, n_splits=1)
+    rng = stream(seed, "distinguish people", case.item.id)
+    return one_population(halves.target.counts[0], halves.player.counts[0], rng)
+
+
+def _on(words: Sequence[str], side: Categorical, n: int) -> NDArray[np.float64]:
+    known = side.as_dict()
+    return np.array([known.get(word, 0.0) for word in words]) * n
+
+
+def _rounded(counts: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.rint(counts).astype(np.int64)
+
+
+def _table(found: dict[str, Distinguished], seed: int) -> Table:
+    columns = ("against people", "contexts", "differ (FDR)", "p ≤ .05", "exact", "untested")
+    rows = tuple(_row(name, own, seed) for name, own in found.items())
+    notes = (
+        "One permutation test per context (squared distance; could both sides be one population?); "
+        "exact probabilities of a model are tested by draws from them.",
+        f"differ: share of contexts with p ≤ {ALPHA:g} after Benjamini-Hochberg over "
+        "contexts, [low, high] its 95% interval, group bootstrap ([–]: none, as there is one group "
+        "or all contexts agree). With more people and draws more contexts differ.",
+        f"exact: tests over all permutations; the others are over {N_PERMUTATIONS} random ones.",
+        "people, half v half: one population; about .05 or fewer should have p ≤ .05.",
+    )
+    return Table("Contexts on which model and people differ", columns, rows, notes)
+
+
+def _row(name: str, own: Distinguished, seed: int) -> tuple[str, ...]:
+    made = [test for test in own.tests if test]
+    shares = (own.share(own.adjusted, seed), own.share(own.p_values, seed))
+    exact = sum(test.exact for test in made)
+    untested = len(own.tests) - len(made)
+    return (name, str(len(made)), *map(_share_text, shares), str(exact), str(untested))
+
+
+def _share_text(share: Share) -> str:
+    if share.interval is None:
+        return f"{share.value:.3f} [–]"
+    return f"{share.value:.3f} [{share.interval.low:.3f}, {share.interval.high:.3f}]"
+
+
+def _farthest(found: Distinguished) -> Table:
+    """The contexts with the lowest p-values, the largest distance first among equals."""
+    known = [
+        (case, test.p, adjusted or 0.0)
+        for case, test, adjusted in zip(found.cases, found.tests, found.adjusted, strict=True)
+        if test
+    ]
+    known.sort(key=lambda one: (one[1], -tvd(one[0].pair)))
+    columns = ("item", "context", "people", "model", "TVD", "p", "p BH")
+    rows = tuple(_farthest_row(*one) for one in known[:N_SHOWN])
+    return Table("Contexts with the lowest p-values", columns, rows)
+
+
+def _farthest_row(case: Case, p: float, adjusted: float) -> tuple[str, ...]:
+    context = case.item.context
+    end = context if len(context) <= _CONTEXT_END else f"…{context[-_CONTEXT_END:]}"
+    tops = (_top(case.pair.human), _top(case.pair.model))
+    return (case.item.id, end, *tops, f"{tvd(case.pair):.3f}", _p_text(p), _p_text(adjusted))
+
+
+def _p_text(p: float) -> str:
+    return "<.0001" if p < 0.0001 else f"{p:.4f}".removeprefix("0")
+
+
+def _top(side: Categorical) -> str:
+    ranked = sorted(side.as_dict().items(), key=lambda pair: -pair[1])[:N_WORDS]
+    return ", ".join(f"{word} {share:.2f}" for word, share in ranked)
+
+
+def _picture(found: dict[str, Distinguished]) -> Histograms:
+    samples = {
+        name: np.array([p for p in own.p_values if p is not None]) for name, own in found.items()
+    }
+    return histograms(
+        "Do model and people differ?", "p-value, by context", samples, np.array(_EDGES)
+    )

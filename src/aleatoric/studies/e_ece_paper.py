@@ -1,0 +1,406 @@
+"""Tables 1 to 4 of the e-ECE paper for Multi30K DE→EN: as printed, and ours from per-token rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import aleatoric
+from aleatoric.calibration.statistics import PLAIN, Expected, TokenTable
+from aleatoric.data import parallel
+from aleatoric.errors import DataError, UsageError
+from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.metrics.calibration import (
+    N_COLUMNS,
+    bin_index,
+    bin_sums,
+    ece_of,
+    equal_width_edges,
+    exact_cells,
+)
+from aleatoric.metrics.classwise import predicted_class_errors, sce_of
+from aleatoric.studies import intrinsic, stability
+from aleatoric.studies.stability import sums_by_unit
+from aleatoric.training.token_rows import SCHEMES, Columns, read_rows
+from aleatoric.types import Estimate, Floats, Result, Signature, Table
+
+EXPECTED = {"e_ece": "plain", "e_ece_p": "top_p", "e_ece_k": "top_k"}
+"""Metric -> scheme in the columns."""
+
+
+class PairNames(NamedTuple):
+    """The columns of a confidence and an accuracy."""
+
+    confidence: str
+    accuracy: str
+
+
+def errors(columns: Columns, heads: Columns | None, bins: int, seed: int) -> dict[str, Estimate]:
+    """Table 2's errors with intervals over sentences; `sce` over all classes needs the heads."""
+    names = {"ece": PairNames("p_hat", "a_hat")}
+    names |= {metric: PairNames(f"p_{s}", f"a_{s}") for metric, s in EXPECTED.items()}
+    plain = {metric: _with_interval(columns, own, bins, seed) for metric, own in names.items()}
+    found = {"ece": plain.pop("ece")}
+    if heads is not None:
+        found["sce"] = _estimate(columns, sce_of_heads(columns, heads, bins))
+    for metric, value in predicted_errors(columns, bins).items():
+        found[metric] = _estimate(columns, value)
+    return found | plain
+
+
+def pair_errors(columns: Columns, names: PairNames, bins: int) -> float:
+    """ECE of any pair of columns."""
+    confidence, accuracy = (columns[name].astype(np.float64) for name in names)
+    index = bin_index(confidence, equal_width_edges(bins))
+    return float(ece_of(bin_sums(confidence, accuracy, index, bins)))
+
+
+def predicted_errors(columns: Columns, bins: int) -> dict[str, float]:
+    """SCE and ACE as means over predicted classes, exactly.
+
+    >>> rows = {"predicted": np.array([3, 3]), "p_hat": np.ones(2), "a_hat": np.array([1.0, 0.0])}
+    >>> predicted_errors(rows, 2)
+    {'sce_predicted': 0.5, 'ace_predicted': 0.5, 'sce_weighted': 0.5, 'ace_weighted': 0.5}
+    """
+    confidence, correct = (columns[name].astype(np.float64) for name in ("p_hat", "a_hat"))
+    classes = [np.flatnonzero(columns["predicted"] == k) for k in np.unique(columns["predicted"])]
+    edges = equal_width_edges(bins)
+    sums = [
+        bin_sums(confidence[own], correct[own], bin_index(confidence[own], edges), bins)
+        for own in classes
+    ]
+    cells = [exact_cells(confidence[own], correct[own]) for own in classes]
+    return predicted_class_errors(np.stack(sums), cells, bins)
+
+
+def sce_of_heads(columns: Columns, heads: Columns, bins: int) -> float:
+    """Nixon's SCE: probabilities above the lowest bin one by one, the rest by the class's mass."""
+    n_classes, n_tokens = len(heads["class_mass"]), len(columns["token"])
+    probs = heads["head_p"].astype(np.float64)
+    index = bin_index(probs, equal_width_edges(bins))
+    reference = _reference_of(columns, heads)
+    correct = (reference == heads["head_token"]).astype(np.float64)
+    place = heads["head_token"].astype(np.int64) * bins + index
+    sums = bin_sums(probs, correct, place, n_classes * bins).reshape(n_classes, bins, N_COLUMNS)
+    total = np.zeros((n_classes, N_COLUMNS))
+    total[:, 0], total[:, 1] = n_tokens, heads["class_mass"]
+    total[:, 2] = np.bincount(columns["token"], minlength=n_classes)
+    sums[:, 0] = total - sums[:, 1:].sum(axis=1)
+    return sce_of(sums, n_classes, n_tokens)
+
+
+def to_table(columns: Columns) -> TokenTable:
+    """The rows as studies read them, with the second model's entropy as uncertainty."""
+    doubles = {name: own.astype(np.float64) for name, own in columns.items()}
+    return TokenTable(
+        unit=columns["sentence"].astype(np.int64),
+        target=columns["token"].astype(np.int64),
+        predicted=columns["predicted"].astype(np.int64),
+        confidence=doubles["p_hat"],
+        correct=doubles["a_hat"],
+        expected={
+            PLAIN if SCHEMES[name] == PLAIN else SCHEMES[name]: Expected(
+                doubles[f"p_{name}"], doubles[f"a_{name}"]
+            )
+            for name in SCHEMES
+        },
+        uncertainty=doubles["uncertainty"],
+        uncertainty_of="the second model",
+    )
+
+
+def _reference_of(columns: Columns, heads: Columns) -> Floats:
+    """The reference token at each head's place."""
+    width = int(columns["position"].max()) + 1
+    places = columns["sentence"].astype(np.int64) * width + columns["position"]
+    asked = heads["head_sentence"].astype(np.int64) * width + heads["head_position"]
+    found: Floats = columns["token"][np.searchsorted(places, asked)].astype(np.float64)
+    return found
+
+
+def _with_interval(columns: Columns, names: PairNames, bins: int, seed: int) -> Estimate:
+    confidence, accuracy = (columns[name].astype(np.float64) for name in names)
+    sums = sums_by_unit(columns["sentence"].astype(np.int64), confidence, accuracy, bins)
+    used = sums[sums[:, :, 0].sum(axis=1) > 0]
+    shape = (-1, bins, N_COLUMNS)
+    interval = group_bootstrap(
+        used.reshape(len(used), -1), lambda rows: ece_of(rows.reshape(shape)), seed
+    )
+    return Estimate(float(ece_of(sums.sum(axis=0))), interval, len(confidence), len(used))
+
+
+def _estimate(columns: Columns, value: float) -> Estimate:
+    sentences = len(np.unique(columns["sentence"]))
+    return Estimate(value, None, len(columns["token"]), sentences)
+
+
+PRINTED_ERRORS = {
+    "ece": 10.39,
+    "sce": 18.68,
+    "ace": 19.76,
+    "e_ece": 6.87,
+    "e_ece_p": 7.92,
+    "e_ece_k": 8.50,
+}
+"""Table 2, Multi30K, in percent."""
+PRINTED_SCHEMES = {"greedy": 10.39, "plain": 8.21, "top_k": 7.39, "top_p": 8.10}
+"""Table 1, Multi30K, in percent, by the recipe's name of the scheme."""
+PRINTED_QUARTILES = (("0.36", "0.00"), ("0.79", "0.01"), ("1.12", "0.02"), ("2.76", "0.21"))
+PRINTED_R = "0.56"
+PRINTED_STABILITY = {
+    "10": ("26.19", "8.18", "19.05", "15.81", "3.61", "11.39"),
+    "50": ("13.36", "3.26", "6.22", "9.01", "2.58", "4.59"),
+    "500": ("7.45", "1.23", "0.31", "4.48", "0.93", "0.06"),
+    "1000": ("6.97", "1.36", "0.17", "4.48", "0.93", "0.06"),
+    "all": ("7.14", "", "", "4.42", "", ""),
+}
+"""Table 4, which the paper prints for IWSLT14 alone."""
+CLASSWISE_FORMS = ("_predicted", "_weighted")
+"""The paper prints one SCE and one ACE and does not say how classes are averaged."""
+LEFT_OPEN = (
+    ("number of bins", "15 (--bins)"),
+    ("confidence 1", "in the last bin"),
+    ("how SCE and ACE average over classes", "three forms in Table 2"),
+    ('unit of the subsets of Table 4 ("test samples")', "tokens, and sentences beside them"),
+    ("end of sentence", "scored; Table 2 without it in the last column"),
+    ("temperature of e-ECE", "P̃ = P"),
+    ("P or P̃ as confidence in Table 1", "both columns in Table 1"),
+    ("when training stops", "least validation loss; rows-bleu and rows-last by --rows"),
+)
+SCHEME_NAMES = {"greedy": "greedy", "plain": "pure", "top_k": "top-k 100", "top_p": "top-p 0.8"}
+END_OF_SENTENCE, UNKNOWN = 2, 3
+SHIPPED = Path(__file__).with_name("multi30k")
+"""Rows of trained models that come with the package, where they do."""
+TRAINING = (
+    "python -m aleatoric.training.multi30k --data {data} --out multi30k --device cuda --jobs 2"
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A printed number beside ours, as fractions."""
+
+    printed: float | None
+    result: Result
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return self.result.as_dict() | {"printed": self.printed}
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """Everything that is printed."""
+
+    lines: tuple[Line, ...]
+    tables: tuple[Table, ...]
+
+
+def reproduce(data: Path, rows: Path | None = None, bins: int = 15, seed: int = 0) -> Reproduction:
+    """All tables from the rows of the test set that the recipe wrote."""
+    path = rows or _find_rows(data)
+    columns = read_rows(path)
+    text = parallel.load(data / "multi30k_test2016.de.gz", data / "multi30k_test2016.en.gz")
+    note = _check_origin(path, text.sha256)
+    heads = path.with_name(path.name.replace("rows-", "heads-"))
+    classes = read_rows(heads) if heads != path and os.path.isfile(heads) else None
+    found = errors(columns, classes, bins, seed)
+    words = errors(_without_ends(columns), None, bins, seed)
+    lines = tuple(_lines(found, text.sha256, path.stem, bins, seed))
+    table = to_table(columns)
+    return Reproduction(
+        lines,
+        (
+            _table_2(found, words, note, bins),
+            _table_1(columns, bins),
+            _table_3(intrinsic.run_intrinsic(table, seed, bins).tables[0]),
+            *(_table_4(own) for own in stability.run(table, seed, bins).tables),
+            _labels(columns, classes),
+            Table("What the paper leaves open", ("question", "here"), LEFT_OPEN),
+        ),
+    )
+
+
+def _find_rows(data: Path) -> Path:
+    """The recipe's rows beside the data, or those that ship; of the least validation loss first."""
+    for folder in (data, SHIPPED):
+        for kept in ("loss", "bleu", "last"):
+            if os.path.isfile(folder / f"rows-{kept}.npz"):
+                return folder / f"rows-{kept}.npz"
+    raise UsageError(
+        f"{data}: holds no rows-*.npz of the trained models; give --rows FILE, or make it with "
+        f"{TRAINING.format(data=shlex.quote(str(data)))} (about 20 minutes on an H200)."
+    )
+
+
+def _check_origin(rows: Path, sha256: str) -> str:
+    """Refuse rows of other sentences; say where the rows come from."""
+    facts_file = rows.with_name("facts.json")
+    if not os.path.isfile(facts_file):
+        return f"{rows.name}: no facts.json beside it tells how it was made."
+    facts = json.loads(facts_file.read_text(encoding="utf-8"))
+    if facts["data_sha256"]["test"] != sha256:
+        problem = "its rows were made from another test set"
+        raise DataError.at(rows, None, problem, "give the --data that the recipe was given")
+    kept = rows.stem.removeprefix("rows-")
+    if kept not in facts["test"]:
+        problem = "its name is none that the recipe gives"
+        raise DataError.at(rows, None, problem, "keep the names rows-loss, rows-bleu and rows-last")
+    epochs = {role: own["epochs"].get(kept) for role, own in facts["models"].items()}
+    return (
+        f"{rows.name}: seed {facts['recipe']['seed']}, label smoothing "
+        f"{facts['recipe']['label_smoothing']:g}, epoch {epochs['translation']} of the translation "
+        f"model and {epochs['uncertainty']} of the uncertainty model, test BLEU "
+        f"{facts['test'][kept]['bleu']:.1f}, {facts['environment']['device']}."
+    )
+
+
+def _without_ends(columns: Columns) -> Columns:
+    words = columns["token"] != END_OF_SENTENCE
+    return {name: own[words] for name, own in columns.items()}
+
+
+def _lines(found: dict[str, Estimate], sha256: str, model: str, bins: int, seed: int) -> list[Line]:
+    lines = []
+    for metric, estimate in found.items():
+        printed = _printed_error(metric)
+        signature = Signature(
+            "multi30k_test2016",
+            sha256,
+            f"translation@{model}",
+            EXPECTED.get(metric, "none"),
+            "whole-space" if metric in EXPECTED else "teacher-forced",
+            {"bins": str(bins), "closed": "at-1", "eos": "scored"},
+            str(estimate.n_items),
+            seed,
+            metric,
+            aleatoric.__version__,
+        )
+        value = None if printed is None else printed / 100
+        lines.append(Line(value, Result("translation", metric, signature, estimate)))
+    return lines
+
+
+def _table_2(found: dict[str, Estimate], words: dict[str, Estimate], note: str, bins: int) -> Table:
+    rows = tuple(
+        (
+            metric,
+            _printed(_printed_error(metric)),
+            _percent(estimate),
+            _interval(estimate),
+            _percent(words.get(metric)),
+        )
+        for metric, estimate in found.items()
+    )
+    notes = (
+        f"In percent, {bins} bins of equal width; the paper names no number of bins.",
+        "sce: over all classes (Nixon et al. 2019), tiny by its 1/K; _predicted: the mean over "
+        "predicted classes of the class's own error; _weighted: the same, classes weighted by "
+        "their numbers of tokens. The paper does not say how it averages; nearest to the printed: "
+        f"{_nearest(found, 'sce')}, {_nearest(found, 'ace')}.",
+        note,
+    )
+    columns = ("metric", "printed", "ours", "[low, high]", "without sentence ends")
+    return Table("e-ECE, Table 2: Multi30K DE→EN", columns, rows, notes)
+
+
+def _table_1(columns: Columns, bins: int) -> Table:
+    rows = []
+    for scheme, printed in PRINTED_SCHEMES.items():
+        own = pair_errors(columns, PairNames(f"draw_p_{scheme}", f"draw_a_{scheme}"), bins)
+        other = pair_errors(columns, PairNames(f"draw_scheme_p_{scheme}", f"draw_a_{scheme}"), bins)
+        rows.append(
+            (SCHEME_NAMES[scheme], f"{printed:.2f}", f"{100 * own:.2f}", f"{100 * other:.2f}")
+        )
+    notes = ("One token drawn a position. P: the model's own; P̃: after the scheme.",)
+    columns_shown = ("scheme", "printed", "ours, confidence P", "ours, confidence P̃")
+    return Table("e-ECE, Table 1: ECE by generation scheme", columns_shown, tuple(rows), notes)
+
+
+def _table_3(ours: Table) -> Table:
+    rows = [
+        (own[0], *printed, *own[1:3])
+        for own, printed in zip(ours.rows, PRINTED_QUARTILES, strict=False)
+    ]
+    last = ours.rows[-1]
+    rows.append(("r", PRINTED_R, "p < 0.01", last[1], last[2]))
+    columns = ("quartile", "printed E[H]", "printed m(d)", "ours E[H]", "ours m(d)")
+    return Table("e-ECE, Table 3: intrinsic uncertainty", columns, tuple(rows), ours.notes)
+
+
+def _nearest(found: dict[str, Estimate], metric: str) -> str:
+    """The form of a class-wise error that is nearest to the printed value, with its distance."""
+    forms = (metric, *(metric + form for form in CLASSWISE_FORMS))
+    values = {name: 100 * (found[name].value or 0.0) for name in forms if name in found}
+    gaps = {name: own - PRINTED_ERRORS[metric] for name, own in values.items()}
+    nearest = min(gaps, key=lambda name: abs(gaps[name]))
+    return f"{nearest} ({gaps[nearest]:+.1f})"
+
+
+def _labels(columns: Columns, heads: Columns | None) -> Table:
+    """How much of the vocabulary the test set shows, and how much of it the vocabulary knows."""
+    tokens, unknown = len(columns["token"]), int((columns["token"] == UNKNOWN).sum())
+    rows = [("reference tokens unknown to the vocabulary", "–", _share(unknown, tokens))]
+    if heads is not None:
+        classes = len(heads["class_mass"])
+        unseen = classes - len(np.unique(columns["token"]))
+        rows.insert(0, ("labels that no reference token has", "49.7%", _share(unseen, classes)))
+    notes = (
+        "printed: of WMT14 EN→DE (section 3), where labels are words; ours are subword pieces of "
+        "the Multi30K training text, of which the test set holds a part.",
+    )
+    columns_shown = ("share", "printed", "ours")
+    return Table("e-ECE, section 3: labels and the test set", columns_shown, tuple(rows), notes)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.2f}% ({part} of {whole})"
+
+
+def _printed_error(metric: str) -> float | None:
+    """The printed value that a metric is one reading of.
+
+    >>> _printed_error("sce_weighted"), _printed_error("e_ece_p"), _printed_error("brier")
+    (18.68, 7.92, None)
+    """
+    for form in CLASSWISE_FORMS:
+        metric = metric.removesuffix(form)
+    return PRINTED_ERRORS.get(metric)
+
+
+def _table_4(ours: Table) -> Table:
+    rows = tuple(
+        (own[0], *(f"{p} / {o}" if p or o else "" for p, o in zip(printed, own[1:], strict=True)))
+        for own in ours.rows
+        for printed in [PRINTED_STABILITY[own[0]]]
+    )
+    notes = (
+        "printed / ours: the paper prints IWSLT14 (6,750 sentences), ours is Multi30K (1,000). It "
+        'says "test samples". With the rows that come with the package, subsets of tokens have '
+        "about the printed values; subsets of sentences do not.",
+    )
+    title = ours.title.lower().replace("documents", "sentences")
+    shown = tuple(note.replace("documents", "sentences") for note in ours.notes)
+    return Table(f"e-ECE, Table 4: {title}", ours.columns, rows, (*notes, *shown))
+
+
+def _printed(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _percent(estimate: Estimate | None) -> str:
+    if estimate is None or estimate.value is None:
+        return "–"
+    value = 100 * estimate.value
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def _interval(estimate: Estimate) -> str:
+    own = estimate.interval
+    return "–" if own is None else f"[{100 * own.low:.2f}, {100 * own.high:.2f}]"

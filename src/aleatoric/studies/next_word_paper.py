@@ -1,0 +1,139 @@
+"""Table 1 of "Predict the Next Word": printed, as published, and corrected."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aleatoric.data.opening import sniff
+from aleatoric.errors import DataError
+from aleatoric.levels.word import WordJob, choose, results, run_word
+from aleatoric.registry import Track, quietly
+from aleatoric.types import Estimate, Result, Table
+
+PRINTED: dict[str, dict[str, float]] = {
+    "human": {"ece_original": 0.14, "ece_human": 0.60, "ece_oracle": 0.19},
+    "oracle": {"ece_original": 0.11, "ece_human": 0.57, "ece_oracle": 0.32, "tvd": 0.42},
+    "gpt2": {"ece_original": 0.02, "ece_human": 0.20, "ece_oracle": 0.19, "tvd": 0.64},
+    "gpt2_ft": {"ece_original": 0.03, "ece_human": 0.22, "ece_oracle": 0.19, "tvd": 0.66},
+    "gpt2_temp05": {"ece_original": 0.35, "ece_human": 0.13, "ece_oracle": 0.15, "tvd": 0.61},
+    "bloom": {"ece_original": 0.07, "ece_human": 0.09, "ece_oracle": 0.07, "tvd": 0.61},
+    "chatgpt": {"ece_original": 0.45, "ece_human": 0.37, "ece_oracle": 0.37, "tvd": 0.76},
+    "chatgpt_diverse": {"ece_original": 0.10, "ece_human": 0.08, "ece_oracle": 0.08, "tvd": 0.82},
+}
+"""Table 1 as printed; the paper's Oracle2 column is the system `oracle` here."""
+
+METRICS = ("ece_original", "ece_human", "ece_oracle", "tvd")
+PROTOCOLS = ("paper", "corrected")
+NOTES = (
+    "± : standard deviation over 20 random splits of the people.",
+    "The printed Human / oracle cell (0.19) is GPT-2's number: a wrong variable in the paper.",
+    "paper: repeated rows count as items, confidence 1 in no bin, the original word with its "
+    "punctuation and case, splits re-seeded for every context.",
+    "A system recorded on a part of the contexts is scored on that part.",
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One cell of the published table beside ours."""
+
+    system: str
+    metric: str
+    printed: float | None
+    paper: Result | None
+    corrected: Result | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`: the corrected result, with the other two values beside it."""
+        found = self.corrected.as_dict() if self.corrected else {}
+        paper = self.paper.as_dict() if self.paper else None
+        return (
+            {"system": self.system, "metric": self.metric}
+            | found
+            | {
+                "printed": self.printed,
+                "paper": paper,
+            }
+        )
+
+
+def reproduce(data: Path, seed: int = 0, track: Track[Any] = quietly) -> list[Line]:
+    """Score every recorded system of a folder under both protocols."""
+    corpus, models = find_files(data)
+    found: dict[str, dict[tuple[str, str], Result]] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for protocol in PROTOCOLS:
+            job = WordJob(str(corpus), models, choices=choose(protocol, []), seed=seed)
+            with run_word(job, Path(scratch) / protocol, track) as store:
+                found[protocol] = {(r.system, r.metric): r for r in results(store)}
+    return _lines(found)
+
+
+def find_files(data: Path) -> tuple[Path, tuple[str, ...]]:
+    """The people's answers and the recorded systems of a folder, told by what they hold."""
+    if not os.path.isdir(data):
+        raise DataError.at(data, None, "is no folder", "name the folder that holds the recordings")
+    readable = (".jsonl", ".jsonl.gz", ".csv", ".tsv")
+    files = sorted(path for path in data.iterdir() if path.name.endswith(readable))
+    people = [path for path in files if sniff(path) == "provo"]
+    if len(people) != 1:
+        problem = f"holds {len(people)} files of people's answers, not one"
+        raise DataError.at(
+            data, None, problem, "put one Provo file there, such as provo_cloze.jsonl"
+        )
+    models = tuple(f"recorded:{path}" for path in files if path not in people)
+    return people[0], models
+
+
+def to_table(lines: Iterable[Line]) -> Table:
+    """The three values of every cell, and how many items they stand on."""
+    columns = ("system", "metric", "printed", "ours, paper", "n", "ours, corrected", "n")
+    rows = tuple(
+        (
+            line.system,
+            line.metric,
+            _printed(line.printed),
+            *_ours(line.paper),
+            *_ours(line.corrected),
+        )
+        for line in lines
+    )
+    return Table("Predict the Next Word, Table 1", columns, rows, NOTES)
+
+
+def _lines(found: dict[str, dict[tuple[str, str], Result]]) -> list[Line]:
+    systems = list(dict.fromkeys(system for system, _ in found["corrected"]))
+    known = [name for name in PRINTED if name in systems]
+    others = [name for name in systems if name not in PRINTED]
+    return [
+        Line(
+            system,
+            metric,
+            PRINTED.get(system, {}).get(metric),
+            found["paper"].get((system, metric)),
+            found["corrected"].get((system, metric)),
+        )
+        for system in (*known, *others)
+        for metric in METRICS
+        if (system, metric) in found["corrected"]
+    ]
+
+
+def _printed(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _ours(result: Result | None) -> tuple[str, str]:
+    if result is None or result.estimate.value is None:
+        return "–", "0"
+    return _with_spread(result.estimate), str(result.estimate.n_items)
+
+
+def _with_spread(estimate: Estimate) -> str:
+    spread = f" ± {estimate.spread:.4f}" if estimate.spread is not None else ""
+    return f"{estimate.value:.4f}{spread}"

@@ -1,0 +1,272 @@
+"""What do TVD differences mean? Replace k% of a model's distributions by people's (§5, App. E).
+
+Under each random split of the people, one half is the target. For a random k% of the contexts the
+model's TVD to the target is replaced by the TVD of the other half: how large must k be until the
+TVDs distribute like those of people among themselves?
+
+Two criteria, both on the Kolmogorov-Smirnov distance between the two TVD distributions:
+- `not significant`: the smallest k at which the two-sample test does not reject at 5%. It depends
+  on the number of contexts, and as the two samples share k% of their values the test is lenient;
+- `like people`: the smallest k at which the distance is no larger than that between two random
+  splits of the people. It does not ask how many contexts there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import kstwobign
+
+from aleatoric.rng import stream
+from aleatoric.studies.figure_data import Line, Lines, Mark, Panels, density, plain
+from aleatoric.studies.people import SplitTVDs, interval_note, mean_interval, split_tvds
+from aleatoric.types import Case, Floats, Interval, Study, Table
+
+STEP = 0.05
+ALPHA = 0.05
+N_REPLICATES = 200
+SHOWN = (0.0, 0.3, 0.6, 0.9, 1.0)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One share k: mean TVD with its interval over groups, KS distance to people and its p."""
+
+    k: float
+    tvd: float
+    interval: Interval | None
+    ks: float
+    ks_spread: float
+    """Standard deviation over splits."""
+    p: float
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """The share k that a criterion asks for: its mean over splits, and an interval over groups."""
+
+    name: str
+    k: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """The curve over k, what people reach among themselves, and the criteria's answers."""
+
+    points: tuple[Point, ...]
+    ks_people: float
+    ks_significant: float
+    criteria: tuple[Criterion, ...]
+
+
+def run(cases: Iterable[Case], seed: int) -> Study:
+    """The study: its curve, its criteria and the data of Fig. 14."""
+    tvds = split_tvds(cases, seed)
+    found = replace(tvds.model, tvds.oracle, tvds.groups, seed)
+    figure = _picture(found, tvds, seed)
+    return Study("replacement", (_curve_table(found), _criteria_table(found)), figure)
+
+
+def replace(model: Floats, oracle: Floats, groups: Sequence[str], seed: int) -> Replacement:
+    """The replacement experiment on (contexts, splits) TVDs of a model and of the other half.
+
+    >>> rng = np.random.default_rng(0)
+    >>> people, model = rng.beta(4, 6, (300, 4)), rng.beta(7, 4, (300, 4))
+    >>> found = replace(model, people, [str(i % 30) for i in range(300)], seed=0)
+    >>> found.points[0].ks > found.points[12].ks > found.points[20].ks == 0
+    True
+    """
+    ranks = _ranks(len(model), model.shape[1], seed)
+    shares = np.round(np.arange(0, 1 + STEP / 2, STEP), 10)
+    coded = [_Coded.of(model[:, s], oracle[:, s], ranks[:, s]) for s in _columns(model)]
+    by_split = np.array([one.distances(shares) for one in coded])
+    points = tuple(
+        _point(k, mixed(model, oracle, ranks, k), by_split[:, i], groups, seed)
+        for i, k in enumerate(plain(shares))
+    )
+    people = _ks_people(oracle)
+    limits = {"not significant": significant_distance(len(model)), "like people": people}
+    replicates = _replicates(coded, groups, shares, seed)
+    criteria = tuple(
+        _criterion(name, by_split, replicates, shares, limit) for name, limit in limits.items()
+    )
+    return Replacement(points, people, limits["not significant"], criteria)
+
+
+def mixed(model: Floats, oracle: Floats, ranks: NDArray[np.int64], share: float) -> Floats:
+    """TVDs with a share of the contexts, those of the lowest ranks, replaced by the oracle's.
+
+    >>> mixed(np.ones((2, 1)), np.zeros((2, 1)), np.array([[1], [0]]), 0.5).tolist()
+    [[1.0], [0.0]]
+    """
+    return np.where(ranks < round(share * len(model)), oracle, model)
+
+
+def ks_distance(left: Floats, right: Floats) -> float:
+    """The largest gap between two empirical distribution functions.
+
+    >>> ks_distance(np.array([0.0, 1.0]), np.array([0.0, 0.5]))
+    0.5
+    """
+    at = np.concatenate([left, right])
+    below_left = np.searchsorted(np.sort(left), at, side="right") / len(left)
+    below_right = np.searchsorted(np.sort(right), at, side="right") / len(right)
+    return float(np.abs(below_left - below_right).max())
+
+
+def significant_distance(n: int, alpha: float = ALPHA) -> float:
+    """The KS distance of two samples of n from which on the test rejects (Smirnov's limit).
+
+    >>> round(significant_distance(797), 3)
+    0.068
+    """
+    return float(kstwobign.isf(alpha) * np.sqrt(2 / n))
+
+
+def _columns(values: Floats) -> range:
+    return range(values.shape[1])
+
+
+def _ranks(n: int, n_splits: int, seed: int) -> NDArray[np.int64]:
+    """A random order of the contexts for each split: a larger k replaces some more of them."""
+    orders = [stream(seed, "replacement", s).permutation(n) for s in range(n_splits)]
+    return np.array(orders).T
+
+
+@dataclass(frozen=True)
+class _Coded:
+    """The TVDs of one split as places in the order of all its values: counting replaces sorting."""
+
+    model: NDArray[np.int64]
+    people: NDArray[np.int64]
+    ranks: NDArray[np.int64]
+    n_values: int
+
+    @classmethod
+    def of(cls, model: Floats, people: Floats, ranks: NDArray[np.int64]) -> _Coded:
+        values, places = np.unique(np.concatenate([model, people]), return_inverse=True)
+        return cls(places[: len(model)], places[len(model) :], ranks, len(values))
+
+    def distances(self, shares: Floats, chosen: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """KS distances by share, on all contexts or on chosen ones."""
+        model, people, ranks = self.model[chosen], self.people[chosen], self.ranks[chosen]
+        limits = [round(share * len(self.model)) for share in plain(shares)]
+        below = self._below(people)
+        gaps = [np.abs(self._below(np.where(ranks < m, people, model)) - below) for m in limits]
+        return np.array([gap.max() for gap in gaps])
+
+    def _below(self, places: NDArray[np.int64]) -> Floats:
+        """The empirical distribution function at every value."""
+        counts = np.bincount(places, minlength=self.n_values)
+        share: Floats = np.cumsum(counts) / len(places)
+        return share
+
+
+def _point(k: float, values: Floats, ks: Floats, groups: Sequence[str], seed: int) -> Point:
+    by_case = values.mean(axis=1)
+    distance = float(ks.mean())
+    p = float(kstwobign.sf(distance * np.sqrt(len(values) / 2)))
+    spread = float(ks.std(ddof=1)) if len(ks) > 1 else 0.0
+    interval = mean_interval(by_case, groups, seed)
+    return Point(k, float(by_case.mean()), interval, distance, spread, p)
+
+
+def _ks_people(oracle: Floats) -> float:
+    """The mean KS distance between the people's TVDs of one split and of the next."""
+    following = np.roll(oracle, 1, axis=1)
+    return float(np.mean([ks_distance(oracle[:, s], following[:, s]) for s in _columns(oracle)]))
+
+
+def _replicates(
+    coded: Sequence[_Coded], groups: Sequence[str], shares: Floats, seed: int
+) -> Floats:
+    """KS distances by share on resampled groups, each replicate under the next split."""
+    names = list(dict.fromkeys(groups))
+    if len(names) < 2:
+        return np.zeros((0, len(shares)))
+    members = [np.flatnonzero(np.array(groups) == name) for name in names]
+    rng = stream(seed, "replacement groups")
+    rows = []
+    for b in range(N_REPLICATES):
+        drawn = rng.integers(len(names), size=len(names))
+        chosen = np.concatenate([members[g] for g in drawn])
+        rows.append(coded[b % len(coded)].distances(shares, chosen))
+    return np.array(rows)
+
+
+def _criterion(
+    name: str, by_split: Floats, replicates: Floats, shares: Floats, limit: float
+) -> Criterion:
+    value = float(_smallest(by_split, shares, limit).mean())
+    if not len(replicates):
+        return Criterion(name, value, None)
+    low, high = np.quantile(_smallest(replicates, shares, limit), [0.025, 0.975])
+    return Criterion(
+        name, value, Interval(float(low), float(high), 0.95, "group bootstrap, percentile")
+    )
+
+
+def _smallest(distances: Floats, shares: Floats, limit: float) -> Floats:
+    """By row, the smallest share from which on the distance stays within the limit."""
+    beyond = distances > limit
+    first = beyond.shape[1] - np.argmax(beyond[:, ::-1], axis=1)
+    # k = 100% is never beyond: its distance is 0.
+    return shares[np.where(beyond.any(axis=1), first, 0)]
+
+
+def _curve_table(found: Replacement) -> Table:
+    rows = tuple(
+        (f"{p.k:.0%}", f"{p.tvd:.3f}", _shown(p.interval), f"{p.ks:.3f}", f"{p.p:.2g}")
+        for p in found.points
+    )
+    notes = (
+        "KS: distance between these TVDs and those of people among themselves, mean over splits; "
+        "p: of that distance, two-sample test.",
+        interval_note(found.points[0].interval),
+    )
+    columns = ("replaced", "TVD", "[low, high]", "KS", "p")
+    return Table("k% replacement", columns, rows, notes)
+
+
+def _criteria_table(found: Replacement) -> Table:
+    limits = {"not significant": found.ks_significant, "like people": found.ks_people}
+    rows = tuple(
+        (c.name, f"{limits[c.name]:.3f}", f"{c.k:.1%}", _shown(c.interval, percent=True))
+        for c in found.criteria
+    )
+    notes = (
+        "not significant: KS test does not reject at 5%; like people: KS no larger than between "
+        "two random splits of the people.",
+    )
+    columns = ("criterion", "KS at most", "smallest k", "[low, high]")
+    return Table("Share to replace until TVDs distribute like people's", columns, rows, notes)
+
+
+def _shown(interval: Interval | None, percent: bool = False) -> str:
+    if interval is None:
+        return "–"
+    form = "{:.0%}" if percent else "{:.3f}"
+    return f"[{form.format(interval.low)}, {form.format(interval.high)}]"
+
+
+def _picture(found: Replacement, tvds: SplitTVDs, seed: int) -> dict[str, Panels]:
+    ranks = _ranks(len(tvds.cases), tvds.model.shape[1], seed)
+    densities = tuple(
+        density(f"k = {k:.0%}", mixed(tvds.model, tvds.oracle, ranks, k).ravel()) for k in SHOWN
+    )
+    k = plain([100 * point.k for point in found.points])
+    ks = plain([point.ks for point in found.points])
+    spread = np.array([point.ks_spread for point in found.points])
+    band = (plain(np.array(ks) - spread), plain(np.array(ks) + spread))
+    marks = (
+        Mark("significant at 5%", y=found.ks_significant),
+        Mark("people against people", y=found.ks_people),
+    )
+    left = Lines("TVD after replacing k%", "TVD to the disjoint half", "density", densities)
+    curve = Line("KS distance ± sd over splits", k, ks, *band)
+    right = Lines("Distance to people's TVDs", "replaced k (%)", "KS distance", (curve,), marks)
+    return {"fig14_replacement": Panels("k% replacement", (left, right))}

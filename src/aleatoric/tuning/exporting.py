@@ -1,0 +1,183 @@
+"""The weights of a fine-tuning run for transformers and peft, fold by fold."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aleatoric.errors import UsageError
+from aleatoric.levels.base import FINETUNE
+from aleatoric.models.hf import quiet
+from aleatoric.runs import Store
+from aleatoric.runs.disk import command
+from aleatoric.tuning.recipe import (
+    SPLITS,
+    VALIDATION,
+    Recipe,
+    Tunable,
+    lora_config,
+    read_assignment,
+)
+from aleatoric.tuning.session import FinetuneJob, fold_folder, job_of, open_tunable
+from aleatoric.tuning.training import (
+    check_identity,
+    load_tensors,
+    model_identity,
+    save_tensors,
+    unwritten,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from aleatoric.tuning.recipe import Tunable
+
+
+def export_weights(
+    run: Path, to: Path, device: str | None = None, trust_remote_code: bool = False
+) -> Iterator[Path]:
+    """Write every loss's folds to `to`/LOSS/fold-N; yields each folder when it is there.
+
+    Folders of `--train lora` are adapters of peft, all others whole models of transformers. The
+    weights are refused where the base model is not the one that they were trained from.
+    """
+    with Store.open(run) as store:
+        manifest = store.manifest
+    if manifest.get("command") != FINETUNE:
+        raise UsageError(f"{run}: holds no fine-tuned weights; name a run of aleatoric finetune.")
+    job = job_of(manifest, device, trust_remote_code)
+    folds = sorted({fold for fold in manifest["split"].values() if fold != VALIDATION})
+    places = [(loss, number) for loss in job.losses for number in folds]
+    _check_trained(run, places)
+    _check_free(to, places)
+    return _exported(run, to, job, places)
+
+
+def check_export(job: FinetuneJob, to: Path) -> None:
+    """Refuse a folder that the weights of a job could not be written to, before it is trained."""
+    numbers = list(range(1, job.folds + 1))
+    if job.split not in SPLITS:
+        by_hand = read_assignment(Path(job.split)).values()
+        numbers = sorted({fold for fold in by_hand if isinstance(fold, int)})
+    _check_free(to, [(loss, number) for loss in job.losses for number in numbers])
+
+
+def _check_free(to: Path, places: Sequence[tuple[str, int]]) -> None:
+    """Refuse what would be overwritten, and where nothing can be written."""
+    try:
+        taken = [own for own in (to / loss / f"fold-{n}" for loss, n in places) if own.exists()]
+        there = next(folder for folder in (to, *to.absolute().parents) if folder.exists())
+    except OSError as error:  # a name too long, or a folder that is closed to us
+        reason = error.strerror
+        raise UsageError(f"{to}: cannot be written ({reason}); choose another folder.") from None
+    if taken:
+        raise UsageError(f"{taken[0]}: is there; choose another folder.")
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise UsageError(f"{there}: nothing can be written there; choose another folder.")
+
+
+def _check_trained(run: Path, places: Sequence[tuple[str, int]]) -> None:
+    """Refuse, before any model is loaded, what is not trained yet."""
+    from aleatoric.tuning.training import TRAINED
+
+    for loss, number in places:
+        if not (fold_folder(run, loss, number) / TRAINED).exists():
+            problem = f"fold {number} of {loss} is not trained yet"
+            raise UsageError(f"{run}: {problem}; continue with {command(run)}.")
+
+
+def _exported(
+    run: Path, to: Path, job: FinetuneJob, places: list[tuple[str, int]]
+) -> Iterator[Path]:
+    from aleatoric.tuning.training import TRAINED
+
+    model: Tunable = open_tunable(job)
+    for loss, number in places:
+        weights = read_weights(fold_folder(run, loss, number) / TRAINED, model)
+        folder = to / loss / f"fold-{number}"
+        export_fold(model, weights, job.recipe_of(loss), folder)
+        yield folder
+
+
+_ADAPTER = "adapter_model.safetensors"
+
+
+def export_fold(model: Tunable, weights: Mapping[str, Tensor], recipe: Recipe, to: Path) -> None:
+    """Write trained weights to a new folder, whole or not at all: an adapter, or a whole model.
+
+    Low-rank additions become an adapter of peft, which names the base model; of everything else
+    the whole model is written, its tokenizer beside it.
+    """
+    with _new_folder(to) as folder:
+        model.lm.tokenizer.save_pretrained(folder)
+        if recipe.train == "lora":
+            _write_adapter(model, weights, recipe, folder)
+        else:
+            _write_model(model, weights, folder)
+
+
+def _write_model(model: Tunable, weights: Mapping[str, Tensor], folder: Path) -> None:
+    import transformers
+
+    model.load(weights)
+    try:
+        with quiet(transformers):
+            model.lm.model.save_pretrained(folder)
+    finally:
+        model.reset()
+
+
+def _write_adapter(
+    model: Tunable, weights: Mapping[str, Tensor], recipe: Recipe, folder: Path
+) -> None:
+    """The additions under peft's own names, and its description of them."""
+    layers = {name.partition(".lora_")[0].rpartition(".")[2] for name in weights}
+    config = lora_config(
+        recipe.lora_rank,
+        target_modules=sorted(layers),
+        task_type="CAUSAL_LM",
+        base_model_name_or_path=_base_name(model.lm.model),
+        revision=model.lm.revision,
+        inference_mode=True,
+        # Peft finds this out by itself, and warns each time.
+        fan_in_fan_out=any(getattr(m, "fan_in_fan_out", False) for m in model.lm.model.modules()),
+    )
+    config.save_pretrained(folder)
+    named = {f"base_model.model.{name.replace('.default.', '.')}": w for name, w in weights.items()}
+    save_tensors(folder / _ADAPTER, named)
+
+
+def _base_name(model: Any) -> str:
+    """The name on the hub, or the directory as seen from anywhere."""
+    name = str(model.name_or_path)
+    return str(Path(name).resolve()) if Path(name).exists() else name
+
+
+@contextmanager
+def _new_folder(to: Path) -> Iterator[Path]:
+    """A folder that is there when all is written; what is there before stays untouched."""
+    if to.exists():
+        raise UsageError(f"{to}: is there already; choose another folder to export to.")
+    from safetensors import SafetensorError
+
+    beside = to.with_name(f".{to.name}.part")
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        yield beside
+        os.replace(beside, to)
+    except (OSError, SafetensorError) as error:
+        raise unwritten(to, error) from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def read_weights(path: Path, model: Tunable) -> dict[str, Tensor]:
+    """The weights that training kept, where they belong to this model."""
+    saved = load_tensors(path)
+    check_identity(path, saved, model_identity(model))
+    return saved.tensors

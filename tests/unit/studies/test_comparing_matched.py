@@ -1,0 +1,187 @@
+"""Systems drawn down to the same number of draws per item."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aleatoric.errors import UsageError
+from aleatoric.levels.word import WordJob, notes, results, run_word, score_word
+from aleatoric.levels.word_results import unknown_metrics
+from aleatoric.report.parts import caveats
+from aleatoric.runs import Store
+from aleatoric.studies.compare import compare, drawn
+from aleatoric.studies.compare_notes import by_agreement
+from aleatoric.types import Categorical, Estimate
+
+WORDS = ["a", "b", "c", "d"]
+N_ITEMS = 24
+
+
+def recorded(path: Path, rows: dict[str, dict[str, object]]) -> str:
+    path.write_text("".join(json.dumps({"id": i, **row}) + "\n" for i, row in rows.items()))
+    return f"recorded:{path}"
+
+
+def run(tmp_path: Path, **systems: dict[str, dict[str, object]]) -> Store:
+    """Twenty people per item who prefer the first words, and recorded systems."""
+    corpus = tmp_path / "people.jsonl"
+    people = [w for w, n in zip(WORDS, (10, 6, 3, 1), strict=True) for _ in range(n)]
+    lines = [
+        {"id": str(i), "context": "It", "responses": people, "passage": i % 8}
+        for i in range(N_ITEMS)
+    ]
+    corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    specs = tuple(recorded(tmp_path / f"{name}.jsonl", own) for name, own in systems.items())
+    return run_word(WordJob(str(corpus), specs), tmp_path / "run")
+
+
+def samples(n: int, seed: int, items: range = range(N_ITEMS)) -> dict[str, dict[str, object]]:
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(n, [0.4, 0.3, 0.2, 0.1], len(items))
+    return {
+        str(i): {"samples": {w: int(k) for w, k in zip(WORDS, own, strict=True) if k}}
+        for i, own in zip(items, counts, strict=True)
+    }
+
+
+def logprobs() -> dict[str, dict[str, object]]:
+    known = {w: math.log(p) for w, p in zip(WORDS, (0.4, 0.3, 0.2, 0.1), strict=True)}
+    return {str(i): {"logprobs": known} for i in range(N_ITEMS)}
+
+
+def test_draws_are_taken_without_replacement_and_evenly() -> None:
+    model = Categorical.from_counts({"a": 6, "b": 3, "c": 1})
+    found = [drawn(model, 5, np.random.default_rng(i)) for i in range(4000)]
+    assert all(own.n == 5 for own in found)
+    counts = np.array([[5 * own.as_dict().get(w, 0) for w in "abc"] for own in found])
+    assert (counts.max(axis=0) <= [5, 3, 1]).all()
+    assert counts.mean(axis=0) == pytest.approx([3, 1.5, 0.5], abs=0.05)
+    assert drawn(model, 10, np.random.default_rng(0)).as_dict() == model.as_dict()
+
+
+def test_exact_probabilities_are_sampled_and_unassigned_mass_is_never_drawn_twice() -> None:
+    model = Categorical(("a", "b"), (0.5, 0.25), rest=0.25)
+    found = drawn(model, 40_000, np.random.default_rng(0))
+    assert found.n == 40_000
+    assert found.as_dict()["a"] == pytest.approx(0.5, abs=0.01)
+    others = [round(p * 40_000) for w, p in found.as_dict().items() if w not in "ab"]
+    assert set(others) == {1}
+    assert len(others) == pytest.approx(10_000, abs=300)
+
+
+def test_every_item_has_the_smallest_number_of_draws_of_its_systems(tmp_path: Path) -> None:
+    few = samples(5, 0, range(12)) | samples(30, 1, range(12, N_ITEMS))
+    with run(tmp_path, few=few, many=samples(1000, 2)) as store:
+        plain = compare([store], metrics=["tvd"])
+        found = compare([store], matched=True)
+        assert found.as_dict() == compare([store], matched=True).as_dict()
+        other = compare([store], matched=True, seed=1)
+    (before,) = plain.comparisons
+    tvd = {c.metric: c.paired.difference.value for c in found.comparisons}["tvd"]
+    # The system with few draws is left as it is; the other one loses what its draws gave it.
+    assert found.values["tvd"]["few"] == pytest.approx(plain.values["tvd"]["few"])
+    assert found.values["tvd"]["many"] > plain.values["tvd"]["many"] + 0.05
+    assert abs(tvd) < abs(before.paired.difference.value)
+    assert "(5 to 30)" in found.notes[0]
+    assert "n:17.5 matched" in found.comparisons[0].signatures[0]
+    assert "matched=seed=0" in found.comparisons[0].signatures[0]
+    assert other.values["tvd"]["many"] != found.values["tvd"]["many"]
+
+
+def test_known_probabilities_are_sampled_and_said_to_be(tmp_path: Path) -> None:
+    with run(tmp_path, few=samples(10, 0), known=logprobs()) as store:
+        found = compare([store], matched=True)
+    assert "known: draws are samples of exact probabilities" in found.notes[1]
+    (one,) = (c for c in found.comparisons if c.metric == "tvd")
+    assert abs(one.paired.difference.value) < 0.1
+
+
+def test_systems_without_any_draws_cannot_be_matched(tmp_path: Path) -> None:
+    with (
+        run(tmp_path, one=logprobs(), other=logprobs()) as store,
+        pytest.raises(UsageError, match="--matched needs a system with draws"),
+    ):
+        compare([store], matched=True)
+
+
+def test_only_words_are_matched(tmp_path: Path) -> None:
+    from aleatoric.studies.compare import match
+    from aleatoric.studies.compare_statistics import Member
+
+    with Store.create(tmp_path / "texts", {"level": "text"}) as store:
+        member = Member(store, "x", "x", {})
+        with pytest.raises(UsageError, match="is a run of the text level"):
+            match([member, member], seed=0)
+
+
+def test_single_draws_cannot_be_matched(tmp_path: Path) -> None:
+    with run(tmp_path, one=samples(1, 0), many=samples(30, 1)) as store:
+        with pytest.raises(UsageError, match="one: has one draw per item, and agreements need two"):
+            compare([store], matched=True)
+        assert "(one 24) count only in TVD and ECE" in " ".join(caveats(results(store), "overlap"))
+
+
+def test_systems_without_a_common_item_have_no_values_and_a_note(tmp_path: Path) -> None:
+    with run(tmp_path, a=samples(9, 0, range(12)), b=samples(9, 1, range(12, 24))) as store:
+        notes = " ".join(compare([store], metrics=["overlap"]).notes)
+    assert "overlap: no item is common to all systems" in notes
+
+
+def test_copied_answers_are_not_ranked_without_a_warning(tmp_path: Path) -> None:
+    copied = {
+        str(i): {"samples": {"a": 10 - i % 3, "b": 6 + i % 3, "c": 3, "d": 1}}
+        for i in range(N_ITEMS)
+    }
+    with run(tmp_path, copied=copied, sampled=samples(20, 0)) as store:
+        notes = " ".join(compare([store], metrics=["overlap"]).notes)
+    assert "copied: the overlap is significantly above 1" in notes
+
+
+def test_quartiles_have_the_same_cut_points_for_every_system(tmp_path: Path) -> None:
+    with run(tmp_path, half=samples(9, 0, range(6)), all=samples(9, 1)) as store:
+        rows = by_agreement(store).rows
+        assert by_agreement(store, ["all"]).rows == tuple(row for row in rows if row[0] == "all")
+        with pytest.raises(UsageError, match="no system 'oracle'"):
+            by_agreement(store, ["oracle"])
+    levels = [[row[1] for row in rows if row[0] == system] for system in ("half", "all")]
+    assert set(levels[0]) <= set(levels[1])
+    assert sum(int(row[-1]) for row in rows if row[0] == "all") == 2 * N_ITEMS
+
+
+@pytest.mark.parametrize(
+    ("known", "unknown"),
+    [
+        ({"agreement_M_low": 0.01, "agreement_M_high": 0.05, "mode_certified": 0.6}, set()),
+        (
+            {"agreement_M_low": 0.0, "agreement_M_high": 0.9},
+            {"agreement_M", "agreement_gap", "overlap", "entropy_model"},
+        ),
+        ({"agreement_C_low": 0.0, "agreement_C_high": 0.2}, {"agreement_C", "overlap"}),
+        ({"tvd_low": 0.2, "tvd_high": 0.5}, {"tvd", "tvd_debiased", "js", "mass_on_human"}),
+        ({"mode_certified": 0.2}, {"ece_human"}),
+        ({"log_loss_low": 1.0, "log_loss_high": 9.0}, set()),
+        ({"log_loss_low": 1.0, "log_loss_high": None}, {"log_loss"}),
+    ],
+)
+def test_metrics_whose_bounds_are_wide_are_not_given(
+    known: dict[str, float | None], unknown: set[str]
+) -> None:
+    names = ("overlap", "sq_distance", *("agreement_M", "agreement_C", "agreement_gap", "tvd"))
+    names += ("tvd_debiased", "js", "mass_on_human", "entropy_model", "ece_human", "log_loss")
+    values = dict.fromkeys(names, 0.3) | known
+    found = {name: Estimate(value, None, 9, 3) for name, value in values.items()}
+    assert unknown_metrics(found) == unknown
+
+
+def test_a_system_without_answers_yet_is_left_out_of_quartiles(tmp_path: Path) -> None:
+    with run(tmp_path, one=samples(9, 0)) as store:
+        store.add_system("later", store.systems()["one"])
+        score_word(store)
+        assert {row[0] for row in by_agreement(store).rows} == {"one"}
+        store.set_meta("n_items", N_ITEMS + 3)
+        assert "3 of 27 items were lost" in notes(store)[0]

@@ -1,0 +1,76 @@
+"""Subsampling a model's draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from aleatoric.errors import UsageError
+from aleatoric.studies import subsampling
+from aleatoric.studies.figure_data import Histograms
+from aleatoric.studies.people import halves_of, model_tvd
+from aleatoric.types import Case, Categorical
+
+
+def test_errors_fall_with_the_sample_size(flat_model: list[Case]) -> None:
+    errors = [subsampling.errors_at(size, flat_model, seed=0) for size in subsampling.SIZES]
+    means = [error.mean for error in errors]
+    assert means == sorted(means, reverse=True)
+    # A small sample misses words that people gave: it looks worse than the model is.
+    assert errors[0].bias > errors[-1].bias > 0
+
+
+def test_all_draws_make_no_error(make_case: Callable[..., Case]) -> None:
+    model = Categorical.from_counts({"a": 30, "b": 10, "z": 2})
+    case = make_case("1:2", {"a": 5, "b": 3, "c": 2}, model)
+    gaps = subsampling._gaps(case, 42, seed=0)
+    assert gaps == pytest.approx(np.zeros_like(gaps))
+
+
+def test_gaps_are_those_of_subsamples_counted_by_hand(make_case: Callable[..., Case]) -> None:
+    model = Categorical.from_counts({"z": 60, "a": 60})
+    case = make_case("1:2", {"a": 4, "b": 4}, model)
+    rng = subsampling.stream(0, "subsampling", 10, "1:2")
+    shares = subsampling._subsamples(model, 10, rng)
+    target = halves_of(case, 0).target
+    goals = target.counts / target.n
+    small = np.array(
+        [
+            model_tvd(Categorical(("z", "a"), tuple(row)), ["a", "b"], goal[None, :])[0]
+            for row, goal in zip(shares, goals, strict=True)
+        ]
+    )
+    expected = small - model_tvd(model, ["a", "b"], goals)
+    assert subsampling._gaps(case, 10, seed=0) == pytest.approx(expected)
+
+
+def test_the_study_holds_a_row_a_size_and_a_figure(flat_model: list[Case]) -> None:
+    study = subsampling.run(flat_model, seed=0)
+    (table,) = study.tables
+    assert [row[0] for row in table.rows] == ["10", "20", "40", "100"]
+    figure = study.figures["fig11_subsampling"]
+    assert isinstance(figure, Histograms)
+    widths = np.diff(figure.edges)
+    for heights in figure.heights.values():
+        assert float(np.dot(heights, widths)) == pytest.approx(1.0)
+
+
+def test_the_study_says_on_how_many_contexts_it_stands(
+    flat_model: list[Case], perfect_model: list[Case]
+) -> None:
+    """Only contexts with enough draws take part: they are counted, not taken for the corpus."""
+    (table,) = subsampling.run(flat_model, seed=0).tables
+    assert table.title == "Subsampling, all 200 contexts"
+    error = subsampling.errors_at(10, flat_model, seed=0)
+    assert table.rows[0][2] == f"{np.std(error.by_case, ddof=1):.5f}"
+    (one,) = subsampling.run([*flat_model[:1], *perfect_model], seed=0).tables
+    assert one.title == "Subsampling, 1 of 201 contexts"
+    assert one.rows[0][2:4] == ("–", "–")
+    assert any("says nothing about the corpus" in note for note in one.notes)
+
+
+def test_small_or_exact_systems_are_refused(perfect_model: list[Case]) -> None:
+    with pytest.raises(UsageError, match="more than 100 draws"):
+        subsampling.run(perfect_model, seed=0)

@@ -1,0 +1,83 @@
+"""Subword pieces: the merges of a naive learner, and what is not known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from aleatoric.rng import stream
+from aleatoric.training.bpe import EOS, UNK, Dictionary, Segmenter, learn_merges
+
+
+def naive_merges(words: dict[str, int], merges: int) -> list[tuple[str, str]]:
+    """All pairs counted anew before every merge."""
+    cut = {word: [*word[:-1], f"{word[-1]}</w>"] for word in words}
+    found: list[tuple[str, str]] = []
+    while len(found) < merges:
+        counts: Counter[tuple[str, str]] = Counter()
+        for word, pieces in cut.items():
+            for pair in pairwise(pieces):
+                counts[pair] += words[word]
+        best = max(counts, key=lambda pair: (counts[pair], pair), default=None)
+        if best is None or counts[best] < 2:
+            break
+        found.append(best)
+        cut = {word: glued(pieces, best) for word, pieces in cut.items()}
+    return found
+
+
+def glued(pieces: list[str], pair: tuple[str, str]) -> list[str]:
+    out, place = [], 0
+    while place < len(pieces):
+        both = tuple(pieces[place : place + 2]) == pair
+        out.append("".join(pair) if both else pieces[place])
+        place += 2 if both else 1
+    return out
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_merges_are_those_of_a_naive_learner(seed: int) -> None:
+    rng = stream(seed, "bpe")
+    words = {
+        "".join(rng.choice(list("ab" if seed % 2 else "abcd"), rng.integers(1, 9))): int(n)
+        for n in rng.integers(1, 6, 60)
+    }
+    assert learn_merges(words, 40) == naive_merges(words, 40)
+
+
+def test_pieces_are_the_merges_applied_in_order() -> None:
+    words = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
+    merges = learn_merges(words, 8)
+    cut = Segmenter(merges, words).pieces([list(words)])[0]
+    expected = []
+    for word in words:
+        pieces = [*word[:-1], f"{word[-1]}</w>"]
+        for pair in merges:
+            pieces = glued(pieces, pair)
+        expected += pieces
+    assert cut == expected
+
+
+def test_a_letter_never_seen_is_unknown_and_the_rest_of_the_word_stays() -> None:
+    segmenter = Segmenter([], ["ab"])
+    (pieces,) = segmenter.pieces([["aßb"]])
+    assert pieces == ["a", "<unk>", "b</w>"]
+    dictionary = Dictionary.of([["a", "b</w>"]])
+    assert dictionary.ids(pieces) == [4, UNK, 5, EOS]
+
+
+def test_a_dictionary_is_ordered_by_count_and_filled_to_a_multiple_of_8() -> None:
+    dictionary = Dictionary.of([["b", "a", "c"], ["c"]])
+    assert dictionary.pieces[:7] == ("<s>", "<pad>", "</s>", "<unk>", "c", "a", "b")
+    assert len(dictionary) == 8
+    assert len(Dictionary.of([list("abcd")])) == 8
+
+
+def test_words_come_back() -> None:
+    words = ["a", "dog", "'s", "ball"]
+    segmenter = Segmenter([], words)
+    (pieces,) = segmenter.pieces([words])
+    dictionary = Dictionary.of([pieces])
+    assert dictionary.words(dictionary.ids(pieces)) == words

@@ -1,0 +1,296 @@
+"""Fine-tuning a fold: what trains, what is masked, when it stops, and that it can go on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tuned_lms import population, words_lm
+
+from aleatoric.errors import DataError, ModelError, UsageError
+from aleatoric.nextword.vocabulary import Vocabulary
+from aleatoric.tuning.losses import WordTree, mean_nll, text_losses, text_rows, word_tree
+from aleatoric.tuning.recipe import (
+    Fold,
+    Passage,
+    Recipe,
+    Tunable,
+    assign,
+    make_folds,
+    make_tunable,
+    passages_of,
+)
+from aleatoric.tuning.training import (
+    CHECKPOINT,
+    TRAINED,
+    Trained,
+    load_tensors,
+    save_tensors,
+    train_fold,
+)
+from aleatoric.types import Item
+
+QUICK = Recipe("mixed", train="all", rate=1e-2, batch=2, epochs=2)
+
+
+@cache
+def fold() -> Fold:
+    passages = passages_of(population(passages=7, length=4))
+    return make_folds(passages, assign([p.group for p in passages], "paper", 3, 1, 0))[0]
+
+
+@cache
+def trees() -> dict[str, WordTree]:
+    lm = words_lm(dropout=0.1)
+    vocabulary = Vocabulary(lm.pieces)
+    sides = (*fold().train, *fold().validation)
+    return {p.group: word_tree(lm, p.items, vocabulary) for p in sides}
+
+
+def model(train: str = "all") -> Tunable:
+    return make_tunable(words_lm(dropout=0.1), train)
+
+
+def trained(folder: Path, recipe: Recipe = QUICK, **options: Any) -> Trained:
+    return train_fold(model(recipe.train), fold(), recipe, trees(), folder, **options)
+
+
+def test_padding_has_no_part_in_the_loss() -> None:
+    lm = words_lm()
+    rows = [(1, 2, 3, 4, 5, 6), (7, 8), (9, 1, 2)]
+    with torch.no_grad():
+        alone = [float(sum(text_losses(lm.model, [row], 1))) * (len(row) - 1) for row in rows]
+        together, in_parts = (float(sum(text_losses(lm.model, rows, n))) for n in (3, 2))
+    assert together == pytest.approx(sum(alone) / 8, rel=1e-5)
+    assert in_parts == pytest.approx(together, rel=1e-5)
+    assert mean_nll(lm.model, rows, batch=1) == pytest.approx(together, rel=1e-5)
+
+
+def test_only_the_last_blocks_train(tmp_path: Path) -> None:
+    own = model("last-1-block")
+    before = {name: value.clone() for name, value in own.lm.model.state_dict().items()}
+    train_fold(own, fold(), replace(QUICK, train="last-1-block"), trees(), tmp_path)
+    after = own.lm.model.state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed
+    assert all(".h.1." in name for name in changed)
+    own.reset()
+    assert all(torch.equal(before[name], own.lm.model.state_dict()[name]) for name in before)
+
+
+def test_lora_begins_as_the_model_itself_and_trains_only_its_additions(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    plain, own = words_lm(), make_tunable(words_lm(), "lora", rank=2)
+    ids = torch.tensor([[1, 2, 3]])
+    with torch.no_grad():
+        assert torch.allclose(plain.model(ids).logits, own.lm.model(ids).logits, atol=1e-6)
+    assert own.parameters
+    assert all("lora" in name for name in own.parameters)
+    found = train_fold(own, fold(), replace(QUICK, train="lora"), trees(), tmp_path)
+    assert found.history[-1].validation_loss < found.history[0].validation_loss
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        trained(tmp_path / name, replace(QUICK, seed=seed))
+    a, b, c = (load_tensors(tmp_path / name / TRAINED) for name in "abc")
+    assert (tmp_path / "a" / TRAINED).read_bytes() == (tmp_path / "b" / TRAINED).read_bytes()
+    assert any(not torch.equal(a.tensors[name], c.tensors[name]) for name in b.tensors)
+
+
+class StopHereError(Exception):
+    """Stands for anything that ends a process."""
+
+
+@pytest.mark.parametrize("stop_at", [1, 2, 3])
+def test_stopped_anywhere_and_resumed_the_weights_are_the_same(
+    tmp_path: Path, stop_at: int
+) -> None:
+    def stopping(work: Any, total: int, description: str) -> Any:
+        for number, step in enumerate(work):
+            if number == stop_at:
+                raise StopHereError
+            yield step
+
+    patient = replace(QUICK, patience=5)
+    whole = trained(tmp_path / "whole", patient)
+    with pytest.raises(StopHereError):
+        trained(tmp_path / "parts", patient, save_every=1, track=stopping)
+    assert (tmp_path / "parts" / CHECKPOINT).exists()
+    resumed = trained(tmp_path / "parts", patient)
+    assert resumed.history == whole.history
+    names = [tmp_path / name / TRAINED for name in ("whole", "parts")]
+    assert names[0].read_bytes() == names[1].read_bytes()
+    assert not (tmp_path / "parts" / CHECKPOINT).exists()
+
+
+def test_what_is_trained_is_not_trained_again(tmp_path: Path) -> None:
+    first = trained(tmp_path)
+    written = (tmp_path / TRAINED).stat().st_mtime_ns
+    again = trained(tmp_path)
+    assert (tmp_path / TRAINED).stat().st_mtime_ns == written
+    assert again.history == first.history
+
+
+def test_early_stopping_keeps_the_weights_of_the_least_validation_loss(tmp_path: Path) -> None:
+    wild = replace(QUICK, rate=0.5, epochs=6, patience=1)
+    found = trained(tmp_path, wild)
+    losses = [epoch.validation_loss for epoch in found.history]
+    assert len(losses) < 7
+    assert found.kept == losses.index(min(losses))
+    own = model()
+    own.load(found.weights)
+    again = train_fold(own, fold(), wild, trees(), tmp_path)
+    assert again.kept == found.kept
+
+
+def test_another_training_in_the_same_place_is_refused(tmp_path: Path) -> None:
+    trained(tmp_path)
+    with pytest.raises(UsageError, match="is of another training \\(its recipe differs\\)"):
+        trained(tmp_path, replace(QUICK, rate=1e-3))
+
+
+def test_weights_of_another_base_are_refused_though_the_parameters_that_train_are_alike(
+    tmp_path: Path,
+) -> None:
+    recipe = replace(QUICK, loss="text", train="last-1-block", epochs=1)
+    train_fold(model(recipe.train), fold(), recipe, {}, tmp_path)
+    changed = model(recipe.train)
+    frozen = next(own for own in changed.lm.model.parameters() if not own.requires_grad)
+    frozen.data[0, 0] += 1e-3
+    with pytest.raises(UsageError, match="was trained from another base model"):
+        train_fold(changed, fold(), recipe, {}, tmp_path)
+
+
+def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path: Path) -> None:
+    wild = replace(QUICK, loss="text", rate=1e30)
+    for _ in range(2):  # what is saved is whole: going on tells the same
+        with pytest.raises(UsageError) as told:
+            trained(tmp_path, wild, save_every=1)
+        assert str(told.value) == (
+            "text, fold 1, epoch 1, step 2: the training loss is nan; begin another run with "
+            "--rate below 1e+30, --clip-norm 1 or --warmup."
+        )
+    assert load_tensors(tmp_path / CHECKPOINT).facts["state"]["steps"] == 1
+    assert not (tmp_path / TRAINED).exists()
+
+
+def test_a_loss_that_ends_an_epoch_as_no_number_is_told_too(tmp_path: Path) -> None:
+    wild = replace(QUICK, loss="text", rate=1e30, batch=9)
+    with pytest.raises(UsageError, match=r"epoch 1, step 1: the loss of the training texts is nan"):
+        trained(tmp_path, wild)
+
+
+def test_too_little_memory_in_training_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    own = model()
+    monkeypatch.setattr(own.lm.model, "forward", full)
+    with pytest.raises(ModelError, match="mixed, fold 1: out of memory; begin another run with"):
+        train_fold(own, fold(), QUICK, trees(), tmp_path)
+
+
+def test_all_texts_of_a_group_train_unless_they_begin_another() -> None:
+    contexts = {"alder birch cedar": "elder", "alder birch": "cedar", "hazel larch": "maple"}
+    contexts |= {"rowan": ""}
+    items = [Item(c, "1", c, ("olive",), original) for c, original in contexts.items()]
+    lm = words_lm()
+    rows = text_rows(lm, Passage("1", tuple(items)))
+    assert rows == [lm.encode("alder birch cedar elder"), lm.encode("hazel larch maple")]
+
+
+def test_a_damaged_checkpoint_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / CHECKPOINT).write_bytes(b"\x80\x04pickle")
+    with pytest.raises(DataError, match=r"checkpoint\.safetensors: is damaged"):
+        trained(tmp_path)
+
+
+def test_a_half_written_file_never_takes_the_place_of_a_whole_one(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    save_tensors(path, {"a": torch.ones(2)}, {"n": 1})
+    (tmp_path / ".w.safetensors.part").write_bytes(b"half")
+    assert load_tensors(path).facts == {"n": 1}
+    assert load_tensors(path).tensors["a"].tolist() == [1.0, 1.0]
+
+
+def test_a_disk_without_room_for_weights_is_told_and_no_half_file_stays(tmp_path: Path) -> None:
+    """A real failure of write(2), in a process that may write no long files."""
+    program = (
+        "import resource, signal, sys, torch; from pathlib import Path\n"
+        "from aleatoric.training.exporting import _new_folder\n"
+        "from aleatoric.training.tensors import save_tensors\n"
+        "from safetensors.torch import save_file\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, resource.RLIM_INFINITY))\n"
+        "place, weights = Path(sys.argv[1]), {'a': torch.ones(9_000)}\n"
+        "def exported():\n"
+        "    with _new_folder(place / 'out') as folder: save_file(weights, folder / 'w')\n"
+        "for write in (lambda: save_tensors(place / 'w', weights), exported):\n"
+        "    try: write()\n"
+        "    except Exception as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    said = "the disk is full; make room and repeat the command."
+    assert done.stdout.splitlines() == [
+        f"StorageError {tmp_path / name}: {said}" for name in ("w", "out")
+    ]
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"loss": "both"},
+        {"schedule": "step"},
+        {"mix": 1.5},
+        {"rate": 0.0},
+        {"rate": float("nan")},
+        {"rate": 1e38},
+        {"train": "last-0-blocks"},
+        {"train": "head"},
+        {"batch": 0},
+        {"batch": 2.5},
+        {"epochs": 0},
+        {"patience": 0},
+        {"patience": -2},
+        {"patience": 1.5},
+        {"weight_decay": -0.01},
+        {"weight_decay": float("inf")},
+        {"clip_norm": -1.0},
+        {"epsilon": -1e-8},
+        {"warmup": -1},
+        {"lora_rank": 0},
+        {"tolerance": -0.1},
+    ],
+)
+def test_recipes_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    said = f"{next(iter(wrong)).replace('_', '-')} "
+    with pytest.raises(UsageError, match=said):
+        Recipe(**wrong)
+
+
+def test_a_warmup_as_long_as_the_training_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--warmup 4 does not end within the 4 steps.*0 to 3"):
+        trained(tmp_path, replace(QUICK, warmup=4))
+
+
+def test_more_blocks_than_there_are_is_refused() -> None:
+    with pytest.raises(UsageError, match="the model has 2"):
+        make_tunable(words_lm(), "last-3-blocks")
