@@ -92,6 +92,12 @@ def test_a_cut_interval_of_a_difference_is_marked_in_its_table() -> None:
     assert table.notes == (CUT_NOTE,)
 
 
+def test_a_difference_may_be_as_large_as_the_range_of_its_metric() -> None:
+    wide = Interval(-2.5, 1.5, 0.95, METHOD)
+    found = bounded_difference(Estimate(0.1, wide, 9, 3), "tvd_debiased")
+    assert found.interval == Interval(-2.0, 1.5, 0.95, f"{METHOD}, cut at -2")
+
+
 def test_the_table_by_agreement_cuts_and_marks(cli: Callable, tmp_path: Path) -> None:
     rows = [(f"{g}:{i}", str(g), g % 3) for g in range(1, 7) for i in range(2, 6)]
     words = ["a"] * 6 + ["b"] * 3 + ["c", "d"]

@@ -112,7 +112,11 @@ def test_an_item_without_any_word_is_left_out_with_a_note() -> None:
 
 @pytest.mark.parametrize(
     ("n", "told"),
-    [(2, "'no0', 'no1'"), (7, "'no0', 'no1', 'no2', 'no3', 'no4' and 2 more")],
+    [
+        (2, "'no0', 'no1'"),
+        (5, "'no0', 'no1', 'no2', 'no3', 'no4'"),
+        (7, "'no0', 'no1', 'no2', 'no3', 'no4' and 2 more"),
+    ],
 )
 def test_notes_name_five_of_the_items_without_a_word(n: int, told: str) -> None:
     items = [Item(f"no{i}", "1", "Then", ("?",)) for i in range(n)]
@@ -189,9 +193,16 @@ def test_scripts_without_spaces_need_a_segmenter(context: str, answers: tuple[st
     assert read_items(item, choices=Choices(rule="characters"))[0]
 
 
-def test_one_foreign_answer_among_many_is_no_foreign_corpus() -> None:
-    [item], _ = read_items(Item("7", "1", "Then", ("\u732b", "cat", "dog", "cow")))
-    assert len(item.responses) == 4
+@pytest.mark.parametrize("answers", [("\u732b", "cat", "dog"), ("\u732b", "\u72d7", "a", "b", "c")])
+def test_a_minority_of_foreign_answers_is_no_foreign_corpus(answers: tuple[str, ...]) -> None:
+    [item], _ = read_items(Item("7", "1", "Then", answers))
+    assert len(item.responses) == len(answers)
+
+
+def test_numbers_lead_the_examples_of_answers_that_became_one_word() -> None:
+    answers = ("new york", "new year", "3.5", "3.9")
+    _, (note,) = read_items(Item("1", "1", "Then", answers))
+    assert "such as '3.5' and '3.9' to '3', 'new york' and 'new year' to 'new'" in note
 
 
 @pytest.mark.parametrize(
