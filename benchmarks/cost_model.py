@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
+from aleatoric.levels.base import run_job
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.hf import HFModel, wrap
 from aleatoric.models.smollm2 import directory, load_smollm2
@@ -252,7 +253,7 @@ def _stored(contexts: int, run: Path) -> tuple[float, float, float]:
     from aleatoric.levels import word
 
     job = word.WordJob(f"simulated:contexts={contexts},people=40", ("toy",))
-    with word.run_word(job, run) as store:
+    with run_job(job, run) as store:
         start = time.process_time()
         levels.score(store, again=True)
         score = time.process_time() - start

@@ -23,13 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric.data.opening import open_corpus
+from aleatoric.levels.base import Monitor, run_job
 from aleatoric.levels.word import score_word
 from aleatoric.nextword.answers import Reading, ReadItems
 from aleatoric.runs import FINETUNING, Store, formats
-from aleatoric.runs.engine import Loading
-from aleatoric.tuning import FinetuneJob, run_finetune
-from aleatoric.tuning.losses import GRID, parse_temperatures
 from aleatoric.tuning.recipe import LOSSES, VALIDATION, Recipe
+from aleatoric.tuning.session import FinetuneJob
 from aleatoric.types import Choices
 
 
@@ -48,7 +47,7 @@ def main() -> None:
     measuring.add_argument("--epochs", type=int, default=Recipe.epochs)
     measuring.add_argument("--rate", type=float, default=Recipe.rate)
     measuring.add_argument("--patience", type=int)
-    measuring.add_argument("--temperatures", type=parse_temperatures, default=GRID)
+    measuring.add_argument("--temperatures", default=FinetuneJob.temperatures)
     measuring.set_defaults(work=measure)
     showing = commands.add_parser("table")
     showing.add_argument("found", type=Path)
@@ -60,23 +59,20 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> None:
-    recipe = Recipe(
+    job = FinetuneJob(
+        str(options.corpus),
+        (f"hf:{options.model}",),
+        tuple(options.loss or LOSSES),
+        split=options.split,
         train=options.train,
         epochs=options.epochs,
         rate=options.rate,
         patience=options.patience,
-    )
-    job = FinetuneJob(
-        str(options.corpus),
-        f"hf:{options.model}",
-        tuple(options.loss or LOSSES),
-        recipe,
-        split=options.split,
         temperatures=options.temperatures,
-        loading=Loading(device=options.device),
+        device=options.device,
     )
     clock = Clock()
-    with _folder(options.run) as folder, run_finetune(job, folder, clock.track, score=False) as run:
+    with _folder(options.run) as folder, run_job(job, folder, Monitor(clock.track)) as run:
         document = _document(run) | {"seconds": clock.seconds(), "device": _device()}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with gzip.open(options.out, "wt", encoding="utf-8") as file:

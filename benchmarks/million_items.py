@@ -17,7 +17,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob
 from aleatoric.runs import Store
 from aleatoric.types import Draws, Item
 
@@ -42,7 +43,7 @@ print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 def build(path: Path, n_items: int) -> None:
     """A run as `aleatoric word` leaves it when it dies before its last items are drawn."""
     job = WordJob("simulated:contexts=2,people=2", ("toy",), samples=2, n_splits=1)
-    run_word(job, path).close()
+    run_job(job, path).close()
     with Store.resume(path) as store:
         for table in ("items", "draws", "stats"):
             store.db.execute(f"DELETE FROM {table}")
@@ -59,8 +60,8 @@ def _items(n_items: int) -> Iterator[Item]:
 
 def resume_draws(path: Path) -> None:
     """Resume a run until its draws are complete, and stop before it is scored."""
+    from aleatoric.levels.base import Monitor, resume_run
     from aleatoric.runs.session import Stopped, Stopping
-    from aleatoric.studies import resume
 
     stopping = Stopping()
 
@@ -72,7 +73,7 @@ def resume_draws(path: Path) -> None:
         return work
 
     try:
-        resume.resume(path, track=track, stopping=stopping)
+        resume_run(path, monitor=Monitor(track, stopping=stopping))
     except Stopped:
         print("stopped")
 

@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aleatoric.data.opening import open_corpus
-from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob
 from aleatoric.report.page import make_report
 from aleatoric.rng import stream
 from aleatoric.runs import DATABASE, Store
@@ -39,7 +40,7 @@ def main(folder: Path) -> None:
         models = [f"recorded:{folder / 'gpt2_temp05.jsonl.gz'}", *made_up(people, Path(made))]
         page = Path(made) / "report.html"
         job = WordJob(str(people), tuple(models))
-        with run_word(job, Path(made) / "run") as store:
+        with run_job(job, Path(made) / "run") as store:
             began = time.perf_counter()
             report(store, page)
         print(f"written in {time.perf_counter() - began:.1f} s")

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric.demo import contexts
-from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob
 from aleatoric.runs import Store
-from aleatoric.runs.engine import Loading
 
 FUNCTIONS = (
     *("add_item_rows", "add_draws", "write_stats", "set_meta", "meta", "systems", "add_system"),
@@ -115,8 +115,8 @@ def main(samples: int = 100) -> None:
         for estimator in ("mc", "exact"):
             clock.seconds = 0.0
             begun = time.perf_counter()
-            job = WordJob(corpus, ("smollm2",), samples=samples, loading=Loading(estimator))
-            run_word(job, Path(folder) / estimator).close()
+            job = WordJob(corpus, ("smollm2",), samples=samples, estimator=estimator)
+            run_job(job, Path(folder) / estimator).close()
             wall = time.perf_counter() - begun
             print(
                 f"{estimator}: {wall:.1f} s, of which {1000 * clock.seconds:.0f} ms in the store: "

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.data.simulated import vocabulary
-from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob
 from aleatoric.levels.word_scoring import CONTROLS
 from aleatoric.report.explorer.library import Library
 from aleatoric.report.explorer.server import Explorer
@@ -75,7 +76,7 @@ def main(contexts: int = CONTEXTS) -> None:
 def make_run(path: Path, contexts: int, small: Path) -> None:
     """A run with the columns of a real one and made-up numbers, through the store alone."""
     job = WordJob("simulated:contexts=20,people=10", ("toy",), samples=10)
-    with run_word(job, small) as real:
+    with run_job(job, small) as real:
         manifest, columns = real.manifest, real.meta("stat_columns")
         facts = real.systems()["toy"]
     with Store.create(path, manifest) as store:

@@ -11,17 +11,17 @@ from threading import Thread
 from typing import Any
 from urllib.request import urlopen
 
-from aleatoric.levels.text import TextJob, run_text
-from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.text import TextJob
+from aleatoric.levels.word import WordJob
 from aleatoric.report.explorer.library import Library
 from aleatoric.report.explorer.server import Explorer
-from aleatoric.types import Choices
 
 SCRIPT = (
     '<script>document.title = "stolen"</script><img src=x onerror="document.title=1"> & "q" \'s'
 )
 LONG = "word " * 2000
-FOLDED = Choices(answers="folded")
+FOLDED = ("answers=folded",)
 """The word rule would leave nothing hostile in an answer."""
 """A text of 10,000 characters."""
 TURNED = "left \u202eto right\u202c \x07"
@@ -57,7 +57,7 @@ def word_run(folder: Path) -> Path:
         ),
     )
     models = tuple(f"recorded:{_recorded(folder, name)}" for name in SYSTEMS)
-    run_word(WordJob(str(people), models, n_splits=4, choices=FOLDED), folder / "run").db.close()
+    run_job(WordJob(str(people), models, n_splits=4, choose=FOLDED), folder / "run").db.close()
     return folder / "run"
 
 
@@ -85,7 +85,7 @@ def text_run(folder: Path) -> Path:
     job = TextJob(
         str(people), (f"recorded:{written}",), probes=("lexical-1",), tokeniser="whitespace"
     )
-    run_text(job, folder / "texts").db.close()
+    run_job(job, folder / "texts").db.close()
     return folder / "texts"
 
 

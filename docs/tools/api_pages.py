@@ -84,9 +84,7 @@ def _index(pages: dict[str, str], source: Path) -> str:
         "",
         "| to | use |",
         "|---|---|",
-        "| score next words | [`run_word`](runs.md#aleatoric.levels.word.run_word) |",
-        "| score whole texts | [`run_text`](runs.md#aleatoric.levels.text.run_text) |",
-        "| score reference tokens | [`run_token`](runs.md#aleatoric.levels.token.run_token) |",
+        "| run a job | [`run_job`](runs.md#aleatoric.levels.base.run_job) |",
         "| score logits that you have | [`CalibrationStream`]"
         "(tokens.md#aleatoric.calibration.stream.CalibrationStream) |",
         "| read a result | [`Result`](runs.md#aleatoric.types.Result) |",

@@ -9,17 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from aleatoric.data import files
-from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.base import Monitor, run_job
+from aleatoric.levels.word import WordJob
 from aleatoric.levels.word_scoring import ORACLE
 from aleatoric.models.base import Ask
-from aleatoric.registry import Track, quietly
 from aleatoric.runs import Store
 from aleatoric.runs.disk import check_place
-from aleatoric.runs.engine import Loading, open_model
-from aleatoric.runs.session import Stopping
+from aleatoric.runs.engine import open_model
+from aleatoric.runs.job import Loading
 from aleatoric.types import Draws, Item, Result
 
 PEOPLE = 40
@@ -44,26 +43,22 @@ NEXT_STEP = (
 )
 
 
-def run_smollm2(
-    out: Path, seed: int = 0, track: Track[Any] = quietly, stopping: Stopping | None = None
-) -> Store:
+def run_smollm2(out: Path, seed: int = 0, monitor: Monitor | None = None) -> Store:
     """People who are SmolLM2 at a planted temperature, against its decoders; the open run."""
     people = out / "people.jsonl"
     check_place(out)
     if not people.exists():
-        _write_people(people, seed, track, stopping or Stopping())
+        _write_people(people, seed, monitor or Monitor())
     remarks = (f"these people are simulated: SmolLM2 itself at {PLANTED}",)
     job = WordJob(str(people), ("smollm2",), DECODERS, seed=seed, remarks=remarks)
-    return run_word(job, out / "run", track, stopping)
+    return run_job(job, out / "run", monitor)
 
 
-def run_toy(
-    out: Path, seed: int = 0, track: Track[Any] = quietly, stopping: Stopping | None = None
-) -> Store:
+def run_toy(out: Path, seed: int = 0, monitor: Monitor | None = None) -> Store:
     """A made-up language against the perfect model and tempered ones; the open run."""
     models = ("toy", *(f"toy:temperature={t:g}" for t in TOY_TEMPERATURES))
     job = WordJob(TOY_CORPUS, models, samples=PEOPLE, seed=seed)
-    return run_word(job, out / "run", track, stopping)
+    return run_job(job, out / "run", monitor)
 
 
 def conclusion(results: Sequence[Result], planted: str, people: str) -> str:
@@ -102,15 +97,16 @@ def contexts() -> Iterator[Item]:
             yield Item(item_id, str(number), context, (), words[position])
 
 
-def _write_people(path: Path, seed: int, track: Track[Any], stopping: Stopping) -> None:
+def _write_people(path: Path, seed: int, monitor: Monitor) -> None:
     """Draw the answers of simulated people and keep them beside the run."""
     model = open_model("smollm2", Loading(estimator="mc"))
     items = {item.id: item for item in contexts()}
     # Another stream than the systems': people and models must not share random numbers.
     ask = Ask(PLANTED, PEOPLE, seed + 1)
-    asked = track(stopping.before_each(items.values()), len(items), "ask simulated people")
+    pending = monitor.stopping.before_each(items.values())
+    asked = monitor.track(pending, len(items), "ask simulated people")
     lines = [_line(items[draws.item_id], draws) for draws in model.draws(asked, ask)]
-    stopping.check()
+    monitor.stopping.check()
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.written_whole(path) as unfinished:
         unfinished.write_text("".join(lines), encoding="utf-8")

@@ -17,6 +17,12 @@ import aleatoric
 from aleatoric.errors import MissingExtraError, UsageError, quoted
 
 PLUGINS: dict[str, dict[str, str]] = {
+    "levels": {
+        "word": "aleatoric.levels.word:LEVEL",
+        "token": "aleatoric.levels.token:LEVEL",
+        "text": "aleatoric.levels.text:LEVEL",
+        "finetune": "aleatoric.tuning.session:LEVEL",
+    },
     "corpora": {
         "provo": "aleatoric.data.provo:load",
         "cloze": "aleatoric.data.cloze:load",

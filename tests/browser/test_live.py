@@ -8,7 +8,8 @@ from typing import Any
 
 from explored_runs import explored
 
-from aleatoric.levels.word import WordJob, run_word, score_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob, score_word
 from aleatoric.runs import Store
 from aleatoric.types import Draws, Item
 
@@ -16,9 +17,7 @@ from aleatoric.types import Draws, Item
 def test_progress_moves_and_results_appear(
     tmp_path: Path, visit: Callable[..., Any], keep: Callable[..., None]
 ) -> None:
-    with run_word(
-        WordJob("simulated:contexts=3,people=4", n_splits=2), tmp_path / "other"
-    ) as other:
+    with run_job(WordJob("simulated:contexts=3,people=4", n_splits=2), tmp_path / "other") as other:
         manifest = other.manifest
     with Store.create(tmp_path / "run", manifest) as store:
         store.add_items([Item(f"{i}", f"g{i % 3}", f"text {i}", ("a", "a", "b")) for i in range(6)])

@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 
-from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob
 from aleatoric.runs import COMPLETE, Store
 
 PEOPLE = [
@@ -200,7 +201,7 @@ def test_an_option_that_cannot_apply_is_refused_in_any_state_of_a_run(
     tmp_path: Path,
     cli: Callable[..., Any],
 ) -> None:
-    run_word(WordJob("simulated:contexts=3,people=3", ("toy",), samples=3), tmp_path / "r").close()
+    run_job(WordJob("simulated:contexts=3,people=3", ("toy",), samples=3), tmp_path / "r").close()
     with Store.resume(tmp_path / "r") as store:
         store.set_meta(COMPLETE, complete)
     ran = cli("resume", tmp_path / "r", *options)
@@ -214,7 +215,7 @@ def test_an_option_that_cannot_apply_is_refused_in_any_state_of_a_run(
 def test_nothing_half_written_stays_behind(
     cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, how: str
 ) -> None:
-    run_word(WordJob("simulated:contexts=3,people=3", ("toy",), samples=3), tmp_path / "r").close()
+    run_job(WordJob("simulated:contexts=3,people=3", ("toy",), samples=3), tmp_path / "r").close()
     out = tmp_path / "out" / name
     out.parent.mkdir()
 

@@ -20,13 +20,14 @@ from typer.testing import CliRunner
 from aleatoric.cli import app
 from aleatoric.errors import UsageError
 from aleatoric.inference.multiple import holm
+from aleatoric.levels.base import Monitor, run_job
 from aleatoric.report.finetune import systems_table
 from aleatoric.report.page import figure_data, render, section, write_tables
 from aleatoric.report.parts import part_of
 from aleatoric.runs import DATABASE, Store
 from aleatoric.runs.session import Stopped, Stopping
-from aleatoric.tuning import export_weights, job_of, run_finetune
-from aleatoric.tuning.session import open_tunable
+from aleatoric.tuning.exporting import export_weights
+from aleatoric.tuning.session import FinetuneJob, open_tunable
 from aleatoric.tuning.training import Saved, check_identity, load_tensors
 
 
@@ -138,9 +139,13 @@ def test_a_run_that_is_not_finished_is_shown_as_far_as_it_is(made: Path, printed
         return work
 
     with Store.open(made / "run") as store:
-        job = replace(job_of(store.manifest, device="cpu"), losses=("text",), n_splits=2)
+        job = replace(
+            FinetuneJob.from_manifest(store.manifest, {"device": "cpu"}),
+            losses=("text",),
+            n_splits=2,
+        )
     with pytest.raises(Stopped):
-        run_finetune(job, path, stop_at_text, stopping=asked)
+        run_job(job, path, Monitor(stop_at_text, stopping=asked))
     shown = run(["score", str(path), "--format", "markdown"])
     assert shown.exit_code == 0
     assert "| model temperature |" in shown.stdout
@@ -193,8 +198,10 @@ def test_the_bar_of_a_pooled_system_moves_as_its_items_are_answered(
             yield one
 
     with Store.open(made / "run") as store:
-        job = replace(job_of(store.manifest, device="cpu"), losses=("text",))
-    run_finetune(job, made / "watched", watching, score=False).close()
+        job = replace(
+            FinetuneJob.from_manifest(store.manifest, {"device": "cpu"}), losses=("text",)
+        )
+    run_job(job, made / "watched", Monitor(watching)).close()
     # A pack is as many passages as have 48 contexts, and one item more is looked at.
     assert max(taken["model text-tuned"]) <= 21
     assert max(taken["model"]) <= 36
@@ -224,7 +231,7 @@ def test_exported_low_rank_additions_give_the_same_logits_in_peft(made: Path) ->
     assert folder == made / "adapters" / "text" / "fold-1"
     assert not list(other.glob("model*"))
     with Store.open(made / "lora") as store:
-        own = open_tunable(job_of(store.manifest, device="cpu"))
+        own = open_tunable(FinetuneJob.from_manifest(store.manifest, {"device": "cpu"}))
     own.load(load_tensors(made / "lora/training/text/fold-1/trained.safetensors").tensors)
     wanted = _logits(own.lm.model)
     base = AutoModelForCausalLM.from_pretrained(made / "model")
@@ -281,7 +288,7 @@ def test_a_salvaged_run_has_its_curves_and_trains_nothing_again(
 
 def test_a_run_knows_how_often_it_saves_and_where_it_runs(made: Path, printed: str) -> None:
     with Store.open(made / "run") as store:
-        job = job_of(store.manifest | {"save_every": 3})
+        job = FinetuneJob.from_manifest(store.manifest | {"save_every": 3}, {})
         assert (job.save_every, job.loading.device) == (3, "cpu")
         assert store.manifest["save_every"] == 0
 

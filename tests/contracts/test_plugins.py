@@ -11,7 +11,8 @@ from aleatoric import registry
 from aleatoric.calibration.statistics import PLAIN, Expected, TokenTable
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.models.base import Forcing
-from aleatoric.runs.engine import Loading, open_forced, open_text_model
+from aleatoric.runs.engine import open_forced, open_text_model
+from aleatoric.runs.job import Loading
 from aleatoric.types import Categorical, Pair
 
 EVERYTHING = [(kind, name) for kind in registry.PLUGINS for name in registry.names(kind)]

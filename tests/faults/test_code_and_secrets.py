@@ -17,7 +17,7 @@ from forced_lms import saved
 
 import aleatoric
 from aleatoric.data.opening import open_corpus
-from aleatoric.levels import word
+from aleatoric.levels.base import manifest_of
 from aleatoric.levels.word import WordJob
 from aleatoric.models.http import Client
 from aleatoric.runs import Store
@@ -202,12 +202,12 @@ def test_a_key_goes_to_a_server_that_a_run_names_only_when_said(
     monkeypatch.setattr(Client, "_once", lambda *call: sent.append(call[0]) or 1 / 0)
     people = tmp_path / "c.jsonl"
     people.write_text('{"id": 1, "context": "A dog", "responses": ["runs", "is"]}\n')
-    manifest = WordJob(str(people), (f"openai:m@{url}?retries=0&backoff=0.01&server=vllm",))
+    job = WordJob(str(people), (f"openai:m@{url}?retries=0&backoff=0.01&server=vllm",))
     for known in ("ALEATORIC_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(known, raising=False)
     monkeypatch.setenv(name, "planted")
-    corpus = open_corpus(manifest.corpus)
-    with Store.create(tmp_path / "run", word._manifest(manifest, corpus)) as store:
+    corpus = open_corpus(job.corpus)
+    with Store.create(tmp_path / "run", manifest_of(job, corpus)) as store:
         store.add_items(corpus.items)
     refused = cli("resume", tmp_path / "run")
     assert refused.status == 2

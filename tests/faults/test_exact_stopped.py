@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
+from aleatoric.levels.base import Monitor, run_job
+
 pytest.importorskip("transformers")
 
 from canonical_run import canonical_bytes
 from tuned_lms import population, save_corpus, save_lm
 
-from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.base import resume_run
+from aleatoric.levels.word import WordJob
 from aleatoric.nextword.live import LiveModel
 from aleatoric.runs import Store
-from aleatoric.runs.engine import Loading
 from aleatoric.runs.session import Stopped, listening
-from aleatoric.studies import resume
 
 LENGTHS = {1: 20, 2: 9, 3: 30, 4: 20, 5: 31, 6: 17}
 """Passages of several lengths: parts of 59, 51 and 17 contexts on a processor."""
@@ -36,13 +37,12 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> WordJob:
         if int(i.id.split(":")[1]) < LENGTHS[int(i.group)] + 2
     ]
     corpus = save_corpus(folder / "people.jsonl", items)
-    loading = Loading(device="cpu", estimator="exact")
-    return WordJob(str(corpus), (f"hf:{model}",), loading=loading, n_splits=2)
+    return WordJob(str(corpus), (f"hf:{model}",), device="cpu", n_splits=2)
 
 
 @pytest.fixture(scope="module")
 def whole(job: WordJob, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    with run_word(job, tmp_path_factory.mktemp("whole") / "run") as store:
+    with run_job(job, tmp_path_factory.mktemp("whole") / "run") as store:
         return canonical_bytes(store)
 
 
@@ -64,9 +64,9 @@ def test_a_run_that_dies_while_a_part_is_saved_ends_byte_for_byte_alike(
     with monkeypatch.context() as patch:
         patch.setattr(LiveModel, "draws", dies)
         with pytest.raises(KeyboardInterrupt):
-            run_word(job, tmp_path / "run")
+            run_job(job, tmp_path / "run")
     assert answered(tmp_path / "run") == saved
-    with resume.resume(tmp_path / "run") as store:
+    with resume_run(tmp_path / "run") as store:
         assert canonical_bytes(store) == whole
 
 
@@ -81,7 +81,7 @@ def test_a_stop_waits_for_the_part_in_hand(
             yield one
 
     with pytest.raises(Stopped), listening() as stopping:
-        run_word(job, tmp_path / "run", track, stopping)
+        run_job(job, tmp_path / "run", Monitor(track, stopping=stopping))
     assert answered(tmp_path / "run") == {10: 59, 59: 110, 100: 110}[after]
-    with resume.resume(tmp_path / "run") as store:
+    with resume_run(tmp_path / "run") as store:
         assert canonical_bytes(store) == whole

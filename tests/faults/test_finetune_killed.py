@@ -12,9 +12,8 @@ from pathlib import Path
 import torch
 from tuned_lms import population, save_corpus, save_lm
 
-from aleatoric.runs.engine import Loading
-from aleatoric.tuning import FinetuneJob, run_finetune
-from aleatoric.tuning.recipe import Recipe
+from aleatoric.levels.base import run_job
+from aleatoric.tuning.session import FinetuneJob
 from aleatoric.tuning.training import CHECKPOINT, TRAINED
 
 PATIENCE_S = 240
@@ -25,12 +24,14 @@ def test_killed_in_mid_training_and_resumed_the_weights_are_the_same(tmp_path: P
     model = save_lm(tmp_path / "model", layers=1, dropout=0.1)
     job = FinetuneJob(
         str(corpus),
-        f"hf:{model}",
+        (f"hf:{model}",),
         ("human",),
-        Recipe("human", train="all", batch=2, epochs=12),
+        train="all",
+        batch=2,
+        epochs=12,
         folds=2,
-        temperatures=(),
-        loading=Loading(device="cpu"),
+        temperatures="none",
+        device="cpu",
         save_every=1,
     )
     killed = tmp_path / "killed"
@@ -39,7 +40,7 @@ def test_killed_in_mid_training_and_resumed_the_weights_are_the_same(tmp_path: P
     assert not (killed / "training" / "human" / "fold-2" / TRAINED).exists()
     whole = tmp_path / "whole"
     for folder in (killed, whole):
-        run_finetune(job, folder, score=False).db.close()
+        run_job(job, folder).db.close()
     for fold in ("fold-1", "fold-2"):
         one, other = (run / "training" / "human" / fold / TRAINED for run in (killed, whole))
         assert one.read_bytes() == other.read_bytes()

@@ -22,7 +22,8 @@ import pytest
 
 from aleatoric.errors import AleatoricError
 from aleatoric.levels import text as text_pipeline
-from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob
 from aleatoric.report.explorer.library import OpenRun
 from aleatoric.runs import DATABASE, formats
 
@@ -47,7 +48,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = [json.dumps({"id": str(n), "samples": counts}) + "\n" for n in range(4)]
         (folder / f"{name}.jsonl").write_text("".join(lines))
     models = tuple(f"recorded:{folder / name}.jsonl" for name in ("m", "n"))
-    run_word(WordJob(str(people), models, n_splits=2), folder / "word").close()
+    run_job(WordJob(str(people), models, n_splits=2), folder / "word").close()
     texts = folder / "texts.jsonl"
     line = {"input": "Hello?", "references": ["a b", "b c d"]}
     texts.write_text("".join(json.dumps(line | {"id": str(n)}) + "\n" for n in range(3)))
@@ -57,7 +58,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     job = text_pipeline.TextJob(
         str(texts), (f"recorded:{written}",), probes=("lexical-1",), tokeniser="whitespace"
     )
-    text_pipeline.run_text(job, folder / "text").close()
+    run_job(job, folder / "text").close()
     return folder
 
 
@@ -388,8 +389,8 @@ TEXT_ROWS: dict[str, tuple[str, str, Any]] = {
     "an unknown tokeniser": manifest(tokeniser="mine"),
     "a negative length": manifest(max_length=-1),
     "an unknown protocol": manifest(protocol="mine"),
-    "writing of unknown options": manifest(writing={"mine": 1}),
-    "writing a list": manifest(writing=[]),
+    "samples an object": manifest(samples={"mine": 1}),
+    "stop a text": manifest(stop="x"),
     "probes' facts a list": fact("probe_facts", lambda old: []),
     "probes' facts of numbers": fact("probe_facts", lambda old: {"lexical-1": {"a": 1}}),
     "probes' facts of others": fact("probe_facts", lambda old: {"mine": {}}),

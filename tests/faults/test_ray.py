@@ -23,10 +23,11 @@ import pytest
 import wayward
 
 from aleatoric.errors import ModelError
-from aleatoric.levels.text import TextJob, notes, run_text
-from aleatoric.levels.word import WordJob, run_word
-from aleatoric.models.base import Ask, Writing
-from aleatoric.runs.engine import EngineOptions, Loading
+from aleatoric.levels.base import notes, run_job
+from aleatoric.levels.text import TextJob
+from aleatoric.levels.word import WordJob
+from aleatoric.models.base import Ask
+from aleatoric.runs.job import EngineOptions, Loading
 from aleatoric.runs.ray_workers import Pool, Recipe, Size
 from aleatoric.runs.session import Stopped, listening
 from aleatoric.types import Choices, Item
@@ -89,9 +90,15 @@ def expected(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Held:
 
 def words(orders: Path, out: Path, engine: EngineOptions, **more: Any) -> Held:
     corpus = f"simulated:contexts={N_CONTEXTS},people=4,passage={PASSAGE}"
-    job = WordJob(corpus, (f"wayward:{orders}",), samples=20, n_splits=2, engine=engine)
-    with run_word(job, out, **more):
+    job = WordJob(corpus, (f"wayward:{orders}",), samples=20, n_splits=2, **on(engine))
+    with run_job(job, out, **more):
         return held(out)
+
+
+def on(engine: EngineOptions) -> dict[str, Any]:
+    """The options of a job that run it on an engine."""
+    asked = {"engine": engine.name, "address": engine.address, "actors": engine.actors}
+    return asked | {"actor_cpus": engine.cpus, "actor_gpus": engine.gpus}
 
 
 def held(out: Path) -> Held:
@@ -242,12 +249,12 @@ def test_texts_and_their_counts_are_the_same_bytes(orders: Path, tmp_path: Path)
     found = []
     for engine in (LOCAL, RAY):
         job = TextJob(
-            str(corpus), (f"wayward:{orders}",), ("ancestral", "top_k=2"), Writing(samples=3),
-            probes=("lexical-1",), tokeniser="whitespace", n_splits=2, engine=engine,
+            str(corpus), (f"wayward:{orders}",), ("ancestral", "top_k=2"), samples=3,
+            probes=("lexical-1",), tokeniser="whitespace", n_splits=2, **on(engine),
         )  # fmt: skip
         if engine is RAY:
             (orders / "once-60").touch()
-        with run_text(job, tmp_path / engine.name) as store:
+        with run_job(job, tmp_path / engine.name) as store:
             found.append((held(tmp_path / engine.name), notes(store)))
     assert found[0] == found[1]
     assert not (orders / "once-60").exists()

@@ -19,10 +19,10 @@ from canonical_run import canonical_bytes
 
 from aleatoric.errors import AleatoricError, DataError, StorageError, UsageError
 from aleatoric.levels import base
-from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.base import resume_run, run_job
+from aleatoric.levels.word import WordJob
 from aleatoric.runs import DATABASE, LockedError, Store
 from aleatoric.runs.salvage import salvage
-from aleatoric.studies import resume
 from aleatoric.types import Item
 
 JOB = WordJob("simulated:contexts=120,people=6", ("toy",), samples=10, n_splits=2)
@@ -38,7 +38,7 @@ def canonical(path: Path) -> bytes:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing happened to."""
     path = tmp_path_factory.mktemp("whole") / "run"
-    run_word(JOB, path).close()
+    run_job(JOB, path).close()
     return path
 
 
@@ -70,12 +70,12 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
 def test_a_full_disk_is_told_and_the_run_goes_on_elsewhere(whole: Path, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "160k") as disk:
         with pytest.raises(StorageError, match=r"the disk is full; .*aleatoric resume") as told:
-            run_word(JOB, disk / "run")
+            run_job(JOB, disk / "run")
         assert told.value.status == 1
         with Store.open(disk / "run") as store:
             assert 0 < store.n_items_with_draws("toy") <= 120
         shutil.copytree(disk / "run", tmp_path / "roomy")
-    resume.resume(tmp_path / "roomy").close()
+    resume_run(tmp_path / "roomy").close()
     assert canonical(tmp_path / "roomy") == canonical(whole)
 
 
@@ -99,14 +99,14 @@ def test_files_that_may_not_grow_stop_a_run_and_lose_nothing(whole: Path, tmp_pa
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
     assert "continue with aleatoric resume" in done.stderr
-    resume.resume(tmp_path / "run").close()
+    resume_run(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(whole)
 
 
 def test_a_disk_that_is_full_from_the_start_keeps_nothing_of_the_run(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "16k") as disk:
         with pytest.raises(StorageError, match=r"disk is full; .*repeat the command"):
-            run_word(JOB, disk / "run")
+            run_job(JOB, disk / "run")
         assert not (disk / "run").exists()
 
 
@@ -288,7 +288,7 @@ def test_a_row_that_has_changed_is_damage(change: str, whole: Path, tmp_path: Pa
     with pytest.raises(DataError, match="is damaged"), Store.open(run) as store:
         base.score(store)
     assert salvage(run, tmp_path / "new")[1] == "toy: the answers to 119 items are intact"
-    resume.resume(tmp_path / "new").close()
+    resume_run(tmp_path / "new").close()
     assert canonical(tmp_path / "new") == canonical(whole)
 
 
@@ -380,7 +380,7 @@ def test_a_run_that_died_before_its_database_names_the_original_command(
         (run / name).write_text("")
     with pytest.raises(UsageError, match="the original command starts it"):
         Store.resume(run)
-    run_word(JOB, run).close()
+    run_job(JOB, run).close()
 
 
 def test_a_run_that_died_before_its_first_transaction_begins_anew(
@@ -391,7 +391,7 @@ def test_a_run_that_died_before_its_first_transaction_begins_anew(
     sqlite3.connect(run / DATABASE).execute("PRAGMA journal_mode = WAL").connection.close()
     with pytest.raises(UsageError, match="stopped before it began; the original command"):
         Store.open(run)
-    run_word(JOB, run).close()
+    run_job(JOB, run).close()
     assert canonical(run) == canonical(whole)
 
 
@@ -412,7 +412,7 @@ def test_what_stands_in_the_place_of_a_lock_is_refused_and_left_alone(
     kind: str, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
     """A run may come from others: its lock must not lead the writing to a file of the user's."""
-    run_word(replace(JOB, models=()), tmp_path / "run").close()
+    run_job(replace(JOB, models=()), tmp_path / "run").close()
     precious, lock = tmp_path / "precious", tmp_path / "run" / "run.lock"
     precious.write_text("mine")
     put = {"a link": lambda: lock.symlink_to(precious), "a folder": lock.mkdir}
@@ -428,7 +428,7 @@ def test_what_stands_in_the_place_of_a_lock_is_refused_and_left_alone(
 def test_a_reader_of_a_run_that_is_written_sees_it_as_it_was(tmp_path: Path) -> None:
     items = [Item(str(n), "g", f"{n}", ("x", "y"), "x") for n in range(4)]
     asked = WordJob("simulated:contexts=4,people=4", ("toy",), samples=5, n_splits=2)
-    run_word(asked, tmp_path / "run").close()
+    run_job(asked, tmp_path / "run").close()
     writer = Store.resume(tmp_path / "run")
     with Store.open(tmp_path / "run") as reader:
         base.score(reader)  # the run is another's to write: computed apart
@@ -442,34 +442,32 @@ def test_a_reader_of_a_run_that_is_written_sees_it_as_it_was(tmp_path: Path) -> 
 def test_a_manifest_holds_all_that_is_asked_for(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from aleatoric.types import Choices
-
     job = replace(
         JOB,
         corpus="simulated:contexts=3,people=4",
         models=("toy:temperature=2", "toy"),
         samples=7,
         tolerance=0.5,
-        choices=Choices.paper(),
+        protocol="paper",
+        choose=("bins=closed",),
         seed=5,
         remarks=("made up",),
-        tagger="textblob",
     )
-    with run_word(job, tmp_path / "run") as store:
-        assert resume.job_of(store.manifest, resume.Anew()) == job
-        anew = resume.job_of(store.manifest, resume.Anew(device="cpu", trust_remote_code=True))
-    assert isinstance(anew, WordJob)
-    assert (anew.loading.device, anew.loading.trust_remote_code) == ("cpu", True)
+    with run_job(job, tmp_path / "run") as store:
+        assert WordJob.from_manifest(store.manifest, {}) == job
+        changes = {"device": "cpu", "trust_remote_code": True}
+        changed = WordJob.from_manifest(store.manifest, changes)
+    assert (changed.loading.device, changed.loading.trust_remote_code) == ("cpu", True)
 
 
 def test_a_changed_corpus_is_refused_when_it_is_needed(tmp_path: Path) -> None:
     people = tmp_path / "people.jsonl"
     people.write_text('{"context": "a", "responses": ["x", "y"]}\n' * 3)
     job = WordJob(str(people), (), n_splits=2)
-    run_word(job, tmp_path / "run").close()
+    run_job(job, tmp_path / "run").close()
     with Store.resume(tmp_path / "run") as store:
         store.db.execute("DELETE FROM items WHERE no = 2")
         store.db.execute("DELETE FROM meta WHERE key = 'complete'")
     people.write_text('{"context": "b", "responses": ["x", "y"]}\n' * 3)
     with pytest.raises(AleatoricError, match="is not what it was when the run began"):
-        resume.resume(tmp_path / "run")
+        resume_run(tmp_path / "run")

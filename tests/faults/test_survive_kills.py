@@ -14,7 +14,7 @@ import toy_runs
 from canonical_run import canonical_bytes
 
 from aleatoric.levels import text
-from aleatoric.studies import resume
+from aleatoric.levels.base import resume_run
 
 
 @pytest.mark.parametrize(("level", "kills"), [("word", 50), ("text", 30)])
@@ -55,5 +55,5 @@ def test_a_repeated_command_that_dies_between_two_scorings_is_resumed(
     with pytest.raises(ZeroDivisionError):
         toy_runs.run("text", tmp_path, "run", 6)
     monkeypatch.undo()
-    with resume.resume(tmp_path / "run") as store:
+    with resume_run(tmp_path / "run") as store:
         assert canonical_bytes(store) == expected

@@ -19,13 +19,12 @@ from faulty_server import serving
 from forced_lms import TEXT
 from forced_lms import saved as saved_model
 
-from aleatoric.levels.text import TextJob, run_text
-from aleatoric.levels.token import TokenJob, run_token
-from aleatoric.levels.word import WordJob, run_word
-from aleatoric.models.base import Writing
+from aleatoric.levels.base import Monitor, resume_run, run_job
+from aleatoric.levels.text import TextJob
+from aleatoric.levels.token import TokenJob
+from aleatoric.levels.word import WordJob
 from aleatoric.runs import Store
-from aleatoric.runs.session import Stopped, listening
-from aleatoric.studies import resume
+from aleatoric.runs.session import Stopped, Stopping, listening
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +50,7 @@ def answered(path: Path) -> int:
         return int(store.db.execute("SELECT count(*) FROM draws").fetchone()[0])
 
 
-def signalled(number: int, after: int, what: str) -> Callable[..., Iterable[Any]]:
+def signalled(number: int, after: int, what: str, stopping: Stopping) -> Monitor:
     """A progress display that sends this process a signal when so many items were taken."""
 
     def track(work: Iterable[Any], total: int, description: str) -> Iterator[Any]:
@@ -60,7 +59,7 @@ def signalled(number: int, after: int, what: str) -> Callable[..., Iterable[Any]
                 signal.raise_signal(number)
             yield one
 
-    return track
+    return Monitor(track, stopping=stopping)
 
 
 def word_job(model: str = "slow:1,0") -> WordJob:
@@ -71,18 +70,18 @@ def word_job(model: str = "slow:1,0") -> WordJob:
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
 )
 def test_one_signal_finishes_what_is_in_hand(number: int, status: int, tmp_path: Path) -> None:
-    run_word(word_job(), tmp_path / "whole").close()
+    run_job(word_job(), tmp_path / "whole").close()
     with pytest.raises(Stopped) as stopped, listening() as stopping:
-        run_word(word_job(), tmp_path / "run", signalled(number, 4, "toy"), stopping)
+        run_job(word_job(), tmp_path / "run", signalled(number, 4, "toy", stopping))
     assert stopped.value.status == status
     # The item that was taken when the signal came is the last.
     assert answered(tmp_path / "run") == 5
-    resume.resume(tmp_path / "run").close()
+    resume_run(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 
 def test_a_second_signal_stops_at_once_and_the_run_is_whole(tmp_path: Path) -> None:
-    run_word(word_job(), tmp_path / "whole").close()
+    run_job(word_job(), tmp_path / "whole").close()
 
     def twice(work: Iterable[Any], total: int, description: str) -> Iterator[Any]:
         for place, one in enumerate(work):
@@ -92,10 +91,10 @@ def test_a_second_signal_stops_at_once_and_the_run_is_whole(tmp_path: Path) -> N
             yield one
 
     with pytest.raises(Stopped) as stopped, listening() as stopping:
-        run_word(word_job(), tmp_path / "run", twice, stopping)
+        run_job(word_job(), tmp_path / "run", Monitor(twice, stopping=stopping))
     assert stopped.value.status == 143
     assert answered(tmp_path / "run") == 4
-    resume.resume(tmp_path / "run").close()
+    resume_run(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 
@@ -112,10 +111,14 @@ def test_where_no_item_is_in_hand_one_signal_stops_at_once(number: int) -> None:
 
 @pytest.mark.parametrize("what", ["read simulated", "score"])
 def test_a_run_stopped_where_no_item_is_in_hand_goes_on(what: str, tmp_path: Path) -> None:
-    run_word(word_job(), tmp_path / "whole").close()
+    run_job(word_job(), tmp_path / "whole").close()
     with pytest.raises(Stopped), listening() as stopping:
-        run_word(word_job(), tmp_path / "run", signalled(signal.SIGINT, 3, what), stopping)
-    resume.resume(tmp_path / "run").close()
+        run_job(
+            word_job(),
+            tmp_path / "run",
+            signalled(signal.SIGINT, 3, what, stopping),
+        )
+    resume_run(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 
@@ -138,27 +141,31 @@ def test_listening_ends_with_the_run() -> None:
 
 
 def test_a_stop_while_scoring_keeps_the_draws_and_no_half_statistics(tmp_path: Path) -> None:
-    run_word(word_job(), tmp_path / "whole").close()
+    run_job(word_job(), tmp_path / "whole").close()
     with pytest.raises(Stopped), listening() as stopping:
-        run_word(word_job(), tmp_path / "run", signalled(signal.SIGINT, 3, "score"), stopping)
+        run_job(
+            word_job(),
+            tmp_path / "run",
+            signalled(signal.SIGINT, 3, "score", stopping),
+        )
     with Store.open(tmp_path / "run") as store:
         assert not store.has_stats()
-    resume.resume(tmp_path / "run").close()
+    resume_run(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 
 def text_job(folder: Path, model: str = "toy:0") -> TextJob:
     corpus = str(toy_runs.people_of_texts(folder, 9))
     plain: dict[str, Any] = {"probes": ("lexical-1",), "tokeniser": "whitespace", "n_splits": 2}
-    return TextJob(corpus, (model,), writing=Writing(samples=3), **plain)
+    return TextJob(corpus, (model,), samples=3, **plain)
 
 
 def test_texts_are_stopped_and_go_on(tmp_path: Path) -> None:
-    run_text(text_job(tmp_path), tmp_path / "whole").close()
+    run_job(text_job(tmp_path), tmp_path / "whole").close()
     with pytest.raises(Stopped), listening() as stopping:
-        run_text(text_job(tmp_path), tmp_path / "run", signalled(2, 3, "toy"), stopping)
+        run_job(text_job(tmp_path), tmp_path / "run", signalled(2, 3, "toy", stopping))
     assert answered(tmp_path / "run") == 4
-    resume.resume(tmp_path / "run").close()
+    resume_run(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 
@@ -166,14 +173,14 @@ def test_a_model_behind_a_server_is_stopped_with_requests_in_flight(tmp_path: Pa
     with serving() as server:
         server.text = lambda number, body: f" word{body['seed'] % 5} is"
         job = word_job(f"openai:m@{server.url}?concurrency=3&n=1")
-        run_word(job, tmp_path / "whole").close()
+        run_job(job, tmp_path / "whole").close()
         expected, server.asked[:] = len(server.asked), []
         with pytest.raises(Stopped), listening() as stopping:
-            run_word(job, tmp_path / "run", signalled(signal.SIGINT, 7, "m"), stopping)
+            run_job(job, tmp_path / "run", signalled(signal.SIGINT, 7, "m", stopping))
         # What was asked for before the stop is all answered, paid for and saved.
         assert len(server.asked) == 5 * answered(tmp_path / "run")
         assert 8 <= answered(tmp_path / "run") < 12
-        resume.resume(tmp_path / "run").close()
+        resume_run(tmp_path / "run").close()
         seeds = [body["seed"] for body in server.asked]
     assert len(seeds) == len(set(seeds)) == expected
     with Store.open(tmp_path / "run") as store, Store.open(tmp_path / "whole") as whole:
@@ -190,13 +197,13 @@ def test_tokens_are_stopped_between_parts_and_go_on(tmp_path: Path) -> None:
         batch_tokens=2,
         keep_rows=True,
     )
-    run_token(job, tmp_path / "whole").close()
+    run_job(job, tmp_path / "whole").close()
 
     for _ in range(2):
         with pytest.raises(Stopped) as stopped, listening() as stopping:
-            run_token(job, tmp_path / "run", meter_with_a_signal, stopping)
+            run_job(job, tmp_path / "run", Monitor(meter=meter_with_a_signal, stopping=stopping))
         assert stopped.value.status == 143
-    resume.resume(tmp_path / "run").close()
+    resume_run(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 

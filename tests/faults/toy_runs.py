@@ -21,14 +21,14 @@ from canonical_run import canonical_bytes
 
 from aleatoric import registry
 from aleatoric.cli import main as command_line
-from aleatoric.levels.text import TextJob, run_text
-from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.base import resume_run, run_job
+from aleatoric.levels.text import TextJob
+from aleatoric.levels.word import WordJob
 from aleatoric.models.base import Ask, LoadOptions, Writing
 from aleatoric.models.generate import Tally
 from aleatoric.models.toy import ToyModel
 from aleatoric.rng import stream
 from aleatoric.runs import DATABASE, Store
-from aleatoric.studies import resume
 from aleatoric.types import Draws, Item, TextItem, Texts
 
 SECONDS = 0.002
@@ -117,17 +117,17 @@ def run(level: str, folder: Path, name: str, n_items: int) -> Store:
     if level == "word":
         corpus = f"simulated:contexts={n_items},people=6"
         models = ("slow:1", "slow:2")
-        return run_word(WordJob(corpus, models, samples=8, n_splits=3), folder / name)
+        return run_job(WordJob(corpus, models, samples=8, n_splits=3), folder / name)
     job = TextJob(
         str(people_of_texts(folder, n_items)),
         (f"toy:{SECONDS}",),
         ("ancestral", "top_p=0.9"),
-        Writing(samples=3),
+        samples=3,
         probes=("lexical-1",),
         tokeniser="whitespace",
         n_splits=3,
     )
-    return run_text(job, folder / name)
+    return run_job(job, folder / name)
 
 
 def saved(path: Path) -> dict[str, str]:
@@ -195,7 +195,7 @@ def _resumed(level: str, folder: Path, name: str, n_items: int) -> Store:
     path = folder / name
     if not (path / DATABASE).exists() or not saved(path):
         return run(level, folder, name, n_items)
-    return resume.resume(path)
+    return resume_run(path)
 
 
 def _in_child(work: Callable[[], Store], wait: float | None) -> bool:

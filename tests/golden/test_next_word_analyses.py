@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from aleatoric.levels import word
+from aleatoric.levels.base import run_job
 from aleatoric.probes.taggers import textblob
 from aleatoric.studies import ard, replacement, subsampling
 from aleatoric.studies.people import SplitTVDs, split_tvds
@@ -25,7 +26,7 @@ def gpt2(provo: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
     job = word.WordJob(
         str(provo / "provo_cloze.jsonl.gz"), (f"recorded:{provo / 'gpt2.jsonl.gz'}",), n_splits=1
     )
-    with word.run_word(job, tmp_path_factory.mktemp("gpt2") / "run") as store:
+    with run_job(job, tmp_path_factory.mktemp("gpt2") / "run") as store:
         return list(word.cases(store, "gpt2"))
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from doc_pages import ROOT
 
-from aleatoric.levels.word import WordJob, results, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob, results
 from aleatoric.runs import Store
 from aleatoric.studies.compare_notes import by_agreement
 from aleatoric.types import Result
@@ -27,7 +28,7 @@ outputs: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "outputs.py"))
 def run(provo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     models = tuple(f"recorded:{provo / system}.jsonl.gz" for system in SYSTEMS)
     job = WordJob(str(provo / "provo_cloze.jsonl.gz"), models)
-    with run_word(job, tmp_path_factory.mktemp("run") / "run") as store:
+    with run_job(job, tmp_path_factory.mktemp("run") / "run") as store:
         yield store
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aleatoric.levels.word import WordJob, choose, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob
 from aleatoric.rng import stream
 from aleatoric.studies.compare import Compared, Comparison, compare
 
@@ -29,7 +30,7 @@ def found(
 ) -> Iterator[dict[tuple[str, str, str], Comparison]]:
     models = tuple(f"recorded:{provo / system}.jsonl.gz" for system in SYSTEMS)
     folder = tmp_path_factory.mktemp("provo")
-    with run_word(job_of(provo, folder, models), folder / "run") as store:
+    with run_job(job_of(provo, folder, models), folder / "run") as store:
         family = compare([store], metrics=["tvd", "sq_distance"]).comparisons
         yield {(c.metric, c.first, c.second): c for c in family}
 
@@ -41,8 +42,9 @@ def job_of(provo: Path, folder: Path, models: tuple[str, ...]) -> WordJob:
         kept = [line for line in lines if json.loads(line)["passage"] in recorded]
     (folder / "corpus.jsonl").write_text("".join(kept))
     # Under the paper's word rule recorded words stand as they are: naive code needs no rule.
-    choices = choose("paper", ["repeats=pool"])
-    return WordJob(f"provo:{folder / 'corpus.jsonl'}", models, choices=choices)
+    return WordJob(
+        f"provo:{folder / 'corpus.jsonl'}", models, protocol="paper", choose=("repeats=pool",)
+    )
 
 
 def rows(path: Path, field: str) -> dict[Key, dict[str, int]]:
@@ -139,7 +141,7 @@ def cut(provo: Path, tmp_path_factory: pytest.TempPathFactory) -> Compared:
                 row = {"passage": passage, "position": position, "samples": some(counts, size, rng)}
                 file.write(json.dumps(row) + "\n")
     models = tuple(f"recorded:{folder / f'draws{size}.jsonl'}" for size in SIZES)
-    with run_word(job_of(provo, folder, models), folder / "run") as store:
+    with run_job(job_of(provo, folder, models), folder / "run") as store:
         return compare([store])
 
 

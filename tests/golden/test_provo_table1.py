@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from aleatoric.levels.word import WordJob, choose, results, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob, results
 from aleatoric.runs import Store
 from aleatoric.types import Result
 
@@ -27,7 +28,7 @@ ORIGINALS = {"raw": "original_raw", "normalised": "original_normalised"}
 def score(provo: Path, out: Path, *overrides: str, protocol: str = "paper") -> Store:
     models = tuple(f"recorded:{provo / system}.jsonl.gz" for system in SYSTEMS)
     corpus = str(provo / "provo_cloze.jsonl.gz")
-    return run_word(WordJob(corpus, models, choices=choose(protocol, overrides)), out)
+    return run_job(WordJob(corpus, models, protocol=protocol, choose=overrides), out)
 
 
 def by_name(store: Store) -> dict[tuple[str, str], Result]:
@@ -86,7 +87,7 @@ def test_expected_tvd(scored: Any, provo_expected: dict[str, Any]) -> None:
 
 def splits_range(provo: Path, out: Path, *overrides: str) -> float:
     corpus = str(provo / "provo_cloze.jsonl.gz")
-    with run_word(WordJob(corpus, choices=choose("paper", overrides)), out) as store:
+    with run_job(WordJob(corpus, protocol="paper", choose=tuple(overrides)), out) as store:
         pages = [page.values["tvd"] for page in store.stat_pages("oracle")]
         by_split = sum(page.sum(axis=0) for page in pages) / store.n_items
     return float(by_split.max() - by_split.min())

@@ -13,8 +13,8 @@ from aleatoric.models.hf import HFModel
 from aleatoric.nextword.exact import Search, exact
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.tuning.losses import question_of, word_tree
-from aleatoric.tuning.recipe import Recipe, assign, make_folds, make_tunable, passages_of
-from aleatoric.tuning.training import train_fold
+from aleatoric.tuning.recipe import Recipe, assign, make_folds, passages_of
+from aleatoric.tuning.training import make_tunable, train_fold
 from aleatoric.types import Item
 
 EPOCHS = 20

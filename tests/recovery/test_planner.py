@@ -13,7 +13,8 @@ import pytest
 from aleatoric.data.simulated import sample, truth
 from aleatoric.inference.bootstrap import t_quantile
 from aleatoric.inference.planning import Pilot
-from aleatoric.levels.word import WordJob, results, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob, results
 from aleatoric.rng import stream
 from aleatoric.runs import Store
 from aleatoric.studies.plan import Grid, Target, make_plan
@@ -79,7 +80,7 @@ def test_on_provo_the_pilots_own_design_has_the_bootstraps_error(
     with gzip.open(provo / "provo_cloze.jsonl.gz", "rt") as lines:
         kept = [line for line in lines if json.loads(line)["passage"] <= N_PASSAGES]
     (tmp_path / "corpus.jsonl").write_text("".join(kept))
-    with run_word(WordJob(f"provo:{tmp_path / 'corpus.jsonl'}", models), tmp_path / "run") as store:
+    with run_job(WordJob(f"provo:{tmp_path / 'corpus.jsonl'}", models), tmp_path / "run") as store:
         found = next(r for r in results(store) if r.system != "oracle" and r.metric == "tvd")
         source = pilot_source(store, None, None, None, False, 0)
         (row,) = make_plan(source, Target(), Grid((40,), (40,), (source.groups,))).rows
@@ -95,7 +96,7 @@ def test_planned_power_is_the_share_of_runs_that_see_the_difference(tmp_path: Pa
     job = WordJob(
         "simulated:contexts=1500,people=20,passage=10", ("toy:temperature=0.5", "toy"), samples=20
     )
-    with run_word(job, tmp_path / "run") as store:
+    with run_job(job, tmp_path / "run") as store:
         source = pilot_source(store, None, None, None, True, 0)
         target = Target(power=0.8, difference=_difference(store))
         (row,) = make_plan(source, target, Grid((20,), (20,))).rows

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob
 from aleatoric.runs import Store
 from aleatoric.studies.export import export_rows
 
 
 def exported(tmp_path: Path, name: str, contexts: int = 60, **options: object) -> list[str]:
     job = WordJob(f"simulated:contexts={contexts}", samples=30, **options)  # type: ignore[arg-type]
-    with run_word(job, tmp_path / name) as store:
+    with run_job(job, tmp_path / name) as store:
         export_rows(store, tmp_path / f"{name}.csv")
     return (tmp_path / f"{name}.csv").read_text().splitlines()
 

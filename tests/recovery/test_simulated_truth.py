@@ -9,7 +9,8 @@ import pytest
 
 from aleatoric.data.opening import open_corpus
 from aleatoric.data.simulated import truth
-from aleatoric.levels.word import WordJob, results, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob, results
 from aleatoric.metrics.distances import tvd
 from aleatoric.types import Pair
 
@@ -21,7 +22,7 @@ def estimate(tmp_path: Path, metric: str, people: int, samples: int, model: str)
     job = WordJob(
         f"simulated:contexts={CONTEXTS},people={people},passage=10", (model,), samples=samples
     )
-    with run_word(job, tmp_path / f"{people}-{samples}") as store:
+    with run_job(job, tmp_path / f"{people}-{samples}") as store:
         return next(
             r.estimate.value for r in results(store) if r.metric == metric and r.system == model
         )
@@ -59,7 +60,7 @@ def test_squared_distance_is_unbiased_at_any_size(
     job = WordJob(
         f"simulated:contexts={CONTEXTS},people={people},passage=10", (MODEL,), samples=samples
     )
-    with run_word(job, tmp_path / "run") as store:
+    with run_job(job, tmp_path / "run") as store:
         found = next(r for r in results(store) if (r.system, r.metric) == (MODEL, "sq_distance"))
         values = [row.value for row in found.rows]
     noise = np.std(values) / np.sqrt(len(values))
@@ -74,7 +75,7 @@ def test_a_perfect_model_has_no_squared_distance(tmp_path: Path) -> None:
 def test_ranking_by_tvd_finds_the_truth_where_ece_does_not(tmp_path: Path) -> None:
     models = ("toy", "toy:temperature=0.5", "toy:temperature=2")
     job = WordJob(f"simulated:contexts={CONTEXTS},people=40", models, samples=40)
-    with run_word(job, tmp_path / "run") as store:
+    with run_job(job, tmp_path / "run") as store:
         found = {(r.system, r.metric): r.estimate.value for r in results(store)}
     assert min(models, key=lambda m: found[m, "tvd"]) == "toy"
     assert min(models, key=lambda m: found[m, "ece_human"]) != "toy"

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aleatoric.levels import text
-from aleatoric.levels.text import TextJob, run_text
+from aleatoric.levels.base import notes, results, run_job
+from aleatoric.levels.text import TextJob
 from aleatoric.levels.text_variability import (
     ALIKE,
     CLOSE,
@@ -48,8 +48,8 @@ def scored(folder: Path, people: Written, **systems: Written) -> tuple[Results, 
         rows = [{"id": i, "texts": own} for i, own in texts.items()]
         models.append(f"recorded:{lines(folder / f'{name}.jsonl', rows)}")
     job = TextJob(str(corpus), tuple(models), probes=PROBES, tokeniser="whitespace")
-    with run_text(job, folder / "run") as store:
-        return text.results(store), text.notes(store)
+    with run_job(job, folder / "run") as store:
+        return results(store), notes(store)
 
 
 def said(results: Results) -> dict[str, set[tuple[str, str]]]:

@@ -17,47 +17,35 @@ import aleatoric
 from aleatoric import registry
 from aleatoric.cli import printing
 from aleatoric.cli.compare import compare
-from aleatoric.cli.finetune import finetune, show_run
+from aleatoric.cli.finetune import finetune
+from aleatoric.cli.jobs import level_command
 from aleatoric.cli.options import (
-    ActorCpusOption,
-    ActorGpusOption,
-    ActorsOption,
-    AddressOption,
-    BosOption,
-    DeviceOption,
-    DtypeOption,
-    EncodingOption,
-    EngineOption,
     FormatOption,
     IntervalOption,
     JsonOption,
-    OutOption,
     OwnProbeOption,
-    RemoteCodeOption,
     SeedOption,
-    WordRuleOption,
 )
 from aleatoric.cli.plan import plan
 from aleatoric.cli.printing import (
     byte_bar,
+    monitored,
     print_json,
     say,
     show_results,
+    show_run,
     show_tables,
     shown,
     track,
-    writing,
 )
-from aleatoric.cli.production import reproduce_production
+from aleatoric.cli.reproduce import reproduce_e_ece, reproduce_production
 from aleatoric.cli.resume import resume
-from aleatoric.cli.text import text
-from aleatoric.cli.token import reproduce_e_ece, token
 from aleatoric.cli.view import view
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.levels.base import find_level
 from aleatoric.probes.base import check_known, options_of
 from aleatoric.report.tables import printable
-from aleatoric.runs.disk import command as pasted
 
 if TYPE_CHECKING:
     from aleatoric.runs import Store
@@ -118,101 +106,6 @@ def _version(
 
 
 @app.command()
-def word(
-    corpus: Annotated[str, typer.Option(help="A corpus name, or a file of people's answers.")],
-    model: Annotated[
-        list[str] | None,
-        typer.Option(help="smollm2, hf:NAME, gguf:FILE, recorded:FILE, toy; repeatable."),
-    ] = None,
-    decoder: Annotated[list[str] | None, typer.Option(help="How to decode; repeatable.")] = None,
-    estimator: Annotated[
-        str, typer.Option(help="Of live models: exact, or mc (sampled).")
-    ] = "exact",
-    samples: Annotated[
-        int, typer.Option(min=1, max=10**7, help="Draws per context, for mc.")
-    ] = 1000,
-    until: Annotated[
-        str | None,
-        typer.Option(help="Of mc: stop a context at se=0.01, or after --samples draws."),
-    ] = None,
-    tolerance: Annotated[
-        float, typer.Option(min=0, help="Largest gap between the bounds of an exact TVD or D².")
-    ] = 0.02,
-    device: DeviceOption = None,
-    dtype: DtypeOption = "float32",
-    bos: BosOption = "auto",
-    trust_remote_code: RemoteCodeOption = False,
-    engine: EngineOption = "local",
-    address: AddressOption = None,
-    actors: ActorsOption = None,
-    actor_cpus: ActorCpusOption = None,
-    actor_gpus: ActorGpusOption = None,
-    protocol: Annotated[str, typer.Option(help="corrected, or paper as published.")] = "corrected",
-    choose: Annotated[
-        list[str] | None, typer.Option(help="One choice of the protocol, as bins=half-open.")
-    ] = None,
-    word_rule: WordRuleOption = None,
-    metric: Annotated[
-        list[str] | None, typer.Option(help="Also tvd_syn or tvd_sem; repeatable.")
-    ] = None,
-    tagger: Annotated[
-        str | None,
-        typer.Option(help="For tvd_syn: textblob, nltk, spacy:NAME; default: by the language."),
-    ] = None,
-    language: Annotated[
-        str | None, typer.Option(help="Language of the corpus, as en or de; for tvd_syn.")
-    ] = None,
-    embedder: Annotated[
-        str, typer.Option(help="For tvd_sem: minilm, wordllama, vectors:FILE.")
-    ] = "minilm",
-    splits: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Random splits of the people.")
-    ] = 20,
-    interval: IntervalOption = DEFAULT_METHOD,
-    seed: SeedOption = 0,
-    encoding: EncodingOption = "utf-8",
-    out: OutOption = None,
-    as_json: JsonOption = False,
-    layout: FormatOption = "terminal",
-) -> None:
-    """Next words: does the model spread its probability as people do?
-
-    Example: `aleatoric word --corpus answers.jsonl --model recorded:gpt2.jsonl --out runs/gpt2`
-    """
-    from aleatoric.levels import word as pipeline
-    from aleatoric.nextword.live import parse_until
-    from aleatoric.runs.engine import EngineOptions, Loading
-
-    job = pipeline.WordJob(
-        corpus,
-        tuple(model or ()),
-        tuple(decoder or ("ancestral",)),
-        samples,
-        Loading(estimator, dtype, device, bos, trust_remote_code),
-        tolerance,
-        pipeline.choose(protocol, choose or (), word_rule),
-        tuple(metric or ()),
-        tagger,
-        embedder,
-        splits,
-        seed,
-        encoding,
-        parse_until(until) if until is not None else None,
-        engine=EngineOptions(engine, address, actors, actor_cpus, actor_gpus),
-        language=language,
-    )
-    check_method(interval)
-    with (
-        writing(out) as (folder, stopping),
-        pipeline.run_word(job, folder, track, stopping) as store,
-    ):
-        with shown():
-            show_results(pipeline.results(store, interval), pipeline.notes(store), as_json, layout)
-        if out is not None:
-            say(f"saved in {out}; see it again with: {pasted(out, 'score')}")
-
-
-@app.command()
 def score(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     export: Annotated[
@@ -246,8 +139,9 @@ def score(
         raise UsageError(f"--by {by} is not known; use --by agreement.")
     with Store.open(run) as store:
         check_known(probe or (), store.manifest.get("probes") or ())
-        base.score(store, track, again=not analysis and not by, said=probe or ())
-        if names := base.unsaid_probes(store, probe or ()):
+        monitor = base.Monitor(track, allowed_probes=tuple(probe or ()))
+        base.score(store, monitor, again=not analysis and not by)
+        if names := base.refused_probes(store, probe or ()):
             say(f"note: not scored again; to call {', '.join(names)} add {options_of(names)}")
         if export:
             _export(store, export)
@@ -320,14 +214,14 @@ def demo(
     Example: `aleatoric demo`
     """
     from aleatoric import demo as made
-    from aleatoric.levels import word as pipeline
+    from aleatoric.levels import base
     from aleatoric.report.page import make_report
 
     run = made.run_toy if toy else made.run_smollm2
-    with writing(out / "run") as (_, stopping), run(out, seed, track, stopping) as store:
-        results = pipeline.results(store)
+    with monitored(out / "run") as (_, monitor), run(out, seed, monitor) as store:
+        results = base.results(store)
         with shown():
-            show_results(results, pipeline.notes(store), as_json, layout)
+            show_results(results, base.notes(store), as_json, layout)
         for path in make_report([store], out / "report.html", None, track):
             say(f"wrote {path}")
     planted = (
@@ -397,8 +291,9 @@ def reproduce_next_word(
         show_tables([next_word_paper.to_table(lines)], False, layout)
 
 
-app.command()(token)
-app.command()(text)
+for _level in registry.names("levels"):
+    if _level != "finetune":
+        app.command(name=_level)(level_command(find_level(_level)))
 app.command()(resume)
 app.command()(compare)
 app.command()(plan)

@@ -49,7 +49,7 @@ def compare(
     with ExitStack() as opened:
         stores = [opened.enter_context(Store.open(run)) for run in runs]
         for store in stores:
-            base.score(store, track, again=False)
+            base.score(store, base.Monitor(track), again=False)
         found = comparing.compare(
             stores, system or (), metric or (), alpha, seed, interval, matched=matched
         )

@@ -22,11 +22,12 @@ from rich.markup import escape
 from rich.text import Text
 
 from aleatoric.errors import StorageError
+from aleatoric.levels.base import Monitor, level_of
 from aleatoric.registry import Advance
 from aleatoric.report.tables import printable
-from aleatoric.runs import DATABASE
+from aleatoric.runs import DATABASE, Store
 from aleatoric.runs.disk import command
-from aleatoric.runs.session import Stopped, Stopping, listening
+from aleatoric.runs.session import Stopped, listening
 from aleatoric.types import Result, Table
 
 WIDTH = 200
@@ -225,11 +226,13 @@ def prepare() -> None:
 
 
 @contextmanager
-def writing(out: Path | None) -> Iterator[tuple[Path, Stopping]]:
-    """The folder of a run and whether it is asked to stop; a stopped one says how to go on."""
+def monitored(
+    out: Path | None, allowed_probes: Iterable[str] = ()
+) -> Iterator[tuple[Path, Monitor]]:
+    """Open the folder of a run, show its progress, and say how to continue if it is stopped."""
     try:
         with run_folder(out) as folder, listening() as stopping:
-            yield folder, stopping
+            yield folder, Monitor(track, meter, stopping, tuple(allowed_probes))
     except Stopped as stopped:
         say(how_to_go_on(out))
         raise typer.Exit(stopped.status) from None
@@ -262,3 +265,30 @@ def how_to_go_on(out: Path | None) -> str:
     if not os.path.exists(out / DATABASE):
         return "stopped before the run began"
     return f"stopped; what was finished is saved: continue with {command(out)}"
+
+
+def show_run(store: Store, interval: str, as_json: bool, layout: str) -> None:
+    """A saved run as the command that made it shows it."""
+    level = level_of(store)
+    if level.job_type.command == "finetune":
+        show_finetuned(store, interval, as_json, layout)
+        return
+    found, notes = level.results(store, interval), level.notes(store)
+    with shown():
+        show_results(found, notes, as_json, layout, level.name)
+
+
+def show_finetuned(store: Store, interval: str, as_json: bool, layout: str) -> None:
+    """A fine-tuning run as one JSON document, or as tables: systems, then curves."""
+    from aleatoric.report.finetune import finetune_json, shown_tables
+
+    if as_json:
+        document = finetune_json(store, interval)
+        with shown():
+            print_json(document)
+        return
+    tables = shown_tables(store, interval)
+    with shown():
+        show_tables(tables, False, layout)
+    for note in level_of(store).notes(store):
+        say(f"note: {note}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from aleatoric.cli.finetune import draw_curves, show_run
+from aleatoric.cli.finetune import draw_curves
 from aleatoric.cli.options import (
     ActorCpusOption,
     ActorGpusOption,
@@ -21,9 +21,10 @@ from aleatoric.cli.options import (
     OwnProbeOption,
     RemoteCodeOption,
 )
-from aleatoric.cli.printing import meter, say, track, writing
+from aleatoric.cli.printing import monitored, say, show_run
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.levels.base import Changes, resume_run
 
 
 def resume(
@@ -53,30 +54,29 @@ def resume(
     as_json: JsonOption = False,
     layout: FormatOption = "terminal",
 ) -> None:
-    """Go on with a run that was stopped or died; what is finished is not done again.
+    """Resume an interrupted run; finished work is not repeated.
 
     Example: `aleatoric resume runs/gpt2`
     """
-    from aleatoric.levels.base import is_finetuned
-    from aleatoric.runs.engine import EngineOptions
-    from aleatoric.studies import resume as resuming
-
     check_method(interval)
-    where = EngineOptions(engine, address, actors, actor_cpus, actor_gpus)
-    said = (tuple(probe or ()), tuple(key_for or ()), word_rule)
-    anew = resuming.Anew(device, batch_tokens, trust_remote_code, where, *said)
+    given: dict[str, Any] = {"device": device, "batch_tokens": batch_tokens, "address": address}
+    given |= {"actors": actors, "actor_cpus": actor_cpus, "actor_gpus": actor_gpus}
+    given |= {"trust_remote_code": trust_remote_code or None}
+    given |= {"engine": engine if engine != "local" else None}
+    options = {name: value for name, value in given.items() if value is not None}
+    changes = Changes(options, tuple(key_for or ()), word_rule)
     if salvage is not None:
         shown = (interval, as_json, layout) != (DEFAULT_METHOD, False, "terminal")
-        if anew != resuming.Anew() or shown:
+        if changes != Changes() or probe or shown:
             raise UsageError("--salvage only copies what is intact; give it no other option.")
         _salvage(run, salvage)
         return
     with (
-        writing(run) as (folder, stopping),
-        resuming.resume(folder, anew, track, meter, stopping) as store,
+        monitored(run, probe or ()) as (folder, monitor),
+        resume_run(folder, changes, monitor) as store,
     ):
         show_run(store, interval, as_json, layout)
-        if is_finetuned(store):
+        if store.manifest["command"] == "finetune":
             draw_curves(store)
 
 

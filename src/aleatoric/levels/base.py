@@ -1,88 +1,275 @@
-"""A saved run by its level: each level scores and sums up in its own way."""
+"""Levels of comparison between people and models, and the stages that every run goes through.
+
+A run goes through six stages at every level: open a corpus, ask models, save their answers, score
+them, reduce the statistics to results, show these. The stages are the functions here (showing is
+in `aleatoric.report`); a `Level` fills in what differs. A new level is one file with a `Level` and
+one line in `aleatoric.registry`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from functools import partial
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, ClassVar
 
+from aleatoric import registry
+from aleatoric.data.opening import check_same, corpus_facts
+from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
-from aleatoric.probes.base import unsaid
-from aleatoric.registry import Track, quietly
-from aleatoric.runs import Store
-from aleatoric.types import Results
-
-FINETUNE = "finetune"
-"""The command whose runs of the word level have curves too."""
-
-
-def is_finetuned(store: Store) -> bool:
-    """Whether a run is one of `aleatoric finetune`."""
-    return bool(store.manifest.get("command") == FINETUNE)
+from aleatoric.models.checkpoints import check_contents, contents_of
+from aleatoric.models.openai_texts import check_receivers
+from aleatoric.probes.base import check_known, check_said, check_said_rule, unsaid
+from aleatoric.registry import Meter, Track, quietly, unmetered, versions
+from aleatoric.runs import COMPLETE, Store
+from aleatoric.runs.disk import told
+from aleatoric.runs.engine import Engine, check_engine, check_specs, open_engine
+from aleatoric.runs.job import Job
+from aleatoric.runs.session import Stopping, working
+from aleatoric.types import Collected, Results
 
 
-def level_of(store: Store) -> str:
-    """What a run measures: word, token or text."""
-    level: str = store.manifest["level"]
-    return level
+@dataclass(frozen=True)
+class Monitor:
+    """How the work of a command is shown and stopped, and which user code it may call.
 
-
-def score(
-    store: Store, track: Track[Any] = quietly, again: bool = True, said: Collection[str] = ()
-) -> None:
-    """Compute the statistics of a run that need computing; `again` even where they are there.
-
-    The sums of tokens are a run's statistics already. Probes that are code run where they are
-    `said`: without, those statistics stay that are there.
+    Code that a saved run names is called only if it is named here too: a run may come from others.
     """
-    scorer = _scorer(level_of(store), said)
-    again = again and not unsaid_probes(store, said)
-    if scorer is not None and (again or not store.has_stats()):
+
+    track: Track[Any] = quietly
+    meter: Meter = unmetered
+    stopping: Stopping = field(default_factory=Stopping)
+    allowed_probes: tuple[str, ...] = ()
+
+
+class Level(ABC):
+    """One kind of comparison of people's answers with those of models."""
+
+    name: ClassVar[str]
+    help: ClassVar[str]
+    """What the command of the level says about itself."""
+    job_type: ClassVar[type[Job]]
+    model_kinds: ClassVar[tuple[str, ...]]
+    """The kinds of plugins that models of this level are."""
+    controls: ClassVar[tuple[str, ...]] = ()
+    """The systems that are people."""
+    needs_out: ClassVar[bool] = False
+    """Whether a run is only useful as a whole, with the files that it leaves behind."""
+    packages: ClassVar[tuple[str, ...]] = ("numpy", "scipy")
+    """The packages whose versions are saved with a run."""
+
+    # Open ----------------------------------------------------------------------------------
+
+    def check(self, job: Any) -> None:
+        """Refuse a job that cannot be done, before anything is opened or written."""
+        check_specs(job.models, *self.model_kinds)
+        check_engine(job.engine_options)
+
+    @abstractmethod
+    def open(self, job: Any) -> Collected[Any]:
+        """Open the corpus."""
+
+    def facts(self, job: Any, corpus: Any) -> dict[str, Any]:
+        """Return what the manifest holds beyond the fields of the job."""
+        return {}
+
+    def prepare(self, manifest: Mapping[str, Any], allowed_probes: Collection[str]) -> None:  # noqa: B027
+        """Refuse a run whose scoring would fail, before hours are spent on asking models."""
+
+    # Ask and save --------------------------------------------------------------------------
+
+    @abstractmethod
+    def save_items(self, store: Store, job: Any, corpus: Any, monitor: Monitor) -> None:
+        """Save the items of the corpus and notes on them."""
+
+    @abstractmethod
+    def ask(
+        self,
+        store: Store,
+        job: Any,
+        spec: str,
+        engine: Engine,
+        corpus: Callable[[], Any],
+        monitor: Monitor,
+    ) -> None:
+        """Ask one model for everything that the run does not hold yet, and save it."""
+
+    def holds_work(self, store: Store) -> bool:
+        """Whether a new run holds answers that cost time, and is kept if an error ends it."""
+        return any(store.n_items_with_draws(name) for name in self.model_systems(store))
+
+    # Score, reduce -------------------------------------------------------------------------
+
+    @abstractmethod
+    def score(self, store: Store, monitor: Monitor) -> None:
+        """Compute and save the statistics of every item and system."""
+
+    def has_statistics(self, store: Store) -> bool:
+        """Whether the statistics of a run are saved."""
+        return store.has_stats()
+
+    @abstractmethod
+    def results(
+        self, store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
+    ) -> Results:
+        """Compute metrics with intervals from the saved statistics, of all systems or of some."""
+
+    @abstractmethod
+    def notes(self, store: Store) -> list[str]:
+        """Return what a reader of the numbers should know."""
+
+    def model_systems(self, store: Store) -> list[str]:
+        """Return the systems that are models."""
+        return [name for name in store.systems() if name not in self.controls]
+
+
+def level_of(store: Store) -> Level:
+    """Return the level of a saved run."""
+    return find_level(store.manifest.get("command") or store.manifest["level"])
+
+
+@cache
+def find_level(name: str) -> Level:
+    """Return the level of a command.
+
+    >>> find_level("word").name
+    'word'
+    """
+    found: Level = registry.find("levels", name)
+    return found
+
+
+def manifest_of(job: Job, corpus: Collected[Any]) -> dict[str, Any]:
+    """Return the manifest of a job: its fields, and facts about its corpus and models."""
+    level = find_level(job.command)
+    return {
+        "level": level.name,
+        "command": job.command,
+        **job.saved(),
+        **level.facts(job, corpus),
+        "corpus": corpus_facts(corpus, job.corpus, job.encoding),
+        "contents": contents_of(job.models),
+        "versions": versions(level.packages),
+    }
+
+
+def run_job(job: Job, out: Any, monitor: Monitor | None = None) -> Store:
+    """Do all that a job asks for, in the directory `out`; return the open run.
+
+    What the run holds already is not done again. If the input is bad, nothing of a new run is left
+    behind; if the run is stopped, everything finished is kept.
+    """
+    monitor = monitor or Monitor()
+    level = find_level(job.command)
+    level.check(job)
+    corpus = level.open(job)
+    manifest = manifest_of(job, corpus)
+    level.prepare(manifest, monitor.allowed_probes)
+    return _work(Store.continue_or_create(out, manifest), job, lambda: corpus, monitor)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What may change when a run is resumed, and what the run may do on this machine.
+
+    `options` are fields of the job. User code runs, and a server is sent a key, only if it is
+    named here.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    key_for: tuple[str, ...] = ()
+    word_rule: str | None = None
+
+
+def resume_run(path: Any, changes: Changes | None = None, monitor: Monitor | None = None) -> Store:
+    """Continue the run in `path` until all that it was asked for is done; return the open run."""
+    changes, monitor = changes or Changes(), monitor or Monitor()
+    store = Store.resume(path)
+    try:
+        with told(path):
+            return _resumed(store, changes, monitor)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _resumed(store: Store, changes: Changes, monitor: Monitor) -> Store:
+    level, manifest, path = level_of(store), store.manifest, str(store.path)
+    rule = manifest.get("choices", {}).get("rule")
+    check_changes(level, changes)
+    check_known(monitor.allowed_probes, manifest.get("probes") or ())
+    if changes.word_rule not in (None, rule):
+        raise UsageError(f"--word-rule {changes.word_rule} is not the run's; leave it out.")
+    job = level.job_type.from_manifest(manifest, changes.options)
+    check_engine(job.engine_options)
+    if store.meta(COMPLETE):
+        store.release()
+        return store
+    check_said_rule(rule, changes.word_rule, path)
+    check_said(manifest.get("probes") or (), monitor.allowed_probes, path, "resume")
+    pending = store.unfinished(job.models)
+    check_receivers(pending, changes.key_for, path)
+    check_contents(manifest.get("contents") or {}, pending)
+    level.check(job)
+    level.prepare(manifest, monitor.allowed_probes)
+    return _work(store, job, lambda: level.open(job), monitor)
+
+
+def check_changes(level: Level, changes: Changes) -> None:
+    """Refuse changes to options that the command of a run does not have."""
+    known = {own.name for own in fields(level.job_type)}
+    for name in changes.options.keys() - known:
+        raise UsageError(
+            f"--{name.replace('_', '-')} is no option of aleatoric {level.job_type.command}; "
+            "leave it out."
+        )
+
+
+def _work(store: Store, job: Job, opened: Callable[[], Collected[Any]], monitor: Monitor) -> Store:
+    """Do what is left of a run, which this process alone writes."""
+    level, corpus = find_level(job.command), cache(opened)
+    with working(store, level.holds_work):
+        # Statistics may be replaced in steps: a run that dies between them is not complete.
+        store.set_meta(COMPLETE, False)
+        if store.lacks_items:
+            check_same(corpus(), store.manifest["corpus"])
+            with store.transaction():
+                level.save_items(store, job, corpus(), monitor)
+        with open_engine(job.engine_options) as engine:
+            for spec in store.unfinished(job.models):
+                monitor.stopping.check()
+                level.ask(store, job, spec, engine, corpus, monitor)
+                store.set_finished(spec)
+        level.score(store, monitor)
+        store.set_meta(COMPLETE, True)
+    return store
+
+
+def score(store: Store, monitor: Monitor | None = None, again: bool = True) -> None:
+    """Compute the statistics of a saved run: all of them `again`, or only if there are none.
+
+    Nothing is scored again if the run names probes that this command does not allow.
+    """
+    monitor, level = monitor or Monitor(), level_of(store)
+    again = again and not refused_probes(store, monitor.allowed_probes)
+    if again or not level.has_statistics(store):
         with store.alone():
-            scorer(store, track)
+            level.score(store, monitor)
 
 
-def unsaid_probes(store: Store, said: Collection[str]) -> list[str]:
-    """The functions that a run names and nobody here: they are not called."""
-    return unsaid(store.manifest.get("probes") or (), said)
+def refused_probes(store: Store, allowed_probes: Collection[str]) -> list[str]:
+    """Return the user functions that a run names and this command does not: they are not called."""
+    return unsaid(store.manifest.get("probes") or (), allowed_probes)
 
 
 def results(
     store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
 ) -> Results:
-    """The metrics of all systems or of some, from the saved statistics alone.
-
-    `interval` names the method of the intervals.
-    """
-    found: Results = _pipeline(level_of(store)).results(store, interval, systems)
-    return found
+    """Compute the metrics of a run with intervals, of all systems or of some."""
+    return level_of(store).results(store, interval, systems)
 
 
 def notes(store: Store) -> list[str]:
-    """What a reader of the numbers should know."""
-    found: list[str] = _pipeline(level_of(store)).notes(store)
-    return found
-
-
-def _scorer(level: str, said: Collection[str]) -> Callable[[Store, Track[Any]], None] | None:
-    if level == "token":
-        return None
-    pipeline = _pipeline(level)
-    scorer: Callable[[Store, Track[Any]], None]
-    scorer = pipeline.score_word if level == "word" else partial(pipeline.score_text, said=said)
-    return scorer
-
-
-def _pipeline(level: str) -> Any:
-    """The module of a level; to import those of the others takes as long as many items' scores."""
-    if level == "word":
-        from aleatoric.levels import word as pipeline
-
-        return pipeline
-    if level == "text":
-        from aleatoric.levels import text
-
-        return text
-    from aleatoric.levels import token
-
-    return token
+    """Return what a reader of a run's numbers should know."""
+    return level_of(store).notes(store)

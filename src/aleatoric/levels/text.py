@@ -1,18 +1,18 @@
-"""Where the stages of the text level meet: corpus -> texts -> statistics -> results."""
+"""The text level: do a model's sampled texts vary as people's texts vary?"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
-from aleatoric.data.opening import check_same, corpus_facts, open_text_corpus
+from aleatoric.data.opening import open_text_corpus
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import bounded, estimates, value_of, walk
+from aleatoric.levels.base import Level, Monitor
 from aleatoric.levels.text_fit import TextCase
 from aleatoric.levels.text_protocol import MAX_LENGTH, TOLERATED_RATIO, lengths_differ
 from aleatoric.levels.text_scoring import (
@@ -30,172 +30,97 @@ from aleatoric.levels.text_scoring import (
 )
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import TextModel, Writing
-from aleatoric.models.checkpoints import contents_of
 from aleatoric.models.generate import Tallied, Tally
 from aleatoric.nextword.rules import is_spaceless
-from aleatoric.probes.base import check_said, is_code
+from aleatoric.probes.base import is_code
 from aleatoric.probes.opening import default_names, left_out
-from aleatoric.registry import Track, quietly, versions
-from aleatoric.runs import COMPLETE, Store
-from aleatoric.runs.disk import command as resume_command
-from aleatoric.runs.engine import (
-    Engine,
-    EngineOptions,
-    Loading,
-    check_engine,
-    check_specs,
-    open_engine,
-)
+from aleatoric.runs import Store
+from aleatoric.runs.engine import Engine
 from aleatoric.runs.formats import Facts
+from aleatoric.runs.job import ClusterJob, option
 from aleatoric.runs.run import StoredRows, TextShelf
 from aleatoric.runs.session import (
-    Stopping,
     add_notes,
     check_version,
     lost_notes,
     saved_notes,
     system_name,
-    working,
+    unfinished_notes,
 )
 from aleatoric.types import Estimate, MultiRef, Result, Results, Signature, TextItem, Texts
 
 PROTOCOLS = ("corrected", "paper")
 RECORDED = "recorded"
-_PACKAGES = (
-    *("numpy", "scipy", "spacy", "textblob", "sentence-transformers"),
-    *("torch", "transformers", "tokenizers"),
-)
+ASKED = ("max_new_tokens", "template", "chat", "turns", "stop")
+"""What else a generator is asked, beside the decoder, the seed and the number of texts."""
 
 
 @dataclass(frozen=True)
-class TextJob:
-    """A text-level run: what `aleatoric text` was asked for."""
+class TextJob(ClusterJob):
+    """The options of `aleatoric text`."""
 
-    corpus: str
-    models: tuple[str, ...] = ()
-    decoders: tuple[str, ...] = ("ancestral",)
-    writing: Writing = field(default_factory=Writing)
-    """How texts are asked for; its decoder and seed are replaced by those of the job."""
-    loading: Loading = field(default_factory=Loading)
-    protocol: str = "corrected"
-    probes: tuple[str, ...] = ()
-    """By default those that what is installed can work out for the corpus' language."""
-    tokeniser: str | None = None
-    tagger: str | None = None
-    encoder: str | None = None
-    """Where none is named: by the corpus' language, or the protocol's own."""
-    max_length: int = MAX_LENGTH
-    """Tokens to which the texts of people and of systems are cut; 0 leaves them whole."""
-    n_splits: int = 20
-    seed: int = 0
-    encoding: str = "utf-8"
-    limit: int | None = None
-    """Read only so many inputs, the first ones."""
-    engine: EngineOptions = field(default_factory=EngineOptions)
-    """Where models work: no part of the manifest, since it changes no text."""
+    command = "text"
 
+    corpus: str = option(help="A corpus name, or a file of inputs with people's texts.")
+    models: tuple[str, ...] = option(
+        (), "smollm2, hf:NAME, openai:MODEL@URL, recorded:FILE; repeatable.", flag="--model"
+    )
+    decoders: tuple[str, ...] = option(
+        ("ancestral",), "ancestral, top_p=0.9, typical=0.2, ...; repeatable.", flag="--decoder"
+    )
+    samples: int = option(10, "Texts per input.", low=1, high=10**5, live=True)
+    max_new_tokens: int = option(
+        100, "Maximum length of a text, in tokens.", low=1, high=10**6, live=True
+    )
+    template: str = option(
+        "{input}", "What the model reads, such as 'Simplify: {input}'.", live=True
+    )
+    chat: bool = option(False, "Ask through the model's chat template.", live=True)
+    turns: str = option(
+        "eos", "What joins the turns of a dialogue: eos, newline or any text.", live=True
+    )
+    stop: tuple[str, ...] = option((), "A text ends before this string; repeatable.", live=True)
+    probes: tuple[str, ...] = option(
+        (),
+        "lexical-1, syntactic-2, semantic, module:function; repeatable. By default all that are "
+        "installed for the language.",
+        flag="--probe",
+    )
+    tokeniser: str | None = option(
+        None, "spacy-words:LANGUAGE, whitespace, ...; by default chosen by language."
+    )
+    tagger: str | None = option(None, "For syntactic probes: textblob, nltk, spacy:NAME.")
+    encoder: str | None = option(None, "For the semantic probe: minilm, st:NAME_OR_DIR.")
+    max_length: int = option(
+        MAX_LENGTH,
+        "Cut the texts of people and models to this many tokens; 0 does not cut.",
+        low=0,
+        high=10**6,
+    )
+    protocol: str = option("corrected", "corrected, or paper (as published).")
+    n_splits: int = option(20, "Random splits of the people.", flag="--splits", low=1, high=10_000)
+    limit: int | None = option(None, "Use only this many inputs, the first ones.", low=1)
 
-def run_text(
-    job: TextJob, out: Path, track: Track[Any] = quietly, stopping: Stopping | None = None
-) -> Store:
-    """Write (or read) every system's texts, save them, score them; returns the open run.
-
-    Inputs that have their texts are not written again. Where the input is bad, nothing of the run
-    stays behind; where `stopping` is asked for, everything finished does.
-    """
-    check_specs(job.models, "text_models")
-    check_engine(job.engine)
-    corpus = open_text_corpus(job.corpus, job.encoding)
-    manifest = _manifest(job, corpus)
-    # What scoring will need must be there before hours are spent on writing.
-    Scorer.of(manifest, job.probes)
-    store = Store.continue_or_create(out, manifest)
-    work = _Work(job, job.probes, track, stopping or Stopping())
-    return _worked(store, work, lambda: corpus, _left_out_notes(job, corpus))
-
-
-def resume_text(
-    store: Store, job: TextJob, said: Collection[str], track: Track[Any], stopping: Stopping
-) -> Store:
-    """Go on with a run opened to be written; its corpus is needed where its items are not saved.
-
-    Of its probes that are code, those in `said` may run.
-    """
-    check_specs(job.models, "text_models")
-    check_engine(job.engine)
-    check_said(job.probes, said, str(store.path), "resume")
-    Scorer.of(store.manifest, said)
-    work = _Work(job, said, track, stopping)
-    return _worked(store, work, lambda: open_text_corpus(job.corpus, job.encoding))
+    def writing(self, decoder: str) -> Writing:
+        """How texts are asked for under a decoder."""
+        asked = {name: getattr(self, name) for name in ASKED}
+        return Writing(decoder=decoder, seed=self.seed, samples=self.samples, **asked)
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What is to be done, who is told of it and who may end it."""
-
-    job: TextJob
-    said: Collection[str]
-    track: Track[Any]
-    stopping: Stopping
-
-
-def _worked(
-    store: Store, work: _Work, corpus: Callable[[], MultiRef], found: Iterable[str] = ()
-) -> Store:
-    """Do what is left of a run; `found` are notes made before it began."""
-    with working(store, _holds_live_texts):
-        # Statistics are replaced in two steps: a run that dies between them is not complete.
-        store.set_meta(COMPLETE, False)
-        if store.lacks_items:
-            _read(store, corpus(), work.job, work.track)
-            add_notes(store, found)
-        with open_engine(work.job.engine) as engine:
-            _write_all(store, work.job, engine, work.track, work.stopping)
-        score_text(store, work.track, work.stopping, work.said)
-        store.set_meta(COMPLETE, True)
-    return store
-
-
-def score_text(
-    store: Store,
-    track: Track[Any] = quietly,
-    stopping: Stopping | None = None,
-    said: Collection[str] = (),
-) -> None:
-    """Compute the per-input statistics of a saved run; needs no model that writes.
-
-    Probes that are code run where they are `said`, not because the run names them.
-    """
-    scorer = Scorer.of(store.manifest, said, store)
+def score_text(store: Store, monitor: Monitor | None = None) -> None:
+    """Compute the per-input statistics of a saved run; needs no model that writes."""
+    monitor = monitor or Monitor()
+    scorer = Scorer.of(store.manifest, monitor.allowed_probes, store)
     facts = {"model": CONTROL, "decoder": "none", "estimator": "people", "conventions": {}}
     store.add_system(CONTROL, facts)
     store.set_meta("probe_facts", scorer.facts())
     store.set_meta("probe_bounds", {probe.name: probe.bounds for probe in scorer.probes})
     store.set_meta("has_control", scorer.has_control)
-    stopping = stopping or Stopping()
-    columns, rows = statistics(store, scorer, track)
-    store.write_stats(columns, stopping.checked(rows))
+    columns, rows = statistics(store, scorer, monitor.track)
+    store.write_stats(columns, monitor.stopping.checked(rows))
     if differing := [name for name in model_systems(store) if _lengths_differ(store, name)]:
-        columns, rows = statistics(store, scorer, track, differing)
-        store.write_stats(columns, stopping.checked(rows))
-
-
-def results(
-    store: Store, interval: str = DEFAULT_METHOD, asked: Collection[str] | None = None
-) -> Results:
-    """The metrics of all systems, or of those asked for, with intervals, from saved statistics."""
-    known = [CONTROL, *model_systems(store)]
-    shown = [name for name in known if asked is None or name in asked]
-    return Results(r for name in shown for r in _system_results(store, name, interval))
-
-
-def notes(store: Store) -> list[str]:
-    """What a reader of the numbers should know, what changes their reading first."""
-    parts = (
-        *(lost_notes, _length_notes, _control_notes, saved_notes, _cut_notes),
-        *(_tally_notes, _empty_notes, _undefined_notes, _unfinished_notes),
-    )
-    return [note for part in parts for note in part(store)]
+        columns, rows = statistics(store, scorer, monitor.track, differing)
+        store.write_stats(columns, monitor.stopping.checked(rows))
 
 
 def model_systems(store: Store) -> list[str]:
@@ -236,17 +161,6 @@ _SPACELESS = ("zh", "ja", "th", "lo", "my", "km")
 """Languages whose tokenisers need no spaces between words."""
 
 
-def _read(store: Store, corpus: MultiRef, job: TextJob, track: Track[Any]) -> None:
-    check_same(corpus, store.manifest["corpus"])
-    total = len(corpus.items) if job.limit is None else min(job.limit, len(corpus.items))
-    with store.transaction():
-        items: Iterable[TextItem] = islice(corpus.items, total)
-        if job.tokeniser is None and _language(job, corpus) not in _SPACELESS:
-            items = map(_check_spaces, items)
-        TextShelf(store).add_items(track(items, total, f"read {corpus.name}"))
-        add_notes(store, corpus.notes)
-
-
 def _check_spaces(item: TextItem) -> TextItem:
     """Refuse texts that a tokeniser which needs spaces would leave in one piece."""
     if 2 * sum(map(is_spaceless, item.references)) > len(item.references):
@@ -258,33 +172,13 @@ def _check_spaces(item: TextItem) -> TextItem:
     return item
 
 
-def _write_all(
-    store: Store, job: TextJob, engine: Engine, track: Track[Any], stopping: Stopping
-) -> None:
-    """Write with every model under every decoder, but for what the run holds already."""
-    for spec in store.unfinished(job.models):
-        model = engine.text_model(spec, job.loading)
-        check_version(store, spec, model.version)
-        # What was recorded was decoded already: one system, whatever decoders are asked for.
-        recorded = spec.partition(":")[0] == RECORDED
-        decoders = ("as recorded",) if recorded else job.decoders
-        for decoder in decoders:
-            stopping.check()
-            facts = _system_facts(spec, model, decoder, recorded, job.writing.chat)
-            name = system_name(store, model.label, facts, len(decoders) > 1, (CONTROL,))
-            ask = replace(job.writing, decoder=decoder, seed=job.seed)
-            _write(store, name, facts, model, ask, track, stopping)
-        store.set_finished(spec)
-
-
 def _write(
     store: Store,
     name: str,
     facts: Mapping[str, Any],
     model: TextModel,
     ask: Writing,
-    track: Track[Any],
-    stopping: Stopping,
+    monitor: Monitor,
 ) -> None:
     """Save a system's texts as they come, with notes on what did not join."""
     if store.meta(f"done {name}"):
@@ -292,13 +186,13 @@ def _write(
     store.add_system(name, facts)
     left = store.n_items - store.n_items_with_draws(name)
     shelf = TextShelf(store)
-    written = model.write(stopping.before_each(shelf.waiting(name)), ask)
+    written = model.write(monitor.stopping.before_each(shelf.waiting(name)), ask)
     # A recorded file is read whole or not at all: a bad last line must not leave half of it.
     is_whole = facts["estimator"] == RECORDED
-    with stopping.finishing(), store.transaction() if is_whole else nullcontext():
+    with monitor.stopping.finishing(), store.transaction() if is_whole else nullcontext():
         if is_whole:
             shelf.clear(name)  # of a damaged run that lost a part of it
-        _save(shelf, name, model, track(written, left, name))
+        _save(shelf, name, model, monitor.track(written, left, name))
     _check_any(store, name)
     with store.transaction():
         add_notes(store, _own_notes(model, name))
@@ -350,12 +244,6 @@ def _check_any(store: Store, name: str) -> None:
     if not store.n_items_with_draws(name):
         model = store.systems()[name]["model"].rpartition("@")[0]
         raise UsageError(f"{model}: has no text to any input of the corpus; check its rows.")
-
-
-def _holds_live_texts(store: Store) -> bool:
-    """Whether a live model has written anything: that cost time, and is kept whatever happens."""
-    live = (name for name, facts in store.systems().items() if facts["estimator"] == "sampled")
-    return any(store.n_items_with_draws(name) for name in live)
 
 
 def _tally_notes(store: Store) -> Iterator[str]:
@@ -436,51 +324,10 @@ def _undefined_notes(store: Store) -> Iterator[str]:
                 yield f"{whose}: pairs of texts without a distance ({part}), left out: {found}"
 
 
-def _unfinished_notes(store: Store) -> Iterator[str]:
-    for name in model_systems(store):
-        if not store.meta(f"done {name}"):
-            yield f"{name}: is not finished; continue it with {resume_command(store.path)}"
-
-
-def _manifest(job: TextJob, corpus: MultiRef) -> dict[str, Any]:
-    if job.protocol not in PROTOCOLS:
-        raise UsageError(f"there is no protocol {job.protocol!r}; use {' or '.join(PROTOCOLS)}.")
-    if job.protocol == "paper" and job.max_length != MAX_LENGTH:
-        raise UsageError(
-            "--protocol paper cuts texts to 100 GPT-2 tokens; leave out --max-length, or use "
-            "--protocol corrected."
-        )
-    asked = {key: value for key, value in asdict(job.writing).items() if key not in _OF_SYSTEM}
-    probes = job.probes or default_names(_language(job, corpus), job.tagger, job.encoder)
-    return {
-        "level": "text",
-        "corpus": corpus_facts(corpus, job.corpus, job.encoding),
-        "language": corpus.language,
-        "limit": job.limit,
-        "models": list(job.models),
-        "contents": contents_of(job.models),
-        "decoders": list(job.decoders),
-        "writing": asked | {"stop": list(job.writing.stop)},
-        "dtype": job.loading.dtype,
-        "bos": job.loading.bos,
-        "device": job.loading.device,
-        "protocol": job.protocol,
-        "probes": list(probes),
-        "tokeniser": job.tokeniser,
-        "tagger": job.tagger,
-        "encoder": job.encoder,
-        "max_length": job.max_length,
-        "n_splits": job.n_splits,
-        "seed": job.seed,
-        "versions": versions(_PACKAGES),
-    }
-
-
 MOST_UNDEFINED = 0.2
 """The share of pairs without a distance above which there is no interval and no verdict."""
 GAPPY = "more than 20% of the pairs of texts have no distance by this probe"
 _JUDGED = ("energy/", "dmu_M/", f"{SAME_LENGTH}/")
-_OF_SYSTEM = ("decoder", "seed")
 _OF_GENERATORS = (
     *("energy/", "mean_M/", "mean_C/", "length_M", f"{SAME_LENGTH}/"),
     *(f"w1_{side}{BESIDE_MATCHED}/" for side in ("M", "C")),
@@ -557,7 +404,111 @@ def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estim
 
 
 def _asked(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, str]:
-    """How a live system was asked for its texts; what was recorded was not asked."""
+    """How a live system was asked for its texts; recorded texts were not asked for."""
     if facts["estimator"] != "sampled":
         return {}
-    return {key: str(value) for key, value in manifest["writing"].items() if key != "samples"}
+    return {name: str(manifest[name]) for name in ASKED}
+
+
+class Text(Level):
+    """Whole texts: how far apart people's texts are, a model's texts, and the two from another."""
+
+    name = "text"
+    help = """Whole texts: does a generator vary as people do?
+
+    Without a model: how people vary among themselves.
+
+    Example: `aleatoric text --corpus asset.jsonl --model smollm2 --decoder top_p=0.9 --chat
+    --template 'Simplify: {input}' --out runs/asset`
+    """
+    job_type = TextJob
+    model_kinds = ("text_models",)
+    controls = (CONTROL,)
+    packages = (
+        *("numpy", "scipy", "spacy", "textblob", "sentence-transformers"),
+        *("torch", "transformers", "tokenizers"),
+    )
+
+    def check(self, job: TextJob) -> None:
+        """Refuse unknown models and protocols."""
+        super().check(job)
+        if job.protocol not in PROTOCOLS:
+            known = " or ".join(PROTOCOLS)
+            raise UsageError(f"there is no protocol {job.protocol!r}; use {known}.")
+        if job.protocol == "paper" and job.max_length != MAX_LENGTH:
+            raise UsageError(
+                "--protocol paper cuts texts to 100 GPT-2 tokens; leave out --max-length, or use "
+                "--protocol corrected."
+            )
+
+    def open(self, job: TextJob) -> MultiRef:
+        """Open the corpus of inputs with several people's texts."""
+        return open_text_corpus(job.corpus, job.encoding)
+
+    def facts(self, job: TextJob, corpus: MultiRef) -> dict[str, Any]:
+        """Return the language of the corpus, and the probes that are installed for it."""
+        probes = job.probes or default_names(_language(job, corpus), job.tagger, job.encoder)
+        return {"language": corpus.language, "probes": list(probes)}
+
+    def prepare(self, manifest: Mapping[str, Any], allowed_probes: Collection[str]) -> None:
+        """Load taggers and encoders."""
+        Scorer.of(manifest, allowed_probes)
+
+    def save_items(self, store: Store, job: TextJob, corpus: MultiRef, monitor: Monitor) -> None:
+        """Save the inputs and people's texts."""
+        total = len(corpus.items) if job.limit is None else min(job.limit, len(corpus.items))
+        items: Iterable[TextItem] = islice(corpus.items, total)
+        if job.tokeniser is None and _language(job, corpus) not in _SPACELESS:
+            items = map(_check_spaces, items)
+        TextShelf(store).add_items(monitor.track(items, total, f"read {corpus.name}"))
+        add_notes(store, [*corpus.notes, *_left_out_notes(job, corpus)])
+
+    def ask(
+        self,
+        store: Store,
+        job: TextJob,
+        spec: str,
+        engine: Engine,
+        corpus: Callable[[], MultiRef],
+        monitor: Monitor,
+    ) -> None:
+        """Save the texts of one model under every decoder."""
+        model = engine.text_model(spec, job.loading)
+        check_version(store, spec, model.version)
+        # Recorded texts were decoded already: one system, whatever decoders are asked for.
+        recorded = spec.partition(":")[0] == RECORDED
+        decoders = ("as recorded",) if recorded else job.decoders
+        for decoder in decoders:
+            monitor.stopping.check()
+            facts = _system_facts(spec, model, decoder, recorded, job.chat)
+            name = system_name(store, model.label, facts, len(decoders) > 1, (CONTROL,))
+            _write(store, name, facts, model, job.writing(decoder), monitor)
+
+    def holds_work(self, store: Store) -> bool:
+        """Whether a live model has written anything."""
+        live = (name for name, facts in store.systems().items() if facts["estimator"] == "sampled")
+        return any(store.n_items_with_draws(name) for name in live)
+
+    def score(self, store: Store, monitor: Monitor) -> None:
+        """Compute the statistics of every input and system."""
+        score_text(store, monitor)
+
+    def results(
+        self, store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
+    ) -> Results:
+        """Compute metrics with intervals."""
+        known = [CONTROL, *model_systems(store)]
+        shown = [name for name in known if systems is None or name in systems]
+        return Results(r for name in shown for r in _system_results(store, name, interval))
+
+    def notes(self, store: Store) -> list[str]:
+        """Return notes, those that change how numbers are read first."""
+        parts = (
+            *(lost_notes, _length_notes, _control_notes, saved_notes, _cut_notes),
+            *(_tally_notes, _empty_notes, _undefined_notes),
+        )
+        found = [note for part in parts for note in part(store)]
+        return [*found, *unfinished_notes(store, model_systems(store))]
+
+
+LEVEL = Text()

@@ -1,11 +1,10 @@
-"""Where the stages of the token level meet: corpus -> logits -> sums -> results."""
+"""The token level: is a model's teacher-forced distribution calibrated?"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
@@ -16,19 +15,19 @@ from aleatoric.calibration.results import CalibrationResult, GroupedSums, pack, 
 from aleatoric.calibration.schemes import EXPECTED, Scheme
 from aleatoric.calibration.statistics import TokenTable, read_table, write_part
 from aleatoric.calibration.stream import CalibrationStream
-from aleatoric.data.opening import check_same, corpus_facts, open_token_corpus
+from aleatoric.data.opening import open_token_corpus
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.estimate import bounded
+from aleatoric.levels.base import Level, Monitor
 from aleatoric.models.base import ForcedModel, Forcing
-from aleatoric.models.checkpoints import contents_of
 from aleatoric.models.forced import Part, chunks, parts
-from aleatoric.registry import Advance, Meter, unmetered, versions
-from aleatoric.runs import COMPLETE, Store, TokenSums
-from aleatoric.runs.disk import command
-from aleatoric.runs.engine import EngineOptions, check_one_process, check_specs, open_forced
+from aleatoric.registry import Advance
+from aleatoric.runs import Store, TokenSums
+from aleatoric.runs.engine import Engine, check_one_process, open_forced
 from aleatoric.runs.formats import DamagedRowError
-from aleatoric.runs.session import Stopping, check_version, working
+from aleatoric.runs.job import Job, option
+from aleatoric.runs.session import Stopping, check_version, unfinished_notes
 from aleatoric.types import Collected, ParallelText, Perfect, Result, Results, Signature, TextCorpus
 
 BATCHES_A_PART = 8
@@ -40,85 +39,42 @@ METRICS = (
     *("agreement_M", "agreement_C", "entropy", "accuracy", "vocabulary_unseen"),
 )
 """The order in which metrics are given; those of other schemes follow."""
-_PACKAGES = ("numpy", "scipy", "torch", "transformers", "tokenizers")
 
 
 @dataclass(frozen=True)
-class TokenJob:
-    """A token-level run: what `aleatoric token` was asked for."""
+class TokenJob(Job):
+    """The options of `aleatoric token`."""
 
-    corpus: str
-    models: tuple[str, ...]
-    schemes: tuple[str, ...] = ()
-    """Beside those of e_ece, e_ece_p and e_ece_k."""
-    bins: int = 15
-    classwise: str = "all"
-    forcing: Forcing = field(default_factory=Forcing)
-    batch_tokens: int = 2048
-    keep_rows: bool = False
-    documents: str = "blank-lines"
-    seed: int = 0
-    encoding: str = "utf-8"
-    engine: EngineOptions = field(default_factory=EngineOptions)
+    command = "token"
+
+    corpus: str = option(help="A text file (.txt, .jsonl; .gz), or parallel:SOURCE,TARGET.")
+    models: tuple[str, ...] = option((), "smollm2, hf:NAME, gguf:FILE; repeatable.", flag="--model")
+    schemes: tuple[str, ...] = option(
+        (),
+        "One more e-ECE, such as temperature=0.5 or ancestral,samples=1; repeatable.",
+        flag="--scheme",
+    )
+    bins: int = option(15, "Number of confidence bins.", low=1, high=1000)
+    classwise: str = option("all", "SCE and ACE: all (slower), predicted or none.")
+    window: int | None = option(
+        None, "Tokens read at once; by default 1024, or the model's maximum.", low=2
+    )
+    stride: int | None = option(
+        None, "Tokens from one window to the next; by default half a window.", low=1
+    )
+    documents: str = option(
+        "blank-lines", "What a document is in plain text: blank-lines, lines or file."
+    )
+    batch_tokens: int = option(
+        2048, "Tokens per batch, padding included.", low=1, high=10**7, fixed=False
+    )
+    keep_rows: bool = option(False, "Save one row per token, for studies.")
 
     @property
-    def all_schemes(self) -> tuple[str, ...]:
-        """Every scheme once, the paper's first."""
-        asked = [str(Scheme.parse(scheme)) for scheme in self.schemes]
-        return tuple(dict.fromkeys([*map(str, EXPECTED), *asked]))
-
-
-def run_token(
-    job: TokenJob, out: Path, meter: Meter = unmetered, stopping: Stopping | None = None
-) -> Store:
-    """Read a corpus with every model and save the sums; returns the open run.
-
-    A run that was stopped goes on after the last part that it saved. Where the input is bad,
-    nothing of the run stays behind.
-    """
-    if not job.models:
-        raise UsageError("give a model to read the corpus, as --model smollm2.")
-    check_specs(job.models, "forced_models")
-    check_one_process(job.engine, "token")
-    corpus = open_token_corpus(job.corpus, job.encoding, job.documents)
-    n_items = len(corpus.items)  # reads it all: a bad line shows before anything is written
-    store = Store.continue_or_create(out, _manifest(job, corpus))
-    return _worked(store, job, corpus, n_items, meter, stopping or Stopping())
-
-
-def resume_token(store: Store, job: TokenJob, meter: Meter, stopping: Stopping) -> Store:
-    """Go on with a run opened to be written; its corpus must be what it was."""
-    check_specs(job.models, "forced_models")
-    check_one_process(job.engine, "token")
-    corpus = open_token_corpus(job.corpus, job.encoding, job.documents)
-    check_same(corpus, store.manifest["corpus"])
-    return _worked(store, job, corpus, len(corpus.items), meter, stopping)
-
-
-def _worked(
-    store: Store,
-    job: TokenJob,
-    corpus: TextCorpus | ParallelText,
-    n_items: int,
-    meter: Meter,
-    stopping: Stopping,
-) -> Store:
-    with working(store, lambda made: bool(systems(made))):
-        for spec in store.unfinished(job.models):
-            stopping.check()
-            _read(store, job, spec, corpus, n_items, meter, stopping)
-            store.set_finished(spec)
-        store.set_meta(COMPLETE, True)
-    return store
-
-
-def results(
-    store: Store, interval: str = DEFAULT_METHOD, asked: Collection[str] | None = None
-) -> Results:
-    """The metrics of all systems, or of those asked for, with intervals, from the saved sums."""
-    check_method(interval)
-    named = [name for name in systems(store) if asked is None or name in asked]
-    return Results(r for name in named for r in _system_results(store, name, interval))
+    def forcing(self) -> Forcing:
+        """How models are loaded and read the reference."""
+        loading = (self.dtype, self.device, self.bos, self.trust_remote_code)
+        return Forcing(*loading, self.window, self.stride)
 
 
 def systems(store: Store) -> list[str]:
@@ -166,48 +122,6 @@ def token_table(store: Store, system: str) -> TokenTable:
         if np.array_equal(other.target, table.target):
             return replace(table, uncertainty=other.uncertainty, uncertainty_of=name)
     return table
-
-
-def notes(store: Store) -> list[str]:
-    """What a reader of the numbers should know."""
-    found: list[str] = []
-    for name in systems(store):
-        sums = store.token_sums(name)
-        if sums is not None and sums.unscored:
-            found.append(
-                f"{name}: {sums.unscored} of {sums.items} items are one token long, have nothing "
-                "to be predicted from, and are left out"
-            )
-        if not store.meta(f"done {name}"):
-            found.append(f"{name}: is not finished; continue it with {command(store.path)}")
-    return found
-
-
-def _read(
-    store: Store,
-    job: TokenJob,
-    spec: str,
-    corpus: TextCorpus | ParallelText,
-    n_items: int,
-    meter: Meter,
-    stopping: Stopping,
-) -> None:
-    """Read what is left of the corpus with one model, part by part."""
-    name = _name_of(store, spec)
-    if name is not None and store.meta(f"done {name}"):
-        return
-    model = open_forced(spec, job.forcing)
-    check_version(store, spec, model.version)
-    _check_kind(model, corpus)
-    name = name or _add_system(store, spec, model)
-    done = store.token_sums(name) or TokenSums(0, 0, 0, b"")
-    with meter(name, n_items) as advance:
-        advance(done.items, 0)
-        left = islice(corpus.items, done.items, None)
-        done = _read_parts(store, name, model, left, done, job.batch_tokens, advance, stopping)
-    if not done.tokens:
-        raise DataError(f"{corpus.name}: no document is longer than a token; give longer texts.")
-    store.set_meta(f"done {name}", True)
 
 
 def _read_parts(
@@ -318,29 +232,6 @@ def _stream(manifest: Mapping[str, Any], vocabulary: int) -> CalibrationStream:
     )
 
 
-def _manifest(job: TokenJob, corpus: Collected[Any]) -> dict[str, Any]:
-    forcing = job.forcing
-    return {
-        "level": "token",
-        "corpus": corpus_facts(corpus, job.corpus, job.encoding),
-        "models": list(job.models),
-        "contents": contents_of(job.models),
-        "schemes": list(job.all_schemes),
-        "bins": job.bins,
-        "classwise": job.classwise,
-        "keep_rows": job.keep_rows,
-        "documents": job.documents,
-        "batch_tokens": job.batch_tokens,
-        "device": forcing.device,
-        "dtype": forcing.dtype,
-        "bos": forcing.bos,
-        "window": forcing.window,
-        "stride": forcing.stride,
-        "seed": job.seed,
-        "versions": versions(_PACKAGES),
-    }
-
-
 def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
     found = calibration(store, system, interval)
     ordered = [name for name in METRICS if name in found.estimates]
@@ -384,3 +275,104 @@ def _form(metric: str, schemes: Iterable[str]) -> tuple[str, str]:
             form = f"{scheme.samples}-samples" if scheme.samples else "whole-space"
             return str(scheme.decoder), form
     return "none", "teacher-forced"
+
+
+class Token(Level):
+    """Reference tokens: a model's teacher-forced distribution against the token that follows."""
+
+    name = "token"
+    help = """Reference tokens: is the model's distribution calibrated?
+
+    Example: `aleatoric token --corpus story.txt --model smollm2 --out runs/story`
+    """
+    job_type = TokenJob
+    model_kinds = ("forced_models",)
+    packages = ("numpy", "scipy", "torch", "transformers", "tokenizers")
+
+    def check(self, job: TokenJob) -> None:
+        """Refuse a job without a model, and one that would be spread over a cluster."""
+        if not job.models:
+            raise UsageError("give a model to read the corpus, as --model smollm2.")
+        super().check(job)
+        check_one_process(job.engine_options, "token")
+
+    def open(self, job: TokenJob) -> TextCorpus | ParallelText:
+        """Open the documents or sentence pairs; read through once, to find bad lines early."""
+        corpus = open_token_corpus(job.corpus, job.encoding, job.documents)
+        len(corpus.items)
+        return corpus
+
+    def facts(self, job: TokenJob, corpus: Any) -> dict[str, Any]:
+        """Return all schemes of e-ECE, the paper's first."""
+        asked = [str(Scheme.parse(scheme)) for scheme in job.schemes]
+        return {"schemes": list(dict.fromkeys([*map(str, EXPECTED), *asked]))}
+
+    def save_items(self, store: Store, job: TokenJob, corpus: Any, monitor: Monitor) -> None:
+        """Save nothing: documents are read again from the corpus."""
+
+    def ask(
+        self,
+        store: Store,
+        job: TokenJob,
+        spec: str,
+        engine: Engine,
+        corpus: Callable[[], TextCorpus | ParallelText],
+        monitor: Monitor,
+    ) -> None:
+        """Read what is left of the corpus with one model, and save the sums of each part."""
+        name = _name_of(store, spec)
+        if name is not None and store.meta(f"done {name}"):
+            return
+        model, opened = open_forced(spec, job.forcing), corpus()
+        check_version(store, spec, model.version)
+        _check_kind(model, opened)
+        name = name or _add_system(store, spec, model)
+        done = store.token_sums(name) or TokenSums(0, 0, 0, b"")
+        with monitor.meter(name, len(opened.items)) as advance:
+            advance(done.items, 0)
+            left = islice(opened.items, done.items, None)
+            reading = (job.batch_tokens, advance, monitor.stopping)
+            done = _read_parts(store, name, model, left, done, *reading)
+        if not done.tokens:
+            raise DataError(
+                f"{opened.name}: no document is longer than a token; give longer texts."
+            )
+        store.set_meta(f"done {name}", True)
+
+    def holds_work(self, store: Store) -> bool:
+        """Whether a model has read anything."""
+        return bool(systems(store))
+
+    def score(self, store: Store, monitor: Monitor) -> None:
+        """Compute nothing: the saved sums are the statistics."""
+
+    def has_statistics(self, store: Store) -> bool:
+        """Whether a model has read anything."""
+        return bool(systems(store))
+
+    def results(
+        self, store: Store, interval: str = DEFAULT_METHOD, asked: Collection[str] | None = None
+    ) -> Results:
+        """Compute calibration errors with intervals from the saved sums."""
+        check_method(interval)
+        named = [name for name in systems(store) if asked is None or name in asked]
+        return Results(r for name in named for r in _system_results(store, name, interval))
+
+    def notes(self, store: Store) -> list[str]:
+        """Return notes on documents without a token to predict, and on unfinished systems."""
+        found: list[str] = []
+        for name in systems(store):
+            sums = store.token_sums(name)
+            if sums is not None and sums.unscored:
+                found.append(
+                    f"{name}: {sums.unscored} of {sums.items} items are one token long, have "
+                    "nothing to be predicted from, and are left out"
+                )
+        return [*found, *unfinished_notes(store, systems(store))]
+
+    def model_systems(self, store: Store) -> list[str]:
+        """Return the models that have read anything."""
+        return systems(store)
+
+
+LEVEL = Token()

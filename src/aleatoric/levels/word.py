@@ -1,19 +1,21 @@
-"""The only place where the stages meet: corpus -> draws -> statistics -> results."""
+"""The word level: does a model spread its next-word probability as people do?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
 from aleatoric import registry
-from aleatoric.data.opening import check_same, corpus_facts, open_corpus
+from aleatoric.data.opening import open_corpus
 from aleatoric.errors import UsageError
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.persons import PersonSums
+from aleatoric.levels.base import Level, Monitor
 from aleatoric.levels.word_results import (
     COLUMNS,
     PAIRWISE,
@@ -32,71 +34,98 @@ from aleatoric.levels.word_scoring import (
     score_items,
 )
 from aleatoric.models.base import Ask, WordModel
-from aleatoric.models.checkpoints import contents_of
 from aleatoric.nextword.answers import Changes, Reading, ReadItems, read_draws
-from aleatoric.nextword.live import until_note
+from aleatoric.nextword.live import parse_until, until_note
 from aleatoric.nextword.rules import check_known, is_code
 from aleatoric.probes.tools import fitting_tagger, language_caveat, language_code
-from aleatoric.registry import Track, quietly, versions
-from aleatoric.runs import COMPLETE, Joined, Store
-from aleatoric.runs.disk import command as resume_command
-from aleatoric.runs.engine import (
-    Engine,
-    EngineOptions,
-    Loading,
-    check_engine,
-    check_specs,
-    check_until,
-    open_engine,
-)
+from aleatoric.registry import Track
+from aleatoric.runs import Joined, Store
+from aleatoric.runs.engine import Engine, check_until
 from aleatoric.runs.formats import StatRow
+from aleatoric.runs.job import ClusterJob, Loading, option
 from aleatoric.runs.run import stat_columns
 from aleatoric.runs.session import (
-    Stopping,
     add_notes,
     check_version,
     lost_notes,
     saved_notes,
     system_name,
+    unfinished_notes,
     waiting,
-    working,
 )
-from aleatoric.types import Case, Choices, Corpus, Item
+from aleatoric.types import Case, Choices, Corpus, Item, Results
 
 LIVE = ("exact", "mc", "list")
 SCORED_AT_ONCE = 100
-_PACKAGES = ("numpy", "scipy", "scikit-learn")
 ABSTRACTIONS = ("tvd_syn", "tvd_sem")
 ENGLISH_EMBEDDERS = ("minilm", "wordllama")
 RANK = "rank_of_human_mode"
 
 
 @dataclass(frozen=True)
-class WordJob:
-    """A word-level run: what `aleatoric word` was asked for."""
+class WordJob(ClusterJob):
+    """The options of `aleatoric word`."""
 
-    corpus: str
-    models: tuple[str, ...] = ()
-    decoders: tuple[str, ...] = ("ancestral",)
-    samples: int = 1000
-    loading: Loading = field(default_factory=Loading)
-    tolerance: float = 0.02
-    choices: Choices = field(default_factory=Choices)
-    abstractions: tuple[str, ...] = ()
-    tagger: str | None = None
-    """Of tvd_syn: where none is named, that of the language."""
-    embedder: str = "minilm"
-    n_splits: int = 20
-    seed: int = 0
-    encoding: str = "utf-8"
-    until: float | None = None
-    """The standard error of a context's TVD at which its sampling stops."""
-    remarks: tuple[str, ...] = ()
-    """What readers must know of the people or the run; shown with every result."""
-    engine: EngineOptions = field(default_factory=EngineOptions)
-    """Where models work: no part of the manifest, since it changes no result."""
-    language: str | None = None
-    """Of the corpus, as `de`; where none is named, what the corpus is known to be in."""
+    command = "word"
+
+    corpus: str = option(help="A corpus name, or a file of people's answers.")
+    models: tuple[str, ...] = option(
+        (), "smollm2, hf:NAME, gguf:FILE, recorded:FILE, toy; repeatable.", flag="--model"
+    )
+    decoders: tuple[str, ...] = option(
+        ("ancestral",), "How to decode, such as temperature=0.5; repeatable.", flag="--decoder"
+    )
+    estimator: str = option("exact", "For live models: exact, or mc (sampled).", live=True)
+    samples: int = option(
+        1000, "Draws per context with --estimator mc.", low=1, high=10**7, live=True
+    )
+    until: str | None = option(
+        None,
+        "With mc: stop sampling a context when the standard error of its TVD is low enough, as "
+        "in se=0.01, or after --samples draws.",
+        live=True,
+    )
+    tolerance: float = option(
+        0.02, "Largest gap between the bounds of an exact TVD or D².", low=0, live=True
+    )
+    protocol: str = option("corrected", "corrected, or paper (as published).")
+    choose: tuple[str, ...] = option(
+        (), "One choice of the protocol, such as bins=half-open; repeatable."
+    )
+    word_rule: str | None = option(
+        None,
+        "How words are cut, for people and models alike: corrected, paper, characters, or your "
+        "own module:function.",
+    )
+    abstractions: tuple[str, ...] = option(
+        (), "Also tvd_syn or tvd_sem; repeatable.", flag="--metric"
+    )
+    tagger: str | None = option(
+        None, "For tvd_syn: textblob, nltk, spacy:NAME; by default chosen by language."
+    )
+    language: str | None = option(
+        None, "Language of the corpus, such as en or de; for tvd_syn.", fixed=False
+    )
+    embedder: str = option("minilm", "For tvd_sem: minilm, wordllama, vectors:FILE.")
+    n_splits: int = option(20, "Random splits of the people.", flag="--splits", low=1, high=10_000)
+    remarks: tuple[str, ...] = option(
+        (), "Notes shown with every result.", hidden=True, fixed=False
+    )
+
+    @property
+    def loading(self) -> Loading:
+        """How live models are loaded and asked."""
+        return replace(super().loading, estimator=self.estimator)
+
+    @cached_property
+    def choices(self) -> Choices:
+        """The decisions of the protocol."""
+        return choose(self.protocol, self.choose, self.word_rule)
+
+    @property
+    def target_error(self) -> float | None:
+        """The standard error at which sampling stops."""
+        return None if self.until is None else parse_until(self.until)
 
 
 def choose(protocol: str, overrides: Iterable[str], word_rule: str | None = None) -> Choices:
@@ -133,73 +162,16 @@ def _allowed(name: str, value: str) -> Any:
     return value
 
 
-def run_word(
-    job: WordJob, out: Path, track: Track[Any] = quietly, stopping: Stopping | None = None
-) -> Store:
-    """Draw (or read) every system's words, save them, score them; returns the open run.
-
-    Items that have their draws are not drawn again. Where the input is bad, nothing of the run
-    stays behind; where `stopping` is asked for, everything finished does.
-    """
-    _check_models(job)
-    corpus = open_corpus(job.corpus, job.encoding)
-    manifest = _manifest(job, corpus)
-    # What scoring will need must be there before hours are spent on drawing.
-    _abstractions(manifest)
-    store = Store.continue_or_create(out, manifest)
-    return _worked(store, job, lambda: corpus, track, stopping or Stopping())
-
-
-def resume_word(store: Store, job: WordJob, track: Track[Any], stopping: Stopping) -> Store:
-    """Go on with a run opened to be written; its corpus is needed where its items are not saved."""
-    _check_models(job)
-    _abstractions(store.manifest)
-    return _worked(store, job, lambda: open_corpus(job.corpus, job.encoding), track, stopping)
-
-
-def _check_models(job: WordJob) -> None:
-    check_specs(job.models, "models", "language_models")
-    check_until(job.until, job.models, job.loading.estimator)
-    check_engine(job.engine)
-
-
-def _worked(
-    store: Store,
-    job: WordJob,
-    corpus: Callable[[], Corpus],
-    track: Track[Any],
-    stopping: Stopping,
-) -> Store:
-    with working(store, _holds_live_draws):
-        if store.lacks_items:
-            _read(store, job, corpus(), track)
-        with open_engine(job.engine) as engine:
-            _draw_all(store, job, engine, track, stopping)
-        score_word(store, track, stopping)
-        store.set_meta(COMPLETE, True)
-    return store
-
-
-def _read(store: Store, job: WordJob, corpus: Corpus, track: Track[Any]) -> None:
-    check_same(corpus, store.manifest["corpus"])
-    with store.transaction():
-        read = track(corpus.items, len(corpus.items), f"read {corpus.name}")
-        items = ReadItems(read, Reading.of(job.choices))
-        store.add_items(items)
-        add_notes(store, [*job.remarks, *corpus.notes, *items.notes()])
-
-
-def score_word(store: Store, track: Track[Any] = quietly, stopping: Stopping | None = None) -> None:
+def score_word(store: Store, monitor: Monitor | None = None) -> None:
     """Compute the per-item statistics of a saved run; needs no model."""
+    monitor = monitor or Monitor()
     settings = scoring_settings(store)
     columns = [*COLUMNS, *settings.abstractions]
     for name in CONTROLS:
         store.add_system(name, {"model": name, "decoder": "none", "estimator": "people"})
     persons = PersonSums()
-    rows = track_rows(store, settings, track, persons)
-    store.write_stats(
-        columns, (stopping or Stopping()).checked(rows), lambda: person_facts(persons)
-    )
+    rows = track_rows(store, settings, monitor.track, persons)
+    store.write_stats(columns, monitor.stopping.checked(rows), lambda: person_facts(persons))
 
 
 def track_rows(
@@ -238,22 +210,8 @@ def scoring_settings(store: Store) -> Settings:
     """The settings that a run's manifest asks for."""
     manifest = store.manifest
     metrics = {name: registry.find("metrics", name) for name in PAIRWISE}
-    choices, seed = Choices.saved(manifest["choices"]), manifest["seed"]
+    choices, seed = Choices(**manifest["choices"]), manifest["seed"]
     return Settings(choices, metrics, _abstractions(manifest), manifest["n_splits"], seed)
-
-
-def notes(store: Store) -> list[str]:
-    """What a reader of the numbers should know: joins, drops, simulated people."""
-    return [
-        *lost_notes(store),
-        *saved_notes(store),
-        *_failed_notes(store),
-        *_until_notes(store),
-        *_abstraction_notes(store),
-        *_rank_notes(store),
-        *tolerance_notes(store),
-        *person_notes(store),
-    ]
 
 
 def _abstraction_notes(store: Store) -> Iterator[str]:
@@ -264,7 +222,7 @@ def _abstraction_notes(store: Store) -> Iterator[str]:
         if caveat is not None:
             yield f"tvd_syn: {caveat}"
     if "tvd_sem" in manifest["abstractions"]:
-        language = manifest.get("language") or "en"
+        language = manifest["language"] or "en"
         if language != "en" and manifest["embedder"] in ENGLISH_EMBEDDERS:
             yield (
                 f"tvd_sem: {manifest['embedder']} has vectors of English words, and the corpus is "
@@ -306,15 +264,14 @@ def _failed_notes(store: Store) -> Iterator[str]:
             fate = "kept as an outcome" if kept else "rejected"
             total = drawn if kept else drawn + failed
             yield f"{name}: {failed} of {total} draws held no word and are {fate}"
-        if not store.meta(f"done {name}"):
-            yield f"{name}: is not finished; continue it with {resume_command(store.path)}"
+    yield from unfinished_notes(store, model_systems(store))
 
 
 def _until_notes(store: Store) -> Iterator[str]:
     """How many draws were taken where sampling stopped by itself, and where it could not."""
-    error: float | None = store.manifest.get("until")
-    if error is None:
+    if store.manifest.get("until") is None:
         return
+    error = parse_until(store.manifest["until"])
     for name in model_systems(store):
         pairs = [case.pair for case in cases(store, name)]
         yield until_note(name, pairs, error, store.manifest["samples"])
@@ -322,68 +279,10 @@ def _until_notes(store: Store) -> Iterator[str]:
 
 def cases(store: Store, system: str) -> Iterator[Case]:
     """Items with people's and a system's distribution, for the studies."""
-    choices = Choices.saved(store.manifest["choices"])
+    choices = Choices(**store.manifest["choices"])
     for item, draws in store.walk_system(system):
         for pair in pair_of(item, draws, choices):
             yield Case(item, pair, any(row.logprobs is not None for row in draws))
-
-
-def _manifest(job: WordJob, corpus: Corpus) -> dict[str, Any]:
-    language = language_code(job.language) if job.language is not None else corpus.language
-    return {
-        "level": "word",
-        "corpus": corpus_facts(corpus, job.corpus, job.encoding),
-        "models": list(job.models),
-        "contents": contents_of(job.models),
-        "decoders": list(job.decoders),
-        "samples": job.samples,
-        "until": job.until,
-        "estimator": job.loading.estimator,
-        "tolerance": job.tolerance,
-        "dtype": job.loading.dtype,
-        "bos": job.loading.bos,
-        "device": job.loading.device,
-        "remarks": list(job.remarks),
-        "choices": job.choices.as_dict(),
-        "abstractions": list(job.abstractions),
-        "tagger": _tagger(job, language),
-        "language": language,
-        "embedder": job.embedder,
-        "n_splits": job.n_splits,
-        "seed": job.seed,
-        "versions": versions(_PACKAGES),
-    }
-
-
-def _tagger(job: WordJob, language: str | None) -> str:
-    """The tagger of the run, checked against the language where tvd_syn needs one."""
-    if "tvd_syn" in job.abstractions:
-        return fitting_tagger(job.tagger, language)
-    return job.tagger or "textblob"
-
-
-def _holds_live_draws(store: Store) -> bool:
-    """Whether a live model has answered anything: that cost time, and is kept whatever happens."""
-    live = (name for name, facts in store.systems().items() if facts["estimator"] in LIVE)
-    return any(store.n_items_with_draws(name) for name in live)
-
-
-def _draw_all(
-    store: Store, job: WordJob, engine: Engine, track: Track[Any], stopping: Stopping
-) -> None:
-    """Draw with every model under every decoder, but for what the run holds already."""
-    for spec in store.unfinished(job.models):
-        model = engine.word_model(spec, job.loading)
-        check_version(store, spec, model.version)
-        # What was recorded was decoded already: one system, whatever decoders are asked for.
-        decoders = ("as recorded",) if model.estimator == "recorded" else job.decoders
-        for decoder in decoders:
-            stopping.check()
-            facts = {"model": f"{spec}@{model.version}", "decoder": decoder}
-            facts |= {"estimator": model.estimator, "label": model.label}
-            name = system_name(store, model.label, facts, len(decoders) > 1, CONTROLS)
-            _draw(store, name, facts, model, _ask(job, decoder), track, stopping)
-        store.set_finished(spec)
 
 
 def _draw(
@@ -392,17 +291,16 @@ def _draw(
     facts: Mapping[str, Any],
     model: WordModel,
     ask: Ask,
-    track: Track[Any],
-    stopping: Stopping,
+    monitor: Monitor,
 ) -> None:
     """Save a system's draws as they come, with notes on what did not join."""
     if store.meta(f"done {name}"):
         return
     store.add_system(name, facts)
     left = waiting(store, name, model)
-    items: Iterable[Item] = track(left.items(stopping), left.number, name)
+    items: Iterable[Item] = monitor.track(left.items(monitor.stopping), left.number, name)
     changes = Changes()
-    with stopping.finishing():
+    with monitor.stopping.finishing():
         draws = read_draws(left.new(model.draws(items, ask)), Reading.of(ask.choices), changes)
         joined = store.add_draws(name, draws, model.estimator == "recorded")
     with store.transaction():
@@ -410,10 +308,6 @@ def _draw(
         if changes.changed:
             add_notes(store, [f"{name}: {changes.note('words')}"])
         store.set_meta(f"done {name}", True)
-
-
-def _ask(job: WordJob, decoder: str) -> Ask:
-    return Ask(decoder, job.samples, job.seed, job.tolerance, job.choices, job.until)
 
 
 def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> Iterator[str]:
@@ -448,3 +342,99 @@ def _abstraction(name: str, manifest: Mapping[str, Any]) -> Any:
         return word_classes.by_tag(registry.find("taggers", kind)(argument))
     kind, _, argument = manifest["embedder"].partition(":")
     return word_classes.by_cluster(registry.find("embedders", kind)(argument), manifest["seed"])
+
+
+class NextWords(Level):
+    """What all commands share whose systems give next words."""
+
+    name = "word"
+    controls = CONTROLS
+
+    def score(self, store: Store, monitor: Monitor) -> None:
+        """Compute the statistics of every context and system."""
+        score_word(store, monitor)
+
+    def results(
+        self, store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
+    ) -> Results:
+        """Compute metrics with intervals."""
+        return results(store, interval, systems)
+
+    def notes(self, store: Store) -> list[str]:
+        """Return notes on joins, omitted answers, failed draws and tolerances."""
+        parts = (
+            *(lost_notes, saved_notes, _failed_notes, _until_notes, _abstraction_notes),
+            *(_rank_notes, tolerance_notes, person_notes),
+        )
+        return [note for part in parts for note in part(store)]
+
+
+class Word(NextWords):
+    """Next words: people's answers to a context against a model's next-word distribution."""
+
+    help = """Next words: does the model spread its probability as people do?
+
+    Example: `aleatoric word --corpus answers.jsonl --model recorded:gpt2.jsonl --out runs/gpt2`
+    """
+    job_type = WordJob
+    model_kinds = ("models", "language_models")
+    packages = ("numpy", "scipy", "scikit-learn")
+
+    def check(self, job: WordJob) -> None:
+        """Refuse unknown models, and options that do not fit them."""
+        super().check(job)
+        check_until(job.target_error, job.models, job.estimator)
+
+    def open(self, job: WordJob) -> Corpus:
+        """Open the corpus of contexts with people's answers."""
+        return open_corpus(job.corpus, job.encoding)
+
+    def facts(self, job: WordJob, corpus: Corpus) -> dict[str, Any]:
+        """Return the choices of the protocol, and the tools for the language of the corpus."""
+        language = language_code(job.language) if job.language is not None else corpus.language
+        facts: dict[str, Any] = {"choices": job.choices.as_dict(), "language": language}
+        if "tvd_syn" in job.abstractions:
+            facts["tagger"] = fitting_tagger(job.tagger, language)
+        return facts
+
+    def prepare(self, manifest: Mapping[str, Any], allowed_probes: Collection[str]) -> None:
+        """Load taggers and embedders."""
+        _abstractions(manifest)
+
+    def save_items(self, store: Store, job: WordJob, corpus: Corpus, monitor: Monitor) -> None:
+        """Save the contexts and people's answers, read as words."""
+        read = monitor.track(corpus.items, len(corpus.items), f"read {corpus.name}")
+        items = ReadItems(read, Reading.of(job.choices))
+        store.add_items(items)
+        add_notes(store, [*job.remarks, *corpus.notes, *items.notes()])
+
+    def ask(
+        self,
+        store: Store,
+        job: WordJob,
+        spec: str,
+        engine: Engine,
+        corpus: Callable[[], Corpus],
+        monitor: Monitor,
+    ) -> None:
+        """Save the next words of one model under every decoder."""
+        model = engine.word_model(spec, job.loading)
+        check_version(store, spec, model.version)
+        # Recorded words were decoded already: one system, whatever decoders are asked for.
+        decoders = ("as recorded",) if model.estimator == "recorded" else job.decoders
+        for decoder in decoders:
+            monitor.stopping.check()
+            facts = {"model": f"{spec}@{model.version}", "decoder": decoder}
+            facts |= {"estimator": model.estimator, "label": model.label}
+            name = system_name(store, model.label, facts, len(decoders) > 1, CONTROLS)
+            error = job.target_error
+            ask = Ask(decoder, job.samples, job.seed, job.tolerance, job.choices, error)
+            _draw(store, name, facts, model, ask, monitor)
+
+    def holds_work(self, store: Store) -> bool:
+        """Whether a live model has answered anything."""
+        live = (name for name, facts in store.systems().items() if facts["estimator"] in LIVE)
+        return any(store.n_items_with_draws(name) for name in live)
+
+
+LEVEL = Word()

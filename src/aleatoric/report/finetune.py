@@ -9,7 +9,7 @@ from typing import Any
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels import word
-from aleatoric.levels.base import is_finetuned
+from aleatoric.levels.base import notes
 from aleatoric.levels.word_scoring import ORACLE
 from aleatoric.report.parts import Part
 from aleatoric.report.tables import UNDEFINED, number, with_interval
@@ -17,6 +17,7 @@ from aleatoric.report.views import p_value
 from aleatoric.runs import FINETUNING, Store
 from aleatoric.studies.compare import Compared, compare
 from aleatoric.studies.figure_data import Line, Lines, Panels, Picture
+from aleatoric.tuning.session import is_finetuned
 from aleatoric.types import Result, Table
 
 
@@ -59,7 +60,7 @@ def finetune_json(store: Store, interval: str = DEFAULT_METHOD) -> dict[str, Any
         "results": [result.as_dict() for result in word.results(store, interval)],
         "comparisons": compared.as_dict()["comparisons"] if compared else [],
         "finetuning": store.meta(FINETUNING) or {},
-        "notes": word.notes(store),
+        "notes": notes(store),
     }
 
 

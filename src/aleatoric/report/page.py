@@ -258,7 +258,7 @@ def make_report(
     `inputs` are those that the page of a text-level run shows in place of as many as fit.
     """
     for store in stores:
-        base.score(store, track, again=False)
+        base.score(store, base.Monitor(track), again=False)
     parts = parts_of(stores)
     if inputs and all(part.level != "text" for part in parts):
         found = f"{stores[0].path}: is of the {parts[0].level} level"

@@ -368,7 +368,7 @@ def part_of(stores: Sequence[Store]) -> Part:
         for label, (store, system) in labels_of(stores).items()
         if system in models[store.path]
     ]
-    return Part(base.level_of(stores[0]), tuple(stores), tuple(members))
+    return Part(base.level_of(stores[0]).name, tuple(stores), tuple(members))
 
 
 def _meaning(store: Store) -> str:

@@ -6,26 +6,15 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.models.base import ForcedModel, Forcing, LoadOptions, TextModel, WordModel
 from aleatoric.models.checkpoints import OF_FILES
+from aleatoric.runs.job import LOCAL, EngineOptions, Loading
 
 ESTIMATORS = ("exact", "mc")
-
-
-@dataclass(frozen=True)
-class Loading:
-    """How live models are loaded and asked."""
-
-    estimator: str = "exact"
-    dtype: str = "float32"
-    device: str | None = None
-    bos: str = "auto"
-    trust_remote_code: bool = False
 
 
 def open_model(spec: str, loading: Loading) -> WordModel:
@@ -137,7 +126,6 @@ def check_estimator(name: str) -> None:
         raise UsageError(f"there is no estimator {name!r}; use {' or '.join(ESTIMATORS)}.")
 
 
-LOCAL = "local"
 PART = 0.0001
 """The smallest part of a processor or of a card that a cluster gives out."""
 
@@ -156,23 +144,6 @@ class Engine(Protocol):
     def text_model(self, spec: str, loading: LoadOptions) -> TextModel:
         """A writer of whole texts."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """Which engine, and how large; `None` leaves a choice to the engine.
-
-    None of it changes a result, so that a run may be continued with another engine.
-    """
-
-    name: str = LOCAL
-    address: str | None = None
-    """Of a cluster that runs already: `auto` or host:port."""
-    actors: int | None = None
-    cpus: float | None = None
-    """Of one actor."""
-    gpus: float | None = None
-    """Of one actor."""
 
 
 def open_engine(options: EngineOptions) -> AbstractContextManager[Engine]:

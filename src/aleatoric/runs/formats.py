@@ -438,53 +438,38 @@ def _is_real(value: Any) -> bool:
     return type(value) in (int, float) and not math.isnan(value)
 
 
-def _is_text(value: Any) -> bool:
+def is_text(value: Any) -> bool:
     """Whether a value is text that can be written anywhere: no half of a surrogate pair."""
     return type(value) is str and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _are_texts(value: Any) -> bool:
-    return type(value) is list and all(map(_is_text, value))
+    return type(value) is list and all(map(is_text, value))
 
 
 def each(shape: Shape) -> Callable[[Any], bool]:
     """Dictionaries with any names, and values of one shape."""
     return lambda value: (
         isinstance(value, dict)
-        and all(_is_text(name) and fits(own, shape) for name, own in value.items())
+        and all(is_text(name) and fits(own, shape) for name, own in value.items())
     )
 
 
 def _is_choices(value: Any) -> bool:
-    return each(_is_text)(value) and value.keys() <= _CHOICES
+    return each(is_text)(value) and value.keys() <= _CHOICES
 
 
-_TEXT_OR_NONE = (_is_text, None)
+_TEXT_OR_NONE = (is_text, None)
 _COUNT = whole_between(0)
 _MANIFEST: Shape = {
-    "level": lambda value: value in ("word", "token", "text"),
-    "command": _TEXT_OR_NONE,
-    "corpus": dict.fromkeys(("name", "version", "sha256", "spec", "encoding"), _is_text),
-    **dict.fromkeys(("models", "decoders", "remarks", "abstractions", "probes"), _are_texts),
-    **dict.fromkeys(("schemes", "losses"), _are_texts),
-    **dict.fromkeys(("estimator", "dtype", "bos", "embedder", "protocol"), _is_text),
-    **dict.fromkeys(("device", "tagger", "language", "tokeniser", "encoder"), _TEXT_OR_NONE),
+    **dict.fromkeys(("level", "command"), is_text),
+    "corpus": dict.fromkeys(("name", "version", "sha256", "spec", "encoding"), is_text),
     "choices": _is_choices,
-    "samples": whole_between(0, 10**7),
-    "until": (is_number, None),
-    "tolerance": lambda value: is_number(value) and value >= 0,
-    "n_splits": whole_between(1, 10_000),
-    "seed": whole_between(0, 2**64 - 1),
+    "contents": each(is_text),
     "versions": each(_TEXT_OR_NONE),
-    "limit": (_COUNT, None),
-    "max_length": _COUNT,
-    "writing": {},
-    "bins": whole_between(1, 10_000),
-    "keep_rows": bool,
-    **dict.fromkeys(("batch_tokens", "window", "stride", "save_every"), (_COUNT, None)),
-    "recipe": {},
-    "folds": {},
+    "assignment": each((int, is_text)),
 }
+"""What a manifest holds beside the fields of its job, which are checked by their types."""
 _NUMBERS = each((int, float, None))
 _PER_NAME = each(_NUMBERS)
 _TRAINED: Shape = {
@@ -504,7 +489,7 @@ _FACTS: dict[str, Shape] = {
     "stat_columns": lambda value: _are_texts(value) and 0 < len(set(value)) == len(value),
     "split_names": each(_are_texts),
     "stats": {"generation": _COUNT, "rows": each(_COUNT)},
-    "probe_facts": each(each(_is_text)),
+    "probe_facts": each(each(is_text)),
     "probe_bounds": each(lambda value: fits(value, [_is_real]) and len(value) == 2),
     "finetuning": lambda value: each(_TRAINED)(value) and _PER_NAME(value.get("grid", {})),
 }
@@ -512,11 +497,11 @@ _TALLY = {"texts", "cut", "empty", "short_of_room"}
 _NAMED: dict[str, Shape] = {
     "done": bool,
     "tally": lambda value: each(_COUNT)(value) and value.keys() <= _TALLY,
-    "persons": each((_is_text, [whole_between(1, 1000)])),
+    "persons": each((is_text, [whole_between(1, 1000)])),
 }
 """Facts about one system, whose name follows."""
 _SYSTEM: Shape = {
-    **dict.fromkeys(("model", "decoder", "estimator", "label", "reads"), _is_text),
+    **dict.fromkeys(("model", "decoder", "estimator", "label", "reads"), is_text),
     "vocabulary": whole_between(1, 10**7),
     "conventions": each(_TEXT_OR_NONE),
 }
@@ -531,5 +516,5 @@ def check_fact(key: str, value: Any) -> None:
 
 def check_system(name: str, facts: Any) -> None:
     """Refuse a system whose name or facts are not of the shape that this package saves."""
-    if not (_is_text(name) and name and isinstance(facts, dict) and fits(facts, _SYSTEM)):
+    if not (is_text(name) and name and isinstance(facts, dict) and fits(facts, _SYSTEM)):
         raise DamagedRowError(f"the system {name!r} has another shape")

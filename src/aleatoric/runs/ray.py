@@ -32,7 +32,8 @@ from aleatoric.models.base import (
     whole_passages,
 )
 from aleatoric.models.generate import Tally
-from aleatoric.runs.engine import EngineOptions, Loading, LocalEngine, check_estimator
+from aleatoric.runs.engine import LocalEngine, check_estimator
+from aleatoric.runs.job import EngineOptions, Loading
 from aleatoric.runs.ray_workers import (
     Answers,
     Facts,

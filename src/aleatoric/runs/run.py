@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from aleatoric import registry
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.runs import disk, formats
 from aleatoric.runs.disk import (
@@ -29,77 +30,42 @@ from aleatoric.runs.disk import (
     is_empty,
 )
 from aleatoric.runs.formats import DATABASE, EMBEDDINGS, SCHEMA, SCHEMA_VERSION, temporary, texts
+from aleatoric.runs.job import flag_of
 from aleatoric.runs.tables import TOKEN_ROWS, ItemTables, Statistics, TokenTables
 from aleatoric.types import Draws, Floats, Ints, Item, Row, TextItem, Texts
 
-MAY_DIFFER = ("versions", "device", "batch_tokens", "remarks", "save_every", "language")
-"""What may change when a run goes on: anything else would mix two runs in one.
-
-A language changes no number but by the tools chosen for it, which are facts of their own.
-"""
-_OPTIONS = {
-    "abstractions": "--metric",
-    "choices": "--choose",
-    "decoders": "--decoder",
-    "losses": "--loss",
-    "models": "--model",
-    "n_splits": "--splits",
-    "probes": "--probe",
-    "schemes": "--scheme",
-}
-"""The options whose facts have other names than they have; others are called alike."""
-_GROUPS = ("writing", "recipe", "folds")
-"""Facts that hold those of several options."""
+_MAY_DIFFER = ("versions", "language")
+_OTHER_OPTIONS = {"choices": "--choose", "assignment": "--split"}
+"""Saved facts that are no fields of a job -> the options they follow from."""
 
 
 def check_asked(path: Path, saved: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
-    """Refuse to go on with the run in `path` where something else is asked for now.
-
-    >>> check_asked(Path("runs/a"), {"level": "word", "n_splits": 20}, {"level": "word"})
-    Traceback (most recent call last):
-    aleatoric.errors.UsageError: runs/a: holds another run (its --splits differs); choose another \
---out.
-    """
+    """Refuse to continue the run in `path` with other options than it was started with."""
     asked = json.loads(json.dumps(dict(manifest)))
     for problem in _problems(saved, asked):
         raise UsageError(f"{path}: holds another run ({problem}); choose another --out.")
 
 
 def _problems(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
-    """All that differs, what says most first."""
-    if saved.get("command") != asked.get("command"):
-        yield f"it is of aleatoric {saved.get('command') or saved.get('level')}"
-    if saved.get("level") != asked.get("level"):
-        yield f"it is of the {saved.get('level')} level"
-    for name in _differing(saved, asked):
+    """Yield all that differs, what says most first."""
+    if saved["command"] != asked["command"]:
+        yield f"it is of aleatoric {saved['command']}"
+        return
+    job_type = registry.find("levels", asked["command"]).job_type
+    names = [name for name in _differing(saved, asked) if name not in _MAY_DIFFER]
+    # What the corpus and the options are says more than what follows from them.
+    for name in sorted(names, key=lambda name: (name in _OTHER_OPTIONS, name)):
         if name == "corpus":
-            yield from _corpus_problems(saved.get(name) or {}, asked.get(name) or {})
+            yield from _corpus_problems(saved[name], asked[name])
         elif name == "contents":
             yield from _content_problems(saved.get(name) or {}, asked.get(name) or {})
-        elif name not in MAY_DIFFER:
-            yield f"its {_option(name, saved.get(name), asked.get(name))} differs"
+        elif flag := _OTHER_OPTIONS.get(name) or flag_of(job_type, name):
+            yield f"its {flag} differs"
 
 
 def _differing(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
     names = sorted(saved.keys() | asked.keys())
     return [name for name in names if saved.get(name) != asked.get(name)]
-
-
-def _option(name: str, saved: Any, asked: Any) -> str:
-    """The option that a fact of the manifest came from.
-
-    >>> _option("n_splits", 20, 10), _option("dtype", "float32", "bfloat16")
-    ('--splits', '--dtype')
-    >>> _option("writing", {"max_new_tokens": 10}, {"max_new_tokens": 20})
-    '--max-new-tokens'
-    """
-    if isinstance(saved, dict) and isinstance(asked, dict):
-        inner = _differing(saved, asked)
-        if name in _GROUPS or (name == "choices" and "protocol" in inner):
-            name = "protocol" if name == "choices" else inner[0]
-        elif name == "choices" and inner == ["rule"]:
-            name = "word_rule"
-    return _OPTIONS.get(name, f"--{name.replace('_', '-')}")
 
 
 def _content_problems(saved: Mapping[str, str], asked: Mapping[str, str]) -> Iterator[str]:

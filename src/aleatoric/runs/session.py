@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.models.base import ComputedTogether, WordModel, whole_passages
 from aleatoric.runs import Store
-from aleatoric.runs.disk import before_any_work, told
+from aleatoric.runs.disk import before_any_work, command, told
 from aleatoric.runs.formats import ITEMS_SAVED
 from aleatoric.types import Draws, Item
 
@@ -268,3 +268,10 @@ def add_notes(store: Store, found: Iterable[str]) -> None:
     """Save notes that the run has not."""
     saved = saved_notes(store)
     store.set_meta("notes", [*saved, *(note for note in found if note not in saved)])
+
+
+def unfinished_notes(store: Store, systems: Iterable[str]) -> Iterator[str]:
+    """Name the systems that have not answered all items, and how to continue."""
+    for name in systems:
+        if not store.meta(f"done {name}"):
+            yield f"{name}: is not finished; continue it with {command(store.path)}"

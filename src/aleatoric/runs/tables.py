@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.runs import formats
 from aleatoric.runs.formats import (
@@ -57,6 +58,18 @@ def load_fact(row: formats.RowOf) -> Any:
 def dump_fact(key: str, value: Any) -> formats.RowOf:
     """A fact to be saved, as its key and value."""
     return formats.seal((key, json.dumps(value)))
+
+
+def _checked_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Refuse a manifest that does not fit the job of its level."""
+    name = manifest.setdefault("command", manifest["level"])
+    if name not in registry.names("levels"):
+        raise DamagedRowError(f"there is no level {name!r:.40}")
+    level = registry.find("levels", name)
+    if manifest["level"] != level.name:
+        raise DamagedRowError(f"the level of aleatoric {name} is not {manifest['level']!r:.40}")
+    level.job_type.check_saved(manifest)
+    return manifest
 
 
 class Tables:
@@ -122,9 +135,8 @@ class Tables:
     def manifest(self) -> dict[str, Any]:
         """What was asked for: corpus, protocol, seed, versions."""
         if self._manifest is None:  # it never changes, and is asked for once per system
-            self._manifest = self.fact("manifest")
-        found: dict[str, Any] = self._manifest
-        return found
+            self._manifest = _checked_manifest(self.fact("manifest"))
+        return self._manifest
 
     def meta(self, key: str) -> Any:
         """A saved fact, or `None`."""

@@ -112,7 +112,7 @@ def drawn(model: Categorical, n: int, rng: np.random.Generator) -> Categorical:
 
 def _check(members: Sequence[Member]) -> None:
     for member in members:
-        level = base.level_of(member.store)
+        level = base.level_of(member.store).name
         if level != "word":
             raise UsageError(
                 f"{member.store.path}: is a run of the {level} level, and --matched is for words; "
@@ -356,7 +356,7 @@ def _metrics(members: Sequence[Member], asked: Sequence[str]) -> list[str]:
     """The metrics that were asked for and that at least two systems have, as they were asked."""
     known = Counter(name for member in members for name in member.results)
     shared = [name for name, count in known.items() if count > 1]
-    level = base.level_of(members[0].store)
+    level = base.level_of(members[0].store).name
     patterns = asked or DEFAULT_METRICS.get(level, ("*",))
     for pattern in asked:
         if not any(fnmatchcase(name, pattern) for name in shared):
@@ -373,7 +373,7 @@ def _having(metric: str, members: Sequence[Member]) -> list[str]:
 
 
 def _evidence(members: Sequence[Member], seed: int, interval: str) -> Evidence:
-    if base.level_of(members[0].store) != "token":
+    if base.level_of(members[0].store).name != "token":
         statistics = {m.label: read_statistics(m.store, m.system) for m in members}
         return _item_evidence(members, statistics, seed, interval)
     sums = {m.label: token.grouped(m.store, m.system) for m in members}

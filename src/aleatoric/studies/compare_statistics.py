@@ -458,8 +458,8 @@ def check_levels(stores: Sequence[Store]) -> None:
     """Refuse runs of different levels."""
     first, *others = stores
     for other in others:
-        if level_of(first) != level_of(other):
-            raise _refusal(first, other, {"level": (level_of(first), level_of(other))})
+        if level_of(first).name != level_of(other).name:
+            raise _refusal(first, other, {"level": (level_of(first).name, level_of(other).name)})
 
 
 def check_comparable(members: Sequence[Member]) -> None:

@@ -24,7 +24,7 @@ _TEXTS = ("system", "item", "group")
 
 def export_rows(store: Store, path: Path) -> None:
     """Write every system's rows, an item's or a token's each, to `FILE.parquet` or `FILE.csv`."""
-    schema, batches = _token_rows(store) if level_of(store) == "token" else _item_rows(store)
+    schema, batches = _token_rows(store) if level_of(store).name == "token" else _item_rows(store)
     try:
         with (
             files.written_whole(path) as unfinished,

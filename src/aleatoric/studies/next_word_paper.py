@@ -11,7 +11,8 @@ from typing import Any
 
 from aleatoric.data.opening import sniff
 from aleatoric.errors import DataError
-from aleatoric.levels.word import WordJob, choose, results, run_word
+from aleatoric.levels.base import Monitor, run_job
+from aleatoric.levels.word import WordJob, results
 from aleatoric.registry import Track, quietly
 from aleatoric.types import Estimate, Result, Table
 
@@ -68,8 +69,8 @@ def reproduce(data: Path, seed: int = 0, track: Track[Any] = quietly) -> list[Li
     found: dict[str, dict[tuple[str, str], Result]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for protocol in PROTOCOLS:
-            job = WordJob(str(corpus), models, choices=choose(protocol, []), seed=seed)
-            with run_word(job, Path(scratch) / protocol, track) as store:
+            job = WordJob(str(corpus), models, protocol=protocol, seed=seed)
+            with run_job(job, Path(scratch) / protocol, Monitor(track)) as store:
                 found[protocol] = {(r.system, r.metric): r for r in results(store)}
     return _lines(found)
 

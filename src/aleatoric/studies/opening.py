@@ -20,7 +20,7 @@ def run_study(
     store: Store, name: str, system: str | None = None, track: Track[Any] = quietly
 ) -> Study:
     """Run the study `name` on a system of a run; on the only one where none is named."""
-    level = level_of(store)
+    level = level_of(store).name
     known = model_systems(store)
     chosen = system or _only_system(store, known)
     if chosen not in known:
@@ -58,9 +58,9 @@ def word_study(name: str, cases: Sequence[Case], manifest: Mapping[str, Any]) ->
 
 def model_systems(store: Store) -> list[str]:
     """The systems of a run that can be studied."""
-    if level_of(store) == "token":
+    if level_of(store).name == "token":
         return token.systems(store)
-    if level_of(store) == "text":
+    if level_of(store).name == "text":
         return text.model_systems(store)
     return word.model_systems(store)
 
@@ -74,7 +74,7 @@ def _token_study(store: Store, name: str, system: str) -> Study:
 
 def _only_system(store: Store, systems: list[str]) -> str:
     if not systems:
-        command = f"aleatoric {level_of(store)}"
+        command = f"aleatoric {level_of(store).name}"
         raise UsageError(f"{store.path}: has no model to study; give --model to {command}.")
     if len(systems) != 1:
         raise UsageError(f"{store.path}: name one system with --system: {', '.join(systems)}.")

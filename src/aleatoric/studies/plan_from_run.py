@@ -81,7 +81,7 @@ def pilot_source(
     seed: int,
 ) -> PilotSource:
     """A run as a pilot: of one system's TVD, or of the difference of two where that `differs`."""
-    if level_of(store) != "word":
+    if level_of(store).name != "word":
         raise UsageError(f"{store.path}: is no word-level run; plan needs one, or --assume.")
     names = _chosen(store, system, against, differs)
     if len(names) == 2 and correlation is not None:

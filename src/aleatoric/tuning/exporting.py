@@ -10,22 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import UsageError
-from aleatoric.levels.base import FINETUNE
 from aleatoric.models.hf import quiet
 from aleatoric.runs import Store
 from aleatoric.runs.disk import command
-from aleatoric.tuning.recipe import (
-    SPLITS,
-    VALIDATION,
-    Recipe,
-    Tunable,
-    lora_config,
-    read_assignment,
-)
-from aleatoric.tuning.session import FinetuneJob, fold_folder, job_of, open_tunable
+from aleatoric.tuning.recipe import SPLITS, VALIDATION, Recipe, read_assignment
+from aleatoric.tuning.session import FinetuneJob, fold_folder, is_finetuned, open_tunable
 from aleatoric.tuning.training import (
+    Tunable,
     check_identity,
     load_tensors,
+    lora_config,
     model_identity,
     save_tensors,
     unwritten,
@@ -34,7 +28,7 @@ from aleatoric.tuning.training import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aleatoric.tuning.recipe import Tunable
+    from aleatoric.tuning.training import Tunable
 
 
 def export_weights(
@@ -47,10 +41,12 @@ def export_weights(
     """
     with Store.open(run) as store:
         manifest = store.manifest
-    if manifest.get("command") != FINETUNE:
-        raise UsageError(f"{run}: holds no fine-tuned weights; name a run of aleatoric finetune.")
-    job = job_of(manifest, device, trust_remote_code)
-    folds = sorted({fold for fold in manifest["split"].values() if fold != VALIDATION})
+        if not is_finetuned(store):
+            problem = "holds no fine-tuned weights; name a run of aleatoric finetune"
+            raise UsageError(f"{run}: {problem}.")
+    changes = {"device": device or manifest["device"], "trust_remote_code": trust_remote_code}
+    job = FinetuneJob.from_manifest(manifest, changes)
+    folds = sorted({fold for fold in manifest["assignment"].values() if fold != VALIDATION})
     places = [(loss, number) for loss in job.losses for number in folds]
     _check_trained(run, places)
     _check_free(to, places)

@@ -1,33 +1,41 @@
-"""What `aleatoric finetune` was asked for: its folds, its manifest, and what readers must know."""
+"""`aleatoric finetune`: train a model on people's answers, fold by fold, and test it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aleatoric.data.opening import corpus_facts
+from aleatoric.data.opening import open_corpus
 from aleatoric.errors import UsageError
-from aleatoric.levels.base import FINETUNE
+from aleatoric.levels.base import Monitor
+from aleatoric.levels.word import NextWords
+from aleatoric.levels.word_scoring import pair_of
+from aleatoric.metrics.agreement import sq_distance
+from aleatoric.metrics.entropy import log_loss
 from aleatoric.models.base import Ask, WordModel
-from aleatoric.models.checkpoints import contents_of
+from aleatoric.nextword.answers import Reading, ReadItems
+from aleatoric.nextword.exact import Search
 from aleatoric.nextword.live import FoldedModel, by_fold
-from aleatoric.registry import Track, versions
+from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.runs import BASE_WEIGHTS, FINETUNING, TRAINING, Store
-from aleatoric.runs.engine import Loading, open_model
-from aleatoric.runs.session import Stopping
-from aleatoric.tuning.losses import GRID, check_temperatures
+from aleatoric.runs.engine import Engine, open_model
+from aleatoric.runs.job import LOCAL, Job, option
 from aleatoric.tuning.recipe import (
+    GRID,
+    SCORES,
     SPLITS,
     VALIDATION,
     Fold,
     Passage,
     Recipe,
     assign,
+    check_temperatures,
     make_folds,
+    parse_temperatures,
     passages_of,
     read_assignment,
 )
@@ -37,43 +45,94 @@ if TYPE_CHECKING:
     from aleatoric.nextword.live import LiveModel
     from aleatoric.nextword.vocabulary import Vocabulary
     from aleatoric.tuning.losses import WordTree
-    from aleatoric.tuning.recipe import Tunable
-    from aleatoric.tuning.training import Trained
+    from aleatoric.tuning.training import Trained, Tunable
 
 
-_PACKAGES = ("numpy", "scipy", "torch", "transformers")
 _FEW = 5
 
 
-@dataclass(frozen=True)
-class FinetuneJob:
-    """What `aleatoric finetune` was asked for."""
+_TRAINING = (
+    *("mix", "train", "rate", "epsilon", "weight_decay", "batch", "epochs", "schedule"),
+    *("warmup", "clip_norm", "patience", "lora_rank", "tolerance", "seed"),
+)
+"""The options of a recipe."""
 
-    corpus: str
-    model: str
-    losses: tuple[str, ...] = ("text",)
-    recipe: Recipe = field(default_factory=Recipe)
-    folds: int = 4
-    split: str = "paper"
-    validation: int | None = None
-    temperatures: tuple[float, ...] = GRID
-    loading: Loading = field(default_factory=Loading)
-    tolerance: float = 0.02
-    choices: Choices = field(default_factory=Choices)
-    n_splits: int = 20
-    encoding: str = "utf-8"
-    save_every: int = 0
+
+@dataclass(frozen=True)
+class FinetuneJob(Job):
+    """The options of `aleatoric finetune`."""
+
+    command = "finetune"
+
+    corpus: str = option(help="provo, or a file of next-word answers.")
+    models: tuple[str, ...] = option((), "smollm2, hf:NAME_OR_DIR or gguf:FILE.", flag="--model")
+    losses: tuple[str, ...] = option(
+        ("text",), "text, human (people's distributions) or mixed; repeatable.", flag="--loss"
+    )
+    folds: int = option(4, "Number of models, each tested once.", low=2, high=1000)
+    split: str = option(
+        "paper", "paper (in order), grouped (shuffled), or a FILE with columns group and fold."
+    )
+    validation: int | None = option(
+        None, "Number of passages used for validation only; Provo: 15.", low=1
+    )
+    train: str = option(Recipe.train, "What is trained: last-2-blocks, all or lora.")
+    mix: float = option(0.5, "With --loss mixed: the share of people's distributions.")
+    rate: float = option(5e-4, "Learning rate of AdamW.")
+    epsilon: float = option(1e-8, "Epsilon of AdamW.")
+    weight_decay: float = option(0.01, "Weight decay of AdamW.", low=0)
+    schedule: str = option("constant", "constant, linear or cosine.")
+    warmup: int = option(0, "Steps until the full learning rate.", low=0)
+    clip_norm: float = option(0.0, "Clip gradients at this norm; 0 does not clip.", low=0)
+    batch: int = option(5, "Passages per step.", low=1)
+    epochs: int = option(10, "Passes over the training passages.", low=1)
+    patience: int | None = option(
+        None, "Stop after this many epochs without a lower validation loss.", low=1
+    )
+    lora_rank: int = option(8, "Rank with --train lora.", low=1)
+    save_every: int = option(0, "Also save a checkpoint every so many steps.", low=0, fixed=False)
+    temperatures: str = option(
+        ",".join(f"{value:g}" for value in GRID),
+        "Temperatures tried on the training passages; none skips them.",
+    )
+    tolerance: float = option(
+        0.02, "Largest gap between the bounds of an exact TVD or D², and of word trees.", low=0
+    )
+    n_splits: int = option(20, "Random splits of the people.", flag="--splits", hidden=True)
+    _: KW_ONLY
+    dtype: str = option("float32", "float32, bfloat16 or float16.", hidden=True)
+    engine: str = option("local", "Training runs in one process.", hidden=True, saved=False)
 
     def __post_init__(self) -> None:
         if not self.losses or self.save_every < 0:
             raise UsageError("name one loss or more, and save every 0, 1, ... steps.")
         for loss in self.losses:
             self.recipe_of(loss)
-        check_temperatures(self.temperatures)
+        check_temperatures(self.grid)
+
+    @property
+    def model(self) -> str:
+        """The model that is trained."""
+        return self.models[0]
+
+    @property
+    def choices(self) -> Choices:
+        """The decisions of the word protocol."""
+        return Choices()
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """The temperatures that are tried."""
+        return () if self.temperatures == "none" else parse_temperatures(self.temperatures)
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe with the first loss."""
+        return self.recipe_of(self.losses[0])
 
     def recipe_of(self, loss: str) -> Recipe:
         """The recipe with one of the losses."""
-        return replace(self.recipe, loss=loss)
+        return Recipe(loss, **{name: getattr(self, name) for name in _TRAINING})
 
 
 def folds_of(job: FinetuneJob, corpus: Corpus) -> list[Fold]:
@@ -91,28 +150,6 @@ def folds_of(job: FinetuneJob, corpus: Corpus) -> list[Fold]:
             "correct or remove its row."
         )
     return make_folds([p for p in passages if p.group in by_hand], by_hand)
-
-
-def job_of(
-    manifest: Mapping[str, Any], device: str | None = None, trust_remote_code: bool = False
-) -> FinetuneJob:
-    """What a run was asked for, so that it can go on; where it runs may be said anew."""
-    where = device or manifest["device"]
-    loading = Loading("exact", manifest["dtype"], where, manifest["bos"], trust_remote_code)
-    return FinetuneJob(
-        manifest["corpus"]["spec"],
-        manifest["models"][0],
-        tuple(manifest["losses"]),
-        Recipe(**manifest["recipe"]),
-        **manifest["folds"],
-        temperatures=tuple(manifest["temperatures"]),
-        loading=loading,
-        tolerance=manifest["tolerance"],
-        choices=Choices.saved(manifest["choices"]),
-        n_splits=manifest["n_splits"],
-        encoding=manifest["corpus"]["encoding"],
-        save_every=manifest["save_every"],
-    )
 
 
 def check_steps(job: FinetuneJob, folds: Sequence[Fold]) -> None:
@@ -154,42 +191,6 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(f"{name:.40}" for name in names[:_FEW]) + more
 
 
-def manifest_of(job: FinetuneJob, corpus: Corpus, folds: Sequence[Fold]) -> dict[str, Any]:
-    """What makes a run this one (nothing of that may change as it goes on), and how it works."""
-    where = {p.group: fold.number for fold in folds for p in fold.held_out}
-    split = where | {p.group: VALIDATION for p in folds[0].validation}
-    recipe = job.recipe.as_dict()
-    del recipe["loss"]
-    return {
-        "level": "word",
-        "command": FINETUNE,
-        "corpus": corpus_facts(corpus, job.corpus, job.encoding),
-        "models": [job.model],
-        "contents": contents_of([job.model]),
-        "losses": list(job.losses),
-        "recipe": recipe,
-        "folds": {"folds": job.folds, "split": job.split, "validation": job.validation},
-        "split": split,
-        "temperatures": list(job.temperatures),
-        "decoders": ["ancestral"],
-        "samples": 0,
-        "until": None,
-        "estimator": "exact",
-        "tolerance": job.tolerance,
-        "dtype": job.loading.dtype,
-        "bos": job.loading.bos,
-        "device": job.loading.device,
-        "save_every": job.save_every,
-        "choices": job.choices.as_dict(),
-        "abstractions": [],
-        "tagger": "textblob",
-        "embedder": "minilm",
-        "n_splits": job.n_splits,
-        "seed": job.recipe.seed,
-        "versions": versions(_PACKAGES),
-    }
-
-
 @dataclass(frozen=True)
 class Fluency:
     """How well a system predicts the held-out passages themselves: nats over so many tokens."""
@@ -212,7 +213,7 @@ def _open_live(job: FinetuneJob) -> LiveModel:
 
 
 def _tunable(live: LiveModel, recipe: Recipe) -> Tunable:
-    from aleatoric.tuning.recipe import make_tunable
+    from aleatoric.tuning.training import make_tunable
 
     return make_tunable(live.lm, recipe.train, recipe.lora_rank, recipe.seed)
 
@@ -234,11 +235,10 @@ class Session:
         store: Store,
         job: FinetuneJob,
         folds: Sequence[Fold],
-        track: Track[Any],
-        stopping: Stopping,
+        monitor: Monitor,
     ) -> None:
         self._store, self._job, self._folds = store, job, folds
-        self._shown, self._stopping = track, stopping
+        self._shown, self._stopping = monitor.track, monitor.stopping
         self._fold_of = {p.group: fold.number for fold in folds for p in fold.held_out}
         self._by_number = {fold.number: fold for fold in folds}
         self._facts: dict[str, Any] = store.meta(FINETUNING) or {}
@@ -262,7 +262,6 @@ class Session:
     @cached_property
     def _trees(self) -> dict[str, WordTree]:
         """The word trees of all passages, found by the base model: each once for all folds."""
-        from aleatoric.nextword.exact import Search
         from aleatoric.tuning.losses import word_tree
 
         self._tunable.reset()
@@ -302,23 +301,23 @@ class Session:
             )
 
     def _draw_best_temperature(self, name: str) -> None:
-        if not self._job.temperatures or self._store.meta(f"done {name}"):
+        if not self._job.grid or self._store.meta(f"done {name}"):
             return
         chosen, by_log_loss = self._temperatures()
         decoders = {number: f"temperature={value:g}" for number, value in chosen.items()}
         listed = ",".join(decoders[number] for number in sorted(decoders))
-        model = self._folded(name, f"best of {len(self._job.temperatures)} on training", decoders)
+        model = self._folded(name, f"best of {len(self._job.grid)} on training", decoders)
         told = {"temperatures": chosen, "temperatures_by_log_loss": by_log_loss}
         self._draw(name, model, lambda: told | {"fluency": self._fluency(_leave, chosen)}, listed)
 
     def _temperatures(self) -> tuple[dict[int, float], dict[int, float]]:
         """The best temperature on each fold's training passages, by each of the two scores."""
-        from aleatoric.tuning.losses import SCORES, best_temperature, scores
+        from aleatoric.tuning.recipe import SCORES
 
         self._tunable.reset()
         items = [item for _, item, _ in self._store.walk()]
         ask = Ask("ancestral", 0, self._job.recipe.seed, self._job.tolerance, self._job.choices)
-        grid = self._job.temperatures
+        grid = self._job.grid
         shown: Iterable[float] = self._track(grid, len(grid), "temperatures")
         found = {value: scores(self._live, items, value, ask) for value in shown}
         means = {
@@ -422,3 +421,103 @@ def _mean(values: Collection[float]) -> float | None:
     """The mean; `None` where it is infinite or there are no values."""
     total = sum(values)
     return total / len(values) if values and math.isfinite(total) else None
+
+
+def scores(model: WordModel, items: Sequence[Item], temperature: float, ask: Ask) -> Scores:
+    """The squared distance and the log loss of each item at a temperature."""
+    by_id = {item.id: item for item in items}
+    found: dict[str, dict[str, float]] = {name: {} for name in SCORES}
+    for draws in model.draws(items, replace(ask, decoder=f"temperature={temperature:g}")):
+        for pair in pair_of(by_id[draws.item_id], [draws], ask.choices):
+            values = sq_distance(pair), log_loss(pair.human, pair.model)
+            for name, value in zip(SCORES, values, strict=True):
+                found[name][draws.item_id] = math.inf if value is None else value
+    return found
+
+
+def best_temperature(fold: Fold, found: Mapping[float, Scores], score: str = SCORES[0]) -> float:
+    """The temperature with the lowest mean score over the fold's training passages."""
+    ids = [item.id for passage in fold.train for item in passage.items]
+    return min(found, key=lambda value: sum(found[value][score].get(i, 0.0) for i in ids))
+
+
+class Finetune(NextWords):
+    """Next words of fine-tuned models: folds trained, each tested on passages it never saw.
+
+    One run holds the base model, the base at the temperature that fits the training passages best,
+    and one system per loss, whose folds are pooled.
+    """
+
+    help = """Does training help? Folds of passages, each tested by a model that never saw it.
+
+    Example: `aleatoric finetune --corpus provo --model smollm2 --loss human --out runs/tuned`
+    """
+    job_type = FinetuneJob
+    model_kinds = ("language_models",)
+    needs_out = True
+    packages = ("numpy", "scipy", "torch", "transformers")
+
+    def check(self, job: FinetuneJob) -> None:
+        """Refuse a job without exactly one model, and one for a cluster."""
+        if len(job.models) != 1:
+            raise UsageError("give one model to train, as --model smollm2.")
+        super().check(job)
+        if job.engine != LOCAL:
+            raise UsageError("fine-tuning works in one process; leave out --engine.")
+
+    def open(self, job: FinetuneJob) -> Corpus:
+        """Open the corpus, with its answers read as words for training and evaluation alike."""
+        corpus = open_corpus(job.corpus, job.encoding)
+        items = ReadItems(corpus.items, Reading.of(job.choices))
+        read = tuple(items)
+        return replace(corpus, items=read, notes=(*corpus.notes, *items.notes()))
+
+    def facts(self, job: FinetuneJob, corpus: Corpus) -> dict[str, Any]:
+        """Return the fold of every passage, and how words are drawn and scored."""
+        folds = folds_of(job, corpus)
+        check_steps(job, folds)
+        where = {p.group: fold.number for fold in folds for p in fold.held_out}
+        return {
+            "assignment": where | {p.group: VALIDATION for p in folds[0].validation},
+            "choices": job.choices.as_dict(),
+            "decoders": ["ancestral"],
+            "samples": 0,
+            "until": None,
+            "estimator": "exact",
+            "abstractions": [],
+        }
+
+    def save_items(self, store: Store, job: FinetuneJob, corpus: Corpus, monitor: Monitor) -> None:
+        """Save the contexts that some fold's model is tested on."""
+        folds = folds_of(job, corpus)
+        store.add_items(evaluated(corpus, folds))
+        store.set_meta("notes", [*corpus.notes, *split_notes(corpus, folds)])
+
+    def ask(
+        self,
+        store: Store,
+        job: FinetuneJob,
+        spec: str,
+        engine: Engine,
+        corpus: Callable[[], Corpus],
+        monitor: Monitor,
+    ) -> None:
+        """Train every fold with every loss, and save the next words of all systems."""
+        Session(store, job, folds_of(job, corpus()), monitor).run()
+
+    def holds_work(self, store: Store) -> bool:
+        """Whether anything is drawn or trained."""
+        drawn = any(store.n_items_with_draws(name) for name in store.systems())
+        return drawn or (store.path / TRAINING).exists()
+
+
+LEVEL = Finetune()
+
+
+def is_finetuned(store: Store) -> bool:
+    """Whether a run is one of `aleatoric finetune`."""
+    return bool(store.manifest.get("command") == FinetuneJob.command)
+
+
+Scores = Mapping[str, Mapping[str, float]]
+"""Score -> item id -> value."""

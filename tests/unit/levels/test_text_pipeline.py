@@ -16,7 +16,8 @@ from toy_writer import WORDS, ToyWriter
 from aleatoric.errors import UsageError
 from aleatoric.levels import base
 from aleatoric.levels import text as text_pipeline
-from aleatoric.levels.text import TextJob, run_text
+from aleatoric.levels.base import run_job
+from aleatoric.levels.text import TextJob
 from aleatoric.levels.text_scoring import CHUNK
 from aleatoric.models.base import Writing
 from aleatoric.models.generate import Tally
@@ -64,9 +65,8 @@ def corpus(folder: Path, n_items: int = 6, n_people: int = 6) -> Path:
 
 
 def job(path: Path, *models: str, **more: Any) -> TextJob:
-    asked = Writing(samples=4)
     plain: dict[str, Any] = {"probes": PROBES, "tokeniser": "whitespace", "n_splits": 5}
-    return TextJob(str(path), models, writing=asked, **(plain | more))
+    return TextJob(str(path), models, samples=4, **(plain | more))
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def use(monkeypatch: pytest.MonkeyPatch, *writers: ToyWriter) -> None:
 
 
 def values(store: Store) -> dict[tuple[str, str], Estimate]:
-    return {(r.system, r.metric): r.estimate for r in text_pipeline.results(store)}
+    return {(r.system, r.metric): r.estimate for r in base.results(store)}
 
 
 def rows(store: Store, system: str, metric: str) -> dict[str, float | None]:
@@ -95,7 +95,7 @@ def rows(store: Store, system: str, metric: str) -> dict[str, float | None]:
 
 
 def test_every_statistic_is_that_of_the_definition(tmp_path: Path, writer: ToyWriter) -> None:
-    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+    with run_job(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
         found = {
             name: rows(store, "toy", f"{name}/lexical-1")
             for name in ("energy", "mean_H", "mean_M", "mean_C", "w1_M", "w1_C", "dmu_M", "dmu_C")
@@ -112,10 +112,10 @@ def test_every_statistic_is_that_of_the_definition(tmp_path: Path, writer: ToyWr
 
 
 def test_results_are_means_with_intervals_over_groups(tmp_path: Path, writer: ToyWriter) -> None:
-    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+    with run_job(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
         estimate = values(store)["toy", "w1_C/lexical-1"]
         own = [value for value in rows(store, "toy", "w1_C/lexical-1").values() if value]
-        floors = [r.as_dict().get("floor") for r in text_pipeline.results(store)]
+        floors = [r.as_dict().get("floor") for r in base.results(store)]
     assert estimate.value == pytest.approx(np.mean(own))
     assert (estimate.n_items, estimate.n_groups) == (6, 3)
     assert estimate.interval is not None
@@ -123,7 +123,7 @@ def test_results_are_means_with_intervals_over_groups(tmp_path: Path, writer: To
 
 
 def test_without_a_model_people_and_their_control_are_reported(tmp_path: Path) -> None:
-    with run_text(job(corpus(tmp_path)), tmp_path / "run") as store:
+    with run_job(job(corpus(tmp_path)), tmp_path / "run") as store:
         found = values(store)
     assert {system for system, _ in found} == {"control"}
     assert found["control", "mean_H/lexical-1"].interval is not None
@@ -132,14 +132,14 @@ def test_without_a_model_people_and_their_control_are_reported(tmp_path: Path) -
 
 def test_systems_are_named_by_label_and_decoder(tmp_path: Path, writer: ToyWriter) -> None:
     asked = job(corpus(tmp_path), "toy", decoders=("ancestral", "top_p=0.9"))
-    with run_text(asked, tmp_path / "run") as store:
+    with run_job(asked, tmp_path / "run") as store:
         assert text_pipeline.model_systems(store) == ["toy ancestral", "toy top_p=0.9"]
         first, second = (
             [found.systems[name] for found in text_pipeline.TextShelf(store).walk()]
             for name in text_pipeline.model_systems(store)
         )
         assert first != second
-        assert "toy top_p=0.9: wrote to 12 inputs" in text_pipeline.notes(store)
+        assert "toy top_p=0.9: wrote to 12 inputs" in base.notes(store)
 
 
 def test_a_decoder_that_is_not_ancestral_is_in_the_name_also_alone(
@@ -147,7 +147,7 @@ def test_a_decoder_that_is_not_ancestral_is_in_the_name_also_alone(
 ) -> None:
     for decoder, name in (("top_p=0.9", "toy top_p=0.9"), ("ancestral", "toy")):
         asked = job(corpus(tmp_path), "toy", decoders=(decoder,))
-        with run_text(asked, tmp_path / decoder) as store:
+        with run_job(asked, tmp_path / decoder) as store:
             assert text_pipeline.model_systems(store) == [name]
 
 
@@ -157,32 +157,32 @@ def test_a_stopped_run_goes_on_and_ends_the_same(
     people = corpus(tmp_path)
     writers = {"whole": ToyWriter(), "first": ToyWriter(limit=2), "second": ToyWriter()}
     use(monkeypatch, *writers.values())
-    with run_text(job(people, "toy"), tmp_path / "whole") as store:
+    with run_job(job(people, "toy"), tmp_path / "whole") as store:
         whole = values(store)
     with pytest.raises(KeyboardInterrupt):
-        run_text(job(people, "toy"), tmp_path / "run")
-    with run_text(job(people, "toy"), tmp_path / "run") as store:
+        run_job(job(people, "toy"), tmp_path / "run")
+    with run_job(job(people, "toy"), tmp_path / "run") as store:
         assert values(store) == whole
     assert writers["second"].wrote == ["i2", "i3", "i4", "i5"]
 
 
 def test_a_finished_run_is_not_written_again(tmp_path: Path, writer: ToyWriter) -> None:
     asked = job(corpus(tmp_path), "toy")
-    run_text(asked, tmp_path / "run").__exit__()
-    run_text(asked, tmp_path / "run").__exit__()
+    run_job(asked, tmp_path / "run").__exit__()
+    run_job(asked, tmp_path / "run").__exit__()
     assert len(writer.wrote) == 6
 
 
 def test_another_run_in_the_same_place_is_refused(tmp_path: Path, writer: ToyWriter) -> None:
     asked = job(corpus(tmp_path), "toy")
-    run_text(asked, tmp_path / "run").__exit__()
+    run_job(asked, tmp_path / "run").__exit__()
     with pytest.raises(UsageError, match="its --seed differs"):
-        run_text(replace(asked, seed=1), tmp_path / "run")
+        run_job(replace(asked, seed=1), tmp_path / "run")
 
 
 def test_a_saved_run_is_scored_without_corpus_and_model(tmp_path: Path, writer: ToyWriter) -> None:
     people = corpus(tmp_path)
-    with run_text(job(people, "toy"), tmp_path / "run") as store:
+    with run_job(job(people, "toy"), tmp_path / "run") as store:
         before = values(store)
     people.unlink()
     with Store.open(tmp_path / "run") as store:
@@ -194,11 +194,11 @@ def test_a_value_does_not_depend_on_the_chunk(
     tmp_path: Path, writer: ToyWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     people = corpus(tmp_path)
-    with run_text(job(people, "toy"), tmp_path / "one") as store:
+    with run_job(job(people, "toy"), tmp_path / "one") as store:
         whole = values(store)
     assert CHUNK > 1
     monkeypatch.setattr("aleatoric.levels.text_scoring.CHUNK", 1)
-    with run_text(job(people, "toy"), tmp_path / "two") as store:
+    with run_job(job(people, "toy"), tmp_path / "two") as store:
         assert values(store) == whole
 
 
@@ -216,13 +216,13 @@ def test_unequal_numbers_of_texts_and_missing_inputs(tmp_path: Path) -> None:
         {"id": "i3", "texts": []},
     ]
     model = recorded(tmp_path, rows_of_three)
-    with run_text(job(corpus(tmp_path), model), tmp_path / "run") as store:
+    with run_job(job(corpus(tmp_path), model), tmp_path / "run") as store:
         found = values(store)
         w1_m = rows(store, "model", "w1_M/lexical-1")
         assert set(w1_m) == {"i0", "i1", "i2"}
         assert w1_m["i1"] is None  # one text alone has no pair
         assert rows(store, "model", "mean_M/lexical-1")["i2"] == pytest.approx(1.0)
-        notes = " ".join(text_pipeline.notes(store))
+        notes = " ".join(base.notes(store))
     estimate = found["model", "w1_M/lexical-1"]
     assert (estimate.n_items, estimate.n_undefined, estimate.n_missing) == (2, 1, 3)
     assert found["model", "w1_C/lexical-1"].n_items == 3
@@ -245,11 +245,11 @@ def people_of(folder: Path, references: Iterable[list[str]]) -> Path:
 def test_undefined_pairs_are_saved_and_noted(tmp_path: Path) -> None:
     people = people_of(tmp_path, [["", "", "the cat", "a dog"], ["the cat", "dog", "a", "b c"]])
     texts = [{"id": "i0", "texts": ["", "a cat"]}, {"id": "i1", "texts": ["a", "the dog"]}]
-    with run_text(job(people, recorded(tmp_path, texts)), tmp_path / "run") as store:
+    with run_job(job(people, recorded(tmp_path, texts)), tmp_path / "run") as store:
         assert rows(store, "control", "undefined_H/lexical-1") == {"i0": 1, "i1": 0}
         assert rows(store, "model", "undefined_C/lexical-1") == {"i0": 2, "i1": 0}
         assert rows(store, "model", "undefined_M/lexical-1") == {"i0": 0, "i1": 0}
-        notes = text_pipeline.notes(store)
+        notes = base.notes(store)
         assert not any(metric.startswith("undefined") for _, metric in values(store))
     left_out = "pairs of texts without a distance"
     # Of lexical-2 a text of one word has no n-gram either.
@@ -267,8 +267,8 @@ def test_means_over_other_inputs_say_so(tmp_path: Path) -> None:
         [[" ".join(stream(3, n, i).choice(WORDS, 4)) for i in range(n)] for n in (3, 4, 6, 10)],
     )
     texts = [{"id": f"i{i}", "texts": ["the cat", "a dog", "a cat ran"]} for i in range(4)]
-    with run_text(job(told, recorded(tmp_path, texts)), tmp_path / "run") as store:
-        listed = text_pipeline.results(store)
+    with run_job(job(told, recorded(tmp_path, texts)), tmp_path / "run") as store:
+        listed = base.results(store)
         control = rows(store, "control", "w1_M/lexical-1")
         _, _, own, cross = text_tables(listed)
     found = {(r.system, r.metric): r for r in listed}
@@ -280,8 +280,8 @@ def test_means_over_other_inputs_say_so(tmp_path: Path) -> None:
 
 
 def test_means_over_the_same_inputs_say_nothing_of_them(tmp_path: Path, writer: ToyWriter) -> None:
-    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
-        _, _, own, cross = text_tables(text_pipeline.results(store))
+    with run_job(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+        _, _, own, cross = text_tables(base.results(store))
     assert not any("inputs" in cell for table in (own, cross) for row in table.rows for cell in row)
 
 
@@ -308,11 +308,11 @@ def test_notes_count_the_texts_of_all_sessions(
     use(monkeypatch, CountingWriter(limit=2), CountingWriter())
     asked = job(corpus(tmp_path), "toy")
     with pytest.raises(KeyboardInterrupt):
-        run_text(asked, tmp_path / "run")
+        run_job(asked, tmp_path / "run")
     with Store.open(tmp_path / "run") as store:
-        assert "toy: 2 of 8 texts were cut at the longest length" in text_pipeline.notes(store)
-    with run_text(asked, tmp_path / "run") as store:
-        notes = [note for note in text_pipeline.notes(store) if " of 24 texts" in note]
+        assert "toy: 2 of 8 texts were cut at the longest length" in base.notes(store)
+    with run_job(asked, tmp_path / "run") as store:
+        notes = [note for note in base.notes(store) if " of 24 texts" in note]
     assert notes == [
         "toy: 6 of 24 texts were cut at the longest length",
         "toy: 6 of 24 texts are empty",
@@ -322,15 +322,15 @@ def test_notes_count_the_texts_of_all_sessions(
 def test_each_decoder_has_its_own_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, CountingWriter())
     asked = job(corpus(tmp_path), "toy", decoders=("ancestral", "top_p=0.9"))
-    with run_text(asked, tmp_path / "run") as store:
-        notes = text_pipeline.notes(store)
+    with run_job(asked, tmp_path / "run") as store:
+        notes = base.notes(store)
     for name in ("toy ancestral", "toy top_p=0.9"):
         assert f"{name}: 6 of 24 texts are empty" in notes
 
 
 def test_one_generation_alone_is_undefined_not_zero(tmp_path: Path) -> None:
     model = recorded(tmp_path, [{"id": f"i{i}", "texts": ["the cat"]} for i in range(6)])
-    with run_text(job(corpus(tmp_path), model), tmp_path / "run") as store:
+    with run_job(job(corpus(tmp_path), model), tmp_path / "run") as store:
         estimate = values(store)["model", "w1_M/lexical-1"]
     assert (estimate.value, estimate.n_undefined) == (None, 6)
 
@@ -338,12 +338,12 @@ def test_one_generation_alone_is_undefined_not_zero(tmp_path: Path) -> None:
 def test_bad_texts_leave_no_run_behind(tmp_path: Path) -> None:
     model = recorded(tmp_path, [{"id": "i0", "texts": []}])
     with pytest.raises(UsageError, match="no text to any input"):
-        run_text(job(corpus(tmp_path), model), tmp_path / "run")
+        run_job(job(corpus(tmp_path), model), tmp_path / "run")
     assert not (tmp_path / "run" / DATABASE).exists()
 
 
 def test_cases_and_distances_of_one_input(tmp_path: Path, writer: ToyWriter) -> None:
-    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+    with run_job(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
         first = next(iter(text_pipeline.cases(store, "toy")))
         ((item_id, found),) = text_pipeline.distances(store, ["i0"])
     assert (first.item.id, item_id) == ("i0", "i0")
@@ -357,13 +357,13 @@ def test_cases_and_distances_of_one_input(tmp_path: Path, writer: ToyWriter) -> 
 
 
 def test_only_the_first_inputs_are_read(tmp_path: Path) -> None:
-    with run_text(job(corpus(tmp_path), limit=2), tmp_path / "run") as store:
+    with run_job(job(corpus(tmp_path), limit=2), tmp_path / "run") as store:
         assert store.n_items == 2
 
 
 def test_the_signature_names_what_changes_a_number(tmp_path: Path, writer: ToyWriter) -> None:
-    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
-        lines = {r.metric: str(r.signature) for r in text_pipeline.results(store)}
+    with run_job(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+        lines = {r.metric: str(r.signature) for r in base.results(store)}
     line = lines["w1_C/lexical-1"]
     for part in ("decoder:ancestral", "tokeniser=whitespace", "n:6x4", "template={input}"):
         assert part in line
@@ -373,13 +373,13 @@ def test_texts_are_cut_to_one_length_and_lengths_are_reported(tmp_path: Path) ->
     people = people_of(tmp_path, [["a b c d e f", "a b", "c d e"], ["a b c", "b c d", "d e f"]])
     texts = [{"id": "i0", "texts": ["a b c d", "x y z"]}, {"id": "i1", "texts": ["a", "b c d e"]}]
     model = recorded(tmp_path, texts)
-    with run_text(job(people, model, max_length=3), tmp_path / "run") as store:
+    with run_job(job(people, model, max_length=3), tmp_path / "run") as store:
         assert rows(store, "control", "length_H") == {"i0": pytest.approx(8 / 3), "i1": 3}
         assert rows(store, "model", "length_M") == {"i0": 3, "i1": 2}
         # The third word on is not compared.
         assert rows(store, "model", "mean_M/lexical-1")["i0"] == pytest.approx(1)
-        notes, found = text_pipeline.notes(store), values(store)
-        line = {r.metric: str(r.signature) for r in text_pipeline.results(store)}
+        notes, found = base.notes(store), values(store)
+        line = {r.metric: str(r.signature) for r in base.results(store)}
     assert "people: 1 of 6 texts were cut to 3 tokens" in notes
     assert "model: 2 of 4 texts were cut to 3 tokens" in notes
     assert found["model", "length_M"].value == pytest.approx(2.5)
@@ -390,22 +390,22 @@ def test_texts_are_cut_to_one_length_and_lengths_are_reported(tmp_path: Path) ->
 
 
 def test_texts_are_left_whole_on_demand(tmp_path: Path, writer: ToyWriter) -> None:
-    with run_text(job(corpus(tmp_path), "toy", max_length=0), tmp_path / "run") as store:
+    with run_job(job(corpus(tmp_path), "toy", max_length=0), tmp_path / "run") as store:
         whole = values(store)
-        assert "max_length=none" in str(text_pipeline.results(store)[0].signature)
-    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "cut") as store:
+        assert "max_length=none" in str(base.results(store)[0].signature)
+    with run_job(job(corpus(tmp_path), "toy"), tmp_path / "cut") as store:
         assert values(store) == whole  # no text has over a hundred words
 
 
 def test_the_paper_has_a_length_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="leave out --max-length"):
-        run_text(job(corpus(tmp_path), protocol="paper", max_length=50), tmp_path / "run")
+        run_job(job(corpus(tmp_path), protocol="paper", max_length=50), tmp_path / "run")
 
 
 def test_results_lead_with_energy(tmp_path: Path, writer: ToyWriter) -> None:
-    with run_text(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
-        found = [r.metric for r in text_pipeline.results(store) if r.system == "toy"]
-        control = {r.metric for r in text_pipeline.results(store) if r.system == "control"}
+    with run_job(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
+        found = [r.metric for r in base.results(store) if r.system == "toy"]
+        control = {r.metric for r in base.results(store) if r.system == "control"}
     assert found[:2] == ["energy/lexical-1", "energy/lexical-2"]
     assert not any("floor" in name or "excess" in name for name in found)
     assert not any(name.startswith(("energy", "mean_M", "mean_C", "length_M")) for name in control)
@@ -417,16 +417,16 @@ def test_probes_that_cannot_run_are_named(tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "de.jsonl"
     row = {"input": "Sag etwas.", "references": ["Gut.", "Na gut.", "Ja."], "language": "de"}
     path.write_text(json.dumps(row) + "\n")
-    with run_text(TextJob(str(path)), tmp_path / "run") as store:
-        notes = text_pipeline.notes(store)
+    with run_job(TextJob(str(path)), tmp_path / "run") as store:
+        notes = base.notes(store)
         assert store.manifest["probes"] == ["lexical-1", "lexical-2", "lexical-3"]
     told = [note for note in notes if note.startswith("left out")]
     assert told[0].startswith("left out syntactic-1, syntactic-2, syntactic-3: no tagger for")
     assert "spacy download de_core_news_sm" in told[0]
     assert told[1].startswith("left out semantic: the embedded sentence encoder reads English")
     assert "st:NAME_OR_DIR" in told[1]
-    with run_text(TextJob(str(path), probes=("lexical-1",)), tmp_path / "asked") as store:
-        assert not any("left out" in note for note in text_pipeline.notes(store))
+    with run_job(TextJob(str(path), probes=("lexical-1",)), tmp_path / "asked") as store:
+        assert not any("left out" in note for note in base.notes(store))
 
 
 def test_texts_without_spaces_need_a_language(tmp_path: Path) -> None:
@@ -436,10 +436,10 @@ def test_texts_without_spaces_need_a_language(tmp_path: Path) -> None:
     path = tmp_path / "zh.jsonl"
     path.write_text(json.dumps(row) + "\n")
     with pytest.raises(UsageError, match=r"item '7': is in a script .* without spaces"):
-        run_text(job(path, tokeniser=None), tmp_path / "run")
+        run_job(job(path, tokeniser=None), tmp_path / "run")
     path.write_text(json.dumps(row | {"language": "zh"}) + "\n")
-    with run_text(job(path, tokeniser=None), tmp_path / "run") as store:
-        [found] = [r for r in text_pipeline.results(store) if r.metric == "mean_H/lexical-1"]
+    with run_job(job(path, tokeniser=None), tmp_path / "run") as store:
+        [found] = [r for r in base.results(store) if r.metric == "mean_H/lexical-1"]
         assert found.estimate.value == pytest.approx(0.2)
 
 
@@ -452,9 +452,9 @@ def test_the_paper_compares_dialogue_with_all_of_h(tmp_path: Path, turns: Any) -
     path.write_text(json.dumps({"id": "i0", "input": turns, "references": references}) + "\n")
     model = recorded(tmp_path, [{"id": "i0", "texts": ["a b", "a d"]}])
     asked = job(path, model, protocol="paper")
-    with run_text(asked, tmp_path / "run") as store:
+    with run_job(asked, tmp_path / "run") as store:
         found = values(store)
-        notes = text_pipeline.notes(store)
+        notes = base.notes(store)
     h, m = pairs(references), pairs(["a b", "a d"])
     difference = found["model", "dmu_M/lexical-1"].value
     assert bool(difference == pytest.approx(np.mean(m) - np.mean(h))) is is_dialogue

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aleatoric.levels.text import GAPPY, TextJob, results, run_text
+from aleatoric.levels.base import results, run_job
+from aleatoric.levels.text import GAPPY, TextJob
 from aleatoric.levels.text_variability import (
     ALIKE,
     CLOSE,
@@ -95,7 +96,7 @@ def test_no_verdict_stands_on_a_fifth_of_the_pairs(tmp_path: Path) -> None:
     corpus.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     model.write_text("".join(f"{json.dumps(row)}\n" for row in texts))
     job = TextJob(str(corpus), (f"recorded:{model}",), probes=("lexical-1", "lexical-2"))
-    with run_text(job, tmp_path / "run") as store:
+    with run_job(job, tmp_path / "run") as store:
         found = {(one.system, one.probe): one for one in verdicts(results(store))}
     assert found["collapsed", "lexical-2"].variability == UNKNOWN
     assert found["collapsed", "lexical-2"].reason == GAPPY

@@ -15,6 +15,7 @@ import pytest
 from aleatoric import cli
 from aleatoric.errors import DataError
 from aleatoric.levels import word
+from aleatoric.levels.base import notes, run_job
 from aleatoric.models import recorded
 from aleatoric.models.base import Ask
 from aleatoric.runs import Store
@@ -42,9 +43,8 @@ def read(path: Path, *rows: dict[str, Any]) -> list[Draws]:
 def run(folder: Path, *rows: dict[str, Any], choices: tuple[str, ...] = ()) -> Iterator[Store]:
     corpus = write(folder / "people.jsonl", *PEOPLE)
     model = write(folder / "model.jsonl", *rows)
-    chosen = word.choose("corrected", choices)
-    job = word.WordJob(str(corpus), (f"recorded:{model}",), choices=chosen, n_splits=2)
-    with word.run_word(job, folder / "run") as store:
+    job = word.WordJob(str(corpus), (f"recorded:{model}",), choose=choices, n_splits=2)
+    with run_job(job, folder / "run") as store:
         yield store
 
 
@@ -55,7 +55,7 @@ def tvd(store: Store) -> tuple[float | None, int, int]:
 
 
 def about_model(store: Store) -> list[str]:
-    return [note for note in word.notes(store) if note.startswith("model:")]
+    return [note for note in notes(store) if note.startswith("model:")]
 
 
 def test_rows_name_their_item_by_id_or_by_passage_and_position(tmp_path: Path) -> None:

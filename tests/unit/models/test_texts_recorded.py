@@ -12,7 +12,8 @@ import pytest
 from aleatoric.errors import DataError
 from aleatoric.models.base import Writing
 from aleatoric.models.recorded import RecordedTexts, load_texts
-from aleatoric.runs.engine import Loading, open_text_model
+from aleatoric.runs.engine import open_text_model
+from aleatoric.runs.job import Loading
 from aleatoric.types import TextItem
 
 ITEMS = [TextItem(name, "1", ("x",), ("y", "z")) for name in ("1", "2", "3")]

@@ -19,7 +19,8 @@ from aleatoric.models.base import Forcing, Writing, chat_text, check_writing
 from aleatoric.models.checkpoints import model_sha256
 from aleatoric.models.generate import Batching, LiveWriter
 from aleatoric.models.generate_hf import text_model
-from aleatoric.runs.engine import Loading, open_text_model
+from aleatoric.runs.engine import open_text_model
+from aleatoric.runs.job import Loading
 from aleatoric.types import TextItem
 
 CHAT = (

@@ -13,7 +13,8 @@ from canonical_run import canonical_bytes
 from aleatoric.inference.persons import METHOD, METRICS
 from aleatoric.levels import base
 from aleatoric.levels import word as pipeline
-from aleatoric.levels.word import WordJob, results, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob, results
 from aleatoric.nextword.answers import Reading, ReadItems
 from aleatoric.report.views import word_table
 from aleatoric.runs import Store
@@ -50,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run_of(folder: Path, name: str) -> Store:
     models = tuple(f"recorded:{folder / model}.jsonl" for model in ("one", "two"))
-    return run_word(WordJob(str(folder / f"{name}.jsonl"), models), folder / f"run-{name}")
+    return run_job(WordJob(str(folder / f"{name}.jsonl"), models), folder / f"run-{name}")
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 
 from aleatoric.errors import UsageError
 from aleatoric.levels import word
+from aleatoric.levels.base import run_job
 from aleatoric.report import data as collect
 from aleatoric.report import figures
 from aleatoric.report.page import make_report
@@ -48,7 +49,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         n_splits=4,
         abstractions=("tvd_syn",),
     )
-    with word.run_word(job, tmp_path_factory.mktemp("figures") / "run") as run:
+    with run_job(job, tmp_path_factory.mktemp("figures") / "run") as run:
         yield run
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from explored_runs import explored, get, lines, until
 
-from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob
 from aleatoric.report.explorer.library import Library
 
 STORY = "The ferry left at seven and nobody waved.\n\nBread is made of flour, salt and time.\n"
@@ -19,12 +20,12 @@ def test_a_token_run_shows_its_reliability(tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="token runs need the hf extra")
     from forced_lms import saved
 
-    from aleatoric.levels.token import TokenJob, run_token
+    from aleatoric.levels.token import TokenJob
 
     saved("gpt2", tmp_path)
     (tmp_path / "story.txt").write_text(STORY)
     job = TokenJob(str(tmp_path / "story.txt"), (f"hf:{tmp_path / 'gpt2'}",))
-    run_token(job, tmp_path / "run").db.close()
+    run_job(job, tmp_path / "run").db.close()
     with explored(tmp_path / "run") as explorer:
         until(lambda: explorer.library.runs[0].summary)
         assert "Reliability diagram, ece" in get(explorer, "/run/0/tokens")
@@ -43,7 +44,7 @@ def test_contexts_are_filtered_by_part_of_speech(
     texts = {"1": "They saw the", "2": "They saw a dog", "3": "They saw it,"}
     rows = ({"id": i, "group": i, "context": t, "responses": {"a": 2}} for i, t in texts.items())
     people = lines(tmp_path / "people.jsonl", rows)
-    run_word(WordJob(str(people), n_splits=2), tmp_path / "run").db.close()
+    run_job(WordJob(str(people), n_splits=2), tmp_path / "run").db.close()
     first = Library([tmp_path / "run"], tagger="textblob").runs[0]
     while first.work():
         pass
@@ -61,9 +62,9 @@ def test_contexts_are_filtered_by_part_of_speech(
 def test_systems_of_two_runs_are_compared(tmp_path: Path) -> None:
     corpus = "simulated:contexts=12,people=8,passage=4"
     for name, model in (("one", "toy"), ("two", "toy:temperature=4")):
-        run_word(WordJob(corpus, (model,), samples=8, n_splits=2), tmp_path / name).db.close()
+        run_job(WordJob(corpus, (model,), samples=8, n_splits=2), tmp_path / name).db.close()
     other = "simulated:contexts=12,people=8,passage=4,seed=1"
-    run_word(WordJob(other, ("toy",), samples=8, n_splits=2), tmp_path / "three").db.close()
+    run_job(WordJob(other, ("toy",), samples=8, n_splits=2), tmp_path / "three").db.close()
     with explored(*(tmp_path / name for name in ("one", "two", "three"))) as explorer:
         page = get(explorer, "/compare?a=0:toy&b=1:toy:temperature=4&measure=sq_distance")
         assert "On 12 common contexts" in page

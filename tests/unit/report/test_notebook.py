@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from aleatoric.errors import UsageError
 from aleatoric.levels import base, word
+from aleatoric.levels.base import run_job
 from aleatoric.runs import Store
 from aleatoric.studies import opening
 from aleatoric.types import Results, Study, Table
@@ -21,7 +22,7 @@ mpl.use("agg")
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     job = word.WordJob("simulated:contexts=12,people=10,passage=4", ("toy",), n_splits=2)
-    with word.run_word(job, tmp_path_factory.mktemp("notebook") / "run") as run:
+    with run_job(job, tmp_path_factory.mktemp("notebook") / "run") as run:
         yield run
 
 

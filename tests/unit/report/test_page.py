@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from aleatoric.levels import word
+from aleatoric.levels.base import run_job
 from aleatoric.report import contexts as page_words
 from aleatoric.report import data as collect
 from aleatoric.report import page as html
@@ -27,7 +28,6 @@ from aleatoric.report.systems import systems_table
 from aleatoric.runs import Store
 from aleatoric.studies.compare import compare
 from aleatoric.studies.figure_data import Boxes, HeatMap, Line, Lines
-from aleatoric.types import Choices
 
 HOSTILE = "</script><script>alert(1)</script>"
 LONG = "words " * 1667
@@ -59,10 +59,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run_of(folder: Path, out: str, models: tuple[int, ...], **more: Any) -> Store:
     # Folded alone, so that hostile answers reach the page whole: the word rule leaves words.
-    more = {"choices": Choices(answers="folded"), **more}
+    more = {"choose": ("answers=folded",), **more}
     specs = tuple(f"recorded:{folder}/m{number}.jsonl" for number in models)
     job = word.WordJob(f"{folder}/people.jsonl", specs, n_splits=2, **more)
-    return word.run_word(job, folder / out)
+    return run_job(job, folder / out)
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +88,10 @@ def data_of(page: str, name: str) -> Any:
 
 
 def test_runs_measured_alike_stand_together(store: Store, folder: Path) -> None:
-    paper = Choices.paper()
-    with run_of(folder, "two", (1,)) as two, run_of(folder, "paper", (0,), choices=paper) as other:
+    with (
+        run_of(folder, "two", (1,)) as two,
+        run_of(folder, "paper", (0,), choose=(), protocol="paper") as other,
+    ):
         parts = parts_of([store, other, two])
         assert [one.stores for one in parts] == [(store, two), (other,)]
         labels = [member.label for member in parts[0].members]
@@ -116,8 +118,8 @@ def test_every_number_comes_again_by_its_command(store: Store, cli: Callable[...
 
 
 def test_the_command_says_what_is_not_the_default(folder: Path) -> None:
-    choices = word.choose("paper", ["bins=closed"])
-    with run_of(folder, "other", (0,), choices=choices, seed=7) as store:
+    paper = {"choose": ("bins=closed",), "protocol": "paper"}
+    with run_of(folder, "other", (0,), **paper, seed=7) as store:
         words = shlex.split(command_of(store))
     assert words[words.index("--choose") + 1] == "bins=closed"
     assert words[words.index("--protocol") + 1] == "paper"

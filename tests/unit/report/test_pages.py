@@ -12,7 +12,8 @@ from urllib.parse import quote
 import pytest
 from explored_runs import ITEMS, LONG, SCRIPT, explored, get, until
 
-from aleatoric.levels.word import WordJob, run_word, score_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob, score_word
 from aleatoric.report.explorer.server import Explorer
 from aleatoric.runs import Store
 from aleatoric.types import Draws, Item
@@ -161,5 +162,5 @@ def progress(explorer: Explorer) -> dict[str, object]:
 
 def _manifest(folder: Path) -> dict[str, object]:
     job = WordJob("simulated:contexts=3,people=4", n_splits=2)
-    with run_word(job, folder / "other") as store:
+    with run_job(job, folder / "other") as store:
         return store.manifest

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from aleatoric.levels.text import TextJob, results, run_text
+from aleatoric.levels.base import results, run_job
+from aleatoric.levels.text import TextJob
 from aleatoric.levels.text_fit import TextCase, fit, run
 from aleatoric.levels.text_scoring import Distances
 from aleatoric.report import contexts
@@ -37,7 +38,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     models = tuple(f"recorded:{tmp_path / name}.jsonl" for name in ("copier", "human"))
     probes = ("lexical-1", "lexical-2")
     job = TextJob(str(tmp_path / "people.jsonl"), models, probes=probes, tokeniser="whitespace")
-    with run_text(job, tmp_path / "run") as opened:
+    with run_job(job, tmp_path / "run") as opened:
         yield opened
 
 

@@ -13,11 +13,14 @@ from aleatoric.runs.run import check_asked
 CORPUS = {"name": "w", "version": "1", "sha256": "ab", "spec": "w.jsonl", "encoding": "utf-8"}
 SAVED: dict[str, Any] = {
     "level": "word",
+    "command": "word",
     "corpus": CORPUS,
     "abstractions": [],
     "choices": {"protocol": "corrected", "bins": "closed"},
+    "protocol": "corrected",
+    "choose": [],
     "n_splits": 20,
-    "writing": {"samples": 10, "max_new_tokens": 10},
+    "samples": 10,
     "device": "cpu",
 }
 
@@ -27,10 +30,11 @@ SAVED: dict[str, Any] = {
     [
         ({"abstractions": ["tvd_syn"]}, "its --metric differs"),
         ({"choices": {"protocol": "corrected", "bins": "half-open"}}, "its --choose differs"),
-        ({"choices": {"protocol": "paper", "bins": "half-open"}}, "its --protocol differs"),
+        ({"choices": {"bins": "x"}, "choose": ["bins=x"]}, "its --choose differs"),
+        ({"choices": {"bins": "x"}, "protocol": "paper"}, "its --protocol differs"),
         ({"n_splits": 10}, "its --splits differs"),
-        ({"writing": {"samples": 10, "max_new_tokens": 20}}, "its --max-new-tokens differs"),
-        ({"level": "text", "abstractions": None}, "it is of the word level"),
+        ({"samples": 20}, "its --samples differs"),
+        ({"level": "text", "command": "text"}, "it is of aleatoric word"),
         ({"command": "finetune", "losses": ["text"]}, "it is of aleatoric word"),
         ({"corpus": CORPUS | {"spec": "v.jsonl"}}, "its --corpus differs"),
         ({"corpus": CORPUS | {"spec": "./w.jsonl", "sha256": "cd"}}, "its --corpus differs"),

@@ -17,7 +17,8 @@ from aleatoric import errors
 from aleatoric.errors import DataError, MissingExtraError, ModelError, UsageError
 from aleatoric.models.base import Ask
 from aleatoric.nextword.tree import ContextError
-from aleatoric.runs.engine import EngineOptions, Loading, check_engine
+from aleatoric.runs.engine import check_engine
+from aleatoric.runs.job import EngineOptions, Loading
 from aleatoric.runs.ray import check_address, size_of
 from aleatoric.runs.ray_workers import Facts, Failure, ModelWorker, Size
 from aleatoric.types import Item

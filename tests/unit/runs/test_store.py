@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from aleatoric.errors import DataError, UsageError
-from aleatoric.levels.word import WordJob, notes, results, run_word, score_word
+from aleatoric.levels.base import notes, run_job
+from aleatoric.levels.word import WordJob, results, score_word
 from aleatoric.runs import DATABASE, Store
 from aleatoric.runs.formats import StatRow
 from aleatoric.runs.tables import PAGE
@@ -64,9 +65,9 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 def test_another_job_in_the_same_directory_is_refused_by_name(tmp_path: Path) -> None:
     job = WordJob("simulated:contexts=5", ("toy",), samples=5)
-    run_word(job, tmp_path / "run").__exit__()
+    run_job(job, tmp_path / "run").__exit__()
     with pytest.raises(UsageError, match="its --seed differs"):
-        run_word(WordJob("simulated:contexts=5", ("toy",), samples=5, seed=1), tmp_path / "run")
+        run_job(WordJob("simulated:contexts=5", ("toy",), samples=5, seed=1), tmp_path / "run")
 
 
 def test_results_need_neither_corpus_nor_model(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_results_need_neither_corpus_nor_model(tmp_path: Path) -> None:
     recorded = tmp_path / "m.jsonl"
     recorded.write_text('{"id": 1, "samples": {"x": 3}}\n')
     job = WordJob(str(corpus), (f"recorded:{recorded}",))
-    run_word(job, tmp_path / "run").__exit__()
+    run_job(job, tmp_path / "run").__exit__()
     corpus.unlink()
     recorded.unlink()
     with Store.open(tmp_path / "run") as store:
@@ -104,7 +105,7 @@ def test_a_statistic_may_have_any_name(store: Store) -> None:
 def test_statistics_take_little_room(tmp_path: Path) -> None:
     """Rows of 20 splits once took a page of the database each: 5 kB per item."""
     job = WordJob("simulated:contexts=300,people=20", ("toy",), samples=40)
-    with run_word(job, tmp_path / "run") as store:
+    with run_job(job, tmp_path / "run") as store:
         score_word(store)
         query = "SELECT sum(length(payload)) FROM stats"
         (n_bytes,) = store.db.execute(query).fetchone()
@@ -120,16 +121,16 @@ def test_a_bad_second_model_leaves_nothing_of_the_first(tmp_path: Path) -> None:
     bad.write_text('{"id": 1, "samples": {"x": -3}}\n')
     job = WordJob(str(people), (f"recorded:{good}", f"recorded:{bad}"))
     with pytest.raises(DataError, match="too small"):
-        run_word(job, tmp_path / "run")
+        run_job(job, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_whose_last_step_is_missing_is_finished(tmp_path: Path) -> None:
     """Every draw is there, but the run died before it said so."""
     job = WordJob("simulated:contexts=5", ("toy",), samples=5)
-    with run_word(job, tmp_path / "run") as store:
+    with run_job(job, tmp_path / "run") as store:
         store.set_meta("done toy", False)
-    with run_word(job, tmp_path / "run") as store:
+    with run_job(job, tmp_path / "run") as store:
         found = {(r.system, r.metric): r.estimate for r in results(store)}
     assert found["toy", "tvd"].n_items == 5
 
@@ -139,7 +140,7 @@ def test_a_page_without_any_split_is_undefined_in_all_of_them(tmp_path: Path) ->
     people = tmp_path / "people.jsonl"
     alone, two = {"context": "a", "responses": ["x"]}, {"context": "a", "responses": ["x", "y"]}
     people.write_text("".join(json.dumps(row) + "\n" for row in [alone] * 2100 + [two]))
-    with run_word(WordJob(str(people)), tmp_path / "run") as store:
+    with run_job(WordJob(str(people)), tmp_path / "run") as store:
         found = {(r.system, r.metric): r.estimate for r in results(store)}
     assert (found["oracle", "tvd"].n_items, found["oracle", "tvd"].n_undefined) == (1, 2100)
     assert found["human", "ece_oracle"].n_items == 1
@@ -149,7 +150,7 @@ def test_pooled_groups_are_still_counted(tmp_path: Path) -> None:
     people = tmp_path / "people.jsonl"
     rows = [{"context": "a", "responses": ["x", "y", "x"][: 2 + i % 2]} for i in range(1500)]
     people.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with run_word(WordJob(str(people)), tmp_path / "run") as store:
+    with run_job(WordJob(str(people)), tmp_path / "run") as store:
         estimate = next(r.estimate for r in results(store) if r.metric == "ece_human")
     assert estimate.n_groups == 1500
     assert estimate.interval is not None
@@ -160,7 +161,7 @@ def test_failed_draws_are_reported(tmp_path: Path) -> None:
     people, model = tmp_path / "people.jsonl", tmp_path / "m.jsonl"
     people.write_text('{"context": "a", "responses": ["x", "y"], "original": "..."}\n')
     model.write_text('{"id": 1, "texts": ["...", " x", "!"]}\n')
-    with run_word(WordJob(str(people), (f"recorded:{model}",)), tmp_path / "run") as store:
+    with run_job(WordJob(str(people), (f"recorded:{model}",)), tmp_path / "run") as store:
         assert "m: 2 of 3 draws held no word and are rejected" in notes(store)
         found = {(r.system, r.metric): r.estimate for r in results(store)}
     # A word of punctuation alone can never be answered: undefined, not wrong.
@@ -169,7 +170,7 @@ def test_failed_draws_are_reported(tmp_path: Path) -> None:
 
 def test_what_scoring_needs_is_checked_before_anything_is_drawn(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="tvd_syn or tvd_sem"):
-        run_word(WordJob("simulated:contexts=5", ("toy",), abstractions=("x",)), tmp_path / "run")
+        run_job(WordJob("simulated:contexts=5", ("toy",), abstractions=("x",)), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

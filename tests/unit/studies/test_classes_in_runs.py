@@ -13,14 +13,14 @@ import pytest
 from aleatoric.errors import UsageError
 from aleatoric.inference import control
 from aleatoric.levels import word_classes
-from aleatoric.levels.word import WordJob, notes, results, run_word
+from aleatoric.levels.base import notes, run_job
+from aleatoric.levels.word import WordJob, results
 from aleatoric.levels.word_classes import by_cluster
 from aleatoric.metrics import debiased as by_split
 from aleatoric.probes import tools
 from aleatoric.probes.tools import fitting_tagger
 from aleatoric.runs import Store
 from aleatoric.studies.compare import compare
-from aleatoric.studies.resume import Anew, job_of
 from aleatoric.types import Item
 
 PEOPLE = {"dog": 4, "cat": 3, "run": 2, "walk": 1}
@@ -50,7 +50,7 @@ def sem_run(folder: Path, out: str, *names: str) -> Store:
         abstractions=("tvd_sem",),
         embedder=f"vectors:{folder / 'vectors.txt'}",
     )
-    return run_word(job, folder / out)
+    return run_job(job, folder / out)
 
 
 def shares(counts: dict[str, int], classes: dict[str, str]) -> np.ndarray:
@@ -119,9 +119,11 @@ def test_an_unknown_language_is_a_caveat(cli: Callable, folder: Path) -> None:
 
 def test_a_resumed_run_keeps_its_language(folder: Path) -> None:
     job = WordJob(str(folder / "people.jsonl"), abstractions=("tvd_syn",), language="EN-gb")
-    store = run_word(job, folder / "run")
+    store = run_job(job, folder / "run")
     assert store.manifest["language"] == "en"
-    assert job_of(store.manifest, Anew()) == replace(job, language="en", tagger="textblob")
+    assert WordJob.from_manifest(store.manifest, {}) == replace(
+        job, language="en", tagger="textblob"
+    )
 
 
 def test_the_default_tagger_follows_the_language(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ import pytest
 from aleatoric.errors import UsageError
 from aleatoric.inference.multiple import holm
 from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, ONE_GROUP
-from aleatoric.levels.word import WordJob, choose, results, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob, choose, results
 from aleatoric.report.views import comparison_tables
 from aleatoric.runs import Store
 from aleatoric.studies.compare import compare
@@ -19,7 +20,7 @@ COLD, FLAT = "toy:temperature=0.5", "toy:temperature=3"
 
 
 def word_run(folder: Path, *models: str, corpus: str = CORPUS, **how: object) -> Store:
-    return run_word(WordJob(corpus, models, samples=20, **how), folder)
+    return run_job(WordJob(corpus, models, samples=20, **how), folder)
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +166,7 @@ def test_runs_that_measure_differently_are_refused_by_field(
 
 def test_different_numbers_of_draws_are_warned_of(tmp_path: Path) -> None:
     few = word_run(tmp_path / "few", "toy")
-    many = run_word(WordJob(CORPUS, (COLD,), samples=200), tmp_path / "many")
+    many = run_job(WordJob(CORPUS, (COLD,), samples=200), tmp_path / "many")
     note, *_ = compare([few, many], metrics=["tvd"]).notes
     assert "toy 20" in note
     assert "rely on overlap and sq_distance, or use --matched" in note

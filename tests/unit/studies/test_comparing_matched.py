@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from aleatoric.errors import UsageError
-from aleatoric.levels.word import WordJob, notes, results, run_word, score_word
+from aleatoric.levels.base import notes, run_job
+from aleatoric.levels.word import WordJob, results, score_word
 from aleatoric.levels.word_results import unknown_metrics
 from aleatoric.report.parts import caveats
 from aleatoric.runs import Store
@@ -37,7 +38,7 @@ def run(tmp_path: Path, **systems: dict[str, dict[str, object]]) -> Store:
     ]
     corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
     specs = tuple(recorded(tmp_path / f"{name}.jsonl", own) for name, own in systems.items())
-    return run_word(WordJob(str(corpus), specs), tmp_path / "run")
+    return run_job(WordJob(str(corpus), specs), tmp_path / "run")
 
 
 def samples(n: int, seed: int, items: range = range(N_ITEMS)) -> dict[str, dict[str, object]]:

@@ -43,7 +43,8 @@ from aleatoric.inference.planning import (
     standard_error,
     width,
 )
-from aleatoric.levels.word import WordJob, run_word
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob
 from aleatoric.report.plan import plan_picture, plan_table
 from aleatoric.studies.plan import AssumedSource, Assumptions, Grid, Target, make_plan, zipf
 
@@ -343,7 +344,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     job = WordJob(
         "simulated:contexts=60,people=12,passage=6", ("toy", "toy:temperature=2"), samples=30
     )
-    with run_word(job, folder):
+    with run_job(job, folder):
         return folder
 
 
@@ -426,7 +427,7 @@ def test_bad_pilots_are_refused(cli: Callable, run: Path, tmp_path: Path) -> Non
     ran = cli("plan", run, "--system", "gpt5", "--se", 0.01)
     assert "has no model 'gpt5'" in ran.err
     job = WordJob("simulated:contexts=5,people=12", ("toy",), samples=30)
-    with run_word(job, tmp_path / "one"):
+    with run_job(job, tmp_path / "one"):
         pass
     ran = cli("plan", tmp_path / "one", "--se", 0.01)
     assert ran.status == 2

@@ -17,21 +17,14 @@ from tuned_lms import population, words_lm
 from aleatoric.errors import DataError, ModelError, UsageError
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.tuning.losses import WordTree, mean_nll, text_losses, text_rows, word_tree
-from aleatoric.tuning.recipe import (
-    Fold,
-    Passage,
-    Recipe,
-    Tunable,
-    assign,
-    make_folds,
-    make_tunable,
-    passages_of,
-)
+from aleatoric.tuning.recipe import Fold, Passage, Recipe, assign, make_folds, passages_of
 from aleatoric.tuning.training import (
     CHECKPOINT,
     TRAINED,
     Trained,
+    Tunable,
     load_tensors,
+    make_tunable,
     save_tensors,
     train_fold,
 )

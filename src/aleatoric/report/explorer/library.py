@@ -297,7 +297,7 @@ def _token_progress(store: Store, name: str) -> SystemProgress:
 
 
 def _summary(store: Store, version: tuple[int, ...]) -> Summary:
-    level = base.level_of(store)
+    level = base.level_of(store).name
     results = base.results(store)
     curves = {}
     if level == "token":

@@ -205,7 +205,7 @@ class Snapshot:
 
 def take(store: Store, version: tuple[int, ...], earlier: Snapshot | None = None) -> Snapshot:
     """Read a run as it is now; the items of an earlier look are taken over where they are all."""
-    level, manifest = level_of(store), store.manifest
+    level, manifest = level_of(store).name, store.manifest
     whole = earlier is not None and len(earlier.items) == store.n_items
     items = earlier.items if earlier is not None and whole else _items(store, level)
     saved = store.stat_columns() if level != "token" and store.has_stats() else []

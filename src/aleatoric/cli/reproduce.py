@@ -46,3 +46,27 @@ def reproduce_production(
         return
     listed = production_paper.pair_tables(found.pairs) if pairs else []
     show_tables([*production_paper.to_tables(found), *listed], False, layout)
+
+
+def reproduce_e_ece(
+    data: Annotated[Path, typer.Option(help="The folder of Multi30K's parallel text.")],
+    rows: Annotated[
+        Path | None,
+        typer.Option(help="rows-*.npz of the recipe; else those in DATA or the package."),
+    ] = None,
+    bins: Annotated[int, typer.Option(min=1, max=1000, help="Bins of confidence.")] = 15,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+    layout: FormatOption = "terminal",
+) -> None:
+    """Tables 1 to 4 of the e-ECE paper for Multi30K DE→EN: printed, and ours.
+
+    Example: `aleatoric reproduce e-ece --data parallel/ --rows multi30k/rows-loss.npz`
+    """
+    from aleatoric.studies import e_ece_paper
+
+    found = e_ece_paper.reproduce(data, rows, bins, seed)
+    if as_json:
+        print_json({"results": [line.as_dict() for line in found.lines]})
+    else:
+        show_tables(list(found.tables), False, layout)

@@ -1,0 +1,267 @@
+"""Jobs: what a command was asked for, as one frozen dataclass per command.
+
+The options of the command line, the manifest of a run, resumption and the printed command all
+derive from the fields of the job. A new option is one field.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields
+from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
+
+from aleatoric.runs.formats import DamagedRowError, is_number, is_text
+
+_KEY = "option"
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a field of a job appears to users."""
+
+    help: str
+    flag: str = ""
+    """The name of the option; by default that of the field."""
+    low: float | None = None
+    high: float | None = None
+    live: bool = False
+    """Whether it matters to live models only."""
+    saved: bool = True
+    """Whether it is part of the manifest: it may change a result."""
+    fixed: bool = True
+    """Whether it must stay the same when a run is continued."""
+    hidden: bool = False
+    """Whether only Python users can set it."""
+
+
+def option(default: Any = MISSING, help: str = "", **about: Any) -> Any:
+    """Declare a field of a job that is an option of its command."""
+    return field(default=default, metadata={_KEY: Option(help, **about)})
+
+
+@dataclass(frozen=True)
+class Job:
+    """The options that all commands share which ask models."""
+
+    command: ClassVar[str]
+
+    corpus: str = option(help="A corpus name or a file.")
+    models: tuple[str, ...] = option((), "The model; repeatable.", flag="--model")
+    _: KW_ONLY
+    device: str | None = option(
+        None, "Device to run on; defaults to a GPU if one is available.", fixed=False
+    )
+    dtype: str = option("float32", "float32, bfloat16 or float16.", live=True)
+    bos: str = option(
+        "auto",
+        "Beginning-of-text token: auto (as the model's tokenizer starts a text), none or add.",
+        live=True,
+    )
+    trust_remote_code: bool = option(
+        False, "Run the code of a model's repository.", saved=False, fixed=False
+    )
+    engine: str = option(
+        "local", "Where models run: local, or ray (actors on a cluster).", saved=False
+    )
+    seed: int = option(0, "The same seed gives the same bytes.")
+    encoding: str = option("utf-8", "Encoding of the corpus file.")
+
+    @property
+    def loading(self) -> Loading:
+        """How live models are loaded."""
+        return Loading("exact", self.dtype, self.device, self.bos, self.trust_remote_code)
+
+    @property
+    def engine_options(self) -> EngineOptions:
+        """Where models run."""
+        return EngineOptions(self.engine)
+
+    def saved(self) -> dict[str, Any]:
+        """Return the fields that are part of the manifest, as JSON values.
+
+        The corpus and its encoding are saved with the other facts about the corpus.
+        """
+        return {
+            own.name: _plain(getattr(self, own.name))
+            for own in fields(self)
+            if about(own).saved and own.name not in ("corpus", "encoding")
+        }
+
+    @classmethod
+    def from_manifest(cls, manifest: Mapping[str, Any], changes: Mapping[str, Any]) -> Self:
+        """Return the job of a saved run, with `changes` to fields that may change."""
+        try:
+            values = {
+                own.name: manifest[own.name]
+                for own in fields(cls)
+                if about(own).saved and own.name not in ("corpus", "encoding")
+            }
+            corpus = manifest["corpus"]
+            values |= {"corpus": corpus["spec"], "encoding": corpus["encoding"]}
+            values = {name: _frozen(value) for name, value in values.items()}
+            return cls(**{**values, **changes})
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedRowError(str(error)) from None
+
+    @classmethod
+    def check_saved(cls, manifest: Mapping[str, Any]) -> None:
+        """Refuse a manifest whose values are not of the types and ranges of the fields."""
+        kinds = get_type_hints(cls)
+        for own in fields(cls):
+            value = manifest.get(own.name, own.default)
+            if own.name in ("corpus", "encoding") or own.name not in manifest:
+                continue
+            if not _fits(value, kinds[own.name]) or not _in_range(value, about(own)):
+                raise DamagedRowError(f"the manifest's {own.name} is {value!r:.40}")
+
+    def arguments(self, is_live: bool) -> Iterator[str]:
+        """Yield the command-line arguments that differ from their defaults."""
+        for own in shown_fields(type(self)):
+            option_of, value = about(own), getattr(self, own.name)
+            if value == own.default or not option_of.fixed or not option_of.saved:
+                continue
+            if option_of.live and not is_live:
+                continue
+            yield from _flagged(flag(own), value)
+
+
+@dataclass(frozen=True)
+class ClusterJob(Job):
+    """A job whose items may be spread over the actors of a cluster."""
+
+    _: KW_ONLY
+    address: str | None = option(
+        None, "Of a running Ray cluster: auto or HOST:PORT; by default one is started.", saved=False
+    )
+    actors: int | None = option(
+        None,
+        "With --engine ray: copies of the model; by default as many as fit.",
+        low=1,
+        high=10**5,
+        saved=False,
+    )
+    actor_cpus: float | None = option(
+        None,
+        "With --engine ray: CPUs per actor; by default 1 to 4.",
+        low=0,
+        high=10**4,
+        saved=False,
+    )
+    actor_gpus: float | None = option(
+        None,
+        "With --engine ray: GPUs per actor, such as 1 or 0.5; by default 1 if there are any.",
+        low=0,
+        high=10**3,
+        saved=False,
+    )
+
+    @property
+    def engine_options(self) -> EngineOptions:
+        """Where models run."""
+        cluster = (self.address, self.actors, self.actor_cpus, self.actor_gpus)
+        return EngineOptions(self.engine, *cluster)
+
+
+def about(own: Field[Any]) -> Option:
+    """Return what is declared about a field."""
+    found: Option = own.metadata[_KEY]
+    return found
+
+
+def flag(own: Field[Any]) -> str:
+    """Return the name of a field's option."""
+    return about(own).flag or f"--{own.name.replace('_', '-')}"
+
+
+def shown_fields(job_type: type[Job]) -> list[Field[Any]]:
+    """Return the fields that are options: corpus and model, a command's own, then shared ones."""
+    known = [own for own in fields(job_type) if not about(own).hidden]
+    shared = {own.name for base in (Job, ClusterJob) for own in fields(base)}
+    first = [own for own in known if own.name in ("corpus", "models")]
+    return [
+        *first,
+        *(own for own in known if own.name not in shared),
+        *(own for own in known if own.name in shared and own not in first),
+    ]
+
+
+def flag_of(job_type: type[Job], name: str) -> str | None:
+    """Return the option of a saved value; `None` if it may differ when a run is continued."""
+    found = next((own for own in fields(job_type) if own.name == name), None)
+    if found is None:
+        return f"--{name.replace('_', '-')}"
+    return flag(found) if about(found).fixed else None
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a JSON value can stand for a field of this type."""
+    if get_origin(kind) in (Union, types.UnionType):
+        return any(_fits(value, one) for one in get_args(kind))
+    if get_origin(kind) is tuple:
+        return type(value) is list and all(_fits(one, get_args(kind)[0]) for one in value)
+    if kind is float:
+        return is_number(value)
+    if kind is str:
+        return is_text(value)
+    return value is None if kind is type(None) else type(value) is kind
+
+
+def _in_range(value: Any, option_of: Option) -> bool:
+    if not is_number(value):
+        return True
+    low = -(2**63) if option_of.low is None else option_of.low
+    high = 2**64 - 1 if option_of.high is None else option_of.high
+    return bool(low <= value <= high)
+
+
+def _flagged(name: str, value: Any) -> Iterator[str]:
+    """Yield an option with its value or values.
+
+    >>> [*_flagged("--model", ("a", "b")), *_flagged("--chat", True)]
+    ['--model', 'a', '--model', 'b', '--chat']
+    """
+    if value is True:
+        yield name
+    elif value is not None:
+        for one in value if isinstance(value, tuple) else [value]:
+            yield from (name, str(one))
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How live models are loaded and asked."""
+
+    estimator: str = "exact"
+    dtype: str = "float32"
+    device: str | None = None
+    bos: str = "auto"
+    trust_remote_code: bool = False
+
+
+LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """Which engine, and how large; `None` leaves a choice to the engine.
+
+    None of it changes a result, so that a run may be continued with another engine.
+    """
+
+    name: str = LOCAL
+    address: str | None = None
+    """Of a cluster that runs already: `auto` or host:port."""
+    actors: int | None = None
+    cpus: float | None = None
+    """Of one actor."""
+    gpus: float | None = None
+    """Of one actor."""
