@@ -18,10 +18,10 @@ from aleatoric.errors import MissingExtraError, UsageError, quoted
 
 PLUGINS: dict[str, dict[str, str]] = {
     "levels": {
-        "word": "aleatoric.levels.word:LEVEL",
-        "token": "aleatoric.levels.token:LEVEL",
-        "text": "aleatoric.levels.text:LEVEL",
-        "finetune": "aleatoric.tuning.session:LEVEL",
+        "word": "aleatoric.levels.word:Word",
+        "token": "aleatoric.levels.token:Token",
+        "text": "aleatoric.levels.text:Text",
+        "finetune": "aleatoric.tuning.session:Finetune",
     },
     "corpora": {
         "provo": "aleatoric.data.provo:load",

@@ -13,7 +13,7 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import check_method
 from aleatoric.levels.base import run_job
 from aleatoric.runs.disk import command
-from aleatoric.tuning.session import LEVEL, FinetuneJob
+from aleatoric.tuning.session import Finetune, FinetuneJob
 
 if TYPE_CHECKING:
     from aleatoric.runs import Store
@@ -45,7 +45,7 @@ def _finetune(**options: Any) -> None:
 
 
 finetune = with_options(
-    _finetune, "finetune", LEVEL.help, FinetuneJob, {**SHOWN, "export": (ExportOption, None)}
+    _finetune, "finetune", Finetune.help, FinetuneJob, {**SHOWN, "export": (ExportOption, None)}
 )
 
 

@@ -136,7 +136,7 @@ def find_level(name: str) -> Level:
     >>> find_level("word").name
     'word'
     """
-    found: Level = registry.find("levels", name)
+    found: Level = registry.find("levels", name)()
     return found
 
 

@@ -509,6 +509,3 @@ class Text(Level):
         )
         found = [note for part in parts for note in part(store)]
         return [*found, *unfinished_notes(store, model_systems(store))]
-
-
-LEVEL = Text()

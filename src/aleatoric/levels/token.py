@@ -373,6 +373,3 @@ class Token(Level):
     def model_systems(self, store: Store) -> list[str]:
         """Return the models that have read anything."""
         return systems(store)
-
-
-LEVEL = Token()

@@ -435,6 +435,3 @@ class Word(NextWords):
         """Whether a live model has answered anything."""
         live = (name for name, facts in store.systems().items() if facts["estimator"] in LIVE)
         return any(store.n_items_with_draws(name) for name in live)
-
-
-LEVEL = Word()

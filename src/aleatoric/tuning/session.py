@@ -511,9 +511,6 @@ class Finetune(NextWords):
         return drawn or (store.path / TRAINING).exists()
 
 
-LEVEL = Finetune()
-
-
 def is_finetuned(store: Store) -> bool:
     """Whether a run is one of `aleatoric finetune`."""
     return bool(store.manifest.get("command") == FinetuneJob.command)

@@ -79,7 +79,7 @@ def writer(monkeypatch: pytest.MonkeyPatch) -> ToyWriter:
 def use(monkeypatch: pytest.MonkeyPatch, *writers: ToyWriter) -> None:
     """Runs open these writers one after the other; the last of them stays."""
     left = list(writers)
-    monkeypatch.setattr(text_pipeline, "check_specs", lambda specs, *kinds: None)
+    monkeypatch.setattr(base, "check_specs", lambda specs, *kinds: None)
     monkeypatch.setattr(
         "aleatoric.runs.engine.open_text_model",
         lambda spec, loading: left.pop(0) if len(left) > 1 else left[0],
