@@ -12,9 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 from aleatoric import registry
+from aleatoric.calibration.results import GroupedSums
 from aleatoric.data.opening import check_same, corpus_facts
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
@@ -27,7 +29,7 @@ from aleatoric.runs.disk import told
 from aleatoric.runs.engine import Engine, check_engine, check_specs, open_engine
 from aleatoric.runs.job import Job
 from aleatoric.runs.session import Stopping, working
-from aleatoric.types import Collected, Results
+from aleatoric.types import Collected, Results, Study
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,23 @@ class Level(ABC):
         """Return the systems that are models."""
         return [name for name in store.systems() if name not in self.controls]
 
+    # Beyond results ------------------------------------------------------------------------
+
+    studies: ClassVar[str] = ""
+    """The kind of plugins that are studies of this level."""
+
+    def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:
+        """Run the study `name` on one system."""
+        raise UsageError(f"{store.path}: there are no studies of the {self.name} level.")
+
+    def group_sums(self, store: Store, system: str) -> GroupedSums | None:
+        """Return the sums per group that systems are compared by; `None`: compare by items."""
+        return None
+
+    def row_files(self, store: Store) -> list[tuple[str, Path]] | None:
+        """Return Parquet files of rows with their systems; `None`: rows are the statistics."""
+        return None
+
 
 def level_of(store: Store) -> Level:
     """Return the level of a saved run."""
@@ -154,7 +173,7 @@ def manifest_of(job: Job, corpus: Collected[Any]) -> dict[str, Any]:
     }
 
 
-def run_job(job: Job, out: Any, monitor: Monitor | None = None) -> Store:
+def run_job(job: Job, out: Path, monitor: Monitor | None = None) -> Store:
     """Do all that a job asks for, in the directory `out`; return the open run.
 
     What the run holds already is not done again. If the input is bad, nothing of a new run is left
@@ -182,7 +201,7 @@ class Changes:
     word_rule: str | None = None
 
 
-def resume_run(path: Any, changes: Changes | None = None, monitor: Monitor | None = None) -> Store:
+def resume_run(path: Path, changes: Changes | None = None, monitor: Monitor | None = None) -> Store:
     """Continue the run in `path` until all that it was asked for is done; return the open run."""
     changes, monitor = changes or Changes(), monitor or Monitor()
     store = Store.resume(path)

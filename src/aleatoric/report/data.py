@@ -16,7 +16,7 @@ from aleatoric.errors import UsageError
 from aleatoric.levels import text, token
 from aleatoric.levels.text_fit import fit
 from aleatoric.levels.text_scoring import CONTROL, PAIR, Distances
-from aleatoric.levels.word import cases
+from aleatoric.levels.word import cases, word_study
 from aleatoric.levels.word_scoring import CONTROLS, ORACLE
 from aleatoric.metrics.distances import tvd
 from aleatoric.metrics.entropy import chao_shen
@@ -43,7 +43,6 @@ from aleatoric.studies.figure_data import (
     histograms,
     plain,
 )
-from aleatoric.studies.opening import word_study
 from aleatoric.studies.people import split_tvds
 from aleatoric.types import FAILED, Case, Floats, Result, Row, Study
 
