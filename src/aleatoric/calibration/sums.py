@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from aleatoric.metrics.calibration import (
     N_COLUMNS,
+    ace_of,
     bin_index,
     bin_sums,
     ece_debiased_of,
@@ -26,10 +27,11 @@ from aleatoric.metrics.calibration import (
     ece_sweep,
     equal_width_edges,
     mce_of,
+    predicted_class_errors,
+    sce_of,
     smooth_ece,
     token_columns,
 )
-from aleatoric.metrics.classwise import ace_of, predicted_class_errors, sce_of
 from aleatoric.metrics.reduction import divide
 from aleatoric.types import Floats
 

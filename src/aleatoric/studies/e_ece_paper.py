@@ -23,8 +23,9 @@ from aleatoric.metrics.calibration import (
     ece_of,
     equal_width_edges,
     exact_cells,
+    predicted_class_errors,
+    sce_of,
 )
-from aleatoric.metrics.classwise import predicted_class_errors, sce_of
 from aleatoric.studies import intrinsic, stability
 from aleatoric.studies.stability import sums_by_unit
 from aleatoric.training.token_rows import SCHEMES, Columns, read_rows
