@@ -55,7 +55,7 @@ from aleatoric.cli.token import reproduce_e_ece, token
 from aleatoric.cli.view import view
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
-from aleatoric.probes.base import check_known, options_of
+from aleatoric.probes.base import check_known_probes, probe_options
 from aleatoric.report.tables import printable
 from aleatoric.runs.disk import command as pasted
 
@@ -245,10 +245,10 @@ def score(
     if by not in (None, "agreement"):
         raise UsageError(f"--by {by} is not known; use --by agreement.")
     with Store.open(run) as store:
-        check_known(probe or (), store.manifest.get("probes") or ())
+        check_known_probes(probe or (), store.manifest.get("probes") or ())
         base.score(store, track, again=not analysis and not by, said=probe or ())
         if names := base.unsaid_probes(store, probe or ()):
-            say(f"note: not scored again; to call {', '.join(names)} add {options_of(names)}")
+            say(f"note: not scored again; to call {', '.join(names)} add {probe_options(names)}")
         if export:
             _export(store, export)
         if by:

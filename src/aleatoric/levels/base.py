@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
-from aleatoric.probes.base import unsaid
+from aleatoric.probes.base import disallowed_probes
 from aleatoric.registry import Track, quietly
 from aleatoric.runs import Store
 from aleatoric.types import Results
@@ -44,7 +44,7 @@ def score(
 
 def unsaid_probes(store: Store, said: Collection[str]) -> list[str]:
     """The functions that a run names and nobody here: they are not called."""
-    return unsaid(store.manifest.get("probes") or (), said)
+    return disallowed_probes(store.manifest.get("probes") or (), said)
 
 
 def results(

@@ -33,7 +33,7 @@ from aleatoric.models.base import TextModel, Writing
 from aleatoric.models.checkpoints import contents_of
 from aleatoric.models.generate import Tallied, Tally
 from aleatoric.nextword.rules import is_spaceless
-from aleatoric.probes.base import check_said, is_code
+from aleatoric.probes.base import check_allowed_probes, is_code
 from aleatoric.probes.opening import default_names, left_out
 from aleatoric.registry import Track, quietly, versions
 from aleatoric.runs import COMPLETE, Store
@@ -123,7 +123,7 @@ def resume_text(
     """
     check_specs(job.models, "text_models")
     check_engine(job.engine)
-    check_said(job.probes, said, str(store.path), "resume")
+    check_allowed_probes(job.probes, said, str(store.path), "resume")
     Scorer.of(store.manifest, said)
     work = _Work(job, said, track, stopping)
     return _worked(store, work, lambda: open_text_corpus(job.corpus, job.encoding))

@@ -13,7 +13,7 @@ from aleatoric.levels.base import FINETUNE
 from aleatoric.models.base import Forcing, Writing
 from aleatoric.models.checkpoints import check_contents
 from aleatoric.models.openai_texts import check_receivers
-from aleatoric.probes.base import check_known, check_said_rule
+from aleatoric.probes.base import check_allowed_rule, check_known_probes
 from aleatoric.registry import Meter, Track, quietly, unmetered
 from aleatoric.runs import COMPLETE, Store
 from aleatoric.runs.disk import told
@@ -68,7 +68,7 @@ def _resumed(
     if store.meta(COMPLETE):
         store.release()
         return store
-    check_said_rule(_rule_of(store.manifest), anew.word_rule, str(path))
+    check_allowed_rule(_rule_of(store.manifest), anew.word_rule, str(path))
     models = store.unfinished(store.manifest.get("models") or ())
     check_receivers(models, anew.key_for, str(path))
     check_contents(store.manifest.get("contents") or {}, models)
@@ -94,7 +94,7 @@ def check_anew(manifest: Mapping[str, Any], anew: Anew) -> None:
             f"--batch-tokens is for runs of the token level, and this is one of {level}; "
             "leave it out."
         )
-    check_known(anew.probes, manifest.get("probes") or ())
+    check_known_probes(anew.probes, manifest.get("probes") or ())
     if anew.word_rule is not None and anew.word_rule != _rule_of(manifest):
         raise UsageError(f"--word-rule {anew.word_rule} is not the run's; leave it out.")
     check_engine(anew.engine)

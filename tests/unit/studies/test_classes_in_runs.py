@@ -97,7 +97,7 @@ def test_tvd_sem_is_not_compared_between_runs(folder: Path) -> None:
         (("--language", "de", "--tagger", "textblob"), "textblob reads 'en' and the corpus is in"),
         (("--language", "de", "--tagger", "spacy:fr_x"), "give --tagger spacy:PIPELINE"),
         (("--language", "xq"), "no tagger for the language 'xq' is installed: give --tagger"),
-        (("--language", "German!"), "--language 'German!' is no code of a language"),
+        (("--language", "German!"), "--language 'German!' is not a language code"),
     ],
 )
 def test_a_tagger_of_another_language_is_refused(
