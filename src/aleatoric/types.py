@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
 AnyItem = TypeVar("AnyItem", covariant=True)
 
 

@@ -28,17 +28,11 @@ from aleatoric.calibration.sums import (
     PredictedClasses,
     UnitSums,
 )
-from aleatoric.inference.bootstrap import (
-    DEFAULT_METHOD,
-    Resampled,
-    Value,
-    resample,
-)
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, Resampled, Value, resample
 from aleatoric.metrics.calibration import (
     ACCURACY,
     CONFIDENCE,
     COUNT,
-    N_COLUMNS,
     ece_debiased_of,
     ece_of,
     exact_cells,
@@ -49,24 +43,12 @@ from aleatoric.types import Estimate, Floats
 
 SCORES = {"nll": 1, "brier": 3, "entropy": 4, "accuracy": 5}
 """Means over tokens -> the column of their sums."""
-
-
 AGREEMENTS = {"agreement_M": CONFIDENCE, "agreement_C": ACCURACY}
 """Agreements -> the column of e-ECE's bin sums: with P̃ = P, p̃ = Σ P² and ã = P(y)."""
-
-
 _EXCLUDED = 2
-
-
 _NO_INTERVAL = Resampled(None, "this error is not a sum over groups: it has no interval")
-
-
 _LARGEST = Resampled(None, "the largest gap of several bins: it has no reliable interval")
-
-
 _OF_THE_PLAIN_CURVE: Mapping[str, Value] = {"ece_debiased": ece_debiased_of, "mce": mce_of}
-
-
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -151,10 +133,8 @@ def summarise(state: StreamState, seed: int, method: str = DEFAULT_METHOD) -> Ca
     if rows is not None:
         curves = _exact(curves, rows)
     consistency = {name: _consistency(name, own, seed) for name, own in state.curves.items()}
-    means = _scores(state, seed, method)
-    means |= _agreements(state, seed, method)
     errors = _errors(state, curves, consistency, seed, method)
-    found = {**errors, **means, **_classwise(state)}
+    found = {**errors, **_mean_estimates(state, seed, method), **_classwise(state)}
     return CalibrationResult(
         n_tokens=state.n_tokens,
         n_groups=state.groups.n_groups,
@@ -227,15 +207,6 @@ def unpack(payload: bytes) -> Arrays:
         return {name: file[name] for name in file.files}
 
 
-def agreement_sums(state: StreamState) -> dict[str, Floats]:
-    """Each agreement's sum and the number of tokens, by unit; empty without the scheme of e-ECE."""
-    if "e_ece" not in state.curves:
-        return {}
-    table = state.curves["e_ece"].units.table
-    totals = table.reshape(len(table), -1, N_COLUMNS).sum(axis=1)
-    return {name: totals[:, [column, COUNT]] for name, column in AGREEMENTS.items()}
-
-
 def _exact(curves: dict[str, Curve], rows: TokenRows) -> dict[str, Curve]:
     pairs = [(rows.confidence, rows.correct)]
     pairs += [(own.confidence, own.accuracy) for own in rows.expected.values()]
@@ -287,28 +258,17 @@ def _error_interval(
     return _pooled(state, binned_error_interval(gaps, bins[..., COUNT].sum(axis=1)))
 
 
-def _scores(state: StreamState, seed: int, method: str) -> dict[str, Estimate]:
+def _mean_estimates(state: StreamState, seed: int, method: str) -> dict[str, Estimate]:
     """Means over tokens; the log score is undefined if a reference has no probability."""
-    table = state.scores.table
     found = {}
-    for name, column in SCORES.items():
-        value = float(table[:, column].sum() / state.n_tokens)
-        own = table[:, [column, 0]]
-        interval = _interval(state, own, lambda s: divide(s[:, 0], s[:, 1]), seed, method)
+    for name, own in _means(state).items():
+        value = float(own.table[:, 0].sum() / state.n_tokens)
+        interval = _interval(state, own.table, own.value, seed, method)
         found[name] = _estimate(state, value, interval)
-    excluded = int(table[:, _EXCLUDED].sum())
+    excluded = int(state.scores.table[:, _EXCLUDED].sum())
     if excluded:
         reason = f"{excluded} references have no probability"
         found["nll"] = Estimate(None, None, 0, 0, n_undefined=excluded, reason=reason)
-    return found
-
-
-def _agreements(state: StreamState, seed: int, method: str) -> dict[str, Estimate]:
-    """Mean M = Σ P² and mean C = P(y), from the sums of e-ECE."""
-    found = {}
-    for name, own in agreement_sums(state).items():
-        interval = _interval(state, own, lambda s: divide(s[:, 0], s[:, 1]), seed, method)
-        found[name] = _estimate(state, float(own[:, 0].sum() / state.n_tokens), interval)
     return found
 
 
@@ -348,7 +308,10 @@ def _estimate(state: StreamState, value: float, found: Resampled) -> Estimate:
 def _means(state: StreamState) -> dict[str, Summed]:
     """Means over tokens: a sum and the number of tokens."""
     table = state.scores.table
-    sums = {name: table[:, [column, 0]] for name, column in SCORES.items()} | agreement_sums(state)
+    sums = {name: table[:, [column, 0]] for name, column in SCORES.items()}
+    if "e_ece" in state.curves:
+        totals = state.curves["e_ece"].binned_units().sum(axis=1)
+        sums |= {name: totals[:, [column, COUNT]] for name, column in AGREEMENTS.items()}
     return {
         name: Summed(own, lambda rows: divide(rows[..., 0], rows[..., 1]))
         for name, own in sums.items()

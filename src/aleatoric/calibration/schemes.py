@@ -71,7 +71,6 @@ class Scheme:
 
 EXPECTED = tuple(map(Scheme.parse, ("ancestral", "top_p=0.8", "top_k=100")))
 """e_ece, e_ece_p and e_ece_k: the paper's Table 2."""
-
 MAX_OPEN = 1000
 
 

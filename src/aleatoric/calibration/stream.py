@@ -219,10 +219,14 @@ def run(
 
     from aleatoric.calibration.kernels import numba_pass, torch_pass, triton_pass
 
-    kernels = {"triton": triton_pass, "numba": numba_pass, "torch": torch_pass}
+    kernels = {
+        "triton": triton_pass.columns,
+        "numba": numba_pass.columns,
+        "torch": torch_pass.columns,
+    }
     logits = torch.as_tensor(values)
     wanted = torch.as_tensor(targets, device=logits.device).long()
-    return kernels[engine].columns(logits, wanted, schemes, uniforms)
+    return kernels[engine](logits, wanted, schemes, uniforms)
 
 
 def _fastest(values: Any) -> Engine:

@@ -36,27 +36,13 @@ from aleatoric.metrics.reduction import divide
 from aleatoric.types import Floats, Ints
 
 MAX_UNITS = 1000
-
-
 N_CELLS = 4096
-
-
 LOWEST = -24.0
 """Natural logarithm of the lower limit of the lowest cell, which also takes smaller values."""
-
-
 _SLACK = 1e-6
-
-
 PARTS = 8
-
-
 LOG_CELLS = 64
-
-
 _BUFFER = 1 << 16
-
-
 _CELLS_AT_ONCE = 1 << 23
 
 
@@ -87,11 +73,6 @@ class FoldingUnits:
         if self._numbers is None:
             return tuple(f"bundle {i}" for i in range(MAX_UNITS))
         return tuple(self._numbers)
-
-    @property
-    def size(self) -> int:
-        """The number of units."""
-        return MAX_UNITS if self._numbers is None else len(self._numbers)
 
     def index(self, groups: Sequence[str]) -> Ints:
         """The unit of each token; its group must have been admitted."""

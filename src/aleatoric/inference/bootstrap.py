@@ -19,52 +19,24 @@ from aleatoric.types import Floats, Interval
 
 Value = Callable[[Floats], Floats]
 """Maps (rows, k) sums to (rows,) values; NaN where undefined."""
-
-
 LEVEL = 0.95
-
-
 N_REPLICATES = 2000
-
-
 NO_INTERVALS = "none"
 """Compute values only: intervals take most of the time if there are many systems."""
-
-
 METHODS = ("auto", "t", "studentised", "percentile")
-
-
 DEFAULT_METHOD = "auto"
 """Student's t up to `MAX_T_GROUPS` groups, the studentized bootstrap beyond."""
-
-
 MAX_T_GROUPS = 20
 """Up to here both cover equally well, and Student's t is narrower (`benchmarks/coverage.py`)."""
-
-
 MIN_GROUPS = 5
 """Fewer groups have too few distinct resamples to studentize: Student's t is used instead."""
-
-
 MAX_BUNDLES = 64
 """More groups are bundled: there are enough degrees of freedom, and computing is cheaper."""
-
-
 T_METHOD = "Student's t, jackknife over groups"
-
-
 ONE_GROUP = "one group: an interval needs at least two"
-
-
 NO_SPREAD = "all groups have the same value: there is no spread to resample"
-
-
 NOT_ASKED = "no interval was asked for"
-
-
 NO_REPLICATE = "no resampled set of groups has a value"
-
-
 _CELLS_AT_ONCE, _CELLS_IN_CACHE = 2_000_000, 100_000
 
 
@@ -91,10 +63,16 @@ def resample(
     level: float = LEVEL,
     method: str = DEFAULT_METHOD,
 ) -> Resampled:
-    """Return the interval of `group_bootstrap`, or the reason why there is none.
+    """Interval of `value` over groups, or the reason why there is none.
 
-    An interval always includes its own estimate: an end that would exclude it is moved to it. The
-    result contains the original interval, so its coverage can only be higher.
+    `sums` is (groups, k). The same seed resamples the same groups, so systems scored on the same
+    groups are resampled together. An interval always includes its own estimate: an end that would
+    exclude it is moved to it, so its coverage can only be higher.
+
+    >>> sums = np.array([[1.0, 2.0], [3.0, 2.0], [2.0, 2.0]])
+    >>> interval = resample(sums, lambda s: s[:, 0] / s[:, 1], 0, method="percentile").interval
+    >>> 0.5 <= interval.low < interval.high <= 1.5
+    True
     """
     if method == NO_INTERVALS:
         return Resampled(None, NOT_ASKED)
@@ -117,27 +95,6 @@ def resample(
         return Resampled(None, NO_REPLICATE)
     found = Interval(float(ends[0]), float(ends[1]), level, _description(method, len(sums)))
     return Resampled(including(found, centre))
-
-
-def group_bootstrap(
-    sums: Floats,
-    value: Value,
-    seed: int,
-    n_replicates: int = N_REPLICATES,
-    level: float = LEVEL,
-    method: str = DEFAULT_METHOD,
-) -> Interval | None:
-    """Interval of `value` over groups; `None` if the groups carry no information on its noise.
-
-    `sums` is (groups, k); `value` maps (replicates, k) to (replicates,). The same seed resamples
-    the same groups, so systems scored on the same groups are resampled together.
-
-    >>> sums = np.array([[1.0, 2.0], [3.0, 2.0], [2.0, 2.0]])
-    >>> interval = group_bootstrap(sums, lambda s: s[:, 0] / s[:, 1], 0, method="percentile")
-    >>> 0.5 <= interval.low < interval.high <= 1.5
-    True
-    """
-    return resample(sums, value, seed, n_replicates, level, method).interval
 
 
 def replicates(sums: Floats, value: Value, seed: int, n_replicates: int = N_REPLICATES) -> Floats:

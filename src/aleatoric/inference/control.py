@@ -13,15 +13,9 @@ from aleatoric.rng import stream
 from aleatoric.types import Floats, Ints
 
 N_PERMUTATIONS = 1999
-
-
 EXACT_CELLS = 4_000_000
 """The exact distribution is computed if it takes no more additions than this."""
-
-
 _TOLERANCE = 1e-9
-
-
 _CELLS_AT_ONCE = 4_000_000
 """Random samples are drawn in parts of this many answers, to bound memory."""
 
@@ -111,10 +105,7 @@ class ItemTest:
 
 
 def one_population(
-    people: Ints,
-    model: Ints,
-    rng: np.random.Generator,
-    n_permutations: int = N_PERMUTATIONS,
+    people: Ints, model: Ints, rng: np.random.Generator, n_permutations: int = N_PERMUTATIONS
 ) -> ItemTest | None:
     """Test whether two lists of counts over the same words could come from one distribution.
 

@@ -229,8 +229,6 @@ These are bounds of the true value. An unbiased estimate may exceed one: an over
 squared or energy distance below 0. `overlap` is cut because readers expect a share; the two
 distances have no bound here, so that an end below 0 shows the size of the noise.
 """
-
-
 CUT_MARK = "†"
 CUT_NOTE = (
     "†: the interval is cut at the end of the metric's range, or at the estimate where that lies "

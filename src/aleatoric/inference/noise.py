@@ -139,14 +139,8 @@ def smaller(n: Size, other: Size) -> Size:
 
 
 METHOD = "binomial, plug-in to Good-Turing estimate of the truth"
-
-
 ONE_ANSWER = "one answer says nothing about the truth: at least two people are needed"
-
-
 _MOST_DRAWS = 10**6
-
-
 _CELLS_AT_ONCE = 2_000_000
 
 

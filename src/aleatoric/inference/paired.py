@@ -14,28 +14,14 @@ from aleatoric.rng import stream
 from aleatoric.types import Estimate, Floats
 
 N_PERMUTATIONS = 9999
-
-
 EXACT_GROUPS = 14
 """Up to this many groups, all 2^13 distinct swaps are enumerated."""
-
-
 _CELLS_AT_ONCE = 1_000_000
-
-
 _TOLERANCE = 1e-9
 """Equal statistics differ by rounding: within this tolerance they count as equal."""
-
-
 NO_ITEMS = "no item has a value in both systems"
-
-
 ONE_GROUP = "one group: there is nothing to resample"
-
-
 NO_VALUE = "a system has no value on the common items"
-
-
 IDENTICAL = "the values are the same on every item"
 
 
@@ -136,11 +122,7 @@ def paired_sums(
 
 
 def paired_permutation(
-    first: Floats,
-    second: Floats,
-    value: Value,
-    seed: int,
-    n_permutations: int = N_PERMUTATIONS,
+    first: Floats, second: Floats, value: Value, seed: int, n_permutations: int = N_PERMUTATIONS
 ) -> PermutationTest | None:
     """Test whether `value` of two systems differs, by swapping them in random groups.
 

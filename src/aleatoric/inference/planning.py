@@ -16,11 +16,7 @@ from aleatoric.types import Floats, Interval, Ints
 
 LEVEL = 0.95
 _MOST_LOG = 30.0
-
-
 Sizes = tuple[int, Size]
-
-
 FAR = 2
 """Beyond this multiple of the pilot's people, a predicted error is an upper bound."""
 

@@ -30,7 +30,7 @@ from aleatoric.levels.text_variability import (
 from aleatoric.metrics.distances import Divergence
 from aleatoric.probes.base import Probe, check_allowed_probes
 from aleatoric.probes.opening import probes_with
-from aleatoric.probes.tools import NoCache, TextReader, Tools
+from aleatoric.probes.tools import TextReader, Tools
 from aleatoric.registry import Track
 from aleatoric.rng import stream
 from aleatoric.runs import Store
@@ -115,7 +115,7 @@ class Scorer:
             manifest["tokeniser"] or (PAPER_TOKENISER if as_published else None),
             manifest["tagger"],
             manifest["encoder"],
-            NoCache() if store is None else EmbeddingCache(store),
+            None if store is None else EmbeddingCache(store),
         )
         opened, reader = probes_with(tools, manifest["probes"]), tools.length_reader()
         # Runs of older versions did not cut texts.

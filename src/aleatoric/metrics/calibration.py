@@ -178,8 +178,6 @@ def ece(
 
 
 COUNT, CONFIDENCE, ACCURACY, SQUARE = range(4)
-
-
 N_COLUMNS = 4
 
 

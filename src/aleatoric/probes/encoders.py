@@ -21,7 +21,6 @@ from aleatoric.errors import MissingExtraError, UsageError, quoted
 Vectors = NDArray[np.float32]
 VectorCache = MutableMapping[str, bytes]
 """Content hash -> the bytes of a float32 vector. New ones are added many at a time by `update`."""
-
 BATCH = 256
 
 
@@ -103,15 +102,18 @@ def content_key(label: str, text: str) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def encode_once(encoder: SentenceEncoder, texts: Sequence[str], cache: VectorCache) -> Vectors:
+def encode_once(
+    encoder: SentenceEncoder, texts: Sequence[str], cache: VectorCache | None
+) -> Vectors:
     """One row per text; each distinct text that is not in the cache is encoded once."""
     keys = {text: content_key(encoder.label, text) for text in texts}
-    known = {text: cache.get(key) for text, key in keys.items()}
+    known = {text: None if cache is None else cache.get(key) for text, key in keys.items()}
     new = [text for text, vector in known.items() if vector is None]
     if new:
         vectors = np.asarray(encoder.encode(new), dtype="<f4")
         known |= zip(new, (vector.tobytes() for vector in vectors), strict=True)
-        cache.update({keys[text]: _known(known[text]) for text in new})
+        if cache is not None:
+            cache.update({keys[text]: _known(known[text]) for text in new})
     joined = b"".join(_known(known[text]) for text in texts)
     if len({len(_known(known[text])) for text in texts}) > 1:
         raise UsageError("saved embeddings differ in their length; score a copy without them.")

@@ -12,14 +12,7 @@ from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.probes.base import Block, Probe, probe_at, probe_from
 from aleatoric.probes.encoders import SentenceEncoder, VectorCache, encode_once
-from aleatoric.probes.tools import (
-    NoCache,
-    TextReader,
-    Tools,
-    default_encoder,
-    default_tagger,
-    order_of,
-)
+from aleatoric.probes.tools import TextReader, Tools, default_encoder, default_tagger, order_of
 from aleatoric.types import Floats
 
 LEXICAL = ("lexical-1", "lexical-2", "lexical-3")
@@ -48,8 +41,7 @@ def open_probes(
     >>> probe.name, probe.matrices(blocks)[0][0, 1].item()
     ('lexical-1', 0.5)
     """
-    kept = NoCache() if cache is None else cache  # an empty cache is falsy
-    return probes_with(Tools(language, tokeniser, tagger, encoder, kept), names, given)
+    return probes_with(Tools(language, tokeniser, tagger, encoder, cache), names, given)
 
 
 def probes_with(
@@ -141,7 +133,7 @@ class Semantic:
     """1 - cosine of sentence embeddings: 0 for the same direction, 2 for opposite ones."""
 
     encoder: SentenceEncoder
-    cache: VectorCache
+    cache: VectorCache | None
     facts: Mapping[str, str]
     name: str = "semantic"
     bounds: tuple[float, float] = (0.0, 2.0)

@@ -20,15 +20,12 @@ from aleatoric.errors import MissingExtraError, UsageError
 
 Tagger = Callable[[str, Sequence[str]], list[str]]
 """(context, words) -> universal tags of the words."""
-
 Tokens = Sequence[str]
 TextTagger = Callable[[Sequence[Tokens]], list[list[str]]]
 """Tokenized texts -> the tags of each text's tokens."""
-
 WINDOW = 16
 TAGS = ("ADJ", "ADP", "ADV", "CONJ", "DET", "NOUN", "NUM", "PRON", "PRT", "VERB", ".", "X")
 """The universal tags of Petrov et al. (2012), as nltk names them."""
-
 PENN = {
     **dict.fromkeys(("JJ", "JJR", "JJS"), "ADJ"),
     "IN": "ADP",
@@ -43,7 +40,6 @@ PENN = {
     **dict.fromkeys(("#", "$", "''", "(", ")", ",", "-LRB-", "-RRB-", ".", ":", "``"), "."),
 }
 """Penn Treebank -> universal; all others (FW, LS, SYM, UH) are X."""
-
 UNIVERSAL_DEPENDENCIES = {
     **{tag: tag for tag in ("ADJ", "ADP", "ADV", "DET", "NOUN", "NUM", "PRON", "VERB", "X")},
     "AUX": "VERB",
@@ -58,8 +54,6 @@ UNIVERSAL_DEPENDENCIES = {
     "SPACE": "X",
 }
 """The tags of Universal Dependencies, as spaCy names them -> universal."""
-
-
 _COMPONENTS = (
     *("tok2vec", "transformer", "tagger", "morphologizer", "parser", "senter", "ner"),
     *("attribute_ruler", "lemmatizer"),

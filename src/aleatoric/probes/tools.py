@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import PurePath
@@ -15,13 +15,7 @@ from aleatoric import registry
 from aleatoric.errors import MissingExtraError, UsageError, quoted
 from aleatoric.probes.base import Block
 from aleatoric.probes.encoders import SentenceEncoder, VectorCache, open_encoder
-from aleatoric.probes.ngrams import (
-    ArrayNgrams,
-    CompiledNgrams,
-    NgramDistances,
-    Symbols,
-    numbered,
-)
+from aleatoric.probes.ngrams import ArrayNgrams, CompiledNgrams, NgramDistances, Symbols, numbered
 from aleatoric.probes.taggers import TextTagger, Tokeniser, UniversalTagger, open_tokeniser
 from aleatoric.types import Floats, Ints
 
@@ -39,25 +33,6 @@ DEFAULT_PIPELINE = "en_core_web_sm"
 _PIPELINES = {"de": "de_core_news_sm", "en": "en_core_web_sm", "zh": "zh_core_web_sm"}
 
 
-class NoCache(MutableMapping[str, bytes]):
-    """A cache that stores nothing: memory stays constant, and the latest batch is kept anyway."""
-
-    def __getitem__(self, key: str) -> bytes:
-        raise KeyError(key)
-
-    def __setitem__(self, key: str, value: bytes) -> None:
-        """Discard the value."""
-
-    def __delitem__(self, key: str) -> None:
-        raise KeyError(key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
-
-
 @dataclass(frozen=True)
 class Tools:
     """What the probes of one run share. A spec of `None` means the default of the language."""
@@ -66,7 +41,7 @@ class Tools:
     tokeniser_spec: str | None = None
     tagger_spec: str | None = None
     encoder_spec: str | None = None
-    cache: VectorCache = field(default_factory=NoCache)
+    cache: VectorCache | None = None
 
     @cached_property
     def tokeniser(self) -> Tokeniser:

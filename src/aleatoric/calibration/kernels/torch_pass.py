@@ -19,14 +19,8 @@ from aleatoric.types import Floats
 
 HEAD = 1024
 """The number of top tokens to sort first; rows with a larger nucleus are sorted entirely."""
-
-
 CPU_CELLS = 1 << 21
-
-
 GPU_CELLS = 1 << 26
-
-
 _BLOCK = 256
 
 
