@@ -49,11 +49,6 @@ def consistency_of_hits(cells: Floats, n_bins: int, seed: int) -> Consistency:
     """Test accuracies that are 0 or 1, drawing hits with the confidences as probabilities.
 
     `cells` are sums of tokens of nearly equal confidence, the same number of cells per bin.
-
-    >>> cells = np.array([[100.0, 25.0, 20.0, 20.0], [100.0, 75.0, 80.0, 80.0]])
-    >>> found = consistency_of_hits(cells, n_bins=2, seed=0)
-    >>> bool(found.low[0] < 0.25 < found.high[0]), round(found.expected, 2), found.rejected
-    (True, 0.03, False)
     """
     coarse, per_bin = _coarse(cells, n_bins)
     used = np.flatnonzero(coarse[:, COUNT])
@@ -65,7 +60,7 @@ def consistency_of_hits(cells: Floats, n_bins: int, seed: int) -> Consistency:
     hits = drawn @ in_bin
     errors = np.abs(hits - confidence @ in_bin).sum(axis=1)
     edges = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    low, high = (divide(own, counts @ in_bin) for own in np.quantile(hits, edges, axis=0))
+    low, high = (divide(quantile, counts @ in_bin) for quantile in np.quantile(hits, edges, axis=0))
     p = _p_value(_by_bin(cells, n_bins), errors)
     return Consistency(low, high, float(errors.mean() / counts.sum()), p)
 
@@ -82,14 +77,14 @@ def consistency_of_expectations(cells: Floats, n_bins: int, seed: int) -> Consis
     mean = np.where(count > 0, total / np.maximum(count, 1), 0.0)
     squares = cells[:, SQUARE] - 2 * mean * cells[:, ACCURACY] + mean * total
     observed, shape = (
-        own.reshape(n_bins, -1).sum(axis=1).clip(min=0.0)
-        for own in (squares, count * (mean**1.5 - mean**2))
+        sums.reshape(n_bins, -1).sum(axis=1).clip(min=0.0)
+        for sums in (squares, count * (mean**1.5 - mean**2))
     )
     pooled = shape * (observed.sum() / max(shape.sum(), _ROUNDING))
     deviation = np.sqrt(np.maximum(observed, pooled))
     noise = stream(seed, "consistency", n_bins).normal(size=(N_SETS, n_bins)) * deviation
     bins = _by_bin(cells, n_bins)
-    centre, reach = (divide(own, bins[:, COUNT]) for own in (bins[:, CONFIDENCE], deviation))
+    centre, reach = (divide(sums, bins[:, COUNT]) for sums in (bins[:, CONFIDENCE], deviation))
     # The mean of the absolute value of normal noise.
     expected = np.sqrt(2 / np.pi * observed).sum() / count.sum()
     return Consistency(
@@ -118,7 +113,7 @@ def binned_error_interval(gaps: Floats, counts: Floats, level: float = LEVEL) ->
     plain, fitted = _plain_error(units), _cross_fitted(units)
     rest = [np.delete(units, i, axis=0) for i in range(len(units))]
     errors = [
-        jackknife_error(np.array([value(own) for own in rest]))
+        jackknife_error(np.array([value(left) for left in rest]))
         for value in (_cross_fitted, _plain_error)
     ]
     reach = t_quantile((1 + level) / 2, len(units) - 1)

@@ -90,16 +90,16 @@ class StreamState:
     def move(self, moved: NDArray[np.int64] | None) -> None:
         """Follow units that were bundled."""
         self.scores.move(moved)
-        for own in self.curves.values():
-            own.units.move(moved)
+        for curve in self.curves.values():
+            curve.units.move(moved)
 
     def merge(self, other: StreamState) -> None:
         """Add another state with the same settings."""
         moved, theirs = self.groups.merge(other.groups)
         self.move(moved)
         self.scores.add(theirs[: len(other.scores.table)], other.scores.table)
-        for name, own in self.curves.items():
-            own.merge(other.curves[name], theirs)
+        for name, curve in self.curves.items():
+            curve.merge(other.curves[name], theirs)
         if self.predicted is not None and other.predicted is not None:
             self.predicted.merge(other.predicted)
         if self.classes is not None and other.classes is not None:
@@ -129,10 +129,10 @@ class GroupedSums:
 def summarise(state: StreamState, seed: int, method: str = DEFAULT_METHOD) -> CalibrationResult:
     """Every metric of a state that holds tokens."""
     rows = join_rows(state.rows) if state.rows else None
-    curves = {name: own.curve() for name, own in state.curves.items()}
+    curves = {name: sums.curve() for name, sums in state.curves.items()}
     if rows is not None:
         curves = _exact(curves, rows)
-    consistency = {name: _consistency(name, own, seed) for name, own in state.curves.items()}
+    consistency = {name: _consistency(name, sums, seed) for name, sums in state.curves.items()}
     errors = _errors(state, curves, consistency, seed, method)
     found = {**errors, **_mean_estimates(state, seed, method), **_classwise(state)}
     return CalibrationResult(
@@ -149,7 +149,7 @@ def summarise(state: StreamState, seed: int, method: str = DEFAULT_METHOD) -> Ca
 def grouped(state: StreamState) -> GroupedSums:
     """The sums of every metric that is a function of sums over groups."""
     curves = {
-        name: Summed(own.units.table, own.by_unit(ece_of)) for name, own in state.curves.items()
+        name: Summed(sums.units.table, sums.by_unit(ece_of)) for name, sums in state.curves.items()
     }
     plain = state.curves["ece"]
     others = {
@@ -163,13 +163,13 @@ def grouped(state: StreamState) -> GroupedSums:
 
 def to_arrays(state: StreamState) -> Arrays:
     """Everything that a state has summed up, without per-token rows."""
-    found = {f"groups/{name}": own for name, own in state.groups.arrays().items()}
+    found = {f"groups/{name}": values for name, values in state.groups.arrays().items()}
     found["scores"] = state.scores.table
-    for name, own in state.curves.items():
-        found |= {f"curve/{name}/cells": own.cells, f"curve/{name}/units": own.units.table}
+    for name, curve in state.curves.items():
+        found |= {f"curve/{name}/cells": curve.cells, f"curve/{name}/units": curve.units.table}
     for name, part in (("predicted", state.predicted), ("classes", state.classes)):
         if part is not None:
-            found |= {f"{name}/{key}": own for key, own in part.arrays().items()}
+            found |= {f"{name}/{key}": values for key, values in part.arrays().items()}
     return found
 
 
@@ -209,7 +209,7 @@ def unpack(payload: bytes) -> Arrays:
 
 def _exact(curves: dict[str, Curve], rows: TokenRows) -> dict[str, Curve]:
     pairs = [(rows.confidence, rows.correct)]
-    pairs += [(own.confidence, own.accuracy) for own in rows.expected.values()]
+    pairs += [(pair.confidence, pair.accuracy) for pair in rows.expected.values()]
     named = zip(curves.items(), pairs, strict=True)
     return {name: replace(curve, cells=exact_cells(*pair)) for (name, curve), pair in named}
 
@@ -241,8 +241,8 @@ def _errors(
         interval = Resampled(None, f"consistent with calibration (p = {test.p:.2g})")
         if test.rejected:
             interval = _error_interval(state, state.curves[curve], name, seed, method)
-        own = _estimate(state, values[name], interval)
-        found[name] = replace(own, p_calibrated=test.p)
+        estimate = _estimate(state, values[name], interval)
+        found[name] = replace(estimate, p_calibrated=test.p)
     return found
 
 
@@ -261,9 +261,9 @@ def _error_interval(
 def _mean_estimates(state: StreamState, seed: int, method: str) -> dict[str, Estimate]:
     """Means over tokens; the log score is undefined if a reference has no probability."""
     found = {}
-    for name, own in _means(state).items():
-        value = float(own.table[:, 0].sum() / state.n_tokens)
-        interval = _interval(state, own.table, own.value, seed, method)
+    for name, sums in _means(state).items():
+        value = float(sums.table[:, 0].sum() / state.n_tokens)
+        interval = _interval(state, sums.table, sums.value, seed, method)
         found[name] = _estimate(state, value, interval)
     excluded = int(state.scores.table[:, _EXCLUDED].sum())
     if excluded:
@@ -274,8 +274,8 @@ def _mean_estimates(state: StreamState, seed: int, method: str) -> dict[str, Est
 
 def _classwise(state: StreamState) -> dict[str, Estimate]:
     found: dict[str, float] = {}
-    for own in (state.predicted, state.classes):
-        found |= own.errors() if own is not None else {}
+    for sums in (state.predicted, state.classes):
+        found |= sums.errors() if sums is not None else {}
     if state.classes is not None:
         found["vocabulary_unseen"] = state.classes.unseen_share()
     return {name: _estimate(state, value, _NO_INTERVAL) for name, value in found.items()}
@@ -313,21 +313,21 @@ def _means(state: StreamState) -> dict[str, Summed]:
         totals = state.curves["e_ece"].binned_units().sum(axis=1)
         sums |= {name: totals[:, [column, COUNT]] for name, column in AGREEMENTS.items()}
     return {
-        name: Summed(own, lambda rows: divide(rows[..., 0], rows[..., 1]))
-        for name, own in sums.items()
+        name: Summed(table, lambda rows: divide(rows[..., 0], rows[..., 1]))
+        for name, table in sums.items()
     }
 
 
-def _is_alike(found: NDArray[Any] | None, own: NDArray[Any]) -> bool:
+def _is_alike(saved: NDArray[Any] | None, fresh: NDArray[Any]) -> bool:
     """Whether saved sums have the type and the columns of new ones, and are finite."""
     return (
-        found is not None
-        and found.dtype == own.dtype
-        and found.shape[1:] == own.shape[1:]
-        and bool(np.isfinite(found).all())
+        saved is not None
+        and saved.dtype == fresh.dtype
+        and saved.shape[1:] == fresh.shape[1:]
+        and bool(np.isfinite(saved).all())
     )
 
 
 def _below(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:
     start = f"{prefix}/"
-    return {name[len(start) :]: own for name, own in arrays.items() if name.startswith(start)}
+    return {name[len(start) :]: values for name, values in arrays.items() if name.startswith(start)}

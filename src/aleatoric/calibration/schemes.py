@@ -47,7 +47,7 @@ class Scheme:
         counts = [part.partition("=")[2] for part in parts if part.startswith("samples=")]
         rest = ",".join(part for part in parts if not part.startswith("samples="))
         # isdecimal: "²" is a digit but not a number; the length: int() refuses thousands of digits.
-        good = all(own.isdecimal() and len(own) < 10 and int(own) for own in counts)
+        good = all(count.isdecimal() and len(count) < 10 and int(count) for count in counts)
         if len(counts) > 1 or not good:
             raise UsageError(
                 f"scheme {quoted(text, 80)}: samples must be one whole number from 1 up."

@@ -103,9 +103,7 @@ class FoldingUnits:
         return moved, np.arange(MAX_UNITS)
 
     def fold(self) -> Ints | None:
-        """Bundle all groups by checksum; return the new unit of each old one, `None` if done
-        before.
-        """
+        """Bundle all groups by checksum; return each old unit's new one, `None` if done before."""
         if self._numbers is None:
             return None
         names, self._numbers = list(self._numbers), None
@@ -122,7 +120,7 @@ class FoldingUnits:
         """Replace the groups by what `arrays` returned."""
         if "seen" in arrays:
             self._numbers = None
-            self._seen = {own.tobytes() for own in arrays["seen"]}
+            self._seen = {digest.tobytes() for digest in arrays["seen"]}
             return
         text = arrays["names"].tobytes().decode()
         self._numbers = {name: i for i, name in enumerate(text.split("\0"))} if text else {}
@@ -286,7 +284,7 @@ class PredictedClasses:
         starts = np.flatnonzero(np.diff(row, prepend=-1))
         place = row * self._n_bins + cells // PARTS
         size = (len(starts), self._n_bins)
-        sums = [np.bincount(place, own, minlength=size[0] * size[1]) for own in self._sums.T]
+        sums = [np.bincount(place, column, minlength=size[0] * size[1]) for column in self._sums.T]
         table = np.stack(sums, axis=-1).astype(np.float64).reshape(*size, 3)
         return predicted_class_errors(table, np.split(self._sums, starts[1:]), self._n_bins)
 
@@ -297,10 +295,10 @@ class PredictedClasses:
             self._settle()
 
     def _settle(self) -> None:
-        keys = np.concatenate([self._keys, *(own for own, _ in self._pending)])
-        sums = np.concatenate([self._sums, *(own for _, own in self._pending)])
+        keys = np.concatenate([self._keys, *(keys for keys, _ in self._pending)])
+        sums = np.concatenate([self._sums, *(sums for _, sums in self._pending)])
         self._keys, place = np.unique(keys, return_inverse=True)
-        totals = [np.bincount(place, own, minlength=len(self._keys)) for own in sums.T]
+        totals = [np.bincount(place, column, minlength=len(self._keys)) for column in sums.T]
         self._sums = np.stack(totals, axis=-1) if len(self._keys) else np.zeros((0, 3))
         self._pending, self._n_pending = [], 0
 

@@ -72,20 +72,16 @@ def split_halves(codes: Ints, orders: Ints) -> Halves:
 
 def split_all(codes: Sequence[Ints], orders: Sequence[Ints]) -> Halves:
     """`split_halves` of many items: rows are concatenated and padded with unused outcomes."""
-    ordered = [own[order] for own, order in zip(codes, orders, strict=True)]
-    k = max(int(own.max()) for own in codes) + 1
-    middles = [own.shape[1] // 2 for own in ordered]
-    target = [own[:, :middle] for own, middle in zip(ordered, middles, strict=True)]
-    player = [own[:, middle:] for own, middle in zip(ordered, middles, strict=True)]
+    ordered = [answers[order] for answers, order in zip(codes, orders, strict=True)]
+    k = max(int(answers.max()) for answers in codes) + 1
+    middles = [answers.shape[1] // 2 for answers in ordered]
+    target = [answers[:, :middle] for answers, middle in zip(ordered, middles, strict=True)]
+    player = [answers[:, middle:] for answers, middle in zip(ordered, middles, strict=True)]
     return Halves(_half(target, k), _half(player, k))
 
 
 def batches(widths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Indices of items in batches whose padded table has at most `most` cells, by width.
-
-    >>> list(batches([3, 1, 9, 2], 6))
-    [[1, 3], [0], [2]]
-    """
+    """Indices of items in batches whose padded table has at most `most` cells, by width."""
     batch: list[int] = []
     for place in sorted(range(len(widths)), key=widths.__getitem__):
         if batch and (len(batch) + 1) * widths[place] > most:
@@ -154,28 +150,24 @@ def fits(
     for m in _part_sizes(n_draws, max(n, len(steps))):
         codes = np.searchsorted(steps, rng.random((m, n)) * steps[-1], side="right")
         counts = counted(codes, len(steps))
-        own, others = counts[:, :-1], counts[:, -1]
-        drawn = _squares(own) + others - 2 * n * (own @ probs)
+        listed, others = counts[:, :-1], counts[:, -1]
+        drawn = _squares(listed) + others - 2 * n * (listed @ probs)
         reached += int((drawn >= observed - _TOLERANCE * n).sum())
     return ItemTest((reached + 1) / (n_draws + 1), False)
 
 
 def counted(codes: Ints, k: int) -> Ints:
-    """How often each of `k` codes occurs in each row.
-
-    >>> counted(np.array([[0, 2, 2]]), 3).tolist()
-    [[1, 0, 2]]
-    """
+    """How often each of `k` codes occurs in each row."""
     flat = codes + k * np.arange(len(codes))[:, None]
     return np.bincount(flat.ravel(), minlength=len(codes) * k).reshape(len(codes), k)
 
 
 def _half(answers: Sequence[Ints], k: int) -> Half:
     """One half of every item, from its (splits, answers) in order."""
-    n = np.repeat([own.shape[1] for own in answers], [len(own) for own in answers])
+    n = np.repeat([part.shape[1] for part in answers], [len(part) for part in answers])
     starts = np.cumsum(n) - n
     rows = np.repeat(np.arange(len(n)), n)
-    cells = np.concatenate([own.ravel() for own in answers]) + k * rows
+    cells = np.concatenate([part.ravel() for part in answers]) + k * rows
     counts = np.bincount(cells, minlength=len(n) * k).reshape(len(n), k)
     last = np.zeros(len(n) * k, dtype=np.int64)
     np.maximum.at(last, cells, np.arange(len(cells)) - starts[rows])

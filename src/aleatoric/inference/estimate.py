@@ -67,13 +67,7 @@ class ResamplingUnits:
 
 
 class GroupSums:
-    """Sums of columns by resampling unit.
-
-    >>> sums = GroupSums()
-    >>> sums.add(["a", "b", "a"], np.array([[1.0], [2.0], [3.0]]))
-    >>> sums.table.tolist(), sums.n_items
-    ([[4.0], [2.0]], 3)
-    """
+    """Sums of columns by resampling unit."""
 
     def __init__(self, units: ResamplingUnits | None = None) -> None:
         self._units = ResamplingUnits() if units is None else units
@@ -148,11 +142,11 @@ def estimate(
         # Items with a value each may still be too few for a joint one.
         lacking = undefined or defined
         return Estimate(None, None, 0, 0, lacking, reason=_undefined(undefined, defined))
-    own = defined_groups(sums, reduction)
-    found = _interval(own, reduction, seed, method, sums.n_pooled)
+    table = defined_groups(sums, reduction)
+    found = _interval(table, reduction, seed, method, sums.n_pooled)
     known = by_split[np.isfinite(by_split)]  # a ratio may be undefined on some splits
     spread = float(known.std(ddof=1)) if len(known) > 1 else None
-    value, groups = float(mean_of_splits(by_split)), len(own) + sums.n_pooled
+    value, groups = float(mean_of_splits(by_split)), len(table) + sums.n_pooled
     return Estimate(
         value, found.interval, defined, groups, undefined, spread=spread, reason=found.reason
     )
@@ -290,22 +284,23 @@ def is_cut(interval: Interval | None) -> bool:
 
 
 def _bounded(estimate: Estimate, low: float, high: float) -> Estimate:
-    own, value = estimate.interval, estimate.value
+    interval, value = estimate.interval, estimate.value
     if value is None:
         return estimate
     inside = min(max(value, low), high)
     value = inside if abs(inside - value) < _ROUNDING else value
-    return replace(estimate, value=value, interval=own and cut_at(own, value, low, high))
+    return replace(estimate, value=value, interval=interval and cut_at(interval, value, low, high))
 
 
 def at_level(estimate: Estimate, level: float) -> Estimate:
     """Return an estimate with its interval widened to a higher level, by Student's t."""
-    own = estimate.interval
-    if own is None or estimate.value is None or level <= own.level:
+    interval = estimate.interval
+    if interval is None or estimate.value is None or level <= interval.level:
         return estimate
     freedom = max(estimate.n_groups - 1, 1)
-    factor = t.ppf((1 + level) / 2, freedom) / t.ppf((1 + own.level) / 2, freedom)
+    factor = t.ppf((1 + level) / 2, freedom) / t.ppf((1 + interval.level) / 2, freedom)
     low, high = (
-        float(estimate.value + factor * (end - estimate.value)) for end in (own.low, own.high)
+        float(estimate.value + factor * (end - estimate.value))
+        for end in (interval.low, interval.high)
     )
-    return replace(estimate, interval=Interval(low, high, level, own.method))
+    return replace(estimate, interval=Interval(low, high, level, interval.method))

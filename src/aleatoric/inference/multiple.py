@@ -61,11 +61,11 @@ def letters(systems: Sequence[str], different: Pairs) -> dict[str, str]:
     """
     sets = [frozenset(systems)]
     for pair in different:
-        sets = _absorbed([part for own in sets for part in _split(own, pair)])
+        sets = _absorbed([part for members in sets for part in _split(members, pair)])
     place = {name: i for i, name in enumerate(systems)}
-    ordered = sorted(_needed(sets), key=lambda own: sorted(place[name] for name in own))
+    ordered = sorted(_needed(sets), key=lambda members: sorted(place[name] for name in members))
     return {
-        name: "".join(_letter(i) for i, own in enumerate(ordered) if name in own)
+        name: "".join(_letter(i) for i, members in enumerate(ordered) if name in members)
         for name in systems
     }
 
@@ -75,22 +75,22 @@ def different_pairs(p_values: Mapping[frozenset[str], float | None], alpha: floa
     return {pair for pair, p in p_values.items() if p is not None and p <= alpha}
 
 
-def _split(own: frozenset[str], pair: frozenset[str]) -> list[frozenset[str]]:
-    return [own - {name} for name in sorted(pair)] if pair <= own else [own]
+def _split(members: frozenset[str], pair: frozenset[str]) -> list[frozenset[str]]:
+    return [members - {name} for name in sorted(pair)] if pair <= members else [members]
 
 
 def _absorbed(sets: list[frozenset[str]]) -> list[frozenset[str]]:
     """Drop sets that are contained in another one."""
     unique = list(dict.fromkeys(sets))
-    return [own for own in unique if not any(own < other for other in unique)]
+    return [members for members in unique if not any(members < other for other in unique)]
 
 
 def _needed(sets: list[frozenset[str]]) -> list[frozenset[str]]:
     """Drop sets all of whose pairs (or whose only member) occur together in other sets."""
     kept = sorted(sets, key=len, reverse=True)
-    for own in sorted(sets, key=len):
-        others = [other for other in kept if other != own]
-        bonds = [frozenset(pair) for pair in combinations(own, 2)] or [own]
+    for members in sorted(sets, key=len):
+        others = [other for other in kept if other != members]
+        bonds = [frozenset(pair) for pair in combinations(members, 2)] or [members]
         if all(any(bond <= other for other in others) for bond in bonds):
             kept = others
     return kept

@@ -97,9 +97,9 @@ def subsampled(
     times: int = N_PARTS,
 ) -> Floats:
     """Distances of parts of both samples: (people sizes, model sizes, times)."""
-    own = np.stack([sides.people.part(n, rng, times) for n in people])
+    human = np.stack([sides.people.part(n, rng, times) for n in people])
     found = [
-        _distances(own[:, None], np.stack([model.part(n, rng, times) for n in samples])[None])
+        _distances(human[:, None], np.stack([model.part(n, rng, times) for n in samples])[None])
         for model in sides.models
     ]
     return _difference(found)
@@ -107,8 +107,8 @@ def subsampled(
 
 def distance(seen: Sides) -> float:
     """The distance of the samples as they are; with two models, the difference."""
-    own = [float(_distances(seen.people.shares, model.shares)) for model in seen.models]
-    return own[0] if len(own) == 1 else own[0] - own[1]
+    distances = [float(_distances(seen.people.shares, model.shares)) for model in seen.models]
+    return distances[0] if len(distances) == 1 else distances[0] - distances[1]
 
 
 def noise(
@@ -124,9 +124,9 @@ def noise(
     No side gets more draws than it has in `limit`.
     """
     limits = limit or truth
-    own = _drawn(truth.people, limits.people.n, people, rng, times)[:, None, :, None]
+    human = _drawn(truth.people, limits.people.n, people, rng, times)[:, None, :, None]
     found = [
-        _distances(own, _drawn(model, most.n, samples, rng, times)[None, :, None])
+        _distances(human, _drawn(model, most.n, samples, rng, times)[None, :, None])
         for model, most in zip(truth.models, limits.models, strict=True)
     ]
     return _split(_difference(found))
@@ -164,7 +164,9 @@ def perfect_tvd(counts: Ints, n_human: int, n_model: int | None) -> tuple[float,
     """
     if counts.sum() < 2:
         return None
-    low, high = (expected_tvd(own(counts), n_human, n_model) for own in (plug_in, good_turing))
+    low, high = (
+        expected_tvd(truth_of(counts), n_human, n_model) for truth_of in (plug_in, good_turing)
+    )
     return min(low, high), max(low, high)
 
 
@@ -192,12 +194,7 @@ def plug_in(counts: Ints) -> Truth:
 
 
 def good_turing(counts: Ints) -> Truth:
-    """Leave room for unseen words: the Good-Turing mass, spread evenly over Chao1 unseen words.
-
-    >>> found = good_turing(np.array([2, 1, 1]))
-    >>> found.shares.tolist(), found.times.tolist()
-    ([0.125, 0.25, 0.5], [2.0, 1.0, 1.0])
-    """
+    """Leave room for unseen words: the Good-Turing mass, spread evenly over Chao1 unseen words."""
     seen, n = plug_in(counts), int(counts.sum())
     once, twice = (int((counts == k).sum()) for k in (1, 2))
     if once == 0:
@@ -241,8 +238,8 @@ def split_variance(
     error = clustered_error(totals, counts)
     if error is None:
         return None
-    own, drawn = (float(part.sum()) / len(values) ** 2 for part in (people, model))
-    return VarianceParts(error**2, own, drawn, error**2 - own - drawn)
+    by_people, by_model = (float(part.sum()) / len(values) ** 2 for part in (people, model))
+    return VarianceParts(error**2, by_people, by_model, error**2 - by_people - by_model)
 
 
 def tvd_variances(people: Ints, model: Ints) -> tuple[float, float] | None:

@@ -91,9 +91,15 @@ def paired(
         return Paired(Estimate(None, None, 0, 0, undefined), None, None, NO_ITEMS)
     first, second = _aligned(first, second, known)
     used = [group for group, is_known in zip(groups, known.tolist(), strict=True) if is_known]
+
+    def value(sums: Floats) -> Floats:
+        """The mean over splits, NaN if one is undefined."""
+        mean: Floats = reduction.values(sums).mean(axis=-1)
+        return mean
+
     tables = _tables(first, second, used, reduction)
     counted = Estimate(None, None, len(used), len(set(used)), undefined)
-    found = paired_sums(tables[0], tables[1], lambda s: _value(s, reduction), counted, seed, method)
+    found = paired_sums(tables[0], tables[1], value, counted, seed, method)
     if found.difference.value is None:
         return found
     return replace(found, effect=_effect(first, second, reduction))
@@ -139,7 +145,10 @@ def paired_permutation(
         return None
     exact = len(first) <= EXACT_GROUPS
     swaps = _all_swaps(len(first)) if exact else _random_swaps(len(first), n_permutations, seed)
-    reached = sum(_at_least(observed, _differences(s, first, second, value)) for s in swaps)
+    limit = abs(observed) * (1 - _TOLERANCE) - 1e-15
+    reached = sum(
+        int((np.abs(_differences(s, first, second, value)) >= limit).sum()) for s in swaps
+    )
     if exact:
         n_permutations = 2 ** (len(first) - 1)
         return PermutationTest(reached / n_permutations, n_permutations, True)
@@ -171,12 +180,6 @@ def _tables(first: Chunk, second: Chunk, groups: list[str], reduction: Reduction
     sums = GroupSums()
     sums.add(groups, np.concatenate(columns, axis=1))
     return np.stack(np.split(sums.table, 2, axis=1))
-
-
-def _value(sums: Floats, reduction: Reduction) -> Floats:
-    """The mean over splits, NaN if one is undefined."""
-    mean: Floats = reduction.values(sums).mean(axis=-1)
-    return mean
 
 
 def _effect(first: Chunk, second: Chunk, reduction: Reduction) -> Effect | None:
@@ -216,11 +219,6 @@ def _differences(swapped: Floats, first: Floats, second: Floats, value: Value) -
     """The difference of the two systems after each swap, which is a row of 0 and 1 by group."""
     moved = swapped @ (second - first)
     return value(first.sum(0) + moved) - value(second.sum(0) - moved)
-
-
-def _at_least(observed: float, differences: Floats) -> int:
-    limit = abs(observed) * (1 - _TOLERANCE) - 1e-15
-    return int((np.abs(differences) >= limit).sum())
 
 
 def _all_swaps(n_groups: int) -> Iterator[Floats]:

@@ -190,6 +190,6 @@ def two_way_interval(
     shared = max(shared, 0.0)
     variance, n = error**2 + shared, min(len(sums), n_persons)
     parts = (error**2, left_out, len(sums)), (shared, by_person, n_persons)
-    skew = sum((own / variance) ** 1.5 * skewness(out) / math.sqrt(m) for own, out, m in parts)
+    skew = sum((part / variance) ** 1.5 * skewness(out) / math.sqrt(m) for part, out, m in parts)
     interval = t_interval(centre, math.sqrt(variance), n, level, skew * math.sqrt(n))
     return replace(interval, method=METHOD)

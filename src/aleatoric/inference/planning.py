@@ -201,9 +201,9 @@ class Pilot:
 
     def is_beyond(self, people: int, samples: Sequence[Size]) -> bool:
         """Whether any of these sizes is larger than the pilot's."""
-        own = self.samples
+        most = self.samples
         return people > self.people or any(
-            own is not None and (n is None or n > own) for n in samples
+            most is not None and (n is None or n > most) for n in samples
         )
 
     def is_far(self, people: int) -> bool:
@@ -235,11 +235,7 @@ class Pilot:
 
 
 def design_effect(parts: Variances, crowding: Crowding) -> float:
-    """The variance of a mean over groups relative to that of independent contexts.
-
-    >>> design_effect(Variances(0.01, 0.09, 0.0, 0.0), Crowding(11.0, 11.0))
-    2.0
-    """
+    """The variance of a mean over groups relative to that of independent contexts."""
     return 1 + (crowding.seen - 1) * parts.correlation
 
 
@@ -303,13 +299,16 @@ def error_interval(spread: PilotSpread, design: Design, level: float = LEVEL) ->
     The variance is a weighted sum of two mean squares, approximately a chi-square with
     Satterthwaite's degrees of freedom. `None` if the variance is 0.
     """
+    from scipy.special import gammaincinv
+
     found = mean_squares(spread.table.sum(axis=0))
     variance = float(spread.errors(spread.table.sum(axis=0), design)) ** 2
     if not variance:
         return None
     free = _satterthwaite(found, spread, design, variance)
     shares = ((1 + level) / 2, (1 - level) / 2)
-    low, high = (math.sqrt(variance * free / _chi_square(share, free)) for share in shares)
+    chi_squares = [float(2 * gammaincinv(free / 2, share)) for share in shares]
+    low, high = (math.sqrt(variance * free / quantile) for quantile in chi_squares)
     return Interval(low, high, level, "chi-square, Satterthwaite")
 
 
@@ -377,12 +376,6 @@ def _satterthwaite(
         ((spread.within - of_groups) * float(found.within), float(found.free)),
     )
     return float(variance**2 / sum((part / contexts) ** 2 / free for part, free in parts))
-
-
-def _chi_square(share: float, free: float) -> float:
-    from scipy.special import gammaincinv
-
-    return float(2 * gammaincinv(free / 2, share))
 
 
 def _noise_of(

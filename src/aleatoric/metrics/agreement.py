@@ -53,12 +53,7 @@ class Agreement:
 
 
 def sq_distance(pair: Pair) -> float | None:
-    """The unbiased squared distance between people and model; `None` for samples of one.
-
-    >>> people = Categorical.from_counts({"a": 1, "b": 1})
-    >>> sq_distance(Pair("i", "g", people, people))
-    -1.0
-    """
+    """The unbiased squared distance between people and model; `None` for samples of one."""
     found = Agreement.of(pair)
     return found.sq_distance if found else None
 
@@ -90,7 +85,9 @@ def agreements_of_counts(left: Ints, right: Ints) -> dict[str, Floats]:
     """
     human, model = _self_agreements(left), _self_agreements(right)
     cross = (left * right).sum(axis=1) / (left.sum(axis=1) * right.sum(axis=1))
-    values = [np.where(np.isnan(human + model), np.nan, own) for own in (human, model, cross)]
+    values = [
+        np.where(np.isnan(human + model), np.nan, agreement) for agreement in (human, model, cross)
+    ]
     return {**dict(zip(COLUMNS, values, strict=True)), "sq_distance": human + model - 2 * cross}
 
 
@@ -171,9 +168,9 @@ def rank_of_human_mode(pair: Pair) -> float | None:
     >>> rank_of_human_mode(Pair("i", "g", human, Categorical(("b", "a"), (0.7, 0.3))))
     2.0
     """
-    own = pair.model.as_dict().get(mode(pair.human), 0.0)
-    if own == 0:
+    prob = pair.model.as_dict().get(mode(pair.human), 0.0)
+    if prob == 0:
         return None
     outcomes = pair.model.outcomes_by_share
-    above = sum(times for share, times in outcomes.items() if share > own)
-    return above + (outcomes[own] + 1) / 2
+    above = sum(times for share, times in outcomes.items() if share > prob)
+    return above + (outcomes[prob] + 1) / 2

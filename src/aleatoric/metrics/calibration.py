@@ -37,9 +37,6 @@ def equal_mass_edges(
     """The inner edges of bins of equal mass; `confidences` are sorted and read once.
 
     Equal confidences stay together: an edge belongs to the bin above it.
-
-    >>> equal_mass_edges([0.125, 0.25, 0.5, 0.75], n=4, n_bins=2)
-    (0.5,)
     """
     starts = {round(i * n / n_bins) for i in range(1, n_bins)}
     # In single precision, like the confidences in `bin_index`: an edge opens its own value's bin.
@@ -182,18 +179,14 @@ N_COLUMNS = 4
 
 
 def token_columns(confidence: Floats, accuracy: Floats) -> Floats:
-    """The contribution of each token to the sums of its bin: (tokens, 4).
-
-    >>> token_columns(np.array([0.75]), np.array([0.5])).tolist()
-    [[1.0, 0.75, 0.5, 0.25]]
-    """
+    """The contribution of each token to the sums of its bin: (tokens, 4)."""
     return np.stack([np.ones_like(confidence), confidence, accuracy, accuracy**2], axis=-1)
 
 
 def bin_sums(confidence: Floats, accuracy: Floats, bins: NDArray[np.intp], n_bins: int) -> Floats:
     """The sums of each bin: (bins, 4)."""
     columns = token_columns(confidence, accuracy).T
-    return np.stack([np.bincount(bins, own, minlength=n_bins) for own in columns], axis=-1)
+    return np.stack([np.bincount(bins, column, minlength=n_bins) for column in columns], axis=-1)
 
 
 def ece_of(sums: Floats) -> Floats:
@@ -238,9 +231,6 @@ def exact_cells(confidence: Floats, accuracy: Floats) -> Floats:
     """One cell per distinct confidence, in order.
 
     Confidences are compared in single precision, as everywhere else when they are binned.
-
-    >>> exact_cells(np.array([0.5, 0.25, 0.5]), np.array([1.0, 0.0, 0.0]))[:, :3].tolist()
-    [[1.0, 0.25, 0.0], [2.0, 1.0, 1.0]]
     """
     distinct, cell = np.unique(confidence.astype(np.float32), return_inverse=True)
     return bin_sums(confidence, accuracy, cell, len(distinct))
@@ -272,12 +262,7 @@ def sweep_bins(cells: Floats) -> Floats:
 
 
 def mass_bins(cells: Floats, n_bins: int) -> Floats:
-    """Sums of at most `n_bins` bins of equal mass, as far as the cells allow.
-
-    >>> cells = np.array([[1.0, 0.125, 0, 0], [1, 0.25, 0, 0], [1, 0.5, 1, 1], [1, 0.75, 1, 1]])
-    >>> mass_bins(cells, 2)[:, 1].tolist()
-    [0.375, 1.25]
-    """
+    """Sums of at most `n_bins` bins of equal mass, as far as the cells allow."""
     return merged(cells, mass_starts(cells[:, COUNT], n_bins))
 
 
@@ -406,7 +391,8 @@ def _mass_bins_of_each(cells: Floats, n_bins: int) -> Floats:
     label = np.maximum(np.cumsum(opens, axis=1) - 1, 0)
     place = (np.arange(len(cells))[:, None] * n_bins + label).ravel()
     sums = [
-        np.bincount(place, own.ravel(), len(cells) * n_bins) for own in np.moveaxis(cells, 2, 0)
+        np.bincount(place, column.ravel(), len(cells) * n_bins)
+        for column in np.moveaxis(cells, 2, 0)
     ]
     return np.stack(sums, axis=-1).astype(np.float64).reshape(len(cells), n_bins, 3)
 
@@ -420,11 +406,11 @@ def _ace_of_each(cells: list[Floats], n_bins: int) -> Floats:
 
 def _padded(cells: list[Floats]) -> Floats:
     """Classes with different numbers of cells as one table, with empty cells at the end."""
-    sizes = np.array([len(own) for own in cells])
+    sizes = np.array([len(part) for part in cells])
     table = np.zeros((len(cells), int(sizes.max()), 3))
     rows = np.repeat(np.arange(len(cells)), sizes)
     places = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    table[rows, places] = np.concatenate([own[:, :3] for own in cells])
+    table[rows, places] = np.concatenate([part[:, :3] for part in cells])
     return table
 
 

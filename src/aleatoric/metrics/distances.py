@@ -247,15 +247,15 @@ def _sign(number: int) -> int:
     return (number > 0) - (number < 0)
 
 
-def _unseen_sign(own: Rare, other: Rare) -> Floats:
+def _unseen_sign(ours: Rare, theirs: Rare) -> Floats:
     """Which side has more words given once after leaving one of ours out; a mean over the other's.
 
     The other side leaves out one of its answers too: a word given once (one fewer such word), one
     given twice (one more), or any other.
     """
-    ahead = (own.once - 1) * (other.n - 1) - other.once * (own.n - 1)
-    fewer, more = other.once / other.n, 2 * other.twice / other.n
-    step = own.n - 1
+    ahead = (ours.once - 1) * (theirs.n - 1) - theirs.once * (ours.n - 1)
+    fewer, more = theirs.once / theirs.n, 2 * theirs.twice / theirs.n
+    step = ours.n - 1
     mean: Floats = (
         fewer * np.sign(ahead + step)
         + more * np.sign(ahead - step)

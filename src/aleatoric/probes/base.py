@@ -34,9 +34,9 @@ class Block:
         people, start = self.sizes[0], 0
         for size in self.sizes:
             stop = start + size
-            own = range(stop) if start == 0 else (*range(people), *range(start, stop))
+            others = range(stop) if start == 0 else (*range(people), *range(start, stop))
             first = 0 if start == 0 else start
-            yield from ((i, j) for j in range(first, stop) for i in own if i < j)
+            yield from ((i, j) for j in range(first, stop) for i in others if i < j)
             start = stop
 
 
@@ -63,7 +63,6 @@ class Probe(Protocol):
         ...
 
 
-OfTwo = Callable[[str, str], float]
 OfMany = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
 ANY = (0.0, float("inf"))
 BATCH = 4096
@@ -89,7 +88,9 @@ class Custom:
 
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
         """Distances per block; NaN is undefined; 0 from a text to itself."""
-        found = [_zero_diagonal(len(block.texts)) for block in blocks]
+        found = [np.full((len(block.texts),) * 2, np.nan) for block in blocks]
+        for matrix in found:
+            np.fill_diagonal(matrix, 0.0)
         pairs = ((k, i, j) for k, block in enumerate(blocks) for i, j in block.wanted())
         while some := list(islice(pairs, BATCH)):
             left = [blocks[k].texts[i] for k, i, _ in some]
@@ -140,7 +141,11 @@ def probe_from(name: str, given: Any) -> Probe:
         return Custom(name, given.function, _facts(given.function), given.bounds)
     if not callable(given):
         raise UsageError(f"the probe {name} is not a function of two texts; give one.")
-    return Custom(name, _one_by_one(given), _facts(given))
+
+    def one_by_one(left: Sequence[str], right: Sequence[str]) -> list[float]:
+        return [given(a, b) for a, b in zip(left, right, strict=True)]
+
+    return Custom(name, one_by_one, _facts(given))
 
 
 def probe_at(place: str) -> Probe:
@@ -148,19 +153,9 @@ def probe_at(place: str) -> Probe:
     return probe_from(place, function_at(place, "probe"))
 
 
-def _one_by_one(function: OfTwo) -> OfMany:
-    return lambda left, right: [function(a, b) for a, b in zip(left, right, strict=True)]
-
-
 def _facts(function: Any) -> Mapping[str, str]:
     module = getattr(function, "__module__", "")
     return {"function": f"{module}:{getattr(function, '__qualname__', type(function).__name__)}"}
-
-
-def _zero_diagonal(size: int) -> Floats:
-    found = np.full((size, size), np.nan)
-    np.fill_diagonal(found, 0.0)
-    return found
 
 
 def is_code(name: str) -> bool:

@@ -35,11 +35,7 @@ class Symbols:
 
 
 def numbered(texts: Sequence[Sequence[str]], fold: Callable[[str], str]) -> Symbols:
-    """Number the symbols of texts; symbols that are equal after `fold` share a number.
-
-    >>> numbered([["The", "cat"], ["the"]], str.lower)
-    Symbols(ids=array([0, 1, 0]), lengths=array([2, 1]))
-    """
+    """Number the symbols of texts; symbols that are equal after `fold` share a number."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     table = _Numbers(fold)
     flat = map(table.__getitem__, chain.from_iterable(texts))

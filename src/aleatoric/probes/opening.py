@@ -164,8 +164,8 @@ def open_semantic(argument: str, tools: Tools) -> Semantic:
 
 
 def _distances(units: Floats, rows: list[int]) -> Floats:
-    own = units[rows]
-    found: Floats = np.clip(1 - own @ own.T, 0.0, 2.0)
+    vectors = units[rows]
+    found: Floats = np.clip(1 - vectors @ vectors.T, 0.0, 2.0)
     # The distance of a text to itself is exactly 0, without rounding; NaN stays.
     same = np.equal.outer(rows, rows)
     found[same & ~np.isnan(found)] = 0.0

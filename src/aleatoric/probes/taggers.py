@@ -142,7 +142,10 @@ def nltk(argument: str = "") -> UniversalTagger:
     return UniversalTagger(
         f"nltk@{version('nltk')}",
         CachingTagger(lambda context, words: _nltk_tags(tagger, tokens, context, words)),
-        lambda texts: [[from_penn(tag) for _, tag in tagger.tag(list(own))] for own in texts],
+        lambda texts: [
+            [from_penn(tag) for _, tag in tagger.tag(list(tokens_of_text))]
+            for tokens_of_text in texts
+        ],
     )
 
 
@@ -179,10 +182,10 @@ def _textblob_tags(parser: Any, context: str, words: Sequence[str]) -> list[str]
     before = sentences[-1].split()[:-1]
     tags = []
     for word in words:
-        own = " ".join(parser.find_tokens(word)).split()
-        tagged = parser.find_tags([*before, *own]) if own else []
+        answer = " ".join(parser.find_tokens(word)).split()
+        tagged = parser.find_tags([*before, *answer]) if answer else []
         # Of an answer with several tokens, such as it's, the first one counts.
-        tags.append(from_penn(tagged[len(before)][1]) if own else "X")
+        tags.append(from_penn(tagged[len(before)][1]) if answer else "X")
     return tags
 
 
@@ -196,7 +199,7 @@ def _nltk_tags(
 ) -> list[str]:
     before = tokens(context)
     answers = [tokens(word) for word in words]
-    tagged = (tagger.tag([*before, *own]) if own else None for own in answers)
+    tagged = (tagger.tag([*before, *answer]) if answer else None for answer in answers)
     return [from_penn(line[len(before)][1]) if line else "X" for line in tagged]
 
 
@@ -213,7 +216,7 @@ def _spacy_texts(pipeline: Any, texts: Sequence[Tokens]) -> list[list[str]]:
 
     # A memory zone frees what a batch added to the vocabulary.
     with pipeline.memory_zone():
-        documents = pipeline.pipe(Doc(pipeline.vocab, words=list(own)) for own in texts)
+        documents = pipeline.pipe(Doc(pipeline.vocab, words=list(tokens)) for tokens in texts)
         return [[token.pos_ or "X" for token in document] for document in documents]
 
 
@@ -276,7 +279,7 @@ def _cut(language: Any, texts: Sequence[str], wanted: Callable[[str], object]) -
     with language.memory_zone():
         words = _Words(language.vocab.strings)
         numbers = (language.tokenizer(text).to_array("ORTH").tolist() for text in texts)
-        return [list(filter(wanted, map(words.__getitem__, own))) for own in numbers]
+        return [list(filter(wanted, map(words.__getitem__, ids))) for ids in numbers]
 
 
 class _Words(dict[int, str]):

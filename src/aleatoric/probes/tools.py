@@ -180,17 +180,12 @@ def ngram_distances(symbols: Symbols, sizes: tuple[int, ...]) -> NgramDistances:
 
 
 class SymbolBlocks:
-    """The symbols of a batch, divided into blocks of given numbers of texts.
-
-    >>> batch = SymbolBlocks(Symbols(np.array([7, 8, 9]), np.array([1, 0, 2])), np.array([1, 2]))
-    >>> batch.sizes.tolist(), batch.of([1])
-    ([1, 2], Symbols(ids=array([8, 9]), lengths=array([0, 2])))
-    """
+    """The symbols of a batch, divided into blocks of given numbers of texts."""
 
     def __init__(self, symbols: Symbols, n_texts: Ints) -> None:
         self._symbols = symbols
-        self._texts = _bounds(n_texts)
-        self._places = _bounds(symbols.lengths)[self._texts]
+        self._texts = np.insert(np.cumsum(n_texts), 0, 0)
+        self._places = np.insert(np.cumsum(symbols.lengths), 0, 0)[self._texts]
         self.sizes = np.diff(self._places)
 
     def of(self, rows: Sequence[int]) -> Symbols:
@@ -198,10 +193,6 @@ class SymbolBlocks:
         ids = [self._symbols.ids[self._places[r] : self._places[r + 1]] for r in rows]
         lengths = [self._symbols.lengths[self._texts[r] : self._texts[r + 1]] for r in rows]
         return Symbols(np.concatenate(ids), np.concatenate(lengths))
-
-
-def _bounds(sizes: Ints) -> Ints:
-    return np.cumsum(np.concatenate([np.zeros(1, np.int64), sizes]))
 
 
 def chunks(shapes: Sequence[Hashable], sizes: Sequence[int]) -> Iterator[list[int]]:
@@ -281,11 +272,7 @@ def language_code(text: str) -> str:
 
 
 def language_of_tagger(spec: str) -> str | None:
-    """The language that a tagger reads, from its name; `None` if the name does not tell.
-
-    >>> language_of_tagger("textblob"), language_of_tagger("spacy:de_core_news_sm")
-    ('en', 'de')
-    """
+    """The language that a tagger reads, from its name; `None` if the name does not tell."""
     kind, _, argument = spec.partition(":")
     if kind in ENGLISH_TAGGERS:
         return "en"

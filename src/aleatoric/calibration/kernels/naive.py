@@ -15,13 +15,7 @@ from aleatoric.types import Floats, Ints
 def columns(
     logits: Floats, targets: Ints, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
 ) -> TokenColumns:
-    """All columns of a chunk; `uniforms` has (tokens, samples) numbers for each sampled scheme.
-
-    >>> even = np.log([[0.5, 0.25, 0.25]])
-    >>> found = columns(even, np.array([0]), [Scheme()], [None])
-    >>> round(found.expected[0][0].item(), 6), round(found.expected[0][1].item(), 6)
-    (0.375, 0.5)
-    """
+    """All columns of a chunk; `uniforms` has (tokens, samples) numbers for each sampled scheme."""
     logits = logits.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         logz = log_normaliser(logits)
@@ -64,10 +58,10 @@ def expected(
 def drawn(probs: Floats, uniforms: Floats) -> Ints:
     """A token for each uniform number in [0, 1), by the cumulative distribution of its row."""
     found = np.zeros(uniforms.shape, dtype=np.int64)
-    for row, (own, numbers) in enumerate(zip(probs.cumsum(axis=1), uniforms, strict=True)):
+    for row, (mass, numbers) in enumerate(zip(probs.cumsum(axis=1), uniforms, strict=True)):
         # Rounding may lift a number to the total: stop at the last token with mass.
-        last = min(np.searchsorted(own, own[-1]), len(own) - 1)
-        found[row] = np.minimum(np.searchsorted(own, numbers * own[-1], side="right"), last)
+        last = min(np.searchsorted(mass, mass[-1]), len(mass) - 1)
+        found[row] = np.minimum(np.searchsorted(mass, numbers * mass[-1], side="right"), last)
     return found
 
 

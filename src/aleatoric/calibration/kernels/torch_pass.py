@@ -31,12 +31,13 @@ def columns(
     cells = CPU_CELLS if logits.device.type == "cpu" else GPU_CELLS
     step = min(max(1, cells // logits.shape[1]), max(1, len(logits)))
     # Reused for each step: allocating memory would take longer than the sums.
-    room = torch.empty((2, step, logits.shape[1]), dtype=_precision(logits), device=logits.device)
+    precision = torch.float64 if logits.dtype == torch.float64 else torch.float32
+    room = torch.empty((2, step, logits.shape[1]), dtype=precision, device=logits.device)
     parts = []
     for start in range(0, len(logits), step):
-        own = [None if u is None else u[start : start + step] for u in uniforms]
+        numbers = [None if u is None else u[start : start + step] for u in uniforms]
         rows = slice(start, start + step)
-        parts.append(_columns(logits[rows], targets[rows], schemes, own, room))
+        parts.append(_columns(logits[rows], targets[rows], schemes, numbers, room))
     return join(parts)
 
 
@@ -68,18 +69,14 @@ def _columns(
     )
 
 
-def _precision(logits: Tensor) -> torch.dtype:
-    return torch.float64 if logits.dtype == torch.float64 else torch.float32
-
-
 def _entropy(logits: Tensor, probs: Tensor, log_total: Tensor) -> Tensor:
     mean: Tensor = torch.linalg.vecdot(probs, logits)
     undefined = mean.isnan()
     if undefined.any():
         # 0 · -inf: excluded tokens add nothing.
-        own = logits[undefined]
-        own = torch.where(own == -torch.inf, torch.zeros_like(own), own)
-        mean[undefined] = torch.linalg.vecdot(probs[undefined], own)
+        finite = logits[undefined]
+        finite = torch.where(finite == -torch.inf, torch.zeros_like(finite), finite)
+        mean[undefined] = torch.linalg.vecdot(probs[undefined], finite)
     return (log_total - mean).clamp_min(0)
 
 
@@ -123,20 +120,15 @@ def _sampled(changed: Tensor, probs: Tensor, targets: Tensor, uniforms: Floats) 
 
 
 def top_k(logits: Tensor, probs: Tensor, targets: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Expected confidence and accuracy under top-k; all tokens equal to the k-th are kept.
-
-    >>> x = torch.tensor([[0.5, 0.25, 0.25]]).log()
-    >>> [round(v.item(), 4) for v in top_k(x, x.exp(), torch.tensor([2]), 2)]
-    [0.375, 0.25]
-    """
+    """Expected confidence and accuracy under top-k; all tokens equal to the k-th are kept."""
     values, index = logits.topk(min(k, logits.shape[1]), -1)
-    own = probs.gather(1, index)
+    kept = probs.gather(1, index)
     least = values[:, -1]
     tied = (logits == least[:, None]).sum(-1) - (values == least[:, None]).sum(-1)
     # Tokens tied with the k-th have its probability.
-    extra, edge = tied.to(own.dtype), own[:, -1]
-    mass = own.sum(-1) + extra * edge
-    square = (own * own).sum(-1) + extra * edge * edge
+    extra, edge = tied.to(kept.dtype), kept[:, -1]
+    mass = kept.sum(-1) + extra * edge
+    square = (kept * kept).sum(-1) + extra * edge * edge
     hit, value = _at(probs, targets), _at(logits, targets)
     return square / mass, torch.where(value >= least, hit / mass, torch.zeros_like(hit))
 
@@ -165,14 +157,14 @@ def _top_p(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same from the `width` largest tokens, and for which rows these suffice."""
     values, index = logits.topk(width, -1)
-    own = probs.gather(1, index).double()
-    before = own.cumsum(-1) - own
+    sorted_probs = probs.gather(1, index).double()
+    before = sorted_probs.cumsum(-1) - sorted_probs
     stays = before < p
     stays[:, 0] = True
     size = stays.sum(-1)
     last = (size - 1)[:, None]
-    mass = own.cumsum(-1).gather(1, last)[:, 0]
-    square = (own * own).cumsum(-1).gather(1, last)[:, 0]
+    mass = sorted_probs.cumsum(-1).gather(1, last)[:, 0]
+    square = (sorted_probs * sorted_probs).cumsum(-1).gather(1, last)[:, 0]
     edge = values.gather(1, last)[:, 0]
     kept = _kept(logits, targets, values, edge, size)
     hit = torch.where(kept, _at(probs, targets).double(), 0.0)

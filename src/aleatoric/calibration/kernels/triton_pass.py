@@ -49,8 +49,8 @@ def columns(
     logits = logits if logits.stride(1) == 1 else logits.contiguous()
     table, predicted = plain(logits, targets)
     pairs = [
-        expected(logits, targets, table, predicted, scheme, own)
-        for scheme, own in zip(schemes, uniforms, strict=True)
+        expected(logits, targets, table, predicted, scheme, numbers)
+        for scheme, numbers in zip(schemes, uniforms, strict=True)
     ]
     confidence, square, hit, nll, entropy, logz, _ = (as_numpy(row) for row in table)
     return TokenColumns(
