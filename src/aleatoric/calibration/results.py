@@ -126,12 +126,14 @@ class GroupedSums:
     metrics: Mapping[str, Summed]
 
 
-def summarise(state: StreamState, seed: int, method: str = DEFAULT_METHOD) -> CalibrationResult:
+def estimate_all(state: StreamState, seed: int, method: str = DEFAULT_METHOD) -> CalibrationResult:
     """Every metric of a state that holds tokens."""
     rows = join_rows(state.rows) if state.rows else None
     curves = {name: sums.curve() for name, sums in state.curves.items()}
     if rows is not None:
-        curves = _exact(curves, rows)
+        pairs = [(rows.confidence, rows.correct), *rows.expected.values()]
+        named = zip(curves.items(), pairs, strict=True)
+        curves = {name: replace(curve, cells=exact_cells(*pair)) for (name, curve), pair in named}
     consistency = {name: _consistency(name, sums, seed) for name, sums in state.curves.items()}
     errors = _errors(state, curves, consistency, seed, method)
     found = {**errors, **_mean_estimates(state, seed, method), **_classwise(state)}
@@ -205,13 +207,6 @@ def unpack(payload: bytes) -> Arrays:
             raise ValueError("saved sums are compressed")
     with np.load(io.BytesIO(payload), allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
-
-
-def _exact(curves: dict[str, Curve], rows: TokenRows) -> dict[str, Curve]:
-    pairs = [(rows.confidence, rows.correct)]
-    pairs += [(pair.confidence, pair.accuracy) for pair in rows.expected.values()]
-    named = zip(curves.items(), pairs, strict=True)
-    return {name: replace(curve, cells=exact_cells(*pair)) for (name, curve), pair in named}
 
 
 def _consistency(name: str, sums: CurveSums, seed: int) -> Consistency:

@@ -90,10 +90,19 @@ class GroupDraws:
         """(tokens, samples) uniform numbers in [0, 1)."""
         while len(self._open) > MAX_OPEN:
             self._open.popitem(last=False)
-        self._before = {group: self._state(group) for group in dict.fromkeys(groups)}
+        self._before = {
+            group: self._open[group].bit_generator.state if group in self._open else None
+            for group in dict.fromkeys(groups)
+        }
         runs = [(group, len(list(run))) for group, run in groupby(groups)]
-        parts = [self._of(group).random((size, self._samples)) for group, size in runs]
+        parts = [self._stream(group).random((size, self._samples)) for group, size in runs]
         return np.concatenate(parts) if parts else np.zeros((0, self._samples))
+
+    def _stream(self, group: str) -> np.random.Generator:
+        if group not in self._open:
+            self._open[group] = stream(self._seed, "token draws", self._scheme, group)
+        self._open.move_to_end(group)
+        return self._open[group]
 
     def undo(self) -> None:
         """Take back the last numbers: their chunk was refused."""
@@ -102,12 +111,3 @@ class GroupDraws:
                 self._open.pop(group, None)
             else:
                 self._open[group].bit_generator.state = state
-
-    def _state(self, group: str) -> Any:
-        return self._open[group].bit_generator.state if group in self._open else None
-
-    def _of(self, group: str) -> np.random.Generator:
-        if group not in self._open:
-            self._open[group] = stream(self._seed, "token draws", self._scheme, group)
-        self._open.move_to_end(group)
-        return self._open[group]

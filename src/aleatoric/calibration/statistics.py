@@ -37,7 +37,7 @@ class TokenColumns:
     brier: Floats
     nll: Floats
     entropy: Floats
-    log_normaliser: Floats
+    log_normalizer: Floats
     """log Σ e^x: 0 for rows of log-probabilities, NaN for rows with NaN or +inf."""
     expected: tuple[Expected, ...]
 

@@ -15,9 +15,9 @@ from aleatoric.calibration.results import (
     CalibrationResult,
     GroupedSums,
     StreamState,
+    estimate_all,
     from_arrays,
     grouped,
-    summarise,
     to_arrays,
 )
 from aleatoric.calibration.schemes import EXPECTED, GroupDraws, Scheme
@@ -137,7 +137,7 @@ class CalibrationStream:
         """Every metric of the tokens seen so far; more may follow."""
         if not self._state.n_tokens:
             raise DataError("the stream holds no tokens: update it before asking for its result.")
-        return summarise(self._state, self._seed, interval)
+        return estimate_all(self._state, self._seed, interval)
 
     def grouped(self) -> GroupedSums:
         """The sums by group so far, to be paired with another stream's."""
@@ -318,7 +318,7 @@ def check_groups(group: str | Sequence[str], n_tokens: int) -> list[str]:
 
 def check_columns(columns: TokenColumns, units: str, dtype: Any) -> None:
     """Refuse rows that hold no distribution, or log-probabilities that do not add up to 1."""
-    bad = np.flatnonzero(~np.isfinite(columns.log_normaliser) | ~np.isfinite(columns.confidence))
+    bad = np.flatnonzero(~np.isfinite(columns.log_normalizer) | ~np.isfinite(columns.confidence))
     if len(bad):
         raise DataError(
             f"token {bad[0]} of the chunk has {units} with NaN or +inf, or none above -inf; "
@@ -326,7 +326,7 @@ def check_columns(columns: TokenColumns, units: str, dtype: Any) -> None:
         )
     if units != "logprobs":
         return
-    total = np.exp(np.minimum(columns.log_normaliser, 700.0))
+    total = np.exp(np.minimum(columns.log_normalizer, 700.0))
     allowed = TOLERANCE.get(str(dtype).removeprefix("torch."), 1e-3)
     bad = np.flatnonzero(np.abs(total - 1) > allowed)
     if len(bad):

@@ -171,8 +171,8 @@ def _interval(
     found = resample(table, lambda s: mean_of_splits(reduction.values(s)), seed, method=method)
     if found.interval is None or not n_pooled:
         return found
-    told = f"{found.interval.method}, groups pooled into {MAX_UNITS} units"
-    return replace(found, interval=replace(found.interval, method=told))
+    method = f"{found.interval.method}, groups pooled into {MAX_UNITS} units"
+    return replace(found, interval=replace(found.interval, method=method))
 
 
 def mean_of_splits(by_split: Floats) -> Floats:

@@ -91,15 +91,11 @@ def paired(
         return Paired(Estimate(None, None, 0, 0, undefined), None, None, NO_ITEMS)
     first, second = _aligned(first, second, known)
     used = [group for group, is_known in zip(groups, known.tolist(), strict=True) if is_known]
-
-    def value(sums: Floats) -> Floats:
-        """The mean over splits, NaN if one is undefined."""
-        mean: Floats = reduction.values(sums).mean(axis=-1)
-        return mean
-
-    tables = _tables(first, second, used, reduction)
+    sums = GroupSums()  # the same units for both systems
+    sums.add(used, np.concatenate([reduction.columns(first), reduction.columns(second)], axis=1))
+    tables = np.stack(np.split(sums.table, 2, axis=1))
     counted = Estimate(None, None, len(used), len(set(used)), undefined)
-    found = paired_sums(tables[0], tables[1], value, counted, seed, method)
+    found = paired_sums(tables[0], tables[1], lambda s: _value(s, reduction), counted, seed, method)
     if found.difference.value is None:
         return found
     return replace(found, effect=_effect(first, second, reduction))
@@ -174,12 +170,10 @@ def _aligned(first: Chunk, second: Chunk, known: NDArray[np.bool_]) -> tuple[Chu
     return one, other
 
 
-def _tables(first: Chunk, second: Chunk, groups: list[str], reduction: Reduction) -> Floats:
-    """(2, units, k): both systems' sums by the same units."""
-    columns = [reduction.columns(chunk) for chunk in (first, second)]
-    sums = GroupSums()
-    sums.add(groups, np.concatenate(columns, axis=1))
-    return np.stack(np.split(sums.table, 2, axis=1))
+def _value(sums: Floats, reduction: Reduction) -> Floats:
+    """The mean over splits, NaN if one is undefined."""
+    mean: Floats = reduction.values(sums).mean(axis=-1)
+    return mean
 
 
 def _effect(first: Chunk, second: Chunk, reduction: Reduction) -> Effect | None:

@@ -33,7 +33,7 @@ DECODERS = (
     "top_k=5,top_p=0.5",
 )
 ENGINES = ["naive", "torch", *(["numba"] if find_spec("numba") else [])]
-PLAIN = ("confidence", "correct", "predicted", "brier", "nll", "entropy", "log_normaliser")
+PLAIN = ("confidence", "correct", "predicted", "brier", "nll", "entropy", "log_normalizer")
 
 
 @st.composite

@@ -18,7 +18,7 @@ def columns(
     """All columns of a chunk; `uniforms` has (tokens, samples) numbers for each sampled scheme."""
     logits = logits.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        logz = log_normaliser(logits)
+        logz = log_normalizer(logits)
         probs = np.exp(logits - logz[:, None])
         surprise = np.where(probs > 0, logz[:, None] - logits, 0.0)
     best, rows = probs.argmax(axis=1), np.arange(len(logits))
@@ -31,12 +31,12 @@ def columns(
         brier=(probs**2).sum(axis=1) - 2 * hit + 1,
         nll=logz - logits[rows, targets],
         entropy=(probs * surprise).sum(axis=1),
-        log_normaliser=logz,
+        log_normalizer=logz,
         expected=tuple(expected(logits, probs, targets, scheme, u) for scheme, u in drawn),
     )
 
 
-def log_normaliser(logits: Floats) -> Floats:
+def log_normalizer(logits: Floats) -> Floats:
     """The logarithm of Σ e^x per row."""
     highest = logits.max(axis=1)
     total: Floats = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))

@@ -47,7 +47,7 @@ def columns(
         brier=collision - 2 * hit + 1,
         nll=centre - wanted + log_total,
         entropy=np.maximum(log_total - weighted * math.log(2) / total, 0.0),
-        log_normaliser=np.where(sound, centre + log_total, np.nan),
+        log_normalizer=np.where(sound, centre + log_total, np.nan),
         expected=tuple(greedy if s.decoder.greedy else ancestral for s in schemes),
     )
 

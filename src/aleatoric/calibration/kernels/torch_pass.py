@@ -64,7 +64,7 @@ def _columns(
         brier=as_numpy(torch.linalg.vecdot(probs, probs) - 2 * hit + 1),
         nll=as_numpy(log_total - _at(below, targets)),
         entropy=as_numpy(_entropy(below, probs, log_total)),
-        log_normaliser=as_numpy(highest + log_total),
+        log_normalizer=as_numpy(highest + log_total),
         expected=tuple(_expected(logits, probs, best, targets, s, u) for s, u in drawn),
     )
 

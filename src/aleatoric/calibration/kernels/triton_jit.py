@@ -167,7 +167,7 @@ def above(
     LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
     MODE: tl.constexpr, HOT: tl.constexpr, FTZ: tl.constexpr,
 ):  # fmt: skip
-    """One read: what lies above three thresholds."""
+    """One read: the amount above each of three thresholds."""
     TILE: tl.constexpr = LANES * VEC
     a1 = tl.zeros([LANES], tl.float32)
     a2 = tl.zeros([LANES], tl.float32)

@@ -60,7 +60,7 @@ def columns(
         brier=square - 2 * hit + 1,
         nll=nll,
         entropy=entropy.clip(min=0),
-        log_normaliser=logz,
+        log_normalizer=logz,
         expected=tuple(pairs),
     )
 
