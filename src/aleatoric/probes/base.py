@@ -92,14 +92,14 @@ class Custom:
         for matrix in found:
             np.fill_diagonal(matrix, 0.0)
         pairs = ((k, i, j) for k, block in enumerate(blocks) for i, j in block.wanted())
-        while some := list(islice(pairs, BATCH)):
-            left = [blocks[k].texts[i] for k, i, _ in some]
-            right = [blocks[k].texts[j] for k, _, j in some]
-            for (k, i, j), value in zip(some, self._asked(left, right), strict=True):
+        while batch := list(islice(pairs, BATCH)):
+            left = [blocks[k].texts[i] for k, i, _ in batch]
+            right = [blocks[k].texts[j] for k, _, j in batch]
+            for (k, i, j), value in zip(batch, self._distances(left, right), strict=True):
                 found[k][i, j] = found[k][j, i] = value
         return found
 
-    def _asked(self, left: list[str], right: list[str]) -> Floats:
+    def _distances(self, left: list[str], right: list[str]) -> Floats:
         values = self._called(left, right)
         if values.shape != (len(left),):
             raise UsageError(
