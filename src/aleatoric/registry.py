@@ -68,7 +68,7 @@ PLUGINS: dict[str, dict[str, str]] = {
     },
     "metrics": {
         "tvd": "aleatoric.metrics.distances:tvd",
-        "tvd_debiased": "aleatoric.metrics.debiased:tvd_debiased",
+        "tvd_debiased": "aleatoric.metrics.distances:tvd_debiased",
         "sq_distance": "aleatoric.metrics.agreement:sq_distance",
         "js": "aleatoric.metrics.distances:js",
         "entropy_human": "aleatoric.metrics.entropy:entropy_human",

@@ -106,7 +106,7 @@ DIALOGUES = [
 MULTIREF = [
     texts("texts in two languages", "language 'fr' where .*; put",
           {"m.jsonl": lines({**TEXTS, "language": "de"}, {**TEXTS, "id": 2, "language": "fr"})}, 2),
-    texts("texts of no language", "is no code of a language; write",
+    texts("texts of no language", "is not a language code; write",
           {"m.jsonl": lines({**TEXTS, "language": "../../de"})}),
     texts("texts of 2 MB", "characters; shorten",
           {"m.jsonl": lines({**TEXTS, "input": "a" * HUGE})}),

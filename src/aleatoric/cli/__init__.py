@@ -44,7 +44,7 @@ from aleatoric.cli.view import view
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.levels.base import find_level
-from aleatoric.probes.base import check_known, options_of
+from aleatoric.probes.base import check_known_probes, probe_options
 from aleatoric.report.tables import printable
 
 if TYPE_CHECKING:
@@ -138,11 +138,11 @@ def score(
     if by not in (None, "agreement"):
         raise UsageError(f"--by {by} is not known; use --by agreement.")
     with Store.open(run) as store:
-        check_known(probe or (), store.manifest.get("probes") or ())
+        check_known_probes(probe or (), store.manifest.get("probes") or ())
         monitor = base.Monitor(track, allowed_probes=tuple(probe or ()))
         base.score(store, monitor, again=not analysis and not by)
         if names := base.refused_probes(store, probe or ()):
-            say(f"note: not scored again; to call {', '.join(names)} add {options_of(names)}")
+            say(f"note: not scored again; to call {', '.join(names)} add {probe_options(names)}")
         if export:
             _export(store, export)
         if by:

@@ -22,7 +22,12 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.models.checkpoints import check_contents, contents_of
 from aleatoric.models.openai_texts import check_receivers
-from aleatoric.probes.base import check_known, check_said, check_said_rule, unsaid
+from aleatoric.probes.base import (
+    check_allowed_probes,
+    check_allowed_rule,
+    check_known_probes,
+    disallowed_probes,
+)
 from aleatoric.registry import Meter, Track, quietly, unmetered, versions
 from aleatoric.runs import COMPLETE, Store
 from aleatoric.runs.disk import told
@@ -217,7 +222,7 @@ def _resumed(store: Store, changes: Changes, monitor: Monitor) -> Store:
     level, manifest, path = level_of(store), store.manifest, str(store.path)
     rule = manifest.get("choices", {}).get("rule")
     check_changes(level, changes)
-    check_known(monitor.allowed_probes, manifest.get("probes") or ())
+    check_known_probes(monitor.allowed_probes, manifest.get("probes") or ())
     if changes.word_rule not in (None, rule):
         raise UsageError(f"--word-rule {changes.word_rule} is not the run's; leave it out.")
     job = level.job_type.from_manifest(manifest, changes.options)
@@ -225,8 +230,8 @@ def _resumed(store: Store, changes: Changes, monitor: Monitor) -> Store:
     if store.meta(COMPLETE):
         store.release()
         return store
-    check_said_rule(rule, changes.word_rule, path)
-    check_said(manifest.get("probes") or (), monitor.allowed_probes, path, "resume")
+    check_allowed_rule(rule, changes.word_rule, path)
+    check_allowed_probes(manifest.get("probes") or (), monitor.allowed_probes, path, "resume")
     pending = store.unfinished(job.models)
     check_receivers(pending, changes.key_for, path)
     check_contents(manifest.get("contents") or {}, pending)
@@ -279,7 +284,7 @@ def score(store: Store, monitor: Monitor | None = None, again: bool = True) -> N
 
 def refused_probes(store: Store, allowed_probes: Collection[str]) -> list[str]:
     """Return the user functions that a run names and this command does not: they are not called."""
-    return unsaid(store.manifest.get("probes") or (), allowed_probes)
+    return disallowed_probes(store.manifest.get("probes") or (), allowed_probes)
 
 
 def results(

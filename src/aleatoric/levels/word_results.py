@@ -16,8 +16,13 @@ from aleatoric.inference.persons import PersonChanges, PersonSums, covering_pers
 from aleatoric.levels.word_scoring import CONTROLS, HUMAN, ORACLE
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import AgreementGap, Overlap
-from aleatoric.metrics.calibration import ECE, Bins, equal_mass_edges, equal_width_edges
-from aleatoric.metrics.debiased import DebiasedECE
+from aleatoric.metrics.calibration import (
+    ECE,
+    Bins,
+    DebiasedECE,
+    equal_mass_edges,
+    equal_width_edges,
+)
 from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.nextword.live import parse_until
 from aleatoric.runs import Store

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from aleatoric import registry
-from aleatoric.calibration.results import Consistency
+from aleatoric.calibration.consistency import Consistency
 from aleatoric.calibration.sums import Curve
 from aleatoric.errors import UsageError
 from aleatoric.levels import text, token

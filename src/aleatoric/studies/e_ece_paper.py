@@ -15,7 +15,7 @@ import aleatoric
 from aleatoric.calibration.statistics import PLAIN, Expected, TokenTable
 from aleatoric.data import parallel
 from aleatoric.errors import DataError, UsageError
-from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.inference.bootstrap import resample
 from aleatoric.metrics.calibration import (
     N_COLUMNS,
     bin_index,
@@ -23,8 +23,9 @@ from aleatoric.metrics.calibration import (
     ece_of,
     equal_width_edges,
     exact_cells,
+    predicted_class_errors,
+    sce_of,
 )
-from aleatoric.metrics.classwise import predicted_class_errors, sce_of
 from aleatoric.studies import intrinsic, stability
 from aleatoric.studies.stability import sums_by_unit
 from aleatoric.training.token_rows import SCHEMES, Columns, read_rows
@@ -129,10 +130,9 @@ def _with_interval(columns: Columns, names: PairNames, bins: int, seed: int) -> 
     sums = sums_by_unit(columns["sentence"].astype(np.int64), confidence, accuracy, bins)
     used = sums[sums[:, :, 0].sum(axis=1) > 0]
     shape = (-1, bins, N_COLUMNS)
-    interval = group_bootstrap(
-        used.reshape(len(used), -1), lambda rows: ece_of(rows.reshape(shape)), seed
-    )
-    return Estimate(float(ece_of(sums.sum(axis=0))), interval, len(confidence), len(used))
+    found = resample(used.reshape(len(used), -1), lambda rows: ece_of(rows.reshape(shape)), seed)
+    value = float(ece_of(sums.sum(axis=0)))
+    return Estimate(value, found.interval, len(confidence), len(used))
 
 
 def _estimate(columns: Columns, value: float) -> Estimate:

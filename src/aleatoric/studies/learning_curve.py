@@ -14,7 +14,7 @@ import numpy as np
 
 from aleatoric.errors import UsageError
 from aleatoric.inference import control
-from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.inference.bootstrap import resample
 from aleatoric.inference.control import counted
 from aleatoric.inference.estimate import CUT_MARK, GroupSums, cut_at, is_cut, with_cut_note
 from aleatoric.inference.noise import Side
@@ -202,7 +202,7 @@ def _value(
     whole = min(1.0, float(at(curves.sums.sum(axis=0)[None])[0]))
     if size is None and which == 0:
         return 0.0, None  # endless samples of one population do not differ
-    interval = group_bootstrap(curves.sums, at, seed)
+    interval = resample(curves.sums, at, seed).interval
     return whole, interval and cut_at(interval, whole, 0.0, 1.0)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from aleatoric.errors import UsageError
 from aleatoric.inference import control
-from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.inference.bootstrap import resample
 from aleatoric.inference.estimate import GroupSums, cut_at
-from aleatoric.metrics import debiased as by_split
+from aleatoric.metrics.distances import tvd_of_counts
 from aleatoric.nextword.answers import human_counts
 from aleatoric.types import Case, Categorical, Floats, Interval
 
@@ -89,7 +89,7 @@ def mean_interval(values: Floats, groups: Sequence[str], seed: int) -> Interval 
     """
     sums = GroupSums()
     sums.add(list(groups), np.column_stack([values, np.ones(len(values))]))
-    found = group_bootstrap(sums.table, lambda total: total[:, 0] / total[:, 1], seed)
+    found = resample(sums.table, lambda total: total[:, 0] / total[:, 1], seed).interval
     return found and cut_at(found, float(np.mean(values)), 0.0, 1.0)
 
 
@@ -109,5 +109,5 @@ def _tvds(case: Case, seed: int, n_splits: int) -> Floats:
     target, player = halves.target.counts, halves.player.counts
     words = list(human_counts(case.item.responses))
     model = model_tvd(case.pair.model, words, target / halves.target.n)
-    oracle = by_split.tvd(target, player)
-    return np.array([model, oracle, by_split.tvd(target + player, player)])
+    oracle = tvd_of_counts(target, player)
+    return np.array([model, oracle, tvd_of_counts(target + player, player)])

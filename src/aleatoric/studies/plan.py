@@ -12,7 +12,14 @@ import numpy as np
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference import planning
 from aleatoric.inference.noise import Side, Sides, Size, VarianceParts, noise
-from aleatoric.inference.planning import Crowding, Design, Parts, Sizes, Spread, error_interval
+from aleatoric.inference.planning import (
+    Crowding,
+    Design,
+    PilotSpread,
+    Sizes,
+    Variances,
+    error_interval,
+)
 from aleatoric.rng import stream
 from aleatoric.types import Floats, Interval
 
@@ -162,7 +169,7 @@ class Row:
     """A design and what it would give; `interval` is what the pilot leaves open of `se`."""
 
     design: Design
-    parts: Parts
+    parts: Variances
     se: float
     interval: Interval | None
     width: float
@@ -217,8 +224,8 @@ class Plan:
 class Known:
     """What is known at one pair of sizes: the variances, and sums to resample where they exist."""
 
-    parts: Parts
-    spread: Spread | None = None
+    parts: Variances
+    spread: PilotSpread | None = None
     extrapolated: bool = False
     upper_bound: bool = False
     """Whether the sizes are so much larger than the pilot's that errors are no larger than this."""
@@ -266,7 +273,12 @@ def _row(known: Known, design: Design, target: Target) -> Row:
 
 
 def _groups(
-    parts: Parts, sizes: Sizes, crowding: Crowding, target: Target, grid: Grid, source: Source
+    parts: Variances,
+    sizes: Sizes,
+    crowding: Crowding,
+    target: Target,
+    grid: Grid,
+    source: Source,
 ) -> tuple[int, ...]:
     if grid.groups:
         return grid.groups
@@ -276,7 +288,7 @@ def _groups(
     return tuple(dict.fromkeys(max(2, n) for n in (own // 2, own, 2 * own, 4 * own)))
 
 
-def _needed(parts: Parts, design: Design, target: Target, error: float) -> int:
+def _needed(parts: Variances, design: Design, target: Target, error: float) -> int:
     """The groups that a target needs, where there can be so many."""
     needed = planning.groups_needed(parts, design, error)
     if needed > MOST_GROUPS:
@@ -405,9 +417,9 @@ class AssumedSource:
             for j, m in enumerate(samples)
         }
 
-    def _parts(self, people: float, samples: float) -> Parts:
+    def _parts(self, people: float, samples: float) -> Variances:
         spread, icc = self.assumed.sd**2, self.assumed.icc
-        parts = Parts(icc * spread, (1 - icc) * spread, max(0.0, people), max(0.0, samples))
+        parts = Variances(icc * spread, (1 - icc) * spread, max(0.0, people), max(0.0, samples))
         return parts if self.correlation is None else parts.paired(self.correlation)
 
     def _typical(self) -> Sides:

@@ -12,12 +12,16 @@ from hypothesis import strategies as st
 
 from aleatoric.calibration import sums as resampling
 from aleatoric.calibration.results import CalibrationResult
-from aleatoric.calibration.schemes import EXPECTED, ONE_SAMPLE
+from aleatoric.calibration.schemes import EXPECTED, Scheme
 from aleatoric.calibration.stream import CalibrationStream
 from aleatoric.errors import DataError, UsageError
 from aleatoric.metrics.calibration import ece, equal_width_edges
 
 WIDTH = 30
+ONE_SAMPLE = tuple(
+    map(Scheme.parse, ("ancestral,samples=1", "top_k=100,samples=1", "top_p=0.8,samples=1"))
+)
+"""The ECE of pure, top-k and top-p sampling: the paper's Table 1, whose greedy column is `ece`."""
 ALL = (*EXPECTED, *ONE_SAMPLE)
 
 
