@@ -63,7 +63,7 @@ def test_an_object_array_is_refused(tmp_path: Path) -> None:
     import numpy as np
 
     from aleatoric.errors import DataError
-    from aleatoric.training.token_rows import read_rows
+    from aleatoric.studies.e_ece_paper import read_rows
 
     np.savez(tmp_path / "rows.npz", sentence=np.array([{"a": 1}], dtype=object))
     with pytest.raises(DataError, match="holds no token rows"):

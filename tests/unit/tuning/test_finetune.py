@@ -227,8 +227,8 @@ def test_a_disk_without_room_for_weights_is_told_and_no_half_file_stays(tmp_path
     """A real failure of write(2), in a process that may write no long files."""
     program = (
         "import resource, signal, sys, torch; from pathlib import Path\n"
-        "from aleatoric.training.exporting import _new_folder\n"
-        "from aleatoric.training.tensors import save_tensors\n"
+        "from aleatoric.tuning.exporting import _new_folder\n"
+        "from aleatoric.tuning.training import save_tensors\n"
         "from safetensors.torch import save_file\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, resource.RLIM_INFINITY))\n"
