@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marks import spread
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -275,7 +276,7 @@ def check_refused(ran: Any) -> None:
     assert "broken" in said[0]
 
 
-@pytest.mark.parametrize("what", BREAKS)
+@pytest.mark.parametrize("what", spread(BREAKS, 5))
 def test_a_broken_folder_is_refused(ask: Callable, models: Path, tmp_path: Path, what: str) -> None:
     check_refused(ask("word", f"hf:{broken(models, 'gpt2', tmp_path, BREAKS[what])}"))
 
@@ -295,7 +296,7 @@ PAIR_BREAKS = {
 }
 
 
-@pytest.mark.parametrize("what", PAIR_BREAKS)
+@pytest.mark.parametrize("what", spread(PAIR_BREAKS, 3))
 @pytest.mark.parametrize("level", ["pairs", "text"])
 def test_a_broken_encoder_decoder_is_refused(
     ask: Callable, models: Path, tmp_path: Path, what: str, level: str
@@ -346,7 +347,7 @@ FINE: dict[str, tuple[str, Break]] = {
 }
 
 
-@pytest.mark.parametrize("what", FINE)
+@pytest.mark.parametrize("what", spread(FINE, 3))
 def test_a_whole_folder_is_loaded(ask: Callable, models: Path, tmp_path: Path, what: str) -> None:
     ran = ask("word", f"hf:{broken(models, FINE[what][0], tmp_path, FINE[what][1])}")
     assert ran.status == 0
@@ -434,7 +435,7 @@ GGUF_BREAKS: dict[str, Break] = {
 }
 
 
-@pytest.mark.parametrize("what", GGUF_BREAKS)
+@pytest.mark.parametrize("what", spread(GGUF_BREAKS, 4))
 def test_a_broken_gguf_is_refused(
     ask: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:

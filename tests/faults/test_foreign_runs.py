@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marks import spread
 
 from aleatoric.errors import AleatoricError
 from aleatoric.levels import text as text_pipeline
@@ -412,7 +413,7 @@ def reseal(run: Path, table: str, where: str, change: Callable[[Any], Any]) -> N
         database.execute(f"UPDATE {table} SET {names[-1]} = ? WHERE {where}", (sealed[-1],))
 
 
-@pytest.mark.parametrize("level_and_kind", CRAFTED, ids=" ".join)
+@pytest.mark.parametrize("level_and_kind", spread(CRAFTED, 9), ids=" ".join)
 def test_a_crafted_row_is_told_in_one_sentence_or_changes_nothing_else(
     level_and_kind: tuple[str, str], runs: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
