@@ -129,6 +129,7 @@ def test_the_report_has_differences_perplexities_curves_and_the_command(
     assert "--loss text --loss human --folds 2 --train all --rate 0.02" in again[0]
 
 
+@pytest.mark.long
 def test_a_run_that_is_not_finished_is_shown_as_far_as_it_is(made: Path, printed: str) -> None:
     path = made / "half"
     asked = Stopping()
@@ -258,9 +259,11 @@ def curves(run_folder: Path) -> str:
 @pytest.mark.parametrize(
     "hurt",
     [
-        "SELECT 1",
+        pytest.param("SELECT 1", marks=pytest.mark.long),
         "UPDATE draws SET row = 1 WHERE item = 9",
-        "UPDATE meta SET value = 'lost' WHERE key = 'finetuning'",
+        pytest.param(
+            "UPDATE meta SET value = 'lost' WHERE key = 'finetuning'", marks=pytest.mark.long
+        ),
     ],
     ids=["nothing", "an answer", "the curves"],
 )

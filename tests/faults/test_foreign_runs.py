@@ -154,7 +154,7 @@ FILES: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", spread(FILES, 3))
 def test_what_sqlite_must_not_open_is_refused_and_no_file_changes(
     kind: str, runs: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
@@ -181,6 +181,7 @@ def test_what_sqlite_must_not_open_is_refused_and_no_file_changes(
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.long
 def test_a_tree_of_pages_that_repeats_itself_is_interrupted(
     runs: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:

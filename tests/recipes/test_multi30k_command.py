@@ -66,6 +66,7 @@ def test_rows_and_facts_are_written(folder: Path) -> None:
     assert (rows["entropy"] != rows["uncertainty"]).all()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("recipe_packages")
 def test_a_second_run_and_two_processes_give_the_same_rows(folder: Path) -> None:
     command.run(settings(folder))

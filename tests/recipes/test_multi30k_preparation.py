@@ -15,6 +15,7 @@ from aleatoric.data import parallel
 from aleatoric.studies.e_ece_paper import RECIPE_ROWS, read_rows
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("recipe_packages")
 def test_the_papers_sizes(shared: Path) -> None:
     folder = shared / "data" / "parallel"

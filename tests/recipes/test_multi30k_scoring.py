@@ -119,6 +119,7 @@ def test_batches_change_no_row_and_no_draw(
             np.testing.assert_allclose(again[name], values, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.long
 def test_draws_follow_the_scheme(
     toy_data: TranslationData, models: tuple[TranslationModel, TranslationModel]
 ) -> None:

@@ -150,6 +150,7 @@ def test_the_default_shape_has_the_parameters_of_the_iwslt_configuration() -> No
     assert sum(p.numel() for p in model.parameters()) == expected
 
 
+@pytest.mark.long
 def test_a_model_that_has_learned_translates(toy_data: TranslationData, small: Shape) -> None:
     trained = train(toy_data, replace(SHORT, epochs=25), small)
     model = restored(trained.weights["loss"], toy_data, small)
