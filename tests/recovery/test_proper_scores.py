@@ -59,7 +59,7 @@ def overlap(found: dict[str, np.ndarray]) -> float:
 
 
 @pytest.mark.parametrize("n", sampled(PEOPLE, [40]))
-@pytest.mark.parametrize("m", sampled(DRAWS, [10, 40, None]))
+@pytest.mark.parametrize("m", sampled(DRAWS, [10, None]))
 def test_the_truth_ranks_first_by_squared_distance_and_overlap(people, models, n, m) -> None:
     found = {t: statistics(people[n], own, m) for t, own in models.items()}
     squares = {t: own["sq_distance"].mean() for t, own in found.items()}
@@ -69,7 +69,7 @@ def test_the_truth_ranks_first_by_squared_distance_and_overlap(people, models, n
 
 
 @pytest.mark.parametrize("n", sampled(PEOPLE, [40]))
-@pytest.mark.parametrize("m", sampled(DRAWS, [10, 40, None]))
+@pytest.mark.parametrize("m", sampled(DRAWS, [10, None]))
 def test_the_truth_has_distance_0_and_overlap_1_at_any_sample_size(people, models, n, m) -> None:
     found = statistics(people[n], models[1.0], m)
     error = found["sq_distance"].std() / np.sqrt(N_CONTEXTS)
