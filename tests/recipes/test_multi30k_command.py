@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from multi30k import command
+from multi30k import command, subwords
 from multi30k.model import Shape
 from multi30k.training import Recipe
 
@@ -103,6 +103,22 @@ def test_bad_use_is_one_sentence(
     assert err.count("\n") == 1
     assert re.search(says, err)
     assert not (folder / "out").exists()
+
+
+def test_a_missing_package_is_one_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    subwords._moses.cache_clear()
+    argv = ["x", "--data", f"{folder}/data", "--out", f"{folder}/out"]
+    monkeypatch.setattr(sys, "argv", argv)
+    with pytest.raises(SystemExit) as end:
+        command.main()
+    assert end.value.code == 2
+    assert capsys.readouterr().err == (
+        "error: this needs the package sacremoses: run pip install -r "
+        "recipes/multi30k/requirements.txt.\n"
+    )
 
 
 def test_the_command_imports_nothing_of_the_command_line() -> None:
