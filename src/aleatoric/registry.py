@@ -53,7 +53,6 @@ PLUGINS: dict[str, dict[str, str]] = {
         "smollm2": "aleatoric.models.forced:load_smollm2",
         "hf": "aleatoric.models.forced:load_hf",
         "gguf": "aleatoric.models.forced:load_gguf",
-        "translation": "aleatoric.training.checkpoint:load_forced",
     },
     "text_models": {
         "smollm2": "aleatoric.models.generate_hf:load_smollm2",

@@ -82,6 +82,7 @@ def test_all_recorded_pair_distances(
     assert all(check.worst is not None and check.worst < 1e-8 for check in published.pairs)
 
 
+@pytest.mark.long
 def test_the_disjoint_control_lies_above_the_printed_one(texts: Path) -> None:
     pytest.importorskip("spacy")
     found = values(production_paper.reproduce(texts, ["corrected"], ["lexical-1"]))
@@ -93,6 +94,7 @@ def test_the_disjoint_control_lies_above_the_printed_one(texts: Path) -> None:
         assert abs(found[corpus, "dmu_M/lexical-1"] or 1) < 0.005
 
 
+@pytest.mark.long
 @needs_bpe
 def test_the_command_prints_them(cli: Callable[..., Any], texts: Path, shared: Path) -> None:
     recorded = shared / "golden" / production_paper.RECORDED

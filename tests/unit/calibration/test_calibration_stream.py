@@ -145,6 +145,7 @@ def test_a_calibrated_model_has_no_error_but_noise() -> None:
     assert found[50000]["ece_debiased"] < 0.01
 
 
+@pytest.mark.long
 def test_an_overconfident_model_is_found_out() -> None:
     logits, targets = simulated(20000, temperature=3)
     stream = new()
@@ -261,6 +262,7 @@ def test_an_empty_stream_has_no_result() -> None:
         stream.result()
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_stream() -> None:
     """What a stream holds after ten times the tokens is what it held before."""
     stream = new(schemes=ALL)

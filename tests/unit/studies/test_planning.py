@@ -255,6 +255,7 @@ def test_of_two_models_the_difference_is_taken() -> None:
     assert (subsampled(sides, [3], [None], rng, times=2) == -0.25).all()
 
 
+@pytest.mark.long
 def test_few_crossed_samples_estimate_both_variances_without_bias() -> None:
     rng = np.random.default_rng(3)
     people, model = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
