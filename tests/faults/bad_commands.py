@@ -47,7 +47,9 @@ RECORDINGS = [
         "'position' is missing .*; add",
         lines({"passage": 1, "samples": {"a": 1}}),
     ),
-    recorded("with a null id", "is no identifier; use", lines({"id": None, "samples": {"a": 1}})),
+    recorded(
+        "with a null id", "is not an identifier; use", lines({"id": None, "samples": {"a": 1}})
+    ),
     recorded(
         "rows that join nothing",
         "none of its 2 rows .*; check",
@@ -83,8 +85,10 @@ RECORDINGS = [
         lines({"id": "1", "logprobs": {"a": -1}}, {"id": "1", "samples": {"a": 1}}),
         2,
     ),
-    recorded("NaN logprobs", "no JSON number; leave", b'{"id": "1", "logprobs": {"a": NaN}}\n'),
-    recorded("samples as a number", "no object of counts; write", lines({"id": "1", "samples": 3})),
+    recorded("NaN logprobs", "not a JSON number; leave", b'{"id": "1", "logprobs": {"a": NaN}}\n'),
+    recorded(
+        "samples as a number", "not an object of counts; write", lines({"id": "1", "samples": 3})
+    ),
     recorded("a negative count", "too small; use", lines({"id": "1", "samples": {"a": -1}})),
     recorded(
         "a fraction of failures",
@@ -239,7 +243,7 @@ OTHERS = [
     other("reproduce from too long a name", "is no folder; name", *_REPRODUCE, _LONG),
     other("list of nothing", "no kind 'x'; the kinds are", "list", "x"),
     other("fetch of nothing", "nothing to fetch for 'x'; use", "fetch", "x"),
-    other("fetch from no address", "no web address; use", "fetch", "provo", "--url", "x"),
+    other("fetch from no address", "not a web address; use", "fetch", "provo", "--url", "x"),
     other("reproduce without data", "is no folder; name", *_REPRODUCE, "{dir}/none"),
     other("reproduce from an empty folder", "holds 0 files .*; put", *_REPRODUCE, "{dir}/run"),
 ]
