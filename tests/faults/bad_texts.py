@@ -124,7 +124,7 @@ MULTIREF = [
 VECTORS = [
     vectors("that are empty", "holds no vector; give", b"", None),
     vectors("of unequal lengths", "has 1 numbers after its word, not 2", b"a 1 2\nb 1\n", 2),
-    vectors("that are no numbers", "'x' is no number; write", b"a 1 x\n"),
+    vectors("that are no numbers", "'x' is not a number; write", b"a 1 x\n"),
     vectors("that are infinite", "holds no finite vector; leave", b"a 1 inf\n"),
     vectors("in latin-1", "is not utf-8; save", b"caf\xe9 1 2\n"),
     vectors("with a NUL", "NUL byte .*; save", b"a\0 1 2\n"),
@@ -140,13 +140,31 @@ PLANS = [
     plan("of a cost without a device", "is not known; use", "--cost", "--device", "abacus"),
     plan("of a cost in float7", "is not known; use", "--cost", "--dtype", "float7"),
     plan("of a cost in bfloat16 on a core", "is not known; use", "--cost", "--dtype", "bfloat16"),
-    plan("of a model of no size", "no size of a model; write", "--cost", "--parameters", "big"),
-    plan("of a model of size 0", "no size of a model; write", "--cost", "--parameters", "0"),
-    plan("of a negative model", "no size of a model; write", "--cost", "--parameters", "-7B"),
-    plan("of a huge model", "no size of a model; write", "--cost", "--parameters", "9" * 400),
-    plan("of a model in escapes", r"'\\x1b\[31m' is no size", "--cost", "--parameters", "\x1b[31m"),
-    plan("of many samples", "no number of draws; give", "--cost", "--samples", "9" * 5000),
-    plan("of other samples", "no number of draws; give", "--cost", "--samples", "some"),
+    plan(
+        "of a model of no size",
+        "not a number of parameters; write",
+        "--cost",
+        "--parameters",
+        "big",
+    ),
+    plan(
+        "of a model of size 0", "not a number of parameters; write", "--cost", "--parameters", "0"
+    ),
+    plan(
+        "of a negative model", "not a number of parameters; write", "--cost", "--parameters", "-7B"
+    ),
+    plan(
+        "of a huge model", "not a number of parameters; write", "--cost", "--parameters", "9" * 400
+    ),
+    plan(
+        "of a model in escapes",
+        r"'\\x1b\[31m' is not a number of parameters",
+        "--cost",
+        "--parameters",
+        "\x1b[31m",
+    ),
+    plan("of many samples", "not a number of draws; give", "--cost", "--samples", "9" * 5000),
+    plan("of other samples", "not a number of draws; give", "--cost", "--samples", "some"),
 ]
 BOMB = gzip.compress((b" " * 9999 + b"\n") * 800)
 OTHERS = [

@@ -11,7 +11,7 @@ from aleatoric.inference import planning
 from aleatoric.inference.noise import Size, VarianceParts
 from aleatoric.studies.cost import ADVICE, LOCAL_BYTES, REACHED, SHARED_BYTES, Cost, Machine, Work
 from aleatoric.studies.figure_data import Line, Lines, Mark, Panels, plain
-from aleatoric.studies.plan import Plan, Row, Target
+from aleatoric.studies.plan import PlanRow, RunPlan, Target
 from aleatoric.types import Ints, Table
 
 _PLAN_NOTES = (
@@ -20,7 +20,7 @@ _PLAN_NOTES = (
 )
 
 
-def plan_table(plan: Plan) -> Table:
+def plan_table(plan: RunPlan) -> Table:
     """People x samples x contexts, with what each would give and cost."""
     rows = tuple(_plan_cells(row) for row in plan.rows)
     columns = (
@@ -36,7 +36,7 @@ def plan_table(plan: Plan) -> Table:
     )
 
 
-def _plan_cells(row: Row) -> tuple[str, ...]:
+def _plan_cells(row: PlanRow) -> tuple[str, ...]:
     design, interval = row.design, row.interval
     mark = "*" if row.extrapolated else ""
     bound = "≤ " if row.upper_bound else ""
@@ -55,7 +55,7 @@ def _plan_cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _goal(plan: Plan) -> list[str]:
+def _goal(plan: RunPlan) -> list[str]:
     """What is asked for, how the variance lies, and which design costs people least."""
     found = []
     if plan.target.error is not None:
@@ -83,7 +83,7 @@ def _pilot(split: VarianceParts) -> str:
     )
 
 
-def _shares(row: Row) -> str:
+def _shares(row: PlanRow) -> str:
     """Where the variance of the last design comes from."""
     parts, crowding = row.parts, row.design.crowding
     by_source = {
@@ -123,7 +123,7 @@ def size_name(size: Size) -> str:
     return "exact" if size is None else str(size)
 
 
-def plan_picture(plan: Plan) -> Panels:
+def plan_picture(plan: RunPlan) -> Panels:
     """Predicted standard error by number of contexts, a line for each pair of sizes; and power."""
     designs = {(row.design.people, row.design.samples): row for row in plan.rows}
     top = max(row.design.groups for row in plan.rows)
@@ -138,7 +138,7 @@ def plan_picture(plan: Plan) -> Panels:
     return Panels(title, tuple(panels), len(panels))
 
 
-def _line(row: Row, groups: Ints) -> Line:
+def _line(row: PlanRow, groups: Ints) -> Line:
     contexts = groups * row.design.crowding.mean
     # Of a given design, only the number of groups changes along a line.
     errors = row.se * np.sqrt(row.design.groups / groups)
@@ -146,7 +146,7 @@ def _line(row: Row, groups: Ints) -> Line:
     return Line(label, plain(contexts), plain(errors))
 
 
-def _power(rows: Sequence[Row], groups: Ints, target: Target) -> Lines:
+def _power(rows: Sequence[PlanRow], groups: Ints, target: Target) -> Lines:
     lines = []
     for row in rows:
         line = _line(row, groups)
