@@ -20,7 +20,7 @@ TVD_EDGES: Values = tuple(i / 20 - 0.025 for i in range(22))
 
 
 @dataclass(frozen=True)
-class Line:
+class LineSeries:
     """A curve, with a band if `low` and `high` are given.
 
     `slot` selects its color, dash and marker; by default its position among the curves does.
@@ -35,7 +35,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Mark:
+class Guide:
     """A straight line across the figure, at a value of x or of y; gray without a slot."""
 
     label: str
@@ -51,8 +51,8 @@ class Lines:
     title: str
     x_label: str
     y_label: str
-    lines: tuple[Line, ...]
-    marks: tuple[Mark, ...] = ()
+    lines: tuple[LineSeries, ...]
+    marks: tuple[Guide, ...] = ()
     x_ends: tuple[float, float] | None = None
 
 
@@ -77,7 +77,7 @@ class Scatter:
     y_label: str
     x: Values
     y: Values
-    trend: Line
+    trend: LineSeries
     correlation: float | None
 
 
@@ -163,7 +163,7 @@ class HeatMap:
 
 
 @dataclass(frozen=True)
-class Point:
+class MetricPoint:
     """A named point with the ends of its two intervals."""
 
     label: str
@@ -180,7 +180,7 @@ class Points:
     title: str
     x_label: str
     y_label: str
-    points: tuple[Point, ...]
+    points: tuple[MetricPoint, ...]
     reference: str = ""
 
 
@@ -213,7 +213,7 @@ def density(
     low: float = 0.0,
     high: float = 1.0,
     shown: tuple[float, float] | None = None,
-) -> Line:
+) -> LineSeries:
     """A kernel density estimate on [low, high], reflected at both ends: no mass leaks out.
 
     An end may be infinite if `shown` gives the part of the axis to draw. The line of a sample
@@ -225,14 +225,14 @@ def density(
     """
     sample = np.asarray(values, dtype=np.float64)
     if not has_spread(sample):
-        return Line(label, (), ())
+        return LineSeries(label, (), ())
     x = np.linspace(*(shown or (low, high)), 201)
     estimate = _kernels(sample)
     y = estimate(x)
     for end in (low, high):
         if np.isfinite(end):
             y = y + estimate(2 * end - x)
-    return Line(label, plain(x), plain(y))
+    return LineSeries(label, plain(x), plain(y))
 
 
 def _kernels(sample: NDArray[np.float64]) -> gaussian_kde:
@@ -273,7 +273,7 @@ def scatter(
     order = np.argsort(x, kind="stable")
     tenths = [part for part in np.array_split(order, 10) if len(part)]
     means = [plain([values[part].mean() for part in tenths]) for values in (x, y)]
-    trend = Line("mean by tenths", means[0], means[1])
+    trend = LineSeries("mean by tenths", means[0], means[1])
     spread = len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
     correlation = round(float(np.corrcoef(x, y)[0, 1]), 12) if spread else None
     return Scatter(title, x_label, y_label, plain(x), plain(y), trend, correlation)

@@ -20,7 +20,7 @@ from aleatoric.inference.estimate import CUT_MARK, GroupSums, cut_at, is_cut, wi
 from aleatoric.inference.noise import Side
 from aleatoric.nextword.answers import human_counts
 from aleatoric.rng import stream
-from aleatoric.studies.figure_data import Line, Lines, Mark, plain
+from aleatoric.studies.figure_data import Guide, Lines, LineSeries, plain
 from aleatoric.studies.people import interval_text
 from aleatoric.types import Case, Floats, Interval, Study, Table
 
@@ -243,17 +243,17 @@ def _picture(points: list[CurvePoint], curves: Curves) -> Lines:
     finite = [point for point in points if point.size is not None]
     lines = tuple(_line(f"{side} v people", finite, side) for side in ("people", "model"))
     marks = (
-        Mark("largest measured", x=float(curves.sizes[-1])),
-        Mark("model, infinite samples", y=points[-1].model),
+        Guide("largest measured", x=float(curves.sizes[-1])),
+        Guide("model, infinite samples", y=points[-1].model),
     )
     return Lines("Learning curve", "people and samples, m", "TVD", lines, marks)
 
 
-def _line(label: str, points: list[CurvePoint], side: str) -> Line:
+def _line(label: str, points: list[CurvePoint], side: str) -> LineSeries:
     x = plain([point.size or 0 for point in points])
     y = plain([getattr(point, side) for point in points])
     intervals = [getattr(point, f"{side}_interval") for point in points]
     if None in intervals:
-        return Line(label, x, y)
+        return LineSeries(label, x, y)
     low, high = (plain([getattr(i, end) for i in intervals]) for end in ("low", "high"))
-    return Line(label, x, y, low, high)
+    return LineSeries(label, x, y, low, high)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.stats import kstwobign
 
 from aleatoric.rng import stream
-from aleatoric.studies.figure_data import Line, Lines, Mark, Panels, density, plain
+from aleatoric.studies.figure_data import Guide, Lines, LineSeries, Panels, density, plain
 from aleatoric.studies.people import (
     SplitTVDs,
     interval_note,
@@ -250,10 +250,10 @@ def _picture(found: Replacement, tvds: SplitTVDs, seed: int) -> dict[str, Panels
     spread = np.array([point.ks_spread for point in found.points])
     band = (plain(np.array(ks) - spread), plain(np.array(ks) + spread))
     marks = (
-        Mark("significant at 5%", y=found.ks_significant),
-        Mark("people against people", y=found.ks_people),
+        Guide("significant at 5%", y=found.ks_significant),
+        Guide("people against people", y=found.ks_people),
     )
     left = Lines("TVD after replacing k%", "TVD to the disjoint half", "density", densities)
-    curve = Line("KS distance ± sd over splits", k, ks, *band)
+    curve = LineSeries("KS distance ± sd over splits", k, ks, *band)
     right = Lines("Distance to people's TVDs", "replaced k (%)", "KS distance", (curve,), marks)
     return {"fig14_replacement": Panels("k% replacement", (left, right))}

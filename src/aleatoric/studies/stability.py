@@ -23,7 +23,7 @@ from aleatoric.metrics.calibration import (
     token_columns,
 )
 from aleatoric.rng import stream
-from aleatoric.studies.figure_data import Line, Lines, Mark, plain
+from aleatoric.studies.figure_data import Guide, Lines, LineSeries, plain
 from aleatoric.types import Floats, Study, Table
 
 SIZES = (10, 50, 500, 1000)
@@ -154,7 +154,7 @@ def _picture(found: dict[str, list[SubsetSpread]], full: dict[str, float], unit:
         mean, deviation = np.array([(one.mean, one.deviation) for one in spreads]).T
         sizes = plain([one.size for one in spreads])
         band = (plain(100 * (mean - deviation)), plain(100 * (mean + deviation)))
-        lines.append(Line(name, sizes, plain(100 * mean), *band))
-    marks = tuple(Mark(f"{name}, all", y=100 * value) for name, value in full.items())
+        lines.append(LineSeries(name, sizes, plain(100 * mean), *band))
+    marks = tuple(Guide(f"{name}, all", y=100 * value) for name, value in full.items())
     label = "error in percent, ± 1 sd"
     return Lines(f"Stability, subsets of {unit}", unit, label, tuple(lines), marks)
