@@ -143,9 +143,7 @@ def nasty() -> dict[str, Picture]:
     bars = WordBars(NASTY * 9, NASTY, (NASTY, "a"), (0.5, 0.1), (0.2, 0.0), 0.3)
     empty = LineSeries("none", (), ())
     return {
-        "lines": Lines(
-            NASTY, NASTY, NASTY, (line, LineSeries("none", (), ())), (Guide(NASTY, y=1.0),)
-        ),
+        "lines": Lines(NASTY, NASTY, NASTY, (line, empty), (Guide(NASTY, y=1.0),)),
         "histograms": histograms(NASTY, NASTY, {NASTY: [0.1], "none": []}, [0, 0.5, 1]),
         "scatter": Scatter(NASTY, NASTY, NASTY, (0.5,), (0.5,), line, None),
         "boxes": Boxes(NASTY, NASTY, NASTY, {NASTY: (0.1, 0.2)}),
