@@ -73,7 +73,7 @@ def test_all_recorded_pair_distances(
     recorded: dict[str, Any] = json.loads(
         (shared / "golden" / production_paper.RECORDED).read_text(encoding="utf-8")
     )
-    inputs = {(check.corpus, check.pairs.item_id): check.pairs for check in published.pairs}
+    inputs = {(check.corpus, check.item_id): check for check in published.pairs}
     for task, corpus in production_paper.TASKS.items():
         assert len(recorded[task]["first5"]) == 5
         for own in recorded[task]["first5"]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ TASKS = {"simplification": "asset", "translation": "wmt14-10ref"}
 PROBES = ("lexical-1", "lexical-2", "lexical-3")
 PROTOCOLS = ("paper", "corrected")
 STATISTICS = ("mean_H", "w1_M", "dmu_M", "w1_C", "dmu_C")
+CHECKED_PROBE = "lexical-1"
 RECORDED = "multiref_human_control_unigram.json"
 TOLERANCE = 1e-8
 BATCH = 512
@@ -67,15 +68,6 @@ NOTES = (
     "the other's; C: the grid of both halves against the other's pairs; texts cut to 100 tokens.",
     "The printed rows of syntactic-2 and semantic rest on the authors' tagger and encoder.",
 )
-
-
-@dataclass(frozen=True)
-class PairDistances:
-    """All distances between one input's people, pairs i < j in reading order, and its control."""
-
-    item_id: str
-    distances: tuple[float, ...]
-    control: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -95,17 +87,20 @@ class ControlLine:
 
 @dataclass(frozen=True)
 class PairCheck:
-    """The pair distances of one input, compared with the recorded ones."""
+    """The distances between one input's people, compared with the recorded ones."""
 
     corpus: str
-    pairs: PairDistances
+    item_id: str
+    distances: tuple[float, ...]
+    """Of pairs i < j in reading order."""
+    control: Mapping[str, float]
     worst: float | None
     """The largest difference from the recorded distances, if there are any."""
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        facts = {"corpus": self.corpus, "id": self.pairs.item_id, "worst": self.worst}
-        return facts | {"distances": list(self.pairs.distances)}
+        facts = {"corpus": self.corpus, "id": self.item_id, "worst": self.worst}
+        return facts | {"distances": list(self.distances)}
 
 
 @dataclass(frozen=True)
@@ -175,10 +170,8 @@ def to_tables(found: ControlReproduction) -> list[Table]:
 
 def pair_tables(checks: Iterable[PairCheck]) -> list[Table]:
     """Per corpus, every pair distance of its first inputs, to eight digits."""
-    by_corpus: dict[str, list[PairCheck]] = {}
-    for check in checks:
-        by_corpus.setdefault(check.corpus, []).append(check)
-    return [_pairs_table(corpus, some) for corpus, some in by_corpus.items()]
+    by_corpus = groupby(checks, key=lambda check: check.corpus)
+    return [_pairs_table(corpus, list(some)) for corpus, some in by_corpus]
 
 
 class ControlScores:
@@ -187,7 +180,8 @@ class ControlScores:
     def __init__(self, probes: Sequence[Probe], prepared: Preparation) -> None:
         self.groups: list[str] = []
         self.facts = {probe.name: {**prepared.facts, **probe.facts} for probe in probes}
-        self.first: dict[str, tuple[PairDistances, ...]] = {}
+        self.first: list[tuple[Inputs, dict[str, Floats]]] = []
+        """The first batch under `CHECKED_PROBE`: inputs by size, and their statistics."""
         self._parts: dict[str, list[tuple[list[int], Floats]]] = {}
 
     def add(self, name: str, rows: list[int], values: Floats) -> None:
@@ -260,15 +254,8 @@ def _add(
             found = control(inputs)
             for name, values in found.items():
                 scores.add(f"{name}/{probe.name}", [start + row for row in rows], values)
-            if start == 0:
-                first = scores.first.get(probe.name, ())
-                scores.first[probe.name] = (*first, *_shown(inputs, found))[:SHOWN]
-
-
-def _shown(inputs: Inputs, found: Mapping[str, Floats]) -> Iterator[PairDistances]:
-    for place, distances in enumerate(_pairs(inputs.matrices[:SHOWN])):
-        control = {name: float(values[place]) for name, values in found.items()}
-        yield PairDistances(inputs.ids[place], tuple(distances.tolist()), control)
+            if start == 0 and probe.name == CHECKED_PROBE:
+                scores.first.append((inputs, found))
 
 
 def _pairs(matrices: Floats) -> Floats:
@@ -319,16 +306,17 @@ def _recorded(data: Path, given: Path | None) -> dict[str, list[dict[str, Any]]]
 
 def _checks(
     corpus: str, scores: ControlScores, known: dict[str, list[dict[str, Any]]]
-) -> list[PairCheck]:
+) -> Iterator[PairCheck]:
+    """The first inputs of a corpus, with their differences from the recorded distances."""
     by_id = {str(row["id"]): row["H_unigram_i<j"] for row in known.get(corpus, [])}
-    checks = []
-    for pairs in scores.first.get("lexical-1", ()):
-        other = by_id.get(pairs.item_id)
-        worst = None
-        if other is not None and len(other) == len(pairs.distances):
-            worst = float(np.abs(np.array(other) - np.array(pairs.distances)).max())
-        checks.append(PairCheck(corpus, pairs, worst))
-    return checks
+    first = ((inputs, found, i) for inputs, found in scores.first for i in range(len(inputs.ids)))
+    for inputs, found, place in islice(first, SHOWN):
+        distances = _pairs(inputs.matrices[place : place + 1])[0]
+        other, worst = by_id.get(inputs.ids[place]), None
+        if other is not None and len(other) == len(distances):
+            worst = float(np.abs(np.array(other) - distances).max())
+        control = {name: float(values[place]) for name, values in found.items()}
+        yield PairCheck(corpus, inputs.ids[place], tuple(distances.tolist()), control, worst)
 
 
 def _rows_table(lines: Sequence[ControlLine]) -> Table:
@@ -339,9 +327,10 @@ def _rows_table(lines: Sequence[ControlLine]) -> Table:
     for corpus, metric in sorted(keys, key=lambda key: (corpora.index(key[0]), *_order(key[1]))):
         both = [cells.get((corpus, metric, protocol)) for protocol in PROTOCOLS]
         some = next(line for line in both if line is not None)
-        ours = (_value(both[0]), _value(both[1]), _interval(both[1]))
+        ours = (_digits(line.result.estimate.value if line else None) for line in both)
+        ends = interval_text(both[1].result.estimate.interval if both[1] else None, ".4f")
         inputs = str(some.result.estimate.n_items)
-        rows.append((corpus, metric, _digits(some.printed), *ours, inputs))
+        rows.append((corpus, metric, _digits(some.printed), *ours, ends, inputs))
     columns = ("corpus", "metric", "printed", "paper", "corrected", "[low, high]", "inputs")
     return Table("What Comes Next?, human control", columns, tuple(rows), NOTES)
 
@@ -356,39 +345,29 @@ def _checks_table(checks: Sequence[PairCheck]) -> Table:
     rows = tuple(
         (
             check.corpus,
-            check.pairs.item_id,
-            str(len(check.pairs.distances)),
-            _digits(check.pairs.control["mean_H"]),
-            _digits(check.pairs.control.get("w1_M")),
-            _digits(check.pairs.control.get("dmu_M")),
+            check.item_id,
+            str(len(check.distances)),
+            _digits(check.control["mean_H"]),
+            _digits(check.control.get("w1_M")),
+            _digits(check.control.get("dmu_M")),
             "–" if check.worst is None else f"{check.worst:.1e}",
         )
         for check in checks
     )
     columns = ("corpus", "input", "pairs", "mean H", "W1", "Dmu", "worst difference")
     notes = (
-        "lexical-1 of the first inputs, paper; recorded to eight digits: a difference of at most "
-        f"{TOLERANCE:g} is none. – : nothing was recorded.",
+        f"{CHECKED_PROBE} of the first inputs, paper; recorded to eight digits: a difference of "
+        f"at most {TOLERANCE:g} is none. – : nothing was recorded.",
     )
     return Table("Pair distances against the recorded ones", columns, rows, notes)
 
 
 def _pairs_table(corpus: str, checks: Sequence[PairCheck]) -> Table:
-    longest = max(len(check.pairs.distances) for check in checks)
     rows = []
-    for place in range(longest):
-        cells = [check.pairs.distances[place : place + 1] for check in checks]
-        rows.append((str(place + 1), *(f"{cell[0]:.8f}" if cell else "" for cell in cells)))
-    columns = ("pair", *(f"input {check.pairs.item_id}" for check in checks))
-    return Table(f"{corpus}: lexical-1 of pairs i < j", columns, tuple(rows))
-
-
-def _value(line: ControlLine | None) -> str:
-    return "–" if line is None else _digits(line.result.estimate.value)
-
-
-def _interval(line: ControlLine | None) -> str:
-    return interval_text(None if line is None else line.result.estimate.interval, ".4f")
+    for number, cells in enumerate(zip_longest(*(check.distances for check in checks)), 1):
+        rows.append((str(number), *("" if cell is None else f"{cell:.8f}" for cell in cells)))
+    columns = ("pair", *(f"input {check.item_id}" for check in checks))
+    return Table(f"{corpus}: {CHECKED_PROBE} of pairs i < j", columns, tuple(rows))
 
 
 def _digits(value: float | None) -> str:
