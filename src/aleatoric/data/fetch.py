@@ -138,12 +138,12 @@ def files_of(name: str, url: str | None = None, sha256: str | None = None) -> tu
     if name not in DOWNLOADS:
         known = ", ".join((*DOWNLOADS, *SETS))
         raise UsageError(f"there is nothing to fetch for {name!r}; use {known}.")
-    changes = {}
+    found = DOWNLOADS[name]
     if url is not None:
-        changes["url"] = _checked_url(url)
+        found = replace(found, url=_checked_url(url))
     if sha256 is not None:
-        changes["sha256"] = _checked_sha256(sha256)
-    return (replace(DOWNLOADS[name], **changes),)  # type: ignore[arg-type]
+        found = replace(found, sha256=_checked_sha256(sha256))
+    return (found,)
 
 
 def published_encoding(sha256: str) -> str | None:

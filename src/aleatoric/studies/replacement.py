@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import kstwobign
+from scipy.stats import ks_2samp, kstwobign
 
 from aleatoric.rng import stream
 from aleatoric.studies.figure_data import Guide, Lines, LineSeries, Panels, density, plain
@@ -108,13 +108,6 @@ def mixed(model: Floats, oracle: Floats, ranks: NDArray[np.int64], share: float)
     return np.where(ranks < round(share * len(model)), oracle, model)
 
 
-def ks_distance(left: Floats, right: Floats) -> float:
-    """The largest gap between two empirical distribution functions."""
-    at = np.concatenate([left, right])
-    sides = [np.searchsorted(np.sort(side), at, side="right") / len(side) for side in (left, right)]
-    return float(np.abs(sides[0] - sides[1]).max())
-
-
 def significant_distance(n: int, alpha: float = ALPHA) -> float:
     """The smallest KS distance of two samples of n that the test rejects (Smirnov's limit).
 
@@ -172,8 +165,8 @@ def _point(
 
 def _ks_people(oracle: Floats) -> float:
     """The mean KS distance between the people's TVDs of one split and of the next."""
-    following = np.roll(oracle, 1, axis=1)
-    return float(np.mean([ks_distance(*pair) for pair in zip(oracle.T, following.T, strict=True)]))
+    pairs = zip(oracle.T, np.roll(oracle, 1, axis=1).T, strict=True)
+    return float(np.mean([ks_2samp(*pair, method="asymp").statistic for pair in pairs]))
 
 
 def _replicates(
