@@ -78,8 +78,8 @@ WMT = [
     wmt("with another mark", "is no line of extra references; write", b"X-1\tA dog.\n"),
     wmt("without a number", "is no line of extra references; write", b"S-\tA dog.\n"),
     wmt("with a long number", "is no line of extra references; write", b"S-1234567890\ta\n"),
-    wmt("with a source twice", "'S-1' stands twice; keep", b"S-1\ta\nS-1\tb\n", 2),
-    wmt("with a reference twice", "'R1-1' stands twice; keep", b"S-1\ta\nR1-1\tb\nR1-1\tc\n", 3),
+    wmt("with a source twice", "'S-1' occurs twice; keep", b"S-1\ta\nS-1\tb\n", 2),
+    wmt("with a reference twice", "'R1-1' occurs twice; keep", b"S-1\ta\nR1-1\tb\nR1-1\tc\n", 3),
     wmt("without a source", "has no line S-1; give", b"R1-1\tb\nR2-1\tc\n"),
     wmt("with a blank source", "the source is empty; give", b"S-1\t \nR1-1\tb\nR2-1\tc\n"),
     wmt("with escapes", r"'\\x1b\[31m' is no line", b"\x1b[31m\n"),
@@ -100,7 +100,7 @@ DIALOGUES = [
     dialogue("with a turn of 3", "is int, not text; write",
              {"context": [3], "positive_responses": ["a", "b"]}),
     dialogue("with no turn", "is empty; give", {"context": [], "positive_responses": ["a", "b"]}),
-    dialogue("with text for a list", "is no list; write",
+    dialogue("with text for a list", "is not a list; write",
              {"context": ["a"], "positive_responses": "b"}),
 ]  # fmt: skip
 MULTIREF = [
@@ -110,13 +110,13 @@ MULTIREF = [
           {"m.jsonl": lines({**TEXTS, "language": "../../de"})}),
     texts("texts of 2 MB", "characters; shorten",
           {"m.jsonl": lines({**TEXTS, "input": "a" * HUGE})}),
-    texts("texts with a key twice", "'id' stands twice; merge",
+    texts("texts with a key twice", "'id' occurs twice; merge",
           {"m.jsonl": b'{"id": 1, "id": 2, "input": "a", "references": ["b", "c"]}\n'}),
-    texts("texts with 200,000 keys, the last twice", "stands twice; merge",
+    texts("texts with 200,000 keys, the last twice", "occurs twice; merge",
           {"m.jsonl": ("{" + ",".join(f'"{i}":1' for i in MANY) + "}").encode()}),
     texts("texts with a null original text", "original is list, not text; write",
           {"m.jsonl": lines({**TEXTS, "original": []})}),
-    texts("texts with a null group", "is no identifier; use",
+    texts("texts with a null group", "is not an identifier; use",
           {"m.jsonl": lines({**TEXTS, "group": None})}),
     texts("texts as a NUL", "NUL character; remove",
           {"m.jsonl": lines({**TEXTS, "references": ["a\0", "b"]})}),
@@ -124,7 +124,7 @@ MULTIREF = [
 VECTORS = [
     vectors("that are empty", "holds no vector; give", b"", None),
     vectors("of unequal lengths", "has 1 numbers after its word, not 2", b"a 1 2\nb 1\n", 2),
-    vectors("that are no numbers", "'x' is no number; write", b"a 1 x\n"),
+    vectors("that are no numbers", "'x' is not a number; write", b"a 1 x\n"),
     vectors("that are infinite", "holds no finite vector; leave", b"a 1 inf\n"),
     vectors("in latin-1", "is not utf-8; save", b"caf\xe9 1 2\n"),
     vectors("with a NUL", "NUL byte .*; save", b"a\0 1 2\n"),
@@ -140,20 +140,38 @@ PLANS = [
     plan("of a cost without a device", "is not known; use", "--cost", "--device", "abacus"),
     plan("of a cost in float7", "is not known; use", "--cost", "--dtype", "float7"),
     plan("of a cost in bfloat16 on a core", "is not known; use", "--cost", "--dtype", "bfloat16"),
-    plan("of a model of no size", "no size of a model; write", "--cost", "--parameters", "big"),
-    plan("of a model of size 0", "no size of a model; write", "--cost", "--parameters", "0"),
-    plan("of a negative model", "no size of a model; write", "--cost", "--parameters", "-7B"),
-    plan("of a huge model", "no size of a model; write", "--cost", "--parameters", "9" * 400),
-    plan("of a model in escapes", r"'\\x1b\[31m' is no size", "--cost", "--parameters", "\x1b[31m"),
-    plan("of many samples", "no number of draws; give", "--cost", "--samples", "9" * 5000),
-    plan("of other samples", "no number of draws; give", "--cost", "--samples", "some"),
+    plan(
+        "of a model of no size",
+        "not a number of parameters; write",
+        "--cost",
+        "--parameters",
+        "big",
+    ),
+    plan(
+        "of a model of size 0", "not a number of parameters; write", "--cost", "--parameters", "0"
+    ),
+    plan(
+        "of a negative model", "not a number of parameters; write", "--cost", "--parameters", "-7B"
+    ),
+    plan(
+        "of a huge model", "not a number of parameters; write", "--cost", "--parameters", "9" * 400
+    ),
+    plan(
+        "of a model in escapes",
+        r"'\\x1b\[31m' is not a number of parameters",
+        "--cost",
+        "--parameters",
+        "\x1b[31m",
+    ),
+    plan("of many samples", "not a number of draws; give", "--cost", "--samples", "9" * 5000),
+    plan("of other samples", "not a number of draws; give", "--cost", "--samples", "some"),
 ]
 BOMB = gzip.compress((b" " * 9999 + b"\n") * 800)
 OTHERS = [
     corpus("a gzip bomb", "unpack to over 200 times their size; unpack", BOMB, None, "c.jsonl.gz"),
-    corpus("200,000 columns, the last twice", "stands twice; give",
+    corpus("200,000 columns, the last twice", "occurs twice; give",
            ",".join(map(str, MANY)).encode() + b"\n1\n", 1, "c.csv"),
-    corpus("Provo as JSON with counts in a list", "no object of counts; write",
+    corpus("Provo as JSON with counts in a list", "not an object of counts; write",
            lines({"passage": 1, "position": 1, "context": "a", "human": ["x"]})),
     corpus("Provo as JSON without a passage", "'passage' is missing .*; add",
            lines({"position": 1, "context": "a", "human": {"x": 1}})),

@@ -59,7 +59,7 @@ def test_the_weighted_class_mean_is_nearest_to_the_printed_sce(columns: Columns)
 def test_subsets_of_tokens_have_the_printed_size(columns: Columns) -> None:
     """Printed: 26.19 ± 8.18 with n = 10. METHOD: 25.6 ± 8.0 over ten subsets of tokens."""
     table = to_table(columns)
-    error = stability.error_of_tokens(stability.Pair(table.confidence, table.correct), 15)
+    error = stability.error_of_tokens(table.confidence, table.correct, 15)
     rng = np.random.default_rng(0)
     values = [100 * error(rng.choice(len(table.unit), 10, replace=False)) for _ in range(1000)]
     # Ten subsets have a standard error of about 8 / sqrt(10) = 2.5.

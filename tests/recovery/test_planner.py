@@ -19,7 +19,7 @@ from aleatoric.levels.word import WordJob, results
 from aleatoric.rng import stream
 from aleatoric.runs import Store
 from aleatoric.studies.plan import Grid, Target, make_plan
-from aleatoric.studies.plan_from_run import PilotSource, context_of, pilot_source
+from aleatoric.studies.plan_from_run import context_of, pilot_source, source_of
 from aleatoric.types import Case, Categorical, Item, Pair
 
 PEOPLE, SAMPLES = (5, 20, 40), (10, 100)
@@ -64,7 +64,7 @@ def pilot(temperature: float, people: int, samples: int) -> Pilot:
 
 @pytest.mark.parametrize("temperature", sampled([1.0, 0.5], [1.0]))
 def test_predicted_standard_errors_are_within_15_percent(temperature: float) -> None:
-    found = PilotSource("pilot", pilot(temperature, people=20, samples=100))
+    found = source_of("pilot", pilot(temperature, people=20, samples=100))
     plan = make_plan(found, Target(), Grid(PEOPLE, SAMPLES, (GROUPS,)))
     predicted = np.array([row.se for row in plan.rows]).reshape(len(PEOPLE), len(SAMPLES))
     ratios = predicted / simulated_errors(temperature)

@@ -408,7 +408,7 @@ _CHOICES = {field.name for field in fields(Choices)}
 def fits(value: Any, shape: Shape) -> bool:
     """Whether a value has a shape.
 
-    >>> fits(["a", None], [(str, None)]), fits({"n": -1}, {"n": whole(0)}), fits(True, int)
+    >>> fits(["a", None], [(str, None)]), fits({"n": -1}, {"n": whole_between(0)}), fits(True, int)
     (True, False, False)
     """
     if shape is None or isinstance(shape, type):

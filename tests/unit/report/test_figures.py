@@ -23,10 +23,10 @@ from aleatoric.runs import Store
 from aleatoric.studies.figure_data import (
     Boxes,
     Coefficients,
+    Guide,
     Histograms,
-    Line,
     Lines,
-    Mark,
+    LineSeries,
     Panels,
     Picture,
     Scatter,
@@ -141,10 +141,11 @@ def test_every_figure_is_drawn(data: dict[str, Picture], tmp_path: Path) -> None
 
 
 def nasty() -> dict[str, Picture]:
-    line = Line(NASTY, (0.0, 1.0), (1.0, 2.0), (0.5, 1.0), (1.5, 3.0))
+    line = LineSeries(NASTY, (0.0, 1.0), (1.0, 2.0), (0.5, 1.0), (1.5, 3.0))
     bars = WordBars(NASTY * 9, NASTY, (NASTY, "a"), (0.5, 0.1), (0.2, 0.0), 0.3)
+    empty = LineSeries("none", (), ())
     return {
-        "lines": Lines(NASTY, NASTY, NASTY, (line, Line("none", (), ())), (Mark(NASTY, y=1.0),)),
+        "lines": Lines(NASTY, NASTY, NASTY, (line, empty), (Guide(NASTY, y=1.0),)),
         "histograms": histograms(NASTY, NASTY, {NASTY: [0.1], "none": []}, [0, 0.5, 1]),
         "scatter": Scatter(NASTY, NASTY, NASTY, (0.5,), (0.5,), line, None),
         "boxes": Boxes(NASTY, NASTY, NASTY, {NASTY: (0.1, 0.2)}),

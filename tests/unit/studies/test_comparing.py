@@ -151,8 +151,8 @@ def test_no_common_item_is_said(tmp_path: Path) -> None:
     ("change", "field"),
     [
         ({"corpus": "simulated:contexts=60,people=20,passage=6"}, r"corpus \(simulated#"),
-        ({"choices": choose("corrected", ["rule=paper"])}, r"rule \(corrected v paper\)"),
-        ({"choices": choose("paper", [])}, r"protocol \(corrected v paper\).*bins"),
+        ({"choose": ("rule=paper",)}, r"rule \(corrected v paper\)"),
+        ({"protocol": "paper"}, r"protocol \(corrected v paper\).*bins"),
         ({"n_splits": 5}, r"n_splits \(20 v 5\)"),
     ],
 )

@@ -46,7 +46,7 @@ from aleatoric.inference.planning import (
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
 from aleatoric.report.plan import plan_picture, plan_table
-from aleatoric.studies.plan import AssumedSource, Assumptions, Grid, Target, make_plan, zipf
+from aleatoric.studies.plan import Assumptions, Grid, Target, assumed_source, make_plan, zipf
 
 variances = st.floats(0.0, 0.3)
 
@@ -307,7 +307,7 @@ def test_zipf_has_the_entropy_that_is_asked_for(support: int, share: float) -> N
 
 
 def test_more_of_anything_never_raises_an_assumed_error() -> None:
-    source = AssumedSource(Assumptions())
+    source = assumed_source(Assumptions())
     rows = make_plan(source, Target(), Grid((10, 40, 160), (10, 1000, None), (20,))).rows
     errors = np.array([row.se for row in rows]).reshape(3, 3)
     assert (np.diff(errors, axis=0) <= 1e-6).all()
@@ -315,7 +315,7 @@ def test_more_of_anything_never_raises_an_assumed_error() -> None:
 
 
 def test_figure_data_meets_the_target_where_the_table_says() -> None:
-    plan = make_plan(AssumedSource(Assumptions()), Target(se=0.02), Grid((40,), (100,)))
+    plan = make_plan(assumed_source(Assumptions()), Target(se=0.02), Grid((40,), (100,)))
     (line,) = plan_picture(plan).pictures[0].lines  # type: ignore[union-attr]
     (row,) = plan.rows
     at = np.interp(row.design.contexts, line.x, line.y)
@@ -379,7 +379,7 @@ def test_a_difference_of_one_system_says_what_it_assumes(cli: Callable) -> None:
     [
         ((), "give a run"),
         (("--assume", "height=3"), "no assumption 'height'"),
-        (("--assume", "sd=x"), "is no number"),
+        (("--assume", "sd=x"), "is not a number"),
         (("--assume", "icc=1.5"), "icc=1.5 cannot be"),
         (("--assume", "sd=0.1", "--samples", "few"), "--samples 'few'"),
         (("--assume", "sd=0.1", "--se", "0"), "--se 0"),
@@ -409,10 +409,10 @@ def test_a_power_just_above_chance_has_an_error() -> None:
 
 
 def test_wide_supports_are_compared_in_parts_and_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = AssumedSource(Assumptions(support=300, entropy=6.0))
-    whole = source.prepared([5, 10], [7, None])
+    source = assumed_source(Assumptions(support=300, entropy=6.0))
+    whole = source.known([5, 10], [7, None])
     monkeypatch.setattr("aleatoric.inference.noise._AT_ONCE", 300)
-    assert source.prepared([5, 10], [7, None]) == whole
+    assert source.known([5, 10], [7, None]) == whole
 
 
 def test_a_correlation_that_the_run_knows_is_refused(cli: Callable, run: Path) -> None:
