@@ -24,7 +24,7 @@ import wayward
 from marks import sampled
 
 from aleatoric.errors import ModelError
-from aleatoric.levels.base import notes, run_job
+from aleatoric.levels.base import Monitor, notes, run_job
 from aleatoric.levels.text import TextJob
 from aleatoric.levels.word import WordJob
 from aleatoric.models.base import Ask
@@ -92,7 +92,7 @@ def expected(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Held:
 def words(orders: Path, out: Path, engine: EngineOptions, **more: Any) -> Held:
     corpus = f"simulated:contexts={N_CONTEXTS},people=4,passage={PASSAGE}"
     job = WordJob(corpus, (f"wayward:{orders}",), samples=20, n_splits=2, **on(engine))
-    with run_job(job, out, **more):
+    with run_job(job, out, Monitor(**more)):
         return held(out)
 
 

@@ -72,7 +72,9 @@ def with_options(
 def option_of(own: Field[Any], kind: Any) -> tuple[Any, Any]:
     """Return the annotation and default of a field's option, as typer takes them."""
     option, default = about(own), own.default
-    if get_origin(kind) is tuple:
+    if option.single:
+        kind, default = get_args(kind)[0], MISSING
+    elif get_origin(kind) is tuple:
         kind, default = list[get_args(kind)[0]] | None, None  # type: ignore[misc]
     shown = typer.Option(flag(own), help=option.help, min=option.low, max=option.high)
     return Annotated[kind, shown], inspect.Parameter.empty if default is MISSING else default
@@ -88,4 +90,6 @@ def job_from(job_type: type[J], options: Mapping[str, Any]) -> J:
 
 def _given(value: Any, own: Field[Any]) -> Any:
     """An option that may be repeated and is not given at all has its default."""
+    if about(own).single:
+        return (value,)
     return own.default if isinstance(own.default, tuple) and not value else value

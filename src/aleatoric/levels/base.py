@@ -71,6 +71,10 @@ class Level(ABC):
     def check(self, job: Any) -> None:
         """Refuse a job that cannot be done, before anything is opened or written."""
         check_specs(job.models, *self.model_kinds)
+        self.check_engine(job)
+
+    def check_engine(self, job: Any) -> None:
+        """Refuse an engine that cannot run models of this level."""
         check_engine(job.engine_options)
 
     @abstractmethod
@@ -226,7 +230,7 @@ def _resumed(store: Store, changes: Changes, monitor: Monitor) -> Store:
     if changes.word_rule not in (None, rule):
         raise UsageError(f"--word-rule {changes.word_rule} is not the run's; leave it out.")
     job = level.job_type.from_manifest(manifest, changes.options)
-    check_engine(job.engine_options)
+    level.check_engine(job)
     if store.meta(COMPLETE):
         store.release()
         return store

@@ -300,6 +300,9 @@ class Token(Level):
         if not job.models:
             raise UsageError("give a model to read the corpus, as --model smollm2.")
         super().check(job)
+
+    def check_engine(self, job: TokenJob) -> None:
+        """Refuse a cluster."""
         check_one_process(job.engine_options, "token")
 
     def open(self, job: TokenJob) -> TextCorpus | ParallelText:

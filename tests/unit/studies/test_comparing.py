@@ -10,7 +10,7 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.multiple import holm
 from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, ONE_GROUP
 from aleatoric.levels.base import run_job
-from aleatoric.levels.word import WordJob, choose, results
+from aleatoric.levels.word import WordJob, results
 from aleatoric.report.views import comparison_tables
 from aleatoric.runs import Store
 from aleatoric.studies.compare import compare
