@@ -22,7 +22,7 @@ from typing import Any
 
 from aleatoric.models.hf import HFModel, load
 from aleatoric.models.smollm2 import load_smollm2
-from aleatoric.nextword.digest import WordProbabilities
+from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.rules import first_word_paper, normalise
 from aleatoric.nextword.sampled import Prompt, mc

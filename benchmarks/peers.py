@@ -24,7 +24,7 @@ import numpy as np
 
 from aleatoric.models.hf import HFModel
 from aleatoric.models.smollm2 import directory, load_smollm2
-from aleatoric.nextword.digest import WordProbabilities
+from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.rules import first_span, normalise
 from aleatoric.nextword.sampled import Prompt, mc

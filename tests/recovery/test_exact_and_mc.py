@@ -14,7 +14,7 @@ pytest.importorskip("transformers")
 
 from aleatoric.models import smollm2
 from aleatoric.nextword.answers import human_counts
-from aleatoric.nextword.digest import WordProbabilities
+from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.sampled import Prompt, mc
 from aleatoric.nextword.vocabulary import Vocabulary

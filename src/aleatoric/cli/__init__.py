@@ -180,7 +180,7 @@ def word(
     Example: `aleatoric word --corpus answers.jsonl --model recorded:gpt2.jsonl --out runs/gpt2`
     """
     from aleatoric.levels import word as pipeline
-    from aleatoric.nextword.live import parse_until
+    from aleatoric.nextword.adaptive import parse_until
     from aleatoric.runs.engine import EngineOptions, Loading
 
     job = pipeline.WordJob(

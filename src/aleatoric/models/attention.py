@@ -8,7 +8,7 @@ round, so a model that goes by columns instead of masks and positions gives othe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ from aleatoric.types import Ints
 if TYPE_CHECKING:
     from torch import Tensor
 
+KV = tuple[tuple["Tensor", "Tensor"], ...]
+"""(keys, values) per layer, each of shape [1, heads, tokens, width]."""
 
 DEPTH = 24
 """Tokens of the longest text of the tree, where a model takes so many."""
@@ -163,7 +165,9 @@ def tree_logits(lm: Any, tree: ProbeTree) -> Tensor:
         visible = (held >= 0) & seen[level[:, None], held]
         arrays = (tree.ids[level], tree.positions[level], visible)
         ids, positions, mask = (torch.from_numpy(x).to(lm.device) for x in arrays)
-        logits, fresh = lm.forward(ids, positions, mask, _joined(blocks), None)
+        logits, fresh = lm.forward(
+            ids, positions, mask, joined_kv(blocks) if blocks else None, None
+        )
         found.append(logits)
         blocks.append(fresh)
     order = np.argsort(np.concatenate(levels))
@@ -180,11 +184,10 @@ def _unseen(lm: Any, trunk: Any, columns: int) -> Any:
     return tuple((keys[:, :, fill], values[:, :, fill]) for keys, values in trunk)
 
 
-def _joined(blocks: list[Any]) -> Any:
+def joined_kv(blocks: Sequence[KV]) -> KV:
+    """Concatenate keys and values along the tokens, per layer."""
     import torch
 
-    if not blocks:
-        return None
     return tuple(
         (torch.cat([k for k, _ in layer], 2), torch.cat([v for _, v in layer], 2))
         for layer in zip(*blocks, strict=True)

@@ -351,3 +351,13 @@ def free_memory() -> None:
 
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def gpu_memory(device: Any) -> int:
+    """Return the memory of a GPU in bytes; 8 GiB for other devices, which do not tell."""
+    import torch
+
+    if torch.device(device).type != "cuda":
+        return 8 << 30
+    total: int = torch.cuda.get_device_properties(device).total_memory
+    return total

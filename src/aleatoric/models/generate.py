@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from aleatoric.errors import UsageError, quoted
-from aleatoric.models.base import Writing, check_writing, finished
+from aleatoric.models.base import Writing, check_writing, finished, gpu_memory
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.sampling import (
     Ids,
@@ -72,19 +72,10 @@ class Batching:
     def rows_at_once(self, network: TextNetwork, longest: int) -> int:
         """Samples that grow together where inputs and texts have `longest` tokens."""
         on_cpu = str(network.device) == "cpu"
-        memory = self.memory or (2 << 30 if on_cpu else _gpu_memory(network.device) // 4)
+        memory = self.memory or (2 << 30 if on_cpu else gpu_memory(network.device) // 4)
         # Logits are held about six times over while a token is drawn.
         each = network.bytes_of(longest) + 24 * network.width
         return max(1, min(self.rows or (64 if on_cpu else 1024), memory // each))
-
-
-def _gpu_memory(device: Any) -> int:
-    import torch
-
-    if torch.device(device).type != "cuda":
-        return 8 << 30
-    total: int = torch.cuda.get_device_properties(device).total_memory
-    return total
 
 
 @dataclass

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import AleatoricError, MissingExtraError, ModelError, UsageError
 from aleatoric.models.attention import (
+    KV,
     SHALLOW,
     ProbeTree,
     Tiles,
@@ -34,9 +35,6 @@ from aleatoric.models.pieces import (
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-KV = tuple[tuple["Tensor", "Tensor"], ...]
-"""One (keys, values) a layer, each of shape [1, heads, tokens, width]."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,12 +20,12 @@ from aleatoric.errors import ModelError, UsageError
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.hf import wrap
 from aleatoric.nextword import tree as tree_module
-from aleatoric.nextword.biased import biased, first_token, word_tokens
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.head import HeadSearch, head
 from aleatoric.nextword.live import survey
 from aleatoric.nextword.rules import first_word, normalise
 from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.sequences import biased, first_token, word_tokens
 from aleatoric.nextword.tree import Limits, Tree, encode_contexts, passages_of
 from aleatoric.types import Draws
 
@@ -350,7 +350,7 @@ def test_single_precision_draws_the_same_whatever_the_batch(kind):
 
 
 def test_draws_follow_the_probabilities():
-    from aleatoric.models.sampling import child, draw
+    from aleatoric.models.decoding import child, draw
 
     p = torch.tensor([[0.5, 0.0, 0.3, 0.15, 0.05], [0.0, 0.0, 1.0, 0.0, 0.0]])
     keys = torch.as_tensor(child(np.array([7]), np.arange(20000)))

@@ -14,9 +14,9 @@ from lms import at_once, brute_force
 
 from aleatoric.models import smollm2
 from aleatoric.nextword.exact import Question, Search, exact
+from aleatoric.nextword.rules import DONE, WordState, advance, fold
 from aleatoric.nextword.sampled import Prompt, mc
 from aleatoric.nextword.tree import Limits, Tree, passages_of
-from aleatoric.nextword.vocabulary import DONE, State, advance, fold
 
 pytestmark = pytest.mark.skipif(
     not smollm2.is_cached(), reason="SmolLM2 is not in the cache; run `aleatoric demo` once"
@@ -45,7 +45,7 @@ def test_exact_equals_one_word_at_a_time(lm):
             logp = lm.model(torch.tensor([ids])).logits[0].log_softmax(-1)
         start = len(lm.encode(CONTEXTS[1]))
         spelled = sum(float(logp[i - 1, ids[i]]) for i in range(start, len(ids)))
-        state = State()
+        state = WordState()
         for token in ids[start:]:
             state = advance(state, lm.pieces[token])
         ends = [

@@ -3,41 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from aleatoric.models.decoding import Decoder
-from aleatoric.nextword.digest import Reader
-from aleatoric.nextword.rules import normalise
 from aleatoric.nextword.tree import Limits, Tree, TreeLM, encode_contexts, packs_of, passages_of
-from aleatoric.nextword.vocabulary import Vocabulary
+from aleatoric.nextword.vocabulary import LogitReader, Vocabulary
 from aleatoric.types import Categorical
 
 Path = tuple[int, ...]
 
 
 def word_tokens(lm: TreeLM, context: str, word: str) -> Path:
-    """The tokens of a word as the tokenizer cuts it after a context and a space."""
+    """Tokenize a word as it follows a context and a space."""
     before, after = lm.encode(context), lm.encode(f"{context} {word}")
     if after[: len(before)] == before:
         return after[len(before) :]
     return lm.continuation(f" {word}")
-
-
-def biased_support(
-    unbiased: Iterable[str], nucleus: Iterable[str], others: Iterable[str]
-) -> tuple[str, ...]:
-    """The support of the biased estimator (App. A): every word once, in the order first seen.
-
-    `unbiased` are words of unbiased samples, `nucleus` those of nucleus samples, `others` the
-    greedy word, the original and the people's words.
-
-    >>> biased_support(["a", "b"], ["B"], ["c"])
-    ('a', 'b', 'c')
-    """
-    words = (normalise(w) for group in (unbiased, nucleus, others) for w in group)
-    return tuple(dict.fromkeys(words))
 
 
 def biased(
@@ -48,7 +31,7 @@ def biased(
     decoder: Decoder | None = None,
     limits: Limits | None = None,
 ) -> list[Categorical]:
-    """The biased estimate (App. A): softmax of log f(c, w) - log f(c) over each support."""
+    """Return the biased estimate (App. A): softmax of log f(c, w) - log f(c) over each support."""
     paths = [
         [word_tokens(lm, context, word) for word in support]
         for context, support in zip(contexts, supports, strict=True)
@@ -68,9 +51,9 @@ def first_token(
     decoder: Decoder | None = None,
     limits: Limits | None = None,
 ) -> list[tuple[Categorical, Categorical]]:
-    """People's and the model's distributions of the first token (App. D), for each context.
+    """Return the human and the model distribution of the first token (App. D) per context.
 
-    Answers that share a first token add up. Outcomes are token numbers, as text.
+    Answers that share a first token add up. Outcomes are token ids, as text.
     """
     answers = [_by_first_token(lm, c, words) for c, words in zip(contexts, human, strict=True)]
     paths = [[(token,) for token in shares] for shares in answers]
@@ -101,9 +84,9 @@ def sequence_log_probs(
     decoder: Decoder | None = None,
     limits: Limits | None = None,
 ) -> list[list[float]]:
-    """Log-probability of each token sequence after its context."""
+    """Return the log-probability of each token sequence after its context."""
     limits = limits or Limits()
-    reader = Reader(lm, Vocabulary(lm.pieces), decoder or Decoder())
+    reader = LogitReader(lm, Vocabulary(lm.pieces), decoder)
     scores = [[0.0] * len(row) for row in paths]
     for pack in packs_of(passages_of(encode_contexts(lm, contexts)), limits.contexts_at_once(lm)):
         _score_pack(Tree(lm, pack, limits), reader, paths, scores)
@@ -111,7 +94,7 @@ def sequence_log_probs(
 
 
 def _score_pack(
-    tree: Tree, reader: Reader, paths: Sequence[Sequence[Path]], scores: list[list[float]]
+    tree: Tree, reader: LogitReader, paths: Sequence[Sequence[Path]], scores: list[list[float]]
 ) -> None:
     spans = tree.spans()
     numbers: dict[tuple[int, Path], int] = {(i, ()): -1 for i in spans}
@@ -131,14 +114,14 @@ def _score_pack(
 def _inner_nodes(
     spans: Mapping[int, tuple[int, int]], paths: Sequence[Sequence[Path]], depth: int
 ) -> list[tuple[int, Path]]:
-    """The token sequences of one length after which a further token is scored, each once."""
+    """The token sequences of one length after which another token is scored, each once."""
     return list(
         dict.fromkeys((i, path[:depth]) for i in spans for path in paths[i] if len(path) > depth)
     )
 
 
 def _add_scores(
-    reader: Reader,
+    reader: LogitReader,
     nodes: list[tuple[int, Path]],
     logits: object,
     paths: Sequence[Sequence[Path]],
