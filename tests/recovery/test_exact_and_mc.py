@@ -12,7 +12,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from aleatoric.models import smollm2
+from aleatoric.models import gguf
+from aleatoric.models.hf import load_smollm2
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
@@ -21,7 +22,7 @@ from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.types import Categorical
 
 pytestmark = pytest.mark.skipif(
-    not smollm2.is_cached(), reason="SmolLM2 is not in the cache; run `aleatoric demo` once"
+    not gguf.smollm2_is_cached(), reason="SmolLM2 is not in the cache; run `aleatoric demo` once"
 )
 CONTEXTS, SAMPLES, TIMES = 120, 30, 300
 
@@ -54,7 +55,7 @@ def sampled_distances(
 
 
 def test_sampling_adds_the_distance_that_its_noise_predicts(provo):
-    lm = smollm2.load_smollm2(device="cpu")
+    lm = load_smollm2(device="cpu")
     vocabulary = Vocabulary(lm.pieces)
     people = people_of(provo)
     questions = [Question(c, tuple(own), tuple(own.values())) for c, own in people]

@@ -22,7 +22,7 @@ from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.estimate import bounded
 from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.models.checkpoints import contents_of
-from aleatoric.models.forced import Part, chunks, parts
+from aleatoric.models.forced import ForcedPart, chunks, parts
 from aleatoric.registry import Advance, Meter, unmetered, versions
 from aleatoric.runs import COMPLETE, Store, TokenSums
 from aleatoric.runs.disk import command
@@ -240,7 +240,7 @@ def _read_parts(
 def _score(
     stream: CalibrationStream,
     model: ForcedModel,
-    part: Part,
+    part: ForcedPart,
     batch_tokens: int,
     advance: Advance,
 ) -> NDArray[np.int64]:
@@ -268,7 +268,7 @@ def _keep_rows(
 
 
 def _save(
-    store: Store, name: str, stream: CalibrationStream, done: TokenSums, part: Part
+    store: Store, name: str, stream: CalibrationStream, done: TokenSums, part: ForcedPart
 ) -> TokenSums:
     sums = TokenSums(
         done.items + part.n_items,

@@ -8,8 +8,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +212,11 @@ def _check_file(file: Path) -> None:
         raise DataError.at(file, None, "is a git-LFS pointer, not the file", "run git lfs pull")
 
 
+def short_name(name: str) -> str:
+    """Return the last part of a directory's path, or the whole name of a model on a hub."""
+    return Path(name).name if os.path.isdir(name) else name
+
+
 def listed(names: Iterable[str], most: int = 3) -> str:
     """A few names, and how many more there are.
 
@@ -248,3 +253,46 @@ def _move_unless_there(fresh: Path, target: Path) -> None:
     except OSError:
         if not target.is_dir():  # another process finishing first is fine
             shutil.move(str(fresh), str(target))
+
+
+# Weights ------------------------------------------------------------------------------------------
+
+
+def whole_model(kind: Any, name: str, **options: Any) -> Any:
+    """Load a model; raise `ValueError` for weights that are missing or unexpected.
+
+    transformers fills missing weights with random numbers. It does not report tied heads and
+    buffers that a model class declares as ignorable.
+    """
+    model, info = kind.from_pretrained(name, **options, output_loading_info=True)
+    for problem in ("missing", "unexpected", "mismatched"):
+        if keys := info[f"{problem}_keys"]:
+            names = sorted(key if isinstance(key, str) else key[0] for key in keys)
+            raise ValueError(f"the weights do not fit config.json ({problem}: {listed(names)})")
+    return model
+
+
+def check_weights(model: Any) -> None:
+    """Raise `ValueError` for weights that are not finite."""
+    for name, own in model.named_parameters():
+        if not own.is_floating_point() or own.itemsize == 1:
+            continue  # quantized
+        # A sum needs no copy of the weights, but it may overflow although they are finite.
+        if not own.sum().isfinite() and not own.isfinite().all():
+            dtype = str(own.dtype).removeprefix("torch.")
+            raise ValueError(f"{name} holds values that are not finite in {dtype}")
+
+
+@contextmanager
+def quiet(transformers: Any) -> Iterator[None]:
+    """Silence transformers' own progress bars and reports, which would mix with ours."""
+    logging = transformers.utils.logging
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity(max(level, logging.ERROR))
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()

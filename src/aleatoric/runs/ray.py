@@ -26,12 +26,12 @@ from aleatoric.models.base import (
     Ask,
     LoadOptions,
     TextModel,
+    TextTally,
     WordModel,
     Writing,
     pages,
     whole_passages,
 )
-from aleatoric.models.generate import Tally
 from aleatoric.runs.engine import EngineOptions, Loading, LocalEngine, check_estimator
 from aleatoric.runs.ray_workers import (
     Answers,
@@ -186,7 +186,7 @@ class RayTexts(InActors):
 class TalliedRayTexts(RayTexts):
     """A writer of texts in actors that count cut and empty texts: the counts of all of them."""
 
-    tally: Tally = field(default_factory=Tally, repr=False)
+    tally: TextTally = field(default_factory=TextTally, repr=False)
 
     def notes(self) -> Sequence[str]:
         """What any of the actors had to say, and the counts."""

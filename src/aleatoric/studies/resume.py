@@ -12,7 +12,7 @@ from aleatoric.levels import text, token, word
 from aleatoric.levels.base import FINETUNE
 from aleatoric.models.base import Forcing, Writing
 from aleatoric.models.checkpoints import check_contents
-from aleatoric.models.openai_texts import check_receivers
+from aleatoric.models.openai import check_receivers
 from aleatoric.probes.base import check_known, check_said_rule
 from aleatoric.registry import Meter, Track, quietly, unmetered
 from aleatoric.runs import COMPLETE, Store

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import UsageError
 from aleatoric.levels.base import FINETUNE
-from aleatoric.models.hf import quiet
+from aleatoric.models.checkpoints import quiet
 from aleatoric.runs import Store
 from aleatoric.runs.disk import command
 from aleatoric.tuning.recipe import (

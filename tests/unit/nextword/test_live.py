@@ -21,11 +21,11 @@ from aleatoric.models.decoding import Decoder
 from aleatoric.models.hf import wrap
 from aleatoric.nextword import tree as tree_module
 from aleatoric.nextword.exact import Question, Search, exact
+from aleatoric.nextword.first_token import first_token, word_tokens
 from aleatoric.nextword.head import HeadSearch, head
 from aleatoric.nextword.live import survey
 from aleatoric.nextword.rules import first_word, normalise
 from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.sequences import biased, first_token, word_tokens
 from aleatoric.nextword.tree import Limits, Tree, encode_contexts, passages_of
 from aleatoric.types import Draws
 
@@ -269,20 +269,6 @@ def test_a_tokenizer_that_drops_spaces_is_refused():
 def test_words_that_fold_alike_are_refused():
     with pytest.raises(UsageError, match="case"):
         exact(tiny("gpt2"), [Question("He", ("a", "A"))])
-
-
-def test_biased_is_the_softmax_of_sequence_scores():
-    lm = tiny("llama")
-    [found] = biased(lm, ["There are"], [WORDS])
-    scores = []
-    for word in WORDS:
-        ids, total = lm.encode("There are"), 0.0
-        for token in word_tokens(lm, "There are", word):
-            total += math.log(float(next_probs(lm, ids)[token]))
-            ids = (*ids, token)
-        scores.append(total)
-    weights = np.exp(np.array(scores) - max(scores))
-    np.testing.assert_allclose(found.probs, weights / weights.sum(), atol=1e-9)
 
 
 def test_first_tokens_of_answers_add_up():

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aleatoric.errors import DataError, UsageError
-from aleatoric.models import smollm2
+from aleatoric.models import gguf
 from aleatoric.models.base import Forcing, Strip
 from aleatoric.models.forced import (
     Windows,
@@ -150,7 +150,7 @@ def test_a_sentence_longer_than_the_model_is_refused_by_its_number() -> None:
         reader.strips([SentencePair("9", "no " * 200, "nein")])
 
 
-@pytest.mark.skipif(not smollm2.is_cached(), reason="the embedded model is not cached")
+@pytest.mark.skipif(not gguf.smollm2_is_cached(), reason="the embedded model is not cached")
 def test_smollm2_in_batches_and_alone() -> None:
     reader: Any = load_smollm2("", Forcing(window=12, stride=6))
     texts = [DOCUMENTS[0], DOCUMENTS[2]]
