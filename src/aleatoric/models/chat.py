@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any
 
 WORD_PROMPT = (
@@ -183,7 +183,7 @@ ENOUGH_TO_TELL = 5
 """Fewer replies than this may be identical by chance."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Usage:
     """Usage counts of one model object; `cost` is in the currency of the prices."""
 
@@ -206,21 +206,10 @@ class Usage:
 
 
 @dataclass
-class RequestTally:
+class RequestTally(Usage):
     """Counts while requests run; only the event loop's thread changes them."""
 
-    requests: int = 0
-    retries: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    unmetered: int = 0
-    replies: int = 0
-    failed: int = 0
-    short_lists: int = 0
-    missing_words: int = 0
-    server: str | None = None
     is_server_known: bool = True
-    served: set[str] = field(default_factory=set)
     items: int = 0
     uniform_items: int = 0
 
@@ -239,7 +228,8 @@ class RequestTally:
         self.completion_tokens += spent[1]
         if isinstance(document.get("model"), str):
             # JSON may contain lone surrogates, which cannot be written to a file.
-            self.served.add(document["model"].encode("utf-8", "replace").decode()[:200])
+            name = document["model"].encode("utf-8", "replace").decode()[:200]
+            self.served = tuple(sorted({*self.served, name}))
 
     def count_replies(self, texts: Sequence[str]) -> None:
         """Count the replies to one item, and whether they are all identical."""
@@ -264,9 +254,8 @@ class RequestTally:
         if price_in is not None or price_out is not None:
             spent = self.prompt_tokens * (price_in or 0) + self.completion_tokens * (price_out or 0)
             cost = spent / 1e6
-        names = tuple(sorted(self.served))
-        shared = [n for n in Usage.__dataclass_fields__ if n not in ("served", "cost")]
-        return Usage(**{name: getattr(self, name) for name in shared}, served=names, cost=cost)
+        counts = {own.name: getattr(self, own.name) for own in fields(Usage)}
+        return Usage(**counts | {"cost": cost})
 
     def notes(self, label: str, usage: Usage) -> list[str]:
         """Return sentences on tokens, failures, short lists and an unknown server.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,28 @@ from aleatoric.models.sampling import Batching, Ids, LiveWriter, TextNetwork
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+class CachedBatch:
+    """Rows with a model's cache; what belongs to an input is computed once and copied.
+
+    `step(tokens, *tensors)` returns the next logits and the new tensors, which have one row each.
+    """
+
+    def __init__(self, step: Callable[..., tuple[Tensor, ...]], cache: Any, *tensors: Any) -> None:
+        self._step, self._cache, self._tensors = step, cache, tensors
+
+    def advance(self, parents: Tensor, tokens: Tensor) -> Tensor:
+        """Replace the rows by copies of `parents` plus one token each; return the next logits."""
+        import torch
+
+        rows = torch.arange(len(self._tensors[0]), device=parents.device)
+        if not torch.equal(parents, rows):
+            self._cache.batch_select_indices(parents)
+            self._tensors = tuple(tensor[parents] for tensor in self._tensors)
+        logits, *tensors = self._step(tokens[:, None], *self._tensors)
+        self._tensors = tuple(tensors)
+        return logits
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,13 +124,19 @@ class CausalNetwork(HFNetwork):
         """Return what the input leaves of the window."""
         return self.window - len(ids)
 
-    def begin(self, prompts: Sequence[Ids]) -> tuple[CausalBatch, Tensor]:
+    def begin(self, prompts: Sequence[Ids]) -> tuple[CachedBatch, Tensor]:
         """Run prompts in one batch, padded at the start."""
+        import torch
         from transformers import DynamicCache
 
+        cache = DynamicCache()
         ids, mask = padded(prompts, self.device, left=True)
-        batch = CausalBatch(self, DynamicCache(), mask[:, :0])
-        return batch, batch.run(ids, mask)
+
+        def step(tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+            mask = torch.cat([mask, torch.ones_like(tokens)], 1)
+            return self.forward(tokens, mask, cache), mask
+
+        return CachedBatch(step, cache, mask), self.forward(ids, mask, cache)
 
     def alone(self, prompt: Ids, written: Ids) -> Tensor:
         """Run one row by itself, without a cache."""
@@ -134,37 +162,6 @@ class CausalNetwork(HFNetwork):
     @cached_property
     def _accepted(self) -> frozenset[str]:
         return frozenset(inspect.signature(self.model.forward).parameters)
-
-
-class CausalBatch:
-    """Rows with their keys and values; those of an input are computed once and copied."""
-
-    def __init__(self, network: CausalNetwork, cache: Any, mask: Tensor) -> None:
-        self._network = network
-        self._cache = cache
-        self._mask = mask
-
-    def run(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Add tokens to all rows."""
-        import torch
-
-        self._mask = torch.cat([self._mask, mask], 1)
-        return self._network.forward(ids, self._mask, self._cache)
-
-    def advance(self, parents: Tensor, tokens: Tensor) -> Tensor:
-        """Replace the rows by copies of `parents` plus one token each."""
-        if not _is_all(parents, len(self._mask)):
-            self._cache.batch_select_indices(parents)
-            self._mask = self._mask[parents]
-        return self.run(tokens[:, None], self._mask.new_ones((len(tokens), 1)))
-
-
-def _is_all(parents: Tensor, count: int) -> bool:
-    """Whether `parents` are all rows in order, so that nothing need be copied."""
-    import torch
-
-    own = torch.arange(count, device=parents.device)
-    return len(parents) == count and bool((parents == own).all())
 
 
 def causal_network(model: Any, tokenizer: Any, *, label: str, bos: str = "auto") -> CausalNetwork:
@@ -234,7 +231,7 @@ class Seq2SeqNetwork(HFNetwork):
         """Return the decoder's window, if the input fits the encoder's."""
         return self.window - 1 if len(ids) <= self.window else 0
 
-    def begin(self, prompts: Sequence[Ids]) -> tuple[Seq2SeqBatch, Tensor]:
+    def begin(self, prompts: Sequence[Ids]) -> tuple[CachedBatch, Tensor]:
         """Run the encoder on inputs in one batch, and the decoder's first token."""
         import torch
         from transformers import DynamicCache, EncoderDecoderCache
@@ -243,8 +240,12 @@ class Seq2SeqNetwork(HFNetwork):
         with torch.inference_mode():
             states = self.model.get_encoder()(input_ids=ids, attention_mask=mask)[0]
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        batch = Seq2SeqBatch(self, cache, states, mask)
-        return batch, batch.run(torch.full_like(ids[:, :1], self.start))
+
+        def step(tokens: Tensor, states: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+            return self.forward(tokens, states, mask, cache), states, mask
+
+        first, *_ = step(torch.full_like(ids[:, :1], self.start), states, mask)
+        return CachedBatch(step, cache, states, mask), first
 
     def alone(self, prompt: Ids, written: Ids) -> Tensor:
         """Run one row by itself, without a cache."""
@@ -280,27 +281,6 @@ class Seq2SeqNetwork(HFNetwork):
         if pad is not None and pad not in self.ends:
             logits[:, pad] = -float("inf")
         return logits
-
-
-class Seq2SeqBatch:
-    """Rows of the decoder with their inputs; each input is encoded once."""
-
-    def __init__(self, network: Seq2SeqNetwork, cache: Any, states: Tensor, mask: Tensor) -> None:
-        self._network = network
-        self._cache = cache
-        self._states = states
-        self._mask = mask
-
-    def run(self, tokens: Tensor) -> Tensor:
-        """Add a token to all rows."""
-        return self._network.forward(tokens, self._states, self._mask, self._cache)
-
-    def advance(self, parents: Tensor, tokens: Tensor) -> Tensor:
-        """Replace the rows by copies of `parents` plus one token each."""
-        if not _is_all(parents, len(self._mask)):
-            self._cache.batch_select_indices(parents)
-            self._states, self._mask = self._states[parents], self._mask[parents]
-        return self.run(tokens[:, None])
 
 
 def seq2seq_network(model: Any, tokenizer: Any, *, label: str) -> Seq2SeqNetwork:

@@ -61,9 +61,6 @@ def renormalised(logprobs: Mapping[str, float]) -> Categorical | None:
 
     Case variants of a word add up. There is no sampling noise, but all mass outside the support is
     spread over it.
-
-    >>> renormalised({"a": math.log(0.25), "A": math.log(0.25), "b": math.log(0.5)}).probs
-    (0.5, 0.5)
     """
     if not logprobs:
         return None
@@ -77,47 +74,36 @@ def renormalised(logprobs: Mapping[str, float]) -> Categorical | None:
 
 
 def cut(draws: Draws, rule: WordRule) -> Draws:
-    """Cut the raw texts of draws to their first words; a text without a word counts as failed.
-
-    >>> from aleatoric.nextword.rules import first_word
-    >>> done = cut(Draws("1:2", {}, texts=(" a dog", "A cat", "...")), first_word)
-    >>> done.counts, done.failed
-    ({'a': 1, 'A': 1}, 1)
-    """
+    """Cut the raw texts of draws to their first words; a text without a word counts as failed."""
     if not draws.texts:
         return draws
+    return _with_words(replace(draws, texts=()), ((rule(text), 1) for text in draws.texts))
+
+
+def _with_words(draws: Draws, words: Iterable[tuple[str | None, int]]) -> Draws:
+    """Add (word, count) pairs to draws; `None` counts as failed."""
     counts, failed = dict(draws.counts), draws.failed
-    for text in draws.texts:
-        word = rule(text)
+    for word, count in words:
         if word is None:
-            failed += 1
+            failed += count
         else:
-            counts[word] = counts.get(word, 0) + 1
-    return replace(draws, counts=counts, failed=failed, texts=())
+            counts[word] = counts.get(word, 0) + count
+    return replace(draws, counts=counts, failed=failed)
 
 
 def pool(rows: Sequence[Draws]) -> Draws:
-    """Pool several rows of one item: counts and failures add up.
-
-    >>> pool([Draws("1:2", {"a": 1}), Draws("1:2", {"a": 2}, failed=1, row=1)]).counts
-    {'a': 3}
-    """
+    """Pool several rows of one item: counts and failures add up."""
     first, *others = rows
     if not others or first.logprobs is not None:
         return first
-    counts = dict(first.counts)
+    counts = Counter(first.counts)
     for row in others:
-        for word, count in row.counts.items():
-            counts[word] = counts.get(word, 0) + count
-    return replace(first, counts=counts, failed=sum(row.failed for row in rows))
+        counts.update(row.counts)
+    return replace(first, counts=dict(counts), failed=sum(row.failed for row in rows))
 
 
 def regroup(distribution: Categorical, classes: Mapping[str, str]) -> Categorical:
-    """Return the distribution over classes of outcomes, such as parts of speech.
-
-    >>> regroup(Categorical(("a", "b"), (0.25, 0.75)), {"a": "X", "b": "X"}).as_dict()
-    {'X': 1.0}
-    """
+    """Return the distribution over classes of outcomes, such as parts of speech."""
     mass: dict[str, float] = {}
     for word, probability in distribution.as_dict().items():
         name = classes[word]
@@ -159,7 +145,7 @@ class Reading:
         if choices.answers == "folded":
             # The paper's rule knows no space other than " ", so that a blank is a word.
             is_paper = choices.rule == "paper"
-            answer = (lambda given: given) if is_paper else _unless_blank
+            answer = lambda given: given if is_paper or given.strip() else None  # noqa: E731
         return cls(choices, text, answer)
 
 
@@ -260,7 +246,9 @@ class ReadItems:
             kept = tuple(word for word in words if word is not None)
             if kept:
                 found = True
-                persons = _of_kept(item.persons, words)
+                persons = item.persons and tuple(
+                    p for p, word in zip(item.persons, words, strict=True) if word is not None
+                )
                 original = self._original(item)
                 yield replace(item, responses=kept, original=original, persons=persons)
             else:
@@ -290,43 +278,19 @@ class ReadItems:
         return self._reading.answer(item.original)
 
 
-def _of_kept(
-    persons: tuple[str, ...] | None, words: Sequence[str | None]
-) -> tuple[str, ...] | None:
-    """The persons whose answers contain a word."""
-    if persons is None:
-        return None
-    return tuple(p for p, word in zip(persons, words, strict=True) if word is not None)
-
-
 def read_draws(draws: Iterable[Draws], reading: Reading, changes: Changes) -> Iterator[Draws]:
     """Yield draws whose words are read like people's answers.
 
     Raw texts are cut when they are scored, except for a user-defined rule, which runs only here.
-
-    >>> one = Draws("1:2", {"she.": 2, "She": 1, "...": 1})
-    >>> [found] = read_draws([one], Reading.of(Choices()), Changes())
-    >>> found.counts, found.failed
-    ({'she': 2, 'She': 1}, 1)
     """
     for one in draws:
         if one.counts:
-            one = _read_counts(one, reading, changes)
+            given = one.counts.items()
+            words = ((changes.read(word, n, reading.answer), n) for word, n in given)
+            one = _with_words(replace(one, counts={}), words)
         if one.logprobs is not None:
             one = replace(one, logprobs=_read_logprobs(one.logprobs, reading, changes))
         yield cut(one, reading.text) if is_code(reading.choices.rule) else one
-
-
-def _read_counts(draws: Draws, reading: Reading, changes: Changes) -> Draws:
-    counts: dict[str, int] = {}
-    failed = draws.failed
-    for given, count in draws.counts.items():
-        word = changes.read(given, count, reading.answer)
-        if word is None:
-            failed += count
-        else:
-            counts[word] = counts.get(word, 0) + count
-    return replace(draws, counts=counts, failed=failed)
 
 
 def _read_logprobs(
@@ -370,10 +334,6 @@ def _user_rule(place: str) -> WordRule:
         return (word.strip() or None) if word else None
 
     return rule
-
-
-def _unless_blank(given: str) -> str | None:
-    return given if given.strip() else None
 
 
 def _letters(word: str) -> str:

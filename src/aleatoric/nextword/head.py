@@ -1,13 +1,11 @@
-"""The head of a model's next-word distribution: likely words, mode and entropy, with bounds.
+"""The head of a model's next-word distribution: likely words and the mode, with bounds.
 
 The token tree is expanded in order of mass until the mass that is not run falls below a tolerance,
-until no unfinished word can overtake the best finished one, or until the squared distance to the
-human distribution is known closely enough.
+or until the squared distance to the human distribution is known closely enough.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,24 +13,19 @@ from typing import Literal
 
 import numpy as np
 
-from aleatoric.models.decoding import Decoder
-from aleatoric.nextword.bounds import Bounds, TopWords, WordProbabilities, agreement_bounds
-from aleatoric.nextword.rules import DONE, LEAD, WORDLESS, Lead, compose, fold
-from aleatoric.nextword.tree import Limits, Tree, TreeLM, for_contexts
+from aleatoric.nextword.bounds import TopWords, WordProbabilities, agreement_bounds
+from aleatoric.nextword.rules import DONE, LEAD, WORDLESS, compose, fold
+from aleatoric.nextword.tree import Tree
 from aleatoric.nextword.vocabulary import (
-    ENTRY,
     Branches,
     Entry,
     LogitReader,
     NodeCache,
     Stems,
-    Vocabulary,
     follow,
 )
 from aleatoric.types import Categorical, Floats, Ints
 
-LONGEST = 8
-"""Tokens that a word is assumed to have at most, for the upper bound of the entropy."""
 SPLIT = 0.02
 """Least mass of a text before its word whose many unlikely tokens are grouped by letters."""
 LEAST = 1e-6
@@ -47,15 +40,14 @@ WORTHWHILE = 0.002
 class HeadSearch:
     """Stopping rule of the expansion.
 
-    `until="mass"` stops when at most `tolerance` of the mass is open, `until="mode"` as soon as the
-    mode is certain (or that). `until="distance"` searches the mode with part of the nodes, and then
-    continues until the bounds of the squared distance to people are `tolerance` apart. `nodes`
-    bounds the tokens run per context, `wave` those run per round, `branch` the continuations of a
-    node that are considered.
+    `until="mass"` stops when at most `tolerance` of the mass is open. `until="distance"` searches
+    the mode with part of the nodes, and then continues until the bounds of the squared distance to
+    people are `tolerance` apart. `nodes` bounds the tokens run per context, `wave` those run per
+    round, `branch` the continuations of a node that are considered.
     """
 
     tolerance: float = 0.05
-    until: Literal["mass", "mode", "distance"] = "mass"
+    until: Literal["mass", "distance"] = "mass"
     nodes: int = 400
     wave: int = 32
     branch: int = 256
@@ -71,25 +63,14 @@ class Head:
     """The likely words, most likely first. Probabilities are conditional on there being a word.
 
     `words` are lower bounds with the open mass as `rest`, `tops` the same with upper bounds;
-    `certified` means that no other word can be likelier than the first. `entropy` is in nats, its
-    upper bound holds for words of at most eight more tokens.
+    `certified` means that no other word can be likelier than the first.
     """
 
     words: Categorical
     tops: TopWords
     certified: bool
-    entropy: Bounds
     failed: float
     nodes: int
-
-    @property
-    def mode(self) -> str | None:
-        """The likeliest word found."""
-        return self.words.support[0] if self.words.support else None
-
-    def top(self, k: int) -> tuple[tuple[str, float], ...]:
-        """Return the k likeliest words with (lower bounds of) their probabilities."""
-        return tuple(zip(self.words.support[:k], self.words.probs[:k], strict=True))
 
 
 Through = Mapping[str, float]
@@ -121,33 +102,6 @@ class Growth:
         return sum(self.lumps.values()) + sum(entry.mass for entry in self.entries)
 
 
-def head(
-    lm: TreeLM,
-    contexts: Sequence[str],
-    *,
-    decoder: Decoder | None = None,
-    lead: Lead = "skip",
-    search: HeadSearch | None = None,
-    limits: Limits | None = None,
-    vocabulary: Vocabulary | None = None,
-) -> list[Head]:
-    """Return the head of the next-word distribution of each context, in the order given."""
-    goal = search or HeadSearch()
-    reader = LogitReader(lm, vocabulary or Vocabulary(lm.pieces, lead), decoder)
-
-    def work(tree: Tree) -> Iterator[tuple[int, Head]]:
-        owner = {index: place for place, index in enumerate(tree.spans())}
-        cache = NodeCache(reader, goal.branch)
-        for indices, logits in tree.run_trunk():
-            roots = np.zeros(len(indices), dtype=ENTRY)
-            roots["owner"] = [owner[i] for i in indices]
-            roots["mass"], roots["parent"], roots["token"] = 1.0, -1, -1
-            cache.add(roots, roots["parent"], logits)
-        yield from grow(tree, reader, goal, cache)
-
-    return for_contexts(lm, contexts, work, limits)
-
-
 def grow(
     tree: Tree,
     reader: LogitReader,
@@ -172,7 +126,7 @@ def grow(
         _expand(tree, reader, fresh, search)
         chosen = [(g, e) for g in growths for e in _choose(g, search)]
     for index, growth in zip(spans, growths, strict=True):
-        yield index, _summary(growth, len(reader.vocabulary))
+        yield index, _summary(growth)
 
 
 def _recall(
@@ -206,11 +160,7 @@ def _choose(growth: Growth, search: HeadSearch) -> list[Entry]:
 def _useful(growth: Growth, search: HeadSearch) -> list[Entry]:
     """The entries that matter to the goal, in order; none if it is reached."""
     if search.until != "distance":
-        if growth.open <= search.tolerance:
-            return []
-        if search.until == "mass":
-            return _by_mass(growth.entries)
-        return _by_mass(_in_question(growth, dict(_mass_through(growth))))
+        return _by_mass(growth.entries) if growth.open > search.tolerance else []
     through = dict(_mass_through(growth))
     if growth.nodes < search.nodes // 2 and (questioned := _in_question(growth, through)):
         return _by_mass(questioned)
@@ -353,7 +303,7 @@ def _mass_through(growth: Growth) -> Iterator[tuple[str, float]]:
         yield word, mass
 
 
-def _summary(growth: Growth, vocabulary: int) -> Head:
+def _summary(growth: Growth) -> Head:
     """The head that an expansion has reached."""
     through = dict(_mass_through(growth))
     tops = _tops(growth, through)
@@ -363,29 +313,4 @@ def _summary(growth: Growth, vocabulary: int) -> Head:
         best, _, most = _rivals(growth, through)
         certified = growth.found[best] >= most
     words = Categorical(tops.words, tops.low, rest, None)
-    entropy = entropy_bounds(tops.low, rest, vocabulary)
-    return Head(words, tops, certified, entropy, growth.failed, growth.nodes)
-
-
-def entropy_bounds(probs: Sequence[float], rest: float, vocabulary: int) -> Bounds:
-    """Bounds, in nats, of the entropy of a distribution with `rest` of its mass unknown.
-
-    It is smallest if the rest falls on the likeliest word, and largest if it is spread over all
-    words of `LONGEST` tokens. The estimate spreads it like the known part.
-
-    >>> entropy_bounds((0.5, 0.5), 0.0, 10).gap
-    0.0
-    """
-    known = _entropy(probs)
-    if not probs:
-        return Bounds(0.0, 0.0, LONGEST * math.log(vocabulary))
-    low = known - _entropy(probs[:1]) + _entropy((probs[0] + rest,))
-    spread = _entropy((rest,)) + rest * LONGEST * math.log(vocabulary)
-    total = 1.0 - rest
-    inner = known / total + math.log(total) if total > 0 else 0.0
-    guess = known + _entropy((rest,)) + rest * max(inner, 0.0)
-    return Bounds(low, max(low, guess), max(known + spread, low))
-
-
-def _entropy(probs: Sequence[float]) -> float:
-    return -sum(p * math.log(p) for p in probs if p > 0)
+    return Head(words, tops, certified, growth.failed, growth.nodes)

@@ -46,21 +46,13 @@ Lead = Literal["skip", "condition"]
 
 
 def is_alphanumeric(character: str) -> bool:
-    """Whether a character is a letter or a digit (and no apostrophe).
-
-    >>> is_alphanumeric("a"), is_alphanumeric("\\u02bc")
-    (True, False)
-    """
+    """Whether a character is a letter or a digit (and no apostrophe)."""
     # U+02BC is an apostrophe that Unicode counts among the letters.
     return character.isalnum() and character not in JOINERS
 
 
 def is_word_character(character: str) -> bool:
-    """Whether a character is a letter, a digit or a combining mark.
-
-    >>> [is_word_character(c) for c in "aé7_-"]
-    [True, True, True, False, False]
-    """
+    """Whether a character is a letter, a digit or a combining mark."""
     return is_alphanumeric(character) or unicodedata.category(character).startswith("M")
 
 
@@ -153,11 +145,7 @@ def first_character(text: str) -> str | None:
 
 
 def is_spaceless(text: str) -> bool:
-    """Whether most letters of a text belong to a script written without spaces.
-
-    >>> is_spaceless("\u732b\u304c\u597d\u304d"), is_spaceless("The sign said \u732b")
-    (True, False)
-    """
+    """Whether most letters of a text belong to a script written without spaces."""
     if text.isascii() or not (found := _SPACELESS.findall(text)):
         return False
     return 2 * len(found) > sum(map(is_word_character, text))
@@ -176,11 +164,7 @@ def normalise(word: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Like `normalise` but decomposed, so that a part of a word folds to a part of the folded word.
-
-    >>> fold("É") == "e\\u0301"
-    True
-    """
+    """Like `normalise`, but decomposed: a part of a word folds to a part of the folded word."""
     if text.isascii():
         return text.lower()
     folded = unicodedata.normalize("NFD", text).casefold()

@@ -72,6 +72,7 @@ ROOM = 8
 """Tokens that must fit in the window after a context: the longest word considered."""
 MOST_NEW_TOKENS = 64
 """A sampled text whose word has not ended after so many tokens counts as having no word."""
+NODE = np.dtype([(name, np.int64) for name in ("block", "column", "parent", "depth", "token")])
 TOKENS = 4096
 """Upper bound of the tokens of several passages that are run together."""
 
@@ -202,11 +203,7 @@ class Tree:
         self._ids = np.concatenate([np.array(p.tokens, dtype=np.int64) for p in passages])
         self._width = len(self._ids)
         self._blocks: list[KV] = []
-        self._block = np.zeros(0, dtype=np.int64)
-        self._column = np.zeros(0, dtype=np.int64)
-        self._parent = np.zeros(0, dtype=np.int64)
-        self._depth = np.zeros(0, dtype=np.int64)
-        self._token = np.zeros(0, dtype=np.int64)
+        self._nodes = np.zeros(0, dtype=NODE)
 
     def spans(self) -> dict[int, tuple[int, int]]:
         """Map each context's index to its columns of the trunk: (start, stop)."""
@@ -267,7 +264,9 @@ class Tree:
     def _extend(self, spans: Ints, parents: Ints, tokens: Ints) -> tuple[Ints, Tensor]:
         chains = self._chains(parents)
         used = np.unique(chains[chains >= 0])
-        depth = 1 + (np.where(parents >= 0, self._depth[parents], 0) if len(used) else 0 * parents)
+        depth = 1 + (
+            np.where(parents >= 0, self._nodes["depth"][parents], 0) if len(used) else 0 * parents
+        )
         positions = spans[:, 1] - spans[:, 0] + depth - 1
         sight = self._sight(spans, chains, used)
         logits, fresh = self._forward(tokens, positions, sight, self._past(used), None)
@@ -278,7 +277,7 @@ class Tree:
         rows = [parents]
         while (rows[-1] >= 0).any():
             last = rows[-1]
-            rows.append(np.where(last >= 0, self._parent[last], -1))
+            rows.append(np.where(last >= 0, self._nodes["parent"][last], -1))
         return np.stack(rows[:-1] or [parents], axis=1)
 
     def _sight(self, spans: Ints, chains: Ints, used: Ints) -> Tensor | Tiles:
@@ -311,30 +310,28 @@ class Tree:
         if not len(used):
             return self._trunk
         assert self._trunk is not None
-        blocks = self._block[used]
+        blocks = self._nodes["block"][used]
         selected = (
-            _columns(self._blocks[block], self._column[used[blocks == block]])
+            _columns(self._blocks[block], self._nodes["column"][used[blocks == block]])
             for block in np.unique(blocks)
         )
         return joined_kv([self._trunk, *selected])
 
     def _remember(self, parents: Ints, depth: Ints, tokens: Ints, fresh: KV) -> Ints:
-        first, count = len(self._parent), len(parents)
-        self._block = np.concatenate([self._block, np.full(count, len(self._blocks))])
-        self._column = np.concatenate([self._column, np.arange(count)])
-        self._parent = np.concatenate([self._parent, parents])
-        self._depth = np.concatenate([self._depth, depth])
-        self._token = np.concatenate([self._token, tokens])
+        nodes = np.zeros(len(parents), dtype=NODE)
+        nodes["block"], nodes["column"] = len(self._blocks), np.arange(len(parents))
+        nodes["parent"], nodes["depth"], nodes["token"] = parents, depth, tokens
         self._blocks.append(fresh)
-        return np.arange(first, first + count)
+        self._nodes = np.concatenate([self._nodes, nodes])
+        return np.arange(len(self._nodes) - len(nodes), len(self._nodes))
 
     def keep_of_last(self, nodes: Ints) -> None:
         """Keep only the keys and values of `nodes` of the part added last.
 
         The other nodes of the part must not become parents.
         """
-        self._blocks[-1] = _columns(self._blocks[-1], self._column[nodes])
-        self._column[nodes] = np.arange(len(nodes))
+        self._blocks[-1] = _columns(self._blocks[-1], self._nodes["column"][nodes])
+        self._nodes["column"][nodes] = np.arange(len(nodes))
 
     def apart(self, texts: Sequence[tuple[int, ...]]) -> Tensor:
         """Return the next-token logits of token sequences, each as if it were run by itself.
@@ -361,8 +358,8 @@ class Tree:
         """Return all tokens of a context up to a node below it (-1: the context alone)."""
         path: list[int] = []
         while node >= 0:
-            path.append(int(self._token[node]))
-            node = int(self._parent[node])
+            path.append(int(self._nodes["token"][node]))
+            node = int(self._nodes["parent"][node])
         return (*self._ids[span[0] : span[1]].tolist(), *path[::-1])
 
     def _in_slots(self, rows: list[tuple[int, ...]], slots: int, length: int) -> Tensor:

@@ -63,9 +63,6 @@ class Stems:
     """Tokens grouped by their first letters: token t starts with `letters[numbers[t]]`.
 
     Letters that a later mark could change are left out, so that a word keeps its stem.
-
-    >>> Stems.of(["many", "man", "é", ""]).letters
-    ('', 'ma')
     """
 
     numbers: Ints

@@ -8,7 +8,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from aleatoric.nextword.beginnings import beginnings
-from aleatoric.nextword.bounds import Bounds, TopWords, WordProbabilities
+from aleatoric.nextword.bounds import TopWords, WordProbabilities
 from aleatoric.nextword.head import Head
 from aleatoric.nextword.live import _joined
 from aleatoric.nextword.tree import TokenPassage, packs_of
@@ -23,7 +23,7 @@ def found(*values: float, failed: float = 0.0) -> WordProbabilities:
 
 def top(word: str, p: float, failed: float = 0.0) -> Head:
     tops = TopWords((word,), (p,), (p,), 1 - p)
-    return Head(Categorical((word,), (p,), 1 - p, None), tops, True, Bounds(0, 0, 0), failed, 1)
+    return Head(Categorical((word,), (p,), 1 - p, None), tops, True, failed, 1)
 
 
 def test_without_any_probability_there_is_no_distribution():
