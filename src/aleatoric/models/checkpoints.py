@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from typing import Any
 
 from aleatoric.data import files
 from aleatoric.data.files import cache_dir
-from aleatoric.errors import DataError, UsageError
+from aleatoric.errors import DataError, MissingExtraError, UsageError
 
 OF_FILES = ("recorded", "gguf", "translation")
 """Kinds of models whose argument is a file."""
@@ -196,13 +197,17 @@ def _object(file: Path) -> dict[str, Any]:
 def _check_file(file: Path) -> None:
     if not os.path.isfile(file):
         raise DataError.at(file, None, "is no file, or is not there", "download it again")
+    if first_bytes(file, len(_LFS)) == _LFS:
+        raise DataError.at(file, None, "is a git-LFS pointer, not the file", "run git lfs pull")
+
+
+def first_bytes(file: Path, count: int) -> bytes:
+    """Return the first bytes of a file; raise `DataError` if it cannot be read."""
     try:
         with file.open("rb") as opened:
-            begins = opened.read(len(_LFS))
+            return opened.read(count)
     except OSError as error:
         raise DataError.at(file, None, f"cannot be read ({error.strerror})", "check it") from None
-    if begins == _LFS:
-        raise DataError.at(file, None, "is a git-LFS pointer, not the file", "run git lfs pull")
 
 
 def short_name(name: str) -> str:
@@ -249,6 +254,14 @@ def _move_unless_there(fresh: Path, target: Path) -> None:
 
 
 # Weights ------------------------------------------------------------------------------------------
+
+
+def import_heavy(*names: str) -> list[Any]:
+    """Import packages of the extra `hf`; raise `MissingExtraError` if one is not installed."""
+    try:
+        return [importlib.import_module(name) for name in names]
+    except ImportError as error:
+        raise MissingExtraError(error.name or names[0], "hf") from error
 
 
 def whole_model(kind: Any, name: str, **options: Any) -> Any:

@@ -311,6 +311,13 @@ def draw_between(low: Tensor, high: Tensor, rows: Tensor, keys: Tensor, rounding
     return torch.where(close, -1 - place, place)
 
 
+def widened(logits: Tensor) -> Tensor:
+    """Return logits in float32 at least."""
+    import torch
+
+    return logits if logits.dtype == torch.float64 else logits.float()
+
+
 def rounding_of(logits: Any) -> float:
     """Relative rounding error of a probability; 0 if the precision is too low to tell.
 

@@ -16,11 +16,13 @@ from typing import Any
 
 from aleatoric.data import files
 from aleatoric.data.files import cache_dir
-from aleatoric.errors import DataError, MissingExtraError, ModelError, UsageError
+from aleatoric.errors import DataError, ModelError, UsageError
 from aleatoric.models.checkpoints import (
     build_once,
     check_weights,
     file_sha256,
+    first_bytes,
+    import_heavy,
     listed,
     quiet,
     short_name,
@@ -55,24 +57,15 @@ def convert(path: str | Path, cache: Path | None = None) -> Path:
     path = Path(path)
     if not os.path.isfile(path):
         raise UsageError(f"{path} is not a file; give the path of a .gguf file.")
-    _check_magic(path)
+    if first_bytes(path, len(_MAGIC)) != _MAGIC:
+        raise DataError.at(path, None, "is no GGUF file", "name a .gguf file")
     digest = file_sha256(path)
     target = (cache or cache_dir()) / "gguf" / f"{path.stem}-{digest[:12]}-v{_FORMAT}"
     return build_once(target, lambda directory: _convert(path, directory), digest)
 
 
-def _check_magic(path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            begins = file.read(len(_MAGIC))
-    except OSError as error:
-        raise DataError.at(path, None, f"cannot be read ({error.strerror})", "check it") from None
-    if begins != _MAGIC:
-        raise DataError.at(path, None, "is no GGUF file", "name a .gguf file")
-
-
 def _convert(path: Path, directory: Path) -> None:
-    torch, transformers = _import_heavy()
+    _, _, torch, transformers = import_heavy("accelerate", "gguf", "torch", "transformers")
     folder, name = str(path.parent), path.name
     with quiet(transformers):
         try:
@@ -139,17 +132,6 @@ def metadata(path: Path, key: str) -> Any:
 
     field = GGUFReader(str(path)).get_field(key)
     return None if field is None else field.contents()
-
-
-def _import_heavy() -> tuple[Any, Any]:
-    try:
-        import accelerate  # type: ignore[import-untyped]  # noqa: F401
-        import gguf  # noqa: F401
-        import torch
-        import transformers
-    except ImportError as error:
-        raise MissingExtraError(error.name or "gguf", "hf") from error
-    return torch, transformers
 
 
 def smollm2_directory() -> Path:

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aleatoric.errors import AleatoricError, MissingExtraError, ModelError, UsageError
+from aleatoric.errors import AleatoricError, ModelError, UsageError
 from aleatoric.models.base import is_out_of_memory
 from aleatoric.models.checkpoints import (
     check_folder,
     check_weights,
+    import_heavy,
     model_sha256,
     quiet,
     whole_model,
@@ -33,7 +34,7 @@ def load_parts(
     safetensors_only: bool = True,
 ) -> tuple[Any, Any, str | None]:
     """Return (model, tokenizer, revision) of a checkpoint; `kind` is a class of transformers."""
-    torch, transformers = import_heavy()
+    torch, transformers = import_heavy("torch", "transformers")
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
     weights = {
         "dtype": dtype_of(torch, dtype),
@@ -56,7 +57,7 @@ def load_parts(
 
 def load_config(name: str, revision: str | None = None, trust_remote_code: bool = False) -> Any:
     """Load the configuration of a checkpoint."""
-    _, transformers = import_heavy()
+    _, transformers = import_heavy("torch", "transformers")
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
     with refusing(name):
         return transformers.AutoConfig.from_pretrained(name, **options)
@@ -141,16 +142,6 @@ def dtype_of(torch: Any, name: str) -> Any:
     if not isinstance(found, torch.dtype):
         raise UsageError(f"--dtype {name} is not known; use float32, bfloat16 or float16.")
     return found
-
-
-def import_heavy() -> tuple[Any, Any]:
-    """Import torch and transformers; raise `MissingExtraError` if one is not installed."""
-    try:
-        import torch
-        import transformers
-    except ImportError as error:
-        raise MissingExtraError(error.name or "torch", "hf") from error
-    return torch, transformers
 
 
 def token_rows(tokenizer: Any, texts: list[str]) -> Iterable[list[int]]:

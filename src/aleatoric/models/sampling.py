@@ -31,7 +31,7 @@ from aleatoric.models.base import (
     is_out_of_memory,
     pages,
 )
-from aleatoric.models.decoding import Decoder, child, draw, draw_between
+from aleatoric.models.decoding import Decoder, child, draw, draw_between, widened
 from aleatoric.rng import stream
 from aleatoric.types import Ints, TextItem, Texts
 
@@ -403,13 +403,6 @@ def _keys(pack: Sequence[Portion], rows: Rows, depth: int) -> Ints:
     """The key of each sample at this depth, which does not depend on the batch."""
     keys = np.array([portion.prompt.key for portion in pack], dtype=np.int64)
     return child(child(keys[rows.owner], rows.number), depth)
-
-
-def widened(logits: Tensor) -> Tensor:
-    """Return logits in float32 at least."""
-    import torch
-
-    return logits if logits.dtype == torch.float64 else logits.float()
 
 
 def slack_of(logits: Tensor) -> float:

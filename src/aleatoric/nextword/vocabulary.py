@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.models.attention import fetch, send
-from aleatoric.models.decoding import Decoder
+from aleatoric.models.decoding import Decoder, widened
 from aleatoric.nextword.rules import (
     DONE,
     JOIN,
@@ -79,7 +79,7 @@ class Stems:
 
 
 @dataclass(frozen=True, eq=False)
-class TokenTable:
+class EffectTable:
     """The effect of every token on a word in one mode.
 
     After token t, `modes[t]` is the mode, `added[t]` the folded letters it adds, `joiners[t]` an
@@ -126,7 +126,7 @@ class Vocabulary:
     def __init__(self, pieces: Sequence[bytes | None], lead: Lead = "skip") -> None:
         self.pieces = tuple(pieces)
         self.lead = lead
-        self._tables: dict[TableKey, TokenTable] = {}
+        self._tables: dict[TableKey, EffectTable] = {}
         self._after: dict[int, Ints] = {}
         # The number of a table without an incomplete character is its mode.
         self._keys: list[TableKey] = [(mode, b"") for mode in range(DONE)]
@@ -135,7 +135,7 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.pieces)
 
-    def table(self, key: TableKey) -> TokenTable:
+    def table(self, key: TableKey) -> EffectTable:
         """Return the table of a mode and an incomplete character."""
         if key not in self._tables:
             self._tables[key] = self._build(key)
@@ -148,7 +148,7 @@ class Vocabulary:
             self._keys.append(key)
         return self._numbers[key]
 
-    def numbered(self, number: int) -> TokenTable:
+    def numbered(self, number: int) -> EffectTable:
         """Return a table by its number."""
         return self.table(self._keys[number])
 
@@ -163,11 +163,11 @@ class Vocabulary:
             self._after[number] = found
         return self._after[number]
 
-    def _build(self, key: TableKey) -> TokenTable:
+    def _build(self, key: TableKey) -> EffectTable:
         size = len(self.pieces)
         blank, ids = ("",) * size, np.arange(size)
         modes = np.full(size, WORDLESS if key[0] == LEAD else DONE, dtype=np.uint8)
-        base = TokenTable(key, modes, blank, blank, (b"",) * size, ids, ids[:0], {}, {})
+        base = EffectTable(key, modes, blank, blank, (b"",) * size, ids, ids[:0], {}, {})
         if not key[1]:
             return _patched(base, key, ids, self._states(key, ids))
         # Tokens that do not continue an incomplete character turn it into a non-letter, which
@@ -189,7 +189,9 @@ def _continues(piece: bytes | None) -> bool:
     return piece is not None and (piece == b"" or 0x80 <= piece[0] < 0xC0)
 
 
-def _patched(base: TokenTable, key: TableKey, tokens: Ints, states: list[WordState]) -> TokenTable:
+def _patched(
+    base: EffectTable, key: TableKey, tokens: Ints, states: list[WordState]
+) -> EffectTable:
     """Return the table `base` with the effects of some tokens replaced."""
     modes, added = base.modes.copy(), list(base.added)
     joiners, pending = list(base.joiners), list(base.pending)
@@ -212,7 +214,7 @@ def _patched(base: TokenTable, key: TableKey, tokens: Ints, states: list[WordSta
         for old, new in ((base.ends, ends), (base.loose, loose))
     )
     effects = (tuple(added), tuple(joiners), tuple(pending))
-    return TokenTable(key, modes, *effects, ends, loose, grows, closes)
+    return EffectTable(key, modes, *effects, ends, loose, grows, closes)
 
 
 def _merged(old: dict[str, Ints], new: dict[str, list[int]]) -> dict[str, Ints]:
@@ -264,7 +266,7 @@ class Entry:
     depth: int = 0
 
 
-def follow(entry: Entry, table: TokenTable, token: int, mass: float) -> Entry:
+def follow(entry: Entry, table: EffectTable, token: int, mass: float) -> Entry:
     """Return the entry after one more token; its word may have ended."""
     letters = table.added[token]
     key = (int(table.modes[token]), table.pending[token])
@@ -318,13 +320,13 @@ class LogitReader:
 
     def probabilities(self, logits: Any) -> Tensor:
         """Next-token probabilities under the decoder, in float32 at least."""
-        return self.decoder.probs(_wide(logits))
+        return self.decoder.probs(widened(logits))
 
     def log_probs_of(self, logits: Any, tokens: Sequence[Ints]) -> list[Floats]:
         """Return, per row, the log-probabilities of the row's tokens."""
         counts = [len(row) for row in tokens]
         rows = np.repeat(np.arange(len(tokens)), counts)
-        log_probs = self.decoder.log_probs(_wide(logits))
+        log_probs = self.decoder.log_probs(widened(logits))
         flat = _at(log_probs, rows, np.concatenate(tokens)).double().cpu().numpy()
         return np.split(flat, np.cumsum(counts)[:-1])
 
@@ -417,12 +419,6 @@ class LogitReader:
             shares[rows, : top.values.shape[1]] = top.values
             rest[rows] = (part.sum(-1) - top.values.sum(-1)).clamp_min(0.0)
         return tokens, shares, rest
-
-
-def _wide(logits: Any) -> Any:
-    import torch
-
-    return logits if logits.dtype == torch.float64 else logits.float()
 
 
 def _at(table: Tensor, rows: Ints, columns: Ints) -> Tensor:
