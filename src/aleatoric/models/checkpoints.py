@@ -183,7 +183,6 @@ def _tensors(file: Path) -> dict[str, str]:
 
 
 def _object(file: Path) -> dict[str, Any]:
-    """The object of a JSON file."""
     _check_file(file)
     try:
         found = json.loads(file.read_bytes())

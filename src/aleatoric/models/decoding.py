@@ -121,7 +121,6 @@ class Decoder:
         return logits > -math.inf, unsure
 
     def _changed(self, logits: Tensor) -> Tensor:
-        """Logits of the distribution from which the next token is drawn."""
         if self.greedy:
             return greedy(logits)
         if self.temperature != 1.0:
@@ -357,7 +356,6 @@ def mix(values: Any) -> Any:
 
 
 def _shift(values: Any, bits: int) -> Any:
-    """Logical shift to the right, also for negative numbers."""
     return (values >> bits) & ((1 << (64 - bits)) - 1)
 
 

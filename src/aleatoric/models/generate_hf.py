@@ -276,7 +276,6 @@ class Seq2SeqNetwork(HFNetwork):
             return self._possible(out.logits[:, -1])
 
     def _possible(self, logits: Tensor) -> Tensor:
-        """Logits without the padding token."""
         pad = self.tokenizer.pad_token_id
         if pad is not None and pad not in self.ends:
             logits[:, pad] = -float("inf")

@@ -265,7 +265,6 @@ class Client:
         return RefusedError(f"{self._base} answered with status {status}: {reason}.", status)
 
     def _quiet(self, text: str) -> str:
-        """One short line without the key."""
         hidden = text.replace(self._key, MASK) if self._key else text
         return " ".join(self.masked(hidden).split())[:300].rstrip(".")
 
@@ -274,7 +273,6 @@ class Client:
         return text if self._secret is None else self._secret.sub(MASK, text)
 
     def _without_key(self, document: Any) -> Any:
-        """Mask the key in all texts of a reply."""
         if self._secret is None:
             return document
         if isinstance(document, dict):

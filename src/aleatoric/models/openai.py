@@ -344,7 +344,6 @@ class ServedModel:
     def _answers(
         self, kind: type[Any], spec: Spec, ask: Ask | Writing, items: Iterable[_T]
     ) -> Iterator[Any]:
-        """Yield the answers to items, as they are finished."""
         with background_loop() as loop:
             key, tally = key_for(spec.base_url), self._tally
             patience = Patience(retries=spec.retries, first=spec.backoff)

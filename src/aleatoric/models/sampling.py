@@ -324,7 +324,6 @@ class TextSampler:
             rows = below
 
     def _draw(self, pack: Sequence[Portion], rows: Rows, logits: Tensor, depth: int) -> Ints:
-        """The next token of every sample."""
         keys, slack = _keys(pack, rows, depth), slack_of(logits)
         low, high = self.decoder.weights_between(widened(logits), slack)
         _check_weights(high, pack, rows)
@@ -378,7 +377,6 @@ class TextSampler:
 
 
 def _start(pack: Sequence[Portion]) -> Rows:
-    """The prompts themselves, with all their samples."""
     sizes = [len(portion) for portion in pack]
     owner = np.repeat(np.arange(len(pack)), sizes)
     number = np.concatenate([np.arange(p.first, p.stop) for p in pack])
@@ -386,7 +384,6 @@ def _start(pack: Sequence[Portion]) -> Rows:
 
 
 def _below(rows: Rows, owners: list[int], texts: list[Ids], which: Ints, is_open: Any) -> Rows:
-    """The rows that continue, with the samples at them."""
     going = is_open[which]
     renumbered = np.cumsum(is_open) - 1
     kept = np.flatnonzero(is_open).tolist()

@@ -464,6 +464,5 @@ def _last_by(owners: Ints, *keys: NDArray[Any]) -> Ints:
 
 
 def _by(owners: Ints, masses: Floats, count: int) -> Floats:
-    """Sums of masses by owner."""
     sums: Floats = np.bincount(owners.ravel(), masses.ravel(), count).astype(np.float64)
     return sums

@@ -142,7 +142,6 @@ def _recall(
 
 
 def _choose(growth: Growth, search: HeadSearch) -> list[Entry]:
-    """Choose the entries to run next."""
     left, count = growth.open, 0
     useful = _useful(growth, search)
     for entry in useful[: min(search.wave, search.nodes - growth.nodes)]:
@@ -304,7 +303,6 @@ def _mass_through(growth: Growth) -> Iterator[tuple[str, float]]:
 
 
 def _summary(growth: Growth) -> Head:
-    """The head that an expansion has reached."""
     through = dict(_mass_through(growth))
     tops = _tops(growth, through)
     rest = max(0.0, 1.0 - sum(tops.low))

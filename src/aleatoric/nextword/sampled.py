@@ -262,12 +262,10 @@ class WordSampler:
         return Walks(spans, depths, keys, [], {})
 
     def _key(self, item_id: str) -> int:
-        """The key of an item's random numbers."""
         rng = stream(self._seed, "mc", item_id, str(self._reader.decoder))
         return int(rng.integers(-(1 << 63), (1 << 63) - 1, endpoint=True))
 
     def _roots(self, walks: list[int]) -> SampleLevel:
-        """The contexts themselves, with all samples."""
         count = len(walks)
         none = np.full(count, -1, dtype=np.int64)
         sample = np.tile(self._numbers, count)
@@ -360,7 +358,6 @@ class WordSampler:
         return here.going_on(~closed, state, drawn)
 
     def _counted(self, item_ids: Sequence[str], walks: Walks) -> Iterator[Draws]:
-        """The words of each context's samples, and how many samples have none."""
         walk, state, count = map(np.concatenate, zip(*walks.outcomes, strict=True))
         order = np.argsort(walk, kind="stable")
         starts = np.searchsorted(walk[order], np.arange(len(item_ids) + 1)).tolist()

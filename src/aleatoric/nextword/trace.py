@@ -128,7 +128,6 @@ def _moved(part: Trace, contexts: int, nodes: Ints, words: int) -> Trace:
 
 
 def _appended(parts: Sequence[Trace]) -> Trace:
-    """Concatenate traces field by field."""
     columns = [[getattr(part, own.name) for part in parts] for own in fields(Trace)]
     (passages, contexts), arrays = columns[:2], columns[2:]
     tuples = (tuple(chain(*passages)), tuple(chain(*contexts)))
@@ -271,7 +270,6 @@ class Tracer(Searches):
 
 
 def _rows(rows: Ints, owners: Ints, numbers: Ints) -> Ints:
-    """The rows of nodes; -1 is the context itself."""
     own = rows[numbers] if len(rows) else numbers
     return np.where(numbers >= 0, own, owners)
 

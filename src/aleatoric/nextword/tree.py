@@ -127,7 +127,6 @@ def encode_contexts(lm: TreeLM, contexts: Sequence[str]) -> list[tuple[int, ...]
 
 
 def _problem_of(context: str, tokens: Sequence[int], window: int) -> str | None:
-    """Why a model cannot continue a context, and what to do."""
     if not tokens:
         return (
             "a context is empty and the model gets no beginning-of-text token; "

@@ -422,7 +422,6 @@ class LogitReader:
 
 
 def _at(table: Tensor, rows: Ints, columns: Ints) -> Tensor:
-    """The entries of a table at the given rows and columns."""
     return table[send(rows, table.device), send(columns, table.device)]
 
 
