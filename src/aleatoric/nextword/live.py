@@ -44,7 +44,7 @@ def survey(
     limits: Limits | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> list[Found]:
-    """Return what `exact` and `head` return per question, at little more than the cost of `exact`.
+    """Return the words' probabilities and the head per question, at about the cost of `exact`.
 
     The weights of a question are the human probabilities; the head may be searched until the
     squared distance to them is known.
