@@ -26,12 +26,12 @@ from aleatoric.models.base import (
     Ask,
     LoadOptions,
     TextModel,
+    TextTally,
     WordModel,
     Writing,
     pages,
     whole_passages,
 )
-from aleatoric.models.generate import Tally
 from aleatoric.runs.engine import LocalEngine, check_estimator
 from aleatoric.runs.job import EngineOptions, Loading
 from aleatoric.runs.ray_workers import (
@@ -187,7 +187,7 @@ class RayTexts(InActors):
 class TalliedRayTexts(RayTexts):
     """A writer of texts in actors that count cut and empty texts: the counts of all of them."""
 
-    tally: Tally = field(default_factory=Tally, repr=False)
+    tally: TextTally = field(default_factory=TextTally, repr=False)
 
     def notes(self) -> Sequence[str]:
         """What any of the actors had to say, and the counts."""
