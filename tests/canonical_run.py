@@ -29,7 +29,7 @@ def canonical_bytes(store: Store) -> bytes:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with Store.create(Path(folder) / "run", {"level": "word"}) as store:
     ...         canonical_bytes(store).splitlines()[0]
-    b'["manifest", "level", "word"]'
+    b'["manifest", "command", "word"]'
     """
     return "".join(f"{line}\n" for line in canonical_lines(store)).encode()
 
