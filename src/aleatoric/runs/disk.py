@@ -312,6 +312,7 @@ MOST_STEPS = 10_000_000
 STEPS_PER_BYTE = 20
 _MAGIC, _WAL = b"SQLite format 3\0", b"\2\2"
 _FIX = "restore a copy of the run, or run the original command again"
+_OLD = "run the original command again with another --out"
 
 
 def connect_to_write(file: Path) -> sqlite3.Connection:
@@ -386,7 +387,7 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
         )
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != SCHEMA_VERSION:
-        fix = "update aleatoric" if version > SCHEMA_VERSION else _FIX
+        fix = "update aleatoric" if version > SCHEMA_VERSION else _OLD
         raise UsageError(
             f"{path}: has run format {version}, and this version reads {SCHEMA_VERSION}; {fix}."
         )

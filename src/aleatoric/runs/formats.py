@@ -22,8 +22,6 @@ ItemRow = tuple[str, str, str, str | None, str]
 """Id, group, context, original, responses."""
 RowOf = tuple[Any, ...]
 """The columns of a table: its key first, its contents last."""
-_SEAL = 4
-"""Bytes of a checksum behind bytes."""
 CELLS = 1_000_000
 """Numbers in one page of statistics, but for its last row."""
 MAX_DRAWS = 10**8
@@ -73,35 +71,37 @@ class Facts(dict[Any, Any]):
 
 
 def seal(row: RowOf) -> RowOf:
-    """A row whose last column ends in a checksum of all of them: SQLite itself keeps none.
+    """Return a row with a checksum of all its columns behind them: SQLite itself keeps none.
 
-    It covers the key, so that a row under another key is noticed as one with other contents.
+    It covers the key, so that a row under another key is noticed like one with other contents.
 
     >>> seal((7, '["a"]'))
-    (7, '["a"]\\n1638c5a7')
+    (7, '["a"]', 1311578035)
     """
-    *key, content = row
-    if isinstance(content, bytes):
-        return (*key, content + _checksum(key, content).to_bytes(_SEAL, "little"))
-    return (*key, f"{content}\n{_checksum(key, content.encode('utf-8', 'surrogatepass')):08x}")
+    return (*row, _checksum(row))
 
 
 def unseal(row: RowOf) -> RowOf:
-    """The row that was sealed, its last column without the checksum.
+    """Return the row that was sealed, without its checksum.
 
     >>> unseal(seal((7, '["a"]')))
     (7, '["a"]')
     """
-    *key, found = row
-    content = found[:-_SEAL] if isinstance(found, bytes) else str(found).rpartition("\n")[0]
-    if seal((*key, content))[-1] != found:
+    contents = tuple(row[:-1])
+    if _checksum(contents) != row[-1]:
         raise DamagedRowError("a row is not what was written")
-    return (*key, content)
+    return contents
 
 
-def _checksum(key: Sequence[Any], content: bytes) -> int:
-    names = "\0".join("\1" if part is None else str(part) for part in key)
-    return zlib.crc32(content, zlib.crc32(names.encode("utf-8", "surrogatepass")))
+def _checksum(row: RowOf) -> int:
+    *key, content = row
+    parts = ["\1" if part is None else str(part) for part in key]
+    # A single flipped bit turns a text into a blob of the same bytes.
+    parts.append("\2" if isinstance(content, bytes) else "")
+    start = zlib.crc32("\0".join(parts).encode("utf-8", "surrogatepass"))
+    if not isinstance(content, bytes):
+        content = str(content).encode("utf-8", "surrogatepass")
+    return zlib.crc32(content, start)
 
 
 def load(text: str, hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
@@ -355,41 +355,64 @@ def whole(value: float) -> int:
 DATABASE = "run.sqlite"
 ITEMS_SAVED = "n_items"
 """The fact that says how many items a run was given: fewer in its table have been lost."""
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Raised when a table or the manifest changes; kept as SQLite's `user_version`."""
 STATS = (
     "CREATE TABLE stats (generation INTEGER NOT NULL, system INTEGER NOT NULL, "
     "page INTEGER NOT NULL, last_item INTEGER NOT NULL, payload BLOB NOT NULL, "
-    "PRIMARY KEY (generation, system, page)) WITHOUT ROWID"
+    "checksum INTEGER NOT NULL, PRIMARY KEY (generation, system, page)) WITHOUT ROWID"
 )
 EMBEDDINGS = "CREATE TABLE embeddings (hash TEXT PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
-META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
+META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL)"
 SYSTEMS = (
-    "CREATE TABLE systems (no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, facts TEXT NOT NULL)"
+    "CREATE TABLE systems (no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, "
+    "facts TEXT NOT NULL, checksum INTEGER NOT NULL)"
 )
 SCHEMA = (
     META,
     "CREATE TABLE items (no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, grp TEXT NOT NULL, "
-    "context TEXT NOT NULL, original TEXT, responses TEXT NOT NULL)",
+    "context TEXT NOT NULL, original TEXT, responses TEXT NOT NULL, checksum INTEGER NOT NULL)",
     SYSTEMS,
     "CREATE TABLE draws (item INTEGER NOT NULL, system INTEGER NOT NULL, row INTEGER NOT NULL, "
-    "payload TEXT NOT NULL, PRIMARY KEY (item, system, row)) WITHOUT ROWID",
-    # Which items a system has answered is asked often: told without reading what it answered.
+    "payload TEXT NOT NULL, checksum INTEGER NOT NULL, "
+    "PRIMARY KEY (item, system, row)) WITHOUT ROWID",
+    # Which items a system has answered is needed often: this index tells without the answers.
     "CREATE INDEX draws_by_system ON draws (system, item)",
     "CREATE TABLE token_sums (system INTEGER PRIMARY KEY, items INTEGER NOT NULL, "
-    "unscored INTEGER NOT NULL, tokens INTEGER NOT NULL, payload BLOB NOT NULL)",
+    "unscored INTEGER NOT NULL, tokens INTEGER NOT NULL, payload BLOB NOT NULL, "
+    "checksum INTEGER NOT NULL)",
     STATS,
     EMBEDDINGS,
 )
 """One statement each: a new run is made in one transaction, whole or not at all."""
 COLUMNS = {
-    "meta": ("key", "value"),
-    "systems": ("no", "name", "facts"),
-    "items": ("no", "id", "grp", "context", "original", "responses"),
-    "draws": ("item", "system", "row", "payload"),
-    "token_sums": ("system", "items", "unscored", "tokens", "payload"),
+    "meta": ("key", "value", "checksum"),
+    "systems": ("no", "name", "facts", "checksum"),
+    "items": ("no", "id", "grp", "context", "original", "responses", "checksum"),
+    "draws": ("item", "system", "row", "payload", "checksum"),
+    "token_sums": ("system", "items", "unscored", "tokens", "payload", "checksum"),
+    "stats": ("generation", "system", "page", "last_item", "payload", "checksum"),
 }
-"""The tables whose rows are sealed: in each the last column holds the contents."""
+"""The tables whose rows are sealed: the key first, then the contents, the checksum last."""
+
+
+def select(table: str) -> str:
+    """Return the statement that reads the sealed rows of a table.
+
+    >>> select("meta")
+    'SELECT key, value, checksum FROM meta'
+    """
+    return f"SELECT {', '.join(COLUMNS[table])} FROM {table}"
+
+
+def insert(table: str, how: str = "INSERT") -> str:
+    """Return the statement that writes a sealed row to a table, which may be of one database.
+
+    >>> insert("meta"), insert("temp.meta", "INSERT OR REPLACE")
+    ('INSERT INTO meta VALUES (?, ?, ?)', 'INSERT OR REPLACE INTO temp.meta VALUES (?, ?, ?)')
+    """
+    n_columns = len(COLUMNS[table.rpartition(".")[2]])
+    return f"{how} INTO {table} VALUES ({', '.join('?' * n_columns)})"
 
 
 def temporary(statement: str) -> str:
@@ -408,7 +431,7 @@ _CHOICES = {field.name for field in fields(Choices)}
 def fits(value: Any, shape: Shape) -> bool:
     """Whether a value has a shape.
 
-    >>> fits(["a", None], [(str, None)]), fits({"n": -1}, {"n": whole(0)}), fits(True, int)
+    >>> fits(["a", None], [(str, None)]), fits({"n": -1}, {"n": whole_between(0)}), fits(True, int)
     (True, False, False)
     """
     if shape is None or isinstance(shape, type):

@@ -29,12 +29,21 @@ from aleatoric.runs.disk import (
     connect_to_write,
     is_empty,
 )
-from aleatoric.runs.formats import DATABASE, EMBEDDINGS, SCHEMA, SCHEMA_VERSION, temporary, texts
+from aleatoric.runs.formats import (
+    DATABASE,
+    EMBEDDINGS,
+    SCHEMA,
+    SCHEMA_VERSION,
+    insert,
+    select,
+    temporary,
+    texts,
+)
 from aleatoric.runs.job import flag_of
 from aleatoric.runs.tables import TOKEN_ROWS, ItemTables, Statistics, TokenTables
 from aleatoric.types import Draws, Floats, Ints, Item, Row, TextItem, Texts
 
-_MAY_DIFFER = ("versions", "language")
+MAY_DIFFER = ("versions", "language")
 _OTHER_OPTIONS = {"choices": "--choose", "assignment": "--split"}
 """Saved facts that are no fields of a job -> the options they follow from."""
 
@@ -52,7 +61,7 @@ def _problems(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[st
         yield f"it is of aleatoric {saved['command']}"
         return
     job_type = registry.find("levels", asked["command"]).job_type
-    names = [name for name in _differing(saved, asked) if name not in _MAY_DIFFER]
+    names = [name for name in _differing(saved, asked) if name not in MAY_DIFFER]
     # What the corpus and the options are says more than what follows from them.
     for name in sorted(names, key=lambda name: (name in _OTHER_OPTIONS, name)):
         if name == "corpus":
@@ -380,15 +389,14 @@ def heads_of(store: Store, numbers: Sequence[int]) -> dict[int, tuple[str, str, 
 
 def item_and_draws(store: Store, no: int) -> tuple[Item, dict[str, list[Draws]]]:
     """One context with each system's draws, as far as they are there."""
-    query = "SELECT no, id, grp, context, original, responses FROM items WHERE no = ?"
-    found_row = store.db.execute(query, (no,)).fetchone()
+    found_row = store.db.execute(f"{select('items')} WHERE no = ?", (no,)).fetchone()
     if found_row is None:
         raise UsageError(f"{store.path}: has no item number {no}.")
     item = formats.load_item(*formats.unseal(found_row)[1:])
     found: dict[str, list[Draws]] = {}
     query = (
-        "SELECT name, item, system, row, payload FROM draws JOIN systems ON systems.no = system "
-        "WHERE item = ? ORDER BY system, row"
+        "SELECT name, item, system, row, payload, draws.checksum "
+        "FROM draws JOIN systems ON systems.no = system WHERE item = ? ORDER BY system, row"
     )
     for name, *sealed in store.db.execute(query, (no,)):
         *_, row, payload = formats.unseal(tuple(sealed))
@@ -402,7 +410,6 @@ def _placeholders(values: Sequence[object]) -> str:
 
 PAGE = 200
 """Inputs read at once: texts are longer than words."""
-_ITEM = "SELECT no, id, grp, context, original, responses FROM items "
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,7 +456,7 @@ class TextShelf:
         count = "SELECT count(*) FROM draws WHERE item = ? AND system = ?"
         (row,) = self._db.execute(count, (item, number)).fetchone()
         sealed = formats.seal((item, number, row, formats.dump(texts.texts)))
-        self._db.execute("INSERT INTO draws VALUES (?, ?, ?, ?)", sealed)
+        self._db.execute(insert("draws"), sealed)
         return True
 
     def clear(self, system: str) -> None:
@@ -459,7 +466,7 @@ class TextShelf:
     def walk(self, after: int = -1) -> Iterator[Produced]:
         """Every input in order with all its texts, page by page."""
         names = self.store.system_names()
-        query = _ITEM + "WHERE no > ? ORDER BY no LIMIT ?"
+        query = f"{select('items')} WHERE no > ? ORDER BY no LIMIT ?"
         while page := self._db.execute(query, (after, PAGE)).fetchall():
             written = self._written(page[0][0], page[-1][0], names)
             after = page[-1][0]
@@ -480,10 +487,7 @@ class TextShelf:
     def _written(
         self, first: int, last: int, names: Mapping[int, str]
     ) -> dict[int, dict[str, tuple[str, ...]]]:
-        query = (
-            "SELECT item, system, row, payload FROM draws WHERE item BETWEEN ? AND ? "
-            "ORDER BY item, system, row"
-        )
+        query = f"{select('draws')} WHERE item BETWEEN ? AND ? ORDER BY item, system, row"
         found: dict[int, dict[str, tuple[str, ...]]] = {}
         for sealed in self._db.execute(query, (first, last)):
             item, system, _, payload = formats.unseal(sealed)

@@ -18,7 +18,7 @@ from typing import Any
 from aleatoric.errors import AleatoricError, DataError, UsageError
 from aleatoric.runs import disk, formats
 from aleatoric.runs.disk import check_objects, connect_to_salvage
-from aleatoric.runs.formats import COLUMNS, DATABASE, ITEMS_SAVED
+from aleatoric.runs.formats import COLUMNS, DATABASE, ITEMS_SAVED, insert, select
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import BASE_WEIGHTS, FINETUNING, TOKEN_ROWS, TRAINING, load_fact
 
@@ -133,7 +133,8 @@ def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[st
     with store.transaction():
         for table in TABLES:
             most = last if table in ("items", "draws") else MOST_SYSTEMS
-            _insert(store, table, reader.rows(table, most))
+            # Where damage made two rows look alike, the first stays and the other is made again.
+            store.db.executemany(insert(table, "INSERT OR IGNORE"), reader.rows(table, most))
         for table in ("draws", "token_sums"):  # whose they are cannot be told any more
             store.db.execute(f"DELETE FROM {table} WHERE system NOT IN (SELECT no FROM systems)")
         unread = _copy_files(run, store)
@@ -177,9 +178,7 @@ class Reader:
 
     def _read(self, table: str, low: int, high: int) -> list[formats.RowOf]:
         """The rows from one key to another, past indexes, which may be damaged alone."""
-        columns = COLUMNS[table]
-        chosen = f"SELECT {', '.join(columns)} FROM {table} NOT INDEXED"
-        query = f"{chosen} WHERE {columns[0]} BETWEEN ? AND ?"
+        query = f"{select(table)} NOT INDEXED WHERE {COLUMNS[table][0]} BETWEEN ? AND ?"
         rows = self.damaged.execute(query, (low, high)).fetchall()
         if not all(low <= row[0] <= high for row in rows):
             raise formats.DamagedRowError("a row of another key")
@@ -200,20 +199,12 @@ def _last_item(damaged: sqlite3.Connection) -> int:
 def _fact(damaged: sqlite3.Connection, key: str) -> Any:
     """A saved fact by its index, or past it; `None` where neither can be read."""
     for how in ("", "NOT INDEXED "):
-        query = f"SELECT key, value FROM meta {how}WHERE key = ? LIMIT 1"
+        query = f"{select('meta')} {how}WHERE key = ? LIMIT 1"
         with suppress(sqlite3.DatabaseError, formats.DamagedRowError, TypeError):
             row = damaged.execute(query, (key,)).fetchone()
             if row is not None:
                 return load_fact(row)
     return None
-
-
-def _insert(store: Store, table: str, rows: Iterator[formats.RowOf]) -> None:
-    columns = COLUMNS[table]
-    places = ", ".join("?" * len(columns))
-    # Where damage made two rows look alike, the first stays and the other is made again.
-    insert = f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({places})"
-    store.db.executemany(insert, rows)
 
 
 def _copy_facts(damaged: sqlite3.Connection, store: Store, last: int, is_whole: bool) -> None:

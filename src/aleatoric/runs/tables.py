@@ -27,6 +27,8 @@ from aleatoric.runs.formats import (
     StatTable,
     check_fact,
     check_system,
+    insert,
+    select,
     temporary,
 )
 from aleatoric.types import Draws, Item, Row
@@ -53,11 +55,6 @@ def load_fact(row: formats.RowOf) -> Any:
     value = formats.load_facts(text)
     check_fact(key, value)
     return value
-
-
-def dump_fact(key: str, value: Any) -> formats.RowOf:
-    """A fact to be saved, as its key and value."""
-    return formats.seal((key, json.dumps(value)))
 
 
 def _checked_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -110,7 +107,7 @@ class Tables:
         # Rows are checked as they are read; facts, systems and answers under another key than
         # they were saved under would not be.
         self.systems()
-        for row in self.db.execute("SELECT key, value FROM meta"):
+        for row in self.db.execute(select("meta")):
             load_fact(row)
         if self.db.execute(_STRAYED, (self.meta(ITEMS_SAVED) or 0,)).fetchone():
             raise DamagedRowError("answers to no item, or of no system")
@@ -140,7 +137,7 @@ class Tables:
 
     def meta(self, key: str) -> Any:
         """A saved fact, or `None`."""
-        found = self.db.execute("SELECT key, value FROM meta WHERE key = ?", (key,)).fetchone()
+        found = self.db.execute(f"{select('meta')} WHERE key = ?", (key,)).fetchone()
         return None if found is None else load_fact(found)
 
     def fact(self, key: str) -> Any:
@@ -152,7 +149,8 @@ class Tables:
 
     def set_meta(self, key: str, value: Any) -> None:
         """Save a fact under a key."""
-        self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", dump_fact(key, value))
+        row = formats.seal((key, json.dumps(value)))
+        self.db.execute(insert("meta", "INSERT OR REPLACE"), row)
 
     def unfinished(self, specs: Iterable[str]) -> list[str]:
         """The models, as a user names them, that have not done all that was asked of them."""
@@ -170,7 +168,7 @@ class Tables:
         if self.db.execute("SELECT 1 FROM systems WHERE name = ?", (name,)).fetchone() is None:
             (last,) = self.db.execute("SELECT coalesce(max(no), 0) FROM systems").fetchone()
             row = formats.seal((last + 1, name, json.dumps(dict(facts))))
-            self.db.execute("INSERT INTO systems (no, name, facts) VALUES (?, ?, ?)", row)
+            self.db.execute(insert("systems"), row)
             self._systems = None
         return self.system_no(name)
 
@@ -178,7 +176,7 @@ class Tables:
         """System name -> its facts, in the order of registration."""
         state = self.db.execute("PRAGMA data_version").fetchone()
         if self._systems is None or self._systems[0] != state:
-            rows = self.db.execute("SELECT no, name, facts FROM systems ORDER BY no")
+            rows = self.db.execute(f"{select('systems')} ORDER BY no")
             opened = map(formats.unseal, rows)
             loaded = formats.Facts((name, formats.load_facts(text)) for _, name, text in opened)
             for name, facts in loaded.items():
@@ -297,10 +295,7 @@ class Statistics(Tables):
             columns, split_names, valid = self._read_layout()
             names: list[str] = split_names.get(system, [])
             number = self.system_no(system)
-            query = (
-                "SELECT generation, system, page, last_item, payload FROM stats "
-                "WHERE generation = ? AND system = ? ORDER BY page"
-            )
+            query = f"{select('stats')} WHERE generation = ? AND system = ? ORDER BY page"
             cursor = self.db.execute(query, (valid["generation"], number))
         n_splits = len(names) * self.manifest.get("n_splits", 1)
         n_rows = 0
@@ -378,15 +373,13 @@ class Statistics(Tables):
     ) -> None:
         """Save the pending rows of every system as a page each, in one transaction."""
         generation, page = key
-        insert = f"INSERT INTO {self.place}.stats VALUES (?, ?, ?, ?, ?)"
         with self.transaction():
             for system, rows in pending.items():
                 payload = formats.dump_stats(rows, columns, widths[system])
                 row = (generation, self.system_no(system), page, rows[-1].item, payload)
-                self.db.execute(insert, formats.seal(row))
+                self.db.execute(insert(f"{self.place}.stats"), formats.seal(row))
 
 
-_ITEMS = "SELECT no, id, grp, context, original, responses FROM items"
 _ANSWERED = "EXISTS (SELECT 1 FROM draws WHERE item = no AND system = ?)"
 
 
@@ -420,16 +413,12 @@ class ItemTables(Tables):
 
         Where a damaged run has lost some, those alone are filled in.
         """
-        insert = (
-            "INSERT INTO items (no, id, grp, context, original, responses) "
-            "VALUES (?, ?, ?, ?, ?, ?)"
-        )
         with self.transaction():
             known = {no for (no,) in self.db.execute("SELECT no FROM items")}
             first = 1 if self.lacks_items else len(known) + 1
             numbered = ((first + place, *row) for place, row in enumerate(rows))
             new = (formats.seal(row) for row in numbered if row[0] not in known)
-            self.db.executemany(insert, new)
+            self.db.executemany(insert("items"), new)
             self.set_meta(ITEMS_SAVED, self.n_items)
         return self.n_items
 
@@ -457,7 +446,7 @@ class ItemTables(Tables):
                 matched += 1
                 repeated += one.row > 0
                 row = formats.seal((item, number, one.row, formats.dump_draws(one)))
-                self.db.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?)", row)
+                self.db.execute(insert("draws", "INSERT OR REPLACE"), row)
         return Joined(matched, unmatched, repeated)
 
     def n_items_with_draws(self, system: str) -> int:
@@ -472,7 +461,7 @@ class ItemTables(Tables):
     def waiting_rows(self, system: str, page_size: int) -> Iterator[tuple[Any, ...]]:
         """The columns of the items that a system has not answered yet."""
         number, last = self.system_no(system), -1
-        query = f"{_ITEMS} WHERE no > ? AND NOT {_ANSWERED} ORDER BY no LIMIT ?"
+        query = f"{select('items')} WHERE no > ? AND NOT {_ANSWERED} ORDER BY no LIMIT ?"
         while page := self.db.execute(query, (last, number, page_size)).fetchall():
             last = page[-1][0]
             yield from (formats.unseal(row)[1:] for row in page)
@@ -487,7 +476,7 @@ class ItemTables(Tables):
 
     def items_between(self, first: int, last: int) -> list[Item]:
         """The items of these numbers, both included."""
-        query = f"{_ITEMS} WHERE no BETWEEN ? AND ? ORDER BY no"
+        query = f"{select('items')} WHERE no BETWEEN ? AND ? ORDER BY no"
         rows = map(formats.unseal, self.db.execute(query, (first, last)))
         return [formats.load_item(*rest) for _, *rest in rows]
 
@@ -514,7 +503,7 @@ class ItemTables(Tables):
 
     def _item_pages(self) -> Iterator[list[tuple[int, Item]]]:
         last = -1
-        query = f"{_ITEMS} WHERE no > ? ORDER BY no LIMIT ?"
+        query = f"{select('items')} WHERE no > ? ORDER BY no LIMIT ?"
         while page := self.db.execute(query, (last, PAGE)).fetchall():
             last = page[-1][0]
             yield [(no, formats.load_item(*rest)) for no, *rest in map(formats.unseal, page)]
@@ -524,7 +513,8 @@ class ItemTables(Tables):
     ) -> dict[int, dict[str, list[Draws]]]:
         one = min(names) if len(names) == 1 else None
         query = (
-            "SELECT id, item, system, row, payload FROM draws JOIN items ON items.no = item "
+            "SELECT id, item, system, row, payload, draws.checksum "
+            "FROM draws JOIN items ON items.no = item "
             "WHERE item BETWEEN ? AND ? AND (? IS NULL OR system = ?) ORDER BY item, system, row"
         )
         found: dict[int, dict[str, list[Draws]]] = {}
@@ -556,12 +546,11 @@ class TokenTables(Tables):
     def save_token_sums(self, system: str, sums: TokenSums) -> None:
         """Replace a system's sums by those of more of the corpus, in one transaction."""
         row = (self.system_no(system), sums.items, sums.unscored, sums.tokens, sums.payload)
-        insert = "INSERT OR REPLACE INTO token_sums VALUES (?, ?, ?, ?, ?)"
-        self.db.execute(insert, formats.seal(row))
+        self.db.execute(insert("token_sums", "INSERT OR REPLACE"), formats.seal(row))
 
     def token_sums(self, system: str) -> TokenSums | None:
         """A system's sums, or `None` before its first part is done."""
-        query = "SELECT system, items, unscored, tokens, payload FROM token_sums WHERE system = ?"
+        query = f"{select('token_sums')} WHERE system = ?"
         found = self.db.execute(query, (self.system_no(system),)).fetchone()
         return None if found is None else TokenSums(*formats.unseal(found)[1:])
 
