@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from aleatoric.runs import formats
-from aleatoric.runs.run import MAY_DIFFER, Store
+from aleatoric.runs.job import MAY_DIFFER
+from aleatoric.runs.run import Store
 from aleatoric.runs.tables import TOKEN_ROWS
 
 _FACTS = ("notes", "complete", "stat_columns", "split_names", "probe_facts", "probe_bounds")

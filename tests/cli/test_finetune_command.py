@@ -135,7 +135,7 @@ def test_a_run_that_is_not_finished_is_shown_as_far_as_it_is(made: Path, printed
 
     def stop_at_text(work: Any, total: int, description: str) -> Any:
         if description.startswith("text, fold 2"):
-            asked.ask()
+            asked.request()
         return work
 
     with Store.open(made / "run") as store:

@@ -306,10 +306,10 @@ PLANS = [
 ENGINES = [
     usage(f"an engine with {option} {value}", says, "--engine", "ray", option, value)
     for says, option, value in [
-        ("--actor-cpus 1e-05 is not counted; give", "--actor-cpus", "0.00001"),
-        ("--actor-cpus 0.00015 is not counted; give", "--actor-cpus", "0.00015"),
-        ("--actor-gpus 1e-05 is not counted; give", "--actor-gpus", "0.00001"),
-        ("--actor-gpus 1.5 is no number of cards; give", "--actor-gpus", "1.5"),
+        ("--actor-cpus 1e-05 cannot be assigned; give", "--actor-cpus", "0.00001"),
+        ("--actor-cpus 0.00015 cannot be assigned; give", "--actor-cpus", "0.00015"),
+        ("--actor-gpus 1e-05 cannot be assigned; give", "--actor-gpus", "0.00001"),
+        ("--actor-gpus 1.5 is not a number of GPUs; give", "--actor-gpus", "1.5"),
     ]
 ]
 

@@ -6,11 +6,16 @@ derive from the fields of the job. A new option is one field.
 
 from __future__ import annotations
 
+import json
+import os
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields
+from pathlib import Path
 from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
+from aleatoric import registry
+from aleatoric.errors import UsageError
 from aleatoric.runs.formats import DamagedRowError, is_number, is_text
 
 _KEY = "option"
@@ -186,14 +191,6 @@ def shown_fields(job_type: type[Job]) -> list[Field[Any]]:
     ]
 
 
-def flag_of(job_type: type[Job], name: str) -> str | None:
-    """Return the option of a saved value; `None` if it may differ when a run is continued."""
-    found = next((own for own in fields(job_type) if own.name == name), None)
-    if found is None:
-        return f"--{name.replace('_', '-')}"
-    return flag(found) if about(found).fixed else None
-
-
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
@@ -265,3 +262,73 @@ class EngineOptions:
     """Of one actor."""
     gpus: float | None = None
     """Of one actor."""
+
+
+MAY_DIFFER = ("versions", "language")
+"""Facts of a manifest that may differ when a run is continued."""
+_OTHER_OPTIONS = {"choices": "--choose", "assignment": "--split"}
+"""Saved facts that are not fields of a job -> the options they follow from."""
+
+
+def check_same_options(path: Path, saved: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    """Refuse to continue the run in `path` with other options than it was started with."""
+    given = json.loads(json.dumps(dict(manifest)))
+    for problem in _differences(saved, given):
+        raise UsageError(f"{path}: holds another run ({problem}); choose another --out.")
+
+
+def _differences(saved: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what differs, the most informative first."""
+    if saved["command"] != given["command"]:
+        yield f"it is of aleatoric {saved['command']}"
+        return
+    job_type = registry.find("levels", given["command"]).job_type
+    names = [name for name in _differing(saved, given) if name not in MAY_DIFFER]
+    # Options say more than the facts that follow from them.
+    for name in sorted(names, key=lambda name: (name in _OTHER_OPTIONS, name)):
+        if name == "corpus":
+            yield from _corpus_differences(saved[name], given[name])
+        elif name == "contents":
+            known, found = saved.get(name) or {}, given.get(name) or {}
+            for spec in _differing(known, found):
+                if spec in known and spec in found:  # the files of some models are not known
+                    yield f"the files of --model {spec} have changed since"
+        elif changed := _OTHER_OPTIONS.get(name) or _flag_of(job_type, name):
+            yield f"its {changed} differs"
+
+
+def _differing(saved: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    names = sorted(saved.keys() | given.keys())
+    return [name for name in names if saved.get(name) != given.get(name)]
+
+
+def _flag_of(job_type: type[Job], name: str) -> str | None:
+    """Return the option of a saved value; `None` if it may differ when a run is continued."""
+    found = next((own for own in fields(job_type) if own.name == name), None)
+    if found is None:
+        return f"--{name.replace('_', '-')}"
+    return flag(found) if about(found).fixed else None
+
+
+def _corpus_differences(saved: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+    differing = _differing(saved, given)
+    if differing == ["spec"] and _resolved(saved["spec"]) == _resolved(given["spec"]):
+        return
+    if differing == ["encoding"]:
+        yield "its --encoding differs"
+    elif saved.get("spec") == given.get("spec") and "sha256" in differing:
+        yield "its --corpus has changed since"
+    else:
+        yield "its --corpus differs"
+
+
+def _resolved(spec: str) -> list[str]:
+    """Return the kind of a corpus, empty if it is not named, and its resolved paths.
+
+    >>> _resolved("w.jsonl") == _resolved("./w.jsonl"), _resolved("cloze:a/../w")[0]
+    (True, 'cloze')
+    """
+    kind, colon, argument = spec.partition(":")
+    if not colon:
+        kind, argument = "", spec
+    return [kind, *map(os.path.realpath, argument.split(","))]

@@ -393,12 +393,12 @@ class Session:
             return
         facts = {"model": f"{job.model}@{model.version}", "decoder": decoder}
         store.add_system(name, facts | {"estimator": model.estimator, "label": name})
-        waiting: Iterable[Item] = store.waiting(name)
+        pending: Iterable[Item] = store.pending_items(name)
         if isinstance(model, FoldedModel):
-            waiting = by_fold(waiting, self._fold_of)
+            pending = by_fold(pending, self._fold_of)
         left = store.n_items - store.n_items_with_draws(name)
         ask = Ask("ancestral", 0, job.recipe.seed, job.tolerance, job.choices)
-        shown = self._shown(self._stopping.before_each(waiting), left, name)
+        shown = self._shown(self._stopping.before_each(pending), left, name)
         with self._stopping.finishing():
             store.add_draws(name, model.draws(shown, ask), whole=False)
         self._keep(name, dict(more()))
