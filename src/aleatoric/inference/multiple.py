@@ -7,7 +7,6 @@ from itertools import combinations
 from string import ascii_lowercase
 
 import numpy as np
-from scipy.stats import false_discovery_control
 
 from aleatoric.types import Floats
 
@@ -31,6 +30,8 @@ def benjamini_hochberg(p_values: PValues) -> list[float | None]:
     >>> benjamini_hochberg([0.01, None, 0.04, 0.02])
     [0.03, None, 0.04, 0.03]
     """
+    from scipy.stats import false_discovery_control  # importing it takes a second
+
     return _adjusted(p_values, false_discovery_control)
 
 
