@@ -1,4 +1,4 @@
-"""`aleatoric plan`: parse, call, print."""
+"""`aleatoric plan`: how many people, samples and contexts a target needs, and what runs cost."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def plan(
     se: Annotated[float | None, typer.Option(help="Target: a standard error.")] = None,
     width: Annotated[float | None, typer.Option(help="Target: an interval's width.")] = None,
     power: Annotated[
-        float | None, typer.Option(help="Target: the chance to see --difference.")
+        float | None, typer.Option(help="Target: the power to detect --difference.")
     ] = None,
     difference: Annotated[
-        float | None, typer.Option(help="Between two systems' TVDs; plans for their difference.")
+        float | None, typer.Option(help="Difference between two systems' TVDs to plan for.")
     ] = None,
     system: Annotated[str | None, typer.Option(help="The run's system to plan for.")] = None,
     against: Annotated[
@@ -44,7 +44,9 @@ def plan(
     ] = None,
     correlation: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Of two systems over contexts, where only one is known."),
+        typer.Option(
+            min=0, max=1, help="Correlation of two systems over contexts if only one is known."
+        ),
     ] = None,
     people: Annotated[
         list[int] | None, typer.Option(min=2, max=10**6, help="People per context; repeatable.")
@@ -54,38 +56,43 @@ def plan(
     ] = None,
     groups: Annotated[
         list[int] | None,
-        typer.Option(min=2, max=10**9, help="Groups, else as many as are needed; repeatable."),
+        typer.Option(min=2, max=10**9, help="Groups; by default as many as needed; repeatable."),
     ] = None,
     contexts_per_group: Annotated[
-        float | None, typer.Option(help="Contexts a group, else as in the run.")
+        float | None, typer.Option(help="Contexts per group; by default as in the run.")
     ] = None,
-    level: Annotated[float, typer.Option(help="Of intervals and tests.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Confidence level of intervals and tests.")] = 0.95,
     figure: Annotated[Path | None, typer.Option(help="Draw it to FILE.png, .pdf or .svg.")] = None,
     cost: Annotated[
-        bool, typer.Option("--cost", help="Time, memory and disk in place of precision.")
+        bool, typer.Option("--cost", help="Estimate time, memory and disk instead of precision.")
     ] = False,
     contexts: Annotated[
-        int, typer.Option(min=1, max=10**12, help="Of --cost: contexts in all.")
+        int, typer.Option(min=1, max=10**12, help="With --cost: contexts in all.")
     ] = 1000,
     parameters: Annotated[
-        list[str] | None, typer.Option(help="Of --cost: a model's size, as 70B; repeatable.")
+        list[str] | None, typer.Option(help="With --cost: size of the model, as 70B; repeatable.")
     ] = None,
-    device: Annotated[str, typer.Option(help="Of --cost: cpu, h200, h100, a100 or l4.")] = "cpu",
+    device: Annotated[str, typer.Option(help="With --cost: cpu, h200, h100, a100 or l4.")] = "cpu",
     dtype: DtypeOption = "float32",
     workers: Annotated[
-        list[int] | None, typer.Option(min=1, max=10**6, help="Of --cost: repeatable.")
+        list[int] | None,
+        typer.Option(min=1, max=10**6, help="With --cost: number of workers; repeatable."),
     ] = None,
     context_tokens: Annotated[
-        float, typer.Option(min=0, max=10**6, help="Of --cost: tokens that no context shares.")
+        float,
+        typer.Option(
+            min=0, max=10**6, help="With --cost: tokens per context that no other shares."
+        ),
     ] = 2.0,
     new_tokens: Annotated[
-        int | None, typer.Option(min=1, max=10**6, help="Of --cost: samples are texts this long.")
+        int | None,
+        typer.Option(min=1, max=10**6, help="With --cost: samples are texts of this many tokens."),
     ] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     layout: FormatOption = "terminal",
 ) -> None:
-    """How many people, samples and contexts a target needs, or what a run costs.
+    """Plan how many people, samples and contexts a target needs, or what a run costs.
 
     Example: `aleatoric plan runs/gpt2 --system gpt2 --se 0.01 --figure plan.png`, or
     `aleatoric plan --cost --contexts 1000000 --parameters 70B --device h200 --dtype bfloat16`
@@ -117,14 +124,14 @@ def plan(
 
 
 def _check_form(ctx: typer.Context, cost: bool) -> None:
-    """Refuse options that only the other form of the command looks at."""
+    """Refuse options that only the other form of the command uses."""
     for parameter in ctx.command.params:
         name = parameter.name or ""
         if name not in (_OF_PRECISION if cost else _OF_COST) or not is_given(ctx, name):
             continue
         shown = parameter.opts[0] if parameter.param_type_name == "option" else name.upper()
         if cost:
-            raise UsageError(f"--cost has no use for {shown}; leave one of them out.")
+            raise UsageError(f"--cost does not use {shown}; leave one of them out.")
         raise UsageError(f"{shown} is an option of --cost; add --cost, or leave it out.")
 
 

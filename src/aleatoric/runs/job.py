@@ -137,7 +137,10 @@ class ClusterJob(Job):
 
     _: KW_ONLY
     address: str | None = option(
-        None, "Of a running Ray cluster: auto or HOST:PORT; by default one is started.", saved=False
+        None,
+        "With --engine ray: address of a running cluster, auto or HOST:PORT; by default a local "
+        "one is started.",
+        saved=False,
     )
     actors: int | None = option(
         None,
