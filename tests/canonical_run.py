@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from aleatoric.runs import formats
-from aleatoric.runs.job import MAY_DIFFER
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import TOKEN_ROWS
 
+MAY_DIFFER = ("versions", "device", "batch_tokens", "remarks", "save_every", "language")
 _FACTS = ("notes", "complete", "stat_columns", "split_names", "probe_facts", "probe_bounds")
 
 

@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 
-from aleatoric.training.token_rows import read_rows
+from aleatoric.studies.e_ece_paper import read_rows
 from fuzz.trial import refusals, written
 
 

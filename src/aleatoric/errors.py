@@ -1,10 +1,8 @@
-"""Errors a user can act on: one sentence that names the place and the fix."""
+"""Errors that a user can act on: each is one sentence that names the place and the fix."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 
 class AleatoricError(Exception):
@@ -30,7 +28,7 @@ class DataError(AleatoricError):
 
     @classmethod
     def at(cls, path: str | Path, line: int | None, problem: str, fix: str) -> DataError:
-        """The one form of every data error: file, line, problem, fix."""
+        """An error in the common form: file, line, problem, fix."""
         place = f"{path}, line {line}" if line is not None else f"{path}"
         return cls(f"{place}: {problem}; {fix}.")
 
@@ -63,13 +61,11 @@ class MissingExtraError(UsageError):
 
 
 INVISIBLE_LETTERS = "\u200c\u200d"
-"""Zero-width non-joiner and joiner: they shape letters, and steer nothing."""
+"""Zero-width non-joiner and joiner: they change the shape of letters and are safe to print."""
 
 
 def quoted(value: object, most: int = 60) -> str:
-    """A value in quotes, cut to `most` characters, with what cannot be printed escaped.
-
-    Letters of all scripts are shown as they are.
+    """Return a value in quotes, cut to `most` characters, with unprintable characters escaped.
 
     >>> print(quoted("lechón\x1b"), quoted("a" * 9, 5), quoted(1.5))
     'lechón\\x1b' 'aaaa…' 1.5
@@ -80,25 +76,3 @@ def quoted(value: object, most: int = 60) -> str:
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     mark = '"' if "'" in text and '"' not in text else "'"
     return f"{mark}{''.join(c if c in INVISIBLE_LETTERS else repr(c)[1:-1] for c in text)}{mark}"
-
-
-class Showable:
-    """Something that a notebook shows as a table, and that can be drawn."""
-
-    __slots__ = ()
-
-    def plot(self, *asked: Any, **options: Any) -> Any:
-        """It on matplotlib axes: `axes` to draw into, and what `aleatoric.report.notebook` takes.
-
-        A result: the values of its items beside its interval. Several results: one `metric` of
-        every system. A study: one `figure` by its name.
-        """
-        return _notebook().plot(self, *asked, **options)
-
-    def _repr_html_(self) -> str:
-        return str(_notebook().to_html(self))
-
-
-def _notebook() -> Any:
-    # Found by name, as plugins are: types stay at the bottom of the house.
-    return import_module("aleatoric.report.notebook")

@@ -53,7 +53,6 @@ PLUGINS: dict[str, dict[str, str]] = {
         "smollm2": "aleatoric.models.forced:load_smollm2",
         "hf": "aleatoric.models.forced:load_hf",
         "gguf": "aleatoric.models.forced:load_gguf",
-        "translation": "aleatoric.training.checkpoint:load_forced",
     },
     "text_models": {
         "smollm2": "aleatoric.models.generate_hf:load_smollm2",
@@ -68,7 +67,7 @@ PLUGINS: dict[str, dict[str, str]] = {
     },
     "metrics": {
         "tvd": "aleatoric.metrics.distances:tvd",
-        "tvd_debiased": "aleatoric.metrics.debiased:tvd_debiased",
+        "tvd_debiased": "aleatoric.metrics.distances:tvd_debiased",
         "sq_distance": "aleatoric.metrics.agreement:sq_distance",
         "js": "aleatoric.metrics.distances:js",
         "entropy_human": "aleatoric.metrics.entropy:entropy_human",

@@ -1,4 +1,4 @@
-"""The frozen objects that every room passes to the next. Imports nothing of ours."""
+"""The types that the whole package shares; most are frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -6,17 +6,38 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from importlib import import_module
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.errors import Showable
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
 AnyItem = TypeVar("AnyItem", covariant=True)
+
+
+class Showable:
+    """An object that a notebook shows as a table and that can be plotted."""
+
+    __slots__ = ()
+
+    def plot(self, *args: Any, **options: Any) -> Any:
+        """Plot on matplotlib axes with `aleatoric.report.notebook`; pass `axes` to draw into.
+
+        A result shows the values of its items and its interval; several results, one `metric` of
+        every system; a study, one `figure` by its name.
+        """
+        return _notebook().plot(self, *args, **options)
+
+    def _repr_html_(self) -> str:
+        return str(_notebook().to_html(self))
+
+
+def _notebook() -> Any:
+    # Imported by name, as plugins are: this module imports nothing else of the package.
+    return import_module("aleatoric.report.notebook")
+
 
 FAILED = "\0failed"
 """The outcome that stands for "no complete word" where failed draws are kept as an outcome."""
@@ -24,11 +45,7 @@ FAILED = "\0failed"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One context and what people answered to it, one entry per person.
-
-    >>> Item("1:2", "1", "There", ("are", "is", "are")).group
-    '1'
-    """
+    """One context and people's answers to it, one entry per person."""
 
     id: str
     group: str
@@ -36,16 +53,12 @@ class Item:
     responses: tuple[str, ...]
     original: str | None = None
     persons: tuple[str, ...] | None = None
-    """Who gave each response, in the order of `responses`; `None` where that is not known."""
+    """Who gave each response, in the order of `responses`; `None` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentencePair:
-    """A sentence and its translation.
-
-    >>> SentencePair("1", "Ein Hund .", "A dog .").target
-    'A dog .'
-    """
+    """A sentence and its translation."""
 
     id: str
     source: str
@@ -54,11 +67,7 @@ class SentencePair:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text as it stands, the unit of resampling at the token level.
-
-    >>> Document("1", "There are many.").id
-    '1'
-    """
+    """A plain text, the unit of resampling at the token level."""
 
     id: str
     text: str
@@ -66,12 +75,9 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class TextItem:
-    """One input and what people wrote to it, one text a person.
+    """One input and the texts that people wrote for it, one per person.
 
-    `input` has one part, or the turns of a dialogue in their order.
-
-    >>> TextItem("1", "1", ("Adjacent counties are Marin.",), ("Nearby is Marin.",)).id
-    '1'
+    `input` has one part, or the turns of a dialogue in order.
     """
 
     id: str
@@ -83,11 +89,7 @@ class TextItem:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """What a generator wrote to one input, one text a draw.
-
-    >>> len(Texts("1", ("Marin is near.", "Near Marin.")).texts)
-    2
-    """
+    """What a generator wrote for one input, one text per draw."""
 
     item_id: str
     texts: tuple[str, ...]
@@ -97,8 +99,8 @@ class Texts:
 class Collected(Generic[AnyItem]):
     """Items of any kind with the facts that identify them.
 
-    `items` may be lazy but can be walked repeatedly; `notes` say what a reader should know, and
-    those of lazy items are complete after a walk.
+    `items` may be lazy but can be iterated repeatedly; `notes` are caveats for the reader, and
+    those of lazy items are complete after one iteration.
     """
 
     name: str
@@ -111,10 +113,10 @@ class Collected(Generic[AnyItem]):
 
 @dataclass(frozen=True)
 class Corpus(Collected[Item]):
-    """Contexts and what people answered to them: the corpora of the word level."""
+    """Contexts and people's answers to them: the corpora of the word level."""
 
     language: str | None = None
-    """A code such as `en`; `None` where it is not known."""
+    """A code such as `en`; `None` if unknown."""
 
 
 @dataclass(frozen=True)
@@ -124,23 +126,23 @@ class ParallelText(Collected[SentencePair]):
 
 @dataclass(frozen=True)
 class TextCorpus(Collected[Document]):
-    """Documents, for a language model to read."""
+    """Documents for a language model to read."""
 
 
 @dataclass(frozen=True)
 class MultiRef(Collected[TextItem]):
-    """Inputs and the texts that several people wrote to each: the corpora of the text level."""
+    """Inputs and the texts that several people wrote for each: the corpora of the text level."""
 
     language: str = "en"
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """What a model gave for one item: counted words, and how many draws held no word.
+    """A model's answers for one item: counted words, and the number of draws without a word.
 
-    `row` numbers the rows of a recorded file that speak of the same item. `texts`, where given,
-    are raw texts still to be cut by a word rule; `logprobs` are log-probabilities of words;
-    `exact` are probabilities of words in place of draws.
+    `row` numbers the rows of a recorded file about the same item. `texts`, if given, are raw texts
+    to which a word rule has yet to be applied; `logprobs` are log-probabilities of words; `exact`
+    are probabilities of words in place of draws.
     """
 
     item_id: str
@@ -154,9 +156,9 @@ class Draws:
 
 @dataclass(frozen=True)
 class Categorical:
-    """A distribution over outcomes; `rest` is unassigned mass, `n` the draws behind it.
+    """A distribution over outcomes; `rest` is unassigned mass, `n` the number of draws behind it.
 
-    `n=None` says that the probabilities are exact.
+    `n=None` means that the probabilities are exact.
 
     >>> Categorical.from_counts({"a": 3, "b": 1})
     Categorical(support=('a', 'b'), probs=(0.75, 0.25), rest=0.0, n=4)
@@ -175,20 +177,12 @@ class Categorical:
         return cls(tuple(counts), probs, 0.0, total)
 
     def as_dict(self) -> Mapping[str, float]:
-        """Outcome -> probability.
-
-        >>> Categorical(("a",), (1.0,)).as_dict()
-        {'a': 1.0}
-        """
+        """A mapping from outcome to probability."""
         return self._mass
 
     @cached_property
     def outcomes_by_share(self) -> Counter[float]:
-        """Probability -> how many outcomes have it: those of a sample are few.
-
-        >>> dict(Categorical(("a", "b", "c"), (0.5, 0.25, 0.25)).outcomes_by_share)
-        {0.5: 1, 0.25: 2}
-        """
+        """How many outcomes have each probability; a sample has few distinct ones."""
         return Counter(self.probs)
 
     @cached_property
@@ -199,12 +193,12 @@ class Categorical:
 
 @dataclass(frozen=True)
 class Exact:
-    """Word probabilities that needed no sampling, with what is known of their error.
+    """Word probabilities computed without sampling, with their error bounds.
 
-    `words` holds people's words and the model's own likeliest ones; `bounds` the lower and upper
-    bounds of metrics against people, by the metric's name (an infinite bound is `None`);
-    `certified` says that no word can be likelier than the likeliest one here; `failed` is the
-    probability of a text without a word.
+    `words` holds people's words and the model's most probable ones; `bounds` maps a metric's name
+    to its lower and upper bound against people (an infinite bound is `None`); `certified` says that
+    no other word can be more probable than the most probable one here; `failed` is the probability
+    of a text without a word.
     """
 
     words: Categorical
@@ -214,16 +208,8 @@ class Exact:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """Real-valued draws, for example the pair distances of one input."""
-
-    values: tuple[float, ...]
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
 class Pair:
-    """People and a model on one item."""
+    """The distributions of people and of a model on one item."""
 
     item_id: str
     group: str
@@ -243,7 +229,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An interval with its nominal level and the method that made it."""
+    """An interval with its nominal level and the method that computed it."""
 
     low: float
     high: float
@@ -253,7 +239,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its noise. Undefined is `None` plus a count, never 0."""
+    """A number with its uncertainty. Undefined is `None` plus a count, never 0."""
 
     value: float | None
     interval: Interval | None
@@ -263,19 +249,19 @@ class Estimate:
     n_missing: int = 0
     """Items for which the system has no draws at all."""
     spread: float | None = None
-    """Standard deviation over random splits, where the estimate is a mean over splits."""
+    """Standard deviation over random splits, if the estimate is a mean over splits."""
     reason: str | None = None
-    """Why there is no value, or no interval."""
+    """Why there is no value or no interval."""
     p_calibrated: float | None = None
-    """Calibration errors of tokens only: the p-value of "the model is calibrated"."""
+    """Token calibration errors only: the p-value of "the model is calibrated"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Perfect:
-    """The expected value of a perfect model at the same sample sizes, between two ends.
+    """The expected value of a perfect model at the same sample sizes, as a range.
 
-    A diagnostic: a difference from it ranks nothing. The truth that people and a perfect model
-    share is not known, so the expectation is given under two estimates of it.
+    A diagnostic, not to be used for ranking. The true distribution of answers is unknown, so the
+    expectation is given under two estimates of it.
     """
 
     low: float | None
@@ -287,18 +273,15 @@ class Perfect:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Every decision of the word protocol that changes a number, each by name.
-
-    >>> Choices.paper().bins, Choices.corrected().bins
-    ('half-open', 'closed')
-    """
+    """Every decision of the word protocol that changes a number, each by name."""
 
     protocol: str = "corrected"
     rule: str = "corrected"
     """A registered word rule, or a user's own as module:function."""
     answers: Literal["rule", "folded"] = "rule"
-    """How words given as words (people's answers, recorded counts) are read: by the word rule, or
-    as they are, with their case folded."""
+    """How words given as words (people's answers, recorded counts) are read: with the word rule, or
+    as they are, case-folded.
+    """
     lead: Literal["skip", "condition"] = "skip"
     failed: Literal["reject", "outcome"] = "reject"
     repeats: Literal["pool", "separate"] = "pool"
@@ -314,7 +297,7 @@ class Choices:
 
     @classmethod
     def paper(cls) -> Choices:
-        """As published, so that the literature can be compared."""
+        """As published, for comparison with the literature."""
         return cls(
             protocol="paper",
             rule="paper",
@@ -335,7 +318,7 @@ class Choices:
         return cls(**{"answers": "folded", **choices})
 
     def as_dict(self) -> dict[str, str]:
-        """Choice -> value, in a fixed order."""
+        """A mapping from choice to value, in a fixed order."""
         return asdict(self)
 
 
@@ -381,7 +364,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Result(Showable):
-    """One metric of one system, with its interval and what makes it reproducible."""
+    """One metric of one system, with its interval and signature."""
 
     system: str
     metric: str
@@ -402,7 +385,7 @@ class Result(Showable):
 
 
 class Results(Showable, list[Result]):
-    """Results in a row: a list that a notebook shows as a table."""
+    """A list of results that a notebook shows as a table."""
 
 
 @dataclass(frozen=True)
@@ -417,7 +400,7 @@ class Table(Showable):
 
 @dataclass(frozen=True)
 class Study(Showable):
-    """What an analysis found: tables to print, and the data of its figures by figure name."""
+    """The result of an analysis: tables to print, and the data of its figures by figure name."""
 
     name: str
     tables: tuple[Table, ...]

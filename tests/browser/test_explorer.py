@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from explored_runs import ITEMS, LONG, SCRIPT
+from marks import sampled
 
 from aleatoric.report.explorer.server import Explorer
 
@@ -64,6 +65,7 @@ def test_contexts_are_searched_filtered_and_sorted(
     assert all(one.startswith("story") for one in ids(page))
 
 
+@pytest.mark.long
 def test_a_range_and_a_bar_of_the_histogram_narrow_the_list(
     explorer: Explorer, visit: Visit
 ) -> None:
@@ -95,6 +97,7 @@ def test_a_context_is_picked_and_its_bars_hovered(
     assert tooltip.text_content() == "zebra · odd: 100.0%, 40 of 40"
 
 
+@pytest.mark.long
 def test_a_point_leads_to_its_context(explorer: Explorer, visit: Visit) -> None:
     page = visit(f"{explorer.url}/compare?a=0:odd&b=0:blunt&measure=tvd")
     page.locator(".cloud circle.single").first.click()
@@ -104,6 +107,7 @@ def test_a_point_leads_to_its_context(explorer: Explorer, visit: Visit) -> None:
     assert legend[:3] == ["people", "odd", "blunt"]
 
 
+@pytest.mark.long
 def test_two_systems_side_by_side(explorer: Explorer, visit: Visit, keep: Visit) -> None:
     page = visit(f"{explorer.url}/compare")
     page.select_option("select[name=a]", "0:odd")
@@ -115,7 +119,7 @@ def test_two_systems_side_by_side(explorer: Explorer, visit: Visit, keep: Visit)
     keep(page, "explorer-compare")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", sampled(["light", "dark"], ["dark"]))
 def test_light_and_dark(explorer: Explorer, visit: Visit, keep: Visit, theme: str) -> None:
     page = visit(f"{explorer.url}/run/0/context?id=story:1", theme)
     other = {"light": "dark", "dark": "light"}[theme]
@@ -140,6 +144,7 @@ def test_csv_of_what_is_filtered(explorer: Explorer, visit: Visit, tmp_path: Pat
     assert sorted(row["id"] for row in rows) == ["news:1", "news:2"]
 
 
+@pytest.mark.long
 def test_a_figure_is_saved(explorer: Explorer, visit: Visit, tmp_path: Path) -> None:
     page = visit(f"{explorer.url}/run/0/context?id=story:1")
     with page.expect_download() as waiting:
@@ -150,6 +155,7 @@ def test_a_figure_is_saved(explorer: Explorer, visit: Visit, tmp_path: Path) -> 
     assert 'fill="rgb(' in svg  # it looks the same without the style sheet
 
 
+@pytest.mark.long
 def test_a_deep_link_shows_the_same_again(explorer: Explorer, visit: Visit) -> None:
     page = visit(f"{explorer.url}/run/0/contexts?system=odd&group=story&sort=tvd&dir=asc")
     page.click("a.open")
@@ -174,6 +180,7 @@ def test_a_script_is_shown_and_not_run(explorer: Explorer, visit: Visit, keep: V
     assert listed.input_value("#context-search") == "<script>"
 
 
+@pytest.mark.long
 def test_a_text_of_ten_thousand_characters(explorer: Explorer, visit: Visit, keep: Visit) -> None:
     page = visit(f"{explorer.url}/run/0/context?id=hostile:2", size=NARROW)
     assert LONG.strip() in page.text_content("#context-text")
@@ -182,6 +189,7 @@ def test_a_text_of_ten_thousand_characters(explorer: Explorer, visit: Visit, kee
     keep(page, "explorer-long-narrow", whole=True)
 
 
+@pytest.mark.long
 def test_narrow_pages_do_not_scroll_sideways(explorer: Explorer, visit: Visit, keep: Visit) -> None:
     for path in ("/run/0", "/run/0/contexts", "/compare", "/run/1/context?id=2", "/"):
         page = visit(f"{explorer.url}{path}", size=NARROW)
@@ -191,6 +199,7 @@ def test_narrow_pages_do_not_scroll_sideways(explorer: Explorer, visit: Visit, k
         keep(page, f"explorer-narrow{path.replace('/', '-').partition('?')[0]}")
 
 
+@pytest.mark.long
 def test_keys(explorer: Explorer, visit: Visit) -> None:
     page = visit(f"{explorer.url}/run/0/contexts?system=odd&sort=order&dir=asc")
     page.keyboard.press("/")

@@ -73,6 +73,7 @@ def test_contexts_are_searched_and_picked(report: str, visit: Visit, keep: Visit
     keep(page, "report-context")
 
 
+@pytest.mark.long
 def test_light_and_dark(report: str, visit: Visit, keep: Visit) -> None:
     page = visit(report)
     colour = "getComputedStyle(document.body).backgroundColor"
@@ -97,6 +98,7 @@ def test_figures_are_downloaded_as_csv_and_svg(report: str, visit: Visit, tmp_pa
     assert (tmp_path / "figure.svg").read_text().startswith("<svg")
 
 
+@pytest.mark.long
 def test_a_deep_link_opens_its_context(report: str, visit: Visit) -> None:
     page = visit(f"{report}#context={quote('news:2')}&system=odd")
     page.wait_for_selector("[data-word]")
@@ -117,6 +119,7 @@ def test_a_script_is_shown_and_not_run(report: str, visit: Visit, keep: Visit) -
     keep(page, "report-hostile")
 
 
+@pytest.mark.long
 def test_a_text_of_ten_thousand_characters(report: str, visit: Visit, keep: Visit) -> None:
     narrow = {"width": 390, "height": 800}
     page = visit(f"{report}#context={quote('hostile:2')}", size=narrow)

@@ -186,7 +186,7 @@ def test_neither_the_package_nor_its_command_line_loads_torch() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--batch-tokens", 64), "--batch-tokens is for runs of the token level"),
+        (("--batch-tokens", 64), "--batch-tokens is no option of aleatoric word"),
         (("--actors", 2), "--actors is for a cluster; add --engine ray"),
         (("--engine", "spark"), "there is no engine 'spark'"),
         (("--salvage", "elsewhere", "--device", "cpu"), "give it no other option"),

@@ -24,6 +24,7 @@ def people(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_exact_and_sampled_agree(cli: Callable, people: Path) -> None:
     asked = ("word", "--corpus", people, "--model", "smollm2", "--json")
     exact = cli(*asked).results
@@ -35,6 +36,7 @@ def test_exact_and_sampled_agree(cli: Callable, people: Path) -> None:
     assert "estimator:exact" in exact["smollm2", "tvd"]["signature"]
 
 
+@pytest.mark.long
 def test_a_run_continues_where_it_was_stopped(
     cli: Callable, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,6 +60,7 @@ def test_a_run_continues_where_it_was_stopped(
     assert found[0] == found[1]
 
 
+@pytest.mark.long
 def test_answers_with_punctuation_are_looked_for_as_words(
     cli: Callable, people: Path, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from marks import sampled
 
 COMMAND = (sys.executable, "-m", "aleatoric")
 
@@ -23,7 +24,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+@pytest.mark.parametrize("encoding", sampled(["ascii", "latin-1", "cp1252", "utf-8"], ["ascii"]))
 def test_tables_in_any_encoding(run: Path, encoding: str) -> None:
     env = {**os.environ, "PYTHONIOENCODING": encoding}
     asked = [*COMMAND, "score", run]

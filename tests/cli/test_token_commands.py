@@ -13,7 +13,7 @@ import pytest
 import torch
 from forced_lms import saved, tiny
 
-from aleatoric.calibration.statistics import token_rows
+from aleatoric.calibration.stream import token_rows
 from aleatoric.levels import token
 from aleatoric.metrics.calibration import bin_index, bin_sums, ece_of, equal_width_edges
 from aleatoric.models import smollm2

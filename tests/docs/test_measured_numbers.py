@@ -14,8 +14,7 @@ from doc_pages import ROOT, blocks
 
 from aleatoric.models import smollm2
 from aleatoric.studies import stability
-from aleatoric.studies.e_ece_paper import SHIPPED, errors, to_table
-from aleatoric.training.token_rows import Columns, read_rows
+from aleatoric.studies.e_ece_paper import RECIPE_ROWS, Columns, errors, read_rows, to_table
 
 TOKEN, METHODS = ROOT / "docs" / "token.md", ROOT / "docs" / "methods.md"
 RECIPE = ROOT / "docs" / "recipes" / "multi30k.md"
@@ -32,7 +31,7 @@ def numbers_by_row(table: str) -> dict[str, list[float]]:
 
 @pytest.fixture(scope="module", params=["loss", "bleu", "last"])
 def checkpoint(request: pytest.FixtureRequest) -> tuple[str, Columns]:
-    return request.param, read_rows(SHIPPED / f"rows-{request.param}.npz")
+    return request.param, read_rows(RECIPE_ROWS / f"rows-{request.param}.npz")
 
 
 @pytest.mark.skipif(not smollm2.is_cached(), reason="SmolLM2 is not in the cache")
@@ -58,7 +57,7 @@ def test_the_errors_of_every_checkpoint(checkpoint: tuple[str, Columns]) -> None
 
 
 def test_stability_on_the_pages() -> None:
-    columns = read_rows(SHIPPED / "rows-loss.npz")
+    columns = read_rows(RECIPE_ROWS / "rows-loss.npz")
     tables = stability.run(to_table(columns), 0).tables
     for unit, table in zip(("tokens", "sentences"), tables, strict=True):
         cells = {row[0]: row for row in table.rows}
@@ -70,7 +69,7 @@ def test_stability_on_the_pages() -> None:
 def test_the_methods_page_on_tokens() -> None:
     text = METHODS.read_text()
     found = {
-        name: errors(read_rows(SHIPPED / f"rows-{name}.npz"), None, 15, 0)
+        name: errors(read_rows(RECIPE_ROWS / f"rows-{name}.npz"), None, 15, 0)
         for name in ("loss", "bleu", "last")
     }
     ece, e_ece = (
@@ -82,8 +81,8 @@ def test_the_methods_page_on_tokens() -> None:
     for form in ("predicted", "weighted"):
         pair = [100 * (found["loss"][f"{m}_{form}"].value or 0) for m in ("sce", "ace")]
         assert f"{pair[0]:.2f} and {pair[1]:.2f}%" in text
-    columns = read_rows(SHIPPED / "rows-loss.npz")
-    classes = len(read_rows(SHIPPED / "heads-loss.npz")["class_mass"])
+    columns = read_rows(RECIPE_ROWS / "rows-loss.npz")
+    classes = len(read_rows(RECIPE_ROWS / "heads-loss.npz")["class_mass"])
     unseen = 100 * (1 - len(set(columns["token"].tolist())) / classes)
     unknown = int((columns["token"] == 3).sum())
     assert f"{unseen:.1f}% of Multi30K's subword pieces, while {unknown} of its" in text

@@ -29,6 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_the_tutorial_was_run(site: Path) -> None:
     page = (site / "tutorial.html").read_text(encoding="utf-8")
     assert "<caption>Word level</caption>" in page  # results show as tables
@@ -38,6 +39,7 @@ def test_the_tutorial_was_run(site: Path) -> None:
     assert (site / "tutorial.ipynb").exists()
 
 
+@pytest.mark.long
 def test_the_reference_has_what_the_guides_name(site: Path) -> None:
     runs = (site / "api" / "runs.html").read_text(encoding="utf-8")
     for name in ("aleatoric.levels.base.run_job", "aleatoric.types.Result"):
@@ -46,6 +48,7 @@ def test_the_reference_has_what_the_guides_name(site: Path) -> None:
     assert 'id="aleatoric.metrics.distances.tvd"' in (site / "api" / "metrics.html").read_text()
 
 
+@pytest.mark.long
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     loaded = re.compile(r"<(?:script|img|iframe|link(?! rel=.?canonical))[^>]+https?://[^>]+>")
     for page in site.rglob("*.html"):
@@ -54,5 +57,6 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         assert not re.search(r"url\(['\"]?https?:", sheet.read_text(encoding="utf-8")), sheet.name
 
 
+@pytest.mark.long
 def test_tools_are_not_published(site: Path) -> None:
     assert not list(site.rglob("*.py"))

@@ -47,7 +47,9 @@ RECORDINGS = [
         "'position' is missing .*; add",
         lines({"passage": 1, "samples": {"a": 1}}),
     ),
-    recorded("with a null id", "is no identifier; use", lines({"id": None, "samples": {"a": 1}})),
+    recorded(
+        "with a null id", "is not an identifier; use", lines({"id": None, "samples": {"a": 1}})
+    ),
     recorded(
         "rows that join nothing",
         "none of its 2 rows .*; check",
@@ -83,8 +85,10 @@ RECORDINGS = [
         lines({"id": "1", "logprobs": {"a": -1}}, {"id": "1", "samples": {"a": 1}}),
         2,
     ),
-    recorded("NaN logprobs", "no JSON number; leave", b'{"id": "1", "logprobs": {"a": NaN}}\n'),
-    recorded("samples as a number", "no object of counts; write", lines({"id": "1", "samples": 3})),
+    recorded("NaN logprobs", "not a JSON number; leave", b'{"id": "1", "logprobs": {"a": NaN}}\n'),
+    recorded(
+        "samples as a number", "not an object of counts; write", lines({"id": "1", "samples": 3})
+    ),
     recorded("a negative count", "too small; use", lines({"id": "1", "samples": {"a": -1}})),
     recorded(
         "a fraction of failures",
@@ -236,11 +240,11 @@ OTHERS = [
         *("resume", "{dir}/run", "--salvage", _LONG),
     ),
     other("fetch to too long a name", "cannot be written", "fetch", "provo", "--to", _LONG),
-    other("reproduce from too long a name", "is no folder; name", *_REPRODUCE, _LONG),
+    other("reproduce from too long a name", "is not a folder; name", *_REPRODUCE, _LONG),
     other("list of nothing", "no kind 'x'; the kinds are", "list", "x"),
     other("fetch of nothing", "nothing to fetch for 'x'; use", "fetch", "x"),
-    other("fetch from no address", "no web address; use", "fetch", "provo", "--url", "x"),
-    other("reproduce without data", "is no folder; name", *_REPRODUCE, "{dir}/none"),
+    other("fetch from no address", "not a web address; use", "fetch", "provo", "--url", "x"),
+    other("reproduce without data", "is not a folder; name", *_REPRODUCE, "{dir}/none"),
     other("reproduce from an empty folder", "holds 0 files .*; put", *_REPRODUCE, "{dir}/run"),
 ]
 
@@ -260,25 +264,27 @@ def priced(says: str, *argv: str) -> Case:
 
 
 PLANS = [
-    planned("--se 1e-300 is no distance; give", "--se", "1e-300"),
-    planned("--width 1e-300 is no distance; give", "--width", "1e-300"),
-    planned("--width .* is no distance; give", "--width", "5e-324"),
-    planned("--difference 1e-300 is no", "--power", "0.8", "--difference", "1e-300"),
-    planned("--se inf is no distance; give", "--se", "9" * 400),
+    planned("--se 1e-300 is not a distance; give", "--se", "1e-300"),
+    planned("--width 1e-300 is not a distance; give", "--width", "1e-300"),
+    planned("--width .* is not a distance; give", "--width", "5e-324"),
+    planned("--difference 1e-300 is not a distance", "--power", "0.8", "--difference", "1e-300"),
+    planned("--se inf is not a distance; give", "--se", "9" * 400),
     planned("--se 1e-08 needs more than .*; give a larger", "--se", "1e-8"),
     planned("--width 1e-09 needs more than .*; give", "--width", "1e-9"),
     planned("--difference 1e-08 needs .*; give", "--power", "0.8", "--difference", "1e-8"),
-    planned("--level 1 is no level; give", "--width", "0.1", "--level", "0.9999999999999999"),
+    planned("--level 1 is not a level; give", "--width", "0.1", "--level", "0.9999999999999999"),
     planned("--power must lie", "--power", "nan", "--difference", "0.1"),
     *(
-        planned("--contexts-per-group .* no size of a group; give", "--contexts-per-group", value)
+        planned(
+            "--contexts-per-group .* not a size of a group; give", "--contexts-per-group", value
+        )
         for value in ("1e308", "inf", "nan", "0", "-1", "9" * 400)
     ),
-    planned("says sd twice; say", "--assume", "sd=0.1"),
+    planned("gives sd twice; give", "--assume", "sd=0.1"),
     planned("support=1e[+]300 cannot be", "--assume", "support=1e300,entropy=1e300"),
     planned("support=0 cannot be", "--assume", "support=0"),
     planned("support=2.5 cannot be", "--assume", "support=2.5"),
-    planned("support='9{39}…' is no number", "--assume", "support=" + "9" * 900),
+    planned("support='9{39}…' is not a number", "--assume", "support=" + "9" * 900),
     planned("no assumption '9{39}…'; use", "--assume", "9" * 900 + "=1"),
     planned("group=1e[+]300 cannot be", "--assume", "group=1e300"),
     planned("give a run .* not both", "{dir}/run"),

@@ -67,35 +67,35 @@ CORPORA = [
     ),
     corpus("context is a number", "context is int, not text; write", lines(good(context=3))),
     corpus("context is null", "context is NoneType, not text; write", lines(good(context=None))),
-    corpus("responses is text", "no list; write", lines(good(responses="many"))),
-    corpus("responses is a number", "no list; write", lines(good(responses=4))),
+    corpus("responses is text", "not a list; write", lines(good(responses="many"))),
+    corpus("responses is a number", "not a list; write", lines(good(responses=4))),
     corpus("a response is a number", "is int, not text; write", lines(good(responses=["a", 3]))),
     corpus("a response is a list", "is list, not text; write", lines(good(responses=[["a"]]))),
     corpus("no responses", "no answer .*; give", lines(GOOD, good(id="2", responses={})), 2),
     corpus("an empty list of responses", "no answer .*; give", lines(good(responses=[]))),
     corpus("blank responses", "no answer .*; give", lines(good(responses=[" ", "\t", ""]))),
     corpus("only counts of zero", "no answer .*; give", lines(good(responses={"a": 0}))),
-    corpus("duplicate ids", "stands in line 1 already; give", lines(GOOD, good(context="b")), 2),
+    corpus("duplicate ids", "is already used in line 1; give", lines(GOOD, good(context="b")), 2),
     corpus(
         "duplicate passage and position",
-        "stands in line 1 already; give",
+        "is already used in line 1; give",
         lines(*[{"passage": 1, "position": 2, "context": "a", "human": {"x": 1}}] * 2),
         2,
     ),
-    corpus("an id that is an object", "is no identifier; use", lines(good(id={}))),
-    corpus("an id that is true", "is no identifier; use", lines(good(id=True))),
-    corpus("an id that is a fraction", "is no identifier; use", lines(good(id=1.5))),
-    corpus("a blank id", "is no identifier; use", lines(good(id=" "))),
-    corpus("a null group", "is no identifier; use", lines(good(group=None))),
+    corpus("an id that is an object", "is not an identifier; use", lines(good(id={}))),
+    corpus("an id that is true", "is not an identifier; use", lines(good(id=True))),
+    corpus("an id that is a fraction", "is not an identifier; use", lines(good(id=1.5))),
+    corpus("a blank id", "is not an identifier; use", lines(good(id=" "))),
+    corpus("a null group", "is not an identifier; use", lines(good(group=None))),
     corpus("original is a list", "original is list, not text; write", lines(good(original=[]))),
     corpus(
         "duplicate keys",
-        "'context' stands twice; merge",
+        "'context' occurs twice; merge",
         b'{"context": "a", "context": "b", "responses": ["x"]}\n',
     ),
     corpus(
         "duplicate words",
-        "'x' stands twice; merge",
+        "'x' occurs twice; merge",
         b'{"context": "a", "responses": {"x": 1, "x": 2}}\n',
     ),
     corpus(
@@ -116,7 +116,7 @@ CORPORA = [
     corpus("a NUL byte", "NUL byte .*; save", b'{"context": "a\0", "responses": ["x"]}\n'),
     corpus(
         "a control character in the message",
-        "is no identifier; use|is missing",
+        "is not an identifier; use|is missing",
         b'{"\\u001b[31mred\\u202e": 1, "responses": ["x"]}\n',
     ),
     corpus("a JSON list", "a JSON list, not an object; write", b'["context", "responses"]\n'),
@@ -191,14 +191,14 @@ CORPORA = [
 COUNTS = [
     counts("negative", "-1", "'many' -1 is too small; use"),
     counts("fractional", "2.5", "'many' 2.5 is not whole; use"),
-    counts("NaN", "NaN", "NaN is no JSON number; leave"),
-    counts("Infinity", "Infinity", "Infinity is no JSON number; leave"),
-    counts("minus Infinity", "-Infinity", "-Infinity is no JSON number; leave"),
+    counts("NaN", "NaN", "NaN is not a JSON number; leave"),
+    counts("Infinity", "Infinity", "Infinity is not a JSON number; leave"),
+    counts("minus Infinity", "-Infinity", "-Infinity is not a JSON number; leave"),
     counts("overflowing", "1e999", "is not whole; use"),
-    counts("text", '"3"', "'3' is no number; use"),
-    counts("boolean", "true", "True is no number; use"),
-    counts("null", "null", "None is no number; use"),
-    counts("list", "[3]", "is no number; use"),
+    counts("text", '"3"', "'3' is not a number; use"),
+    counts("boolean", "true", "True is not a number; use"),
+    counts("null", "null", "None is not a number; use"),
+    counts("list", "[3]", "is not a number; use"),
     counts("huge", "1000000000000", "is over 1000000; check"),
     counts("huge float", "1e15", "is over 1000000; check"),
     corpus(
@@ -224,7 +224,7 @@ TABLES = [
         PROVO_ROW,
     ),
     table("table with semicolons", "'context' is missing .*; add", "context;response", "a;b"),
-    table("duplicate column", "'context' stands twice; give", "context,context", "a,b", line=1),
+    table("duplicate column", "'context' occurs twice; give", "context,context", "a,b", line=1),
     table(
         "ragged row, too short",
         "1 fields where the header has 2; quote",
@@ -243,8 +243,10 @@ TABLES = [
     table("quote in the header", "not CSV .*; close", '"context,response', "a,b"),
     table("text after a quote", "not CSV .*; close", "context,response", '"a" b,c'),
     table("a cell of 1 MB", "not CSV .*; close", "context,response", "a" * 1_000_000 + ",b"),
-    table("table count abc", "count 'abc' is no number; use", "context,response,count", "a,b,abc"),
-    table("table count empty", "count '' is no number; use", "context,response,count", "a,b,"),
+    table(
+        "table count abc", "count 'abc' is not a number; use", "context,response,count", "a,b,abc"
+    ),
+    table("table count empty", "count '' is not a number; use", "context,response,count", "a,b,"),
     table(
         "table count negative", "count -2.0 is too small; use", "context,response,count", "a,b,-2"
     ),
@@ -253,7 +255,7 @@ TABLES = [
     table("table count inf", "not whole; use", "context,response,count", "a,b,inf"),
     table("table count zero", "too small; use", "context,response,count", "a,b,0"),
     table("table without answers", "no answer .*; give", "context,response", "a, "),
-    table("table without context text", "is no identifier; use", "context,response", ",x"),
+    table("table without context text", "is not an identifier; use", "context,response", ",x"),
     table(
         "two contexts of one id",
         "another context than in line 2; give",
@@ -280,9 +282,11 @@ TABLES = [
     ),
     table("Word_Number zero", "too small; use", PROVO_HEAD, PROVO_ROW.replace(",2,are", ",0,are")),
     table(
-        "Word_Number text", "no number; use", PROVO_HEAD, PROVO_ROW.replace(",2,are", ",two,are")
+        "Word_Number text", "not a number; use", PROVO_HEAD, PROVO_ROW.replace(",2,are", ",two,are")
     ),
-    table("Text_ID blank", "is no identifier; use", PROVO_HEAD, PROVO_ROW.replace("1,", " ,", 1)),
-    table("Response_Count text", "no number; use", PROVO_HEAD, PROVO_ROW[:-1] + "NA"),
+    table(
+        "Text_ID blank", "is not an identifier; use", PROVO_HEAD, PROVO_ROW.replace("1,", " ,", 1)
+    ),
+    table("Response_Count text", "not a number; use", PROVO_HEAD, PROVO_ROW[:-1] + "NA"),
     table("only missing answers", "no answer .*; give", PROVO_HEAD, PROVO_ROW.replace("is", "NA")),
 ]

@@ -15,13 +15,14 @@ import bad_commands
 import bad_texts
 import pytest
 from bad_inputs import GOOD, Case, lines
+from marks import spread
 
 from aleatoric import cli
 
 CASES = [*bad_commands.CASES, *bad_texts.CASES]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
+@pytest.mark.parametrize("case", spread(CASES, 3), ids=lambda case: case.name.replace(" ", "-"))
 def test_bad_input_is_one_sentence_and_leaves_nothing_behind(
     case: Case,
     tmp_path: Path,

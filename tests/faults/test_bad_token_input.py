@@ -44,7 +44,6 @@ CASES = {
     "a causal model on pairs": (PAIRS, GPT2, "reads plain text; give --corpus FILE"),
     "an unknown model": ("{dir}/good.txt", "magic:wand", "no model 'magic:wand'.*known"),
     "a model without a name": ("{dir}/good.txt", "hf:", "write hf:NAME"),
-    "weights that are not there": (PAIRS, "translation:{dir}", "vocabulary.json: .*name a folder"),
 }
 OPTIONS = {
     "a window beyond the model": (("--window", "25"), "2 to 24 tokens"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marks import sampled, spread
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -275,7 +276,7 @@ def check_refused(ran: Any) -> None:
     assert "broken" in said[0]
 
 
-@pytest.mark.parametrize("what", BREAKS)
+@pytest.mark.parametrize("what", spread(BREAKS, 8))
 def test_a_broken_folder_is_refused(ask: Callable, models: Path, tmp_path: Path, what: str) -> None:
     check_refused(ask("word", f"hf:{broken(models, 'gpt2', tmp_path, BREAKS[what])}"))
 
@@ -295,7 +296,7 @@ PAIR_BREAKS = {
 }
 
 
-@pytest.mark.parametrize("what", PAIR_BREAKS)
+@pytest.mark.parametrize("what", spread(PAIR_BREAKS, 3))
 @pytest.mark.parametrize("level", ["pairs", "text"])
 def test_a_broken_encoder_decoder_is_refused(
     ask: Callable, models: Path, tmp_path: Path, what: str, level: str
@@ -304,7 +305,10 @@ def test_a_broken_encoder_decoder_is_refused(
 
 
 @pytest.mark.parametrize("level", ["token", "text"])
-@pytest.mark.parametrize("what", ["a missing layer", "NaN in a weight", "an empty configuration"])
+@pytest.mark.parametrize(
+    "what",
+    spread(["a missing layer", "NaN in a weight", "an empty configuration"], 3),
+)
 def test_every_level_refuses(
     ask: Callable, models: Path, tmp_path: Path, level: str, what: str
 ) -> None:
@@ -346,7 +350,7 @@ FINE: dict[str, tuple[str, Break]] = {
 }
 
 
-@pytest.mark.parametrize("what", FINE)
+@pytest.mark.parametrize("what", spread(FINE, 3))
 def test_a_whole_folder_is_loaded(ask: Callable, models: Path, tmp_path: Path, what: str) -> None:
     ran = ask("word", f"hf:{broken(models, FINE[what][0], tmp_path, FINE[what][1])}")
     assert ran.status == 0
@@ -434,7 +438,7 @@ GGUF_BREAKS: dict[str, Break] = {
 }
 
 
-@pytest.mark.parametrize("what", GGUF_BREAKS)
+@pytest.mark.parametrize("what", spread(GGUF_BREAKS, 4))
 def test_a_broken_gguf_is_refused(
     ask: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -471,7 +475,7 @@ TOO_LONG = (
 
 
 @pytest.mark.parametrize("context", ["", "cat " * 200], ids=["empty", "long"])
-@pytest.mark.parametrize("kind", ["hf", "gguf", "openai", "openai chat"])
+@pytest.mark.parametrize("kind", sampled(["hf", "gguf", "openai", "openai chat"], ["hf", "openai"]))
 @pytest.mark.parametrize("level", ["word", "text"])
 def test_empty_and_long_contexts_are_refused_with_their_item(
     ask: Callable,
@@ -499,7 +503,7 @@ def test_empty_and_long_contexts_are_refused_with_their_item(
     assert ("empty" if not context else "shorten") in said
 
 
-@pytest.mark.parametrize("complaint", TOO_LONG)
+@pytest.mark.parametrize("complaint", spread(TOO_LONG, 4))
 def test_what_servers_say_of_long_contexts_is_understood(ask: Callable, complaint: str) -> None:
     with serving() as server:
         server.faults, server.complaint = repeat("status:400"), complaint

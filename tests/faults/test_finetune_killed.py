@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 import torch
 from tuned_lms import population, save_corpus, save_lm
 
@@ -19,6 +20,7 @@ from aleatoric.tuning.training import CHECKPOINT, TRAINED
 PATIENCE_S = 240
 
 
+@pytest.mark.long
 def test_killed_in_mid_training_and_resumed_the_weights_are_the_same(tmp_path: Path) -> None:
     corpus = save_corpus(tmp_path / "people.jsonl", list(population(passages=7, length=4)))
     model = save_lm(tmp_path / "model", layers=1, dropout=0.1)

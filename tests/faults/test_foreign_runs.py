@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marks import spread
 
 from aleatoric.errors import AleatoricError
 from aleatoric.levels import text as text_pipeline
@@ -154,7 +155,7 @@ FILES: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", spread(FILES, 3))
 def test_what_sqlite_must_not_open_is_refused_and_no_file_changes(
     kind: str, runs: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
@@ -181,6 +182,7 @@ def test_what_sqlite_must_not_open_is_refused_and_no_file_changes(
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.long
 def test_a_tree_of_pages_that_repeats_itself_is_interrupted(
     runs: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
@@ -414,7 +416,7 @@ def reseal(run: Path, table: str, where: str, change: Callable[[Any], Any]) -> N
         database.execute(update, sealed[-2:])
 
 
-@pytest.mark.parametrize("level_and_kind", CRAFTED, ids=" ".join)
+@pytest.mark.parametrize("level_and_kind", spread(CRAFTED, 9), ids=" ".join)
 def test_a_crafted_row_is_told_in_one_sentence_or_changes_nothing_else(
     level_and_kind: tuple[str, str], runs: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
+from marks import spread
 
 from aleatoric.errors import DataError
 from fuzz import driver
@@ -18,7 +19,7 @@ SLOW = {"cli": 12, "corpus_names": 10, "token_rows": 60}
 """Targets whose single input takes long get fewer of them."""
 
 
-@pytest.mark.parametrize("name", targets())
+@pytest.mark.parametrize("name", spread(targets(), 4))
 def test_a_short_turn(name: str) -> None:
     target = target_named(name)
     for data in target.seeds:

@@ -141,6 +141,7 @@ def test_the_page_and_the_figures_of_words(
     check_files(page.parent, before)
 
 
+@pytest.mark.long
 def test_texts_their_page_and_their_figures(
     cli: Callable, texts: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from faulty_server import FaultyServer, serving
+from marks import spread
 
 from aleatoric.runs import Store
 from aleatoric.runs.run import StoredTexts
@@ -86,7 +87,7 @@ def check_whole(found: dict[str, list[str]]) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", spread(FAULTS, 3))
 def test_a_run_through_faults(
     server: FaultyServer, cli: Callable, tmp_path: Path, level: str, fault: str
 ) -> None:

@@ -17,7 +17,14 @@ from aleatoric.levels import text
 from aleatoric.levels.base import resume_run
 
 
-@pytest.mark.parametrize(("level", "kills"), [("word", 50), ("text", 30)])
+@pytest.mark.parametrize(
+    ("level", "kills"),
+    [
+        ("word", 8),
+        pytest.param("word", 50, marks=pytest.mark.long),
+        pytest.param("text", 30, marks=pytest.mark.long),
+    ],
+)
 def test_a_run_killed_at_random_moments_ends_byte_for_byte_alike(
     level: str, kills: int, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""What the e-ECE paper finds on Multi30K, on the rows that ship with the package.
+"""What the e-ECE paper finds on Multi30K, on the rows in recipes/multi30k.
 
 Table 2: every form of e-ECE lies below ECE. Table 3: the median of d = |g − g̃| rises with intrinsic
 uncertainty. Table 4: on 10 and on 50 sentences e-ECE varies less than ECE, and the values on 10
@@ -13,18 +13,19 @@ import pytest
 from aleatoric.studies import stability
 from aleatoric.studies.e_ece_paper import (
     PRINTED_ERRORS,
-    SHIPPED,
+    RECIPE_ROWS,
+    Columns,
     errors,
     predicted_errors,
+    read_rows,
     to_table,
 )
 from aleatoric.studies.intrinsic import quartiles
-from aleatoric.training.token_rows import Columns, read_rows
 
 
 @pytest.fixture(params=["loss", "bleu", "last"])
 def columns(request: pytest.FixtureRequest) -> Columns:
-    return read_rows(SHIPPED / f"rows-{request.param}.npz")
+    return read_rows(RECIPE_ROWS / f"rows-{request.param}.npz")
 
 
 def test_every_form_of_e_ece_lies_below_ece(columns: Columns) -> None:
@@ -58,7 +59,7 @@ def test_the_weighted_class_mean_is_nearest_to_the_printed_sce(columns: Columns)
 def test_subsets_of_tokens_have_the_printed_size(columns: Columns) -> None:
     """Printed: 26.19 ± 8.18 with n = 10. METHOD: 25.6 ± 8.0 over ten subsets of tokens."""
     table = to_table(columns)
-    error = stability.error_of_tokens(stability.Pair(table.confidence, table.correct), 15)
+    error = stability.error_of_tokens(table.confidence, table.correct, 15)
     rng = np.random.default_rng(0)
     values = [100 * error(rng.choice(len(table.unit), 10, replace=False)) for _ in range(1000)]
     # Ten subsets have a standard error of about 8 / sqrt(10) = 2.5.

@@ -14,20 +14,16 @@ import numpy as np
 import pytest
 
 from aleatoric.levels import word
-from aleatoric.levels.base import run_job
 from aleatoric.probes.taggers import textblob
+from aleatoric.runs import Store
 from aleatoric.studies import ard, replacement, subsampling
 from aleatoric.studies.people import SplitTVDs, split_tvds
 from aleatoric.types import Case
 
 
 @pytest.fixture(scope="module")
-def gpt2(provo: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
-    job = word.WordJob(
-        str(provo / "provo_cloze.jsonl.gz"), (f"recorded:{provo / 'gpt2.jsonl.gz'}",), n_splits=1
-    )
-    with run_job(job, tmp_path_factory.mktemp("gpt2") / "run") as store:
-        return list(word.cases(store, "gpt2"))
+def gpt2(provo_run: Store) -> list[Case]:
+    return list(word.cases(provo_run, "gpt2"))
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +98,7 @@ def test_the_models_entropy_matters_most(tvds: SplitTVDs) -> None:
     assert f"entropy matters most ({entropy}), the oracle's TVD little ({oracle})" in methods
 
 
+@pytest.mark.long
 def test_forty_draws_are_a_good_trade(gpt2: list[Case]) -> None:
     errors = {size: subsampling.errors_at(size, gpt2, seed=0) for size in (10, 40, 100)}
     # Sampling error falls as 1/n, and bias on top of it for the smallest.

@@ -38,17 +38,17 @@ def texts(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def published(shared: Path, texts: Path) -> production_paper.Reproduction:
+def published(shared: Path, texts: Path) -> production_paper.ControlReproduction:
     recorded = shared / "golden" / production_paper.RECORDED
     return production_paper.reproduce(texts, ["paper"], recorded=recorded)
 
 
-def values(found: production_paper.Reproduction) -> dict[tuple[str, str], float | None]:
+def values(found: production_paper.ControlReproduction) -> dict[tuple[str, str], float | None]:
     return {(line.corpus, line.result.metric): line.result.estimate.value for line in found.lines}
 
 
 @needs_bpe
-def test_the_printed_rows_to_six_digits(published: production_paper.Reproduction) -> None:
+def test_the_printed_rows_to_six_digits(published: production_paper.ControlReproduction) -> None:
     found = values(published)
     for corpus in MEAN_H:
         w1, dmu = production_paper.PRINTED[corpus]["lexical-1"]
@@ -57,7 +57,9 @@ def test_the_printed_rows_to_six_digits(published: production_paper.Reproduction
 
 
 @needs_bpe
-def test_mean_h_of_every_order_to_six_digits(published: production_paper.Reproduction) -> None:
+def test_mean_h_of_every_order_to_six_digits(
+    published: production_paper.ControlReproduction,
+) -> None:
     found = values(published)
     for corpus, expected in MEAN_H.items():
         for probe, value in expected.items():
@@ -66,12 +68,12 @@ def test_mean_h_of_every_order_to_six_digits(published: production_paper.Reprodu
 
 @needs_bpe
 def test_all_recorded_pair_distances(
-    published: production_paper.Reproduction, shared: Path
+    published: production_paper.ControlReproduction, shared: Path
 ) -> None:
     recorded: dict[str, Any] = json.loads(
         (shared / "golden" / production_paper.RECORDED).read_text(encoding="utf-8")
     )
-    inputs = {(check.corpus, check.pairs.item_id): check.pairs for check in published.pairs}
+    inputs = {(check.corpus, check.item_id): check for check in published.pairs}
     for task, corpus in production_paper.TASKS.items():
         assert len(recorded[task]["first5"]) == 5
         for own in recorded[task]["first5"]:
@@ -82,6 +84,7 @@ def test_all_recorded_pair_distances(
     assert all(check.worst is not None and check.worst < 1e-8 for check in published.pairs)
 
 
+@pytest.mark.long
 def test_the_disjoint_control_lies_above_the_printed_one(texts: Path) -> None:
     pytest.importorskip("spacy")
     found = values(production_paper.reproduce(texts, ["corrected"], ["lexical-1"]))
@@ -93,6 +96,7 @@ def test_the_disjoint_control_lies_above_the_printed_one(texts: Path) -> None:
         assert abs(found[corpus, "dmu_M/lexical-1"] or 1) < 0.005
 
 
+@pytest.mark.long
 @needs_bpe
 def test_the_command_prints_them(cli: Callable[..., Any], texts: Path, shared: Path) -> None:
     recorded = shared / "golden" / production_paper.RECORDED

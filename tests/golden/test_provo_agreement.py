@@ -7,15 +7,12 @@ alone); the ranges of a perfect model's TVD stand in METHOD, section 1.
 from __future__ import annotations
 
 import runpy
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from doc_pages import ROOT
 
-from aleatoric.levels.base import run_job
-from aleatoric.levels.word import WordJob, results
+from aleatoric.levels.word import results
 from aleatoric.runs import Store
 from aleatoric.studies.compare_notes import by_agreement
 from aleatoric.types import Result
@@ -25,16 +22,8 @@ outputs: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "outputs.py"))
 
 
 @pytest.fixture(scope="module")
-def run(provo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    models = tuple(f"recorded:{provo / system}.jsonl.gz" for system in SYSTEMS)
-    job = WordJob(str(provo / "provo_cloze.jsonl.gz"), models)
-    with run_job(job, tmp_path_factory.mktemp("run") / "run") as store:
-        yield store
-
-
-@pytest.fixture(scope="module")
-def found(run: Store) -> dict[tuple[str, str], Result]:
-    return {(r.system, r.metric): r for r in results(run)}
+def found(provo_run: Store) -> dict[tuple[str, str], Result]:
+    return {(r.system, r.metric): r for r in results(provo_run)}
 
 
 def test_people_are_a_perfect_model_of_people(found) -> None:
@@ -66,8 +55,8 @@ def test_leading_metrics_have_intervals_around_their_values(found, system: str) 
         assert estimate.interval.low < estimate.value < estimate.interval.high
 
 
-def test_quartiles_of_human_agreement_average_to_the_whole(run: Store, found) -> None:
-    rows = [row for row in by_agreement(run).rows if row[0] == "gpt2"]
+def test_quartiles_of_human_agreement_average_to_the_whole(provo_run: Store, found) -> None:
+    rows = [row for row in by_agreement(provo_run).rows if row[0] == "gpt2"]
     human = [float(row[2]) for row in rows]
     assert human == sorted(human)
     weights = [int(row[-1]) for row in rows]
@@ -76,8 +65,8 @@ def test_quartiles_of_human_agreement_average_to_the_whole(run: Store, found) ->
 
 
 @pytest.fixture(scope="module")
-def tables(run: Store) -> dict[str, str]:
-    made: dict[str, str] = outputs["provo_tables"](run)
+def tables(provo_run: Store) -> dict[str, str]:
+    made: dict[str, str] = outputs["provo_tables"](provo_run)
     return made
 
 

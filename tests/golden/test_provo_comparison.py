@@ -153,6 +153,7 @@ def some(counts: dict[str, int], size: int, rng: np.random.Generator) -> dict[st
     return dict(zip(words.tolist(), numbers.tolist(), strict=True))
 
 
+@pytest.mark.long
 def test_the_number_of_draws_does_not_change_overlap_and_squared_distance(cut: Compared) -> None:
     """Origin of .766 and .105: all draws of the 797 items, computed by the standard library.
 
@@ -167,6 +168,7 @@ def test_the_number_of_draws_does_not_change_overlap_and_squared_distance(cut: C
         assert set(cut.letters[metric].values()) == {"a"}
 
 
+@pytest.mark.long
 def test_the_number_of_draws_changes_tvd(cut: Compared) -> None:
     """TVD takes one and the same system for three different ones."""
     values = [cut.values["tvd"][f"draws{size}"] for size in SIZES]

@@ -85,6 +85,7 @@ def test_agreements_of_folded_words(shared: Path, provo: Path, system: str) -> N
     assert found == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.long
 def test_the_command_prints_the_agreements(shared: Path, provo: Path, cli: Callable) -> None:
     models = [f"--model=recorded:{provo / system}.jsonl.gz" for system in SYSTEMS]
     corpus = provo / "provo_cloze.jsonl.gz"

@@ -96,6 +96,7 @@ def drawn(model: OpenAIModel, ask: Ask, items: list[Item]) -> dict[str, Draws]:
     return {draws.item_id: draws for draws in model.draws(items, ask)}
 
 
+@pytest.mark.long
 def test_completions_are_sampled_and_the_same_for_the_same_seed(model: Any) -> None:
     asked = model()
     found = drawn(asked, Ask("ancestral", 3, 0), ITEMS)
@@ -107,6 +108,7 @@ def test_completions_are_sampled_and_the_same_for_the_same_seed(model: Any) -> N
     assert again["0"].texts == found["0"].texts[:1]
 
 
+@pytest.mark.long
 def test_decoders_reach_the_server(model: Any) -> None:
     greedy = drawn(model(), Ask("greedy", 1, 0), ITEMS[1:2])
     best = drawn(model(), Ask("top_k=1", 2, 3), ITEMS[1:2])
@@ -114,6 +116,7 @@ def test_decoders_reach_the_server(model: Any) -> None:
     assert greedy["1"].texts[0].startswith(" dog")
 
 
+@pytest.mark.long
 def test_chat_answers_are_counted_in_full(model: Any) -> None:
     asked = model("mode=chat")
     found = drawn(asked, Ask("ancestral", 2, 0), ITEMS[:2])
@@ -125,6 +128,7 @@ def test_chat_answers_are_counted_in_full(model: Any) -> None:
     assert total == 10
 
 
+@pytest.mark.long
 def test_through_a_faulty_proxy(model: Any, url: str) -> None:
     calm = drawn(model("server=transformers"), Ask("ancestral", 3, 0), ITEMS[:1])
     with serving() as proxy:
@@ -136,6 +140,7 @@ def test_through_a_faulty_proxy(model: Any, url: str) -> None:
     assert stormy == calm
 
 
+@pytest.mark.long
 def test_texts_are_written(url: str, smollm2: Path) -> None:
     writer = openai_texts.load(f"{smollm2}@{url}?timeout=120")
     item = TextItem("1", "1", ("There are",), ())

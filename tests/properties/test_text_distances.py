@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aleatoric.probes.base import Block
-from aleatoric.probes.ngrams import CompiledLadder, Ladder, numbered, sorted_by
-from aleatoric.probes.opening import Lexical
+from aleatoric.probes.ngrams import ArrayNgrams, CompiledNgrams, numbered, sorted_by
+from aleatoric.probes.opening import NgramProbe
 from aleatoric.probes.taggers import open_tokeniser
-from aleatoric.probes.tools import Reader
+from aleatoric.probes.tools import TextReader
 
-LADDERS = [Ladder, *([CompiledLadder] if find_spec("numba") else [])]
+LADDERS = [ArrayNgrams, *([CompiledNgrams] if find_spec("numba") else [])]
 TEXT = st.lists(st.sampled_from(["a", "A", "b", "c", "ab"]), max_size=9)
 
 
@@ -105,6 +105,6 @@ def test_keys_and_places_of_63_and_64_bits_are_sorted(bits: int) -> None:
     assert [column.tolist() for column in found] == [[1, 2**bits, 2**bits], [0, 0, 1]]
 
 
-def probes(orders: list[int]) -> list[Lexical]:
-    reader = Reader(open_tokeniser("whitespace"), lambda texts: [])
-    return [Lexical(order, reader, {}) for order in orders]
+def probes(orders: list[int]) -> list[NgramProbe]:
+    reader = TextReader(open_tokeniser("whitespace"), lambda texts: [])
+    return [NgramProbe("lexical", order, reader, {}) for order in orders]

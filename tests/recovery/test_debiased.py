@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from aleatoric.inference.noise import split_variance, tvd_variances
-from aleatoric.metrics import debiased as splits
-from aleatoric.metrics.debiased import DebiasedECE, leave_pair_out, tvd_debiased
+from aleatoric.metrics.calibration import DebiasedECE
+from aleatoric.metrics.distances import leave_pair_out, tvd_debiased, tvd_of_counts
 from aleatoric.rng import stream
 from aleatoric.types import Categorical, Pair
 from benchmarks.recovery import Design, simulate
@@ -21,7 +21,7 @@ def test_a_perfect_model_scores_nothing_at_any_size(n_human: int, n_model: int) 
     drawn = simulate(design, 200, stream(0, "perfect", n_human, n_model))
     found = leave_pair_out(drawn.people, drawn.model)
     assert abs(found.mean()) < 4 * found.std() / len(found) ** 0.5
-    assert splits.tvd(drawn.people, drawn.model).mean() > 0.1
+    assert tvd_of_counts(drawn.people, drawn.model).mean() > 0.1
 
 
 @pytest.mark.parametrize(("n_human", "n_model"), SIZES)
@@ -33,7 +33,7 @@ def test_the_true_distance_lies_between_the_debiased_and_the_plain(
     debiased = leave_pair_out(drawn.people, drawn.model)
     noise = debiased.std() / len(debiased) ** 0.5
     assert debiased.mean() < truth + 4 * noise
-    assert truth < splits.tvd(drawn.people, drawn.model).mean()
+    assert truth < tvd_of_counts(drawn.people, drawn.model).mean()
 
 
 def naive(people: list[str], draws: list[str]) -> float:
@@ -95,14 +95,14 @@ def test_variance_parts_are_those_of_repeating_the_study() -> None:
     rng = stream(3, "again")
     pairs = zip(base.people, base.model, strict=True)
     parts = np.array([tvd_variances(x, y) for x, y in pairs])
-    values = splits.tvd(base.people, base.model)
+    values = tvd_of_counts(base.people, base.model)
     found = split_variance(values, base.passage, parts[:, 0], parts[:, 1])
     assert found is not None
     by_people = [
-        splits.tvd(rng.multinomial(40, base.human_truth), base.model).mean() for _ in range(300)
+        tvd_of_counts(rng.multinomial(40, base.human_truth), base.model).mean() for _ in range(300)
     ]
     by_model = [
-        splits.tvd(base.people, rng.multinomial(40, base.model_truth)).mean() for _ in range(300)
+        tvd_of_counts(base.people, rng.multinomial(40, base.model_truth)).mean() for _ in range(300)
     ]
     assert found.people == pytest.approx(np.var(by_people), rel=0.35)
     assert found.model == pytest.approx(np.var(by_model), rel=0.35)

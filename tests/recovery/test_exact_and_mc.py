@@ -53,6 +53,7 @@ def sampled_distances(
     return 1.0 - overlap
 
 
+@pytest.mark.long
 def test_sampling_adds_the_distance_that_its_noise_predicts(provo):
     lm = smollm2.load_smollm2(device="cpu")
     vocabulary = Vocabulary(lm.pieces)

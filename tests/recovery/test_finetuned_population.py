@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from tuned_lms import WORDS, population, truth, words_lm
 
@@ -20,6 +21,7 @@ from aleatoric.types import Item
 EPOCHS = 20
 
 
+@pytest.mark.long
 def test_soft_labels_lead_to_the_known_distribution_and_text_alone_not_as_near(
     tmp_path: Path,
 ) -> None:

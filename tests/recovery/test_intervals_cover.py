@@ -6,6 +6,7 @@ The bounds are three standard errors of a share of .95 from the .92 and .98 that
 from __future__ import annotations
 
 import pytest
+from marks import sampled
 
 from benchmarks.recovery import Design, coverage
 from benchmarks.recovery_panel import GROUPS_ONLY, TWO_WAY, Panel, panel_coverage
@@ -16,7 +17,7 @@ NOISE = 3 * (0.95 * 0.05 / N_SIMULATIONS) ** 0.5
 METRICS = ("sq_distance", "overlap", "energy", "tvd", "log_loss")
 
 
-@pytest.mark.parametrize("passages", [5, 30])
+@pytest.mark.parametrize("passages", sampled([5, 30], [5]))
 def test_default_intervals_hold_the_truth(passages: int) -> None:
     design = Design(20, 40, passages, temperature_shape=64.0, elsewhere=0.3)
     found = list(coverage(design, N_SIMULATIONS, 1, N_REPLICATES, metrics=METRICS))
@@ -25,6 +26,7 @@ def test_default_intervals_hold_the_truth(passages: int) -> None:
         assert one.held >= 0.95 - NOISE, one
 
 
+@pytest.mark.long
 def test_with_few_groups_the_t_interval_covers_more_and_is_narrower() -> None:
     """More than the percentile interval; narrower than the studentised one."""
     design = Design(20, 40, passages=6)
@@ -41,6 +43,7 @@ def test_with_few_groups_the_t_interval_covers_more_and_is_narrower() -> None:
 PEOPLE_METRICS = ("sq_distance", "overlap", "agreement_H", "agreement_C", "log_loss", "tvd")
 
 
+@pytest.mark.long
 def test_two_way_intervals_hold_the_truth_of_a_panel() -> None:
     """40 people answer all of 20 passages, each with their own habits."""
     found = panel_held(Panel(shape=2.0))
@@ -50,6 +53,7 @@ def test_two_way_intervals_hold_the_truth_of_a_panel() -> None:
         assert found[metric, GROUPS_ONLY] < 0.95 - NOISE, metric
 
 
+@pytest.mark.long
 def test_two_way_intervals_hold_the_truth_of_people_with_extreme_habits() -> None:
     """Intervals over passages alone hold it less than half of the time.
 
@@ -73,10 +77,10 @@ def panel_held(panel: Panel) -> dict[tuple[str, str], float]:
     ("design", "least", "most"),
     [
         (Documents(5), 0.0, 0.153),
-        (Documents(20), 0.0, 0.153),
-        (Documents(5, tokens=300, tilt=1.0), 0.0, 1.0),
-        (Documents(5, sharpness=0.5), 0.95, 1.0),
-        (Documents(20, sharpness=0.8), 0.95, 1.0),
+        pytest.param(Documents(20), 0.0, 0.153, marks=pytest.mark.long),
+        pytest.param(Documents(5, tokens=300, tilt=1.0), 0.0, 1.0, marks=pytest.mark.long),
+        pytest.param(Documents(5, sharpness=0.5), 0.95, 1.0, marks=pytest.mark.long),
+        pytest.param(Documents(20, sharpness=0.8), 0.95, 1.0, marks=pytest.mark.long),
     ],
 )
 def test_calibration_is_judged_at_its_level(design: Documents, least: float, most: float) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from marks import sampled
 
 from aleatoric.data.simulated import sample, truth
 from aleatoric.inference.bootstrap import t_quantile
@@ -18,7 +19,7 @@ from aleatoric.levels.word import WordJob, results
 from aleatoric.rng import stream
 from aleatoric.runs import Store
 from aleatoric.studies.plan import Grid, Target, make_plan
-from aleatoric.studies.plan_from_run import PilotSource, context_of, pilot_source
+from aleatoric.studies.plan_from_run import context_of, pilot_source, source_of
 from aleatoric.types import Case, Categorical, Item, Pair
 
 PEOPLE, SAMPLES = (5, 20, 40), (10, 100)
@@ -61,9 +62,9 @@ def pilot(temperature: float, people: int, samples: int) -> Pilot:
     return Pilot(tuple(contexts))
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("temperature", sampled([1.0, 0.5], [1.0]))
 def test_predicted_standard_errors_are_within_15_percent(temperature: float) -> None:
-    found = PilotSource("pilot", pilot(temperature, people=20, samples=100))
+    found = source_of("pilot", pilot(temperature, people=20, samples=100))
     plan = make_plan(found, Target(), Grid(PEOPLE, SAMPLES, (GROUPS,)))
     predicted = np.array([row.se for row in plan.rows]).reshape(len(PEOPLE), len(SAMPLES))
     ratios = predicted / simulated_errors(temperature)
@@ -73,6 +74,7 @@ def test_predicted_standard_errors_are_within_15_percent(temperature: float) -> 
     assert [row.extrapolated for row in plan.rows] == [False] * 4 + [True] * 2
 
 
+@pytest.mark.long
 def test_on_provo_the_pilots_own_design_has_the_bootstraps_error(
     provo: Path, tmp_path: Path
 ) -> None:
@@ -91,6 +93,7 @@ def test_on_provo_the_pilots_own_design_has_the_bootstraps_error(
     assert row.se == pytest.approx(bootstrapped, rel=0.15)
 
 
+@pytest.mark.long
 def test_planned_power_is_the_share_of_runs_that_see_the_difference(tmp_path: Path) -> None:
     """Two systems of a pilot; runs of the planned size find the difference as often as promised."""
     job = WordJob(

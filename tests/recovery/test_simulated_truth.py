@@ -43,6 +43,7 @@ def truths(people: int) -> tuple[float, float]:
 MODEL = f"toy:temperature={TEMPERATURE}"
 
 
+@pytest.mark.long
 def test_tvd_approaches_the_truth_as_samples_grow(tmp_path: Path) -> None:
     errors = []
     for n in (10, 100, 5000):

@@ -1,1 +1,1 @@
-"""Token level: from a model's logits at reference tokens to calibration errors, as a stream."""
+"""Calibration errors of the token level, from a stream of logits at reference tokens."""

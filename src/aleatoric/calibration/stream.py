@@ -1,56 +1,51 @@
-"""Calibration of a stream of tokens of any length, in memory that does not grow with it."""
+"""Calibration of a stream of tokens of any length, in constant memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.calibration.kernels import naive
 from aleatoric.calibration.results import (
     Arrays,
     CalibrationResult,
     GroupedSums,
-    State,
+    StreamState,
+    estimate_all,
     from_arrays,
     grouped,
-    summarise,
     to_arrays,
 )
-from aleatoric.calibration.schemes import (
-    EXPECTED,
-    Columns,
-    GroupDraws,
-    Scheme,
-    check_chunk,
-    check_columns,
-    check_groups,
-    host,
+from aleatoric.calibration.schemes import EXPECTED, GroupDraws, Scheme
+from aleatoric.calibration.statistics import TokenColumns, TokenRows, as_rows, join_rows
+from aleatoric.calibration.sums import (
+    AllClasses,
+    CurveSums,
+    FoldingUnits,
+    PredictedClasses,
+    UnitSums,
 )
-from aleatoric.calibration.statistics import (
-    Engine,
-    TokenRows,
-    Units,
-    as_rows,
-    check_units,
-    join_rows,
-    run,
-)
-from aleatoric.calibration.sums import AllClasses, CurveSums, PredictedClasses, UnitSums
-from aleatoric.calibration.sums import Units as ResamplingUnits
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
+from aleatoric.types import Floats, Ints
 
+ValueUnits = Literal["logits", "logprobs"]
+Engine = Literal["auto", "naive", "torch", "numba", "triton"]
 Classwise = Literal["none", "predicted", "all"]
+TOLERANCE = {"bfloat16": 5e-2, "float16": 1e-2}
+"""How far Σ P may be from 1 in rows of log-probabilities; 1e-3 in other precisions."""
 
 
 class CalibrationStream:
-    """Takes logits or log-probabilities in chunks; holds bin sums by group and scheme.
+    """Takes logits or log-probabilities in chunks; keeps bin sums by group and scheme.
 
-    `units` says what the values are. `classwise` adds SCE and ACE: at predicted classes (cheap), or
-    at `all` classes too, Nixon's formula (reads the chunk a second time). Per-token rows are kept
-    where `keep_rows` asks for them, and then the errors that choose their own bins are exact.
+    `units` declares what the values are. `classwise` adds SCE and ACE: for predicted classes
+    (cheap), or also for `all` classes with Nixon's formula (reads the chunk a second time).
+    `keep_rows` keeps per-token rows; errors that choose their own bins are then exact.
 
     >>> stream = CalibrationStream(vocabulary_size=3, units="logprobs", schemes=["ancestral"])
     >>> stream.update(np.log([[0.5, 0.25, 0.25]]), np.array([0]), group="document 1")
@@ -64,7 +59,7 @@ class CalibrationStream:
         self,
         *,
         vocabulary_size: int,
-        units: Units,
+        units: ValueUnits,
         schemes: Sequence[Scheme | str] = EXPECTED,
         bins: int = 15,
         classwise: Classwise = "predicted",
@@ -74,15 +69,15 @@ class CalibrationStream:
     ) -> None:
         _check_settings(vocabulary_size, bins, classwise)
         check_units(units)
-        self._schemes = tuple(Scheme.parse(s) if isinstance(s, str) else s for s in schemes)
+        self._schemes = _parsed(schemes)
         self._settings = (vocabulary_size, units, self._schemes, bins, classwise, keep_rows, seed)
         self._width, self._units, self._engine, self._seed = vocabulary_size, units, engine, seed
         names = ["ece", *(scheme.metric for scheme in self._schemes)]
         self._draws = [
             GroupDraws(seed, str(s), s.samples) if s.samples else None for s in self._schemes
         ]
-        self._state = State(
-            groups=ResamplingUnits(),
+        self._state = StreamState(
+            groups=FoldingUnits(),
             scores=UnitSums(6),
             curves={name: CurveSums(bins) for name in names},
             predicted=None if classwise == "none" else PredictedClasses(bins),
@@ -92,9 +87,9 @@ class CalibrationStream:
         )
 
     def update(self, values: Any, targets: Any, group: str | Sequence[str]) -> None:
-        """Add a chunk: (tokens, vocabulary) values, a target a token, one group or one a token.
+        """Add a chunk: (tokens, vocabulary) values, one target per token, one or all groups.
 
-        A chunk that cannot be used is refused whole, and the stream stays as it was.
+        A chunk that cannot be used is refused as a whole, and the stream stays unchanged.
         """
         check_chunk(values, targets, self._width)
         groups = check_groups(group, len(values))
@@ -105,10 +100,10 @@ class CalibrationStream:
                 self._state.classes.add(values, host(targets).astype(np.int64))
 
     def merge(self, other: CalibrationStream) -> None:
-        """Add all that another stream of the same settings has seen.
+        """Add everything that another stream with the same settings has seen.
 
-        With sampled schemes, a group's tokens must all be in one of the two: its draws go on from
-        where they stand in this stream.
+        With sampled schemes, all tokens of a group must be in one of the two streams: its draws
+        continue from their position in this stream.
         """
         if self._settings != other._settings:
             raise UsageError("streams with different settings cannot be merged.")
@@ -120,25 +115,18 @@ class CalibrationStream:
         return self._state.n_tokens
 
     def save(self) -> Arrays:
-        """All sums so far as plain arrays; per-token rows are not among them."""
+        """All sums so far as plain arrays, without per-token rows."""
         return to_arrays(self._state)
 
     def restore(self, saved: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what `save` gave in a stream of the same settings.
+        """Continue from what `save` returned in a stream with the same settings.
 
-        The draws of a sampled scheme start again: no group may come both before and after.
-
-        >>> settings = {"vocabulary_size": 2, "units": "logprobs"}
-        >>> before, after = CalibrationStream(**settings), CalibrationStream(**settings)
-        >>> before.update(np.log([[0.5, 0.5]]), np.array([0]), group="1")
-        >>> after.restore(before.save())
-        >>> after.result().n_tokens
-        1
+        The draws of a sampled scheme start again: no group may occur both before and after.
         """
         from_arrays(self._state, saved)
 
     def take_rows(self) -> tuple[TokenRows, list[str]] | None:
-        """The rows kept since they were last taken, with their groups; the stream forgets them."""
+        """Return and drop the rows kept since the last call, with their groups."""
         if not self._state.rows:
             return None
         rows, groups = join_rows(self._state.rows), self._state.row_groups
@@ -146,34 +134,28 @@ class CalibrationStream:
         return rows, groups
 
     def result(self, interval: str = DEFAULT_METHOD) -> CalibrationResult:
-        """Every metric of what was seen so far; more may follow."""
+        """Every metric of the tokens seen so far; more may follow."""
         if not self._state.n_tokens:
             raise DataError("the stream holds no tokens: update it before asking for its result.")
-        return summarise(self._state, self._seed, interval)
+        return estimate_all(self._state, self._seed, interval)
 
     def grouped(self) -> GroupedSums:
-        """The sums by group of what was seen so far, to be paired with another stream's.
-
-        >>> stream = CalibrationStream(vocabulary_size=2, units="logprobs")
-        >>> stream.update(np.log([[0.5, 0.5]]), np.array([0]), group="document 1")
-        >>> stream.grouped().names
-        ('document 1',)
-        """
+        """The sums by group so far, to be paired with another stream's."""
         return grouped(self._state)
 
-    def _columns(self, values: Any, targets: Any, groups: list[str]) -> Columns:
-        uniforms = [None if own is None else own.numbers(groups) for own in self._draws]
+    def _columns(self, values: Any, targets: Any, groups: list[str]) -> TokenColumns:
+        uniforms = [None if draws is None else draws.numbers(groups) for draws in self._draws]
         try:
             columns = run(values, targets, self._schemes, uniforms, self._engine)
             check_columns(columns, self._units, values.dtype)
         except BaseException:
-            for own in self._draws:
-                if own is not None:
-                    own.undo()
+            for draws in self._draws:
+                if draws is not None:
+                    draws.undo()
             raise
         return columns
 
-    def _add(self, columns: Columns, targets: NDArray[np.int64], groups: list[str]) -> None:
+    def _add(self, columns: TokenColumns, targets: Ints, groups: list[str]) -> None:
         state = self._state
         state.move(state.groups.admit(list(dict.fromkeys(groups))))
         units = state.groups.index(groups)
@@ -184,15 +166,85 @@ class CalibrationStream:
         if state.predicted is not None:
             state.predicted.add(columns.predicted, columns.confidence, columns.correct)
         if state.rows is not None:
-            state.rows.append(self._rows(columns, targets))
+            state.rows.append(as_rows(columns, targets, list(map(str, self._schemes))))
             state.row_groups.extend(groups)
 
-    def _rows(self, columns: Columns, targets: NDArray[np.int64]) -> TokenRows:
-        return as_rows(columns, targets, self._schemes)
+
+def token_rows(
+    values: Any,
+    targets: Any,
+    schemes: Sequence[Scheme | str] = (),
+    *,
+    units: ValueUnits,
+    uniforms: Mapping[str, Floats] | None = None,
+    engine: Engine = "auto",
+) -> TokenRows:
+    """Every statistic of a chunk of tokens, in one pass over its logits or log-probabilities.
+
+    `values` is (tokens, vocabulary), a torch tensor on any device or a numpy array; `targets` are
+    the reference tokens. A scheme with samples needs `uniforms[str(scheme)]`, numbers in [0, 1) of
+    shape (tokens, samples).
+
+    >>> rows = token_rows(np.log([[0.5, 0.3, 0.2]]), np.array([1]), ["ancestral"], units="logprobs")
+    >>> rows.confidence.round(6).tolist(), rows.correct.tolist()
+    ([0.5], [0.0])
+    >>> rows.expected["ancestral"].confidence.round(6), rows.expected["ancestral"].accuracy.round(6)
+    (array([0.38]), array([0.3]))
+    """
+    check_units(units)
+    check_chunk(values, targets, values.shape[-1] if hasattr(values, "shape") else 0)
+    parsed, given = _parsed(schemes), uniforms or {}
+    missing = [str(s) for s in parsed if s.samples and str(s) not in given]
+    if missing:
+        raise UsageError(f"scheme {missing[0]!r} draws tokens: give its uniform numbers.")
+    numbers = [given[str(s)] if s.samples else None for s in parsed]
+    columns = run(values, targets, parsed, numbers, engine)
+    check_columns(columns, units, values.dtype)
+    return as_rows(columns, host(targets), list(map(str, parsed)))
 
 
-def _scores(columns: Columns) -> NDArray[np.float64]:
-    """What the plain means need: tokens, log score, excluded references, Brier, entropy, hits."""
+def run(
+    values: Any,
+    targets: Any,
+    schemes: Sequence[Scheme],
+    uniforms: Sequence[Floats | None],
+    engine: Engine = "auto",
+) -> TokenColumns:
+    """The columns of a checked chunk, from the given engine or the fastest available one."""
+    engine = _fastest(values) if engine == "auto" else engine
+    if engine == "naive":
+        numbers = host(values.double() if hasattr(values, "double") else values)
+        return naive.columns(numbers, host(targets).astype(np.int64), schemes, uniforms)
+    import torch
+
+    from aleatoric.calibration.kernels import numba_pass, torch_pass, triton_pass
+
+    kernels = {
+        "triton": triton_pass.columns,
+        "numba": numba_pass.columns,
+        "torch": torch_pass.columns,
+    }
+    logits = torch.as_tensor(values)
+    wanted = torch.as_tensor(targets, device=logits.device).long()
+    return kernels[engine](logits, wanted, schemes, uniforms)
+
+
+def _fastest(values: Any) -> Engine:
+    device = getattr(getattr(values, "device", None), "type", "cpu")
+    if device == "cuda" and values.dtype.itemsize <= 4 and find_spec("triton"):
+        return "triton"
+    if not find_spec("torch"):
+        return "naive"
+    single = device == "cpu" and values.dtype.itemsize <= 4
+    return "numba" if single and find_spec("numba") else "torch"
+
+
+def _parsed(schemes: Sequence[Scheme | str]) -> tuple[Scheme, ...]:
+    return tuple(Scheme.parse(s) if isinstance(s, str) else s for s in schemes)
+
+
+def _scores(columns: TokenColumns) -> Floats:
+    """The columns of `UnitSums`: tokens, log score, excluded references, Brier, entropy, hits."""
     excluded = np.isinf(columns.nll)
     nll = np.where(excluded, 0.0, columns.nll)
     ones = np.ones_like(nll)
@@ -201,8 +253,84 @@ def _scores(columns: Columns) -> NDArray[np.float64]:
     ).astype(np.float64)
 
 
+def host(numbers: Any) -> NDArray[Any]:
+    """A numpy array of numbers on any device."""
+    return np.asarray(numbers.cpu() if hasattr(numbers, "cpu") else numbers)
+
+
 def _check_settings(vocabulary_size: int, bins: int, classwise: str) -> None:
     if vocabulary_size < 1 or bins < 1:
         raise UsageError("vocabulary_size and bins must be whole numbers from 1 up.")
     if classwise not in ("none", "predicted", "all"):
         raise UsageError(f"classwise {classwise!r} is unknown; use none, predicted or all.")
+
+
+def check_units(units: str) -> None:
+    """Refuse unknown units: they are declared, never guessed."""
+    if units not in ("logits", "logprobs"):
+        raise UsageError(f"units {units!r} are unknown; declare 'logits' or 'logprobs'.")
+
+
+def check_chunk(values: Any, targets: Any, vocabulary_size: int) -> None:
+    """Check types, shapes and targets: everything except the values themselves."""
+    _check_types(values, targets)
+    if values.ndim != 2 or values.shape[1] != vocabulary_size:
+        raise DataError(
+            f"values have shape {tuple(values.shape)}; give (tokens, {vocabulary_size}), one row "
+            "per token."
+        )
+    if tuple(targets.shape) != (len(values),):
+        raise DataError(
+            f"targets have shape {tuple(targets.shape)}; give one target for each of the "
+            f"{len(values)} rows of values."
+        )
+    numbers = host(targets)
+    bad = np.flatnonzero((numbers < 0) | (numbers >= vocabulary_size))
+    if len(bad):
+        raise DataError(
+            f"token {bad[0]} of the chunk has target {numbers[bad[0]]}; targets go from 0 to "
+            f"{vocabulary_size - 1}."
+        )
+
+
+def _check_types(values: Any, targets: Any) -> None:
+    for name, given in (("values", values), ("targets", targets)):
+        if not all(hasattr(given, part) for part in ("dtype", "shape", "ndim")):
+            kind = type(given).__name__
+            raise DataError(f"{name} must be a torch tensor or a numpy array, not {kind}.")
+    if "float" not in str(values.dtype):
+        raise DataError(f"values have type {values.dtype}; give floating-point numbers.")
+    if "int" not in str(targets.dtype):
+        raise DataError(f"targets have type {targets.dtype}; give whole numbers: token ids.")
+
+
+def check_groups(group: str | Sequence[str], n_tokens: int) -> list[str]:
+    """The group of each token."""
+    if isinstance(group, str):
+        return [group] * n_tokens
+    groups = list(group)
+    if len(groups) != n_tokens:
+        raise DataError(f"{len(groups)} groups for {n_tokens} tokens; give one group, or one each.")
+    if not all(isinstance(name, str) for name in groups):
+        raise DataError("groups must be text: the name of the token's document or sentence.")
+    return groups
+
+
+def check_columns(columns: TokenColumns, units: str, dtype: Any) -> None:
+    """Refuse rows that hold no distribution, or log-probabilities that do not add up to 1."""
+    bad = np.flatnonzero(~np.isfinite(columns.log_normalizer) | ~np.isfinite(columns.confidence))
+    if len(bad):
+        raise DataError(
+            f"token {bad[0]} of the chunk has {units} with NaN or +inf, or none above -inf; "
+            "give finite numbers, with -inf only for excluded tokens."
+        )
+    if units != "logprobs":
+        return
+    total = np.exp(np.minimum(columns.log_normalizer, 700.0))
+    allowed = TOLERANCE.get(str(dtype).removeprefix("torch."), 1e-3)
+    bad = np.flatnonzero(np.abs(total - 1) > allowed)
+    if len(bad):
+        raise DataError(
+            f"token {bad[0]} of the chunk has log-probabilities that add up to "
+            f"{total[bad[0]]:.4g}, not 1; give natural logarithms, or declare units='logits'."
+        )

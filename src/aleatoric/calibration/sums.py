@@ -1,8 +1,8 @@
-"""A reliability curve: bin sums of confidence and accuracy, in all and by resampling unit.
+"""Running sums of a token stream: bin sums of reliability curves, by unit and by class.
 
-Beside its bins of equal width a curve keeps fine cells, each bin cut into equal parts, about 4096
-in all: errors that choose their own bins (equal mass, sweep, smooth) read those. Their edges then
-lie on cell borders, 1/4096 apart; exact cells take their place where rows are kept.
+Besides its bins of equal width a curve keeps fine cells, about 4096 in total, each bin being cut
+into equal parts: errors that choose their own bins (equal mass, sweep, smooth) use these. Their
+edges lie on cell borders, 1/4096 apart; exact cells replace them if rows are kept.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from aleatoric.metrics.calibration import (
     N_COLUMNS,
+    ace_of,
     bin_index,
     bin_sums,
     ece_debiased_of,
@@ -26,26 +27,30 @@ from aleatoric.metrics.calibration import (
     ece_sweep,
     equal_width_edges,
     mce_of,
+    predicted_class_errors,
+    sce_of,
     smooth_ece,
     token_columns,
 )
-from aleatoric.metrics.classwise import ace_of, predicted_class_errors, sce_of
 from aleatoric.metrics.reduction import divide
-from aleatoric.types import Floats
+from aleatoric.types import Floats, Ints
 
 MAX_UNITS = 1000
+N_CELLS = 4096
+LOWEST = -24.0
+"""Natural logarithm of the lower limit of the lowest cell, which also takes smaller values."""
+_SLACK = 1e-6
+PARTS = 8
+LOG_CELLS = 64
+_BUFFER = 1 << 16
+_CELLS_AT_ONCE = 1 << 23
 
 
-class Units:
-    """Which unit each group belongs to, the same in whatever order and parts the groups come.
+class FoldingUnits:
+    """The resampling unit of each group, independent of the order and chunking of the groups.
 
-    Up to `MAX_UNITS` groups are a unit each. With more, every group joins the unit of its name's
-    checksum: units stay independent of each other, so resampling them is still right.
-
-    >>> units = Units()
-    >>> units.admit(["a", "b"])
-    >>> units.index(["a", "b", "a"]).tolist(), units.n_groups
-    ([0, 1, 0], 2)
+    Up to `MAX_UNITS` groups are one unit each. With more, every group joins the unit of its name's
+    checksum: units stay independent of each other, so resampling them is still valid.
     """
 
     def __init__(self) -> None:
@@ -59,28 +64,23 @@ class Units:
 
     @property
     def n_groups(self) -> int:
-        """How many groups came so far."""
+        """The number of groups so far."""
         return len(self._seen) if self._numbers is None else len(self._numbers)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each unit is called: its group, or the number of its bundle, as in every run."""
+        """The name of each unit: its group, or the number of its bundle."""
         if self._numbers is None:
             return tuple(f"bundle {i}" for i in range(MAX_UNITS))
         return tuple(self._numbers)
 
-    @property
-    def size(self) -> int:
-        """How many units there are."""
-        return MAX_UNITS if self._numbers is None else len(self._numbers)
-
-    def index(self, groups: Sequence[str]) -> NDArray[np.int64]:
+    def index(self, groups: Sequence[str]) -> Ints:
         """The unit of each token; its group must have been admitted."""
         numbers = {group: self._number(group) for group in dict.fromkeys(groups)}
         return np.array([numbers[group] for group in groups], dtype=np.int64)
 
-    def admit(self, groups: Sequence[str]) -> NDArray[np.int64] | None:
-        """Take in new groups; where they are now too many, the new unit of each old unit."""
+    def admit(self, groups: Sequence[str]) -> Ints | None:
+        """Add new groups; if there are now too many, return the new unit of each old unit."""
         if self._numbers is None:
             self._seen.update(map(_digest, groups))
             return None
@@ -92,8 +92,8 @@ class Units:
         moved = self.fold()
         return None if moved is None else moved[:before]
 
-    def merge(self, other: Units) -> tuple[NDArray[np.int64] | None, NDArray[np.int64]]:
-        """Take in another's groups: how own units move (or not), and where the other's go."""
+    def merge(self, other: FoldingUnits) -> tuple[Ints | None, Ints]:
+        """Add another's groups; return the new units of own groups (or `None`) and of theirs."""
         if other._numbers is not None:
             theirs = list(other._numbers)
             moved = self.admit(theirs)
@@ -102,8 +102,8 @@ class Units:
         self._seen |= other._seen
         return moved, np.arange(MAX_UNITS)
 
-    def fold(self) -> NDArray[np.int64] | None:
-        """Bundle all groups by checksum; the new unit of each old one, `None` if done before."""
+    def fold(self) -> Ints | None:
+        """Bundle all groups by checksum; return each old unit's new one, `None` if done before."""
         if self._numbers is None:
             return None
         names, self._numbers = list(self._numbers), None
@@ -111,22 +111,16 @@ class Units:
         return np.array([self._number(group) for group in names], dtype=np.int64)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All that is known of the groups, to be saved."""
+        """The groups as arrays, to be saved."""
         if self._numbers is None:
             return {"seen": np.frombuffer(b"".join(sorted(self._seen)), dtype=np.uint64)}
         return {"names": np.frombuffer("\0".join(self._numbers).encode(), dtype=np.uint8)}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `arrays` gave, in place of own groups.
-
-        >>> units = Units()
-        >>> units.restore({"names": np.frombuffer(b"a", dtype=np.uint8)})
-        >>> units.n_groups
-        1
-        """
+        """Replace the groups by what `arrays` returned."""
         if "seen" in arrays:
             self._numbers = None
-            self._seen = {own.tobytes() for own in arrays["seen"]}
+            self._seen = {digest.tobytes() for digest in arrays["seen"]}
             return
         text = arrays["names"].tobytes().decode()
         self._numbers = {name: i for i, name in enumerate(text.split("\0"))} if text else {}
@@ -138,23 +132,17 @@ class Units:
 
 
 class UnitSums:
-    """Additive columns by unit, kept in step with `Units`.
-
-    >>> sums = UnitSums(2)
-    >>> sums.add(np.array([0, 1, 0]), np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
-    >>> sums.table.tolist()
-    [[6.0, 8.0], [3.0, 4.0]]
-    """
+    """Additive columns by unit, aligned with `FoldingUnits`."""
 
     def __init__(self, n_columns: int) -> None:
         self.table: Floats = np.zeros((0, n_columns))
 
-    def add(self, units: NDArray[np.int64], columns: Floats) -> None:
+    def add(self, units: Ints, columns: Floats) -> None:
         """Add rows of columns to their units."""
         self.grow(int(units.max(initial=-1)) + 1)
         np.add.at(self.table, units, columns)
 
-    def add_binned(self, units: NDArray[np.int64], bins: NDArray[np.int64], values: Floats) -> None:
+    def add_binned(self, units: Ints, bins: Ints, values: Floats) -> None:
         """Add (tokens, m) values to columns `bins * m ...` of their units."""
         n_bins, width = self.table.shape[1] // values.shape[1], values.shape[1]
         self.grow(int(units.max(initial=-1)) + 1)
@@ -163,29 +151,22 @@ class UnitSums:
             total = np.bincount(place, values[:, j], minlength=len(self.table) * n_bins)
             self.table[:, j::width] += total.reshape(len(self.table), n_bins)
 
-    def move(self, moved: NDArray[np.int64] | None) -> None:
+    def move(self, moved: Ints | None) -> None:
         """Follow units that were bundled."""
         if moved is not None:
             before, self.table = self.table, np.zeros((MAX_UNITS, self.table.shape[1]))
             np.add.at(self.table, moved[: len(before)], before)
 
     def grow(self, size: int) -> None:
-        """Room for so many units."""
+        """Make room for `size` units."""
         if size > len(self.table):
             more = np.zeros((size - len(self.table), self.table.shape[1]))
             self.table = np.concatenate([self.table, more])
 
 
-def _digest(group: str) -> bytes:
-    return hashlib.blake2b(group.encode(), digest_size=8).digest()
-
-
-N_CELLS = 4096
-
-
 @dataclass(frozen=True)
 class Curve:
-    """What a reliability diagram shows, and every error that can be read off it.
+    """A reliability curve, and all errors that follow from it.
 
     `bins` and `cells` are (…, 4) sums: tokens, confidence, accuracy, squared accuracy.
     """
@@ -200,21 +181,21 @@ class Curve:
 
     @property
     def counts(self) -> Floats:
-        """Tokens by bin."""
+        """Tokens per bin."""
         return self.bins[:, 0]
 
     @property
     def confidence(self) -> Floats:
-        """Mean confidence by bin; NaN where a bin is empty."""
+        """Mean confidence per bin; NaN for an empty bin."""
         return divide(self.bins[:, 1], self.bins[:, 0])
 
     @property
     def accuracy(self) -> Floats:
-        """Mean accuracy by bin; NaN where a bin is empty."""
+        """Mean accuracy per bin; NaN for an empty bin."""
         return divide(self.bins[:, 2], self.bins[:, 0])
 
     def errors(self) -> dict[str, float]:
-        """Every calibration error of the curve by name: ece, mce and the rest, as fractions."""
+        """Every calibration error of the curve by name, as fractions."""
         return {
             "ece": float(ece_of(self.bins)),
             "ece_mass": ece_mass(self.cells, len(self.bins)),
@@ -226,7 +207,7 @@ class Curve:
 
 
 class CurveSums:
-    """The growing sums of one curve; their size does not depend on the number of tokens."""
+    """The running sums of one curve; their size does not depend on the number of tokens."""
 
     def __init__(self, n_bins: int) -> None:
         self._n_bins = n_bins
@@ -234,7 +215,7 @@ class CurveSums:
         self.cells: Floats = np.zeros((n_bins * self._parts, N_COLUMNS))
         self.units = UnitSums(n_bins * N_COLUMNS)
 
-    def add(self, units: NDArray[np.int64], confidence: Floats, accuracy: Floats) -> None:
+    def add(self, units: Ints, confidence: Floats, accuracy: Floats) -> None:
         """Add a chunk of tokens."""
         columns = token_columns(confidence, accuracy)
         bins = bin_index(confidence, equal_width_edges(self._n_bins)).astype(np.int64)
@@ -243,8 +224,8 @@ class CurveSums:
             self.cells[:, j] += np.bincount(cells, columns[:, j], minlength=len(self.cells))
         self.units.add_binned(units, bins, columns)
 
-    def merge(self, other: CurveSums, moved: NDArray[np.int64]) -> None:
-        """Add another curve, whose units go to `moved`."""
+    def merge(self, other: CurveSums, moved: Ints) -> None:
+        """Add another curve, whose units become `moved`."""
         self.cells += other.cells
         self.units.add(moved[: len(other.units.table)], other.units.table)
 
@@ -262,107 +243,27 @@ class CurveSums:
         return lambda rows: error(rows.reshape(*rows.shape[:-1], self._n_bins, N_COLUMNS))
 
 
-def cell_index(
-    confidence: Floats, bins: NDArray[np.int64], n_bins: int, parts: int
-) -> NDArray[np.int64]:
-    """The cell of each confidence: its bin's, at its place inside the bin.
-
-    >>> cell_index(np.array([0.0, 0.6, 1.0]), np.array([0, 1, 1]), 2, 4).tolist()
-    [0, 4, 7]
-    """
-    inside = ((confidence * n_bins - bins) * parts).astype(np.int64).clip(0, parts - 1)
-    index: NDArray[np.int64] = bins * parts + inside
-    return index
-
-
-LOWEST = -24.0
-"""Natural logarithm of the probability that the lowest cell begins at; smaller ones join it."""
-_SLACK = 1e-6
-
-
-@dataclass(frozen=True)
-class RowSums:
-    """Counts and probabilities, (cells, classes), by cell of equal ratio, and the hits' places.
-
-    The probabilities of at least `upper` stand one by one, with their class and whether it is y.
-    """
-
-    counts: NDArray[np.int64]
-    probs: Floats
-    hits: NDArray[np.int64]
-    """Where in the flat tables each reference token's own probability went."""
-    upper_probs: Floats
-    upper_classes: NDArray[np.int64]
-    upper_correct: Floats
-
-
-def of_rows(values: Any, targets: NDArray[np.int64], n_cells: int, upper: float) -> RowSums:
-    """The sums of rows of logits or log-probabilities, on the device that holds them.
-
-    >>> found = of_rows(np.log(np.array([[0.75, 0.25]])), np.array([1]), 4, 0.5)
-    >>> found.counts[3].tolist(), found.probs[3].round(6).tolist(), found.hits.tolist()
-    ([1, 1], [0.75, 0.25], [7])
-    >>> found.upper_classes.tolist(), found.upper_correct.tolist()
-    ([0], [0.0])
-    """
-    import torch
-
-    logits = torch.as_tensor(values)
-    wide = logits if logits.dtype == torch.float64 else logits.float()
-    probs = wide.softmax(-1)
-    width = probs.shape[1]
-    cells = probs.log().div_(-LOWEST).add_(1).mul_(n_cells).clamp_(0, n_cells - 1).long()
-    place = cells.mul_(width).add_(torch.arange(width, device=probs.device))
-    wanted = torch.as_tensor(targets, device=probs.device)
-    hits = place.gather(1, wanted[:, None])[:, 0]
-    counts = torch.bincount(place.ravel(), minlength=n_cells * width)
-    mass = torch.bincount(place.ravel(), probs.ravel().double(), minlength=n_cells * width)
-    # A little below the limit: the caller places what is near it by its own rule.
-    row, column = (probs >= upper * (1 - _SLACK)).nonzero(as_tuple=True)
-    correct = column == wanted[row]
-    return RowSums(
-        counts.view(n_cells, width).cpu().numpy(),
-        mass.view(n_cells, width).cpu().numpy(),
-        hits.cpu().numpy(),
-        probs[row, column].double().cpu().numpy(),
-        column.cpu().numpy(),
-        correct.double().cpu().numpy(),
-    )
-
-
-PARTS = 8
-LOG_CELLS = 64
-_BUFFER = 1 << 16
-_CELLS_AT_ONCE = 1 << 23
-
-
 class PredictedClasses:
-    """Sums by (predicted class, cell), only for pairs that occur.
-
-    >>> own = PredictedClasses(n_bins=2)
-    >>> own.add(np.array([3, 3, 7]), np.array([0.75, 0.75, 0.5]), np.array([1.0, 0.0, 1.0]))
-    >>> {name: round(value, 4) for name, value in own.errors().items()}
-    {'sce_predicted': 0.375, 'ace_predicted': 0.375, 'sce_weighted': 0.3333, 'ace_weighted': 0.3333}
-    """
+    """Sums by (predicted class, cell), only for pairs that occur."""
 
     def __init__(self, n_bins: int) -> None:
         self._n_bins = n_bins
         self._keys = np.zeros(0, dtype=np.int64)
         self._sums: Floats = np.zeros((0, 3))
-        self._waiting: list[tuple[NDArray[np.int64], Floats]] = []
-        self._n_waiting = 0
+        self._pending: list[tuple[Ints, Floats]] = []
+        self._n_pending = 0
 
-    def add(self, predicted: NDArray[np.int64], confidence: Floats, correct: Floats) -> None:
+    def add(self, predicted: Ints, confidence: Floats, correct: Floats) -> None:
         """Add a chunk of tokens."""
         bins = bin_index(confidence, equal_width_edges(self._n_bins)).astype(np.int64)
         cells = cell_index(confidence, bins, self._n_bins, PARTS)
         keys = predicted * (self._n_bins * PARTS) + cells
-        self._wait(keys, np.stack([np.ones_like(confidence), confidence, correct], axis=-1))
+        self._append(keys, np.stack([np.ones_like(confidence), confidence, correct], axis=-1))
 
     def merge(self, other: PredictedClasses) -> None:
         """Add another's sums."""
         other._settle()
-        self._wait(other._keys, other._sums)
+        self._append(other._keys, other._sums)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All sums, to be saved."""
@@ -370,49 +271,43 @@ class PredictedClasses:
         return {"keys": self._keys, "sums": self._sums}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over saved sums in place of own ones."""
+        """Replace the sums by saved ones."""
         self._keys, self._sums = arrays["keys"], arrays["sums"]
-        self._waiting, self._n_waiting = [], 0
+        self._pending, self._n_pending = [], 0
 
     def errors(self) -> dict[str, float]:
         """SCE and ACE as means over predicted classes of the class's ECE, plain and weighted."""
         self._settle()
         classes, cells = np.divmod(self._keys, self._n_bins * PARTS)
         _, row = np.unique(classes, return_inverse=True)
-        # Keys are sorted, so a class's cells come together and in order.
+        # Keys are sorted, so the cells of a class are adjacent and in order.
         starts = np.flatnonzero(np.diff(row, prepend=-1))
         place = row * self._n_bins + cells // PARTS
         size = (len(starts), self._n_bins)
-        sums = [np.bincount(place, own, minlength=size[0] * size[1]) for own in self._sums.T]
+        sums = [np.bincount(place, column, minlength=size[0] * size[1]) for column in self._sums.T]
         table = np.stack(sums, axis=-1).astype(np.float64).reshape(*size, 3)
         return predicted_class_errors(table, np.split(self._sums, starts[1:]), self._n_bins)
 
-    def _wait(self, keys: NDArray[np.int64], sums: Floats) -> None:
-        self._waiting.append((keys, sums))
-        self._n_waiting += len(keys)
-        if self._n_waiting > max(_BUFFER, len(self._keys)):
+    def _append(self, keys: Ints, sums: Floats) -> None:
+        self._pending.append((keys, sums))
+        self._n_pending += len(keys)
+        if self._n_pending > max(_BUFFER, len(self._keys)):
             self._settle()
 
     def _settle(self) -> None:
-        keys = np.concatenate([self._keys, *(own for own, _ in self._waiting)])
-        sums = np.concatenate([self._sums, *(own for _, own in self._waiting)])
+        keys = np.concatenate([self._keys, *(keys for keys, _ in self._pending)])
+        sums = np.concatenate([self._sums, *(sums for _, sums in self._pending)])
         self._keys, place = np.unique(keys, return_inverse=True)
-        totals = [np.bincount(place, own, minlength=len(self._keys)) for own in sums.T]
+        totals = [np.bincount(place, column, minlength=len(self._keys)) for column in sums.T]
         self._sums = np.stack(totals, axis=-1) if len(self._keys) else np.zeros((0, 3))
-        self._waiting, self._n_waiting = [], 0
+        self._pending, self._n_pending = [], 0
 
 
 class AllClasses:
     """Sums by class and bin over every class at every token (Nixon et al. 2019).
 
-    Nearly every probability lies in the lowest bin: only the others are placed one by one, and
-    the lowest bin has what they leave of the class's total.
-
-    >>> own = AllClasses(n_classes=2, n_bins=2)
-    >>> own.add(np.log(np.array([[0.75, 0.25], [0.75, 0.25]])), np.array([0, 1]))
-    >>> errors = own.errors()
-    >>> round(errors["sce"], 6), round(errors["ace"], 6)
-    (0.25, 0.125)
+    Nearly all probabilities are in the lowest bin: only the others are binned one by one, and the
+    lowest bin gets the rest of the class's total.
     """
 
     def __init__(self, n_classes: int, n_bins: int) -> None:
@@ -421,13 +316,12 @@ class AllClasses:
         self._upper: Floats = np.zeros((n_classes, n_bins, 3))
         self._cells: Floats = np.zeros((3, LOG_CELLS, n_classes))
 
-    def add(self, values: Any, targets: NDArray[np.int64]) -> None:
+    def add(self, values: Any, targets: Ints) -> None:
         """Add a chunk of logits or log-probabilities, some rows at a time."""
         step = max(1, _CELLS_AT_ONCE // len(self._upper))
         for start in range(0, len(targets), step):
-            part = values[start : start + step]
-            found = of_rows(part, targets[start : start + step], LOG_CELLS, 1 / self._n_bins)
-            self._add(found)
+            rows = slice(start, start + step)
+            self._add(*of_rows(values[rows], targets[rows], LOG_CELLS, 1 / self._n_bins))
         self._n_tokens += len(targets)
 
     def merge(self, other: AllClasses) -> None:
@@ -437,7 +331,7 @@ class AllClasses:
         self._n_tokens += other._n_tokens
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All sums that are not 0, to be saved: bits say where they stand."""
+        """All nonzero sums, to be saved, with bits for their positions."""
         found: dict[str, NDArray[Any]] = {"n_tokens": np.array(self._n_tokens)}
         for name, table in self._tables().items():
             held = table != 0
@@ -445,7 +339,7 @@ class AllClasses:
         return found
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over saved sums in place of own ones."""
+        """Replace the sums by saved ones."""
         self._n_tokens = int(arrays["n_tokens"])
         for name, table in self._tables().items():
             bits = np.unpackbits(arrays[f"{name}/held"], count=table.size)
@@ -463,26 +357,21 @@ class AllClasses:
         return {"sce": static, "ace": ace_of(cells, n_classes, self._n_bins)}
 
     def unseen_share(self) -> float:
-        """The share of classes that are the reference of no token.
-
-        >>> own = AllClasses(n_classes=4, n_bins=2)
-        >>> own.add(np.zeros((3, 4)), np.array([0, 1, 1]))
-        >>> own.unseen_share()
-        0.5
-        """
+        """The share of classes that are never the reference."""
         _, _, hits = self._cells
         return float((hits.sum(axis=0) == 0).mean())
 
-    def _add(self, found: RowSums) -> None:
-        counts, probs, hits = self._cells
-        counts += found.counts
-        probs += found.probs
-        np.add.at(hits.reshape(-1), found.hits, 1.0)
-        bins = bin_index(found.upper_probs, equal_width_edges(self._n_bins))
-        place = found.upper_classes * self._n_bins + bins
-        sums = bin_sums(found.upper_probs, found.upper_correct, place, self._upper[..., 0].size)
+    def _add(
+        self, counts: Ints, mass: Floats, hits: Ints, probs: Floats, classes: Ints, correct: Floats
+    ) -> None:
+        """Add the result of `of_rows`."""
+        self._cells[0] += counts
+        self._cells[1] += mass
+        np.add.at(self._cells[2].reshape(-1), hits, 1.0)
+        place = classes * self._n_bins + bin_index(probs, equal_width_edges(self._n_bins))
+        sums = bin_sums(probs, correct, place, self._upper[..., 0].size)
         self._upper += sums[:, :3].reshape(self._upper.shape)
-        # What single precision places in the lowest bin after all is counted there as the rest.
+        # What single precision puts in the lowest bin after all is counted there as the rest.
         self._upper[:, 0] = 0.0
 
     def _tables(self) -> dict[str, Floats]:
@@ -494,7 +383,56 @@ class AllClasses:
         }
 
 
+def of_rows(
+    values: Any, targets: Ints, n_cells: int, upper: float
+) -> tuple[Ints, Floats, Ints, Floats, Ints, Floats]:
+    """Sums of rows of logits or log-probabilities, computed on their device.
+
+    Returns (cells, classes) counts and probabilities by cell of equal ratio; the flat index of each
+    reference token's own probability; and all probabilities of at least `upper` one by one, with
+    their class and whether it is y.
+    """
+    import torch
+
+    logits = torch.as_tensor(values)
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    probs = wide.softmax(-1)
+    width = probs.shape[1]
+    cells = probs.log().div_(-LOWEST).add_(1).mul_(n_cells).clamp_(0, n_cells - 1).long()
+    place = cells.mul_(width).add_(torch.arange(width, device=probs.device))
+    wanted = torch.as_tensor(targets, device=probs.device)
+    hits = place.gather(1, wanted[:, None])[:, 0]
+    counts = torch.bincount(place.ravel(), minlength=n_cells * width)
+    mass = torch.bincount(place.ravel(), probs.ravel().double(), minlength=n_cells * width)
+    # A little below the limit: the caller bins the values near it.
+    row, column = (probs >= upper * (1 - _SLACK)).nonzero(as_tuple=True)
+    correct = column == wanted[row]
+    return (
+        counts.view(n_cells, width).cpu().numpy(),
+        mass.view(n_cells, width).cpu().numpy(),
+        hits.cpu().numpy(),
+        probs[row, column].double().cpu().numpy(),
+        column.cpu().numpy(),
+        correct.double().cpu().numpy(),
+    )
+
+
+def cell_index(confidence: Floats, bins: Ints, n_bins: int, parts: int) -> Ints:
+    """The fine cell of each confidence within its bin.
+
+    >>> cell_index(np.array([0.0, 0.6, 1.0]), np.array([0, 1, 1]), 2, 4).tolist()
+    [0, 4, 7]
+    """
+    inside = ((confidence * n_bins - bins) * parts).astype(np.int64).clip(0, parts - 1)
+    index: Ints = bins * parts + inside
+    return index
+
+
 def _narrow(sums: Floats) -> NDArray[Any]:
-    """Counts as whole numbers of half the size; anything else as it is."""
+    """Counts as int32 if they fit; anything else unchanged."""
     whole = sums.astype(np.int32) if sums.max(initial=0) < 2**31 else sums
     return whole if np.array_equal(whole, sums) else sums
+
+
+def _digest(group: str) -> bytes:
+    return hashlib.blake2b(group.encode(), digest_size=8).digest()

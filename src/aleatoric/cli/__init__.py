@@ -185,7 +185,9 @@ def reproduce_e_ece(
     data: Annotated[Path, typer.Option(help="The folder of Multi30K's parallel text.")],
     rows: Annotated[
         Path | None,
-        typer.Option(help="rows-*.npz of the recipe; by default those in DATA or the package."),
+        typer.Option(
+            help="rows-*.npz of the recipe; by default those in DATA or recipes/multi30k."
+        ),
     ] = None,
     bins: Annotated[int, typer.Option(min=1, max=1000, help="Bins of confidence.")] = 15,
     seed: SeedOption = 0,

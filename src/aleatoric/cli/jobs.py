@@ -221,7 +221,9 @@ def _with_options(
 
 def _annotated(own: Field[Any], kind: Any) -> tuple[Any, Any]:
     default = own.default
-    if get_origin(kind) is tuple:
+    if about(own).single:
+        kind, default = get_args(kind)[0], MISSING
+    elif get_origin(kind) is tuple:
         kind, default = list[get_args(kind)[0]] | None, None  # type: ignore[misc]
     required = inspect.Parameter.empty
     return Annotated[kind, _option_of(own)], required if default is MISSING else default
@@ -240,6 +242,8 @@ def job_from(job_type: type[J], options: Mapping[str, Any]) -> J:
 
 def _value(own: Field[Any], given: Any) -> Any:
     """Return the value of a field; a repeatable option that is not given has its default."""
+    if about(own).single:
+        return (given,)
     if isinstance(own.default, tuple) and not given:
         return own.default
     return tuple(given) if isinstance(given, list) else given

@@ -12,7 +12,7 @@ from aleatoric.cli.printing import print_json, say, show_tables
 from aleatoric.errors import UsageError
 
 if TYPE_CHECKING:
-    from aleatoric.studies.plan import Grid, Plan, Target
+    from aleatoric.studies.plan import Grid, RunPlan, Target
 
 _OF_PRECISION = (
     *("run", "assume", "se", "width", "power", "difference", "system", "against", "correlation"),
@@ -181,9 +181,9 @@ def _plan(
     systems: tuple[str | None, str | None],
     correlation: float | None,
     seed: int,
-) -> Plan:
+) -> RunPlan:
     from aleatoric.runs import Store
-    from aleatoric.studies.plan import AssumedSource, Assumptions, make_plan
+    from aleatoric.studies.plan import Assumptions, assumed_source, make_plan
     from aleatoric.studies.plan_from_run import pilot_source
 
     if (run is None) == (not assume):
@@ -196,7 +196,9 @@ def _plan(
     if run is None:
         _check_no_system(systems)
         paired = (0.5 if correlation is None else correlation) if differs else None
-        return make_plan(AssumedSource(Assumptions.parse(assume or ()), paired, seed), target, grid)
+        return make_plan(
+            assumed_source(Assumptions.parse(assume or ()), paired, seed), target, grid
+        )
     with Store.open(run) as store:
         source = pilot_source(store, *systems, correlation, differs, seed)
         return make_plan(source, target, grid)
@@ -218,7 +220,7 @@ def _form(figure: Path) -> str:
     return figure.suffix.lstrip(".")
 
 
-def _draw(found: Plan, figure: Path) -> None:
+def _draw(found: RunPlan, figure: Path) -> None:
     from aleatoric.report.figures import draw_all
     from aleatoric.report.plan import plan_picture
 

@@ -24,7 +24,7 @@ from aleatoric.cli.printing import print_json, say, show_run, show_tables, shown
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.levels import base
-from aleatoric.probes.base import check_known, options_of
+from aleatoric.probes.base import check_known_probes, probe_options
 from aleatoric.runs import Store
 
 
@@ -57,11 +57,11 @@ def score(
     if by not in (None, "agreement"):
         raise UsageError(f"--by {by} is not known; use --by agreement.")
     with Store.open(run) as store:
-        check_known(probe or (), store.manifest.get("probes") or ())
+        check_known_probes(probe or (), store.manifest.get("probes") or ())
         monitor = base.Monitor(track, allowed_probes=tuple(probe or ()))
         base.score(store, monitor, again=not analysis and not by)
         if names := base.refused_probes(store, probe or ()):
-            say(f"note: not scored again; to call {', '.join(names)} add {options_of(names)}")
+            say(f"note: not scored again; to call {', '.join(names)} add {probe_options(names)}")
         for path in export or ():
             _export(store, path)
         if by:

@@ -1,4 +1,4 @@
-"""Anybody's own next-word answers: JSON lines or a table.
+"""Users' own next-word answers: JSON lines or a table.
 
 A row is `context` and `responses` (a list of words, a list of objects with `person` and `answer`,
 or an object of counts), and may have `id`, `group` and `original`. In a table, one row is one
@@ -9,17 +9,15 @@ answer: columns `context`, `response`, and optionally `count` or `person`, `id`,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aleatoric.data import files
 from aleatoric.data.files import Place
 from aleatoric.data.items import (
-    Answers,
-    Blanks,
+    AnswerList,
     LazyItems,
-    PersonsThroughout,
+    ReadingNotes,
     UniqueIds,
     optional_text,
     parse_count,
@@ -31,38 +29,46 @@ from aleatoric.types import Corpus, Item
 
 def load(source: Path, encoding: str = "utf-8") -> Corpus:
     """Read a cloze corpus; JSON lines are streamed, a table is held in memory."""
-    blanks = Blanks()
+    notes = ReadingNotes()
     items: Collection[Item]
     if files.is_table(source):
-        items = require_items(tuple(_read_table(source, encoding, blanks)), source)
+        items = require_items(tuple(_read_table(source, encoding, notes)), source)
     else:
-        items = LazyItems(lambda: _read_json_lines(source, encoding, blanks), source)
-    name = source.name.partition(".")[0]
-    sha256 = files.sha256_of(source)
-    return Corpus(name, "own", sha256, "as its owner states", items, blanks)
+        items = LazyItems(lambda: _read_json_lines(source, encoding, notes), source)
+    name, sha256 = source.name.partition(".")[0], files.sha256_of(source)
+    return Corpus(name, "own", sha256, "as its owner states", items, notes)
 
 
-def _read_json_lines(source: Path, encoding: str, blanks: Blanks) -> Iterator[Item]:
-    ids, throughout = UniqueIds(), PersonsThroughout()
-    blanks.count = 0
+def _read_json_lines(source: Path, encoding: str, notes: ReadingNotes) -> Iterator[Item]:
+    ids = UniqueIds()
+    first: tuple[int, bool] | None = None
+    notes.blank = 0
     for place, row in files.read_json_lines(source, encoding):
         context = files.text_of(files.required(row, "context", place), "context", place)
         answers = _answers(files.required(row, "responses", place), place)
-        throughout.check(answers.persons is not None, place)
-        blanks.count += answers.blank
+        first = first or (place[1], answers.persons is not None)
+        _check_persons(answers.persons is not None, place, *first)
+        notes.blank += answers.blank
         item_id = files.key_of(row.get("id", place[1]), "id", place)
         ids.add(item_id, place)
-        # Without a group every context stands alone.
+        # Without a group every context is a group of its own.
         group = files.key_of(row.get("group", item_id), "group", place)
         original = optional_text(row, "original", place)
-        yield Item(item_id, group, context, answers.closed(), original, answers.persons)
+        yield Item(item_id, group, context, answers.words(), original, answers.persons)
 
 
-def _answers(value: Any, place: Place) -> Answers:
-    answers = Answers(place)
+def _check_persons(has_persons: bool, place: Place, first_line: int, expected: bool) -> None:
+    """Refuse a file in which some answers have a person and others have none."""
+    if has_persons != expected:
+        here, there = ("persons", "none") if has_persons else ("no persons", "some")
+        problem = f"answers have {here}, but those of line {first_line} have {there}"
+        raise DataError.at(*place, problem, "give every answer its person, or none")
+
+
+def _answers(value: Any, place: Place) -> AnswerList:
+    answers = AnswerList(place)
     if isinstance(value, dict):
-        for word, count in files.counts_of(value, "responses", place).items():
-            answers.add(word, count)
+        answers.add_counts(value, "responses")
     elif isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
         for person, word in _persons_answers(value, place):
             answers.add_of(person, word, place)
@@ -85,57 +91,44 @@ def _persons_answers(value: list[Any], place: Place) -> Iterator[tuple[str, str]
         yield person, files.text_of(entry["answer"], "answer", place)
 
 
-@dataclass
-class _Open:
-    """A context of a table whose answers are still being read."""
-
-    place: Place
-    facts: dict[str, str | None]
-    answers: Answers
+_Facts = dict[str, str | None]
 
 
-def _read_table(source: Path, encoding: str, blanks: Blanks) -> Iterator[Item]:
-    found: dict[str, _Open] = {}
+def _read_table(source: Path, encoding: str, notes: ReadingNotes) -> Iterator[Item]:
+    found: dict[str, tuple[Place, _Facts, AnswerList]] = {}
     for place, row in files.read_table(source, encoding):
         item_id, facts = _table_facts(row, place)
-        entry = found.setdefault(item_id, _Open(place, facts, Answers(place)))
-        if not row.get("id") and facts["context"] != entry.facts["context"]:
-            blanks.joined += 1
-            facts["context"] = entry.facts["context"]
-        _check_same(item_id, entry, facts, place)
-        response = files.required(row, "response", place)
-        count = _table_count(row, "count", place)
-        if "person" not in row:
-            entry.answers.add(response, count)
-        elif count == 1:
-            person = files.key_of(row["person"], "person", place)
-            entry.answers.add_of(person, response, place)
-        else:
-            problem = f"one person has a count of {count}"
-            raise DataError.at(*place, problem, "write one row per answer, without count")
-    for item_id, entry in found.items():
-        words = entry.answers.closed()
-        blanks.count += entry.answers.blank
-        context, group = entry.facts["context"] or "", entry.facts["group"] or item_id
-        original, persons = entry.facts["original"], entry.answers.persons
-        yield Item(item_id, group, context, words, original, persons)
+        first, known, answers = found.setdefault(item_id, (place, facts, AnswerList(place)))
+        if not row.get("id") and facts["context"] != known["context"]:
+            notes.joined += 1
+            facts["context"] = known["context"]
+        for name, value in facts.items():
+            if value != known[name]:
+                problem = f"id {quoted(item_id)} has another {name} than in line {first[1]}"
+                raise DataError.at(*place, problem, "give every context its own id")
+        _add_answer(answers, row, place)
+    for item_id, (_, facts, answers) in found.items():
+        words = answers.words()
+        notes.blank += answers.blank
+        context, group = facts["context"] or "", facts["group"] or item_id
+        yield Item(item_id, group, context, words, facts["original"], answers.persons)
 
 
-def _table_facts(row: dict[str, str], place: Place) -> tuple[str, dict[str, str | None]]:
+def _table_facts(row: dict[str, str], place: Place) -> tuple[str, _Facts]:
     """The id of a row's context, and what all rows of that id must agree on."""
     context = files.required(row, "context", place)
     key, name = row.get("id") or context.strip(), "id" if "id" in row else "context"
-    item_id = files.key_of(key, name, place)
     facts = {"group": row.get("group") or None, "original": row.get("original") or None}
-    return item_id, {"context": context, **facts}
+    return files.key_of(key, name, place), {"context": context, **facts}
 
 
-def _check_same(item_id: str, entry: _Open, facts: dict[str, str | None], place: Place) -> None:
-    for name, value in facts.items():
-        if value != entry.facts[name]:
-            problem = f"id {quoted(item_id)} has another {name} than in line {entry.place[1]}"
-            raise DataError.at(*place, problem, "give every context its own id")
-
-
-def _table_count(row: dict[str, str], column: str, place: Place) -> int:
-    return parse_count(row[column], column, place) if column in row else 1
+def _add_answer(answers: AnswerList, row: dict[str, str], place: Place) -> None:
+    response = files.required(row, "response", place)
+    count = parse_count(row["count"], "count", place) if "count" in row else 1
+    if "person" not in row:
+        answers.add(response, count)
+    elif count == 1:
+        answers.add_of(files.key_of(row["person"], "person", place), response, place)
+    else:
+        problem = f"one person has a count of {count}"
+        raise DataError.at(*place, problem, "write one row per answer, without count")

@@ -1,8 +1,8 @@
-"""Downloads of published corpora: verified by checksum, resumed where a connection broke.
+"""Download published corpora: verified by checksum, resumed after a broken connection.
 
-A file appears under its name only when it is complete and its SHA-256 is right. Until then it is a
-`.part` file, which the next attempt continues if the server still has the same version of it.
-Beside the finished file stands its checksum, so that a later change is noticed.
+A file gets its name only when it is complete and its SHA-256 is right. Until then it is a `.part`
+file, which the next attempt continues if the server still has the same version of it. The checksum
+is stored beside the finished file, so that a later change is noticed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Download:
-    """A published file. Without a `sha256`, the first download is trusted and remembered."""
+    """A published file. Without a `sha256`, the first download is trusted and its hash stored."""
 
     url: str
     filename: str
@@ -41,7 +41,7 @@ class Download:
     page: str
     encoding: str = "utf-8"
     members: tuple[str, ...] = ()
-    """Of an archive, the files that are unpacked beside it."""
+    """Files of an archive that are unpacked beside it."""
 
 
 DOWNLOADS = {
@@ -82,7 +82,7 @@ DOWNLOADS = {
         ),
     ),
 }
-"""What can be fetched as one file, by corpus name. A new corpus is one entry."""
+"""Corpora of one file, by name. A new corpus is one entry."""
 
 # Recorded by TensorFlow Datasets, which downloads the same files.
 _ASSET = {
@@ -113,12 +113,28 @@ SETS = {
 """Corpora of several files, which are fetched together."""
 
 
-def named(name: str, url: str | None = None, sha256: str | None = None) -> Download:
-    """The download of a corpus, from another address or with another checksum if asked.
+MAX_BYTES = 2**30
+ATTEMPTS = 4
+CONNECT_SECONDS = 10.0
+STALL_SECONDS = 30.0
+_DAMAGED = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, OverflowError)
+"""What reading a damaged archive raises."""
 
-    >>> named("provo").licence
-    'CC BY 4.0'
+ByteProgress = Callable[[int, int | None], None]
+"""Called with the number of bytes received, and with their total if it is known."""
+
+
+def files_of(name: str, url: str | None = None, sha256: str | None = None) -> tuple[Download, ...]:
+    """All downloads of a corpus; another address or checksum is allowed for a single file.
+
+    >>> len(files_of("asset")), len(files_of("provo"))
+    (11, 1)
     """
+    if name in SETS:
+        if url is not None or sha256 is not None:
+            n = len(SETS[name])
+            raise UsageError(f"{name} has {n} files, so it takes no --url and no --sha256.")
+        return SETS[name]
     if name not in DOWNLOADS:
         known = ", ".join((*DOWNLOADS, *SETS))
         raise UsageError(f"there is nothing to fetch for {name!r}; use {known}.")
@@ -127,95 +143,69 @@ def named(name: str, url: str | None = None, sha256: str | None = None) -> Downl
         found = replace(found, url=_checked_url(url))
     if sha256 is not None:
         found = replace(found, sha256=_checked_sha256(sha256))
-    return found
-
-
-def files_of(name: str, url: str | None = None, sha256: str | None = None) -> tuple[Download, ...]:
-    """All downloads of a corpus; another address or checksum fits one file alone.
-
-    >>> len(files_of("asset")), len(files_of("provo"))
-    (11, 1)
-    """
-    if name not in SETS:
-        return (named(name, url, sha256),)
-    if url is not None or sha256 is not None:
-        n = len(SETS[name])
-        raise UsageError(f"{name} has {n} files, so it takes no --url and no --sha256.")
-    return SETS[name]
+    return (found,)
 
 
 def published_encoding(sha256: str) -> str | None:
-    """The encoding of a file that is one of the published ones, byte for byte.
-
-    >>> published_encoding("0" * 64) is None, published_encoding(DOWNLOADS["provo"].sha256 or "")
-    (True, 'mac-roman')
-    """
+    """The encoding of the published file with this checksum, if there is one."""
     return next((d.encoding for d in DOWNLOADS.values() if d.sha256 == sha256), None)
 
 
 def _checked_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"{url!a} is no web address; use http:// or https://.")
+        raise UsageError(f"{url!a} is not a web address; use http:// or https://.")
     return url
 
 
 def _checked_sha256(text: str) -> str:
     if not re.fullmatch(r"[0-9a-fA-F]{64}", text):
-        raise UsageError(f"{text!a:.80} is no SHA-256; it has 64 hexadecimal digits.")
+        raise UsageError(f"{text!a:.80} is not a SHA-256; it has 64 hexadecimal digits.")
     return text.lower()
 
 
-MAX_BYTES = 2**30
-ATTEMPTS = 4
-CONNECT_SECONDS = 10.0
-STALL_SECONDS = 30.0
-_DAMAGED = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, OverflowError)
-"""What reading a damaged archive raises."""
+def fetch(
+    download: Download, folder: Path, progress: ByteProgress = lambda done, total: None
+) -> Path:
+    """Return the path of a download in `folder`, fetching it unless it is there and unchanged."""
+    target = folder / download.filename
+    if not os.path.exists(target):
+        with _locked(target):
+            if not os.path.exists(target):  # another process may have fetched it meanwhile
+                _fetch(download, target, progress)
+                return target
+    expected = download.sha256 or _recorded_sha256(target)
+    if expected is not None and files.sha256_of(target) != expected:
+        fix = "move it away to fetch the published one"
+        raise DataError.at(target, None, "exists, but is not the published file", fix)
+    return target
 
-Progress = Callable[[int, int | None], None]
-"""Told of the bytes that are there, and of their total where it is known."""
+
+def check_unchanged(path: Path) -> None:
+    """Refuse a fetched file that no longer has the checksum recorded beside it."""
+    recorded = _recorded_sha256(path)
+    if recorded is not None and files.sha256_of(path) != recorded:
+        fix = "delete it and fetch it again"
+        raise DataError.at(path, None, "was changed since it was fetched", fix)
 
 
 def unpack(archive: Path, members: tuple[str, ...]) -> list[Path]:
-    """The named files of a fetched archive (.tar or .tar.gz), beside it; nothing else of it.
+    """Unpack the named files of a .tar or .tar.gz beside it, and nothing else of it.
 
-    Only their last names are used, and only plain files: a link or a path that leads elsewhere is
-    not followed.
+    Only the last part of their paths is used, and only plain files: links are not followed.
     """
     targets = {member: archive.with_name(member.rpartition("/")[2]) for member in members}
     if all(path.exists() for path in targets.values()):
         return list(targets.values())
-    with _alone(archive):
+    with _locked(archive):
         missing = {member: path for member, path in targets.items() if not path.exists()}
         if missing:
             _extract(archive, missing)
     return list(targets.values())
 
 
-def fetch(download: Download, folder: Path, progress: Progress = lambda done, total: None) -> Path:
-    """The file of a download in `folder`; it is fetched unless it is there and unchanged."""
-    target = folder / download.filename
-    if not os.path.exists(target):
-        with _alone(target):
-            if not os.path.exists(target):  # another process may have fetched it meanwhile
-                _fetch(download, target, progress)
-                return target
-    _check_present(target, download)
-    return target
-
-
-def _fetch(download: Download, target: Path, progress: Progress) -> None:
-    part = _make_part(target)
-    try:
-        _receive(download, part, progress)
-        _publish(part, target, download)
-    except OSError as error:
-        raise FetchError(f"{part}: cannot be written ({error.strerror}); free it.") from None
-
-
 @contextmanager
-def _alone(target: Path) -> Iterator[None]:
+def _locked(target: Path) -> Iterator[None]:
     """Let one process at a time write a file; others wait. The lock ends with its process."""
     path = _beside(target, ".lock")
     while True:
@@ -235,20 +225,12 @@ def _alone(target: Path) -> Iterator[None]:
                 return
 
 
-def check_unchanged(path: Path) -> None:
-    """Refuse a fetched file that no longer has the checksum recorded beside it."""
-    recorded = _recorded_sha256(path)
-    if recorded is not None and files.sha256_of(path) != recorded:
-        fix = "delete it and fetch it again"
-        raise DataError.at(path, None, "was changed since it was fetched", fix)
-
-
 def _extract(archive: Path, missing: dict[str, Path]) -> None:
-    """Each missing file in one pass over the archive; a part of a file is never left behind."""
+    """Write each missing file in one pass over the archive; partial files are removed."""
     parts = {name: _beside(target, ".part") for name, target in missing.items()}
     try:
-        whole = _unpacked(archive, parts)
-        lacking = next((name for name in missing if name not in whole), None)
+        complete = _unpacked(archive, parts)
+        lacking = next((name for name in missing if name not in complete), None)
         if lacking is not None:
             fix = "delete it and fetch it again"
             raise DataError.at(archive, None, f"holds no whole file {lacking}", fix)
@@ -260,19 +242,16 @@ def _extract(archive: Path, missing: dict[str, Path]) -> None:
 
 
 def _unpacked(archive: Path, parts: dict[str, Path]) -> set[str]:
-    """The names of the files that were written to `parts`; none of a damaged archive.
-
-    It is read to its end, where its checksum stands.
-    """
+    """Write files to `parts` and return their names; an empty set if the archive is damaged."""
     found = set()
     try:
-        # A stream is read forwards alone: nothing in it can send the reader to and fro.
+        # A stream is read forwards only: nothing in it can make the reader seek.
         with files.open_binary(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
                 if member.name in parts and member.isreg():
                     _copy(tar, member, parts[member.name])
                     found.add(member.name)
-            while stream.read(1 << 20):
+            while stream.read(1 << 20):  # the checksum of gzip comes last
                 pass
     except _DAMAGED:
         return set()
@@ -289,20 +268,17 @@ def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, part: Path) -> None:
         raise tarfile.ReadError(member.name)
 
 
-def _check_present(target: Path, download: Download) -> None:
-    expected = download.sha256 or _recorded_sha256(target)
-    if expected is not None and files.sha256_of(target) != expected:
-        fix = "move it away to fetch the published one"
-        raise DataError.at(target, None, "is there, but is not the published file", fix)
-
-
-def _make_part(target: Path) -> Path:
+def _fetch(download: Download, target: Path, progress: ByteProgress) -> None:
     part = _beside(target, ".part")
     try:
         part.touch()
     except OSError as error:
         raise _unwritable(target.parent, error) from None
-    return part
+    try:
+        _receive(download, part, progress)
+        _publish(part, target, download)
+    except OSError as error:
+        raise FetchError(f"{part}: cannot be written ({error.strerror}); free it.") from None
 
 
 def _unwritable(folder: Path, error: OSError) -> UsageError:
@@ -310,8 +286,8 @@ def _unwritable(folder: Path, error: OSError) -> UsageError:
     return UsageError(f"{problem}; choose another folder with --to.")
 
 
-def _receive(download: Download, part: Path, progress: Progress) -> None:
-    """Fill `part`, going on where the connection breaks as long as that brings anything."""
+def _receive(download: Download, part: Path, progress: ByteProgress) -> None:
+    """Fill `part`, reconnecting as long as each connection brings new bytes."""
     import httpx
 
     timeout = httpx.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS)
@@ -322,14 +298,17 @@ def _receive(download: Download, part: Path, progress: Progress) -> None:
                 _receive_once(client, download, part, progress)
                 return
             except (httpx.HTTPError, httpx.InvalidURL) as error:
-                grown = part.stat().st_size > before
-                if attempt == ATTEMPTS or not grown:
-                    _drop_if_empty(part)
+                size = part.stat().st_size
+                if attempt == ATTEMPTS or size <= before:
+                    if not size:
+                        _forget(part)
                     raise _unreachable(download, part, error) from None
                 time.sleep(0.2 * attempt)
 
 
-def _receive_once(client: httpx.Client, download: Download, part: Path, progress: Progress) -> None:
+def _receive_once(
+    client: httpx.Client, download: Download, part: Path, progress: ByteProgress
+) -> None:
     have, headers = _resume_from(part, download.url)
     headers["Accept-Encoding"] = "identity"  # a range counts bytes as they are sent
     with client.stream("GET", download.url, headers=headers) as response:
@@ -340,38 +319,37 @@ def _receive_once(client: httpx.Client, download: Download, part: Path, progress
         elif response.status_code != 416 or not have:
             response.raise_for_status()
             raise _unreachable(download, part, ValueError(f"status {response.status_code}"))
-    if response.status_code == 416:  # there is no such rest: what is here is of no use
+    if response.status_code == 416:  # the range does not exist: the part is useless
         _forget(part)
         part.touch()
         _receive_once(client, download, part, progress)
 
 
 def _resume_from(part: Path, url: str) -> tuple[int, dict[str, str]]:
-    """How much is there already, and the headers that ask for the rest of the same version."""
+    """The bytes received so far, and the headers that request the rest of the same version."""
     have = part.stat().st_size
     try:
         known = json.loads(_beside(part, ".json").read_text("utf-8"))
         if have and known["url"] == url and known["validator"]:
             return have, {"Range": f"bytes={have}-", "If-Range": str(known["validator"])}
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # nothing usable is known about the part: it is fetched anew
+        pass  # nothing usable is known about the part: the download starts over
     return 0, {}
 
 
 def _start(response: httpx.Response, have: int) -> int:
-    """Where the bytes of a response belong: after those that are there, or at the beginning."""
-    sent = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    """The offset of a response's bytes: after those received so far, or 0."""
     if response.status_code == 200:
         return 0
+    sent = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
     if sent is None or int(sent[1]) not in (0, have):
-        raise FetchError(
-            f"{response.url} sends another part than was asked for; use another --url."
-        )
+        problem = f"{response.url} sends another part than was requested"
+        raise FetchError(f"{problem}; use another --url.")
     return int(sent[1])
 
 
 def _remember(part: Path, url: str, response: httpx.Response) -> None:
-    """Note what identifies this version of the file; a weak ETag does not identify bytes."""
+    """Store what identifies this version of the file; a weak ETag does not identify bytes."""
     etag = response.headers.get("ETag", "")
     strong = etag if etag and not etag.startswith("W/") else None
     validator = strong or response.headers.get("Last-Modified")
@@ -380,7 +358,7 @@ def _remember(part: Path, url: str, response: httpx.Response) -> None:
     _beside(part, ".json").write_text(json.dumps({"url": url, "validator": validator}), "utf-8")
 
 
-def _write_body(response: httpx.Response, part: Path, start: int, progress: Progress) -> None:
+def _write_body(response: httpx.Response, part: Path, start: int, progress: ByteProgress) -> None:
     length = response.headers.get("Content-Length", "")
     try:
         inflater = files.Inflater(response.headers.get("Content-Encoding", ""))
@@ -415,7 +393,7 @@ def _unpacked_blocks(response: httpx.Response, inflater: files.Inflater) -> Iter
 
 
 def _publish(part: Path, target: Path, download: Download) -> None:
-    """Give a complete and verified part its name; a wrong one is removed."""
+    """Rename a complete and verified part to its target; a wrong one is removed."""
     found = files.sha256_of(part)
     if download.sha256 is not None and found != download.sha256:
         _forget(part)
@@ -433,7 +411,7 @@ def _publish(part: Path, target: Path, download: Download) -> None:
 
 def _unreachable(download: Download, part: Path, error: Exception) -> FetchError:
     reason = (" ".join(str(error).split()) or type(error).__name__).partition(" For more")[0]
-    again = "run this again to go on where it broke, or " if part.exists() else ""
+    again = "run this again to resume the download, or " if part.exists() else ""
     return FetchError(
         f"{download.url} cannot be fetched ({reason:.200}); {again}get {download.filename} from "
         f"{download.page} and put it into {part.parent}."
@@ -450,11 +428,6 @@ def _recorded_sha256(path: Path) -> str | None:
 
 def _beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
-
-
-def _drop_if_empty(part: Path) -> None:
-    if not part.stat().st_size:
-        _forget(part)
 
 
 def _forget(part: Path) -> None:

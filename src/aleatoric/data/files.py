@@ -1,6 +1,6 @@
-"""Reading other people's files: JSON lines and tables, plain or gzip, with errors that name a line.
+"""Strict readers of users' files: JSON lines and tables, plain or gzip; errors name the line.
 
-Nothing here guesses: a byte that is not in the declared encoding, a line longer than the limit or a
+Nothing is guessed: a byte that is not in the declared encoding, a line longer than the limit or a
 JSON value that is not an object is refused with its place and the fix.
 """
 
@@ -10,14 +10,14 @@ import csv
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
 import stat
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -28,19 +28,16 @@ MAX_TEXT_CHARS = 1_000_000
 MAX_RESPONSES = 1_000_000
 MAX_GZIP_RATIO = 200
 """Texts shrink to a fifth, tables of numbers to a twentieth: what unpacks to more is a bomb."""
-_PIECE = 1 << 16
 MIN_GZIP_LIMIT = 4 * 2**20
-"""Up to so many unpacked bytes nobody asks how small they were."""
+"""Unpacked data up to this size are accepted at any ratio."""
+_PIECE = 1 << 16
 
 Place = tuple[Path, int]
+"""A file and the number of a line in it, counted from 1."""
 
 
 class Inflater:
-    """Undo the Content-Encoding of a reply in pieces of bounded size; the caller counts them.
-
-    >>> b"".join(Inflater("gzip").pieces(gzip.compress(b"words")))
-    b'words'
-    """
+    """Decode the Content-Encoding of a reply in pieces of bounded size; the caller counts them."""
 
     def __init__(self, encoding: str) -> None:
         names = [name.strip().lower() for name in encoding.split(",")]
@@ -52,7 +49,7 @@ class Inflater:
         self._unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """What the next bytes of a reply unpack to; `zlib.error` where they are damaged."""
+        """Yield what the next bytes of a reply unpack to; damaged data raise `zlib.error`."""
         if not self.is_packed:
             yield data
             return
@@ -69,26 +66,32 @@ class Inflater:
 
 
 def read_json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Each object of a JSON-lines file (gzip by its first bytes) with its place."""
+    """Yield each object of a JSON-lines file with its place; gzip is told by the first bytes."""
     for place, text in read_lines(path, encoding):
         if text.strip():
             yield place, _parse_object(text, place)
 
 
 def read_table(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, dict[str, str]]]:
-    """Each row of a CSV or TSV file with a header line, as column -> text, with its place."""
+    """Yield each row of a CSV or TSV file with a header, as column -> text, with its place."""
     lines = _NumberedLines(path, encoding)
     head = next((line for line in lines if line.strip()), None)
     if head is None:
         raise DataError.at(path, None, "the file is empty", "it needs a header line and rows")
     delimiter = "\t" if head.count("\t") > head.count(",") else ","
     # Strict: a quote that is never closed must not swallow the rows after it.
-    rows = csv.reader(chain([head], lines), delimiter=delimiter, strict=True)
-    columns = _columns(_next_row(rows, lines) or [], (path, lines.number))
+    rows = csv.reader(itertools.chain([head], lines), delimiter=delimiter, strict=True)
+    columns = [name.strip() for name in _next_row(rows, lines) or []]
+    if (twice := _first_twice(columns)) is not None:
+        problem = f"the column name {quoted(twice, 40)} occurs twice"
+        raise DataError.at(path, lines.number, problem, "give every column its own name")
     place = (path, lines.number + 1)
     while (row := _next_row(rows, lines)) is not None:
         if any(cell.strip() for cell in row):
-            yield place, _named_cells(columns, row, place)
+            if len(row) != len(columns):
+                problem = f"{len(row)} fields where the header has {len(columns)}"
+                raise DataError.at(*place, problem, "quote fields that hold the delimiter")
+            yield place, dict(zip(columns, row, strict=True))
         place = (path, lines.number + 1)
 
 
@@ -103,41 +106,34 @@ def _next_row(rows: Iterator[list[str]], lines: _NumberedLines) -> list[str] | N
         raise DataError.at(lines.path, lines.number, problem, fix) from None
 
 
-def _columns(head: list[str], place: Place) -> list[str]:
-    columns = [name.strip() for name in head]
-    twice = _first_twice(columns)
-    if twice is not None:
-        problem = f"the column name {quoted(twice, 40)} stands twice"
-        raise DataError.at(*place, problem, "give every column its own name")
-    return columns
-
-
-def _named_cells(columns: list[str], row: list[str], place: Place) -> dict[str, str]:
-    if len(row) != len(columns):
-        problem = f"{len(row)} fields where the header has {len(columns)}"
-        raise DataError.at(*place, problem, "quote fields that hold the delimiter")
-    return dict(zip(columns, row, strict=True))
-
-
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, str]]:
-    """Each line of a text file with its place, decoded strictly and bounded in length."""
+    """Yield each line of a text file with its place, decoded strictly and bounded in length."""
     _check_encoding(path, encoding)
-    with _open_lines(path) as file:
-        number = 0
-        while True:
-            number += 1
-            place = (path, number)
-            raw = _read_line(file, place)
+    with open_binary(path) as raw_file:
+        file = _with_newlines(raw_file, path)
+        for number in itertools.count(1):
+            raw = _read_line(file, (path, number))
             if not raw:
                 return
-            yield place, _decode(raw, encoding, place)
+            yield (path, number), _decode(raw, encoding, (path, number))
+
+
+def read_aligned(paths: list[Path], encoding: str, fix: str) -> Iterator[list[tuple[Place, str]]]:
+    """Yield line n of every file together; files of different lengths are refused with `fix`."""
+    columns = [read_lines(path, encoding) for path in paths]
+    for number, lines in enumerate(itertools.zip_longest(*columns), start=1):
+        found = [line for line in lines if line is not None]
+        if len(found) < len(lines):
+            problem = f"the file has no such line, but {found[0][0][0].name} has"
+            raise DataError.at(paths[lines.index(None)], number, problem, fix)
+        yield found
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A place to write a file that takes the name `path` when it is whole, or goes.
+    """Write to the path given here: it becomes `path` on success, and is removed on failure.
 
-    A link keeps its place, and the file that it names is replaced; pipes and devices are refused.
+    The target of a symbolic link is replaced, not the link; pipes and devices are refused.
     """
     path = path.resolve()
     if path.exists() and not path.is_file():
@@ -157,18 +153,24 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def is_table(path: Path) -> bool:
-    """Whether a file's name says CSV or TSV, gzip or not.
+def sha256_of_all(paths: list[Path]) -> str:
+    """The SHA-256 of one file, or of the concatenated hex digests of several."""
+    digests = [sha256_of(path) for path in paths]
+    return digests[0] if len(paths) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
-    >>> is_table(Path("norms.csv")), is_table(Path("norms.jsonl.gz"))
-    (True, False)
-    """
-    name = path.name.lower().removesuffix(".gz")
-    return name.endswith((".csv", ".tsv", ".txt"))
+
+def is_table(path: Path) -> bool:
+    """Whether a file's name says CSV or TSV, gzip or not."""
+    return path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".txt"))
+
+
+def is_json_lines(path: Path) -> bool:
+    """Whether a file's name says JSON lines, gzip or not."""
+    return path.name.lower().removesuffix(".gz").endswith((".jsonl", ".json", ".ndjson"))
 
 
 def required(row: Mapping[str, Any], key: str, place: Place) -> Any:
-    """`row[key]`, or an error that lists what is there."""
+    """Return `row[key]`, or raise an error that lists the keys of the row."""
     if key not in row:
         found = ", ".join(sorted(map(quoted, row))[:12]) or "nothing"
         raise DataError.at(*place, f"{key!r} is missing (found {found})", f"add {key!r}")
@@ -200,22 +202,21 @@ def key_of(value: Any, name: str, place: Place) -> str:
     if isinstance(value, str) and value.strip():
         return text_of(value, name, place)
     fix = "use a non-empty text or a whole number"
-    raise DataError.at(*place, f"{name} {quoted(value, 40)} is no identifier", fix)
+    raise DataError.at(*place, f"{name} {quoted(value, 40)} is not an identifier", fix)
 
 
 def count_of(value: Any, name: str, place: Place, least: int = 1) -> int:
     """A whole number from `least` up; a float counts only if it is whole."""
     fix = f"use a whole number from {least} up"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DataError.at(*place, f"{name} {quoted(value, 40)} is no number", fix)
+        raise DataError.at(*place, f"{name} {quoted(value, 40)} is not a number", fix)
     if not math.isfinite(value) or value != int(value):
         raise DataError.at(*place, f"{name} {quoted(value, 40)} is not whole", fix)
     if value < least:
         raise DataError.at(*place, f"{name} {quoted(value, 40)} is too small", fix)
     if value > MAX_RESPONSES:
-        raise DataError.at(
-            *place, f"{name} {quoted(value, 40)} is over {MAX_RESPONSES}", "check it"
-        )
+        problem = f"{name} {quoted(value, 40)} is over {MAX_RESPONSES}"
+        raise DataError.at(*place, problem, "check it")
     return int(value)
 
 
@@ -223,7 +224,7 @@ def counts_of(value: Any, name: str, place: Place) -> dict[str, int]:
     """A mapping of words to counts; a count of 0 says nothing and is left out."""
     if not isinstance(value, dict):
         fix = f'write {name} as an object such as {{"word": 3}}'
-        raise DataError.at(*place, f"{name} is no object of counts", fix)
+        raise DataError.at(*place, f"{name} is not an object of counts", fix)
     text_of("".join(value), name, place)
     for word, count in value.items():
         # The plain case is tested here: a file may hold millions of counts.
@@ -235,40 +236,40 @@ def counts_of(value: Any, name: str, place: Place) -> dict[str, int]:
 def texts_of(value: Any, name: str, place: Place) -> list[str]:
     """A list of texts of bounded number."""
     if not isinstance(value, list):
-        raise DataError.at(*place, f"{name} is no list", f"write {name} as a list of texts")
+        raise DataError.at(*place, f"{name} is not a list", f"write {name} as a list of texts")
     if len(value) > MAX_RESPONSES:
         raise DataError.at(*place, f"{name} has over {MAX_RESPONSES} entries", "split the item")
     return [text_of(entry, f"an entry of {name}", place) for entry in value]
 
 
 def _first_twice(names: list[str]) -> str | None:
-    """The first name that stands again: one look at each, for a line may hold 100,000 of them."""
+    """The first repeated name, in one pass: a line may hold 100,000 names."""
     seen: set[str] = set()
     return next((name for name in names if name in seen or seen.add(name)), None)  # type: ignore[func-returns-value]
 
 
 def _parse_object(text: str, place: Place) -> dict[str, Any]:
     def refuse(constant: str) -> NoReturn:
-        raise DataError.at(*place, f"{constant} is no JSON number", "leave the value out")
+        raise DataError.at(*place, f"{constant} is not a JSON number", "leave the value out")
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
             twice = _first_twice([name for name, _ in pairs])
-            raise DataError.at(*place, f"{quoted(twice, 40)} stands twice", "merge the two")
+            raise DataError.at(*place, f"{quoted(twice, 40)} occurs twice", "merge the two")
         return found
 
     try:
         value = json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         problem = f"not JSON ({error.msg} at column {error.colno})"
-        raise DataError.at(*place, problem, "write one JSON object a line") from None
+        raise DataError.at(*place, problem, "write one JSON object per line") from None
     except (RecursionError, ValueError):  # nesting, or an integer of thousands of digits
         problem = "this JSON is nested too deeply or holds a number too long"
-        raise DataError.at(*place, problem, "write one flat JSON object a line") from None
+        raise DataError.at(*place, problem, "write one flat JSON object per line") from None
     if not isinstance(value, dict):
         problem = f"a JSON {type(value).__name__}, not an object"
-        raise DataError.at(*place, problem, 'write one object a line, such as {"context": ...}')
+        raise DataError.at(*place, problem, 'write one object per line, such as {"context": ...}')
     return value
 
 
@@ -283,7 +284,7 @@ def _read_line(file: BinaryIO, place: Place) -> bytes:
 
 @contextmanager
 def _reading(place: Place) -> Iterator[None]:
-    """What goes wrong while bytes are read, as an error with its place."""
+    """Turn errors of reading bytes into a `DataError` with the place."""
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -294,7 +295,7 @@ def _reading(place: Place) -> Iterator[None]:
 
 
 def _check_encoding(path: Path, encoding: str) -> None:
-    """Lines are cut before they are decoded, so a line end must be one byte."""
+    """Refuse encodings whose line end is not one byte: lines are cut before they are decoded."""
     try:
         cuts = b"a\n".decode(encoding) == "a\n"
     except UnicodeError:
@@ -318,70 +319,59 @@ def _decode(raw: bytes, encoding: str, place: Place) -> str:
         problem = f"byte 0x{raw[column]:02x} at column {column + 1} is not {encoding}"
         raise DataError.at(*place, problem, fix) from None
     if "\0" in text:
-        raise DataError.at(*place, f"a NUL byte stands at column {text.index(chr(0)) + 1}", fix)
+        raise DataError.at(*place, f"there is a NUL byte at column {text.index(chr(0)) + 1}", fix)
     return text
 
 
 @contextmanager
 def open_binary(path: Path) -> Iterator[io.BufferedReader]:
-    """The bytes of a regular file, unpacked where it is gzip, and not out of all proportion."""
+    """Open a regular file for reading bytes, unpacked if it is gzip, up to `MAX_GZIP_RATIO`."""
     with _open_plain(path) as file:
         if file.peek(2)[:2] == b"\x1f\x8b":
             with gzip.GzipFile(fileobj=file) as unpacked:
-                yield io.BufferedReader(_Unpacked(unpacked, path))
+                yield io.BufferedReader(_Converted(unpacked, _bounded(path)))
         else:
             yield file
 
 
-@contextmanager
-def _open_lines(path: Path) -> Iterator[BinaryIO]:
-    with open_binary(path) as file:
-        yield _with_newlines(file, path)
-
-
 def _with_newlines(file: io.BufferedReader, path: Path) -> io.BufferedReader:
-    """The file itself, or with newlines for carriage returns where it has only those."""
+    """The file, with newlines for carriage returns if it has only those (as old Macs wrote)."""
     with _reading((path, 1)):
         head = file.peek(1)
     if b"\r" not in head[:-1] or b"\n" in head:
         return file
-    return io.BufferedReader(_CarriageReturns(file))
+    return io.BufferedReader(_Converted(file, lambda data: data.replace(b"\r", b"\n")))
 
 
-class _Unpacked(io.RawIOBase):
-    """What gzip unpacks, refused where it grows out of all proportion to the file."""
+class _Converted(io.RawIOBase):
+    """A file whose bytes go through `convert` as they are read."""
 
-    def __init__(self, file: gzip.GzipFile, path: Path) -> None:
-        self._file, self._path = file, path
-        self._left = max(MIN_GZIP_LIMIT, MAX_GZIP_RATIO * path.stat().st_size)
+    def __init__(self, file: BinaryIO | gzip.GzipFile, convert: Callable[[bytes], bytes]) -> None:
+        self._file, self._convert = file, convert
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer))
-        self._left -= len(data)
-        if self._left < 0:
+        data = self._convert(self._file.read(len(buffer)))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _bounded(path: Path) -> Callable[[bytes], bytes]:
+    """Pass on what gzip unpacks, up to a limit in proportion to the file."""
+    left = max(MIN_GZIP_LIMIT, MAX_GZIP_RATIO * path.stat().st_size)
+
+    def check(data: bytes) -> bytes:
+        nonlocal left
+        left -= len(data)
+        if left < 0:
             problem = f"the gzip data unpack to over {MAX_GZIP_RATIO} times their size"
             fix = "unpack them with gunzip and name that file, if they are what you expect"
-            raise DataError.at(self._path, None, problem, fix)
-        buffer[: len(data)] = data
-        return len(data)
+            raise DataError.at(path, None, problem, fix)
+        return data
 
-
-class _CarriageReturns(io.RawIOBase):
-    """A file whose lines end as on old Macs, as spreadsheets there still write them."""
-
-    def __init__(self, file: io.BufferedReader) -> None:
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer)).replace(b"\r", b"\n")
-        buffer[: len(data)] = data
-        return len(data)
+    return check
 
 
 def _open_plain(path: Path) -> io.BufferedReader:
@@ -402,7 +392,7 @@ def _open_plain(path: Path) -> io.BufferedReader:
 
 
 class _NumberedLines(Iterator[str]):
-    """Lines of a file for csv.reader, remembering the number of the last one given."""
+    """Lines of a file for csv.reader; `number` is that of the last line given."""
 
     def __init__(self, path: Path, encoding: str) -> None:
         self.path = path

@@ -1,10 +1,8 @@
-"""Parallel text: two files, plain or gzip, one sentence a line; line N translates line N."""
+"""Parallel text: two files, plain or gzip, one sentence per line; line N translates line N."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
-from itertools import zip_longest
 from pathlib import Path
 
 from aleatoric.data import files
@@ -13,13 +11,11 @@ from aleatoric.data.items import LazyItems
 from aleatoric.errors import DataError
 from aleatoric.types import ParallelText, SentencePair
 
-Line = tuple[Place, str]
-
 
 def load(source: Path, target: Path, encoding: str = "utf-8") -> ParallelText:
-    """Sentences of `source` with their translations in `target`, read at every walk.
+    """Sentences of `source` with their translations in `target`, read at every iteration.
 
-    A sentence's id is the number of its line.
+    The id of a sentence is the number of its line.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -28,31 +24,20 @@ def load(source: Path, target: Path, encoding: str = "utf-8") -> ParallelText:
     ...     list(load(source, target).items)
     [SentencePair(id='1', source='Ein Hund.', target='A dog.')]
     """
-    items = LazyItems(lambda: _read(source, target, encoding), source)
-    digests = files.sha256_of(source) + files.sha256_of(target)
-    sha256 = hashlib.sha256(digests.encode()).hexdigest()
-    name = source.name.partition(".")[0]
+    items = LazyItems(lambda: _read([source, target], encoding), source)
+    name, sha256 = source.name.partition(".")[0], files.sha256_of_all([source, target])
     return ParallelText(name, "own", sha256, "as its owner states", items)
 
 
-def _read(source: Path, target: Path, encoding: str) -> Iterator[SentencePair]:
-    lines = zip_longest(files.read_lines(source, encoding), files.read_lines(target, encoding))
-    for number, (left, right) in enumerate(lines, start=1):
-        if left is None or right is None:
-            raise _unequal(source, target, number, short=source if left is None else target)
-        yield SentencePair(str(number), _sentence(left), _sentence(right))
+def _read(paths: list[Path], encoding: str) -> Iterator[SentencePair]:
+    fix = "give both files the same number of lines"
+    for left, right in files.read_aligned(paths, encoding, fix):
+        yield SentencePair(str(left[0][1]), _sentence(*left), _sentence(*right))
 
 
-def _sentence(line: Line) -> str:
-    place, text = line
-    sentence = files.text_of(text.strip(), "the sentence", place)
+def _sentence(place: Place, line: str) -> str:
+    sentence = files.text_of(line.strip(), "the sentence", place)
     if not sentence:
         fix = "give its sentence, or take the line out of both files"
         raise DataError.at(*place, "the line is empty", fix)
     return sentence
-
-
-def _unequal(source: Path, target: Path, number: int, short: Path) -> DataError:
-    longer = target if short == source else source
-    problem = f"the file has no such line, but {longer.name} has"
-    return DataError.at(short, number, problem, "give both files the same number of lines")

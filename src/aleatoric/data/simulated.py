@@ -1,4 +1,4 @@
-"""A simulated population: people who draw from a distribution that is known exactly."""
+"""A simulated corpus: people who draw their answers from distributions that are known exactly."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ _VOWELS = ("a", "e", "i", "o", "u", "ai", "ou")
 
 @cache
 def vocabulary() -> tuple[str, ...]:
-    """The made-up words: two syllables each, all different.
-
-    >>> vocabulary()[:2], len(set(vocabulary())) == VOCABULARY
-    (('baba', 'bada'), True)
-    """
+    """The made-up words: two syllables each, all different."""
     syllables = [onset + vowel for vowel in _VOWELS for onset in _ONSETS]
     words = (first + second for first in syllables for second in syllables)
     return tuple(islice(words, VOCABULARY))
@@ -52,11 +48,7 @@ def _passage_steepness(passage: str) -> float:
 
 
 def sample(distribution: Categorical, n: int, rng: np.random.Generator) -> dict[str, int]:
-    """`n` draws, counted.
-
-    >>> sample(Categorical(("a",), (1.0,)), 3, np.random.default_rng(0))
-    {'a': 3}
-    """
+    """Draw `n` outcomes and count them."""
     probs = np.array(distribution.probs)
     counts = rng.multinomial(n, probs / probs.sum())
     # In random order: in the order of the truth, ties for the majority would be won by the truth.
@@ -66,7 +58,7 @@ def sample(distribution: Categorical, n: int, rng: np.random.Generator) -> dict[
 
 @dataclass(frozen=True)
 class Population(Collection[Item]):
-    """The items of a simulated corpus, made when they are walked."""
+    """The items of a simulated corpus, generated at every iteration."""
 
     contexts: int
     people: int
@@ -81,10 +73,10 @@ class Population(Collection[Item]):
             yield from self._passage(start // self.passage, start)
 
     def __contains__(self, item: object) -> bool:
-        return any(item == own for own in self)
+        return any(item == other for other in self)
 
     def _passage(self, number: int, start: int) -> Iterator[Item]:
-        """Each context is the one before and a next word drawn from its true distribution."""
+        """Each context is the previous one plus a word drawn from its true distribution."""
         rng = stream(self.seed, "simulated", number)
         # The passage's number keeps the first word, and with it the passage, unique.
         context = f"{vocabulary()[rng.integers(VOCABULARY)]}{number}"
@@ -98,14 +90,12 @@ class Population(Collection[Item]):
 
 
 def load(contexts: int = 500, people: int = 40, passage: int = 50, seed: int = 0) -> Corpus:
-    """A population of `people` for each of `contexts`, in passages of `passage` contexts.
+    """Answers of `people` to each of `contexts`, in passages of `passage` contexts.
 
-    >>> corpus = load(contexts=3, people=5)
-    >>> [len(item.responses) for item in corpus.items]
+    >>> [len(item.responses) for item in load(contexts=3, people=5).items]
     [5, 5, 5]
     """
     items = Population(contexts, people, passage, seed)
     sha256 = hashlib.sha256(repr(astuple(items)).encode()).hexdigest()
-    return Corpus(
-        "simulated", f"seed {seed}", sha256, "CC0", items, ("these people are simulated",)
-    )
+    notes = ("these people are simulated",)
+    return Corpus("simulated", f"seed {seed}", sha256, "CC0", items, notes)

@@ -1,1 +1,1 @@
-"""Intervals, tests and the human control."""
+"""Confidence intervals, tests, paired comparison, the human control, noise and planning."""

@@ -1,4 +1,7 @@
-"""Confidence intervals from cached sums by group: contexts of one passage are not independent."""
+"""Confidence intervals from sums per group: Student's t, studentized and percentile bootstrap.
+
+Groups are resampled because contexts of one passage are not independent.
+"""
 
 from __future__ import annotations
 
@@ -15,205 +18,41 @@ from aleatoric.rng import stream
 from aleatoric.types import Floats, Interval
 
 Value = Callable[[Floats], Floats]
-"""(rows, k) sums -> (rows,) values; NaN where undefined."""
-T_METHOD = "Student's t, jackknife over groups"
-
-
-def clustered_error(totals: Floats, counts: Floats) -> float | None:
-    """Standard error of Σ totals / Σ counts over groups (CR1); `None` with fewer than two groups.
-
-    >>> round(clustered_error(np.array([1.0, 3.0]), np.array([2.0, 2.0])), 6)
-    0.5
-    >>> clustered_error(np.array([1.0]), np.array([2.0])) is None
-    True
-    """
-    used = counts > 0
-    n_groups = int(used.sum())
-    if n_groups < 2:
-        return None
-    mean = totals[used].sum() / counts[used].sum()
-    residuals = totals[used] - mean * counts[used]
-    variance = n_groups / (n_groups - 1) * float((residuals**2).sum())
-    return math.sqrt(variance) / float(counts[used].sum())
-
-
-def leave_one_out(sums: Floats, value: Value) -> Floats:
-    """The value without each group in turn.
-
-    >>> leave_one_out(np.array([[1.0, 1.0], [3.0, 1.0]]), lambda s: s[:, 0] / s[:, 1]).tolist()
-    [3.0, 1.0]
-    """
-    return value(sums.sum(axis=0) - sums)
-
-
-def jackknife_error(left_out: Floats) -> float | None:
-    """Standard error from leave-one-group-out values; `None` with fewer than two of them.
-
-    >>> jackknife_error(np.array([3.0, 1.0]))
-    1.0
-    """
-    known = left_out[np.isfinite(left_out)]
-    if len(known) < 2:
-        return None
-    squares = float(((known - known.mean()) ** 2).sum())
-    return math.sqrt((len(known) - 1) / len(known) * squares)
-
-
-def skewness(left_out: Floats) -> float:
-    """Skewness of the groups' influence on a value, from leave-one-group-out values.
-
-    >>> skewness(np.array([1.0, 2.0, 3.0]))
-    0.0
-    """
-    known = left_out[np.isfinite(left_out)]
-    gaps = known.mean() - known
-    square = float((gaps**2).mean())
-    return float((gaps**3).mean()) / square**1.5 if square > 0 else 0.0
-
-
-def t_interval(
-    value: float, error: float, n_groups: int, level: float = 0.95, skew: float = 0.0
-) -> Interval:
-    """Student's t around a value, with n_groups - 1 degrees of freedom for its standard error.
-
-    Groups with a long tail on one side are too rarely seen there: the end on that side is moved out
-    by Johnson's (1978) correction for their skewness. The other end stays.
-
-    >>> round(t_interval(0.0, 1.0, 5).high, 3), round(t_interval(0.0, 1.0, 5, skew=1.0).high, 3)
-    (2.776, 4.0)
-    """
-    reach = t_quantile((1 + level) / 2, n_groups - 1)
-    shift = skew * (1 + 2 * reach**2) / (6 * math.sqrt(n_groups))
-    low, high = -reach + min(shift, 0.0), reach + max(shift, 0.0)
-    return Interval(value + low * error, value + high * error, level, T_METHOD)
-
-
-def t_quantile(share: float, degrees: int) -> float:
-    """Quantile of Student's t.
-
-    >>> round(t_quantile(0.975, 54), 3)
-    2.005
-    """
-    from scipy.special import stdtrit  # importing it takes longer than all the rest here
-
-    return float(stdtrit(degrees, share))
-
-
-MAX_BUNDLES = 64
-"""More groups are bundled: the standard error has degrees of freedom enough, and costs less."""
-
-
-def bundled(sums: Floats, at_most: int = MAX_BUNDLES) -> Floats:
-    """Groups joined, in turn, to `at_most` bundles; independent groups make independent bundles.
-
-    >>> bundled(np.array([[1.0], [2.0], [3.0]]), 2).tolist()
-    [[4.0], [2.0]]
-    """
-    if len(sums) <= at_most:
-        return sums
-    joined = np.zeros((at_most, sums.shape[1]))
-    np.add.at(joined, np.arange(len(sums)) % at_most, sums)
-    return joined
-
-
-def student_ends(
-    sums: Floats, value: Value, weights: Iterable[Floats], level: float
-) -> Floats | None:
-    """The two ends of the interval; `None` where the value has no standard error.
-
-    `weights` are (replicates, groups) parts: how often each group is drawn.
-    """
-    centre = float(value(sums.sum(axis=0)[None, :])[0])
-    error = jackknife_error(leave_one_out(sums, value))
-    if not error:
-        return None
-    ratios = np.concatenate([_ratios(sums, value, part, centre) for part in weights])
-    ratios = ratios[np.isfinite(ratios)]
-    if not len(ratios):
-        return None
-    ends: Floats = centre - error * np.quantile(ratios, [(1 + level) / 2, (1 - level) / 2])
-    return ends
-
-
-def _ratios(sums: Floats, value: Value, weights: Floats, centre: float) -> Floats:
-    """(replicate's value - value) / replicate's standard error; infinite or NaN without one."""
-    # Replicates lie side by side in memory: what is worked out for one is worked out for all.
-    totals = np.asfortranarray(weights @ sums)
-    distance = value(totals) - centre
-    errors = _errors(sums, value, weights, totals)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios: Floats = np.where(errors > 1e-12, distance / errors, np.nan)
-    return ratios
-
-
-def _errors(sums: Floats, value: Value, weights: Floats, totals: Floats) -> Floats:
-    """The jackknife's standard error of every replicate: each drawn copy of a group left out."""
-    n_groups = len(sums)
-    drawn = weights.T
-    without = np.stack([value(totals - row) for row in sums])
-    without = np.where((drawn > 0) & np.isfinite(without), without, 0.0)
-    means = (drawn * without).sum(axis=0) / n_groups
-    squares = (drawn * (without - means) ** 2).sum(axis=0)
-    errors: Floats = np.sqrt((n_groups - 1) / n_groups * squares)
-    return errors
-
-
+"""Maps (rows, k) sums to (rows,) values; NaN where undefined."""
 LEVEL = 0.95
 N_REPLICATES = 2000
 NO_INTERVALS = "none"
-"""Values alone: intervals take most of the time of many systems."""
+"""Compute values only: intervals take most of the time if there are many systems."""
 METHODS = ("auto", "t", "studentised", "percentile")
 DEFAULT_METHOD = "auto"
-"""Student's t up to `MAX_T_GROUPS` groups, the studentised bootstrap beyond."""
+"""Student's t up to `MAX_T_GROUPS` groups, the studentized bootstrap beyond."""
 MAX_T_GROUPS = 20
-"""Up to here both cover alike, and Student's t is narrower (`benchmarks/coverage.py`)."""
+"""Up to here both cover equally well, and Student's t is narrower (`benchmarks/coverage.py`)."""
+MIN_GROUPS = 5
+"""Fewer groups have too few distinct resamples to studentize: Student's t is used instead."""
+MAX_BUNDLES = 64
+"""More groups are bundled: there are enough degrees of freedom, and computing is cheaper."""
+T_METHOD = "Student's t, jackknife over groups"
 ONE_GROUP = "one group: an interval needs at least two"
 NO_SPREAD = "all groups have the same value: there is no spread to resample"
 NOT_ASKED = "no interval was asked for"
 NO_REPLICATE = "no resampled set of groups has a value"
-MIN_GROUPS = 5
-"""Fewer groups have too few different resamples to studentise: Student's t is used instead."""
 _CELLS_AT_ONCE, _CELLS_IN_CACHE = 2_000_000, 100_000
 
 
 @dataclass(frozen=True)
 class Resampled:
-    """An interval, or why there is none."""
+    """An interval, or the reason why there is none."""
 
     interval: Interval | None
     reason: str | None = None
 
 
 def check_method(method: str) -> str:
-    """Return the name of a method unchanged; refuse an unknown one.
-
-    >>> check_method("percentile")
-    'percentile'
-    """
+    """Return the name of a method unchanged; raise `UsageError` if it is unknown."""
     if method not in (known := (*METHODS, NO_INTERVALS)):
         raise UsageError(f"there is no interval {method!r}; use {', '.join(known)}.")
     return method
-
-
-def group_bootstrap(
-    sums: Floats,
-    value: Value,
-    seed: int,
-    n_replicates: int = N_REPLICATES,
-    level: float = LEVEL,
-    method: str = DEFAULT_METHOD,
-) -> Interval | None:
-    """Interval of `value` over groups; `None` where the groups say nothing about its noise.
-
-    `sums` is (groups, k); `value` maps (replicates, k) to (replicates,). The same seed resamples
-    the same groups, so that systems scored on the same groups are resampled together.
-
-    >>> sums = np.array([[1.0, 2.0], [3.0, 2.0], [2.0, 2.0]])
-    >>> interval = group_bootstrap(sums, lambda s: s[:, 0] / s[:, 1], 0, method="percentile")
-    >>> 0.5 <= interval.low < interval.high <= 1.5
-    True
-    """
-    return resample(sums, value, seed, n_replicates, level, method).interval
 
 
 def resample(
@@ -224,13 +63,16 @@ def resample(
     level: float = LEVEL,
     method: str = DEFAULT_METHOD,
 ) -> Resampled:
-    """Return the interval of `group_bootstrap`, or the reason why there is none.
+    """Interval of `value` over groups, or the reason why there is none.
 
-    An interval always includes its own estimate: an end that would leave it out is moved to it.
-    The result contains the original interval, so its coverage can only be higher.
+    `sums` is (groups, k). The same seed resamples the same groups, so systems scored on the same
+    groups are resampled together. An interval always includes its own estimate: an end that would
+    exclude it is moved to it, so its coverage can only be higher.
 
-    >>> resample(np.ones((1, 2)), lambda s: s[:, 0] / s[:, 1], seed=0).reason
-    'one group: an interval needs at least two'
+    >>> sums = np.array([[1.0, 2.0], [3.0, 2.0], [2.0, 2.0]])
+    >>> interval = resample(sums, lambda s: s[:, 0] / s[:, 1], 0, method="percentile").interval
+    >>> 0.5 <= interval.low < interval.high <= 1.5
+    True
     """
     if method == NO_INTERVALS:
         return Resampled(None, NOT_ASKED)
@@ -255,13 +97,14 @@ def resample(
     return Resampled(including(found, centre))
 
 
-def including(interval: Interval, value: float) -> Interval:
-    """Extend an interval to `value` where it leaves it out, and say so in its method.
+def replicates(sums: Floats, value: Value, seed: int, n_replicates: int = N_REPLICATES) -> Floats:
+    """`value` of every resampled set of groups; it may return several statistics per row."""
+    parts = weights_of(len(sums), n_replicates, seed)
+    return np.concatenate([value(part @ sums) for part in parts])
 
-    >>> including(Interval(0.2, 0.3, 0.95, "group bootstrap, percentile"), 0.1)
-    Interval(low=0.1, high=0.3, level=0.95, method='group bootstrap, percentile, extended to the \
-estimate')
-    """
+
+def including(interval: Interval, value: float) -> Interval:
+    """Extend an interval to `value` if it excludes it, and record this in its method."""
     if interval.low <= value <= interval.high:
         return interval
     method = f"{interval.method}, extended to the estimate"
@@ -269,24 +112,94 @@ estimate')
     return Interval(low, high, interval.level, method)
 
 
-def replicates(
-    sums: Floats, value: Callable[[Floats], Floats], seed: int, n_replicates: int = N_REPLICATES
-) -> Floats:
-    """`value` of every resampled set of groups; it may give several statistics a row.
+def t_interval(
+    value: float, error: float, n_groups: int, level: float = 0.95, skew: float = 0.0
+) -> Interval:
+    """Student's t around a value, with n_groups - 1 degrees of freedom for its standard error.
 
-    >>> replicates(np.ones((3, 1)), lambda s: s[:, 0], seed=0, n_replicates=2).tolist()
-    [3.0, 3.0]
+    Groups with a long tail on one side are seen too rarely there: the end on that side is moved
+    outward by Johnson's (1978) correction for skewness. The other end stays.
+
+    >>> round(t_interval(0.0, 1.0, 5).high, 3), round(t_interval(0.0, 1.0, 5, skew=1.0).high, 3)
+    (2.776, 4.0)
     """
-    parts = weights_of(len(sums), n_replicates, seed)
-    return np.concatenate([value(part @ sums) for part in parts])
+    reach = t_quantile((1 + level) / 2, n_groups - 1)
+    shift = skew * (1 + 2 * reach**2) / (6 * math.sqrt(n_groups))
+    low, high = -reach + min(shift, 0.0), reach + max(shift, 0.0)
+    return Interval(value + low * error, value + high * error, level, T_METHOD)
+
+
+def t_quantile(share: float, degrees: int) -> float:
+    """Quantile of Student's t."""
+    from scipy.special import stdtrit  # a slow import
+
+    return float(stdtrit(degrees, share))
+
+
+def student_ends(
+    sums: Floats, value: Value, weights: Iterable[Floats], level: float
+) -> Floats | None:
+    """The two ends of the studentized interval; `None` if the value has no standard error.
+
+    `weights` are (replicates, groups) parts: how often each group is drawn.
+    """
+    centre = float(value(sums.sum(axis=0)[None, :])[0])
+    error = jackknife_error(leave_one_out(sums, value))
+    if not error:
+        return None
+    ratios = np.concatenate([_ratios(sums, value, part, centre) for part in weights])
+    ratios = ratios[np.isfinite(ratios)]
+    if not len(ratios):
+        return None
+    ends: Floats = centre - error * np.quantile(ratios, [(1 + level) / 2, (1 - level) / 2])
+    return ends
+
+
+def bundled(sums: Floats, at_most: int = MAX_BUNDLES) -> Floats:
+    """Join groups round-robin into `at_most` bundles, which are independent if the groups are."""
+    if len(sums) <= at_most:
+        return sums
+    joined = np.zeros((at_most, sums.shape[1]))
+    np.add.at(joined, np.arange(len(sums)) % at_most, sums)
+    return joined
+
+
+def leave_one_out(sums: Floats, value: Value) -> Floats:
+    """The value without each group in turn."""
+    return value(sums.sum(axis=0) - sums)
+
+
+def jackknife_error(left_out: Floats) -> float | None:
+    """Standard error from leave-one-group-out values; `None` with fewer than two of them."""
+    known = left_out[np.isfinite(left_out)]
+    if len(known) < 2:
+        return None
+    squares = float(((known - known.mean()) ** 2).sum())
+    return math.sqrt((len(known) - 1) / len(known) * squares)
+
+
+def skewness(left_out: Floats) -> float:
+    """Skewness of the groups' influence on a value, from leave-one-group-out values."""
+    known = left_out[np.isfinite(left_out)]
+    gaps = known.mean() - known
+    square = float((gaps**2).mean())
+    return float((gaps**3).mean()) / square**1.5 if square > 0 else 0.0
+
+
+def clustered_error(totals: Floats, counts: Floats) -> float | None:
+    """Standard error of Σ totals / Σ counts over groups (CR1); `None` with fewer than two."""
+    used = counts > 0
+    n_groups = int(used.sum())
+    if n_groups < 2:
+        return None
+    mean = totals[used].sum() / counts[used].sum()
+    residuals = totals[used] - mean * counts[used]
+    variance = n_groups / (n_groups - 1) * float((residuals**2).sum())
+    return math.sqrt(variance) / float(counts[used].sum())
 
 
 def weights_of(n_groups: int, n_replicates: int, seed: int) -> Iterator[Floats]:
-    """How often each group is drawn in each replicate, some replicates at a time.
-
-    >>> [part.sum(axis=1).tolist() for part in weights_of(3, 2, seed=0)]
-    [[3.0, 3.0]]
-    """
+    """How often each group is drawn in each replicate, a part of the replicates at a time."""
     if n_groups * n_replicates <= _CELLS_AT_ONCE:
         yield _all_weights(n_groups, n_replicates, seed)
         return
@@ -299,17 +212,6 @@ def weights_of(n_groups: int, n_replicates: int, seed: int) -> Iterator[Floats]:
 def _uses_t(method: str, n_groups: int) -> bool:
     most = {"t": n_groups, "auto": MAX_T_GROUPS, "studentised": MIN_GROUPS - 1, "percentile": 0}
     return n_groups <= most[method]
-
-
-def _quantile_ends(
-    sums: Floats, value: Value, seed: int, n_replicates: int, level: float
-) -> Floats | None:
-    found = replicates(sums, value, seed, n_replicates)
-    found = found[np.isfinite(found)]
-    if not len(found):
-        return None
-    ends: Floats = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
-    return ends
 
 
 def _description(method: str, n_groups: int) -> str:
@@ -325,18 +227,52 @@ def _varies(left_out: Floats) -> bool:
     return len(known) > 1 and bool(np.ptp(known) > 1e-12 * max(1.0, float(np.abs(known).max())))
 
 
+def _quantile_ends(
+    sums: Floats, value: Value, seed: int, n_replicates: int, level: float
+) -> Floats | None:
+    found = replicates(sums, value, seed, n_replicates)
+    found = found[np.isfinite(found)]
+    if not len(found):
+        return None
+    ends: Floats = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    return ends
+
+
+def _ratios(sums: Floats, value: Value, weights: Floats, centre: float) -> Floats:
+    """(replicate's value - value) / replicate's standard error; infinite or NaN without one."""
+    # Replicates are contiguous in memory, so that operations vectorize over them.
+    totals = np.asfortranarray(weights @ sums)
+    distance = value(totals) - centre
+    errors = _errors(sums, value, weights, totals)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios: Floats = np.where(errors > 1e-12, distance / errors, np.nan)
+    return ratios
+
+
+def _errors(sums: Floats, value: Value, weights: Floats, totals: Floats) -> Floats:
+    """The jackknife standard error of every replicate: each drawn copy of a group left out."""
+    n_groups = len(sums)
+    drawn = weights.T
+    without = np.stack([value(totals - row) for row in sums])
+    without = np.where((drawn > 0) & np.isfinite(without), without, 0.0)
+    means = (drawn * without).sum(axis=0) / n_groups
+    squares = (drawn * (without - means) ** 2).sum(axis=0)
+    errors: Floats = np.sqrt((n_groups - 1) / n_groups * squares)
+    return errors
+
+
 @lru_cache(maxsize=2)
 def _all_weights(n_groups: int, n_replicates: int, seed: int) -> Floats:
-    """Every metric of a run resamples the same groups: they are drawn once."""
+    """The weights of all replicates, cached: every metric of a run resamples the same groups."""
     weights = _weights(stream(seed, "bootstrap", n_groups), n_groups, n_replicates)
     weights.flags.writeable = False
     return weights
 
 
 def _weights(rng: np.random.Generator, n_groups: int, size: int) -> Floats:
-    """Replicates counted as many at a time as the cache holds, for one product with the sums.
+    """Replicates counted in parts that fit the cache, for one product with the sums.
 
-    A product for each of those would have the threads of a busy machine wait for one another.
+    Separate products for each part would make threads wait for each other on a busy machine.
     """
     weights = np.empty((size, n_groups))
     at_once = max(1, _CELLS_IN_CACHE // n_groups)
@@ -347,7 +283,7 @@ def _weights(rng: np.random.Generator, n_groups: int, size: int) -> Floats:
 
 
 def _drawn(rng: np.random.Generator, n_groups: int, size: int) -> NDArray[np.intp]:
-    """Groups drawn one by one and counted: five times as fast as a multinomial of all groups."""
+    """Draw groups one by one and count them: five times as fast as a multinomial."""
     drawn = rng.integers(n_groups, size=(size, n_groups), dtype=np.uint32)
     rows = np.arange(0, size * n_groups, n_groups, dtype=np.intp)
     cells = np.add(drawn, rows[:, None], dtype=np.intp, casting="unsafe")

@@ -1,4 +1,4 @@
-"""The human control: people against people, on disjoint random halves."""
+"""The human control (random halves of the answers), and tests of one distribution per item."""
 
 from __future__ import annotations
 
@@ -12,14 +12,21 @@ import numpy as np
 from aleatoric.rng import stream
 from aleatoric.types import Floats, Ints
 
+N_PERMUTATIONS = 1999
+EXACT_CELLS = 4_000_000
+"""The exact distribution is computed if it takes no more additions than this."""
+_TOLERANCE = 1e-9
+_CELLS_AT_ONCE = 4_000_000
+"""Random samples are drawn in parts of this many answers, to bound memory."""
+
 
 @dataclass(frozen=True)
 class Half:
     """One half of an item's answers under every split: counts, and each split's majority.
 
-    `counts` is (splits, outcomes). Of equally frequent answers the one that was complete first in
-    the half's random order is the majority: the order of the full list would let the whole sample
-    decide ties, and the halves would not be independent.
+    `counts` is (splits, outcomes). Of equally frequent answers, the majority is the one whose count
+    was complete first in the half's random order: using the order of the full list would let the
+    whole sample decide ties, and the halves would not be independent.
     """
 
     counts: Ints
@@ -27,34 +34,26 @@ class Half:
 
     @property
     def n(self) -> int:
-        """How many answers the half of one item holds."""
+        """The number of answers in the half of one item."""
         return int(self.counts[0].sum())
 
 
 @dataclass(frozen=True)
 class Halves:
-    """Two disjoint halves: one is the target, the other plays the model."""
+    """Two disjoint halves: `target` plays people, `player` plays the model."""
 
     target: Half
     player: Half
 
 
 def independent_orders(n: int, n_splits: int, seed: int, item_id: str) -> Ints:
-    """Random orders of an item's answers, one a split, from the item's own stream.
-
-    >>> independent_orders(4, 2, 0, "1:2").shape
-    (2, 4)
-    """
+    """Random orders of an item's answers, one per split, from the item's own stream."""
     orders = np.broadcast_to(np.arange(n), (n_splits, n))
     return stream(seed, "oracle", item_id).permuted(orders, axis=1)
 
 
 def shared_orders(n: int, n_splits: int, seed: int) -> Ints:
-    """The published procedure: re-seeded for every context, so all share their random numbers.
-
-    >>> bool((shared_orders(4, 1, 0) == shared_orders(4, 1, 0)).all())
-    True
-    """
+    """The published procedure: re-seeded for every context, so all share their random numbers."""
     first = [sorted(random.Random(seed + s).sample(range(n), n // 2)) for s in range(n_splits)]
     others = [np.setdiff1d(np.arange(n), half, assume_unique=True) for half in first]
     orders = [np.append(half, rest) for half, rest in zip(first, others, strict=True)]
@@ -62,7 +61,7 @@ def shared_orders(n: int, n_splits: int, seed: int) -> Ints:
 
 
 def split_halves(codes: Ints, orders: Ints) -> Halves:
-    """Count both halves of coded answers under each order; the odd one goes to the player.
+    """Count both halves of coded answers under each order; an odd answer goes to the player.
 
     >>> halves = split_halves(np.array([0, 0, 1]), np.array([[2, 0, 1]]))
     >>> halves.target.counts.tolist(), halves.player.counts.tolist()
@@ -72,27 +71,17 @@ def split_halves(codes: Ints, orders: Ints) -> Halves:
 
 
 def split_all(codes: Sequence[Ints], orders: Sequence[Ints]) -> Halves:
-    """`split_halves` of many items: the rows of each one after another, filled up with outcomes
-    that nobody gave.
-
-    >>> orders = [np.array([[2, 0, 1]]), np.array([[1, 0]])]
-    >>> split_all([np.array([0, 0, 1]), np.array([0, 0])], orders).player.counts.tolist()
-    [[2, 0], [1, 0]]
-    """
-    ordered = [own[order] for own, order in zip(codes, orders, strict=True)]
-    k = max(int(own.max()) for own in codes) + 1
-    middles = [own.shape[1] // 2 for own in ordered]
-    target = [own[:, :middle] for own, middle in zip(ordered, middles, strict=True)]
-    player = [own[:, middle:] for own, middle in zip(ordered, middles, strict=True)]
+    """`split_halves` of many items: rows are concatenated and padded with unused outcomes."""
+    ordered = [answers[order] for answers, order in zip(codes, orders, strict=True)]
+    k = max(int(answers.max()) for answers in codes) + 1
+    middles = [answers.shape[1] // 2 for answers in ordered]
+    target = [answers[:, :middle] for answers, middle in zip(ordered, middles, strict=True)]
+    player = [answers[:, middle:] for answers, middle in zip(ordered, middles, strict=True)]
     return Halves(_half(target, k), _half(player, k))
 
 
 def batches(widths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Places of items whose rows fill a table of at most `most` cells each, like beside like.
-
-    >>> list(batches([3, 1, 9, 2], 6))
-    [[1, 3], [0], [2]]
-    """
+    """Indices of items in batches whose padded table has at most `most` cells, by width."""
     batch: list[int] = []
     for place in sorted(range(len(widths)), key=widths.__getitem__):
         if batch and (len(batch) + 1) * widths[place] > most:
@@ -103,43 +92,20 @@ def batches(widths: Sequence[int], most: int) -> Iterator[list[int]]:
         yield batch
 
 
-def _half(answers: Sequence[Ints], k: int) -> Half:
-    """One half of every item, from its answers in order, (splits, answers)."""
-    n = np.repeat([own.shape[1] for own in answers], [len(own) for own in answers])
-    starts = np.cumsum(n) - n
-    rows = np.repeat(np.arange(len(n)), n)
-    cells = np.concatenate([own.ravel() for own in answers]) + k * rows
-    counts = np.bincount(cells, minlength=len(n) * k).reshape(len(n), k)
-    last = np.zeros(len(n) * k, dtype=np.int64)
-    np.maximum.at(last, cells, np.arange(len(cells)) - starts[rows])
-    return Half(counts, (counts * (n + 1)[:, None] - last.reshape(counts.shape)).argmax(axis=1))
-
-
-N_PERMUTATIONS = 1999
-EXACT_CELLS = 4_000_000
-"""The exact distribution is worked out where it takes no more than so many additions."""
-_TOLERANCE = 1e-9
-_CELLS_AT_ONCE = 4_000_000
-"""Random samples are made in parts of this many answers: memory does not grow with them."""
-
-
 @dataclass(frozen=True, slots=True)
 class ItemTest:
-    """The p-value of one item, and whether it is exact or counted over random draws."""
+    """The p-value of one item, and whether it is exact or from random draws."""
 
     p: float
     exact: bool
 
 
 def one_population(
-    people: Ints,
-    model: Ints,
-    rng: np.random.Generator,
-    n_permutations: int = N_PERMUTATIONS,
+    people: Ints, model: Ints, rng: np.random.Generator, n_permutations: int = N_PERMUTATIONS
 ) -> ItemTest | None:
-    """Whether two lists of counts over the same words could come from one distribution.
+    """Test whether two lists of counts over the same words could come from one distribution.
 
-    Exact where that is cheap, else random permutations. `None` where a side is empty.
+    Exact if that is cheap, else with random permutations. `None` if a side is empty.
 
     >>> test = one_population(np.array([3, 0]), np.array([0, 3]), np.random.default_rng(0))
     >>> test.exact, round(test.p, 3)
@@ -147,7 +113,7 @@ def one_population(
     """
     if not people.sum() or not model.sum():
         return None
-    # The smaller side is the one that is drawn: fewer steps, and the distance is the same.
+    # The smaller side is drawn: fewer steps, and the distance is the same.
     small = people if people.sum() <= model.sum() else model
     used = people + model > 0
     small, pooled = small[used], (people + model)[used]
@@ -166,9 +132,9 @@ def fits(
     rng: np.random.Generator,
     n_draws: int = N_PERMUTATIONS,
 ) -> ItemTest | None:
-    """Whether people's counts could be draws from known probabilities of the same words.
+    """Test whether people's counts could be draws from known probabilities of the same words.
 
-    `rest` is the probability of all other words together; each draw of one is taken for a word of
+    `rest` is the probability of all other words together; each draw of one is taken as a word of
     its own with a probability near 0. `None` without people.
 
     >>> fits(np.array([5, 0]), np.array([0.0, 1.0]), 0.0, np.random.default_rng(0), 99).p
@@ -177,21 +143,39 @@ def fits(
     n = int(people.sum())
     if not n:
         return None
-    # n² times the squared distance, without the part that is the same for all draws.
+    # n² times the squared distance, without the terms that are the same for all draws.
     observed = float((people**2).sum() - 2 * n * (people @ probs))
     steps = np.cumsum(np.append(probs, max(rest, 0.0)))
     reached = 0
     for m in _part_sizes(n_draws, max(n, len(steps))):
         codes = np.searchsorted(steps, rng.random((m, n)) * steps[-1], side="right")
         counts = counted(codes, len(steps))
-        own, others = counts[:, :-1], counts[:, -1]
-        drawn = _squares(own) + others - 2 * n * (own @ probs)
+        listed, others = counts[:, :-1], counts[:, -1]
+        drawn = _squares(listed) + others - 2 * n * (listed @ probs)
         reached += int((drawn >= observed - _TOLERANCE * n).sum())
     return ItemTest((reached + 1) / (n_draws + 1), False)
 
 
+def counted(codes: Ints, k: int) -> Ints:
+    """How often each of `k` codes occurs in each row."""
+    flat = codes + k * np.arange(len(codes))[:, None]
+    return np.bincount(flat.ravel(), minlength=len(codes) * k).reshape(len(codes), k)
+
+
+def _half(answers: Sequence[Ints], k: int) -> Half:
+    """One half of every item, from its (splits, answers) in order."""
+    n = np.repeat([part.shape[1] for part in answers], [len(part) for part in answers])
+    starts = np.cumsum(n) - n
+    rows = np.repeat(np.arange(len(n)), n)
+    cells = np.concatenate([part.ravel() for part in answers]) + k * rows
+    counts = np.bincount(cells, minlength=len(n) * k).reshape(len(n), k)
+    last = np.zeros(len(n) * k, dtype=np.int64)
+    np.maximum.at(last, cells, np.arange(len(cells)) - starts[rows])
+    return Half(counts, (counts * (n + 1)[:, None] - last.reshape(counts.shape)).argmax(axis=1))
+
+
 def _part_sizes(n_samples: int, width: int) -> list[int]:
-    """How many samples, of `width` cells each, are made at once."""
+    """How many samples of `width` cells each are drawn at once."""
     most = max(1, _CELLS_AT_ONCE // width)
     return [min(most, n_samples - start) for start in range(0, n_samples, most)]
 
@@ -199,7 +183,7 @@ def _part_sizes(n_samples: int, width: int) -> list[int]:
 def _permuted(pooled: Ints, n_small: int, n_permutations: int, rng: np.random.Generator) -> Ints:
     """The statistic of random samples of `n_small` of all answers, drawn without replacement.
 
-    It is the squared distance but for factors and parts that are the same for all samples.
+    It is the squared distance up to factors and terms that are the same for all samples.
     """
     codes = np.repeat(np.arange(len(pooled)), pooled)
     drawn = codes[_samples(len(codes), n_small, n_permutations, rng)]
@@ -209,7 +193,7 @@ def _permuted(pooled: Ints, n_small: int, n_permutations: int, rng: np.random.Ge
 
 
 def _samples(total: int, n: int, n_samples: int, rng: np.random.Generator) -> Ints:
-    """Rows of `n` different numbers below `total`: the first steps of many shuffles at once."""
+    """Rows of `n` distinct numbers below `total`: the first steps of many shuffles at once."""
     if n > n_samples:  # fewer rows than steps: whole shuffles are faster
         return rng.permuted(np.tile(np.arange(total), (n_samples, 1)), axis=1)[:, :n]
     order = np.tile(np.arange(total)[:, None], (1, n_samples))
@@ -223,43 +207,33 @@ def _samples(total: int, n: int, n_samples: int, rng: np.random.Generator) -> In
     return np.ascontiguousarray(order[:n].T)
 
 
-def counted(codes: Ints, k: int) -> Ints:
-    """How often each of `k` codes occurs in each row.
-
-    >>> counted(np.array([[0, 2, 2]]), 3).tolist()
-    [[1, 0, 2]]
-    """
-    flat = codes + k * np.arange(len(codes))[:, None]
-    return np.bincount(flat.ravel(), minlength=len(codes) * k).reshape(len(codes), k)
-
-
 def _squares(counts: Ints) -> Ints:
     found: Ints = np.einsum("ij,ij->i", counts, counts)
     return found
 
 
 def _gain(taken: int, count: int, n: int, total: int) -> int:
-    """One word's squared difference of shares, in the smallest whole units."""
+    """One word's squared difference of shares, in the smallest integer units."""
     unit = gcd(n, total)
     return ((taken * total - count * n) // unit) ** 2
 
 
 def _width(pooled: Ints, n: int) -> int:
-    """The largest statistic that the words could add up to."""
+    """The largest value that the statistic can have."""
     total = int(pooled.sum())
     ends = [(_gain(0, c, n, total), _gain(min(c, n), c, n, total)) for c in pooled.tolist()]
     return sum(map(max, ends))
 
 
 def _exact_cost(small: Ints, pooled: Ints) -> int:
-    """Additions that the exact distribution takes."""
+    """The number of additions that the exact distribution takes."""
     n = int(small.sum())
     steps = int(np.minimum(pooled, n).sum()) + len(pooled)
     return steps * (n + 1) * (_width(pooled, n) + 1)
 
 
 def _exact_p(small: Ints, pooled: Ints) -> float:
-    """The share of all samples whose distance is no smaller, word by word.
+    """The share of all samples whose distance is no smaller, computed word by word.
 
     `table[s, d]` is the weight of samples with `s` answers and a distance of `d` among the words so
     far: independent binomials, which given their sum are a sample without replacement.

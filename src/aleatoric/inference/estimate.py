@@ -1,4 +1,4 @@
-"""One walk over per-item statistics: sums by group, then values with their intervals."""
+"""Estimates with intervals: per-item statistics are summed by group, then reduced."""
 
 from __future__ import annotations
 
@@ -23,27 +23,23 @@ class Reduction(Protocol):
     """Additive columns of a chunk of items, and the value of their sums."""
 
     def columns(self, chunk: Chunk) -> Floats:
-        """(items, k) columns whose sums over any set of items are enough for `values`."""
+        """(items, k) columns whose sums over any set of items are sufficient for `values`."""
         ...
 
     def values(self, sums: Floats) -> Floats:
-        """(..., k) sums -> (..., splits) values; NaN where undefined."""
+        """Map (..., k) sums to (..., splits) values; NaN where undefined."""
         ...
 
     def defined(self, sums: Floats) -> int:
-        """How many items the sums stand on, leaving undefined ones out."""
+        """The number of items behind the sums, without undefined ones."""
         ...
 
 
-class Units:
-    """Resampling units: a group each, until there are too many of them.
+class ResamplingUnits:
+    """Resampling units: one per group, up to a limit.
 
-    Beyond `MAX_UNITS` groups, further ones join a unit by their name's checksum. Units stay
-    independent of each other, so resampling them is still right, and tables of sums stay small.
-
-    >>> units = Units()
-    >>> units.numbers(["a", "b", "a"]), len(units), units.n_pooled
-    ([0, 1, 0], 2, 0)
+    Beyond `MAX_UNITS` groups, further ones join a unit by the checksum of their name. Units stay
+    independent of each other, so resampling them is valid, and tables of sums stay small.
     """
 
     def __init__(self) -> None:
@@ -54,7 +50,7 @@ class Units:
         return len(self._numbers)
 
     def numbers(self, groups: Iterable[str]) -> list[int]:
-        """The unit of each group; new groups become units in the order in which they come."""
+        """The unit of each group; new groups become units in order of appearance."""
         return [self._number(group) for group in groups]
 
     def _number(self, group: str) -> int:
@@ -65,46 +61,36 @@ class Units:
 
     @property
     def n_pooled(self) -> int:
-        """How many groups share a unit with others because there are too many."""
+        """The number of groups that share a unit because there are too many."""
         return len(self._pooled)
 
 
 class GroupSums:
-    """Sums of columns by resampling unit.
+    """Sums of columns by resampling unit."""
 
-    >>> sums = GroupSums()
-    >>> sums.add(["a", "b", "a"], np.array([[1.0], [2.0], [3.0]]))
-    >>> sums.table.tolist(), sums.n_items
-    ([[4.0], [2.0]], 3)
-    """
-
-    def __init__(self, units: Units | None = None) -> None:
-        self._units = Units() if units is None else units
-        self._table: Floats = np.zeros((0, 0))
+    def __init__(self, units: ResamplingUnits | None = None) -> None:
+        self._units = ResamplingUnits() if units is None else units
+        self.table: Floats = np.zeros((0, 0))
+        """(units, k) sums, in order of appearance of the units."""
         self.n_items = 0
 
     def add(self, groups: list[str], columns: Floats) -> None:
-        """Add one row of columns an item."""
+        """Add one row of columns per item."""
         self.add_rows(self._units.numbers(groups), columns)
 
     def add_rows(self, numbers: list[int], columns: Floats) -> None:
-        """Add one row of columns an item, whose unit's number is known."""
-        if len(self._units) > len(self._table):
+        """Add one row of columns per item, given the number of its unit."""
+        if len(self._units) > len(self.table):
             grown = np.zeros((len(self._units), columns.shape[1]))
-            grown[: len(self._table)] = self._table if self._table.size else 0.0
-            self._table = grown
-        np.add.at(self._table, numbers, columns)
+            grown[: len(self.table)] = self.table if self.table.size else 0.0
+            self.table = grown
+        np.add.at(self.table, numbers, columns)
         self.n_items += len(numbers)
 
     @property
     def n_pooled(self) -> int:
-        """How many groups share a unit with others because there are too many."""
+        """The number of groups that share a unit because there are too many."""
         return self._units.n_pooled
-
-    @property
-    def table(self) -> Floats:
-        """(units, k) sums, in the order in which the units appeared."""
-        return self._table
 
 
 def estimates(
@@ -113,7 +99,7 @@ def estimates(
     seed: int,
     method: str = DEFAULT_METHOD,
 ) -> dict[str, Estimate]:
-    """Every reduction's value and group-bootstrap interval, from one walk over the pages."""
+    """Every reduction's value and interval, from one pass over the pages."""
     sums = walk(pages, reductions)
     return {name: estimate(sums[name], r, seed, method) for name, r in reductions.items()}
 
@@ -121,8 +107,8 @@ def estimates(
 def walk(
     pages: Iterable[tuple[list[str], Chunk]], reductions: Mapping[str, Reduction]
 ) -> dict[str, GroupSums]:
-    """The sums by group of every reduction, from one walk over the pages."""
-    units = Units()  # the same for all: a million groups are remembered once
+    """The sums by group of every reduction, from one pass over the pages."""
+    units = ResamplingUnits()  # shared by all: a million groups are stored once
     sums = {name: GroupSums(units) for name in reductions}
     for groups, chunk in pages:
         numbers = units.numbers(groups)
@@ -132,7 +118,7 @@ def walk(
 
 
 def value_of(sums: GroupSums, reduction: Reduction) -> float | None:
-    """The value of all items together, where no interval is wanted; `None` where undefined."""
+    """The value of all items together, without an interval; `None` if undefined."""
     if not sums.n_items:
         return None
     value = float(mean_of_splits(reduction.values(sums.table.sum(axis=0))))
@@ -144,7 +130,7 @@ def estimate(
 ) -> Estimate:
     """The value of all items together, its spread over splits, and its interval over groups.
 
-    What cannot be known is `None`, with the reason beside it.
+    An undefined part is `None`, with the reason.
     """
     if not sums.n_items:
         return Estimate(None, None, 0, 0, reason=NO_ITEMS)
@@ -152,14 +138,14 @@ def estimate(
     by_split, defined = reduction.values(total), reduction.defined(total)
     undefined = sums.n_items - defined
     if np.isnan(by_split).all():
-        # Items that have a value each may still be too few for one together.
+        # Items with a value each may still be too few for a joint one.
         lacking = undefined or defined
         return Estimate(None, None, 0, 0, lacking, reason=_undefined(undefined, defined))
-    own = defined_groups(sums, reduction)
-    found = _interval(own, reduction, seed, method, sums.n_pooled)
+    table = defined_groups(sums, reduction)
+    found = _interval(table, reduction, seed, method, sums.n_pooled)
     known = by_split[np.isfinite(by_split)]  # a ratio may be undefined on some splits
     spread = float(known.std(ddof=1)) if len(known) > 1 else None
-    value, groups = float(mean_of_splits(by_split)), len(own) + sums.n_pooled
+    value, groups = float(mean_of_splits(by_split)), len(table) + sums.n_pooled
     return Estimate(
         value, found.interval, defined, groups, undefined, spread=spread, reason=found.reason
     )
@@ -172,7 +158,7 @@ def defined_groups(sums: GroupSums, reduction: Reduction) -> Floats:
 
 def _undefined(n_items: int, n_defined: int) -> str:
     if n_defined:
-        return f"too few items: {n_defined} of them make no value together"
+        return f"too few items: {n_defined} of them give no joint value"
     whom = "the only item" if n_items == 1 else f"all {n_items} items"
     return f"undefined on {whom}: too few answers or draws, or nothing to compare with"
 
@@ -180,16 +166,16 @@ def _undefined(n_items: int, n_defined: int) -> str:
 def _interval(
     table: Floats, reduction: Reduction, seed: int, method: str, n_pooled: int
 ) -> Resampled:
-    """The interval of the groups that have a value: one without takes no part in resampling."""
+    """The interval from the groups that have a value; the others are not resampled."""
     found = resample(table, lambda s: mean_of_splits(reduction.values(s)), seed, method=method)
     if found.interval is None or not n_pooled:
         return found
-    told = f"{found.interval.method}, groups pooled into {MAX_UNITS} units"
-    return replace(found, interval=replace(found.interval, method=told))
+    method = f"{found.interval.method}, groups pooled into {MAX_UNITS} units"
+    return replace(found, interval=replace(found.interval, method=method))
 
 
 def mean_of_splits(by_split: Floats) -> Floats:
-    """Mean over splits, leaving undefined ones out."""
+    """Mean over splits, without undefined ones."""
     known = np.isfinite(by_split)
     counts = known.sum(axis=-1)
     totals = np.where(known, by_split, 0.0).sum(axis=-1)
@@ -230,14 +216,12 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("length_?", 0.0, math.inf),
     *((pattern, 0.0, 1.0) for pattern in ("ece*", "e_ece*", "mce", "sce*", "ace*")),
 )
-"""The first pattern that fits a metric's name applies; a metric without one has no known bound.
+"""The first pattern that matches a metric's name applies; other metrics have no known bound.
 
-These are bounds of the true value. An unbiased estimate may lie beyond one: an overlap above 1, a
-squared or energy distance below 0. `overlap` is cut because readers know it as a share; the two
-distances have no bound here, so that an end below 0 shows how far noise reaches.
+These are bounds of the true value. An unbiased estimate may exceed one: an overlap above 1, a
+squared or energy distance below 0. `overlap` is cut because readers expect a share; the two
+distances have no bound here, so that an end below 0 shows the size of the noise.
 """
-
-
 CUT_MARK = "†"
 CUT_NOTE = (
     "†: the interval is cut at the end of the metric's range, or at the estimate where that lies "
@@ -256,33 +240,24 @@ def bounds_of(metric: str) -> tuple[float, float]:
 
 
 def bounded(estimate: Estimate, metric: str) -> Estimate:
-    """Cut the interval of an estimate at the bounds of its metric, and rounding from its value.
+    """Cut the interval of an estimate at the bounds of its metric, and rounding off its value.
 
-    A value that is beyond a bound by more than rounding stays: only an unbiased estimate can be.
-
-    >>> wide = Interval(-0.01, 0.2, 0.95, "group bootstrap, student")
-    >>> bounded(Estimate(0.1, wide, 9, 3), "ece_human").interval
-    Interval(low=0.0, high=0.2, level=0.95, method='group bootstrap, student, cut at 0')
+    A value that exceeds a bound by more than rounding stays: only an unbiased estimate can.
     """
     return _bounded(estimate, *bounds_of(metric))
 
 
 def bounded_difference(estimate: Estimate, metric: str) -> Estimate:
-    """Cut the interval of a difference between two values of a metric at its largest difference.
-
-    >>> wide = Interval(-1.2, 0.2, 0.95, "group bootstrap, student")
-    >>> bounded_difference(Estimate(-0.9, wide, 9, 3), "tvd").interval.low
-    -1.0
-    """
+    """Cut the interval of a difference between two values of a metric at its largest difference."""
     low, high = bounds_of(metric)
     return _bounded(estimate, low - high, high - low)
 
 
 def cut_at(interval: Interval, value: float, low: float, high: float) -> Interval:
-    """Cut an interval of `value` at the bounds, and say so in its method.
+    """Cut an interval of `value` at the bounds, and record this in its method.
 
-    An end beyond a bound moves to the bound, or to the value where that lies beyond it too: the
-    true value is never cut off, and neither is the estimate.
+    An end beyond a bound moves to the bound, or to the value if that is beyond it too: neither the
+    true value nor the estimate is ever cut off.
 
     >>> cut_at(Interval(0.9, 1.1, 0.95, "t"), 1.05, 0.0, 1.0)
     Interval(low=0.9, high=1.05, level=0.95, method='t, cut at 1.05')
@@ -297,48 +272,36 @@ def cut_at(interval: Interval, value: float, low: float, high: float) -> Interva
 
 
 def with_cut_note(table: Table) -> Table:
-    """A table with a note on its cut intervals, where it has any.
-
-    >>> with_cut_note(Table("t", ("overlap",), (("0.98 [0.90, 1.00]†",),))).notes == (CUT_NOTE,)
-    True
-    """
+    """Add a note on cut intervals to a table that has any."""
     marked = any(CUT_MARK in str(cell) for row in table.rows for cell in row)
     return replace(table, notes=(*table.notes, CUT_NOTE)) if marked else table
 
 
 def is_cut(interval: Interval | None) -> bool:
-    """Whether an interval was cut at a bound.
-
-    >>> is_cut(Interval(0.0, 0.2, 0.95, "group bootstrap, student, cut at 0"))
-    True
-    """
+    """Whether an interval was cut at a bound."""
     return interval is not None and _CUT in interval.method
 
 
 def _bounded(estimate: Estimate, low: float, high: float) -> Estimate:
-    own, value = estimate.interval, estimate.value
+    interval, value = estimate.interval, estimate.value
     if value is None:
         return estimate
     inside = min(max(value, low), high)
     value = inside if abs(inside - value) < _ROUNDING else value
-    return replace(estimate, value=value, interval=own and cut_at(own, value, low, high))
+    return replace(estimate, value=value, interval=interval and cut_at(interval, value, low, high))
 
 
 def at_level(estimate: Estimate, level: float) -> Estimate:
-    """Return an estimate with its interval widened to a higher level, by Student's t.
-
-    >>> wide = at_level(Estimate(0.5, Interval(0.4, 0.6, 0.95, "t"), 100, 50), 0.99).interval
-    >>> round(wide.low, 3), round(wide.high, 3)
-    (0.367, 0.633)
-    """
-    own = estimate.interval
-    if own is None or estimate.value is None or level <= own.level:
+    """Return an estimate with its interval widened to a higher level, by Student's t."""
+    interval = estimate.interval
+    if interval is None or estimate.value is None or level <= interval.level:
         return estimate
     from scipy.stats import t  # importing it takes a second
 
     freedom = max(estimate.n_groups - 1, 1)
-    factor = t.ppf((1 + level) / 2, freedom) / t.ppf((1 + own.level) / 2, freedom)
+    factor = t.ppf((1 + level) / 2, freedom) / t.ppf((1 + interval.level) / 2, freedom)
     low, high = (
-        float(estimate.value + factor * (end - estimate.value)) for end in (own.low, own.high)
+        float(estimate.value + factor * (end - estimate.value))
+        for end in (interval.low, interval.high)
     )
-    return replace(estimate, interval=Interval(low, high, level, own.method))
+    return replace(estimate, interval=Interval(low, high, level, interval.method))

@@ -1,4 +1,4 @@
-"""Multiple tests: p-values adjusted over their family."""
+"""Multiple testing: adjusted p-values, and letters for systems that do not differ."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ PValues = Sequence[float | None]
 
 
 def holm(p_values: PValues) -> list[float | None]:
-    """Holm's adjusted p-values: the chance of any false finding stays below the level.
+    """Holm's adjusted p-values, which control the family-wise error rate.
 
-    Tests that could not be made (`None`) stay `None` and do not count.
+    Missing tests (`None`) stay `None` and do not count.
 
     >>> holm([0.01, None, 0.04, 0.03])
     [0.03, None, 0.06, 0.06]
@@ -25,11 +25,7 @@ def holm(p_values: PValues) -> list[float | None]:
 
 
 def benjamini_hochberg(p_values: PValues) -> list[float | None]:
-    """Benjamini and Hochberg's adjusted p-values: the share of false findings stays below it.
-
-    >>> benjamini_hochberg([0.01, None, 0.04, 0.02])
-    [0.03, None, 0.04, 0.03]
-    """
+    """Benjamini and Hochberg's adjusted p-values, which control the false discovery rate."""
     from scipy.stats import false_discovery_control  # importing it takes a second
 
     return _adjusted(p_values, false_discovery_control)
@@ -56,50 +52,46 @@ Pairs = Collection[frozenset[str]]
 
 
 def letters(systems: Sequence[str], different: Pairs) -> dict[str, str]:
-    """A letter for each largest set of systems of which no two differ.
+    """A letter for each maximal set of systems of which no two differ.
 
     Two systems share a letter if and only if they are not among `different`. The set of the first
-    system is called `a`. After Piepho (2004): insert and absorb, then drop sets that add nothing.
+    system is called `a`. After Piepho (2004): insert and absorb, then drop redundant sets.
 
     >>> letters(["x", "y", "z"], [frozenset({"x", "z"})])
     {'x': 'a', 'y': 'ab', 'z': 'b'}
     """
     sets = [frozenset(systems)]
     for pair in different:
-        sets = _absorbed([part for own in sets for part in _split(own, pair)])
+        sets = _absorbed([part for members in sets for part in _split(members, pair)])
     place = {name: i for i, name in enumerate(systems)}
-    ordered = sorted(_needed(sets), key=lambda own: sorted(place[name] for name in own))
+    ordered = sorted(_needed(sets), key=lambda members: sorted(place[name] for name in members))
     return {
-        name: "".join(_letter(i) for i, own in enumerate(ordered) if name in own)
+        name: "".join(_letter(i) for i, members in enumerate(ordered) if name in members)
         for name in systems
     }
 
 
 def different_pairs(p_values: Mapping[frozenset[str], float | None], alpha: float) -> Pairs:
-    """The pairs that differ significantly; a pair without a p-value does not.
-
-    >>> different_pairs({frozenset("ab"): 0.01, frozenset("bc"): None}, 0.05) == {frozenset("ab")}
-    True
-    """
+    """The pairs that differ significantly; a pair without a p-value does not."""
     return {pair for pair, p in p_values.items() if p is not None and p <= alpha}
 
 
-def _split(own: frozenset[str], pair: frozenset[str]) -> list[frozenset[str]]:
-    return [own - {name} for name in sorted(pair)] if pair <= own else [own]
+def _split(members: frozenset[str], pair: frozenset[str]) -> list[frozenset[str]]:
+    return [members - {name} for name in sorted(pair)] if pair <= members else [members]
 
 
 def _absorbed(sets: list[frozenset[str]]) -> list[frozenset[str]]:
-    """Without sets that lie in another one."""
+    """Drop sets that are contained in another one."""
     unique = list(dict.fromkeys(sets))
-    return [own for own in unique if not any(own < other for other in unique)]
+    return [members for members in unique if not any(members < other for other in unique)]
 
 
 def _needed(sets: list[frozenset[str]]) -> list[frozenset[str]]:
-    """Without sets all of whose pairs (or whose only member) stand together elsewhere."""
+    """Drop sets all of whose pairs (or whose only member) occur together in other sets."""
     kept = sorted(sets, key=len, reverse=True)
-    for own in sorted(sets, key=len):
-        others = [other for other in kept if other != own]
-        bonds = [frozenset(pair) for pair in combinations(own, 2)] or [own]
+    for members in sorted(sets, key=len):
+        others = [other for other in kept if other != members]
+        bonds = [frozenset(pair) for pair in combinations(members, 2)] or [members]
         if all(any(bond <= other for other in others) for bond in bonds):
             kept = others
     return kept

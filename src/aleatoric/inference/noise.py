@@ -1,8 +1,9 @@
-"""One context's TVD at other sample sizes: smaller ones from its own draws, larger ones simulated.
+"""The TVD of one context at other sample sizes, and the noise of people and of model draws in it.
 
-A part of a sample, drawn without replacement, is a sample of the smaller size: nothing is assumed.
-Larger samples are drawn from an estimate of the truth. There, samples of people are crossed with
-samples of the model, so that an analysis of variance can tell the two sources of noise apart.
+A part of a sample, drawn without replacement, is a sample of the smaller size, without further
+assumptions. Larger samples are drawn from an estimate of the true distribution: samples of people
+are crossed with samples of the model, and an analysis of variance separates the two sources of
+noise.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from aleatoric.inference.bootstrap import clustered_error
 from aleatoric.types import Floats, Ints, Perfect
 
 Size = int | None
-"""How many draws a side has; `None` says that its probabilities are known exactly."""
+"""The number of draws of a side; `None` means that its probabilities are exact."""
 N_SAMPLES = 8
-"""Few of each side: they are crossed, and then averaged over contexts."""
+"""Few per side: they are crossed, and averaged over contexts."""
 N_PARTS = 32
 """Parts of a sample; they are not crossed, and the variance between few groups needs many."""
 _AT_ONCE = 2**24
@@ -30,7 +31,7 @@ _AT_ONCE = 2**24
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """People or a model on the listed words of a context; what lies outside them is one outcome.
+    """People or a model on the listed words of a context; all other words are one outcome.
 
     With a sample size `n`, `mass` are counts; without one they are probabilities.
     """
@@ -39,7 +40,7 @@ class Side:
     n: Size
 
     def drawn(self, n: Size, rng: np.random.Generator, times: int) -> Floats:
-        """Shares in samples of `n`, drawn anew, a row each."""
+        """Shares in new samples of size `n`, one per row."""
         probs = self.shares
         if n is None:
             return np.tile(probs, (times, 1))
@@ -59,7 +60,7 @@ class Side:
 
     @property
     def shares(self) -> Floats:
-        """Relative frequencies, or the probabilities themselves."""
+        """Relative frequencies, or the exact probabilities."""
         return self.mass if self.n is None else self.mass / self.n
 
 
@@ -73,9 +74,9 @@ class Sides:
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """Expected distance, and its variance by sampling people and by sampling the model.
+    """Expected distance, and its variance due to sampling people and to sampling the model.
 
-    All three have the same shape: a value for each pair of sizes.
+    All three have the same shape: one value per pair of sizes.
     """
 
     mean: Floats
@@ -95,28 +96,19 @@ def subsampled(
     rng: np.random.Generator,
     times: int = N_PARTS,
 ) -> Floats:
-    """Distances of parts of both samples, (people sizes, model sizes, times).
-
-    >>> one = Side(np.array([3.0, 1.0]), 4)
-    >>> subsampled(Sides(one, (one,)), [4], [4], np.random.default_rng(0), times=2).tolist()
-    [[[0.0, 0.0]]]
-    """
-    own = np.stack([sides.people.part(n, rng, times) for n in people])
+    """Distances of parts of both samples: (people sizes, model sizes, times)."""
+    human = np.stack([sides.people.part(n, rng, times) for n in people])
     found = [
-        _distances(own[:, None], np.stack([model.part(n, rng, times) for n in samples])[None])
+        _distances(human[:, None], np.stack([model.part(n, rng, times) for n in samples])[None])
         for model in sides.models
     ]
     return _difference(found)
 
 
 def distance(seen: Sides) -> float:
-    """The distance of the samples as they are; of two models, the difference.
-
-    >>> distance(Sides(Side(np.array([3.0, 1.0]), 4), (Side(np.array([0.5, 0.0]), None),)))
-    0.5
-    """
-    own = [float(_distances(seen.people.shares, model.shares)) for model in seen.models]
-    return own[0] if len(own) == 1 else own[0] - own[1]
+    """The distance of the samples as they are; with two models, the difference."""
+    distances = [float(_distances(seen.people.shares, model.shares)) for model in seen.models]
+    return distances[0] if len(distances) == 1 else distances[0] - distances[1]
 
 
 def noise(
@@ -127,37 +119,150 @@ def noise(
     times: int = N_SAMPLES,
     limit: Sides | None = None,
 ) -> Noise:
-    """Mean and variance of TVD for every number of people and of samples: arrays of both.
+    """Mean and variance of TVD for every pair of a number of people and of samples.
 
     No side gets more draws than it has in `limit`.
-
-    >>> certain = Side(np.array([1.0]), None)
-    >>> noise(Sides(certain, (certain,)), [5, 9], [9, None], np.random.default_rng(0)).total.sum()
-    np.float64(0.0)
     """
     limits = limit or truth
-    own = _drawn(truth.people, limits.people.n, people, rng, times)[:, None, :, None]
+    human = _drawn(truth.people, limits.people.n, people, rng, times)[:, None, :, None]
     found = [
-        _distances(own, _drawn(model, most.n, samples, rng, times)[None, :, None])
+        _distances(human, _drawn(model, most.n, samples, rng, times)[None, :, None])
         for model, most in zip(truth.models, limits.models, strict=True)
     ]
     return _split(_difference(found))
+
+
+def smaller(n: Size, other: Size) -> Size:
+    """The smaller of two sample sizes, of which exact is the largest."""
+    known = [size for size in (n, other) if size is not None]
+    return min(known) if known else None
+
+
+METHOD = "binomial, plug-in to Good-Turing estimate of the truth"
+ONE_ANSWER = "one answer says nothing about the truth: at least two people are needed"
+_MOST_DRAWS = 10**6
+_CELLS_AT_ONCE = 2_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """An estimated distribution: `times[i]` words of probability `shares[i]` each."""
+
+    shares: Floats
+    times: Floats
+
+
+def perfect_of(low: float | None, high: float | None) -> Perfect:
+    """The means over items of `perfect_tvd` as part of a result."""
+    return Perfect(low, high, METHOD, ONE_ANSWER if low is None else None)
+
+
+def perfect_tvd(counts: Ints, n_human: int, n_model: int | None) -> tuple[float, float] | None:
+    """The expected TVD of a perfect model on one item, under both estimates of the truth.
+
+    `None` for a single answer.
+    """
+    if counts.sum() < 2:
+        return None
+    low, high = (
+        expected_tvd(truth_of(counts), n_human, n_model) for truth_of in (plug_in, good_turing)
+    )
+    return min(low, high), max(low, high)
+
+
+def expected_tvd(truth: Truth, n_human: int, n_model: int | None) -> float:
+    """Expected TVD between samples of `n_human` and `n_model` of one distribution.
+
+    `n_model=None` means exact probabilities. More than a million draws count as exact: their noise
+    adds less than `n_human / (2 * n_model)` of the expectation.
+
+    >>> fair = Truth(np.array([0.5]), np.array([2.0]))
+    >>> expected_tvd(fair, 1, 1), expected_tvd(fair, 2, None)
+    (0.5, 0.25)
+    """
+    n_model = n_model if n_model is None or n_model <= _MOST_DRAWS else None
+    at_once = max(1, _CELLS_AT_ONCE // (1 + max(n_human, n_model or 0)))
+    parts = range(0, len(truth.shares), at_once)
+    gaps = [_mean_gaps(truth.shares[i : i + at_once], n_human, n_model) for i in parts]
+    return min(1.0, float((np.concatenate(gaps) * truth.times).sum() / 2))
+
+
+def plug_in(counts: Ints) -> Truth:
+    """People's observed shares."""
+    distinct, times = np.unique(counts, return_counts=True)
+    return Truth(distinct / counts.sum(), times.astype(np.float64))
+
+
+def good_turing(counts: Ints) -> Truth:
+    """Leave room for unseen words: the Good-Turing mass, spread evenly over Chao1 unseen words."""
+    seen, n = plug_in(counts), int(counts.sum())
+    once, twice = (int((counts == k).sum()) for k in (1, 2))
+    if once == 0:
+        return seen
+    mass = min(once, n - 1) / n  # if all answers differ, one of them counts as known
+    unseen = max(1, round(once * (once - 1) / (2 * (twice + 1))))
+    shares = np.append((1 - mass) * seen.shares, mass / unseen)
+    return Truth(shares, np.append(seen.times, float(unseen)))
+
+
+@dataclass(frozen=True)
+class VarianceParts:
+    """The squared standard error of a mean, split into three parts that add up to `total`.
+
+    `contexts` is the remainder; it may be negative by chance.
+    """
+
+    total: float
+    people: float
+    model: float
+    contexts: float
+
+    @property
+    def standard_error(self) -> float:
+        """The root of the total."""
+        return math.sqrt(self.total)
+
+
+def split_variance(
+    values: Floats, groups: NDArray[np.int64], people: Floats, model: Floats
+) -> VarianceParts | None:
+    """Split the variance of the mean of `values`; `None` with fewer than two groups.
+
+    `people` and `model` are the variances of each item's value over other people and other draws (0
+    for an exact model).
+    """
+    n_groups = int(groups.max()) + 1 if len(groups) else 0
+    totals, counts = np.zeros(n_groups), np.zeros(n_groups)
+    np.add.at(totals, groups, values)
+    np.add.at(counts, groups, 1.0)
+    error = clustered_error(totals, counts)
+    if error is None:
+        return None
+    by_people, by_model = (float(part.sum()) / len(values) ** 2 for part in (people, model))
+    return VarianceParts(error**2, by_people, by_model, error**2 - by_people - by_model)
+
+
+def tvd_variances(people: Ints, model: Ints) -> tuple[float, float] | None:
+    """Jackknife variances of one item's TVD, over people and over draws.
+
+    `None` with fewer than two answers on a side.
+    """
+    n, m = int(people.sum()), int(model.sum())
+    if n < 2 or m < 2:
+        return None
+    return _over(people, model / m), _over(model, people / n)
+
+
+def side_variances(seen: Sides) -> tuple[float, float]:
+    """`tvd_variances` of people and one model on people's words; 0 for a side that cannot vary."""
+    people, (model, *_) = seen.people, seen.models
+    return _of_side(people, model.shares), _of_side(model, people.shares)
 
 
 def _drawn(
     side: Side, most: Size, sizes: Sequence[Size], rng: np.random.Generator, times: int
 ) -> Floats:
     return np.stack([side.drawn(smaller(n, most), rng, times) for n in sizes])
-
-
-def smaller(n: Size, other: Size) -> Size:
-    """The smaller of two sample sizes, of which exact is the largest.
-
-    >>> smaller(None, 40)
-    40
-    """
-    known = [size for size in (n, other) if size is not None]
-    return min(known) if known else None
 
 
 def _difference(found: Sequence[Floats]) -> Floats:
@@ -183,95 +288,14 @@ def _split(crossed: Floats) -> Noise:
     both = left / ((n_rows - 1) * (n_columns - 1))
     of_rows = rows.var(axis=(-2, -1), ddof=1) - both / n_columns
     of_columns = columns.var(axis=(-2, -1), ddof=1) - both / n_rows
-    # What needs both to vary would go away with endless samples of the model: it is its part.
+    # The interaction would vanish with infinitely many model samples: it belongs to the model.
     return Noise(mean[..., 0, 0], of_rows, of_columns + both)
 
 
-METHOD = "binomial, plug-in to Good-Turing estimate of the truth"
-ONE_ANSWER = "one answer says nothing about the truth: at least two people are needed"
-_MOST_DRAWS = 10**6
-_CELLS_AT_ONCE = 2_000_000
-
-
-@dataclass(frozen=True, eq=False)
-class Truth:
-    """An estimated distribution: `times[i]` words of probability `shares[i]` each."""
-
-    shares: Floats
-    times: Floats
-
-
-def plug_in(counts: Ints) -> Truth:
-    """People's own shares.
-
-    >>> plug_in(np.array([3, 1, 1])).shares.tolist()
-    [0.2, 0.6]
-    """
-    distinct, times = np.unique(counts, return_counts=True)
-    return Truth(distinct / counts.sum(), times.astype(np.float64))
-
-
-def good_turing(counts: Ints) -> Truth:
-    """Room for unseen words: the Good-Turing mass, spread evenly over as many words as Chao1 gives.
-
-    >>> found = good_turing(np.array([2, 1, 1]))
-    >>> found.shares.tolist(), found.times.tolist()
-    ([0.125, 0.25, 0.5], [2.0, 1.0, 1.0])
-    """
-    seen, n = plug_in(counts), int(counts.sum())
-    once, twice = (int((counts == k).sum()) for k in (1, 2))
-    if once == 0:
-        return seen
-    mass = min(once, n - 1) / n  # where all answers differ, one of them counts as known
-    unseen = max(1, round(once * (once - 1) / (2 * (twice + 1))))
-    shares = np.append((1 - mass) * seen.shares, mass / unseen)
-    return Truth(shares, np.append(seen.times, float(unseen)))
-
-
-def expected_tvd(truth: Truth, n_human: int, n_model: int | None) -> float:
-    """Expected TVD between samples of `n_human` and `n_model` of one distribution.
-
-    `n_model=None` stands for exact probabilities. More than a million draws count as exact: their
-    noise adds less than `n_human / (2 * n_model)` of the expectation.
-
-    >>> fair = Truth(np.array([0.5]), np.array([2.0]))
-    >>> expected_tvd(fair, 1, 1), expected_tvd(fair, 2, None)
-    (0.5, 0.25)
-    """
-    n_model = n_model if n_model is None or n_model <= _MOST_DRAWS else None
-    at_once = max(1, _CELLS_AT_ONCE // (1 + max(n_human, n_model or 0)))
-    parts = range(0, len(truth.shares), at_once)
-    gaps = [_mean_gaps(truth.shares[i : i + at_once], n_human, n_model) for i in parts]
-    return min(1.0, float((np.concatenate(gaps) * truth.times).sum() / 2))
-
-
-def perfect_tvd(counts: Ints, n_human: int, n_model: int | None) -> tuple[float, float] | None:
-    """The expected TVD of a perfect model on one item, under both estimates of the truth.
-
-    `None` for a single answer.
-
-    >>> perfect_tvd(np.array([40]), 40, 40)
-    (0.0, 0.0)
-    """
-    if counts.sum() < 2:
-        return None
-    low, high = (expected_tvd(own(counts), n_human, n_model) for own in (plug_in, good_turing))
-    return min(low, high), max(low, high)
-
-
-def perfect_of(low: float | None, high: float | None) -> Perfect:
-    """The means over items of `perfect_tvd` as part of a result.
-
-    >>> perfect_of(None, None).reason == ONE_ANSWER
-    True
-    """
-    return Perfect(low, high, METHOD, ONE_ANSWER if low is None else None)
-
-
 def _mean_gaps(shares: Floats, n: int, m: int | None) -> Floats:
-    """E|X/n - Y/m| for X ~ Bin(n, p) and Y ~ Bin(m, p), per share p; Y/m is p where m is None.
+    """E|X/n - Y/m| for X ~ Bin(n, p) and Y ~ Bin(m, p), per share p; Y/m is p if m is None.
 
-    Both means are p, so that the expectation is twice that of the positive part of X/n - Y/m.
+    Both means are p, so the expectation is twice that of the positive part of X/n - Y/m.
     """
     of_x, x = _binomial(shares, n), np.arange(n + 1) / n
     if m is None:
@@ -305,77 +329,10 @@ def _log_choose(n: int) -> Floats:
     return logs
 
 
-@dataclass(frozen=True)
-class VarianceParts:
-    """The squared standard error of a mean, split. The three parts add up to `total`.
-
-    `contexts` is what the other two leave of the total; by chance it may be below 0.
-    """
-
-    total: float
-    people: float
-    model: float
-    contexts: float
-
-    @property
-    def standard_error(self) -> float:
-        """The root of the total."""
-        return math.sqrt(self.total)
-
-
-def split_variance(
-    values: Floats, groups: NDArray[np.int64], people: Floats, model: Floats
-) -> VarianceParts | None:
-    """Split the variance of the mean of `values`; `None` with fewer than two groups.
-
-    `people` and `model` are the variances of each item's value over other people and other draws
-    (0 for an exact model).
-
-    >>> parts = split_variance(
-    ...     np.array([1.0, 3.0]), np.array([0, 1]), np.array([0.5, 0.5]), np.zeros(2))
-    >>> parts.total, parts.people, parts.contexts
-    (1.0, 0.25, 0.75)
-    """
-    n_groups = int(groups.max()) + 1 if len(groups) else 0
-    totals, counts = np.zeros(n_groups), np.zeros(n_groups)
-    np.add.at(totals, groups, values)
-    np.add.at(counts, groups, 1.0)
-    error = clustered_error(totals, counts)
-    if error is None:
-        return None
-    own, drawn = (float(part.sum()) / len(values) ** 2 for part in (people, model))
-    return VarianceParts(error**2, own, drawn, error**2 - own - drawn)
-
-
-def tvd_variances(people: Ints, model: Ints) -> tuple[float, float] | None:
-    """The jackknife's variances of one item's TVD, over people and over draws.
-
-    `None` with fewer than two answers on a side.
-
-    >>> tvd_variances(np.array([2, 2]), np.array([4, 0])) is None
-    False
-    """
-    n, m = int(people.sum()), int(model.sum())
-    if n < 2 or m < 2:
-        return None
-    return _over(people, model / m), _over(model, people / n)
-
-
-def side_variances(seen: Sides) -> tuple[float, float]:
-    """`tvd_variances` of people and one model on people's words; 0 for a side that cannot vary.
-
-    >>> known = Sides(Side(np.array([3.0, 1.0]), 4), (Side(np.array([0.5, 0.25]), None),))
-    >>> [round(part, 6) for part in side_variances(known)]
-    [0.035156, 0.0]
-    """
-    people, (model, *_) = seen.people, seen.models
-    return _of_side(people, model.shares), _of_side(model, people.shares)
-
-
 def _of_side(side: Side, other: Floats) -> float:
     if side.n is None or side.n < 2:
         return 0.0
-    # Words outside the list are one word more, which the other side does not have.
+    # Words outside the list are one more word, which the other side does not have.
     counts = np.append(side.mass, side.n - side.mass.sum()).astype(np.int64)
     return _over(counts, np.append(other, 0.0))
 
@@ -384,7 +341,7 @@ def _over(counts: Ints, other: Floats) -> float:
     """Variance of half the L1 distance to `other`, each of the counted answers left out in turn."""
     n = int(counts.sum())
     gaps = counts / (n - 1) - other
-    # Without one answer of a word its own gap shrinks by 1/(n-1); the others' stay as they are.
+    # Without one answer of a word its gap shrinks by 1/(n-1); the other gaps stay.
     changed = np.abs(gaps - 1 / (n - 1)) - np.abs(gaps)
     left_out = (np.abs(gaps).sum() + changed) / 2
     mean = float((counts * left_out).sum()) / n

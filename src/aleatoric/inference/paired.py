@@ -1,106 +1,24 @@
-"""Two systems on the items that both have: difference, interval, test and effect size."""
+"""Paired comparison of two systems on common items: difference, interval, test, effect size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.inference.bootstrap import DEFAULT_METHOD, resample
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, Value, resample
 from aleatoric.inference.estimate import Chunk, GroupSums, Reduction
 from aleatoric.rng import stream
 from aleatoric.types import Estimate, Floats
 
 N_PERMUTATIONS = 9999
 EXACT_GROUPS = 14
-"""Up to so many groups every one of the 2^13 different swaps is tried."""
+"""Up to this many groups, all 2^13 distinct swaps are enumerated."""
 _CELLS_AT_ONCE = 1_000_000
 _TOLERANCE = 1e-9
-"""Equal statistics differ by rounding: one so near to the observed one counts as equal to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class PermutationTest:
-    """A two-sided p-value, and over how many permutations it was counted."""
-
-    p: float
-    n_permutations: int
-    exact: bool
-
-    @property
-    def smallest(self) -> float:
-        """The smallest p-value that so many permutations could have given."""
-        return 1 / self.n_permutations if self.exact else 1 / (self.n_permutations + 1)
-
-    @property
-    def method(self) -> str:
-        """In words."""
-        how = "all" if self.exact else "random"
-        return f"swap of groups, {self.n_permutations} {how} permutations"
-
-
-def paired_permutation(
-    first: Floats,
-    second: Floats,
-    value: Callable[[Floats], Floats],
-    seed: int,
-    n_permutations: int = N_PERMUTATIONS,
-) -> PermutationTest | None:
-    """Whether `value` of two systems differs, against swapping them in random groups.
-
-    `first` and `second` are (groups, k) sums of the same groups; `value` maps (n, k) sums to (n,)
-    values. For a mean this is the sign-flip test. Exact with few groups; `None` with fewer than
-    two, or where the observed difference is undefined.
-
-    >>> low, high = np.array([[1.0], [2.0], [1.0]]), np.array([[3.0], [3.0], [4.0]])
-    >>> paired_permutation(low, high, lambda sums: sums[:, 0], seed=0).p
-    0.25
-    """
-    observed = float((value(first.sum(0)[None]) - value(second.sum(0)[None]))[0])
-    if len(first) < 2 or np.isnan(observed):
-        return None
-    exact = len(first) <= EXACT_GROUPS
-    swaps = _all_swaps(len(first)) if exact else _random_swaps(len(first), n_permutations, seed)
-    reached = sum(_at_least(observed, _differences(s, first, second, value)) for s in swaps)
-    if exact:
-        n_permutations = 2 ** (len(first) - 1)
-        return PermutationTest(reached / n_permutations, n_permutations, True)
-    return PermutationTest((reached + 1) / (n_permutations + 1), n_permutations, False)
-
-
-def _differences(
-    swapped: Floats, first: Floats, second: Floats, value: Callable[[Floats], Floats]
-) -> Floats:
-    """The difference of the two systems after each swap, a row of 0 and 1 by group."""
-    moved = swapped @ (second - first)
-    return value(first.sum(0) + moved) - value(second.sum(0) - moved)
-
-
-def _at_least(observed: float, differences: Floats) -> int:
-    limit = abs(observed) * (1 - _TOLERANCE) - 1e-15
-    return int((np.abs(differences) >= limit).sum())
-
-
-def _all_swaps(n_groups: int) -> Iterator[Floats]:
-    """Every swap, the first group held: swapping all groups only changes the sign."""
-    numbers = np.arange(2 ** (n_groups - 1))
-    bits = (numbers[:, None] >> np.arange(n_groups - 1)) & 1
-    yield np.hstack([np.zeros((len(bits), 1)), bits])
-
-
-def _random_swaps(n_groups: int, n_permutations: int, seed: int) -> Iterator[Floats]:
-    """Random swaps some at a time: the same for all pairs that have as many groups."""
-    rng = stream(seed, "permutation", n_groups)
-    at_once = max(1, _CELLS_AT_ONCE // n_groups)
-    for start in range(0, n_permutations, at_once):
-        size = (min(at_once, n_permutations - start), n_groups)
-        yield rng.integers(0, 2, size=size, dtype=np.int8).astype(np.float64)
-
-
-Value = Callable[[Floats], Floats]
-"""(rows, k) sums -> (rows,) values; NaN where undefined."""
+"""Equal statistics differ by rounding: within this tolerance they count as equal."""
 NO_ITEMS = "no item has a value in both systems"
 ONE_GROUP = "one group: there is nothing to resample"
 NO_VALUE = "a system has no value on the common items"
@@ -108,18 +26,38 @@ IDENTICAL = "the values are the same on every item"
 
 
 @dataclass(frozen=True, slots=True)
+class PermutationTest:
+    """A two-sided p-value, and the number of permutations behind it."""
+
+    p: float
+    n_permutations: int
+    exact: bool
+
+    @property
+    def smallest(self) -> float:
+        """The smallest p-value that this many permutations can give."""
+        return 1 / self.n_permutations if self.exact else 1 / (self.n_permutations + 1)
+
+    @property
+    def method(self) -> str:
+        """A description of the test."""
+        how = "all" if self.exact else "random"
+        return f"swap of groups, {self.n_permutations} {how} permutations"
+
+
+@dataclass(frozen=True, slots=True)
 class Effect:
-    """How large a paired difference is beside the spread of the items' differences."""
+    """The size of a paired difference relative to the spread of the items' differences."""
 
     cohen_d: float | None
-    """Mean of the differences over their standard deviation; undefined where that is 0."""
+    """Mean of the differences divided by their standard deviation; undefined if that is 0."""
     share_lower: float
     """The share of items on which the first system is lower; ties count half."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """First system minus second, on common items; `reason` says why a part is undefined."""
+    """First system minus second on common items; `reason` says why a part is undefined."""
 
     difference: Estimate
     test: PermutationTest | None
@@ -138,8 +76,8 @@ def paired(
 ) -> Paired:
     """Compare two systems' statistics, whose rows are the same items in the same order.
 
-    Items on which either system lacks one of the `defining` statistics (all of them by default)
-    are left out and counted.
+    Items on which either system lacks one of the `defining` statistics (all of them by default) are
+    left out and counted.
 
     >>> from aleatoric.metrics.reduction import Mean
     >>> low, high = {"tvd": np.array([[0.1], [0.2]])}, {"tvd": np.array([[0.3], [0.5]])}
@@ -153,7 +91,9 @@ def paired(
         return Paired(Estimate(None, None, 0, 0, undefined), None, None, NO_ITEMS)
     first, second = _aligned(first, second, known)
     used = [group for group, is_known in zip(groups, known.tolist(), strict=True) if is_known]
-    tables = _tables(first, second, used, reduction)
+    sums = GroupSums()  # the same units for both systems
+    sums.add(used, np.concatenate([reduction.columns(first), reduction.columns(second)], axis=1))
+    tables = np.stack(np.split(sums.table, 2, axis=1))
     counted = Estimate(None, None, len(used), len(set(used)), undefined)
     found = paired_sums(tables[0], tables[1], lambda s: _value(s, reduction), counted, seed, method)
     if found.difference.value is None:
@@ -169,15 +109,9 @@ def paired_sums(
     seed: int,
     method: str = DEFAULT_METHOD,
 ) -> Paired:
-    """Compare two systems by `value` of their sums over the same groups, (groups, k) each.
+    """Compare two systems by `value` of their (groups, k) sums over the same groups.
 
     `counted` has the numbers of items and groups behind them.
-
-    >>> low, high = np.array([[1.0, 2.0], [2.0, 2.0]]), np.array([[2.0, 2.0], [4.0, 2.0]])
-    >>> share = lambda sums: sums[..., 0] / sums[..., 1]
-    >>> found = paired_sums(low, high, share, Estimate(None, None, 4, 2), seed=0)
-    >>> found.difference.value, found.test.p
-    (-0.75, 0.5)
     """
     difference = _difference(first, second, value, counted, seed, method)
     if difference.value is None:
@@ -189,10 +123,79 @@ def paired_sums(
     return Paired(difference, paired_permutation(first, second, value, seed), None)
 
 
+def paired_permutation(
+    first: Floats, second: Floats, value: Value, seed: int, n_permutations: int = N_PERMUTATIONS
+) -> PermutationTest | None:
+    """Test whether `value` of two systems differs, by swapping them in random groups.
+
+    `first` and `second` are (groups, k) sums of the same groups. For a mean this is the sign-flip
+    test. Exact with few groups; `None` with fewer than two, or if the observed difference is
+    undefined.
+
+    >>> low, high = np.array([[1.0], [2.0], [1.0]]), np.array([[3.0], [3.0], [4.0]])
+    >>> paired_permutation(low, high, lambda sums: sums[:, 0], seed=0).p
+    0.25
+    """
+    observed = float((value(first.sum(0)[None]) - value(second.sum(0)[None]))[0])
+    if len(first) < 2 or np.isnan(observed):
+        return None
+    exact = len(first) <= EXACT_GROUPS
+    swaps = _all_swaps(len(first)) if exact else _random_swaps(len(first), n_permutations, seed)
+    limit = abs(observed) * (1 - _TOLERANCE) - 1e-15
+    reached = sum(
+        int((np.abs(_differences(s, first, second, value)) >= limit).sum()) for s in swaps
+    )
+    if exact:
+        n_permutations = 2 ** (len(first) - 1)
+        return PermutationTest(reached / n_permutations, n_permutations, True)
+    return PermutationTest((reached + 1) / (n_permutations + 1), n_permutations, False)
+
+
+def _known(chunk: Chunk, defining: Collection[str] | None) -> NDArray[np.bool_]:
+    """Items of which every defining statistic has a value in some split."""
+    names = chunk if defining is None else defining
+    found = [np.isfinite(chunk[name]).any(axis=1) for name in names]
+    known: NDArray[np.bool_] = np.logical_and.reduce(found)
+    return known
+
+
+def _aligned(first: Chunk, second: Chunk, known: NDArray[np.bool_]) -> tuple[Chunk, Chunk]:
+    """The known items of both, broadcast to the same number of splits."""
+    widest = max(values.shape[1] for values in (*first.values(), *second.values()))
+    shape = (int(known.sum()), widest)
+    one, other = (
+        {name: np.broadcast_to(values[known], shape) for name, values in chunk.items()}
+        for chunk in (first, second)
+    )
+    return one, other
+
+
+def _value(sums: Floats, reduction: Reduction) -> Floats:
+    """The mean over splits, NaN if one is undefined."""
+    mean: Floats = reduction.values(sums).mean(axis=-1)
+    return mean
+
+
+def _effect(first: Chunk, second: Chunk, reduction: Reduction) -> Effect | None:
+    """The effect size of a mean, a reduction that names its `statistic`.
+
+    Ratios and errors over bins have no difference per item.
+    """
+    name: str | None = getattr(reduction, "statistic", None)
+    if name is None:
+        return None
+    gaps = np.nanmean(first[name], axis=1) - np.nanmean(second[name], axis=1)
+    spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
+    # Rounding leaves some spread even if all differences are equal.
+    is_flat = spread <= 1e-12 * float(np.abs(gaps).max())
+    cohen_d = None if is_flat else float(gaps.mean()) / spread
+    return Effect(cohen_d, float((gaps < 0).mean() + (gaps == 0).mean() / 2))
+
+
 def _difference(
     first: Floats, second: Floats, value: Value, counted: Estimate, seed: int, method: str
 ) -> Estimate:
-    """Value of the first minus value of the second, groups resampled for both together."""
+    """Value of the first minus value of the second, with groups resampled for both together."""
     width = first.shape[1]
 
     def gap(sums: Floats) -> Floats:
@@ -206,50 +209,23 @@ def _difference(
     return replace(counted, value=whole, interval=found.interval, reason=found.reason)
 
 
-def _known(chunk: Chunk, defining: Collection[str] | None) -> NDArray[np.bool_]:
-    """Items of which every defining statistic has a value in some split."""
-    names = chunk if defining is None else defining
-    found = [np.isfinite(chunk[name]).any(axis=1) for name in names]
-    known: NDArray[np.bool_] = np.logical_and.reduce(found)
-    return known
+def _differences(swapped: Floats, first: Floats, second: Floats, value: Value) -> Floats:
+    """The difference of the two systems after each swap, which is a row of 0 and 1 by group."""
+    moved = swapped @ (second - first)
+    return value(first.sum(0) + moved) - value(second.sum(0) - moved)
 
 
-def _aligned(first: Chunk, second: Chunk, known: NDArray[np.bool_]) -> tuple[Chunk, Chunk]:
-    """The known items of both, all with as many splits: what is not split is so in each."""
-    widest = max(values.shape[1] for values in (*first.values(), *second.values()))
-    shape = (int(known.sum()), widest)
-    one, other = (
-        {name: np.broadcast_to(values[known], shape) for name, values in chunk.items()}
-        for chunk in (first, second)
-    )
-    return one, other
+def _all_swaps(n_groups: int) -> Iterator[Floats]:
+    """Every swap with the first group fixed: swapping all groups only changes the sign."""
+    numbers = np.arange(2 ** (n_groups - 1))
+    bits = (numbers[:, None] >> np.arange(n_groups - 1)) & 1
+    yield np.hstack([np.zeros((len(bits), 1)), bits])
 
 
-def _tables(first: Chunk, second: Chunk, groups: list[str], reduction: Reduction) -> Floats:
-    """(2, units, k): both systems' sums by the same units."""
-    columns = [reduction.columns(chunk) for chunk in (first, second)]
-    sums = GroupSums()
-    sums.add(groups, np.concatenate(columns, axis=1))
-    return np.stack(np.split(sums.table, 2, axis=1))
-
-
-def _value(sums: Floats, reduction: Reduction) -> Floats:
-    """The mean over splits, NaN where one is undefined."""
-    mean: Floats = reduction.values(sums).mean(axis=-1)
-    return mean
-
-
-def _effect(first: Chunk, second: Chunk, reduction: Reduction) -> Effect | None:
-    """The effect size of a mean, which names its `statistic`.
-
-    Ratios and errors over bins have no difference per item.
-    """
-    name: str | None = getattr(reduction, "statistic", None)
-    if name is None:
-        return None
-    gaps = np.nanmean(first[name], axis=1) - np.nanmean(second[name], axis=1)
-    spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
-    # Rounding leaves a trace of spread where all differences are equal.
-    is_flat = spread <= 1e-12 * float(np.abs(gaps).max())
-    cohen_d = None if is_flat else float(gaps.mean()) / spread
-    return Effect(cohen_d, float((gaps < 0).mean() + (gaps == 0).mean() / 2))
+def _random_swaps(n_groups: int, n_permutations: int, seed: int) -> Iterator[Floats]:
+    """Random swaps in parts: the same for all pairs with the same number of groups."""
+    rng = stream(seed, "permutation", n_groups)
+    at_once = max(1, _CELLS_AT_ONCE // n_groups)
+    for start in range(0, n_permutations, at_once):
+        size = (min(at_once, n_permutations - start), n_groups)
+        yield rng.integers(0, 2, size=size, dtype=np.int8).astype(np.float64)

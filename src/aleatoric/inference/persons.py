@@ -1,18 +1,15 @@
-"""Intervals that cover people as well as groups, where it is known who gave each answer.
+"""Intervals that cover people as well as groups, if it is known who gave each answer.
 
-People who answer contexts of many groups make the groups dependent: resampling groups alone leaves
-the choice of people out. The variance here is two-way (Cameron, Gelbach & Miller 2011):
+People who answer contexts of several groups make the groups dependent: resampling groups alone
+ignores the sampling of people. The variance here is two-way (Cameron, Gelbach & Miller 2011), V =
+V_groups + V_persons - V_cells, with jackknife variances over groups, over persons, and over cells
+(one person's answers within one group). `V_persons - V_cells` is what a person's answers in
+different groups have in common. It is 0 if every person answers within one group only; a negative
+estimate counts as 0, so that the interval is never narrower than with groups alone.
 
-    V = V_groups + V_persons - V_cells
-
-with jackknife variances over groups, over persons, and over cells (one person's answers within one
-group). `V_persons - V_cells` is the part that a person's answers in different groups share. It is 0
-where every person answers within one group only; an estimate below 0 counts as 0, so that the
-interval is never narrower than with groups alone.
-
-A person is left out without scoring an item again: the change of an item's agreements, log loss and
-TVD follows from the number of people with the same answer and the model's probability of it. The
-changes are centred per item and summed by group and person when a run is scored.
+Leaving out a person does not need rescoring: the change of an item's agreements, log loss and TVD
+follows from the number of people with the same answer and its probability under the model. The
+changes are centered per item and summed by group and person when a run is scored.
 """
 
 from __future__ import annotations
@@ -27,7 +24,13 @@ from typing import Any
 import numpy as np
 
 from aleatoric.inference.bootstrap import jackknife_error, leave_one_out, skewness, t_interval
-from aleatoric.inference.estimate import GroupSums, Reduction, Units, defined_groups, mean_of_splits
+from aleatoric.inference.estimate import (
+    GroupSums,
+    Reduction,
+    ResamplingUnits,
+    defined_groups,
+    mean_of_splits,
+)
 from aleatoric.types import Estimate, Floats, Interval
 
 STATISTICS = ("agreement_H", "agreement_C", "log_loss", "tvd")
@@ -46,8 +49,9 @@ def changes_without_each(
     """(persons, statistics) changes of one item's statistics if one person had not answered.
 
     `words` are people's answers; `model` maps words to probabilities, and is `None` for people
-    alone. `is_pair_known` says whether the agreements are defined: a single draw has none.
-    Changes are relative to their mean. What is undefined without one of the people does not change.
+    alone. `is_pair_known` says whether the agreements are defined: a single draw has none. Changes
+    are relative to their mean. A statistic that is undefined without one of the people does not
+    change.
 
     >>> changes_without_each(["a", "a", "b"], {"a": 1.0})[:, 1].round(3).tolist()
     [-0.167, -0.167, 0.333]
@@ -75,21 +79,15 @@ def changes_without_each(
 class PersonSums:
     """Summed changes by system, group and person; memory grows with groups times persons.
 
-    Beyond 1000 groups or persons, further ones share a unit, as in `Units`: units of independent
-    persons are independent.
-
-    >>> sums = PersonSums()
-    >>> sums.add("m", "g", ["ann", "bob"], np.zeros((2, 4)))
-    >>> list(sums.facts())
-    ['m']
+    Beyond 1000 groups or persons, further ones share a unit, as in `ResamplingUnits`.
     """
 
     def __init__(self) -> None:
-        self._groups, self._persons = Units(), Units()
+        self._groups, self._persons = ResamplingUnits(), ResamplingUnits()
         self._tables: dict[str, Floats] = {}
 
     def add(self, system: str, group: str, persons: Sequence[str], changes: Floats) -> None:
-        """Add one item's changes."""
+        """Add the changes of one item."""
         (row,), columns = self._groups.numbers([group]), self._persons.numbers(persons)
         table = self._tables.get(system, np.zeros((0, 0, len(STATISTICS) + 1)))
         table = self._tables[system] = _grown(table, row + 1, max(columns) + 1)
@@ -101,7 +99,7 @@ class PersonSums:
 
 
 def _grown(table: Floats, n_groups: int, n_persons: int) -> Floats:
-    """The table with room for more; twice as much where it grows, so that it seldom does."""
+    """Enlarge the table if needed, at least doubling a dimension that grows."""
     needed = (n_groups, n_persons)
     if all(have >= need for have, need in zip(table.shape, needed, strict=False)):
         return table
@@ -129,7 +127,7 @@ class PersonChanges:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> PersonChanges:
-        """Sums that `PersonSums.facts` gave; raises ValueError where they are not of that form."""
+        """Read sums from `PersonSums.facts`; raise ValueError if they are malformed."""
         groups, persons, width = facts["shape"]
         n_bytes = 8 * groups * persons * width
         inflate = zlib.decompressobj()
@@ -144,7 +142,7 @@ class PersonChanges:
     def of_columns(self, reduction: Reduction) -> Floats:
         """(groups, persons, columns) changes of the sums that a reduction is computed from.
 
-        Columns are linear in the statistics but for constants such as counts, which cancel.
+        Columns are linear in the statistics except for constants such as counts, which cancel.
         """
         groups, persons, _ = self.cells.shape
         flat = self.cells.reshape(groups * persons, -1)
@@ -159,7 +157,7 @@ class PersonChanges:
 def covering_persons(
     found: Estimate, sums: GroupSums, reduction: Reduction, changes: PersonChanges
 ) -> Estimate:
-    """The estimate with an interval over groups and persons; as it is where it has no interval."""
+    """The estimate with an interval over groups and persons; unchanged if it has no interval."""
     n_persons = changes.cells.shape[1]
     if found.interval is None or n_persons < 2:
         return found
@@ -176,7 +174,7 @@ def two_way_interval(
     """Student's t with the two-way standard error; degrees of freedom of the fewer of the two.
 
     `sums` is (groups, k), `changes` is (groups, persons, k). Skewed groups and persons move an end
-    out, as in the interval over groups, in proportion to their share of the noise.
+    outward, as in the interval over groups, in proportion to their share of the noise.
     """
 
     def value(rows: Floats) -> Floats:
@@ -192,6 +190,6 @@ def two_way_interval(
     shared = max(shared, 0.0)
     variance, n = error**2 + shared, min(len(sums), n_persons)
     parts = (error**2, left_out, len(sums)), (shared, by_person, n_persons)
-    skew = sum((own / variance) ** 1.5 * skewness(out) / math.sqrt(m) for own, out, m in parts)
+    skew = sum((part / variance) ** 1.5 * skewness(out) / math.sqrt(m) for part, out, m in parts)
     interval = t_interval(centre, math.sqrt(variance), n, level, skew * math.sqrt(n))
     return replace(interval, method=METHOD)

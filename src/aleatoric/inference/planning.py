@@ -1,4 +1,4 @@
-"""How many people, samples and contexts: the variance of a mean by its sources, and its use."""
+"""Planning a study: how many people, model samples and contexts a given precision needs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from aleatoric.types import Floats, Interval, Ints
 
 LEVEL = 0.95
 _MOST_LOG = 30.0
+Sizes = tuple[int, Size]
+FAR = 2
+"""Beyond this multiple of the pilot's people, a predicted error is an upper bound."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """Variances of one context's value by source: its group, itself, people, model samples.
-
-    >>> Parts(0.25, 0.5, 0.125, 0.125).total
-    1.0
-    """
+class Variances:
+    """Variances of one context's value by source: its group, itself, people, model samples."""
 
     groups: float
     contexts: float
@@ -38,28 +37,28 @@ class Parts:
 
     @property
     def correlation(self) -> float:
-        """How alike two contexts of a group are: their intra-group correlation."""
+        """The correlation between two contexts of a group."""
         return self.groups / self.total if self.total else 0.0
 
-    def paired(self, correlation: float) -> Parts:
-        """The parts of a difference between two systems like this one.
+    def paired(self, correlation: float) -> Variances:
+        """The variances of a difference between two systems like this one.
 
-        `correlation` is that of their values over contexts and people; their samples are drawn
-        apart.
+        `correlation` is that of their values over contexts and people; their samples are
+        independent.
         """
         shared = 2 * (1 - correlation)
         groups, contexts, people = (
             shared * part for part in (self.groups, self.contexts, self.people)
         )
-        return Parts(groups, contexts, people, 2 * self.samples)
+        return Variances(groups, contexts, people, 2 * self.samples)
 
 
 @dataclass(frozen=True, slots=True)
 class Crowding:
-    """How contexts lie in groups: how many on average, and as a context sees it.
+    """The number of contexts per group: the plain mean, and the mean as seen from a context.
 
-    A context finds itself in a large group more often than in a small one, so `seen` is larger
-    than `mean` where sizes differ; it is what the design effect depends on.
+    A context is more often in a large group than in a small one, so `seen` is larger than `mean` if
+    sizes differ; the design effect depends on `seen`.
     """
 
     mean: float
@@ -67,21 +66,17 @@ class Crowding:
 
     @classmethod
     def of(cls, sizes: NDArray[np.int64]) -> Crowding:
-        """From the sizes of groups.
-
-        >>> Crowding.of(np.array([1, 3]))
-        Crowding(mean=2.0, seen=2.5)
-        """
+        """Compute both means from the sizes of groups."""
         return cls(float(sizes.mean()), float((sizes**2).sum() / sizes.sum()))
 
     def resized(self, mean: float) -> Crowding:
-        """As uneven, around another mean."""
+        """The same relative unevenness around another mean."""
         return Crowding(mean, self.seen * mean / self.mean)
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """People and model samples a context, groups, and how contexts lie in them."""
+    """People and model samples per context, groups, and the number of contexts per group."""
 
     people: int
     samples: Size
@@ -90,61 +85,184 @@ class Design:
 
     @property
     def contexts(self) -> int:
-        """How many contexts there are in all."""
+        """The total number of contexts."""
         return round(self.groups * self.crowding.mean)
 
     @property
     def answers(self) -> int:
-        """What it costs in people's answers."""
+        """The cost in people's answers."""
         return self.people * self.contexts
 
     @property
     def draws(self) -> int | None:
-        """What it costs in draws of the model; `None` where it is exact."""
+        """The cost in draws of the model; `None` if it is exact."""
         return None if self.samples is None else self.samples * self.contexts
 
 
-def design_effect(parts: Parts, crowding: Crowding) -> float:
-    """How many times the variance of independent contexts a mean over groups has.
+@dataclass(frozen=True, eq=False)
+class PilotSpread:
+    """Sums by group of the values at some sizes, factors for extrapolation, and their noise."""
 
-    >>> design_effect(Parts(0.01, 0.09, 0.0, 0.0), Crowding(11.0, 11.0))
-    2.0
-    """
+    table: Floats
+    between: float
+    within: float
+    people: float
+    samples: float
+
+    def parts(self, sums: Floats) -> Variances:
+        """The variances by source, from total or resampled sums of the table."""
+        between, within = (float(part) for part in between_and_within(sums))
+        noise = self.people + self.samples
+        # Noise cannot be more than there is; an estimate can.
+        share = min(1.0, within * self.within / noise) if noise else 0.0
+        people, samples = share * self.people, share * self.samples
+        contexts = max(0.0, within * self.within - people - samples)
+        return Variances(between * self.between, contexts, people, samples)
+
+    def errors(self, sums: Floats, design: Design) -> Floats:
+        """Standard errors of a design's mean, one per row of resampled sums."""
+        between, within = between_and_within(sums)
+        variance = between * self.between * design.crowding.seen + within * self.within
+        errors: Floats = np.sqrt(variance / (design.groups * design.crowding.mean))
+        return errors
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """One context of a pilot: the observed samples, and an estimate of the truth behind them."""
+
+    id: str
+    group: str
+    seen: Sides
+    truth: Sides
+
+    @property
+    def people(self) -> int:
+        """The number of people who answered."""
+        return self.seen.people.n or 0
+
+    @property
+    def samples(self) -> Size:
+        """The number of model draws, the smaller one if there are two models."""
+        sizes = [model.n for model in self.seen.models if model.n is not None]
+        return min(sizes) if sizes else None
+
+
+@dataclass(frozen=True, eq=False)
+class Pilot:
+    """Contexts of a run from which other runs are planned, in at least two groups."""
+
+    contexts: tuple[Context, ...]
+    seed: int = 0
+
+    @property
+    def people(self) -> int:
+        """The median number of people per context."""
+        return int(np.median([context.people for context in self.contexts]))
+
+    @property
+    def samples(self) -> Size:
+        """The median number of model samples per context."""
+        known = [context.samples for context in self.contexts if context.samples is not None]
+        return int(np.median(known)) if known else None
+
+    @property
+    def crowding(self) -> Crowding:
+        """The number of contexts per group."""
+        return Crowding.of(np.array([len(members) for members in self._groups]))
+
+    @cached_property
+    def _groups(self) -> list[Ints]:
+        """The indices of each group's contexts, groups in order of appearance."""
+        found: dict[str, list[int]] = {}
+        for place, context in enumerate(self.contexts):
+            found.setdefault(context.group, []).append(place)
+        return [np.array(places) for places in found.values()]
+
+    @property
+    def n_groups(self) -> int:
+        """The number of groups."""
+        return len(self._groups)
+
+    def spreads(
+        self, people: Sequence[int], samples: Sequence[Size]
+    ) -> Mapping[Sizes, PilotSpread]:
+        """The spread of values at every pair of sizes."""
+        seen = self._each(lambda c, rng: subsampled(c.seen, people, samples, rng))
+        then = self._each(lambda c, rng: _noise_of(c, people, samples, rng))
+        now = then
+        if self.is_beyond(max(people), samples):
+            now = self._each(lambda c, rng: _noise_of(c, people, samples, rng, c.seen))
+        return {
+            (n_people, n_samples): self._spread(seen[:, i, j], now[..., i, j], then[..., i, j])
+            for i, n_people in enumerate(people)
+            for j, n_samples in enumerate(samples)
+        }
+
+    def is_beyond(self, people: int, samples: Sequence[Size]) -> bool:
+        """Whether any of these sizes is larger than the pilot's."""
+        most = self.samples
+        return people > self.people or any(
+            most is not None and (n is None or n > most) for n in samples
+        )
+
+    def is_far(self, people: int) -> bool:
+        """Whether a design has so many more people that its predicted error is an upper bound."""
+        return people > FAR * self.people
+
+    def _each(self, work: Callable[[Context, np.random.Generator], Floats]) -> Floats:
+        return np.array([work(c, stream(self.seed, "plan", c.id)) for c in self.contexts])
+
+    def _spread(self, values: Floats, now: Floats, then: Floats) -> PilotSpread:
+        """Compare the (contexts, kinds) noise at the pilot's sizes and at the planned ones."""
+        before, after = Noise(*now.T), Noise(*then.T)
+        factors = [
+            new / old if old > 0 else 1.0
+            for old, new in zip(self._variances(before), self._variances(after), strict=True)
+        ]
+        people, samples = (max(0.0, float(part.mean())) for part in (after.people, after.samples))
+        between, within = factors
+        return PilotSpread(self._table(values), between, within, people, samples)
+
+    def _variances(self, noises: Noise) -> tuple[float, float]:
+        """Variances between and within groups, of expected values with noise."""
+        between, within = between_and_within(self._table(noises.mean[:, None]).sum(axis=0))
+        return float(between), float(within) + float(noises.total.mean())
+
+    def _table(self, values: Floats) -> Floats:
+        """Sums by group of (contexts, repeats) values, averaged over the repeats."""
+        return np.array([group_columns(values[members]) for members in self._groups])
+
+
+def design_effect(parts: Variances, crowding: Crowding) -> float:
+    """The variance of a mean over groups relative to that of independent contexts."""
     return 1 + (crowding.seen - 1) * parts.correlation
 
 
-def standard_error(parts: Parts, design: Design) -> float:
+def standard_error(parts: Variances, design: Design) -> float:
     """The standard error of a mean over the contexts of a design.
 
     >>> design = Design(40, 1000, 25, Crowding(4.0, 4.0))
-    >>> standard_error(Parts(0.0, 0.04, 0.0, 0.0), design)
+    >>> standard_error(Variances(0.0, 0.04, 0.0, 0.0), design)
     0.02
     """
     contexts = design.groups * design.crowding.mean
     return math.sqrt(parts.total * design_effect(parts, design.crowding) / contexts)
 
 
-def groups_needed(parts: Parts, design: Design, error: float) -> int:
-    """The fewest groups whose standard error is at most `error`; never fewer than two.
-
-    >>> groups_needed(Parts(0.0, 0.04, 0.0, 0.0), Design(40, 1000, 1, Crowding(4.0, 4.0)), 0.02)
-    25
-    """
+def groups_needed(parts: Variances, design: Design, error: float) -> int:
+    """The fewest groups whose standard error is at most `error`; at least two."""
     one = standard_error(parts, replace(design, groups=1))
     return max(2, math.ceil((one / error) ** 2 * (1 - 1e-12)))
 
 
 def width(error: float, level: float = LEVEL) -> float:
-    """The width of an interval around a mean with this standard error.
-
-    >>> round(width(0.01), 4)
-    0.0392
-    """
+    """The width of an interval around a mean with this standard error."""
     return 2 * _normal_quantile((1 + level) / 2) * error
 
 
 def power(error: float, difference: float, level: float = LEVEL) -> float:
-    """The chance that a two-sided test at 1 − `level` sees a difference of this size.
+    """The power of a two-sided test at 1 − `level` against a difference of this size.
 
     >>> round(power(0.01, 0.028), 2)
     0.8
@@ -158,20 +276,12 @@ def power(error: float, difference: float, level: float = LEVEL) -> float:
 
 
 def error_for_width(asked: float, level: float = LEVEL) -> float:
-    """The standard error that gives an interval of this width.
-
-    >>> round(error_for_width(0.0392), 4)
-    0.01
-    """
+    """The standard error that gives an interval of this width."""
     return asked / width(1.0, level)
 
 
 def error_for_power(asked: float, difference: float, level: float = LEVEL) -> float:
-    """The largest standard error with which a difference is seen with this chance.
-
-    >>> round(error_for_power(0.8, 0.028), 3)
-    0.01
-    """
+    """The largest standard error at which a difference is detected with this power."""
     from scipy.optimize import brentq
 
     def too_much(log: float) -> float:
@@ -183,13 +293,50 @@ def error_for_power(asked: float, difference: float, level: float = LEVEL) -> fl
     return math.exp(float(brentq(too_much, -_MOST_LOG, _MOST_LOG))) * difference
 
 
+def error_interval(spread: PilotSpread, design: Design, level: float = LEVEL) -> Interval | None:
+    """The uncertainty of a design's standard error, given the pilot's number of groups.
+
+    The variance is a weighted sum of two mean squares, approximately a chi-square with
+    Satterthwaite's degrees of freedom. `None` if the variance is 0.
+    """
+    from scipy.special import gammaincinv
+
+    found = mean_squares(spread.table.sum(axis=0))
+    variance = float(spread.errors(spread.table.sum(axis=0), design)) ** 2
+    if not variance:
+        return None
+    free = _satterthwaite(found, spread, design, variance)
+    shares = ((1 + level) / 2, (1 - level) / 2)
+    chi_squares = [float(2 * gammaincinv(free / 2, share)) for share in shares]
+    low, high = (math.sqrt(variance * free / quantile) for quantile in chi_squares)
+    return Interval(low, high, level, "chi-square, Satterthwaite")
+
+
+@dataclass(frozen=True, eq=False)
+class MeanSquares:
+    """The mean squares of an analysis of variance over groups, and their degrees of freedom."""
+
+    among: Floats
+    within: Floats
+    free_among: Floats
+    free: Floats
+    size: Floats
+    """Contexts per group, as the mean square among groups weighs them."""
+
+
+def mean_squares(sums: Floats) -> MeanSquares:
+    """Compute mean squares from total or resampled sums of `group_columns`."""
+    groups, n, n_squared, total, squares, by_group = np.moveaxis(sums, -1, 0)
+    free_among, free = np.maximum(groups - 1, 1), n - groups
+    among = np.maximum(by_group - total**2 / n, 0.0) / free_among
+    within = np.maximum(squares - by_group, 0.0) / np.maximum(free, 1)
+    return MeanSquares(among, within, free_among, free, (n - n_squared / n) / free_among)
+
+
 def group_columns(values: Floats) -> Floats:
-    """A group's values, (contexts, times), as sums that an analysis of variance can be made from.
+    """A group's (contexts, repeats) values as the sums that an analysis of variance needs.
 
-    Where values were drawn several times, the sums are means over the times.
-
-    >>> group_columns(np.array([[1.0], [3.0]])).tolist()
-    [1.0, 2.0, 4.0, 4.0, 10.0, 8.0]
+    The sums are means over the repeats.
     """
     n, totals = len(values), values.sum(axis=0)
     squares = float((values**2).sum(axis=0).mean())
@@ -197,14 +344,10 @@ def group_columns(values: Floats) -> Floats:
 
 
 def between_and_within(sums: Floats) -> tuple[Floats, Floats]:
-    """Variance between groups and within them, from sums of `group_columns`, whole or resampled.
+    """Variance between groups and within them, from total or resampled sums of `group_columns`.
 
-    Where each group has one context, or where groups differ less than chance would have it, there
-    is nothing between them.
-
-    >>> table = np.array([group_columns(np.full((2, 1), v)) for v in (0.0, 4.0)])
-    >>> [float(part) for part in between_and_within(table.sum(axis=0))]
-    [8.0, 0.0]
+    The variance between groups is 0 if each group has one context, or if groups differ less than
+    expected by chance.
     """
     _, n, _, total, squares, _ = np.moveaxis(sums, -1, 0)
     found = mean_squares(sums)
@@ -214,111 +357,16 @@ def between_and_within(sums: Floats) -> tuple[Floats, Floats]:
     return np.where(alone, 0.0, between), np.where(alone, pooled, found.within)
 
 
-@dataclass(frozen=True, eq=False)
-class MeanSquares:
-    """Of an analysis of variance over groups: both mean squares, and their degrees of freedom."""
-
-    among: Floats
-    within: Floats
-    free_among: Floats
-    free: Floats
-    size: Floats
-    """Contexts a group, as the mean square among groups weighs them."""
-
-
-def mean_squares(sums: Floats) -> MeanSquares:
-    """From sums of `group_columns`, whole or resampled.
-
-    >>> table = np.array([group_columns(np.array([[v], [v + 2]])) for v in (0.0, 4.0)])
-    >>> found = mean_squares(table.sum(axis=0))
-    >>> float(found.among), float(found.within), float(found.free)
-    (16.0, 2.0, 2.0)
-    """
-    groups, n, n_squared, total, squares, by_group = np.moveaxis(sums, -1, 0)
-    free_among, free = np.maximum(groups - 1, 1), n - groups
-    among = np.maximum(by_group - total**2 / n, 0.0) / free_among
-    within = np.maximum(squares - by_group, 0.0) / np.maximum(free, 1)
-    return MeanSquares(among, within, free_among, free, (n - n_squared / n) / free_among)
-
-
 def _normal_quantile(probability: float) -> float:
     from scipy.special import ndtri
 
     return float(ndtri(probability))
 
 
-Sizes = tuple[int, Size]
-FAR = 2
-"""Beyond so many times the pilot's people a predicted error is an upper bound."""
-
-
-@dataclass(frozen=True, eq=False)
-class Context:
-    """One context of a pilot: what was seen, and the truth that is taken to lie behind it."""
-
-    id: str
-    group: str
-    seen: Sides
-    truth: Sides
-
-    @property
-    def people(self) -> int:
-        """How many people answered."""
-        return self.seen.people.n or 0
-
-    @property
-    def samples(self) -> Size:
-        """How many draws the model has, the smaller number where there are two models."""
-        sizes = [model.n for model in self.seen.models if model.n is not None]
-        return min(sizes) if sizes else None
-
-
-@dataclass(frozen=True, eq=False)
-class Spread:
-    """Sums by group of the values at some sizes, how they extrapolate, and the noise in them."""
-
-    table: Floats
-    between: float
-    within: float
-    people: float
-    samples: float
-
-    def parts(self, sums: Floats) -> Parts:
-        """The variances by source; `sums` of the table, whole or resampled."""
-        between, within = (float(part) for part in between_and_within(sums))
-        noise = self.people + self.samples
-        # Noise cannot be more than there is; an estimate can.
-        share = min(1.0, within * self.within / noise) if noise else 0.0
-        people, samples = share * self.people, share * self.samples
-        contexts = max(0.0, within * self.within - people - samples)
-        return Parts(between * self.between, contexts, people, samples)
-
-    def errors(self, sums: Floats, design: Design) -> Floats:
-        """Standard errors of a design's mean, one for each row of resampled sums."""
-        between, within = between_and_within(sums)
-        variance = between * self.between * design.crowding.seen + within * self.within
-        errors: Floats = np.sqrt(variance / (design.groups * design.crowding.mean))
-        return errors
-
-
-def error_interval(spread: Spread, design: Design, level: float = LEVEL) -> Interval | None:
-    """What a pilot of so many groups leaves open of a design's standard error.
-
-    Its variance is a sum of two mean squares with weights; the sum has about the distribution of a
-    chi-square with Satterthwaite's degrees of freedom. `None` where there is nothing to weigh.
-    """
-    found = mean_squares(spread.table.sum(axis=0))
-    variance = float(spread.errors(spread.table.sum(axis=0), design)) ** 2
-    if not variance:
-        return None
-    free = _satterthwaite(found, spread, design, variance)
-    shares = ((1 + level) / 2, (1 - level) / 2)
-    low, high = (math.sqrt(variance * free / _chi_square(share, free)) for share in shares)
-    return Interval(low, high, level, "chi-square, Satterthwaite")
-
-
-def _satterthwaite(found: MeanSquares, spread: Spread, design: Design, variance: float) -> float:
-    """Degrees of freedom; those of the groups where they differ no more than by chance."""
+def _satterthwaite(
+    found: MeanSquares, spread: PilotSpread, design: Design, variance: float
+) -> float:
+    """Degrees of freedom; those of the groups if they differ no more than by chance."""
     if found.free < 1 or found.among <= found.within:
         return float(found.free_among)
     contexts = design.groups * design.crowding.mean
@@ -330,95 +378,6 @@ def _satterthwaite(found: MeanSquares, spread: Spread, design: Design, variance:
     return float(variance**2 / sum((part / contexts) ** 2 / free for part, free in parts))
 
 
-def _chi_square(share: float, free: float) -> float:
-    from scipy.special import gammaincinv
-
-    return float(2 * gammaincinv(free / 2, share))
-
-
-@dataclass(frozen=True, eq=False)
-class Pilot:
-    """Contexts of a run from which others are planned; they lie in at least two groups."""
-
-    contexts: tuple[Context, ...]
-    seed: int = 0
-
-    @property
-    def people(self) -> int:
-        """The usual number of people a context."""
-        return int(np.median([context.people for context in self.contexts]))
-
-    @property
-    def samples(self) -> Size:
-        """The usual number of model samples a context."""
-        known = [context.samples for context in self.contexts if context.samples is not None]
-        return int(np.median(known)) if known else None
-
-    @property
-    def crowding(self) -> Crowding:
-        """How its contexts lie in groups."""
-        return Crowding.of(np.array([len(members) for members in self._groups]))
-
-    @cached_property
-    def _groups(self) -> list[Ints]:
-        """The places of each group's contexts, groups in the order of appearance."""
-        found: dict[str, list[int]] = {}
-        for place, context in enumerate(self.contexts):
-            found.setdefault(context.group, []).append(place)
-        return [np.array(places) for places in found.values()]
-
-    @property
-    def n_groups(self) -> int:
-        """How many groups it has."""
-        return len(self._groups)
-
-    def spreads(self, people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Spread]:
-        """The spread of values at every pair of sizes."""
-        seen = self._each(lambda c, rng: subsampled(c.seen, people, samples, rng))
-        then = _stacked(self._each(lambda c, rng: _noise_of(c, people, samples, rng)))
-        now = then
-        if self.is_beyond(max(people), samples):
-            now = _stacked(self._each(lambda c, rng: _noise_of(c, people, samples, rng, c.seen)))
-        return {
-            (n_people, n_samples): self._spread(seen[:, i, j], now, then, (i, j))
-            for i, n_people in enumerate(people)
-            for j, n_samples in enumerate(samples)
-        }
-
-    def is_beyond(self, people: int, samples: Sequence[Size]) -> bool:
-        """Whether any of these sizes is larger than the pilot's."""
-        own = self.samples
-        return people > self.people or any(
-            own is not None and (n is None or n > own) for n in samples
-        )
-
-    def is_far(self, people: int) -> bool:
-        """Whether a design has so many more people that its predicted error is an upper bound."""
-        return people > FAR * self.people
-
-    def _each(self, work: Callable[[Context, np.random.Generator], Floats]) -> Floats:
-        return np.array([work(c, stream(self.seed, "plan", c.id)) for c in self.contexts])
-
-    def _spread(self, values: Floats, now: Floats, then: Floats, at: tuple[int, int]) -> Spread:
-        before, after = (_of_sizes(found, at) for found in (now, then))
-        factors = [
-            new / old if old > 0 else 1.0
-            for old, new in zip(self._variances(before), self._variances(after), strict=True)
-        ]
-        people, samples = (max(0.0, float(part.mean())) for part in (after.people, after.samples))
-        between, within = factors
-        return Spread(self._table(values), between, within, people, samples)
-
-    def _variances(self, noises: Noise) -> tuple[float, float]:
-        """Between groups and within them, of values that are expected ones with noise."""
-        between, within = between_and_within(self._table(noises.mean[:, None]).sum(axis=0))
-        return float(between), float(within) + float(noises.total.mean())
-
-    def _table(self, values: Floats) -> Floats:
-        """Sums by group of (contexts, times) values, averaged over the times."""
-        return np.array([group_columns(values[members]) for members in self._groups])
-
-
 def _noise_of(
     context: Context,
     people: Sequence[int],
@@ -426,16 +385,6 @@ def _noise_of(
     rng: np.random.Generator,
     limit: Sides | None = None,
 ) -> Floats:
-    """Mean and noise at some sizes as one array, none larger than in `limit`."""
+    """Mean and noise at some sizes as one array, no size larger than in `limit`."""
     found = noise(context.truth, people, samples, rng, limit=limit)
     return np.array([found.mean, found.people, found.samples])
-
-
-def _stacked(found: Floats) -> Floats:
-    """(contexts, kinds, people, samples) with the kinds first."""
-    return np.moveaxis(found, 1, 0)
-
-
-def _of_sizes(found: Floats, at: tuple[int, int]) -> Noise:
-    mean, people, samples = (part[:, at[0], at[1]] for part in found)
-    return Noise(mean, people, samples)

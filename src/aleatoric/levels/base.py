@@ -12,22 +12,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 from aleatoric import registry
+from aleatoric.calibration.results import GroupedSums
 from aleatoric.data.opening import check_same, corpus_facts
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.models.checkpoints import check_contents, contents_of
 from aleatoric.models.openai_texts import check_receivers
-from aleatoric.probes.base import check_known, check_said, check_said_rule, unsaid
+from aleatoric.probes.base import (
+    check_allowed_probes,
+    check_allowed_rule,
+    check_known_probes,
+    disallowed_probes,
+)
 from aleatoric.registry import Meter, Track, quietly, unmetered, versions
 from aleatoric.runs import COMPLETE, Store
 from aleatoric.runs.disk import reporting_faults
 from aleatoric.runs.engine import Engine, check_engine, check_specs, open_engine
 from aleatoric.runs.job import Job
 from aleatoric.runs.session import Stopping, working
-from aleatoric.types import Collected, Results
+from aleatoric.types import Collected, Results, Study
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,10 @@ class Level(ABC):
     def check(self, job: Any) -> None:
         """Refuse a job that cannot be done, before anything is opened or written."""
         check_specs(job.models, *self.model_kinds)
+        self.check_engine(job)
+
+    def check_engine(self, job: Any) -> None:
+        """Refuse an engine that cannot run models of this level."""
         check_engine(job.engine_options)
 
     @abstractmethod
@@ -123,6 +134,23 @@ class Level(ABC):
         """Return the systems that are models."""
         return [name for name in store.systems() if name not in self.controls]
 
+    # Beyond results ------------------------------------------------------------------------
+
+    studies: ClassVar[str] = ""
+    """The kind of plugins that are studies of this level."""
+
+    def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:
+        """Run the study `name` on one system."""
+        raise UsageError(f"{store.path}: there are no studies of the {self.name} level.")
+
+    def group_sums(self, store: Store, system: str) -> GroupedSums | None:
+        """Return the sums per group that systems are compared by; `None`: compare by items."""
+        return None
+
+    def row_files(self, store: Store) -> list[tuple[str, Path]] | None:
+        """Return Parquet files of rows with their systems; `None`: rows are the statistics."""
+        return None
+
 
 def level_of(store: Store) -> Level:
     """Return the level of a saved run."""
@@ -154,7 +182,7 @@ def manifest_of(job: Job, corpus: Collected[Any]) -> dict[str, Any]:
     }
 
 
-def run_job(job: Job, out: Any, monitor: Monitor | None = None) -> Store:
+def run_job(job: Job, out: Path, monitor: Monitor | None = None) -> Store:
     """Do all that a job asks for, in the directory `out`; return the open run.
 
     What the run holds already is not done again. If the input is bad, nothing of a new run is left
@@ -182,7 +210,7 @@ class Changes:
     word_rule: str | None = None
 
 
-def resume_run(path: Any, changes: Changes | None = None, monitor: Monitor | None = None) -> Store:
+def resume_run(path: Path, changes: Changes | None = None, monitor: Monitor | None = None) -> Store:
     """Continue the run in `path` until all that it was asked for is done; return the open run."""
     changes, monitor = changes or Changes(), monitor or Monitor()
     store = Store.resume(path)
@@ -198,16 +226,16 @@ def _resumed(store: Store, changes: Changes, monitor: Monitor) -> Store:
     level, manifest, path = level_of(store), store.manifest, str(store.path)
     rule = manifest.get("choices", {}).get("rule")
     check_changes(level, changes)
-    check_known(monitor.allowed_probes, manifest.get("probes") or ())
+    check_known_probes(monitor.allowed_probes, manifest.get("probes") or ())
     if changes.word_rule not in (None, rule):
         raise UsageError(f"--word-rule {changes.word_rule} is not the run's; leave it out.")
     job = level.job_type.from_manifest(manifest, changes.options)
-    check_engine(job.engine_options)
+    level.check_engine(job)
     if store.meta(COMPLETE):
         store.release()
         return store
-    check_said_rule(rule, changes.word_rule, path)
-    check_said(manifest.get("probes") or (), monitor.allowed_probes, path, "resume")
+    check_allowed_rule(rule, changes.word_rule, path)
+    check_allowed_probes(manifest.get("probes") or (), monitor.allowed_probes, path, "resume")
     pending = store.unfinished_models(job.models)
     check_receivers(pending, changes.key_for, path)
     check_contents(manifest.get("contents") or {}, pending)
@@ -260,7 +288,7 @@ def score(store: Store, monitor: Monitor | None = None, again: bool = True) -> N
 
 def refused_probes(store: Store, allowed_probes: Collection[str]) -> list[str]:
     """Return the user functions that a run names and this command does not: they are not called."""
-    return unsaid(store.manifest.get("probes") or (), allowed_probes)
+    return disallowed_probes(store.manifest.get("probes") or (), allowed_probes)
 
 
 def results(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from aleatoric import registry
 from aleatoric.data.opening import open_text_corpus
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
@@ -34,6 +35,7 @@ from aleatoric.models.generate import Tallied, Tally
 from aleatoric.nextword.rules import is_spaceless
 from aleatoric.probes.base import is_code
 from aleatoric.probes.opening import default_names, left_out
+from aleatoric.registry import Track
 from aleatoric.runs import Store
 from aleatoric.runs.engine import Engine
 from aleatoric.runs.formats import SavedDict
@@ -47,7 +49,7 @@ from aleatoric.runs.session import (
     system_name,
     unfinished_notes,
 )
-from aleatoric.types import Estimate, MultiRef, Result, Results, Signature, TextItem, Texts
+from aleatoric.types import Estimate, MultiRef, Result, Results, Signature, Study, TextItem, Texts
 
 PROTOCOLS = ("corrected", "paper")
 RECORDED = "recorded"
@@ -488,6 +490,14 @@ class Text(Level):
         """Whether a live model has written anything."""
         live = (name for name, facts in store.systems().items() if facts["estimator"] == "sampled")
         return any(store.n_items_with_draws(name) for name in live)
+
+    studies = "text_analyses"
+
+    def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:
+        """Run the study `name` on the inputs of one system."""
+        run: Callable[..., Study] = registry.find(self.studies, name)
+        found = track(cases(store, system), store.n_items, f"{name} of {system}")
+        return run(list(found), store.manifest["seed"])
 
     def score(self, store: Store, monitor: Monitor) -> None:
         """Compute the statistics of every input and system."""

@@ -1,4 +1,4 @@
-"""Which inputs a generator fits worst and best, by each probe, with the texts themselves."""
+"""The inputs whose texts a generator matches worst and best, by each probe."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ N_LISTED = 5
 N_TEXTS = 3
 TEXT_CHARS = 80
 THRESHOLDS = {"lexical-1": 0.3}
-"""W1 beyond which an input is fitted badly, as the paper chose it."""
+"""W1 above which an input counts as badly fitted, as in the paper."""
 OTHER_THRESHOLD = 0.2
 Side = Literal["M", "C"]
+_NEED_BOTH = {"lexical": False, "syntactic": False, "semantic": True}
+"""Whether both texts of a pair must have content, or one is enough, for it to have a distance."""
+Filled = tuple[int, int]
+"""The number of texts, and the number of those that have content."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextCase:
-    """An input, what a system wrote to it, and its statistics by metric."""
+    """An input, a system's texts for it, and its statistics by metric."""
 
     item: TextItem
     texts: tuple[str, ...]
@@ -30,7 +34,7 @@ class TextCase:
 
 @dataclass(frozen=True)
 class Fit:
-    """The inputs at both ends of W1 by one probe, and how many lie beyond the threshold."""
+    """The inputs with the largest and smallest W1, and how many exceed the threshold."""
 
     probe: str
     side: Side
@@ -42,32 +46,23 @@ class Fit:
 
     @property
     def metric(self) -> str:
-        """What the inputs are ordered by."""
+        """The metric by which the inputs are ordered."""
         return f"w1_{self.side}/{self.probe}"
 
     @property
     def summary(self) -> str:
-        """How many inputs are fitted badly, in words."""
+        """The number of badly fitted inputs, as a sentence."""
         return (
             f"{self.probe}: {self.n_beyond} of {self.n_known} inputs have "
             f"W1({self.side}, H) > {self.threshold:g}."
         )
 
 
-def threshold_of(probe: str) -> float:
-    """From which W1 on an input counts as badly fitted.
-
-    >>> threshold_of("lexical-1"), threshold_of("semantic")
-    (0.3, 0.2)
-    """
-    return THRESHOLDS.get(probe, OTHER_THRESHOLD)
-
-
 def fit(cases: Sequence[TextCase], probe: str, side: Side = "C", n_listed: int = N_LISTED) -> Fit:
-    """The worst and the best fitted inputs; none is in both lists, and ties go by id.
+    """The worst and the best fitted inputs; no input is in both lists, and ties are sorted by id.
 
-    Inputs most of whose pairs have no distance are listed only where there are no others: a W1 of
-    the few that are left says little.
+    Inputs most of whose pairs have no distance are listed only if there are no others: a W1 of
+    the few remaining pairs says little.
 
     >>> cases = [TextCase(TextItem(i, i, (i,), ()), (), {"w1_C/p": w}) for i, w in
     ...          [("a", 0.1), ("b", 0.5), ("c", None)]]
@@ -75,7 +70,7 @@ def fit(cases: Sequence[TextCase], probe: str, side: Side = "C", n_listed: int =
     >>> [case.item.id for case in found.worst], [case.item.id for case in found.best]
     (['b'], ['a'])
     """
-    metric, threshold = f"w1_{side}/{probe}", threshold_of(probe)
+    metric, threshold = f"w1_{side}/{probe}", THRESHOLDS.get(probe, OTHER_THRESHOLD)
     known = [(value, case) for case in cases if (value := case.values.get(metric)) is not None]
     telling = [pair for pair in known if _mostly_defined(pair[1], probe, side)]
     ordered = sorted(telling or known, key=lambda pair: (-pair[0], pair[1].item.id))
@@ -87,40 +82,26 @@ def fit(cases: Sequence[TextCase], probe: str, side: Side = "C", n_listed: int =
 
 
 def _mostly_defined(case: TextCase, probe: str, side: Side) -> bool:
-    """Whether half of an input's pairs or more can have a distance, among people and beside them.
+    """Whether at least half of an input's pairs have a distance, on both sides of the comparison.
 
-    As far as the texts tell: of an own probe nothing is known, and words are cut at white space.
+    Words are cut at white space; nothing is known about user-defined probes.
     """
     kind, _, order = probe.partition("-")
     if kind not in _NEED_BOTH:
         return True
     n_words = int(order) if order.isdecimal() else 1
-    people, own = (_filled(texts, n_words) for texts in (case.item.references, case.texts))
-    sides = ((people, None), (own, None if side == "M" else people))
+    people, model = (_filled(texts, n_words) for texts in (case.item.references, case.texts))
+    sides = ((people, None), (model, None if side == "M" else people))
     return all(_half(*parts, _NEED_BOTH[kind]) for parts in sides)
 
 
-_NEED_BOTH = {"lexical": False, "syntactic": False, "semantic": True}
-"""Whether both texts of a pair must have content, or one is enough: the rest is undefined."""
-Filled = tuple[int, int]
-"""How many texts there are, and how many of them have content."""
-
-
 def _filled(texts: Sequence[str], n_words: int) -> Filled:
-    """A text has content where it has as many words as are looked at together.
-
-    >>> _filled(["a b", "a", ""], 2)
-    (3, 1)
-    """
+    """A text has content if it has at least `n_words` words."""
     return len(texts), sum(len(text.split(None, n_words)) >= n_words for text in texts)
 
 
 def _half(left: Filled, right: Filled | None, need_both: bool) -> bool:
-    """Whether half of the pairs of left with right, or of left two by two, have a distance.
-
-    >>> _half((3, 1), None, False), _half((3, 1), None, True)
-    (True, False)
-    """
+    """Whether half of the pairs of left with right, or within left, have a distance."""
     pairs, both = (comb(n, 2) if right is None else n * right[i] for i, n in enumerate(left))
     empty = [n - filled for n, filled in (left, right or left)]
     neither = comb(empty[0], 2) if right is None else empty[0] * empty[1]
@@ -139,7 +120,7 @@ def run(cases: Sequence[TextCase], seed: int) -> Study:
 
 
 def _table(side: Side, fits: Sequence[Fit]) -> Table:
-    """Both ends by every probe, with the first texts of each input."""
+    """The worst and best inputs by every probe, with their first texts."""
     rows = []
     for found in fits:
         rows += [_row("worst", case, found) for case in found.worst]

@@ -19,7 +19,7 @@ import numpy as np
 
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.probes.base import Block, Probe
-from aleatoric.probes.tools import Reader
+from aleatoric.probes.tools import TextReader
 from aleatoric.types import Floats, TextItem
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class CutAlike:
     `reader` cuts texts into the tokens of the run; `max_length` 0 leaves texts whole.
     """
 
-    reader: Reader
+    reader: TextReader
     max_length: int = MAX_LENGTH
 
     @property
@@ -240,7 +240,7 @@ class ZeroWhereUndefined:
 
 
 def preparation(
-    protocol: str, corpus: str, reader: Reader, max_length: int = MAX_LENGTH
+    protocol: str, corpus: str, reader: TextReader, max_length: int = MAX_LENGTH
 ) -> Preparation:
     """Return what a protocol does to the texts of a corpus, which is known by its name."""
     if protocol == "corrected":

@@ -28,9 +28,9 @@ from aleatoric.levels.text_variability import (
     score_blocks,
 )
 from aleatoric.metrics.distances import Divergence
-from aleatoric.probes.base import Probe, check_said
+from aleatoric.probes.base import Probe, check_allowed_probes
 from aleatoric.probes.opening import probes_with
-from aleatoric.probes.tools import Nothing, Reader, Tools
+from aleatoric.probes.tools import TextReader, Tools
 from aleatoric.registry import Track
 from aleatoric.rng import stream
 from aleatoric.runs import Store
@@ -92,7 +92,7 @@ class Scorer:
     divergences: Mapping[str, Divergence]
     splitting: Splitting
     protocol: str
-    reader: Reader
+    reader: TextReader
     """Cuts texts into tokens, of which lengths are counted."""
     has_control: bool = True
     """Whether people are compared with people: the paper does not do so for dialogue."""
@@ -105,7 +105,9 @@ class Scorer:
 
         Of probes that are code only those are opened that are `said`.
         """
-        check_said(manifest["probes"], said, "the run" if store is None else str(store.path))
+        check_allowed_probes(
+            manifest["probes"], said, "the run" if store is None else str(store.path)
+        )
         as_published = manifest["protocol"] == "paper"
         tools = Tools(
             # The authors read German with English tools too.
@@ -113,7 +115,7 @@ class Scorer:
             manifest["tokeniser"] or (PAPER_TOKENISER if as_published else None),
             manifest["tagger"],
             manifest["encoder"],
-            Nothing() if store is None else EmbeddingCache(store),
+            None if store is None else EmbeddingCache(store),
         )
         opened, reader = probes_with(tools, manifest["probes"]), tools.length_reader()
         # Runs of older versions did not cut texts.

@@ -130,7 +130,7 @@ def score_blocks(
 ) -> Scores:
     """The statistics of these inputs, for every probe and every system of `names`.
 
-    >>> from aleatoric.metrics.wasserstein import w1
+    >>> from aleatoric.metrics.distances import w1
     >>> from aleatoric.probes.opening import open_probes
     >>> item = ScoredTexts("1", ("a b", "a c"), (("a b", "a b"),))
     >>> probes = open_probes(["lexical-1"], tokeniser="whitespace")
@@ -356,7 +356,7 @@ def paper_batch(distances: Floats, divergences: Mapping[str, Divergence]) -> Sta
 
     Divergences of the drawn from the first half of the pairs, and `dmu`, their difference of means.
 
-    >>> from aleatoric.metrics.wasserstein import w1
+    >>> from aleatoric.metrics.distances import w1
     >>> found = paper_batch(np.array([[0.0, 0.1, 0.2, 0.3, 0.4, 0.5]]), {"w1": w1})
     >>> {name: value.round(6).tolist() for name, value in found.items()}
     {'w1': [0.133333], 'dmu': [0.133333]}
@@ -373,7 +373,7 @@ def corrected_batch(
     `_M` compares H_a with H_b, `_C` the grid a x b with H_b. A half of one person has no pair:
     inputs of fewer than four people have no `_M`, of fewer than three no `_C`.
 
-    >>> from aleatoric.metrics.wasserstein import w1
+    >>> from aleatoric.metrics.distances import w1
     >>> everyone = np.full((1, 4, 4), 0.5)
     >>> corrected_batch(Inputs(["x"], everyone, 4), {"w1": w1})["w1_M"].tolist()
     [0.0]
@@ -392,7 +392,7 @@ def matched_batch(
     People are split as `corrected_batch` splits them. A system with fewer generations than half a
     has people cannot be matched: NaN.
 
-    >>> from aleatoric.metrics.wasserstein import w1
+    >>> from aleatoric.metrics.distances import w1
     >>> everything = np.full((1, 8, 8), 0.5)
     >>> matched_batch(Inputs(["x"], everything, 4), {"w1": w1})["w1_C"].tolist()
     [0.0]

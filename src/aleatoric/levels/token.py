@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric import registry
 from aleatoric.calibration.results import CalibrationResult, GroupedSums, pack, unpack
 from aleatoric.calibration.schemes import EXPECTED, Scheme
-from aleatoric.calibration.statistics import TokenTable, read_table, write_part
+from aleatoric.calibration.statistics import TokenTable, part_files, read_table, write_part
 from aleatoric.calibration.stream import CalibrationStream
 from aleatoric.data.opening import open_token_corpus
 from aleatoric.errors import DataError, UsageError
@@ -22,13 +24,22 @@ from aleatoric.inference.estimate import bounded
 from aleatoric.levels.base import Level, Monitor
 from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.models.forced import Part, chunks, parts
-from aleatoric.registry import Advance
+from aleatoric.registry import Advance, Track
 from aleatoric.runs import Store, TokenSums
 from aleatoric.runs.engine import Engine, check_one_process, open_forced
 from aleatoric.runs.formats import DamagedRowError
 from aleatoric.runs.job import Job, option
 from aleatoric.runs.session import Stopping, check_version, unfinished_notes
-from aleatoric.types import Collected, ParallelText, Perfect, Result, Results, Signature, TextCorpus
+from aleatoric.types import (
+    Collected,
+    ParallelText,
+    Perfect,
+    Result,
+    Results,
+    Signature,
+    Study,
+    TextCorpus,
+)
 
 BATCHES_A_PART = 8
 """So many batches are scored between two saves: what a killed run loses at most."""
@@ -85,11 +96,6 @@ def systems(store: Store) -> list[str]:
 def calibration(store: Store, system: str, interval: str = DEFAULT_METHOD) -> CalibrationResult:
     """All of a system's estimates and curves."""
     return _restored(store, system).result(interval)
-
-
-def grouped(store: Store, system: str) -> GroupedSums:
-    """A system's sums by document, to be paired with those of another."""
-    return _restored(store, system).grouped()
 
 
 def _restored(store: Store, system: str) -> CalibrationStream:
@@ -294,6 +300,9 @@ class Token(Level):
         if not job.models:
             raise UsageError("give a model to read the corpus, as --model smollm2.")
         super().check(job)
+
+    def check_engine(self, job: TokenJob) -> None:
+        """Refuse a cluster."""
         check_one_process(job.engine_options, "token")
 
     def open(self, job: TokenJob) -> TextCorpus | ParallelText:
@@ -373,3 +382,26 @@ class Token(Level):
     def model_systems(self, store: Store) -> list[str]:
         """Return the models that have read anything."""
         return systems(store)
+
+    studies = "token_analyses"
+
+    def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:
+        """Run the study `name` on the saved rows of one system."""
+        run: Callable[..., Study] = registry.find(self.studies, name)
+        manifest = store.manifest
+        return run(token_table(store, system), manifest["seed"], manifest["bins"])
+
+    def group_sums(self, store: Store, system: str) -> GroupedSums:
+        """Return the sums of one system per document."""
+        return _restored(store, system).grouped()
+
+    def row_files(self, store: Store) -> list[tuple[str, Path]]:
+        """Return the files of rows per token."""
+        kept = [
+            (name, file)
+            for name in systems(store)
+            for file in part_files(store.token_rows_folder(name))
+        ]
+        if not kept:
+            raise UsageError(f"{store.path}: has no rows per token; run it with --keep-rows.")
+        return kept

@@ -53,7 +53,7 @@ from aleatoric.runs.session import (
     system_name,
     unfinished_notes,
 )
-from aleatoric.types import Case, Choices, Corpus, Item, Results
+from aleatoric.types import Case, Choices, Corpus, Item, Results, Study
 
 LIVE = ("exact", "mc", "list")
 SCORED_AT_ONCE = 100
@@ -328,6 +328,22 @@ def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> It
         yield f"{name}: {joined.repeated} rows repeat an item and count as {meaning}"
 
 
+def word_study(name: str, own: Sequence[Case], manifest: Mapping[str, Any]) -> Study:
+    """Run a study of next words; the regression tags them in the language of the corpus."""
+    run: Callable[..., Study] = registry.find("analyses", name)
+    if name != "ard":
+        return run(own, manifest["seed"])
+    language = manifest.get("language")
+    asked = manifest["tagger"] if "tvd_syn" in manifest["abstractions"] else None
+    tagger = fitting_tagger(asked, language)
+    kind, _, argument = tagger.partition(":")
+    study = run(own, manifest["seed"], registry.find("taggers", kind)(argument))
+    caveat = language_caveat(tagger, language)
+    notes = () if caveat is None else (f"Caveat: {caveat}.",)
+    tables = [replace(one, notes=(*one.notes, *notes)) for one in study.tables]
+    return replace(study, tables=tuple(tables))
+
+
 def _abstractions(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _abstraction(name, manifest) for name in manifest["abstractions"]}
 
@@ -349,6 +365,13 @@ class NextWords(Level):
 
     name = "word"
     controls = CONTROLS
+    studies = "analyses"
+
+    def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:
+        """Run the study `name` on the contexts of one system."""
+        registry.find(self.studies, name)  # an unknown name shows before anything is read
+        found = track(cases(store, system), store.n_items, f"{name} of {system}")
+        return word_study(name, list(found), store.manifest)
 
     def score(self, store: Store, monitor: Monitor) -> None:
         """Compute the statistics of every context and system."""

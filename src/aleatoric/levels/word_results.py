@@ -16,9 +16,15 @@ from aleatoric.inference.persons import PersonChanges, PersonSums, covering_pers
 from aleatoric.levels.word_scoring import CONTROLS, HUMAN, ORACLE
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import AgreementGap, Overlap
-from aleatoric.metrics.calibration import ECE, Bins, equal_mass_edges, equal_width_edges
-from aleatoric.metrics.debiased import DebiasedECE
+from aleatoric.metrics.calibration import (
+    ECE,
+    Bins,
+    DebiasedECE,
+    equal_mass_edges,
+    equal_width_edges,
+)
 from aleatoric.metrics.reduction import FiniteMean, Mean
+from aleatoric.nextword.live import parse_until
 from aleatoric.runs import Store
 from aleatoric.runs.formats import DamagedRowError
 from aleatoric.runs.run import StoredRows, stat_columns
@@ -218,7 +224,7 @@ def _choices_in_force(manifest: Mapping[str, Any], metric: str, estimator: str) 
     if estimator == "exact":
         found["tolerance"] = f"{manifest['tolerance']:g}"
     if estimator == "mc" and manifest.get("until") is not None:
-        found["until"] = f"se={manifest['until']:g}"
+        found["until"] = f"se={parse_until(manifest['until']):g}"
     tools = {"tvd_syn": "tagger", "tvd_sem": "embedder"}
     if metric in tools:
         found[tools[metric]] = manifest[tools[metric]]

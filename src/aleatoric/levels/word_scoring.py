@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from aleatoric.inference import control
 from aleatoric.inference.noise import perfect_tvd
 from aleatoric.inference.persons import changes_without_each
-from aleatoric.metrics import debiased as by_split
 from aleatoric.metrics.agreement import (
     Agreement,
     agreements_of_counts,
@@ -21,8 +20,7 @@ from aleatoric.metrics.agreement import (
     mode,
     self_agreement,
 )
-from aleatoric.metrics.debiased import leave_pair_out
-from aleatoric.metrics.distances import tvd
+from aleatoric.metrics.distances import js_of_counts, leave_pair_out, tvd, tvd_of_counts
 from aleatoric.metrics.entropy import log_loss
 from aleatoric.nextword.answers import cut, human_counts, model_distribution, pool, regroup
 from aleatoric.nextword.rules import WordRule, bare, is_code, normalise, rule_named
@@ -277,10 +275,10 @@ def _orders(people: People, settings: Settings) -> Ints:
 def _distances(halves: control.Halves) -> dict[str, Floats]:
     target, player = halves.target.counts, halves.player.counts
     return {
-        "tvd": by_split.tvd(target, player),
+        "tvd": tvd_of_counts(target, player),
         "tvd_debiased": leave_pair_out(target, player),
         **agreements_of_counts(target, player),
-        "js": by_split.js(target, player),
+        "js": js_of_counts(target, player),
         "confidence": player.max(axis=1) / player.sum(axis=1),
     }
 
@@ -375,7 +373,7 @@ def _abstract_oracle_tvd(
     words = people.distribution.support
     classes = abstraction(people.item, words)
     of_word, starts = _class_order([classes[word] for word in words])
-    return by_split.tvd(
+    return tvd_of_counts(
         *(np.add.reduceat(half[:, of_word], starts, axis=1) for half in (target, player))
     )
 

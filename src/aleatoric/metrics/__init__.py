@@ -1,1 +1,1 @@
-"""Per-item statistics of a `Pair`, and their reductions to one number."""
+"""Per-item statistics of people and a model, and their reductions to one number."""

@@ -1,10 +1,10 @@
-"""How often two people agree (H), two draws of the model (M), and a draw with a person (C).
+"""Agreement between two people (H), two draws of the model (M), and a draw and a person (C).
 
-All three are estimated without bias from samples of any size of at least two: from pairs of
-different people, pairs of different draws, and all pairs of a draw and a person. The squared
-distance H + M - 2C is 0 on average for a perfect model at any sample size, and larger for every
-other model. The overlap 2 ΣC / Σ(H + M), summed over items, is Morisita's index: 1 for a perfect
-model, 0 where nothing is shared.
+All three have unbiased estimates from samples of at least two: from pairs of different people,
+pairs of different draws, and all pairs of a draw and a person. The squared distance H + M - 2C has
+expectation 0 for a perfect model at any sample size, and a larger one for every other model. The
+overlap 2 ΣC / Σ(H + M), summed over items, is Morisita's index: 1 for a perfect model, 0 where
+nothing is shared.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Agreement:
 
     @property
     def sq_distance(self) -> float:
-        """The squared distance between people and model, unbiased."""
+        """The unbiased squared distance between people and model."""
         return self.human + self.model - 2 * self.cross
 
     def columns(self) -> dict[str, float | None]:
@@ -53,26 +53,16 @@ class Agreement:
 
 
 def sq_distance(pair: Pair) -> float | None:
-    """The squared distance between people and model, unbiased; `None` for samples of one.
-
-    >>> people = Categorical.from_counts({"a": 1, "b": 1})
-    >>> sq_distance(Pair("i", "g", people, people))
-    -1.0
-    """
+    """The unbiased squared distance between people and model; `None` for samples of one."""
     found = Agreement.of(pair)
     return found.sq_distance if found else None
 
 
 def self_agreement(side: Categorical) -> float | None:
-    """The probability that two draws agree, unbiased; `None` for a sample of one.
+    """The unbiased probability that two draws agree; `None` for a sample of one.
 
-    Known probabilities give their sum of squares. Unassigned mass counts as outcomes that are
-    never drawn twice, so that the value is then a lower bound.
-
-    >>> self_agreement(Categorical.from_counts({"a": 1, "b": 1}))
-    0.0
-    >>> self_agreement(Categorical(("a",), (0.5,), rest=0.5))
-    0.25
+    Exact probabilities give their sum of squares. Unassigned mass counts as outcomes that are never
+    drawn twice, so the value is then a lower bound.
     """
     plug_in = sum(times * share * share for share, times in side.outcomes_by_share.items())
     if side.n is None:
@@ -83,11 +73,7 @@ def self_agreement(side: Categorical) -> float | None:
 
 
 def cross_agreement(human: Categorical, model: Categorical) -> float:
-    """The probability that a draw of the model agrees with a person.
-
-    >>> cross_agreement(Categorical(("a", "b"), (0.5, 0.5)), Categorical(("b",), (1.0,)))
-    0.5
-    """
+    """The probability that a draw of the model agrees with a person."""
     probs = model.as_dict()
     return sum(p * probs.get(word, 0.0) for word, p in human.as_dict().items())
 
@@ -96,14 +82,12 @@ def agreements_of_counts(left: Ints, right: Ints) -> dict[str, Floats]:
     """H, M, C and squared distance of (splits, outcomes) counts of people and model, per split.
 
     NaN where a side has fewer than two answers.
-
-    >>> found = agreements_of_counts(np.array([[2, 0]]), np.array([[1, 1]]))
-    >>> {name: values.tolist() for name, values in found.items()}
-    {'agreement_H': [1.0], 'agreement_M': [0.0], 'agreement_C': [0.5], 'sq_distance': [0.0]}
     """
     human, model = _self_agreements(left), _self_agreements(right)
     cross = (left * right).sum(axis=1) / (left.sum(axis=1) * right.sum(axis=1))
-    values = [np.where(np.isnan(human + model), np.nan, own) for own in (human, model, cross)]
+    values = [
+        np.where(np.isnan(human + model), np.nan, agreement) for agreement in (human, model, cross)
+    ]
     return {**dict(zip(COLUMNS, values, strict=True)), "sq_distance": human + model - 2 * cross}
 
 
@@ -118,7 +102,7 @@ def _self_agreements(counts: Ints) -> Floats:
 class Overlap:
     """2 ΣC / Σ(H + M) over items, per split: a reduction of the three agreements.
 
-    Undefined where neither two people nor two draws agree anywhere.
+    Undefined where neither two people nor two draws agree on any item.
 
     >>> chunk = {name: np.array([[v]]) for name, v in zip(COLUMNS, (0.5, 0.3, 0.2), strict=True)}
     >>> overlap = Overlap()
@@ -129,7 +113,7 @@ class Overlap:
     names: tuple[str, str, str] = COLUMNS
 
     def columns(self, chunk: Chunk) -> Floats:
-        """H + M and C, undefined as 0, beside the number of defined items."""
+        """H + M and C, with 0 for undefined, and indicators of the defined items."""
         human, model, cross = np.broadcast_arrays(*(chunk[name] for name in self.names))
         known = np.isfinite(human + model + cross)
         both, shared = (np.where(known, v, 0.0) for v in (human + model, cross))
@@ -147,16 +131,10 @@ class Overlap:
 
 @dataclass(frozen=True)
 class AgreementGap:
-    """The mean of M - H over items, per split: above 0 the model varies less than people.
-
-    >>> chunk = {"agreement_H": np.array([[0.25]]), "agreement_M": np.array([[0.75]])}
-    >>> gap = AgreementGap()
-    >>> gap.values(gap.columns(chunk)).tolist()
-    [[0.5]]
-    """
+    """The mean of M - H over items, per split; positive if the model varies less than people."""
 
     def columns(self, chunk: Chunk) -> Floats:
-        """The differences, undefined as 0, beside the number of defined ones."""
+        """The differences, with 0 for undefined, and indicators of the defined ones."""
         return Mean("gap").columns({"gap": chunk["agreement_M"] - chunk["agreement_H"]})
 
     def values(self, sums: Floats) -> Floats:
@@ -169,21 +147,12 @@ class AgreementGap:
 
 
 def mode(distribution: Categorical) -> str:
-    """The most probable outcome; of equals, the one that stands first.
-
-    >>> mode(Categorical(("a", "b", "c"), (0.2, 0.4, 0.4)))
-    'b'
-    """
+    """The most probable outcome; the first one in case of ties."""
     return distribution.support[distribution.probs.index(max(distribution.probs))]
 
 
 def mass_on_human(pair: Pair) -> float:
-    """The model's probability of the set of words that people gave.
-
-    >>> human = Categorical(("a", "b"), (0.5, 0.5))
-    >>> mass_on_human(Pair("i", "g", human, Categorical(("a", "z"), (0.75, 0.25))))
-    0.75
-    """
+    """The model's total probability of the words that people gave."""
     model = pair.model.as_dict()
     return sum(model.get(word, 0.0) for word in pair.human.support)
 
@@ -191,17 +160,17 @@ def mass_on_human(pair: Pair) -> float:
 def rank_of_human_mode(pair: Pair) -> float | None:
     """The rank (1 = best) that the model gives to people's first choice; ties share the mean rank.
 
-    Undefined where the model gives it no mass, as where it was never drawn: its rank is then worse
-    than that of every drawn word, by how much is not known. A mean over contexts leaves these out
-    and is too good; their number stands beside it.
+    Undefined if the model gives it no mass, for example because it was never drawn: its rank is
+    then worse than that of every drawn word by an unknown amount. A mean over contexts leaves these
+    out and is too good; their number is reported with it.
 
     >>> human = Categorical(("a", "b"), (0.6, 0.4))
     >>> rank_of_human_mode(Pair("i", "g", human, Categorical(("b", "a"), (0.7, 0.3))))
     2.0
     """
-    own = pair.model.as_dict().get(mode(pair.human), 0.0)
-    if own == 0:
+    prob = pair.model.as_dict().get(mode(pair.human), 0.0)
+    if prob == 0:
         return None
     outcomes = pair.model.outcomes_by_share
-    above = sum(times for share, times in outcomes.items() if share > own)
-    return above + (outcomes[own] + 1) / 2
+    above = sum(times for share, times in outcomes.items() if share > prob)
+    return above + (outcomes[prob] + 1) / 2

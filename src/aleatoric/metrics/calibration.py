@@ -1,9 +1,17 @@
-"""Expected calibration error over confidence bins."""
+"""Calibration errors over confidence bins: ECE and its variants, and class-wise SCE and ACE.
+
+SCE and ACE (Nixon et al. 2019) come in three forms. Nixon's formula takes every class k at every
+token, with confidence P(k) and accuracy 1[y = k], and averages over all K classes; over a
+vocabulary of thousands nearly all P(k) are close to 0, and the average is tiny. The other two take
+each token at its predicted class only and average the ECE of each class that is ever predicted:
+`predicted` weighs classes equally, `weighted` by the number of tokens predicted as the class.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +34,12 @@ def equal_width_edges(n_bins: int = N_BINS) -> tuple[float, ...]:
 def equal_mass_edges(
     confidences: Iterable[float], n: int, n_bins: int = N_BINS
 ) -> tuple[float, ...]:
-    """The inner edges of bins of equal mass; `confidences` come sorted, and are read once.
+    """The inner edges of bins of equal mass; `confidences` are sorted and read once.
 
-    Equal confidences never part: an edge opens the bin of the value it equals.
-
-    >>> equal_mass_edges([0.125, 0.25, 0.5, 0.75], n=4, n_bins=2)
-    (0.5,)
+    Equal confidences stay together: an edge belongs to the bin above it.
     """
     starts = {round(i * n / n_bins) for i in range(1, n_bins)}
-    # In single precision, like the confidences that are placed: an edge opens its own value's bin.
+    # In single precision, like the confidences in `bin_index`: an edge opens its own value's bin.
     found = (float(np.float32(c)) for i, c in enumerate(confidences) if i in starts and i > 0)
     return tuple(dict.fromkeys(found))
 
@@ -44,8 +49,8 @@ def bin_index(
 ) -> NDArray[np.intp]:
     """The bin of each confidence; with `closed=False` a confidence of 1 is in no bin (-1).
 
-    A confidence that should equal an edge (28 of 40 = .7) is placed by its single-precision
-    value: that is how the published numbers were made, and no double falls on an edge by rounding.
+    A confidence that should equal an edge (28 of 40 = .7) is placed by its single-precision value:
+    the published numbers were computed this way, and rounding puts no double on an edge.
 
     >>> bin_index(np.array([0.05, 0.95, 1.0]), equal_width_edges(), closed=False).tolist()
     [0, 9, -1]
@@ -56,53 +61,36 @@ def bin_index(
 
 @dataclass(frozen=True)
 class Bins:
-    """Bins of confidence: their inner edges, and whether the last holds a confidence of 1."""
+    """Confidence bins: their inner edges, and whether the last includes a confidence of 1."""
 
     edges: tuple[float, ...]
     closed: bool = True
 
     @property
     def n_places(self) -> int:
-        """Bins, and a last place for what is in none."""
+        """The number of bins, plus one for confidences outside all of them."""
         return len(self.edges) + 2
 
     def places(self, confidences: Floats) -> NDArray[np.intp]:
-        """The bin of each confidence, or the last place.
-
-        >>> Bins((0.5,), closed=False).places(np.array([0.2, 0.9, 1.0])).tolist()
-        [0, 1, 2]
-        """
+        """The bin of each confidence; the last place if it is in no bin."""
         places: NDArray[np.intp] = bin_index(confidences, self.edges, self.closed) % self.n_places
         return places
 
 
-@dataclass(frozen=True, eq=False)
-class Binned:
-    """Confidence and correctness of items, 0 where undefined, and their bins, there -1."""
-
-    confidence: Floats
-    correct: Floats
-    known: NDArray[np.bool_]
-    index: NDArray[np.intp]
-
-
-def binned(chunk: Chunk, correct: str, edges: tuple[float, ...], closed: bool) -> Binned:
-    """The items of a chunk by their confidence.
-
-    >>> chunk = {"confidence": np.array([[0.7], [np.nan]]), "right": np.array([[1.0], [1.0]])}
-    >>> binned(chunk, "right", (0.5,), True).index.tolist()
-    [[1], [-1]]
-    """
+def binned(
+    chunk: Chunk, correct: str, edges: tuple[float, ...], closed: bool
+) -> tuple[Floats, Floats, NDArray[np.bool_], NDArray[np.intp]]:
+    """Confidence and correctness (0 if undefined), whether both are defined, and bins (else -1)."""
     sure, right = np.broadcast_arrays(chunk["confidence"], chunk[correct])
     known = np.isfinite(sure) & np.isfinite(right)
-    # Undefined items go to no bin, like a confidence of 1 where the last bin is open.
+    # Undefined items go to no bin, like a confidence of 1 if the last bin is open.
     index = np.where(known, bin_index(sure, edges, closed), -1)
-    return Binned(np.where(known, sure, 0.0), np.where(known, right, 0.0), known, index)
+    return np.where(known, sure, 0.0), np.where(known, right, 0.0), known, index
 
 
 @dataclass(frozen=True)
 class ECE:
-    """Expected calibration error as a reduction: bin by confidence, compare with correctness.
+    """Expected calibration error as a reduction: the gap between confidence and correctness by bin.
 
     >>> ece = ECE("correct", equal_width_edges())
     >>> chunk = {"confidence": np.array([[0.75], [0.75]]), "correct": np.array([[1.0], [0.0]])}
@@ -115,15 +103,15 @@ class ECE:
     closed: bool = True
 
     def columns(self, chunk: Chunk) -> Floats:
-        """By bin and split, confidence minus correctness; then the number of items by split."""
-        own = binned(chunk, self.correct, self.edges, self.closed)
-        member = own.index[:, None, :] == np.arange(len(self.edges) + 1)[None, :, None]
-        gap = own.confidence - own.correct
+        """Confidence minus correctness by bin and split, then the number of items by split."""
+        confidence, correct, known, index = binned(chunk, self.correct, self.edges, self.closed)
+        member = index[:, None, :] == np.arange(len(self.edges) + 1)[None, :, None]
+        gap = confidence - correct
         gaps = (member * gap[:, None, :]).reshape(len(gap), member.shape[1] * member.shape[2])
-        return np.concatenate([gaps, own.known], axis=1)
+        return np.concatenate([gaps, known], axis=1)
 
     def values(self, sums: Floats) -> Floats:
-        """Sum over bins of |sum of gaps|, over the number of items, by split."""
+        """Sum over bins of |sum of gaps|, divided by the number of items, per split."""
         n_splits = sums.shape[-1] // (len(self.edges) + 2)
         gaps, counts = sums[..., :-n_splits], sums[..., -n_splits:]
         by_bin = gaps.reshape(*sums.shape[:-1], len(self.edges) + 1, n_splits)
@@ -135,10 +123,47 @@ class ECE:
         return int(sums[..., -n_splits:].max())
 
 
+@dataclass(frozen=True)
+class DebiasedECE:
+    """The debiased ECE (Bröcker 2012, Kumar et al. 2019) as a reduction.
+
+    The root of the mean squared gap of the bins, minus what noise adds to it: a root mean square,
+    not comparable with `ECE`, which averages absolute gaps. The noise correction treats the items
+    of a bin as independent; the interval accounts for groups.
+    """
+
+    correct: str
+    edges: tuple[float, ...]
+    closed: bool = True
+
+    def columns(self, chunk: Chunk) -> Floats:
+        """Bin sums by split, bin and kind, flattened."""
+        confidence, correct, _, index = binned(chunk, self.correct, self.edges, self.closed)
+        member = index[:, :, None] == np.arange(self._n_bins)
+        sums = token_columns(confidence, correct)
+        cube: Floats = member[..., None] * sums[:, :, None, :]
+        return cube.reshape(len(cube), -1)
+
+    def values(self, sums: Floats) -> Floats:
+        """The root of the debiased mean squared gap, per split."""
+        return ece_debiased_of(self._cube(sums))
+
+    def defined(self, sums: Floats) -> int:
+        """Items in a bin."""
+        return int(self._cube(sums)[..., 0].sum(axis=-1).max())
+
+    @property
+    def _n_bins(self) -> int:
+        return len(self.edges) + 1
+
+    def _cube(self, sums: Floats) -> Floats:
+        return sums.reshape(*sums.shape[:-1], -1, self._n_bins, N_COLUMNS)
+
+
 def ece(
     confidences: Floats, correct: Floats, edges: tuple[float, ...], closed: bool = True
 ) -> float | None:
-    """ECE of plain arrays; `None` for no items.
+    """ECE of plain arrays; `None` without items.
 
     >>> ece(np.array([0.75, 0.75]), np.array([1.0, 0.0]), equal_width_edges())
     0.25
@@ -154,53 +179,34 @@ N_COLUMNS = 4
 
 
 def token_columns(confidence: Floats, accuracy: Floats) -> Floats:
-    """What each token adds to the sums of its bin: (tokens, 4).
-
-    >>> token_columns(np.array([0.75]), np.array([0.5])).tolist()
-    [[1.0, 0.75, 0.5, 0.25]]
-    """
+    """The contribution of each token to the sums of its bin: (tokens, 4)."""
     return np.stack([np.ones_like(confidence), confidence, accuracy, accuracy**2], axis=-1)
 
 
 def bin_sums(confidence: Floats, accuracy: Floats, bins: NDArray[np.intp], n_bins: int) -> Floats:
-    """The sums of each bin: (bins, 4).
-
-    >>> bin_sums(np.array([0.25, 0.75]), np.array([0.0, 1.0]), np.array([0, 1]), 2)[:, 1].tolist()
-    [0.25, 0.75]
-    """
+    """The sums of each bin: (bins, 4)."""
     columns = token_columns(confidence, accuracy).T
-    return np.stack([np.bincount(bins, own, minlength=n_bins) for own in columns], axis=-1)
+    return np.stack([np.bincount(bins, column, minlength=n_bins) for column in columns], axis=-1)
 
 
 def ece_of(sums: Floats) -> Floats:
-    """Expected calibration error: Σ |bin| / N · |accuracy − confidence|; NaN without tokens.
-
-    >>> ece_of(np.array([[2.0, 1.5, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]])).tolist()
-    0.25
-    """
+    """Expected calibration error: Σ |bin| / N · |accuracy − confidence|; NaN without tokens."""
     gaps = np.abs(sums[..., CONFIDENCE] - sums[..., ACCURACY]).sum(axis=-1)
     return divide(gaps, sums[..., COUNT].sum(axis=-1))
 
 
 def mce_of(sums: Floats) -> Floats:
-    """Maximum calibration error: the largest |accuracy − confidence| of a bin that holds a token.
-
-    >>> mce_of(np.array([[2.0, 1.5, 1.0, 1.0], [1.0, 0.75, 0.0, 0.0]])).tolist()
-    0.75
-    """
+    """Maximum calibration error: the largest |accuracy − confidence| of a non-empty bin."""
     gaps = np.abs(divide(sums[..., CONFIDENCE] - sums[..., ACCURACY], sums[..., COUNT]))
     largest: Floats = np.where(np.isnan(gaps), -np.inf, gaps).max(axis=-1)
     return np.where(np.isfinite(largest), largest, np.nan)
 
 
 def squared_ece_debiased_of(sums: Floats) -> Floats:
-    """The mean square of the bins' gaps, less what noise adds to it (Bröcker 2012, Kumar 2019).
+    """The mean squared gap of the bins, minus what noise adds to it (Bröcker 2012, Kumar 2019).
 
-    From a bin's squared gap the sampling variance of its mean accuracy is taken away, so that the
-    result is unbiased and may be below 0. Bins of one token have no variance and are left out.
-
-    >>> round(float(squared_ece_debiased_of(np.array([[4.0, 2.0, 2.0, 2.0]]))), 6)
-    -0.083333
+    The sampling variance of a bin's mean accuracy is subtracted from its squared gap, so the result
+    is unbiased and may be negative. Bins of one token have no variance and are left out.
     """
     count = sums[..., COUNT]
     mean = divide(sums[..., ACCURACY], count)
@@ -212,13 +218,9 @@ def squared_ece_debiased_of(sums: Floats) -> Floats:
 
 
 def ece_debiased_of(sums: Floats) -> Floats:
-    """The root of the debiased mean squared gap, 0 where that is negative.
+    """The root of the debiased mean squared gap, 0 if that is negative.
 
-    A root mean square: compare it with other root mean squares, not with `ece_of`, which averages
-    absolute gaps.
-
-    >>> float(ece_debiased_of(np.array([[4.0, 2.0, 2.0, 2.0]])))
-    0.0
+    A root mean square, not comparable with `ece_of`, which averages absolute gaps.
     """
     squared = squared_ece_debiased_of(sums)
     root: Floats = np.sqrt(np.maximum(squared, 0.0))
@@ -226,66 +228,28 @@ def ece_debiased_of(sums: Floats) -> Floats:
 
 
 def exact_cells(confidence: Floats, accuracy: Floats) -> Floats:
-    """One cell for each distinct confidence, in order.
+    """One cell per distinct confidence, in order.
 
-    Confidences are told apart in single precision, as everywhere where they are placed in bins.
-
-    >>> exact_cells(np.array([0.5, 0.25, 0.5]), np.array([1.0, 0.0, 0.0]))[:, :3].tolist()
-    [[1.0, 0.25, 0.0], [2.0, 1.0, 1.0]]
+    Confidences are compared in single precision, as everywhere else when they are binned.
     """
     distinct, cell = np.unique(confidence.astype(np.float32), return_inverse=True)
     return bin_sums(confidence, accuracy, cell, len(distinct))
 
 
-def mass_bins(cells: Floats, n_bins: int) -> Floats:
-    """Sums of at most `n_bins` bins of equal mass, as far as the cells allow.
-
-    >>> cells = np.array([[1.0, 0.125, 0, 0], [1, 0.25, 0, 0], [1, 0.5, 1, 1], [1, 0.75, 1, 1]])
-    >>> mass_bins(cells, 2)[:, 1].tolist()
-    [0.375, 1.25]
-    """
-    return merged(cells, mass_starts(cells[:, COUNT], n_bins))
-
-
-def mass_starts(counts: Floats, n_bins: int) -> NDArray[np.intp]:
-    """The cells that open a bin: those of the tokens at i/n_bins of all, in order.
-
-    >>> mass_starts(np.array([1.0, 1.0, 1.0, 1.0]), 2).tolist()
-    [0, 2]
-    """
-    below = np.cumsum(counts)
-    total = float(below[-1]) if len(below) else 0.0
-    tokens = np.array([float(round(i * total / n_bins)) for i in range(1, n_bins)])
-    # The cell of token t (from 0) is the first with more than t tokens up to its end.
-    opened = np.searchsorted(below, tokens[tokens > 0], side="right")
-    first = np.flatnonzero(counts)[:1]
-    return np.unique(np.concatenate([first, opened[opened < len(counts)]])).astype(np.intp)
-
-
-def merged(cells: Floats, starts: NDArray[np.intp]) -> Floats:
-    """Sums of the cells from each start to the next; cells before the first must be empty."""
-    sums: Floats = np.add.reduceat(cells, starts, axis=0) if len(starts) else cells[:0]
-    return sums
-
-
 def ece_mass(cells: Floats, n_bins: int) -> float:
-    """ECE over bins of equal mass.
-
-    >>> cells = np.array([[1.0, 0.25, 0, 0], [1, 0.5, 0, 0], [1, 0.5, 1, 1], [1, 0.75, 1, 1]])
-    >>> ece_mass(cells, 2)
-    0.375
-    """
+    """ECE over bins of equal mass."""
     return float(ece_of(mass_bins(cells, n_bins)))
 
 
+def ece_sweep(cells: Floats) -> float:
+    """ECE over the bins of `sweep_bins`."""
+    return float(ece_of(sweep_bins(cells)))
+
+
 def sweep_bins(cells: Floats) -> Floats:
-    """The most bins of equal mass whose accuracies still rise (Roelofs et al. 2022).
+    """The largest number of equal-mass bins with non-decreasing accuracy (Roelofs et al. 2022).
 
     The number of bins grows by one until accuracy falls from one bin to the next.
-
-    >>> cells = np.array([[1.0, 0.25, 0, 0], [1, 0.5, 1, 1], [1, 0.5, 0, 0], [1, 0.75, 1, 1]])
-    >>> len(sweep_bins(cells))
-    3
     """
     best = mass_bins(cells, 1)
     most = int(min(np.count_nonzero(cells[:, COUNT]), cells[:, COUNT].sum()))
@@ -297,20 +261,33 @@ def sweep_bins(cells: Floats) -> Floats:
     return best
 
 
-def ece_sweep(cells: Floats) -> float:
-    """ECE over the bins of `sweep_bins`.
+def mass_bins(cells: Floats, n_bins: int) -> Floats:
+    """Sums of at most `n_bins` bins of equal mass, as far as the cells allow."""
+    return merged(cells, mass_starts(cells[:, COUNT], n_bins))
 
-    >>> ece_sweep(np.array([[1.0, 0.25, 0, 0], [1, 0.5, 1, 1], [1, 0.5, 0, 0], [1, 0.75, 1, 1]]))
-    0.125
-    """
-    return float(ece_of(sweep_bins(cells)))
+
+def mass_starts(counts: Floats, n_bins: int) -> NDArray[np.intp]:
+    """The cells that start a bin: those of the tokens at i/n_bins of all, in order."""
+    below = np.cumsum(counts)
+    total = float(below[-1]) if len(below) else 0.0
+    tokens = np.array([float(round(i * total / n_bins)) for i in range(1, n_bins)])
+    # The cell of token t (from 0) is the first whose cumulative count exceeds t.
+    opened = np.searchsorted(below, tokens[tokens > 0], side="right")
+    first = np.flatnonzero(counts)[:1]
+    return np.unique(np.concatenate([first, opened[opened < len(counts)]])).astype(np.intp)
+
+
+def merged(cells: Floats, starts: NDArray[np.intp]) -> Floats:
+    """Sums of the cells from each start to the next; cells before the first must be empty."""
+    sums: Floats = np.add.reduceat(cells, starts, axis=0) if len(starts) else cells[:0]
+    return sums
 
 
 GRID = 1 << 14
 
 
 def smooth_ece(cells: Floats) -> float:
-    """Smooth ECE of (cells, 4) sums; a cell's tokens lie at their mean confidence.
+    """Smooth ECE (Błasiok & Nakkiran 2023) of (cells, 4) sums, at each cell's mean confidence.
 
     >>> half_right = np.array([[10.0, 8.0, 5.0, 5.0]])
     >>> round(smooth_ece(half_right), 6)
@@ -328,17 +305,10 @@ def smooth_ece(cells: Floats) -> float:
     return float(brentq(excess, 0.0, 1.0, xtol=1e-9))
 
 
-def smooth_ece_at(cells: Floats, sigma: float) -> float:
-    """Smooth ECE with a kernel of given width.
-
-    >>> round(smooth_ece_at(np.array([[10.0, 8.0, 5.0, 5.0]]), 0.01), 6)
-    0.3
-    """
-    return _smoothed(_spectrum(cells), sigma)
-
-
 def _spectrum(cells: Floats) -> Floats:
-    """Cosines continue a function at 0 and 1 by reflection, as the kernel does."""
+    """The cosine transform of the gaps: it extends them by reflection at 0 and 1, as the kernel
+    does.
+    """
     from scipy.fft import dct
 
     found: Floats = dct(_gaps(cells), type=2)
@@ -346,7 +316,7 @@ def _spectrum(cells: Floats) -> Floats:
 
 
 def _gaps(cells: Floats) -> Floats:
-    """Accuracy less confidence on a fine grid, shared between the two nearest grid cells."""
+    """Accuracy minus confidence on a fine grid, split between the two nearest grid cells."""
     used = cells[cells[:, COUNT] > 0]
     place = divide(used[:, CONFIDENCE], used[:, COUNT]).clip(0, 1) * GRID - 0.5
     left = np.floor(place).astype(np.int64)
@@ -358,8 +328,93 @@ def _gaps(cells: Floats) -> Floats:
 
 
 def _smoothed(spectrum: Floats, sigma: float) -> float:
-    """The integral of the absolute gap after smoothing: a reflected Gaussian is a product here."""
+    """Integral of the absolute smoothed gap: a reflected Gaussian multiplies the spectrum."""
     from scipy.fft import idct
 
     damping = np.exp(-0.5 * (np.pi * np.arange(GRID) * sigma) ** 2)
     return float(np.abs(idct(spectrum * damping, type=2)).sum())
+
+
+_CLASSES_AT_ONCE = 4096
+
+
+def sce_of(sums: Floats, n_classes: int, n_tokens: float) -> float:
+    """Static calibration error: (1/K) Σ_k Σ_bins |bin| / N · |accuracy − confidence|.
+
+    `sums` is (classes, bins, 3 or more); classes without tokens may be left out of it.
+    """
+    gaps = np.abs(sums[..., CONFIDENCE] - sums[..., ACCURACY]).sum()
+    return float(gaps / (n_classes * n_tokens))
+
+
+def ace_of(cells: Floats, n_classes: int, n_bins: int) -> float:
+    """Adaptive calibration error: (1/KR) Σ_k Σ_r |accuracy − confidence|, ranges of equal mass.
+
+    `cells` is (classes, cells, 3 or more) with a class's tokens in order of confidence.
+    """
+    total = 0.0
+    for start in range(0, len(cells), _CLASSES_AT_ONCE):
+        found = _mass_bins_of_each(cells[start : start + _CLASSES_AT_ONCE, :, :3], n_bins)
+        gaps = np.abs(divide(found[..., CONFIDENCE] - found[..., ACCURACY], found[..., COUNT]))
+        total += float(np.nansum(gaps))
+    return total / (n_classes * n_bins)
+
+
+def predicted_class_errors(sums: Floats, cells: list[Floats], n_bins: int) -> dict[str, float]:
+    """Means over predicted classes of the class's ECE, by name; NaN without tokens.
+
+    `sums` is (classes, bins, 3 or more) in bins of equal width, for SCE; `cells` holds the tokens
+    of each class in order of confidence, to be cut into bins of equal mass, for ACE.
+    """
+    counts = sums[..., COUNT].sum(axis=-1)
+    static, adaptive = ece_of(sums), _ace_of_each(cells, n_bins)
+    return {
+        "sce_predicted": _mean_over(counts > 0, static),
+        "ace_predicted": _mean_over(counts > 0, adaptive),
+        "sce_weighted": _mean_over(counts, static),
+        "ace_weighted": _mean_over(counts, adaptive),
+    }
+
+
+def _mass_bins_of_each(cells: Floats, n_bins: int) -> Floats:
+    """`mass_bins` of every class at once: (classes, bins, 3), with unneeded bins empty."""
+    below = np.cumsum(cells[..., COUNT], axis=1)
+    ranks = np.arange(1, n_bins)
+    tokens = np.round(ranks * below[:, -1:] / n_bins)
+    opens = np.zeros(below.shape, dtype=bool)
+    for token in tokens.T[:, :, None]:
+        opened = (below <= token).sum(axis=1)
+        rows = np.flatnonzero((token[:, 0] > 0) & (opened < below.shape[1]))
+        opens[rows, opened[rows]] = True
+    # The first non-empty cell opens the first bin, whatever else opens there.
+    opens[np.arange(len(cells)), (cells[..., COUNT] > 0).argmax(axis=1)] = True
+    label = np.maximum(np.cumsum(opens, axis=1) - 1, 0)
+    place = (np.arange(len(cells))[:, None] * n_bins + label).ravel()
+    sums = [
+        np.bincount(place, column.ravel(), len(cells) * n_bins)
+        for column in np.moveaxis(cells, 2, 0)
+    ]
+    return np.stack(sums, axis=-1).astype(np.float64).reshape(len(cells), n_bins, 3)
+
+
+def _ace_of_each(cells: list[Floats], n_bins: int) -> Floats:
+    """The ECE of each class over its own bins of equal mass."""
+    parts = [cells[i : i + _CLASSES_AT_ONCE] for i in range(0, len(cells), _CLASSES_AT_ONCE)]
+    errors = [ece_of(_mass_bins_of_each(_padded(part), n_bins)) for part in parts]
+    return np.concatenate(errors) if errors else np.zeros(0)
+
+
+def _padded(cells: list[Floats]) -> Floats:
+    """Classes with different numbers of cells as one table, with empty cells at the end."""
+    sizes = np.array([len(part) for part in cells])
+    table = np.zeros((len(cells), int(sizes.max()), 3))
+    rows = np.repeat(np.arange(len(cells)), sizes)
+    places = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    table[rows, places] = np.concatenate([part[:, :3] for part in cells])
+    return table
+
+
+def _mean_over(weights: NDArray[Any], errors: Floats) -> float:
+    """The weighted mean of the classes' errors; a class of weight 0 may have none."""
+    used = weights > 0
+    return float(np.average(errors[used], weights=weights[used])) if used.any() else float("nan")

@@ -1,7 +1,14 @@
-"""Rows of samples: what divergences between two empirical distributions share.
+"""Distances between people and a model: TVD and Jensen-Shannon over words, W1 and KS over samples.
 
-A row is one input; a NaN is a value that is not there, so rows may hold unequal numbers. A row
-with nothing on one side has no divergence: NaN.
+The plug-in TVD of two samples is too large: noise alone makes them differ. Half the L1 distance is
+the difference in mass on the best separating set of words, so `tvd_debiased` learns that set from
+all answers except one person's and one draw, and tests it on these two, for every such pair.
+Training and test answers are independent: a perfect model scores 0 on average at any sample size,
+and no model scores more than its true TVD on average. The plug-in value errs in the other
+direction, so the true TVD lies between the two.
+
+Functions of rows of samples (`w1`, `ks`, `mean`) take one row per input. NaN entries are missing
+values, so rows may hold different numbers of values; a row with no values on one side gives NaN.
 """
 
 from __future__ import annotations
@@ -13,77 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.types import Floats, Ints, Pair
+from aleatoric.types import Categorical, Floats, Ints, Pair
 
 Divergence = Callable[[Floats, Floats], Floats]
-"""Row by row of (n, k) and (n, m) samples, how far apart their distributions are: (n,)."""
-
-
-@dataclass(frozen=True)
-class Steps:
-    """The difference of two empirical distribution functions, row by row.
-
-    Between two neighbouring values of the merged rows, `widths` apart, it is `gaps`.
-    """
-
-    gaps: Floats
-    widths: Floats
-
-
-def steps(left: Floats, right: Floats) -> Steps:
-    """Merge two rows of samples; what lies outside both has gap 0 and width 0.
-
-    >>> found = steps(np.array([[1.0, 3.0]]), np.array([[2.0, np.nan]]))
-    >>> found.gaps.tolist(), found.widths.tolist()
-    ([[0.5, -0.5, 0.0]], [[1.0, 1.0, 0.0]])
-    """
-    merged = np.concatenate([left, right], axis=1)
-    order = np.argsort(merged, axis=1)  # NaN goes last
-    values = np.take_along_axis(merged, order, axis=1)
-    there = ~np.isnan(values)
-    from_left = order < left.shape[1]
-    cdf_left, cdf_right = _cdf(from_left & there), _cdf(~from_left & there)
-    widths = np.nan_to_num(np.diff(values, axis=1), nan=0.0)
-    return Steps((cdf_left - cdf_right)[:, :-1], widths)
-
-
-def mean(values: Floats) -> Floats:
-    """Row by row the mean of what is there; NaN where nothing is.
-
-    >>> mean(np.array([[1.0, np.nan], [np.nan, np.nan]])).tolist()
-    [1.0, nan]
-    """
-    n = counts(values)
-    total = np.nansum(values, axis=1)
-    found: Floats = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
-    return found
-
-
-def counts(values: Floats) -> Ints:
-    """How many values each row holds.
-
-    >>> counts(np.array([[1.0, np.nan]])).tolist()
-    [1]
-    """
-    found: Ints = (~np.isnan(values)).sum(axis=1)
-    return found
-
-
-def undefined_where_empty(found: Floats, left: Floats, right: Floats) -> Floats:
-    """`found`, or NaN in rows where a side has no value.
-
-    >>> undefined_where_empty(np.zeros(1), np.array([[np.nan]]), np.ones((1, 2))).tolist()
-    [nan]
-    """
-    return np.where((counts(left) > 0) & (counts(right) > 0), found, np.nan)
-
-
-def _cdf(mask: NDArray[np.bool_]) -> Floats:
-    # Whole numbers are added up, so that equal numbers of steps give equal heights exactly.
-    steps_up = np.cumsum(mask, axis=1)
-    total = steps_up[:, -1:]
-    height: Floats = steps_up / np.maximum(total, 1)
-    return height
+"""Maps (n, k) and (n, m) samples to (n,) distances between their distributions, row by row."""
 
 
 def tvd(pair: Pair) -> float:
@@ -94,10 +34,8 @@ def tvd(pair: Pair) -> float:
     >>> tvd(Pair("i", "g", human, Categorical(("a", "c"), (0.5, 0.25), rest=0.25)))
     0.5
     """
-    model = pair.model.as_dict()
-    shared = [(p, model.get(word, 0.0)) for word, p in pair.human.as_dict().items()]
+    shared, model_only = _on_human_words(pair)
     differing = sum(abs(p - q) for p, q in shared)
-    model_only = sum(pair.model.probs) - sum(q for _, q in shared)
     return (differing + model_only + pair.human.rest + pair.model.rest) / 2
 
 
@@ -108,37 +46,74 @@ def js(pair: Pair) -> float:
     >>> js(Pair("i", "g", Categorical(("a",), (1.0,)), Categorical(("b",), (1.0,)))) == math.log(2)
     True
     """
-    model = pair.model.as_dict()
-    shared = [(p, model.get(word, 0.0)) for word, p in pair.human.as_dict().items()]
-    model_only = sum(pair.model.probs) - sum(q for _, q in shared)
+    shared, model_only = _on_human_words(pair)
     apart = (model_only + pair.human.rest + pair.model.rest) * math.log(2) / 2
-    return sum(_term(p, q) for p, q in shared) + apart
+    return sum(_differing_term(p, q) for p, q in shared) + apart
 
 
-def _term(p: float, q: float) -> float:
-    if p == 0 or q == 0:
-        return (p + q) * math.log(2) / 2
-    middle = (p + q) / 2
-    return (p * math.log(p / middle) + q * math.log(q / middle)) / 2
+def tvd_debiased(pair: Pair) -> float | None:
+    """TVD with every pair of a person and a draw left out in turn (see the module docstring).
+
+    Undefined with fewer than two answers per side. For an exact model, only people are left out;
+    its unassigned mass counts as disjoint, as in `tvd`.
+
+    >>> people = Categorical.from_counts({"a": 20, "b": 20})
+    >>> round(tvd_debiased(Pair("i", "g", people, Categorical.from_counts({"c": 40}))), 6)
+    1.0
+    """
+    human, model = pair.human, pair.model
+    if human.n is None or human.n < 2 or (model.n is not None and model.n < 2):
+        return None
+    if model.n is None:
+        return _against_exact(human, human.n, model)
+    return _against_sample(human, human.n, model, model.n)
 
 
-def ks(left: Floats, right: Floats) -> Floats:
-    """Row by row the greatest difference of distribution functions; NaN entries are left out.
+def tvd_of_counts(left: Ints, right: Ints) -> Floats:
+    """Total variation distance of (splits, outcomes) counts, per split.
 
-    >>> ks(np.array([[0.0, 1.0]]), np.array([[1.0, 1.0]])).tolist()
+    >>> tvd_of_counts(np.array([[1, 1]]), np.array([[2, 0]])).tolist()
     [0.5]
     """
-    found = steps(left, right)
-    # Inside a tie the merged order is arbitrary: only the end of a tie counts.
-    gaps = np.where(found.widths > 0, np.abs(found.gaps), 0.0)
-    return undefined_where_empty(gaps.max(axis=1, initial=0.0), left, right)
+    n, m = _sizes(left), _sizes(right)
+    # In integers: bit-identical whatever the order of the outcomes and the width of the table.
+    apart: Floats = np.abs(left * m - right * n).sum(axis=1) / (2 * n * m)[:, 0]
+    return apart
+
+
+def js_of_counts(left: Ints, right: Ints) -> Floats:
+    """Jensen-Shannon divergence of (splits, outcomes) counts in nats, per split."""
+    p, q = left / _sizes(left), right / _sizes(right)
+    middle = (p + q) / 2
+    return (_relative_entropy(p, middle) + _relative_entropy(q, middle)) / 2
+
+
+def leave_pair_out(left: Ints, right: Ints) -> Floats:
+    """`tvd_debiased` of (splits, outcomes) counts of people and model, per split.
+
+    Half the mean over pairs of sign(person's word) - sign(draw's word). A pair of the same word
+    cancels, so a person's word is counted against the draws of other words. NaN with fewer than two
+    answers per side.
+    """
+    n, m = left.sum(axis=1, keepdims=True), right.sum(axis=1, keepdims=True)
+    # In integers, so that ties are exact.
+    ahead = left * (m - 1) - right * (n - 1)
+    by_person, by_draw = np.sign(ahead - (m - 1)), np.sign(ahead + (n - 1))
+    gains = (left * (m - right) * by_person - right * (n - left) * by_draw).sum(axis=1)
+    # A word that no other answer has is no evidence: it goes to the side with more such words.
+    lone_left = ((left == 1) & (right == 0)).sum(axis=1)
+    lone_right = ((left == 0) & (right == 1)).sum(axis=1)
+    n, m = n[:, 0], m[:, 0]
+    known, drawn = Rare.of(left, n), Rare.of(right, m)
+    unseen = lone_left * m * _unseen_sign(known, drawn) + lone_right * n * _unseen_sign(
+        drawn, known
+    )
+    halved = (gains + unseen) / (2 * n * m)
+    return np.where((n < 2) | (m < 2), np.nan, halved)
 
 
 def w1(left: Floats, right: Floats) -> Floats:
-    """Row by row the area between the two empirical distribution functions.
-
-    Samples are (n, k) and (n, m); NaN entries are left out, and a row with nothing on one side
-    is NaN.
+    """Per row, the area between the two empirical distribution functions (Wasserstein-1).
 
     >>> w1(np.array([[0.0, 1.0]]), np.array([[0.0, 0.0, 3.0]])).tolist()
     [0.8333333333333333]
@@ -156,8 +131,160 @@ def w1(left: Floats, right: Floats) -> Floats:
     return found
 
 
+def ks(left: Floats, right: Floats) -> Floats:
+    """Per row, the largest difference between the two empirical distribution functions.
+
+    >>> ks(np.array([[0.0, 1.0]]), np.array([[1.0, 1.0]])).tolist()
+    [0.5]
+    """
+    merged = np.concatenate([left, right], axis=1)
+    order = np.argsort(merged, axis=1)  # NaN goes last
+    values = np.take_along_axis(merged, order, axis=1)
+    present = ~np.isnan(values)
+    from_left = order < left.shape[1]
+    differences = (_cdf(from_left & present) - _cdf(~from_left & present))[:, :-1]
+    widths = np.nan_to_num(np.diff(values, axis=1), nan=0.0)
+    # Inside a tie the merged order is arbitrary: only the end of a tie counts.
+    gaps = np.where(widths > 0, np.abs(differences), 0.0)
+    is_defined = (counts(left) > 0) & (counts(right) > 0)
+    return np.where(is_defined, gaps.max(axis=1, initial=0.0), np.nan)
+
+
+def energy_distance(mean_h: Floats, mean_m: Floats, mean_c: Floats) -> Floats:
+    """Return 2 mean C - mean M - mean H, per input.
+
+    The means are over pairs of different people, pairs of different generations, and all pairs of a
+    generation and a person, so each is unbiased from two texts on. The expectation is 0 if both
+    sides are samples of one population; a single value may be below 0.
+    """
+    return 2 * mean_c - mean_m - mean_h
+
+
+def mean(values: Floats) -> Floats:
+    """Per row, the mean of the values that are present; NaN if there are none."""
+    n = counts(values)
+    total = np.nansum(values, axis=1)
+    found: Floats = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
+    return found
+
+
+def counts(values: Floats) -> Ints:
+    """Per row, the number of values that are present."""
+    found: Ints = (~np.isnan(values)).sum(axis=1)
+    return found
+
+
+def _on_human_words(pair: Pair) -> tuple[list[tuple[float, float]], float]:
+    """People's and the model's probability of each of people's words; the model's other mass."""
+    model = pair.model.as_dict()
+    shared = [(p, model.get(word, 0.0)) for word, p in pair.human.as_dict().items()]
+    return shared, sum(pair.model.probs) - sum(q for _, q in shared)
+
+
+def _differing_term(p: float, q: float) -> float:
+    if p == 0 or q == 0:
+        return (p + q) * math.log(2) / 2
+    middle = (p + q) / 2
+    return (p * math.log(p / middle) + q * math.log(q / middle)) / 2
+
+
+def _relative_entropy(p: Floats, q: Floats) -> Floats:
+    # Importing scipy.special would take longer than scoring a hundred contexts.
+    with np.errstate(invalid="ignore"):
+        terms = p * np.log(np.where(p > 0, p / q, 1.0))
+    # Sequentially: unlike a sum, independent of the number of empty outcomes in the table.
+    total: Floats = np.add.accumulate(terms, axis=1)[:, -1]
+    return total
+
+
+def _sizes(counts: Ints) -> Ints:
+    sizes: Ints = counts.sum(axis=1, keepdims=True)
+    return sizes
+
+
+@dataclass(frozen=True, eq=False)
+class Rare:
+    """The number of answers, and of words given once and twice, per split."""
+
+    n: Ints | int
+    once: Ints | int
+    twice: Ints | int
+
+    @classmethod
+    def of(cls, counts: Ints, n: Ints) -> Rare:
+        """Count the rare words of (splits, outcomes) counts."""
+        return cls(n, (counts == 1).sum(axis=1), (counts == 2).sum(axis=1))
+
+    @classmethod
+    def of_side(cls, side: Categorical, n: int) -> Rare:
+        """Count the rare words of one sample of size n."""
+        times = [(round(share * n), k) for share, k in side.outcomes_by_share.items()]
+        once, twice = (sum(k for count, k in times if count == rare) for rare in (1, 2))
+        return cls(n, once, twice)
+
+
+def _against_sample(human: Categorical, n: int, model: Categorical, m: int) -> float:
+    """`leave_pair_out` of one item in Python integers: faster, as most words have only draws."""
+    shares = model.as_dict()
+    both = [(round(p * n), round(shares.get(w, 0.0) * m)) for w, p in human.as_dict().items()]
+    known, drawn = Rare.of_side(human, n), Rare.of_side(model, m)
+    # A word that no person gave counts for the model if it was drawn twice, else as no evidence.
+    lone_left, lone_right = both.count((1, 0)), drawn.once - sum(y == 1 for _, y in both)
+    again = m - drawn.once - sum(y for _, y in both if y > 1)
+    gains = sum(_gain(x, y, n, m) for x, y in both) + n * again
+    unseen = lone_left * m * _unseen_sign(known, drawn)
+    unseen += lone_right * n * _unseen_sign(drawn, known)
+    return float((gains + unseen) / (2 * n * m))
+
+
+def _gain(x: int, y: int, n: int, m: int) -> int:
+    """The contribution of one word, with the signs of `leave_pair_out`."""
+    ahead = x * (m - 1) - y * (n - 1)
+    return x * (m - y) * _sign(ahead - (m - 1)) - y * (n - x) * _sign(ahead + (n - 1))
+
+
+def _sign(number: int) -> int:
+    return (number > 0) - (number < 0)
+
+
+def _unseen_sign(ours: Rare, theirs: Rare) -> Floats:
+    """Which side has more words given once after leaving one of ours out; a mean over the other's.
+
+    The other side leaves out one of its answers too: a word given once (one fewer such word), one
+    given twice (one more), or any other.
+    """
+    ahead = (ours.once - 1) * (theirs.n - 1) - theirs.once * (ours.n - 1)
+    fewer, more = theirs.once / theirs.n, 2 * theirs.twice / theirs.n
+    step = ours.n - 1
+    mean: Floats = (
+        fewer * np.sign(ahead + step)
+        + more * np.sign(ahead - step)
+        + (1 - fewer - more) * np.sign(ahead)
+    )
+    return mean
+
+
+def _against_exact(people: Categorical, n: int, model: Categorical) -> float:
+    """Each person left out in turn, against exact probabilities."""
+    probs = model.as_dict()
+    words = dict.fromkeys((*people.support, *probs))
+    x = np.zeros(len(words), dtype=np.int64)
+    x[: len(people.support)] = _counts(people)
+    q = np.array([probs.get(word, 0.0) for word in words])
+    # A word that nobody else gave and that has no probability can only be people's.
+    without = np.where((x == 1) & (q == 0), 1.0, np.sign((x - 1) / (n - 1) - q))
+    among = np.sign(x / (n - 1) - q)
+    model_mean = q * (x / n * without + (n - x) / n * among)
+    return float((x / n * without).sum() - model_mean.sum() + model.rest) / 2
+
+
+def _counts(side: Categorical) -> Ints:
+    counts: Ints = np.rint(np.array(side.probs) * (side.n or 0)).astype(np.int64)
+    return counts
+
+
 def _of_sorted(left: Floats, right: Floats) -> Floats:
-    """The integral over p of |left quantile - right quantile|, both of which are step functions."""
+    """Integrate |left quantile - right quantile| over p; both are step functions."""
     k, m = left.shape[1], right.shape[1]
     if k == m:
         same: Floats = np.abs(left - right).mean(axis=1)
@@ -172,15 +299,9 @@ def _of_sorted(left: Floats, right: Floats) -> Floats:
     return area
 
 
-def energy_distance(mean_h: Floats, mean_m: Floats, mean_c: Floats) -> Floats:
-    """Return 2 mean C - mean M - mean H, per input.
-
-    The means are over pairs of different people, pairs of different generations, and all pairs of a
-    generation and a person, so each is unbiased at any number of texts from two on. The expectation
-    is 0 where both sides are samples of one population; a single value may lie below 0.
-
-    >>> import numpy as np
-    >>> energy_distance(np.array([0.5]), np.array([0.0]), np.array([0.25])).tolist()
-    [0.0]
-    """
-    return 2 * mean_c - mean_m - mean_h
+def _cdf(mask: NDArray[np.bool_]) -> Floats:
+    # Integers are summed, so that equal numbers of steps give exactly equal heights.
+    steps_up = np.cumsum(mask, axis=1)
+    total = steps_up[:, -1:]
+    height: Floats = steps_up / np.maximum(total, 1)
+    return height

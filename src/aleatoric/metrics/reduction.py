@@ -1,8 +1,8 @@
-"""From per-item statistics to one number, by way of sums.
+"""Reductions from per-item statistics to one number, through sums.
 
-A reduction turns a chunk of items into additive columns and sums of columns into a value (the
-protocol is `aleatoric.inference.estimate.Reduction`). Sums by group are all that a bootstrap needs:
-it never scores an item again, and memory does not grow with the number of items.
+A reduction maps a chunk of items to additive columns, and sums of columns to a value (the protocol
+is `aleatoric.inference.estimate.Reduction`). A bootstrap needs only sums per group: it never scores
+an item again, and memory does not grow with the number of items.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from aleatoric.types import Floats
 
 Chunk = Mapping[str, Floats]
-"""Statistic name -> (items, splits); one split for what is not split. NaN is undefined."""
+"""Maps a statistic's name to (items, splits) values; one split if not split. NaN is undefined."""
 
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of a statistic over items, by split.
+    """The mean of a statistic over items, per split.
 
     >>> mean = Mean("tvd")
     >>> sums = mean.columns({"tvd": np.array([[0.25], [np.nan], [0.75]])}).sum(axis=0)
@@ -31,13 +31,13 @@ class Mean:
     statistic: str
 
     def columns(self, chunk: Chunk) -> Floats:
-        """The values, undefined as 0, beside the number of defined ones."""
+        """The values, with 0 for undefined, and indicators of the defined ones."""
         values = chunk[self.statistic]
         known = np.isfinite(values)
         return np.concatenate([np.where(known, values, 0.0), known], axis=1)
 
     def values(self, sums: Floats) -> Floats:
-        """Sum over count, by split."""
+        """Sum over count, per split."""
         totals, counts = np.split(sums, 2, axis=-1)
         return divide(totals, counts)
 
@@ -48,14 +48,9 @@ class Mean:
 
 @dataclass(frozen=True)
 class FiniteMean:
-    """The mean of a statistic over items; undefined where it is infinite on any item.
+    """The mean of a statistic over items; undefined if it is infinite on any item.
 
-    An item is infinite where `beside`, another statistic, is defined and this one is not.
-
-    >>> mean = FiniteMean("log_loss", "confidence")
-    >>> chunk = {"log_loss": np.array([[1.0], [np.nan]]), "confidence": np.ones((2, 1))}
-    >>> mean.values(mean.columns(chunk)).tolist()
-    [[1.0], [nan]]
+    An item is infinite where another statistic, `beside`, is defined and this one is not.
     """
 
     statistic: str
@@ -68,7 +63,7 @@ class FiniteMean:
         return np.concatenate([mean, infinite], axis=1)
 
     def values(self, sums: Floats) -> Floats:
-        """Sum over count; NaN where an item is infinite."""
+        """Sum over count; NaN if an item is infinite."""
         means = divide(sums[..., 0:1], sums[..., 1:2])
         finite: Floats = np.where(sums[..., 2:3] > 0, np.nan, means)
         return finite
@@ -79,11 +74,7 @@ class FiniteMean:
 
 
 def divide(totals: Floats, counts: Floats) -> Floats:
-    """`totals / counts`, NaN where the count is 0.
-
-    >>> divide(np.array([1.0, 0.0]), np.array([2.0, 0.0])).tolist()
-    [0.5, nan]
-    """
+    """`totals / counts`, NaN where the count is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         quotient: Floats = np.where(counts > 0, totals / counts, np.nan)
     return quotient

@@ -1,1 +1,1 @@
-"""Distances between two texts, one file each."""
+"""Probes: distances between two texts, with the taggers and encoders that they need."""

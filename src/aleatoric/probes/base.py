@@ -1,9 +1,10 @@
-"""What a probe must offer."""
+"""The probe interface (distances between texts), and probes made from user functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from shlex import quote
 from typing import Any, Protocol
 
@@ -16,9 +17,9 @@ from aleatoric.types import Floats
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The texts of one input: those of people first, then those of each system in its turn.
+    """The texts of one input: those of people first, then those of each system.
 
-    `sizes` says how many belong to each of them, people first.
+    `sizes` are the numbers of texts of people and of each system.
 
     >>> block = Block(("a", "b", "c"), (2, 1))
     >>> list(block.wanted())
@@ -29,13 +30,13 @@ class Block:
     sizes: tuple[int, ...]
 
     def wanted(self) -> Iterator[tuple[int, int]]:
-        """The pairs i < j that are looked at: within each part, and people against each system."""
+        """The pairs i < j to compare: within each part, and people with each system."""
         people, start = self.sizes[0], 0
         for size in self.sizes:
             stop = start + size
-            own = range(stop) if start == 0 else (*range(people), *range(start, stop))
+            others = range(stop) if start == 0 else (*range(people), *range(start, stop))
             first = 0 if start == 0 else start
-            yield from ((i, j) for j in range(first, stop) for i in own if i < j)
+            yield from ((i, j) for j in range(first, stop) for i in others if i < j)
             start = stop
 
 
@@ -44,39 +45,33 @@ class Probe(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in tables and metrics, as lexical-1."""
+        """The name in tables and metrics, such as lexical-1."""
         ...
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The least and the greatest distance there can be."""
+        """The smallest and the largest possible distance."""
         ...
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """Everything that changes a distance (tokeniser, tagger, encoder), for the signature."""
+        """Everything that changes a distance (tokenizer, tagger, encoder), for the signature."""
         ...
 
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
-        """Block by block the symmetric matrix of distances; NaN where undefined or not wanted."""
+        """The symmetric matrix of distances per block; NaN if undefined or not wanted."""
         ...
 
 
-OfTwo = Callable[[str, str], float]
 OfMany = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
 ANY = (0.0, float("inf"))
 BATCH = 4096
-"""Pairs that a batched function is given at once."""
+"""The number of pairs per call of a batched function."""
 
 
 @dataclass(frozen=True)
 class Batched:
-    """A function of two lists of texts that gives one distance a pair.
-
-    >>> lengths = Batched(lambda a, b: [abs(len(x) - len(y)) for x, y in zip(a, b)])
-    >>> lengths.function(["a"], ["bcd"])
-    [2]
-    """
+    """A function of two lists of texts that returns one distance per pair."""
 
     function: OfMany
     bounds: tuple[float, float] = ANY
@@ -84,7 +79,7 @@ class Batched:
 
 @dataclass(frozen=True)
 class Custom:
-    """A probe made of a user's symmetric function; each wanted pair is asked for once."""
+    """A probe made from a user's symmetric function, called once per wanted pair."""
 
     name: str
     function: OfMany
@@ -92,34 +87,36 @@ class Custom:
     bounds: tuple[float, float] = ANY
 
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
-        """Block by block the distances; NaN is undefined; 0 from a text to itself."""
-        found = [_zero_diagonal(len(block.texts)) for block in blocks]
+        """Distances per block; NaN is undefined; 0 from a text to itself."""
+        found = [np.full((len(block.texts),) * 2, np.nan) for block in blocks]
+        for matrix in found:
+            np.fill_diagonal(matrix, 0.0)
         pairs = ((k, i, j) for k, block in enumerate(blocks) for i, j in block.wanted())
-        for some in _batches(pairs):
-            left = [blocks[k].texts[i] for k, i, _ in some]
-            right = [blocks[k].texts[j] for k, _, j in some]
-            for (k, i, j), value in zip(some, self._asked(left, right), strict=True):
+        while batch := list(islice(pairs, BATCH)):
+            left = [blocks[k].texts[i] for k, i, _ in batch]
+            right = [blocks[k].texts[j] for k, _, j in batch]
+            for (k, i, j), value in zip(batch, self._distances(left, right), strict=True):
                 found[k][i, j] = found[k][j, i] = value
         return found
 
-    def _asked(self, left: list[str], right: list[str]) -> Floats:
+    def _distances(self, left: list[str], right: list[str]) -> Floats:
         values = self._called(left, right)
         if values.shape != (len(left),):
             raise UsageError(
-                f"the probe {self.name} gave an array of shape {values.shape} for {len(left)} "
-                "pairs; give one number a pair."
+                f"the probe {self.name} returned an array of shape {values.shape} for {len(left)} "
+                "pairs; return one number per pair."
             )
         low, high = self.bounds
         wrong = np.isinf(values) | (values < low) | (values > high)
         if wrong.any():
             raise UsageError(
-                f"the probe {self.name} gave {values[wrong][0]}, which is not between {low} and "
-                f"{high}; give NaN for an undefined pair, or state other bounds."
+                f"the probe {self.name} returned {values[wrong][0]}, which is not between {low} "
+                f"and {high}; return NaN for an undefined pair, or state other bounds."
             )
         return values
 
     def _called(self, left: list[str], right: list[str]) -> Floats:
-        """What the user's code gives: it may raise anything, and give what is no number."""
+        """The result of the user's code, which may raise anything or return a non-number."""
         try:
             return np.asarray(self.function(left, right), dtype=np.float64)
         except Exception as error:
@@ -130,35 +127,30 @@ class Custom:
 
 
 def probe_from(name: str, given: Any) -> Probe:
-    """A probe of what a user gave: a probe, a `Batched` function, or a function of two texts.
+    """Make a probe from a probe, a `Batched` function, or a function of two texts.
 
     >>> probe = probe_from("length", lambda a, b: abs(len(a) - len(b)))
     >>> probe.matrices([Block(("a", "bcd"), (2,))])[0].tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
-    # A class of probes is none yet.
+    # A probe class is not a probe: it must be instantiated.
     if hasattr(given, "matrices") and not isinstance(given, type):
         found: Probe = given
         return found
     if isinstance(given, Batched):
         return Custom(name, given.function, _facts(given.function), given.bounds)
     if not callable(given):
-        raise UsageError(f"the probe {name} is no function of two texts; give one.")
-    return Custom(name, _one_by_one(given), _facts(given))
+        raise UsageError(f"the probe {name} is not a function of two texts; give one.")
+
+    def one_by_one(left: Sequence[str], right: Sequence[str]) -> list[float]:
+        return [given(a, b) for a, b in zip(left, right, strict=True)]
+
+    return Custom(name, one_by_one, _facts(given))
 
 
 def probe_at(place: str) -> Probe:
-    """The probe of the function at `module:function`.
-
-    >>> probe_at("difflib:no_such_function")
-    Traceback (most recent call last):
-    aleatoric.errors.UsageError: there is no function no_such_function in difflib; ...
-    """
+    """The probe of the function at `module:function`."""
     return probe_from(place, function_at(place, "probe"))
-
-
-def _one_by_one(function: OfTwo) -> OfMany:
-    return lambda left, right: [function(a, b) for a, b in zip(left, right, strict=True)]
 
 
 def _facts(function: Any) -> Mapping[str, str]:
@@ -166,90 +158,47 @@ def _facts(function: Any) -> Mapping[str, str]:
     return {"function": f"{module}:{getattr(function, '__qualname__', type(function).__name__)}"}
 
 
-def _zero_diagonal(size: int) -> Floats:
-    found = np.full((size, size), np.nan)
-    np.fill_diagonal(found, 0.0)
-    return found
-
-
-Place = tuple[int, int, int]
-
-
-def _batches(pairs: Iterator[Place]) -> Iterator[list[Place]]:
-    some: list[Place] = []
-    for pair in pairs:
-        some.append(pair)
-        if len(some) == BATCH:
-            yield some
-            some = []
-    if some:
-        yield some
-
-
 def is_code(name: str) -> bool:
-    """Whether a probe is a function at `module:function`, and none of an installed package's.
-
-    >>> is_code("lexical-1"), is_code("mine:length")
-    (False, True)
-    """
+    """Whether a probe is a function at `module:function`, not a registered name."""
     return ":" in name
 
 
-def unsaid(probes: Iterable[str], said: Collection[str]) -> list[str]:
-    """The probes that are code and were not named by who is here now.
+def disallowed_probes(probes: Iterable[str], allowed: Collection[str]) -> list[str]:
+    """The probes that are user code and that the current command does not allow.
 
-    >>> unsaid(["lexical-1", "mine:length", "theirs:gap"], ["mine:length"])
+    >>> disallowed_probes(["lexical-1", "mine:length", "theirs:gap"], ["mine:length"])
     ['theirs:gap']
     """
-    return [name for name in probes if is_code(name) and name not in said]
+    return [name for name in probes if is_code(name) and name not in allowed]
 
 
-def options_of(probes: Iterable[str]) -> str:
-    """How they are said on the command line.
-
-    >>> options_of(["mine:length"])
-    '--probe mine:length'
-    """
+def probe_options(probes: Iterable[str]) -> str:
+    """The command-line options that allow these probes."""
     return " ".join(f"--probe {quote(name)}" for name in probes)
 
 
-def check_said(
-    probes: Iterable[str], said: Collection[str], run: str, command: str = "score"
+def check_allowed_probes(
+    probes: Iterable[str], allowed: Collection[str], run: str, command: str = "score"
 ) -> None:
-    """Refuse to call what only a run names.
-
-    >>> check_said(["theirs:gap"], [], "runs/theirs")
-    Traceback (most recent call last):
-    aleatoric.errors.UsageError: runs/theirs: is scored by a function that it names, theirs:gap; ...
-    """
-    if names := unsaid(probes, said):
+    """Refuse to run user code that only the run names, not the command."""
+    if names := disallowed_probes(probes, allowed):
         raise UsageError(
-            f"{run}: is scored by a function that it names, {', '.join(names)}; if you trust that "
-            f"code, name it yourself: aleatoric {command} {quote(run)} {options_of(names)}."
+            f"{run}: uses user code as a probe, {', '.join(names)}; if you trust this code, "
+            f"allow it: aleatoric {command} {quote(run)} {probe_options(names)}."
         )
 
 
-def check_said_rule(rule: str | None, said: str | None, run: str) -> None:
-    """Refuse to call a word rule that only a run names.
-
-    >>> check_said_rule("corrected", None, "runs/theirs")
-    >>> check_said_rule("theirs:cut", None, "runs/theirs")
-    Traceback (most recent call last):
-    aleatoric.errors.UsageError: runs/theirs: cuts words by a function that it names, theirs:cut; \
-if you trust that code, name it yourself: aleatoric resume runs/theirs --word-rule theirs:cut.
-    """
-    if rule is not None and is_code(rule) and rule != said:
+def check_allowed_rule(rule: str | None, allowed: str | None, run: str) -> None:
+    """Refuse to run a word rule that only the run names, not the command."""
+    if rule is not None and is_code(rule) and rule != allowed:
         raise UsageError(
-            f"{run}: cuts words by a function that it names, {rule}; if you trust that code, name "
-            f"it yourself: aleatoric resume {quote(run)} --word-rule {quote(rule)}."
+            f"{run}: uses user code as its word rule, {rule}; if you trust this code, "
+            f"allow it: aleatoric resume {quote(run)} --word-rule {quote(rule)}."
         )
 
 
-def check_known(said: Iterable[str], probes: Collection[str]) -> None:
-    """Refuse what is said of a run that has no such probe.
-
-    >>> check_known(["mine:length"], ["lexical-1", "mine:length"])
-    """
-    for name in said:
+def check_known_probes(allowed: Iterable[str], probes: Collection[str]) -> None:
+    """Refuse to allow probes that the run does not have."""
+    for name in allowed:
         if name not in probes:
-            raise UsageError(f"--probe {name} is none of the run's; leave it out.")
+            raise UsageError(f"--probe {name} is not a probe of the run; leave it out.")

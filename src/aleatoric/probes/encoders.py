@@ -1,4 +1,4 @@
-"""Sentence encoders: texts in, one vector a text out; and vectors remembered by content."""
+"""Sentence encoders, which map each text to a vector, and a cache of vectors by content."""
 
 from __future__ import annotations
 
@@ -20,32 +20,27 @@ from aleatoric.errors import MissingExtraError, UsageError, quoted
 
 Vectors = NDArray[np.float32]
 VectorCache = MutableMapping[str, bytes]
-"""Content hash -> the bytes of a float32 vector. New ones come many at a time, by `update`."""
-
+"""Content hash -> the bytes of a float32 vector. New ones are added many at a time by `update`."""
 BATCH = 256
 
 
 @dataclass(frozen=True)
-class Encoder:
-    """How texts become vectors; `label` names it in signatures and in the keys of a cache.
-
-    >>> Encoder("length", lambda texts: np.array([[len(t)] for t in texts])).encode(["ab"]).tolist()
-    [[2]]
-    """
+class SentenceEncoder:
+    """A function from texts to vectors; `label` names it in signatures and cache keys."""
 
     label: str
     encode: Callable[[list[str]], NDArray[Any]]
 
 
-def open_encoder(spec: str) -> Encoder:
-    """The encoder NAME or NAME:ARGUMENT, as minilm or st:NAME_OR_DIR."""
+def open_encoder(spec: str) -> SentenceEncoder:
+    """The encoder NAME or NAME:ARGUMENT, such as minilm or st:NAME_OR_DIR."""
     name, _, argument = spec.partition(":")
-    found: Encoder = registry.find("encoders", name)(argument)
+    found: SentenceEncoder = registry.find("encoders", name)(argument)
     return found
 
 
-def minilm(argument: str = "") -> Encoder:
-    """all-MiniLM-L6-v2, for English; ships with the extra `nlp` and loads offline."""
+def minilm(argument: str = "") -> SentenceEncoder:
+    """all-MiniLM-L6-v2, for English; installed with the extra `nlp`, loads offline."""
     if argument:
         raise UsageError("the encoder minilm takes no argument; write minilm.")
     try:
@@ -56,8 +51,8 @@ def minilm(argument: str = "") -> Encoder:
     return _sentence_transformer(str(get_model_path()), label)
 
 
-def sentence_transformers(argument: str = "") -> Encoder:
-    """Any model of sentence-transformers, by its name or its folder: `st:NAME_OR_DIR`."""
+def sentence_transformers(argument: str = "") -> SentenceEncoder:
+    """Any sentence-transformers model, by its name or folder: `st:NAME_OR_DIR`."""
     if not argument:
         raise UsageError("st needs a model; write st:NAME or st:FOLDER.")
     _check_modules(Path(argument) / "modules.json")
@@ -66,31 +61,33 @@ def sentence_transformers(argument: str = "") -> Encoder:
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise UsageError(
-            f"{argument} is no model that sentence-transformers can load ({reason}); give the "
+            f"{argument} is not a model that sentence-transformers can load ({reason}); give the "
             "name of one on the hub, or the folder of one."
         ) from None
 
 
-def _sentence_transformer(place: str, label: str) -> Encoder:
+def _sentence_transformer(place: str, label: str) -> SentenceEncoder:
     try:
         from sentence_transformers import SentenceTransformer
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "sentence-transformers", "nlp") from None
-    # Its loader draws a progress bar of its own on stderr.
+    # The loader draws its own progress bar on stderr.
     with redirect_stderr(io.StringIO()):
         model: Any = SentenceTransformer(
             place, device="cpu", trust_remote_code=False, model_kwargs={"use_safetensors": True}
         )
-    # It sorts what it is given by length, so that little of a batch is padding.
-    return Encoder(label, lambda texts: model.encode(texts, batch_size=BATCH, **_QUIET))
+    # It sorts the texts by length, so that batches need little padding.
+    return SentenceEncoder(
+        label, lambda texts: model.encode(texts, batch_size=BATCH, show_progress_bar=False)
+    )
 
 
 def _check_modules(path: Path) -> None:
-    """Refuse a folder that names code of its own, which old releases run without being asked."""
+    """Refuse a folder that names code of its own, which old releases run without asking."""
     try:
         named = [str(part["type"]) for part in json.loads(path.read_text("utf-8"))]
     except (OSError, ValueError, KeyError, TypeError):
-        return  # no such file, or none that its loader will take
+        return  # no such file, or one that the loader refuses
     foreign = [name for name in named if not name.startswith("sentence_transformers.")]
     if foreign:
         raise UsageError(
@@ -99,34 +96,24 @@ def _check_modules(path: Path) -> None:
         )
 
 
-_QUIET = {"show_progress_bar": False}
-
-
 def content_key(label: str, text: str) -> str:
-    """The name of a text's vector in a cache.
-
-    >>> content_key("minilm", "a") == content_key("minilm", "b")
-    False
-    """
+    """The key of a text's vector in a cache."""
     content = f"{len(label)}:{label}{text}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def encode_once(encoder: Encoder, texts: Sequence[str], cache: VectorCache) -> Vectors:
-    """A row a text; a text is encoded once, and not at all where the cache knows it.
-
-    >>> cache = {}
-    >>> double = Encoder("double", lambda texts: np.array([[len(t), 2 * len(t)] for t in texts]))
-    >>> encode_once(double, ["a", "bc", "a"], cache).tolist(), len(cache)
-    ([[1.0, 2.0], [2.0, 4.0], [1.0, 2.0]], 2)
-    """
+def encode_once(
+    encoder: SentenceEncoder, texts: Sequence[str], cache: VectorCache | None
+) -> Vectors:
+    """One row per text; each distinct text that is not in the cache is encoded once."""
     keys = {text: content_key(encoder.label, text) for text in texts}
-    known = {text: cache.get(key) for text, key in keys.items()}
+    known = {text: None if cache is None else cache.get(key) for text, key in keys.items()}
     new = [text for text, vector in known.items() if vector is None]
     if new:
         vectors = np.asarray(encoder.encode(new), dtype="<f4")
         known |= zip(new, (vector.tobytes() for vector in vectors), strict=True)
-        cache.update({keys[text]: _known(known[text]) for text in new})
+        if cache is not None:
+            cache.update({keys[text]: _known(known[text]) for text in new})
     joined = b"".join(_known(known[text]) for text in texts)
     if len({len(_known(known[text])) for text in texts}) > 1:
         raise UsageError("saved embeddings differ in their length; score a copy without them.")

@@ -1,12 +1,12 @@
 """Distances between texts by shared n-grams, for many inputs in a few array operations.
 
-Two texts with n-grams A and B are 1 - (occurrences in A of types of B + occurrences in B of types
-of A) / (|A| + |B|) apart: 1 where one of them has no n-gram, undefined (NaN) where neither has.
+The distance of two texts with n-grams A and B is 1 - (occurrences in A of types of B + occurrences
+in B of types of A) / (|A| + |B|): 1 if one of them has no n-gram, undefined (NaN) if neither has.
 
-Symbols are whole numbers, and so are n-grams: one of order n is the pair of one of order n - 1 and
-the symbol that follows, numbered anew within its input by a sort. Of a text's occurrences by type
-a matrix product makes all pairs of an input. A type that only one text has is no overlap and left
-out, which drops most types of the higher orders.
+Symbols and n-grams are integers: an n-gram of order n is the pair of one of order n - 1 and the
+next symbol, renumbered within its input by sorting. A matrix product of the occurrences per type
+gives all pairs of an input. A type that only one text has never overlaps and is left out, which
+drops most types of higher orders.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,24 +22,20 @@ from numpy.typing import NDArray
 from aleatoric.types import Floats, Ints
 
 Counts = NDArray[np.float32]
-"""Whole numbers that float32 holds exactly, as matrix products want them."""
+"""Integers that float32 represents exactly, for matrix products."""
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Symbols:
-    """The symbols of texts, end to end, and how many each text has."""
+    """The symbols of texts, concatenated, and the number of symbols of each text."""
 
     ids: Ints
     lengths: Ints
 
 
 def numbered(texts: Sequence[Sequence[str]], fold: Callable[[str], str]) -> Symbols:
-    """Number the symbols of texts; those that `fold` makes equal share a number.
-
-    >>> numbered([["The", "cat"], ["the"]], str.lower)
-    Symbols(ids=array([0, 1, 0]), lengths=array([2, 1]))
-    """
+    """Number the symbols of texts; symbols that are equal after `fold` share a number."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     table = _Numbers(fold)
     flat = map(table.__getitem__, chain.from_iterable(texts))
@@ -46,7 +43,7 @@ def numbered(texts: Sequence[Sequence[str]], fold: Callable[[str], str]) -> Symb
 
 
 class _Numbers(dict[str, int]):
-    """Symbol -> number; a new symbol is folded and numbered when it is first looked up."""
+    """Symbol -> number; a new symbol is folded and numbered on first lookup."""
 
     def __init__(self, fold: Callable[[str], str]) -> None:
         self._fold = fold
@@ -59,11 +56,11 @@ class _Numbers(dict[str, int]):
 
 
 @dataclass(frozen=True)
-class Rung:
-    """The n-grams of one order: type by type, and within a type text by text.
+class Ngrams:
+    """The n-grams of one order, sorted by type and within a type by text.
 
-    `kind` numbers them by the place where they begin (places too near a text's end have none);
-    `kinds` and `texts` are sorted, one entry an occurrence.
+    `kind` maps the position where an n-gram starts to its type (positions too near a text's end
+    have none); `kinds` and `texts` are sorted, one entry per occurrence.
     """
 
     kind: Ints
@@ -72,19 +69,25 @@ class Rung:
 
     @property
     def n_kinds(self) -> int:
-        """How many types there are, over all inputs."""
+        """The number of types over all inputs."""
         return int(self.kinds[-1]) + 1 if len(self.kinds) else 0
 
 
-class Ladder:
-    """N-grams of rising order of inputs that have as many texts each.
+class NgramDistances(Protocol):
+    """N-gram distances for inputs with the same numbers of texts."""
+
+    def distances(self, order: int) -> Floats:
+        """(inputs, texts, texts) distances by n-grams of this order."""
+        ...
+
+
+class ArrayNgrams:
+    """N-gram distances for inputs with the same numbers of texts, by array operations.
 
     >>> texts = [["a", "b"], ["a", "c"], ["b"], ["b"]]
-    >>> ladder = Ladder(numbered(texts, str), sizes=(2,))
-    >>> ladder.distances(1).tolist()
+    >>> ngrams = ArrayNgrams(numbered(texts, str), sizes=(2,))
+    >>> ngrams.distances(1).tolist()
     [[[0.0, 0.5], [0.5, 0.0]], [[0.0, 0.0], [0.0, 0.0]]]
-    >>> ladder.distances(2)[0].tolist(), ladder.distances(2)[1].tolist()
-    ([[0.0, 1.0], [1.0, 0.0]], [[nan, nan], [nan, nan]])
     """
 
     def __init__(self, symbols: Symbols, sizes: tuple[int, ...]) -> None:
@@ -96,16 +99,13 @@ class Ladder:
         self._left = ends - self._places
         n_symbols = int(symbols.ids.max(initial=0)) + 1
         keys = (self._text // max(self._width, 1)) * n_symbols + symbols.ids
-        self._rungs = [self._rung(keys, self._places)]
+        self._orders = [self._sorted_ngrams(keys, self._places)]
 
     def distances(self, order: int) -> Floats:
-        """(inputs, texts, texts): how far apart the texts of each input are; NaN where undefined.
-
-        Pairs of two systems are not looked at: NaN.
-        """
-        while len(self._rungs) < order:
-            self._rungs.append(self._next())
-        overlap = self._overlap(self._rungs[order - 1])
+        """(inputs, texts, texts) distances; NaN if undefined, and between two systems."""
+        while len(self._orders) < order:
+            self._orders.append(self._next())
+        overlap = self._overlap(self._orders[order - 1])
         grams = np.maximum(self._lengths - order + 1, 0).reshape(overlap.shape[:2])
         with np.errstate(invalid="ignore"):  # two texts without n-grams: 0 / 0
             found: Floats = 1 - overlap / (grams[:, :, None] + grams[:, None, :])
@@ -113,24 +113,24 @@ class Ladder:
         found[:, diagonal, diagonal] = np.where(grams > 0, 0.0, np.nan)
         return found
 
-    def _next(self) -> Rung:
-        first, last = self._rungs[0], self._rungs[-1]
-        order = len(self._rungs) + 1
+    def _next(self) -> Ngrams:
+        first, last = self._orders[0], self._orders[-1]
+        order = len(self._orders) + 1
         places = self._places[self._left >= order]
-        # Numbers of n-grams differ between inputs already, and so do those of longer ones.
+        # Numbers of n-grams differ between inputs, and so do those of longer ones.
         keys = last.kind[places] * first.n_kinds + first.kind[places + order - 1]
-        return self._rung(keys, places)
+        return self._sorted_ngrams(keys, places)
 
-    def _rung(self, keys: Ints, places: Ints) -> Rung:
+    def _sorted_ngrams(self, keys: Ints, places: Ints) -> Ngrams:
         keys, places = sorted_by(keys, places)
         kinds = np.cumsum(differs(keys)) - 1
         kind = np.empty(len(self._places), np.int64)
         kind[places] = kinds
-        return Rung(kind, kinds, self._text[places])
+        return Ngrams(kind, kinds, self._text[places])
 
-    def _overlap(self, rung: Rung) -> Floats:
-        """Pair by pair, occurrences in one text of types of the other, both ways."""
-        counts = self._counts(rung)
+    def _overlap(self, ngrams: Ngrams) -> Floats:
+        """Occurrences in one text of types of the other, in both directions, per pair."""
+        counts = self._counts(ngrams)
         present = np.minimum(counts, 1)
         if len(self._sizes) <= 2:
             return _both_ways(counts, present)
@@ -139,11 +139,11 @@ class Ladder:
             found[:, rows[:, None], rows] = _both_ways(counts[:, rows], present[:, rows])
         return found
 
-    def _counts(self, rung: Rung) -> Counts:
+    def _counts(self, ngrams: Ngrams) -> Counts:
         """(inputs, texts, types): occurrences of the types that several texts of an input have."""
-        starts = np.flatnonzero(differs(rung.kinds) | differs(rung.texts))
-        occurrences = np.diff(starts, append=len(rung.kinds))
-        kinds, texts = rung.kinds[starts], rung.texts[starts]
+        starts = np.flatnonzero(differs(ngrams.kinds) | differs(ngrams.texts))
+        occurrences = np.diff(starts, append=len(ngrams.kinds))
+        kinds, texts = ngrams.kinds[starts], ngrams.texts[starts]
         shared = np.bincount(kinds)[kinds] > 1 if len(kinds) else np.zeros(0, bool)
         return self._dense(kinds[shared], texts[shared], occurrences[shared])
 
@@ -151,7 +151,7 @@ class Ladder:
         n_inputs = len(self._lengths) // max(self._width, 1)
         columns = np.cumsum(differs(kinds)) - 1
         inputs = texts // max(self._width, 1)
-        # The types of an input lie together: its columns are counted from its first one.
+        # The types of an input are adjacent: its columns are counted from its first one.
         starts = np.flatnonzero(differs(inputs))
         columns -= np.repeat(columns[starts], np.diff(starts, append=len(inputs)))
         n_columns = int(columns.max(initial=-1)) + 1
@@ -161,11 +161,7 @@ class Ladder:
 
 
 def people_and_system(sizes: tuple[int, ...]) -> Iterable[Ints]:
-    """The rows of people and of one system, system by system.
-
-    >>> [rows.tolist() for rows in people_and_system((2, 1, 2))]
-    [[0, 1, 2], [0, 1, 3, 4]]
-    """
+    """The rows of people and of one system, for each system."""
     people, *_ = ends = np.cumsum(sizes).tolist()
     for start, stop in pairwise(ends):
         yield np.concatenate([np.arange(people), np.arange(start, stop)])
@@ -178,46 +174,38 @@ def _both_ways(counts: Counts, present: Counts) -> Floats:
 
 
 def sorted_by(keys: Ints, places: Ints) -> tuple[Ints, Ints]:
-    """Keys and places sorted by key, then by place; neither may be negative.
-
-    >>> [column.tolist() for column in sorted_by(np.array([5, 3, 5]), np.array([1, 2, 7]))]
-    [[3, 5, 5], [2, 1, 7]]
-    """
+    """Keys and places sorted by key, then by place; neither may be negative."""
     bits = int(places.max(initial=0)).bit_length()
     if bits + int(keys.max(initial=0)).bit_length() > 63:
         order = np.argsort(keys, kind="stable")
         return keys[order], places[order]
-    # Both in one number: sorting numbers is several times faster than sorting places by them.
+    # Both in one number: sorting is several times faster than an argsort.
     both = np.sort((keys << bits) | places)
     return both >> bits, both & ((1 << bits) - 1)
 
 
 def differs(values: Ints) -> Flags:
-    """Where a value differs from the one before it; the first does.
-
-    >>> differs(np.array([4, 4, 5])).tolist()
-    [True, False, True]
-    """
+    """Whether each value differs from the one before it; True for the first."""
     found = np.ones(len(values), bool)
     np.not_equal(values[1:], values[:-1], out=found[1:])
     return found
 
 
-class CompiledLadder:
-    """N-grams of rising order of inputs that have as many texts each."""
+class CompiledNgrams:
+    """The same distances, compiled with numba."""
 
     def __init__(self, symbols: Symbols, sizes: tuple[int, ...]) -> None:
         self._symbols = symbols
         self._parts = np.repeat(np.arange(len(sizes)), sizes)
         self._n_symbols = int(symbols.ids.max(initial=0)) + 1
         self._kinds = np.zeros(len(symbols.ids), np.int64)
-        self._climbed: list[Floats] = []
+        self._distances: list[Floats] = []
 
     def distances(self, order: int) -> Floats:
-        """(inputs, texts, texts): as `ngrams.Ladder.distances`."""
-        while len(self._climbed) < order:
-            self._climbed.append(self._next(len(self._climbed) + 1))
-        return self._climbed[order - 1]
+        """(inputs, texts, texts): as `ArrayNgrams.distances`."""
+        while len(self._distances) < order:
+            self._distances.append(self._next(len(self._distances) + 1))
+        return self._distances[order - 1]
 
     def _next(self, order: int) -> Floats:
         from aleatoric.probes.ngrams_jit import climb

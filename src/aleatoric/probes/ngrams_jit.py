@@ -1,4 +1,4 @@
-"""The compiled loops of n-gram distances: one hash table an input, and no sort."""
+"""Compiled loops for n-gram distances: one hash table per input instead of sorting."""
 
 from __future__ import annotations
 
@@ -12,38 +12,48 @@ SCATTER = np.uint64(0x9E3779B97F4A7C15)
 
 @njit(nogil=True, cache=True)
 def climb(kinds, ids, n_symbols, lengths, parts, order, found):
-    """N-grams of `order` from those one shorter, and the distances that they make.
+    """Extend n-grams to `order` from those one shorter, and compute the distances.
 
-    `kinds` numbers the n-grams by the place where they begin, within their input, and is replaced;
-    `found` is (inputs, texts, texts); `parts` says of each text of an input who wrote it.
+    `kinds` maps the position where an n-gram starts to its type within the input, and is updated in
+    place; `found` is (inputs, texts, texts); `parts` tells who wrote each text of an input.
     """
     n_inputs, width = found.shape[0], found.shape[1]
     ends = np.zeros(n_inputs + 1, np.int64)
     for i in range(n_inputs):
         ends[i + 1] = ends[i] + lengths[i * width : (i + 1) * width].sum()
     most = np.diff(ends).max() if n_inputs else 0
-    # Room for the largest input is made once.
+    # Buffers for the largest input are allocated once.
     slots = np.empty(4 * most + 4, np.int32)
     keys, owner, row = np.empty(most, np.int64), np.empty(most, np.int32), np.empty(most, np.int32)
     entries = np.empty((most, 3), np.int32)
     present = np.empty((most // 2 + 1, width), np.int32)
     overlap = np.empty((width, width), np.int32)
     for i in range(n_inputs):
-        own = lengths[i * width : (i + 1) * width]
+        text_lengths = lengths[i * width : (i + 1) * width]
         span = slice(ends[i], ends[i + 1])
         n_entries = number(
-            kinds[span], ids[span], n_symbols, own, order, slots, keys, owner, row, entries, present
+            kinds[span],
+            ids[span],
+            n_symbols,
+            text_lengths,
+            order,
+            slots,
+            keys,
+            owner,
+            row,
+            entries,
+            present,
         )
         share(entries[:n_entries], row, present, overlap)
-        divide(own, parts, order, overlap, found[i])
+        divide(text_lengths, parts, order, overlap, found[i])
 
 
 @njit(nogil=True, cache=True)
 def number(kinds, ids, n_symbols, lengths, order, slots, keys, owner, row, entries, present):
-    """Number the n-grams of an input; how many entries (type, text, count) they make.
+    """Number the n-grams of an input; return the number of entries (type, text, count).
 
-    A type that a second text has gets a row of `present`, where the texts that have it are 1. Of a
-    type `owner` is its latest entry, and `row` its row, or NONE.
+    A type that a second text has gets a row of `present`, which is 1 for the texts that have it.
+    Per type, `owner` is its latest entry and `row` its row, or NONE.
     """
     size, bits = 4, 2
     while size < 2 * ids.size:
@@ -83,20 +93,20 @@ def number(kinds, ids, n_symbols, lengths, order, slots, keys, owner, row, entri
 
 @njit(nogil=True, cache=True)
 def share(entries, row, present, overlap):
-    """By text and other text, how many occurrences in the one are of types of the other."""
+    """Per pair of texts, the number of occurrences in the first of types of the second."""
     overlap[:] = 0
     for e in range(len(entries)):
         kind, text, count = entries[e, 0], entries[e, 1], entries[e, 2]
         if row[kind] != NONE:
             mine, others = overlap[text], present[row[kind]]
-            # A row at a time is what the compiler turns into vector instructions.
+            # A row at a time, which the compiler vectorizes.
             for j in range(others.size):
                 mine[j] += count * others[j]
 
 
 @njit(nogil=True, cache=True)
 def divide(lengths, parts, order, overlap, found):
-    """Overlaps to distances; those between two systems are not looked at."""
+    """Turn overlaps into distances; pairs of two systems are not computed."""
     for i in range(lengths.size):
         mine = max(lengths[i] - order + 1, 0)
         found[i, i] = 0.0 if mine else np.nan

@@ -1,18 +1,18 @@
-"""Probes by name."""
+"""Open probes by name: lexical-N, syntactic-N, semantic, registered ones, or module:function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.probes.base import Block, Probe, probe_at, probe_from
-from aleatoric.probes.encoders import Encoder, VectorCache, encode_once
-from aleatoric.probes.tools import Nothing, Reader, Tools, default_encoder, default_tagger, order_of
+from aleatoric.probes.encoders import SentenceEncoder, VectorCache, encode_once
+from aleatoric.probes.tools import TextReader, Tools, default_encoder, default_tagger, order_of
 from aleatoric.types import Floats
 
 LEXICAL = ("lexical-1", "lexical-2", "lexical-3")
@@ -29,11 +29,11 @@ def open_probes(
     cache: VectorCache | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> list[Probe]:
-    """The probes of one run, which cut, tag and embed each text of a batch once between them.
+    """The probes of one run, which tokenize, tag and embed each text of a batch only once.
 
-    A name is one of ours (lexical-1, syntactic-2, semantic), one of `given` (your own functions),
-    one that a package registers, or module:function. Tokeniser, tagger and encoder are by default
-    those of the language; `cache` keeps embeddings by content hash.
+    A name is a built-in probe (lexical-1, syntactic-2, semantic), one of `given` (your own
+    functions), one that a package registers, or module:function. Tokenizer, tagger and encoder
+    default to those of the language; `cache` stores embeddings by content hash.
 
     >>> from aleatoric.probes.base import Block
     >>> blocks = [Block(("A cat.", "The cat."), (2,))]
@@ -41,8 +41,7 @@ def open_probes(
     >>> probe.name, probe.matrices(blocks)[0][0, 1].item()
     ('lexical-1', 0.5)
     """
-    kept = Nothing() if cache is None else cache  # an empty cache is false, but a cache
-    return probes_with(Tools(language, tokeniser, tagger, encoder, kept), names, given)
+    return probes_with(Tools(language, tokeniser, tagger, encoder, cache), names, given)
 
 
 def probes_with(
@@ -55,11 +54,7 @@ def probes_with(
 def default_names(
     language: str, tagger: str | None = None, encoder: str | None = None
 ) -> tuple[str, ...]:
-    """Return the probes that can run for a language with what is installed and named.
-
-    >>> default_names("en")[-2:]
-    ('syntactic-3', 'semantic')
-    """
+    """The probes that can run for a language with the installed and named tools."""
     missing = left_out(language, tagger, encoder)
     return tuple(name for name in (*LEXICAL, *SYNTACTIC, *SEMANTIC) if name not in missing)
 
@@ -67,11 +62,7 @@ def default_names(
 def left_out(
     language: str, tagger: str | None = None, encoder: str | None = None
 ) -> dict[str, str]:
-    """Return the probes that cannot run for a language, with the reason and how to get them.
-
-    >>> left_out("en"), left_out("xx", tagger="spacy:xx_core")["semantic"][:39]
-    ({}, 'the embedded sentence encoder reads Eng')
-    """
+    """The probes that cannot run for a language, with the reason and the fix."""
     found: dict[str, str] = {}
     if tagger is None and (reason := _refusal(default_tagger, language)):
         found |= dict.fromkeys(SYNTACTIC, reason)
@@ -93,7 +84,7 @@ def _open(name: str, tools: Tools, given: Mapping[str, Any]) -> Probe:
 
 
 def _refusal(default: Callable[[str], str], language: str) -> str | None:
-    """Return why a language has no default tool, or `None` where it has one."""
+    """Why a language has no default tool; `None` if it has one."""
     try:
         default(language)
     except UsageError as refused:
@@ -102,82 +93,66 @@ def _refusal(default: Callable[[str], str], language: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Lexical:
-    """N-grams of lower-cased tokens, punctuation kept."""
+class NgramProbe:
+    """N-grams of lower-cased tokens with punctuation, or of part-of-speech tags."""
 
+    kind: Literal["lexical", "syntactic"]
     order: int
-    reader: Reader
+    reader: TextReader
     facts: Mapping[str, str]
     bounds: tuple[float, float] = (0.0, 1.0)
 
     @property
     def name(self) -> str:
-        """lexical-1, lexical-2, ..."""
-        return f"lexical-{self.order}"
+        """lexical-1, syntactic-2, ..."""
+        return f"{self.kind}-{self.order}"
 
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
-        """Block by block the distances; NaN between two texts without n-grams."""
-        return self.reader.read(blocks).lexical(self.order)
+        """Distances per block; NaN between two texts without n-grams."""
+        batch = self.reader.read(blocks)
+        is_lexical = self.kind == "lexical"
+        return batch.lexical(self.order) if is_lexical else batch.syntactic(self.order)
 
 
-def open_lexical(argument: str, tools: Tools) -> Lexical:
+def open_lexical(argument: str, tools: Tools) -> NgramProbe:
     """`lexical-N`: n-grams of order N of lower-cased tokens."""
     facts = {"tokeniser": tools.tokeniser.label, "case": "lower"}
-    return Lexical(order_of("lexical", argument), tools.reader, facts)
+    return NgramProbe("lexical", order_of("lexical", argument), tools.reader, facts)
 
 
-@dataclass(frozen=True)
-class Syntactic:
-    """N-grams of universal part-of-speech tags."""
-
-    order: int
-    reader: Reader
-    facts: Mapping[str, str]
-    bounds: tuple[float, float] = (0.0, 1.0)
-
-    @property
-    def name(self) -> str:
-        """syntactic-1, syntactic-2, ..."""
-        return f"syntactic-{self.order}"
-
-    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
-        """Block by block the distances; NaN between two texts without n-grams."""
-        return self.reader.read(blocks).syntactic(self.order)
-
-
-def open_syntactic(argument: str, tools: Tools) -> Syntactic:
+def open_syntactic(argument: str, tools: Tools) -> NgramProbe:
     """`syntactic-N`: n-grams of order N of part-of-speech tags."""
     order = order_of("syntactic", argument)
     facts = {"tokeniser": tools.tokeniser.label, "tagger": tools.tagger.label}
     facts["tags"] = getattr(tools.tagger, "tagset", "the tagger's own")
-    return Syntactic(order, tools.reader, facts)
+    return NgramProbe("syntactic", order, tools.reader, facts)
 
 
 @dataclass(frozen=True)
 class Semantic:
-    """1 - cosine, between 0 (one direction) and 2 (opposite ones); 1 is unrelated."""
+    """1 - cosine of sentence embeddings: 0 for the same direction, 2 for opposite ones."""
 
-    encoder: Encoder
-    cache: VectorCache
+    encoder: SentenceEncoder
+    cache: VectorCache | None
     facts: Mapping[str, str]
     name: str = "semantic"
     bounds: tuple[float, float] = (0.0, 2.0)
 
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
-        """Block by block the distances; a text of white space alone has no meaning: NaN."""
+        """Distances per block; NaN for texts of white space only."""
         texts = list(dict.fromkeys(text for block in blocks for text in block.texts))
         units = self._units(texts)
         row = {text: i for i, text in enumerate(texts)}
         return [_distances(units, [row[text] for text in block.texts]) for block in blocks]
 
     def _units(self, texts: list[str]) -> Floats:
-        """Vectors of length 1, a row a text; NaN where a text has none."""
-        said = [i for i, text in enumerate(texts) if text.strip()]
-        vectors = encode_once(self.encoder, [texts[i] for i in said], self.cache)
+        """Unit vectors, one row per text; NaN for a text without words."""
+        rows = [i for i, text in enumerate(texts) if text.strip()]
+        vectors = encode_once(self.encoder, [texts[i] for i in rows], self.cache)
         units = np.full((len(texts), vectors.shape[1]), np.nan)
         with np.errstate(invalid="ignore"):  # a vector of zeros has no direction
             length = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-            units[said] = vectors / length
+            units[rows] = vectors / length
         return units
 
 
@@ -189,9 +164,9 @@ def open_semantic(argument: str, tools: Tools) -> Semantic:
 
 
 def _distances(units: Floats, rows: list[int]) -> Floats:
-    own = units[rows]
-    found: Floats = np.clip(1 - own @ own.T, 0.0, 2.0)
-    # The same text twice is no distance apart, whatever rounding says; NaN stays.
+    vectors = units[rows]
+    found: Floats = np.clip(1 - vectors @ vectors.T, 0.0, 2.0)
+    # The distance of a text to itself is exactly 0, without rounding; NaN stays.
     same = np.equal.outer(rows, rows)
     found[same & ~np.isnan(found)] = 0.0
     return found

@@ -1,11 +1,11 @@
-"""Part-of-speech taggers: universal tags of whole texts, and of words that continue a context.
+"""Part-of-speech taggers and tokenizers.
 
-A tagger maps (context, words) to one tag a word, each word tagged as the context's continuation.
-It sees the last `WINDOW` words of the context: a tagger decides by near neighbours, and a long
-passage would otherwise be read again for every word. Those that ship here also tag texts that are
-cut into tokens already: `tag_texts`. There, tags are as the tagger gives them: spaCy's are those of
-Universal Dependencies, which keep PROPN, AUX and SCONJ apart; words in context are reduced to the
-12 tags of Petrov et al. (2012).
+A tagger maps (context, words) to one universal tag per word, each word tagged as the continuation
+of the context. It reads the last `WINDOW` words of the context: tags depend on near neighbors, and
+a long passage would otherwise be read again for every word. The built-in taggers also tag tokenized
+texts (`tag_texts`), with the tagger's own tags: spaCy's are those of Universal Dependencies, which
+distinguish PROPN, AUX and SCONJ; words in context are reduced to the 12 tags of Petrov et al.
+(2012).
 """
 
 from __future__ import annotations
@@ -20,15 +20,12 @@ from aleatoric.errors import MissingExtraError, UsageError
 
 Tagger = Callable[[str, Sequence[str]], list[str]]
 """(context, words) -> universal tags of the words."""
-
 Tokens = Sequence[str]
 TextTagger = Callable[[Sequence[Tokens]], list[list[str]]]
-"""Texts cut into tokens -> the universal tags of each text's tokens."""
-
+"""Tokenized texts -> the tags of each text's tokens."""
 WINDOW = 16
 TAGS = ("ADJ", "ADP", "ADV", "CONJ", "DET", "NOUN", "NUM", "PRON", "PRT", "VERB", ".", "X")
 """The universal tags of Petrov et al. (2012), as nltk names them."""
-
 PENN = {
     **dict.fromkeys(("JJ", "JJR", "JJS"), "ADJ"),
     "IN": "ADP",
@@ -42,8 +39,7 @@ PENN = {
     **dict.fromkeys(("MD", "VB", "VBD", "VBG", "VBN", "VBP", "VBZ"), "VERB"),
     **dict.fromkeys(("#", "$", "''", "(", ")", ",", "-LRB-", "-RRB-", ".", ":", "``"), "."),
 }
-"""Penn Treebank -> universal; what is not here (FW, LS, SYM, UH) is X."""
-
+"""Penn Treebank -> universal; all others (FW, LS, SYM, UH) are X."""
 UNIVERSAL_DEPENDENCIES = {
     **{tag: tag for tag in ("ADJ", "ADP", "ADV", "DET", "NOUN", "NUM", "PRON", "VERB", "X")},
     "AUX": "VERB",
@@ -57,34 +53,26 @@ UNIVERSAL_DEPENDENCIES = {
     "INTJ": "X",
     "SPACE": "X",
 }
-"""The tags of Universal Dependencies, as spaCy has them -> universal."""
+"""The tags of Universal Dependencies, as spaCy names them -> universal."""
+_COMPONENTS = (
+    *("tok2vec", "transformer", "tagger", "morphologizer", "parser", "senter", "ner"),
+    *("attribute_ruler", "lemmatizer"),
+)
+"""The components of a spaCy pipeline besides its tokenizer."""
 
 
 def from_penn(tag: str) -> str:
-    """The universal tag of a Penn tag, whatever finer label follows a hyphen.
-
-    >>> from_penn("VBZ"), from_penn("NNP-PERS"), from_penn("UH")
-    ('VERB', 'NOUN', 'X')
-    """
+    """The universal tag of a Penn tag, ignoring a finer label after a hyphen."""
     return PENN.get(tag) or PENN.get(tag.partition("-")[0], "X")
 
 
 def near(context: str, size: int = WINDOW) -> str:
-    """The last words of a context.
-
-    >>> near("a b c d", size=2)
-    'c d'
-    """
+    """The last words of a context."""
     return " ".join(context.split()[-size:])
 
 
-class Remembering:
-    """A tagger that keeps the tags of the latest context: its words come again, system by system.
-
-    >>> tagger = Remembering(lambda context, words: ["NOUN" for _ in words])
-    >>> tagger("the", ["dog", "cat"])
-    ['NOUN', 'NOUN']
-    """
+class CachingTagger:
+    """A tagger that caches the tags of the latest context, which several systems share."""
 
     def __init__(self, tagger: Tagger) -> None:
         self._tagger = tagger
@@ -92,7 +80,7 @@ class Remembering:
         self._known: dict[str, str] = {}
 
     def __call__(self, context: str, words: Sequence[str]) -> list[str]:
-        """The tags of the words, from memory where the context is the same as before."""
+        """The tags of the words, from the cache if the context is the same as before."""
         window = near(context)
         if window != self._context:
             self._context, self._known = window, {}
@@ -110,10 +98,10 @@ class UniversalTagger:
     in_context: Tagger
     tag_texts: TextTagger
     tagset: str = "petrov-2012"
-    """The tags that `tag_texts` gives, for signatures."""
+    """The tagset of `tag_texts`, for signatures."""
 
     def __call__(self, context: str, words: Sequence[str]) -> list[str]:
-        """The tags of the words, each as the context's continuation."""
+        """The tags of the words, each as the continuation of the context."""
         return self.in_context(context, words)
 
 
@@ -122,8 +110,6 @@ def textblob(argument: str = "") -> UniversalTagger:
 
     >>> textblob()("The man wants to", ["eat", "food", "7"])
     ['VERB', 'NOUN', 'NUM']
-    >>> textblob().tag_texts([["He", "wants", "food", "."], []])
-    [['PRON', 'VERB', 'NOUN', '.'], []]
     """
     _no_argument("textblob", argument)
     try:
@@ -132,7 +118,7 @@ def textblob(argument: str = "") -> UniversalTagger:
         raise MissingExtraError("textblob", "nlp") from None
     return UniversalTagger(
         f"textblob@{version('textblob')}",
-        Remembering(lambda context, words: _textblob_tags(parser, context, words)),
+        CachingTagger(lambda context, words: _textblob_tags(parser, context, words)),
         lambda texts: [_textblob_text(parser, tokens) for tokens in texts],
     )
 
@@ -155,13 +141,16 @@ def nltk(argument: str = "") -> UniversalTagger:
     tokens = NLTKWordTokenizer().tokenize
     return UniversalTagger(
         f"nltk@{version('nltk')}",
-        Remembering(lambda context, words: _nltk_tags(tagger, tokens, context, words)),
-        lambda texts: [[from_penn(tag) for _, tag in tagger.tag(list(own))] for own in texts],
+        CachingTagger(lambda context, words: _nltk_tags(tagger, tokens, context, words)),
+        lambda texts: [
+            [from_penn(tag) for _, tag in tagger.tag(list(tokens_of_text))]
+            for tokens_of_text in texts
+        ],
     )
 
 
 def spacy(argument: str = "") -> UniversalTagger:
-    """A spaCy pipeline: `spacy:NAME`, by default en_core_web_sm; needs to be installed."""
+    """A spaCy pipeline: `spacy:NAME`, by default en_core_web_sm; must be installed."""
     name = argument or "en_core_web_sm"
     try:
         from spacy import load
@@ -176,7 +165,7 @@ def spacy(argument: str = "") -> UniversalTagger:
         ) from None
     return UniversalTagger(
         f"spacy:{name}@{version('spacy')}",
-        Remembering(lambda context, words: _spacy_tags(pipeline, context, words)),
+        CachingTagger(lambda context, words: _spacy_tags(pipeline, context, words)),
         lambda texts: _spacy_texts(pipeline, texts),
         tagset="universal-dependencies",
     )
@@ -188,15 +177,15 @@ def _no_argument(name: str, argument: str) -> None:
 
 
 def _textblob_tags(parser: Any, context: str, words: Sequence[str]) -> list[str]:
-    # The sentence that the answer belongs to: told with any word in its place.
+    # Find the sentence that the answer belongs to, with any word in its place.
     sentences = parser.find_tokens(f"{context} word")
     before = sentences[-1].split()[:-1]
     tags = []
     for word in words:
-        own = " ".join(parser.find_tokens(word)).split()
-        tagged = parser.find_tags([*before, *own]) if own else []
-        # Of an answer of several tokens, as it's, the first one counts.
-        tags.append(from_penn(tagged[len(before)][1]) if own else "X")
+        answer = " ".join(parser.find_tokens(word)).split()
+        tagged = parser.find_tags([*before, *answer]) if answer else []
+        # Of an answer with several tokens, such as it's, the first one counts.
+        tags.append(from_penn(tagged[len(before)][1]) if answer else "X")
     return tags
 
 
@@ -210,7 +199,7 @@ def _nltk_tags(
 ) -> list[str]:
     before = tokens(context)
     answers = [tokens(word) for word in words]
-    tagged = (tagger.tag([*before, *own]) if own else None for own in answers)
+    tagged = (tagger.tag([*before, *answer]) if answer else None for answer in answers)
     return [from_penn(line[len(before)][1]) if line else "X" for line in tagged]
 
 
@@ -222,17 +211,17 @@ def _spacy_tags(pipeline: Any, context: str, words: Sequence[str]) -> list[str]:
 
 
 def _spacy_texts(pipeline: Any, texts: Sequence[Tokens]) -> list[list[str]]:
-    """The pipeline reads the tokens as they are, so that tags and tokens go together."""
+    """Tag the given tokens as they are, so that there is one tag per token."""
     from spacy.tokens import Doc
 
-    # A zone gives back what a batch added to the vocabulary: memory stays flat.
+    # A memory zone frees what a batch added to the vocabulary.
     with pipeline.memory_zone():
-        documents = pipeline.pipe(Doc(pipeline.vocab, words=list(own)) for own in texts)
+        documents = pipeline.pipe(Doc(pipeline.vocab, words=list(tokens)) for tokens in texts)
         return [[token.pos_ or "X" for token in document] for document in documents]
 
 
 def _spacy_tag(document: Any, start: int) -> str:
-    """The tag of the token that stands at a character, or X where none starts there."""
+    """The tag of the first token from a character on, or X if there is none."""
     found = (token.pos_ for token in document if token.idx >= start)
     return UNIVERSAL_DEPENDENCIES.get(next(found, "X"), "X")
 
@@ -242,14 +231,14 @@ Cut = Callable[[Sequence[str]], list[list[str]]]
 
 @dataclass(frozen=True)
 class Tokeniser:
-    """How texts are cut into tokens; `label` names it in signatures."""
+    """A function that splits texts into tokens; `label` names it in signatures."""
 
     label: str
     cut: Cut
 
 
 def open_tokeniser(spec: str) -> Tokeniser:
-    """The tokeniser NAME or NAME:ARGUMENT.
+    """The tokenizer NAME or NAME:ARGUMENT.
 
     >>> open_tokeniser("whitespace").cut(["Two words.", ""])
     [['Two', 'words.'], []]
@@ -260,46 +249,41 @@ def open_tokeniser(spec: str) -> Tokeniser:
 
 
 def whitespace(argument: str = "") -> Tokeniser:
-    """Runs of characters that are not white space."""
+    """Split at white space."""
     if argument:
         raise UsageError("the tokeniser whitespace takes no argument; write whitespace.")
     return Tokeniser("whitespace", lambda texts: [text.split() for text in texts])
 
 
 def spacy_tokens(argument: str = "en") -> Tokeniser:
-    """The tokens of spaCy, all of them: `spacy:LANGUAGE` needs no download, `spacy:PIPELINE` does.
+    """All tokens of spaCy: `spacy:LANGUAGE` needs no download, `spacy:PIPELINE` does.
 
-    Superfluous white space is a token of its own, as in the published procedure.
-
-    >>> spacy("de").cut(["Das  ist's, z.B. hier."])
-    [['Das', ' ', "ist's", ',', 'z.B.', 'hier', '.']]
+    Extra white space is a token of its own, as in the published procedure.
     """
-    language = _language(argument or "en")
-    label = f"spacy:{argument or 'en'}@{version('spacy')}"
-    return Tokeniser(label, lambda texts: _cut(language, texts, lambda token: True))
+    return _spacy_tokeniser("spacy", argument or "en", lambda token: True)
 
 
 def spacy_words(argument: str = "en") -> Tokeniser:
-    """The tokens of spaCy without those of white space alone: `spacy-words:LANGUAGE`.
+    """The tokens of spaCy without white space: `spacy-words:LANGUAGE`."""
+    return _spacy_tokeniser("spacy-words", argument or "en", str.strip)
 
-    >>> spacy_words("en").cut(["Well  done!", " "])
-    [['Well', 'done', '!'], []]
-    """
-    language = _language(argument or "en")
-    label = f"spacy-words:{argument or 'en'}@{version('spacy')}"
-    return Tokeniser(label, lambda texts: _cut(language, texts, str.strip))
+
+def _spacy_tokeniser(kind: str, name: str, wanted: Callable[[str], object]) -> Tokeniser:
+    language = _language(name)
+    label = f"{kind}:{name}@{version('spacy')}"
+    return Tokeniser(label, lambda texts: _cut(language, texts, wanted))
 
 
 def _cut(language: Any, texts: Sequence[str], wanted: Callable[[str], object]) -> list[list[str]]:
-    # A zone gives back what a batch added to the vocabulary: memory stays flat.
+    # A memory zone frees what a batch added to the vocabulary.
     with language.memory_zone():
         words = _Words(language.vocab.strings)
         numbers = (language.tokenizer(text).to_array("ORTH").tolist() for text in texts)
-        return [list(filter(wanted, map(words.__getitem__, own))) for own in numbers]
+        return [list(filter(wanted, map(words.__getitem__, ids))) for ids in numbers]
 
 
 class _Words(dict[int, str]):
-    """The word of a number of spaCy's; equal words are one object, which is faster to look up."""
+    """The word of a spaCy number; equal words are one object, which is faster to look up."""
 
     def __init__(self, strings: Any) -> None:
         self._strings = strings
@@ -311,23 +295,18 @@ class _Words(dict[int, str]):
 
 
 def _language(name: str) -> Any:
-    """The rules of a language, by its two or three letters, or of an installed pipeline."""
+    """The rules of a language, by its code of two or three letters, or an installed pipeline."""
     try:
         import spacy as package
     except ModuleNotFoundError:
         raise MissingExtraError("spacy", "nlp") from None
     try:
-        return package.blank(name) if len(name) <= 3 else package.load(name, exclude=_ALL)
+        return package.blank(name) if len(name) <= 3 else package.load(name, exclude=_COMPONENTS)
     except (ImportError, OSError) as error:
-        # Some languages need a package more, which the first line names.
-        said = (str(error).splitlines() or [type(error).__name__])[0].rstrip(". ")
+        # Some languages need another package, which the first line names.
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(". ")
         raise UsageError(
-            f"spaCy cannot open the language or pipeline {name!r} ({said}); write spacy:en, "
+            f"spaCy cannot open the language or pipeline {name!r} ({reason}); write spacy:en, "
             "spacy:de or another language's code, or install what is missing (a pipeline: "
             "python -m spacy download NAME)."
         ) from None
-
-
-_PARTS = ("tok2vec", "transformer", "tagger", "morphologizer", "parser", "senter", "ner")
-_ALL = (*_PARTS, "attribute_ruler", "lemmatizer")
-"""What a pipeline has beside its tokeniser."""

@@ -215,8 +215,8 @@ def to_json(data: Any) -> str:
 def to_data(picture: Picture) -> dict[str, Any]:
     """A picture as plain data with its kind.
 
-    >>> from aleatoric.studies.figure_data import Line, Lines
-    >>> to_data(Lines("t", "x", "y", (Line("a", (0.0,), (1 / 3,)),)))["lines"][0]["y"]
+    >>> from aleatoric.studies.figure_data import LineSeries, Lines
+    >>> to_data(Lines("t", "x", "y", (LineSeries("a", (0.0,), (1 / 3,)),)))["lines"][0]["y"]
     [0.33333]
     """
     if isinstance(picture, Boxes):

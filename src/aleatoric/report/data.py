@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from aleatoric import registry
-from aleatoric.calibration.results import Consistency
+from aleatoric.calibration.consistency import Consistency
 from aleatoric.calibration.sums import Curve
 from aleatoric.errors import UsageError
 from aleatoric.levels import text, token
 from aleatoric.levels.text_fit import fit
 from aleatoric.levels.text_scoring import CONTROL, PAIR, Distances
-from aleatoric.levels.word import cases
+from aleatoric.levels.word import cases, word_study
 from aleatoric.levels.word_scoring import CONTROLS, ORACLE
 from aleatoric.metrics.distances import tvd
 from aleatoric.metrics.entropy import chao_shen
@@ -27,14 +27,14 @@ from aleatoric.runs import Store
 from aleatoric.studies.figure_data import (
     TVD_EDGES,
     Dots,
+    Guide,
     HeatMap,
     Histograms,
-    Line,
     Lines,
-    Mark,
+    LineSeries,
+    MetricPoint,
     Panels,
     Picture,
-    Point,
     Points,
     Reliability,
     WordBars,
@@ -43,7 +43,6 @@ from aleatoric.studies.figure_data import (
     histograms,
     plain,
 )
-from aleatoric.studies.opening import word_study
 from aleatoric.studies.people import split_tvds
 from aleatoric.types import FAILED, Case, Floats, Result, Row, Study
 
@@ -426,9 +425,9 @@ def _densities(title: str, label: str, samples: Mapping[str, Floats], bounds: Bo
         if has_spread(sample):
             lines.append(replace(density(name, sample, *bounds, shown), slot=slot))
         elif len(sample):
-            marks.append(Mark(f"{name} (all the same)", x=float(sample[0]), slot=slot))
+            marks.append(Guide(f"{name} (all the same)", x=float(sample[0]), slot=slot))
         else:
-            lines.append(Line(f"{name} (undefined)", (), (), slot=slot))
+            lines.append(LineSeries(f"{name} (undefined)", (), (), slot=slot))
     return Lines(title, label, "density", tuple(lines), tuple(marks), shown)
 
 
@@ -468,7 +467,7 @@ def decoder_points(results: Sequence[Result], probes: Sequence[str]) -> Panels:
         for name in names:
             x, y = (interval_ends(found.get((name, f"w1_{side}/{probe}"))) for side in "MC")
             if np.isfinite([*x, *y]).all():
-                places.append(Point(name, x[1], y[1], (x[0], x[2]), (y[0], y[2])))
+                places.append(MetricPoint(name, x[1], y[1], (x[0], x[2]), (y[0], y[2])))
         axes = ("mean W1(M, H)", "mean W1(C, H)")
         pictures.append(Points(probe, *axes, tuple(places), CONTROL))
     return Panels("", tuple(pictures), min(3, len(pictures)))

@@ -1,6 +1,6 @@
-"""Figures from their data, with matplotlib: readable in grey, the same bytes for the same data.
+"""Draw figures from their data with matplotlib: readable in gray, with reproducible bytes.
 
-No pyplot, no display, no setting that outlives a call.
+Uses no pyplot and no display, and changes no global setting.
 """
 
 from __future__ import annotations
@@ -37,41 +37,30 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLORS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 MARKERS = ("o", "s", "^", "D", "v", "x")
 HATCHES = ("///", "...", "\\\\\\", "xxx", "++", "oo")
-GREY = "#888888"
+GRAY = "#888888"
 
 
 def safe(text: str) -> str:
-    """Text as it is: dollar signs start no formula, control characters steer nothing.
-
-    >>> safe("costs $5 or $6")
-    'costs \\\\$5 or \\\\$6'
-    """
-    # matplotlib leaves labels that begin with _ out of legends.
+    """Text for matplotlib without formulas (dollar signs) and control characters."""
+    # matplotlib omits labels that begin with _ from legends.
     shown = printable(text).replace("\n", " ").replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
 
 
 def _lines(axes: Axes, data: Lines) -> None:
     for place, line in enumerate(data.lines):
-        colour, dash, marker = _style(place if line.slot is None else line.slot)
+        color, dash, marker = _style(place if line.slot is None else line.slot)
         every = max(1, len(line.x) // 8)
         shift = (every // max(1, len(data.lines))) * place
-        axes.plot(
-            line.x,
-            line.y,
-            color=colour,
-            linestyle=dash,
-            marker=marker,
-            markevery=(min(shift, max(0, len(line.x) - 1)), every),
-            markersize=3.5,
-            label=safe(line.label),
-        )
+        style: dict[str, Any] = {"color": color, "linestyle": dash, "marker": marker}
+        style["markevery"] = (min(shift, max(0, len(line.x) - 1)), every)
+        axes.plot(line.x, line.y, markersize=3.5, label=safe(line.label), **style)
         if line.low:
-            axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.2, linewidth=0)
+            axes.fill_between(line.x, line.low, line.high, color=color, alpha=0.2, linewidth=0)
     _marks(axes, data)
     _labels(axes, data.title, data.x_label, data.y_label)
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
@@ -81,14 +70,14 @@ def _lines(axes: Axes, data: Lines) -> None:
 
 
 def _legend_by_slot(axes: Axes, data: Lines) -> None:
-    """Names stand in the order of their slots, be they curves or straight lines; others last."""
+    """List curves and straight lines in the order of their slots; others come last."""
     slots = {safe(line.label): line.slot for line in data.lines}
     slots |= {safe(mark.label): mark.slot for mark in data.marks}
     known = {label: slot for label, slot in slots.items() if slot is not None}
     handles, labels = axes.get_legend_handles_labels()
     pairs = zip(handles, labels, strict=True)
     ordered = sorted(pairs, key=lambda pair: known.get(pair[1], math.inf))
-    # Below the axes: in a column's width it would hide curves.
+    # Below the axes, where it hides no curves.
     shown = [label if len(label) <= 60 else f"{label[:59]}…" for _, label in ordered]
     columns = 2 if max(map(len, shown), default=0) <= 26 else 1
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
@@ -96,20 +85,17 @@ def _legend_by_slot(axes: Axes, data: Lines) -> None:
 
 
 def _style(slot: int) -> tuple[str, Any, str]:
-    """The colour, dash and marker of a slot; they repeat where there are not enough."""
-    return (
-        COLOURS[slot % len(COLOURS)],
-        DASHES[slot % len(DASHES)],
-        MARKERS[slot % len(MARKERS)],
-    )
+    """The color, dash and marker of a slot; they repeat if there are not enough."""
+    dash, marker = DASHES[slot % len(DASHES)], MARKERS[slot % len(MARKERS)]
+    return COLORS[slot % len(COLORS)], dash, marker
 
 
 def _marks(axes: Axes, data: Lines) -> None:
     for mark, dash in zip(data.marks, cycle((":", "--")), strict=False):
-        style: dict[str, Any] = {"color": GREY, "linestyle": dash}
+        style: dict[str, Any] = {"color": GRAY, "linestyle": dash}
         if mark.slot is not None:
             style = dict(zip(("color", "linestyle", "marker"), _style(mark.slot), strict=True))
-            # One at the end of the axis would be cut in half, behind the frame (2.5).
+            # Not clipped, and above the frame (2.5), at the end of the axis.
             style |= {"markersize": 3.5, "clip_on": False, "zorder": 2.6}
         if mark.y is not None:
             axes.axhline(mark.y, label=safe(mark.label), **style)
@@ -119,36 +105,28 @@ def _marks(axes: Axes, data: Lines) -> None:
 
 def _histograms(axes: Axes, data: Histograms) -> None:
     for slot, (label, heights) in enumerate(data.heights.items(), data.first_slot):
-        colour, dash, _ = _style(slot)
+        color, dash, _ = _style(slot)
         if len(data.heights) <= 2:
-            hatch = HATCHES[slot % len(HATCHES)]
-            axes.stairs(
-                heights, data.edges, fill=True, alpha=0.45, fc="none", ec=colour, hatch=hatch
-            )
-        shown = safe(label) + _mean_of(data, label)
-        axes.stairs(heights, data.edges, color=colour, linestyle=dash, linewidth=1.4, label=shown)
+            hatch: dict[str, Any] = {"ec": color, "hatch": HATCHES[slot % len(HATCHES)]}
+            axes.stairs(heights, data.edges, fill=True, alpha=0.45, fc="none", **hatch)
+        mean = f" (mean {data.means[label]:.3g})" if label in data.means else ""
+        shown = safe(label) + (mean or ("" if any(heights) else " (undefined)"))
+        axes.stairs(heights, data.edges, color=color, linestyle=dash, linewidth=1.4, label=shown)
     _labels(axes, data.title, data.x_label, "density")
     axes.set_xlim(*_filled(data))
-    # Below the axes: within them it would hide bars.
+    # Below the axes, where it hides no bars.
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17))
 
 
-def _mean_of(data: Histograms, label: str) -> str:
-    """What the legend adds to a name."""
-    if label in data.means:
-        return f" (mean {data.means[label]:.3g})"
-    return "" if any(data.heights[label]) else " (undefined)"
-
-
 def _filled(data: Histograms) -> tuple[float, float]:
-    """The ends of the bins that hold anything, with an empty one to each side."""
+    """The ends of the non-empty bins, with an empty one on each side."""
     used = [i for heights in data.heights.values() for i, height in enumerate(heights) if height]
     first, last = min(used, default=0), max(used, default=len(data.edges) - 2)
     return data.edges[max(0, first - 1)], data.edges[min(len(data.edges) - 1, last + 2)]
 
 
 def _scatter(axes: Axes, data: Scatter) -> None:
-    axes.plot(data.x, data.y, ".", color=GREY, markersize=2.5, alpha=0.5, rasterized=True)
+    axes.plot(data.x, data.y, ".", color=GRAY, markersize=2.5, alpha=0.5, rasterized=True)
     axes.plot(data.trend.x, data.trend.y, "-o", color="black", ms=4, label=safe(data.trend.label))
     r = "" if data.correlation is None else f"r = {data.correlation:.2f}"
     _labels(axes, data.title, data.x_label, data.y_label)
@@ -161,14 +139,14 @@ def _boxes(axes: Axes, data: Boxes) -> None:
         [list(values) for values in data.values.values()],
         tick_labels=names,
         medianprops={"color": "black", "linewidth": 1.6},
-        flierprops={"marker": ".", "markersize": 2.5, "markeredgecolor": GREY},
+        flierprops={"marker": ".", "markersize": 2.5, "markeredgecolor": GRAY},
     )
     axes.tick_params(axis="x", labelsize=6.5)
     _labels(axes, data.title, f"{data.x_label}, and number of {data.counted}", data.y_label)
 
 
 def _coefficients(axes: Axes, data: Coefficients) -> None:
-    axes.axvline(0, color=GREY, linewidth=0.8)
+    axes.axvline(0, color=GRAY, linewidth=0.8)
     rows = zip(data.names, data.values, data.low, data.high, data.kept, strict=True)
     for y, (_, value, low, high, kept) in enumerate(rows):
         face = "black" if kept else "white"
@@ -186,13 +164,13 @@ def _word_bars(axes: Axes, data: WordBars) -> None:
     places = range(len(data.words))
     left, right = [y - 0.2 for y in places], [y + 0.2 for y in places]
     axes.barh(left, data.human, 0.4, color="#333333", label="people")
-    style: dict[str, Any] = {"color": "white", "edgecolor": COLOURS[1], "hatch": "/////"}
+    style: dict[str, Any] = {"color": "white", "edgecolor": COLORS[1], "hatch": "/////"}
     axes.barh(right, data.model, 0.4, linewidth=0.8, label=safe(data.system), **style)
     axes.set_yticks(places, [safe(word) for word in data.words], fontsize=6)
     axes.invert_yaxis()
-    # The end of a context says most about what follows it.
+    # The end of a context says most about the next word.
     context = textwrap.shorten(data.context[::-1], 90, placeholder="…")[::-1]
-    # A space that does not break keeps the gap with the word before it.
+    # A non-breaking space keeps the gap with the word before it.
     title = "\n".join(textwrap.wrap(f"{context}\u00a0___", 34))
     _labels(axes, title, f"probability (TVD {data.tvd:.2f})", "")
     axes.title.set_fontsize(6.5)
@@ -201,12 +179,12 @@ def _word_bars(axes: Axes, data: WordBars) -> None:
 
 def _reliability(axes: Axes, data: Reliability) -> None:
     _counts_behind(axes, data)
-    bar: dict[str, Any] = {"color": COLOURS[1], "linewidth": 4, "alpha": 0.45}
+    bar: dict[str, Any] = {"color": COLORS[1], "linewidth": 4, "alpha": 0.45}
     filled = [i for i, count in enumerate(data.counts) if count]
     for i in filled:
         axes.plot([data.confidence[i]] * 2, [data.low[i], data.high[i]], "-", **bar)
     axes.plot([], [], "-", **bar, label="if calibrated, 95%")
-    axes.plot([0, 1], [0, 1], ":", color=GREY)
+    axes.plot([0, 1], [0, 1], ":", color=GRAY)
     points = [[side[i] for i in filled] for side in (data.confidence, data.accuracy)]
     axes.plot(*points, "o-", color="black", markersize=3.5, linewidth=1, label="model")
     axes.set_xlim(0, 1)
@@ -216,11 +194,11 @@ def _reliability(axes: Axes, data: Reliability) -> None:
 
 
 def _counts_behind(axes: Axes, data: Reliability) -> None:
-    """Tokens by bin, in grey on an axis of their own, with the diagram drawn over them."""
+    """Tokens by bin, in gray on an axis of their own, behind the diagram."""
     counts = axes.twinx()
     counts.stairs(data.counts, data.edges, fill=True, color="#dddddd")
     counts.set_yscale("symlog", linthresh=1)
-    counts.set_ylabel("tokens (grey)")
+    counts.set_ylabel("tokens (gray)")
     counts.spines["right"].set_visible(True)
     axes.set_zorder(counts.get_zorder() + 1)
     axes.patch.set_visible(False)
@@ -229,15 +207,15 @@ def _counts_behind(axes: Axes, data: Reliability) -> None:
 def _dots(axes: Axes, data: Dots) -> None:
     step = 0.8 / max(1, len(data.values))
     for i, (name, values) in enumerate(data.values.items()):
-        colour, _, marker = _style(i)
+        color, _, marker = _style(i)
         places = [row - 0.4 + step * (i + 0.5) for row in range(len(data.rows))]
-        axes.hlines(places, data.low[name], data.high[name], color=colour, linewidth=0.8)
-        face = "white" if name == data.reference else colour
-        style: dict[str, Any] = {"color": colour, "markerfacecolor": face, "markersize": 4.5}
+        axes.hlines(places, data.low[name], data.high[name], color=color, linewidth=0.8)
+        face = "white" if name == data.reference else color
+        style: dict[str, Any] = {"color": color, "markerfacecolor": face, "markersize": 4.5}
         axes.plot(values, places, linestyle="", marker=marker, label=safe(name), **style)
     for row in range(1, len(data.rows)):
         axes.axhline(row - 0.5, color="#dddddd", linewidth=0.6)
-    axes.axvline(0, color=GREY, linewidth=0.8)
+    axes.axvline(0, color=GRAY, linewidth=0.8)
     axes.set_yticks(range(len(data.rows)), [safe(row) for row in data.rows])
     axes.invert_yaxis()
     _labels(axes, data.title, data.x_label, "")
@@ -266,11 +244,11 @@ def _heat_map(axes: Axes, data: HeatMap) -> None:
 
 def _points(axes: Axes, data: Points) -> None:
     for slot, point in enumerate(data.points):
-        colour, _, marker = _style(slot)
-        axes.plot(point.x_ends, [point.y, point.y], "-", color=colour, linewidth=0.8)
-        axes.plot([point.x, point.x], point.y_ends, "-", color=colour, linewidth=0.8)
-        face = "white" if point.label == data.reference else colour
-        style: dict[str, Any] = {"color": colour, "markerfacecolor": face, "linestyle": ""}
+        color, _, marker = _style(slot)
+        axes.plot(point.x_ends, [point.y, point.y], "-", color=color, linewidth=0.8)
+        axes.plot([point.x, point.x], point.y_ends, "-", color=color, linewidth=0.8)
+        face = "white" if point.label == data.reference else color
+        style: dict[str, Any] = {"color": color, "markerfacecolor": face, "linestyle": ""}
         axes.plot([point.x], [point.y], marker=marker, label=safe(point.label), **style)
     _labels(axes, data.title, data.x_label, data.y_label)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
@@ -291,9 +269,9 @@ DRAWERS: dict[type, Callable[..., None]] = {
 
 
 FORMATS = ("pdf", "svg", "png")
-ROWS_A_SHEET = 3
+ROWS_PER_SHEET = 3
 COLUMN_WIDTH, TEXT_WIDTH = 3.3, 6.8
-"""Inches, of a paper in two columns: figures are put in as they are, with letters of 7 points."""
+"""Inches, for a paper in two columns and a font of 7 points."""
 _STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -309,29 +287,35 @@ _STYLE: dict[Any, Any] = {
     "xtick.labelsize": 6.5,
     "ytick.labelsize": 6.5,
 }
+_HEIGHTS: dict[type, tuple[float, float, str]] = {
+    WordBars: (1.0, 0.13, "words"),
+    Coefficients: (0.8, 0.17, "names"),
+    HeatMap: (1.0, 0.09, "rows"),
+    Histograms: (2.0, 0.14, "heights"),
+    Points: (2.0, 0.14, "points"),
+}
+"""Inches per figure, and per element of a field (a row, or a line of the legend)."""
 _LONGEST_NAME = 180
-"""Bytes of a file name, which disks limit to 255 with its number and ending."""
+"""Bytes of a file name, which file systems limit to 255 with its number and extension."""
 _METADATA = {"pdf": {"CreationDate": None}, "png": {"Software": None}, "svg": {"Date": None}}
 
 
 def draw_all(
     figures: Mapping[str, Picture], folder: Path, formats: Sequence[str] = FORMATS
 ) -> list[Path]:
-    """Draw every figure into a folder; returns the files, one a figure, sheet and format."""
+    """Draw every figure into a folder; return the files, one per figure, sheet and format."""
     check_formats(formats)
     make_folder(folder)
+    paths: list[Path] = []
     taken: set[str] = set()
     with writing_into(folder):
-        return [
-            p for name, one in figures.items() for p in _save(name, one, folder, formats, taken)
-        ]
+        for name, picture in figures.items():
+            paths += _save(name, picture, folder, formats, taken)
+    return paths
 
 
 def check_formats(formats: Sequence[str]) -> None:
-    """Refuse a format in which nothing is drawn.
-
-    >>> check_formats(["png"])
-    """
+    """Refuse unknown figure formats."""
     unknown = [name for name in formats if name not in _METADATA]
     if unknown:
         known = ", ".join(_METADATA)
@@ -339,34 +323,23 @@ def check_formats(formats: Sequence[str]) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """A folder for figures and tables, where it is not there yet.
-
-    >>> make_folder(Path("."))
-    """
+    """Create a folder for figures and tables unless it exists."""
     with writing_into(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
 def writing_into(folder: Path) -> Iterator[None]:
-    """What goes wrong while files are written to a folder, as an error meant for the user.
-
-    >>> with writing_into(Path("figures")):
-    ...     raise FileExistsError(17, "File exists")
-    Traceback (most recent call last):
-    aleatoric.errors.UsageError: figures: cannot be written (File exists); choose another folder.
-    """
+    """Turn errors of writing into a folder into an error for the user."""
     try:
         yield
     except OSError as error:
-        reason = error.strerror or error
-        raise UsageError(
-            f"{folder}: cannot be written ({reason}); choose another folder."
-        ) from None
+        problem = f"{folder}: cannot be written ({error.strerror or error})"
+        raise UsageError(f"{problem}; choose another folder.") from None
 
 
 def draw(picture: Picture) -> list[Figure]:
-    """A picture as matplotlib figures: one, or several sheets of panels."""
+    """Draw a figure: one matplotlib figure, or several sheets of panels."""
     try:
         import matplotlib
     except ModuleNotFoundError:
@@ -376,28 +349,24 @@ def draw(picture: Picture) -> list[Figure]:
 
 
 def file_name(name: str) -> str:
-    """A figure's name as part of a file name.
-
-    >>> file_name("fig3_coefficients gpt2/small")
-    'fig3_coefficients-gpt2-small'
-    """
+    """A figure's name as part of a file name."""
     whole = re.sub(r"[^\w.=-]+", "-", name).encode()[:_LONGEST_NAME]
     return whole.decode(errors="ignore").strip("-.") or "figure"
 
 
 def _stems(name: str, n_sheets: int, taken: set[str]) -> list[str]:
-    """A file name a sheet, none that is `taken`: different figures may have like names as files.
+    """One file name per sheet, none of which is `taken`: names of figures may be alike as files.
 
     >>> taken: set[str] = set()
     >>> _stems("fig a<b", 1, taken), _stems("fig a>b", 1, taken), _stems("fig a:b", 2, taken)
     (['fig-a-b'], ['fig-a-b-2'], ['fig-a-b-01', 'fig-a-b-02'])
     """
     endings = [f"-{number:02}" for number in range(1, n_sheets + 1)] if n_sheets > 1 else [""]
-    for again in count(1):
-        own = file_name(name) + (f"-{again}" if again > 1 else "")
-        stems = [own + ending for ending in endings]
-        # Some disks do not tell capitals from small letters.
-        folded = {stem.casefold() for stem in stems}
+    for attempt in count(1):
+        stem = file_name(name) + (f"-{attempt}" if attempt > 1 else "")
+        stems = [stem + ending for ending in endings]
+        # Some file systems ignore case.
+        folded = {one.casefold() for one in stems}
         if not folded & taken:
             break
     taken |= folded
@@ -414,19 +383,19 @@ def _save(
         for form in formats:
             path = folder / f"{stem}.{form}"
             with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}), warnings.catch_warnings():
-                # A word in a script that the font lacks is drawn as boxes.
+                # Characters that the font lacks are drawn as boxes.
                 warnings.filterwarnings("ignore", message="Glyph .* missing from")
                 sheet.savefig(path, format=form, metadata=_METADATA[form])
             yield path
 
 
 def _pages(picture: Picture) -> Iterator[Panels]:
-    """A picture as sheets of panels, none with more rows than fit."""
+    """A figure as sheets of panels, none with more rows than fit."""
     if not isinstance(picture, Panels):
         yield Panels("", (picture,), 1)
         return
-    waiting = iter(picture.pictures)
-    while page := tuple(islice(waiting, picture.columns * ROWS_A_SHEET)):
+    remaining = iter(picture.pictures)
+    while page := tuple(islice(remaining, picture.columns * ROWS_PER_SHEET)):
         yield Panels(picture.title, page, min(picture.columns, len(page)))
 
 
@@ -447,7 +416,7 @@ def _sheet(page: Panels) -> Figure:
 
 
 def _laid_out(sheet: Figure) -> Figure:
-    """The sheet with its layout settled: each format would work it out again."""
+    """The sheet with a fixed layout, which each format would compute again."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         sheet.draw_without_rendering()
@@ -456,24 +425,17 @@ def _laid_out(sheet: Figure) -> Figure:
 
 
 def _width(page: Panels) -> float:
-    """One column of a paper, or both."""
+    """The width of one column or of the whole text."""
     wide = page.columns > 1 or isinstance(page.pictures[0], Dots | HeatMap | Boxes)
     return TEXT_WIDTH if wide else COLUMN_WIDTH
 
 
 def _height(picture: Picture) -> float:
-    if isinstance(picture, WordBars):
-        return 1.0 + 0.13 * len(picture.words)
-    if isinstance(picture, Coefficients):
-        return 0.8 + 0.17 * len(picture.names)
     if isinstance(picture, Dots):
         return 0.9 + 0.06 * len(picture.rows) * (2 + len(picture.values))
-    if isinstance(picture, HeatMap):
-        return 1.0 + 0.09 * len(picture.rows)
-    if isinstance(picture, Histograms):
-        return 2.0 + 0.14 * len(picture.heights)  # a line of the legend each
     if isinstance(picture, Lines):
         return 2.1 + 0.07 * (len(picture.lines) + len(picture.marks))
-    if isinstance(picture, Points):
-        return 2.0 + 0.14 * len(picture.points)
+    for kind, (base, per_row, rows) in _HEIGHTS.items():
+        if isinstance(picture, kind):
+            return base + per_row * len(getattr(picture, rows))
     return 2.4

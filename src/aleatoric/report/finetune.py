@@ -16,7 +16,7 @@ from aleatoric.report.tables import UNDEFINED, number, with_interval
 from aleatoric.report.views import p_value
 from aleatoric.runs import FINETUNING, Store
 from aleatoric.studies.compare import Compared, compare
-from aleatoric.studies.figure_data import Line, Lines, Panels, Picture
+from aleatoric.studies.figure_data import Lines, LineSeries, Panels, Picture
 from aleatoric.tuning.session import is_finetuned
 from aleatoric.types import Result, Table
 
@@ -252,9 +252,9 @@ def _panels(store: Store, system: str) -> Iterator[Lines]:
         yield Lines(f"{system}: {label}", "epoch", label, lines)
 
 
-def _mean_line(store: Store, system: str, name: str, column: str) -> Line:
+def _mean_line(store: Store, system: str, name: str, column: str) -> LineSeries:
     """The mean over folds by epoch, losses of texts as perplexities."""
     own = {e["number"]: e[column] for label, e in _mean_epochs(store) if label == system}
     known = {place: value for place, value in sorted(own.items()) if value is not None}
     shown = map(perplexity, known.values()) if column.endswith("nll") else known.values()
-    return Line(name, tuple(map(float, known)), tuple(shown))
+    return LineSeries(name, tuple(map(float, known)), tuple(shown))

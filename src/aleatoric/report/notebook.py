@@ -1,4 +1,4 @@
-"""What a notebook shows of results, tables and studies: escaped HTML, and matplotlib axes."""
+"""How notebooks show results, tables and studies: escaped HTML, and plots on matplotlib axes."""
 
 from __future__ import annotations
 
@@ -20,24 +20,19 @@ MAIN = ("overlap", "ece", "energy")
 
 @singledispatch
 def to_html(what: Any) -> str:
-    """What a notebook shows of something; a plain text of what is not known."""
+    """The HTML that a notebook shows; preformatted text for unknown types."""
     return f"<pre>{_text(what)}</pre>"
 
 
 @singledispatch
 def plot(what: Any) -> Any:
-    """Something on matplotlib axes."""
+    """Plot an object on matplotlib axes."""
     raise UsageError(f"a {type(what).__name__.lower()} has nothing to plot.")
 
 
 @to_html.register
 def table_html(table: Table) -> str:
-    """A table as HTML, every cell escaped.
-
-    >>> print(table_html(Table("t", ("a",), (("<b>",),))))
-    <table><caption>t</caption><thead><tr><th>a</th></tr></thead>
-    <tbody><tr><th scope="row">&lt;b&gt;</th></tr></tbody></table>
-    """
+    """A table as HTML, every cell escaped."""
     head = "".join(f"<th>{_text(column)}</th>" for column in table.columns)
     body = "\n".join(f"<tr>{_cells(row)}</tr>" for row in table.rows)
     notes = "".join(f"<p><small>{_text(note)}</small></p>" for note in table.notes)
@@ -49,7 +44,7 @@ def table_html(table: Table) -> str:
 
 @to_html.register
 def result_html(result: Result) -> str:
-    """Everything that is known of one result."""
+    """One result with all its details."""
     return table_html(_single(result)) + _signed(result)
 
 
@@ -76,9 +71,9 @@ def study_html(study: Study) -> str:
 
 @plot.register
 def plot_result(result: Result, axes: Any = None) -> Any:
-    """How the values of its items spread, with the value and its interval.
+    """Histogram of the item values, with the result and its interval.
 
-    Where items have no values of their own, the value alone.
+    Without item values, only the result.
     """
     values = [row.value for row in result.rows if row.value is not None]
     if not values:
@@ -96,7 +91,7 @@ def plot_result(result: Result, axes: Any = None) -> Any:
 
 @plot.register
 def plot_results(results: Results, axes: Any = None, metric: str | None = None) -> Any:
-    """One metric of every system with its interval."""
+    """One metric of every system, with intervals."""
     chosen = _of_metric(results, metric)
     axes = _axes(1.0 + 0.35 * len(chosen)) if axes is None else axes
     for place, result in enumerate(chosen):
@@ -112,7 +107,7 @@ def plot_results(results: Results, axes: Any = None, metric: str | None = None) 
 
 @plot.register
 def plot_study(study: Study, figure: str | None = None) -> Any:
-    """A figure of a study by its name, by default the first."""
+    """A figure of a study by name, by default the first."""
     if not study.figures:
         raise UsageError(f"{study.name} has no figure.")
     name = figure if figure is not None else next(iter(study.figures))
@@ -123,19 +118,16 @@ def plot_study(study: Study, figure: str | None = None) -> Any:
 
 
 def level_of(results: Sequence[Result]) -> str:
-    """The level that results are of, told by their metrics."""
+    """The level of results, told by their metrics."""
     metrics = [result.metric for result in results]
     if any("/" in metric for metric in metrics):
         return "text"
-    word = any(
-        metric.startswith(("overlap", "agreement_", "tvd", "ece_original", "ece_human"))
-        for metric in metrics
-    )
-    return "word" if word else "token"
+    of_words = ("overlap", "agreement_", "tvd", "ece_original", "ece_human")
+    return "word" if any(metric.startswith(of_words) for metric in metrics) else "token"
 
 
 def _of_metric(results: Sequence[Result], metric: str | None) -> list[Result]:
-    """The defined results of the metric asked for, or of the level's main one."""
+    """The defined results of a metric, by default of the level's main one."""
     known = [result for result in results if result.estimate.value is not None]
     if not known:
         raise UsageError("there is no result to plot.")
@@ -148,20 +140,16 @@ def _of_metric(results: Sequence[Result], metric: str | None) -> list[Result]:
 
 
 def _single(result: Result) -> Table:
-    """One result with everything that is known of it."""
-    facts = result.as_dict()
-    estimate = facts["estimate"]
-    interval = estimate["interval"]
-    rows = [("value", estimate["value"])]
-    rows += [("interval", interval and f"[{interval['low']:.4g}, {interval['high']:.4g}]")]
+    estimate = result.estimate
+    interval = estimate.interval and f"[{estimate.interval.low:.4g}, {estimate.interval.high:.4g}]"
+    rows: list[tuple[str, Any]] = [("value", estimate.value), ("interval", interval)]
     if result.perfect is not None:
-        rows += [("if perfect", between(result.perfect.low, result.perfect.high))]
-    rows += [("items", estimate["n_items"])]
-    rows += [("groups", estimate["n_groups"]), ("undefined", estimate["n_undefined"])]
+        rows.append(("if perfect", between(result.perfect.low, result.perfect.high)))
+    rows += [("items", estimate.n_items), ("groups", estimate.n_groups)]
+    rows.append(("undefined", estimate.n_undefined))
     named = tuple((name, _number(value)) for name, value in rows)
-    title = f"{result.system}, {result.metric}"
-    notes = (estimate["reason"],) if estimate["reason"] else ()
-    return Table(title, ("", ""), named, notes)
+    notes = (estimate.reason,) if estimate.reason else ()
+    return Table(f"{result.system}, {result.metric}", ("", ""), named, notes)
 
 
 def _number(value: Any) -> str:
@@ -171,7 +159,7 @@ def _number(value: Any) -> str:
 
 
 def _axes(height: float) -> Any:
-    """Axes of a new figure; a notebook shows those that pyplot made."""
+    """Axes of a new pyplot figure, which a notebook shows."""
     try:
         from matplotlib import pyplot
     except ModuleNotFoundError:

@@ -15,7 +15,6 @@ from aleatoric.levels import base
 from aleatoric.levels.text_variability import sentences, verdicts
 from aleatoric.report.tables import number, with_interval
 from aleatoric.runs import Store
-from aleatoric.studies import opening
 from aleatoric.studies.compare import ALPHA, Compared, labels_of
 from aleatoric.studies.compare_notes import dependent_draws, is_dependent
 from aleatoric.studies.compare_statistics import better
@@ -321,7 +320,9 @@ class Part:
     def _results_with(self, interval: str, left_out: Collection[str] = ()) -> list[Result]:
         """Results with intervals by a method, but for the systems that are left out."""
         shown = [member for member in self.members if member.label not in left_out]
-        controls = self.first.systems().keys() - set(opening.model_systems(self.first))
+        controls = self.first.systems().keys() - set(
+            base.level_of(self.first).model_systems(self.first)
+        )
         asked: dict[Path, set[str]] = {store.path: set() for store in self.stores}
         asked[self.first.path] |= controls
         for member in shown:
@@ -362,7 +363,7 @@ def parts_of(stores: Sequence[Store]) -> list[Part]:
 
 def part_of(stores: Sequence[Store]) -> Part:
     """Runs that are known to belong together."""
-    models = {store.path: set(opening.model_systems(store)) for store in stores}
+    models = {s.path: set(base.level_of(s).model_systems(s)) for s in stores}
     members = [
         Member(label, store, system)
         for label, (store, system) in labels_of(stores).items()

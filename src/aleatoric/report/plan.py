@@ -1,4 +1,4 @@
-"""A plan as a table and as the data of a figure."""
+"""Plans and costs of runs as tables and as figure data."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from aleatoric.inference import planning
 from aleatoric.inference.noise import Size, VarianceParts
 from aleatoric.studies.cost import ADVICE, LOCAL_BYTES, REACHED, SHARED_BYTES, Cost, Machine, Work
-from aleatoric.studies.figure_data import Line, Lines, Mark, Panels, plain
-from aleatoric.studies.plan import Plan, Row, Target
+from aleatoric.studies.figure_data import Guide, Lines, LineSeries, Panels, plain
+from aleatoric.studies.plan import PlanRow, RunPlan, Target
 from aleatoric.types import Ints, Table
 
 _PLAN_NOTES = (
@@ -20,8 +20,8 @@ _PLAN_NOTES = (
 )
 
 
-def plan_table(plan: Plan) -> Table:
-    """People x samples x contexts, with what each would give and cost."""
+def plan_table(plan: RunPlan) -> Table:
+    """One row per design, with its predicted precision and its numbers of answers and draws."""
     rows = tuple(_plan_cells(row) for row in plan.rows)
     columns = (
         *("people", "samples", "groups", "contexts", "SE", "[low, high]", "width"),
@@ -36,7 +36,7 @@ def plan_table(plan: Plan) -> Table:
     )
 
 
-def _plan_cells(row: Row) -> tuple[str, ...]:
+def _plan_cells(row: PlanRow) -> tuple[str, ...]:
     design, interval = row.design, row.interval
     mark = "*" if row.extrapolated else ""
     bound = "≤ " if row.upper_bound else ""
@@ -55,8 +55,8 @@ def _plan_cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _goal(plan: Plan) -> list[str]:
-    """What is asked for, how the variance lies, and which design costs people least."""
+def _goal(plan: RunPlan) -> list[str]:
+    """Notes on the target, the design with the fewest answers, and the variance by source."""
     found = []
     if plan.target.error is not None:
         found.append(f"Target: {target_name(plan.target)}, so SE ≤ {plan.target.error:.4f}.")
@@ -72,19 +72,22 @@ def _goal(plan: Plan) -> list[str]:
     return [*found, _pilot(plan.split)] if plan.split else found
 
 
+def _listed(parts: dict[str, float], total: float) -> str:
+    return ", ".join(f"{name} {value / (total or 1.0):.0%}" for name, value in parts.items())
+
+
 def _pilot(split: VarianceParts) -> str:
-    """Where the noise of the pilot's own mean comes from."""
+    """The noise of the pilot's own mean by source."""
     parts = {"people": split.people, "samples": split.model, "contexts": split.contexts}
-    total = split.total or 1.0
-    listed = ", ".join(f"{name} {value / total:.0%}" for name, value in parts.items())
+    listed = _listed(parts, split.total)
     return (
         f"The pilot's own SE is {split.standard_error:.4f}. Its square by source: {listed} (one "
-        "person, one draw left out at a time; contexts and their groups have the rest)."
+        "person and one draw left out at a time; the rest is due to contexts and their groups)."
     )
 
 
-def _shares(row: Row) -> str:
-    """Where the variance of the last design comes from."""
+def _shares(row: PlanRow) -> str:
+    """The variance of the last design by source."""
     parts, crowding = row.parts, row.design.crowding
     by_source = {
         "groups": parts.groups * crowding.seen,
@@ -92,8 +95,7 @@ def _shares(row: Row) -> str:
         "people": parts.people,
         "samples": parts.samples,
     }
-    total = sum(by_source.values()) or 1.0
-    listed = ", ".join(f"{name} {value / total:.0%}" for name, value in by_source.items())
+    listed = _listed(by_source, sum(by_source.values()))
     effect = planning.design_effect(parts, crowding)
     return (
         f"Variance of the last row by source: {listed}; intra-group correlation "
@@ -102,11 +104,7 @@ def _shares(row: Row) -> str:
 
 
 def target_name(target: Target) -> str:
-    """A target in words.
-
-    >>> target_name(Target(power=0.8, difference=0.02))
-    'power 0.8 for a difference of 0.02'
-    """
+    """A target in words."""
     if target.se is not None:
         return f"standard error {target.se:g}"
     if target.width is not None:
@@ -115,21 +113,17 @@ def target_name(target: Target) -> str:
 
 
 def size_name(size: Size) -> str:
-    """A number of samples in words.
-
-    >>> size_name(None)
-    'exact'
-    """
+    """A number of samples; `None` is `exact`."""
     return "exact" if size is None else str(size)
 
 
-def plan_picture(plan: Plan) -> Panels:
-    """Predicted standard error by number of contexts, a line for each pair of sizes; and power."""
+def plan_picture(plan: RunPlan) -> Panels:
+    """Predicted standard error and power by number of contexts, one curve per pair of sizes."""
     designs = {(row.design.people, row.design.samples): row for row in plan.rows}
     top = max(row.design.groups for row in plan.rows)
     groups = np.unique(np.geomspace(2, max(4, 2 * top), 60).round().astype(int))
     error = plan.target.error
-    marks = (Mark("target", y=error),) if error is not None else ()
+    marks = (Guide("target", y=error),) if error is not None else ()
     lines = tuple(_line(row, groups) for row in designs.values())
     title = f"Plan: {plan.source}"
     panels = [Lines("standard error", "contexts", "predicted SE", lines, marks)]
@@ -138,37 +132,37 @@ def plan_picture(plan: Plan) -> Panels:
     return Panels(title, tuple(panels), len(panels))
 
 
-def _line(row: Row, groups: Ints) -> Line:
+def _line(row: PlanRow, groups: Ints) -> LineSeries:
     contexts = groups * row.design.crowding.mean
-    # Of a given design, only the number of groups changes along a line.
+    # Along a curve only the number of groups changes.
     errors = row.se * np.sqrt(row.design.groups / groups)
     label = f"{row.design.people} people, {size_name(row.design.samples)} samples"
-    return Line(label, plain(contexts), plain(errors))
+    return LineSeries(label, plain(contexts), plain(errors))
 
 
-def _power(rows: Sequence[Row], groups: Ints, target: Target) -> Lines:
+def _power(rows: Sequence[PlanRow], groups: Ints, target: Target) -> Lines:
     lines = []
     for row in rows:
         line = _line(row, groups)
         power = [planning.power(e, target.difference or 0.0, target.level) for e in line.y]
-        lines.append(Line(line.label, line.x, plain(power)))
-    marks = (Mark("target", y=target.power),) if target.power is not None else ()
+        lines.append(LineSeries(line.label, line.x, plain(power)))
+    marks = (Guide("target", y=target.power),) if target.power is not None else ()
     title = f"power to see {target.difference:g}"
     return Lines(title, "contexts", "power", tuple(lines), marks)
 
 
 CostRow = tuple[Work, float, Machine, Cost]
 _COST_NOTES = (
-    "model: tokens read; load: weights; write: draws into the run; score: statistics. Draws are "
-    "written while others are made, and scored at the end.",
-    f"Assumed: weights come at {LOCAL_BYTES / 1e9:g} GB/s from a disk of a worker's own and at "
-    f"{SHARED_BYTES / 1e9:g} GB/s from one that all share; GPUs that were not measured reach "
+    "model: reading tokens; load: loading weights; write: writing draws; score: statistics. Draws "
+    "are written while others are made, and scored at the end.",
+    f"Assumed: weights are read at {LOCAL_BYTES / 1e9:g} GB/s from a worker's own disk and at "
+    f"{SHARED_BYTES / 1e9:g} GB/s from a shared one; GPUs that were not measured reach "
     f"{REACHED:.0%} of their peak; workers share the work evenly.",
 )
 
 
 def cost_table(rows: Sequence[CostRow]) -> Table:
-    """A row a design, and what to do about each part that is ever the longest."""
+    """One row per design, and advice for each part that is a bottleneck."""
     shown = tuple(_cost_cells(*row) for row in rows)
     columns = (
         *("parameters", "samples", "contexts", "device", "workers", "tokens", "load", "model"),
@@ -180,7 +174,7 @@ def cost_table(rows: Sequence[CostRow]) -> Table:
 
 
 def cost_dicts(rows: Sequence[CostRow]) -> list[dict[str, Any]]:
-    """The same as plain data, in seconds and bytes."""
+    """The same as plain data for JSON, in seconds and bytes."""
     return [
         {
             "parameters": parameters,
@@ -197,16 +191,16 @@ def cost_dicts(rows: Sequence[CostRow]) -> list[dict[str, Any]]:
 
 
 def _cost_cells(work: Work, parameters: float, machine: Machine, cost: Cost) -> tuple[str, ...]:
-    name = machine.device.name
-    gpus = cost.gpus // machine.workers
+    name, gpus = machine.device.name, cost.gpus // machine.workers
+    seconds = (cost.load, cost.model, cost.write, cost.score, cost.seconds)
     return (
         count(parameters),
-        "exact" if work.samples is None else str(work.samples),
+        size_name(work.samples),
         str(work.contexts),
         f"{gpus} x {name}" if gpus > 1 else name,
         str(machine.workers),
         count(cost.tokens),
-        *(duration(own) for own in (cost.load, cost.model, cost.write, cost.score, cost.seconds)),
+        *map(duration, seconds),
         size(cost.worker_memory),
         size(cost.disk),
         cost.bottleneck,
@@ -214,31 +208,28 @@ def _cost_cells(work: Work, parameters: float, machine: Machine, cost: Cost) -> 
 
 
 def count(number: float) -> str:
-    """A number with its unit.
-
-    >>> count(135e6), count(70e9), count(950)
-    ('135M', '70B', '950')
-    """
-    for unit, value in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
-        if number >= value:
-            return f"{number / value:.3g}{unit}"
-    return f"{number:.3g}"
+    """A number with its unit, such as 135M or 70B."""
+    return _with_unit(number, (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3), ("", 1.0)))
 
 
 def size(number: float) -> str:
-    """Bytes with their unit.
+    """Bytes with their unit, such as 175 GB."""
+    units = ((" PB", 1e15), (" TB", 1e12), (" GB", 1e9), (" MB", 1e6), (" KB", 1e3))
+    return _with_unit(number, units)
 
-    >>> size(1.75e11), size(5e8)
-    ('175 GB', '500 MB')
+
+def _with_unit(number: float, units: Sequence[tuple[str, float]]) -> str:
+    """A number in the largest unit that is not larger, or in the smallest one.
+
+    >>> _with_unit(135e6, [("M", 1e6), ("K", 1e3)]), _with_unit(5, [("M", 1e6), ("K", 1e3)])
+    ('135M', '0.005K')
     """
-    for unit, value in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if number >= value:
-            return f"{number / value:.3g} {unit}"
-    return f"{number / 1e3:.3g} KB"
+    unit, value = next((one for one in units if number >= one[1]), units[-1])
+    return f"{number / value:.3g}{unit}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit in which one would say them.
+    """Seconds in a readable unit.
 
     >>> duration(0.25), duration(90), duration(7200), duration(5e6)
     ('0.25 s', '90 s', '2.0 h', '58 days')

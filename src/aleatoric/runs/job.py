@@ -7,6 +7,7 @@ derive from the fields of the job. A new option is one field.
 from __future__ import annotations
 
 import json
+import math
 import os
 import types
 from collections.abc import Iterator, Mapping
@@ -36,6 +37,8 @@ class Option:
     """Whether it is part of the manifest: it may change a result."""
     fixed: bool = True
     """Whether it must stay the same when a run is continued."""
+    single: bool = False
+    """Whether a tuple has exactly one value, which the command line requires."""
     hidden: bool = False
     """Whether only Python users can set it."""
 
@@ -218,8 +221,9 @@ def _fits(value: Any, kind: Any) -> bool:
 def _in_range(value: Any, option_of: Option) -> bool:
     if not is_number(value):
         return True
-    low = -(2**63) if option_of.low is None else option_of.low
-    high = 2**64 - 1 if option_of.high is None else option_of.high
+    ends = (0, 2**64 - 1) if isinstance(value, int) else (-math.inf, math.inf)
+    low = ends[0] if option_of.low is None else option_of.low
+    high = ends[1] if option_of.high is None else option_of.high
     return bool(low <= value <= high)
 
 

@@ -1,18 +1,17 @@
-"""Which contexts does a model miss? Bayesian regression with automatic relevance determination.
+"""Which contexts have a high TVD? Bayesian regression with automatic relevance determination.
 
-The target is TVD(model, half of the people), the predictors tell how much a context constrains
-its continuation (§5, App. B). Predictors are standardised: a coefficient is the change of TVD
-that goes with one standard deviation. The regression is fitted under each random split of the
-people, and the fits are combined as in multiple imputation (Rubin 1987): coefficients are
-averaged, and the posterior variance (of the coefficient, not its prior) gets the variance between
-splits on top.
+The target is TVD(model, half of the people); the predictors describe how much a context constrains
+its continuation (§5, App. B). Predictors are standardized: a coefficient is the change of TVD per
+standard deviation. The regression is fitted under each random split of the people, and the fits
+are combined as in multiple imputation (Rubin 1987): coefficients are averaged, and the variance
+between splits is added to the posterior variance of the coefficient (not of its prior).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,26 +31,25 @@ NUMBERS = ("human entropy", "model entropy", ORACLE, "context length")
 
 @dataclass(frozen=True)
 class Coefficient:
-    """A predictor's change of TVD for one standard deviation, with a 95% posterior interval."""
+    """The change of TVD per standard deviation of a predictor, with a 95% posterior interval."""
 
     name: str
     value: float
     low: float
     high: float
     spread: float
-    """The predictor's standard deviation in the data; 0 where it never varies."""
+    """The predictor's standard deviation; 0 if it is constant and so left out of every fit."""
     kept: int
-    """In how many of the fits the predictor was not pruned away."""
+    """The number of fits in which the predictor was not pruned."""
 
     @property
     def constant(self) -> bool:
-        """Whether the predictor never varies: then it is in no fit and has no coefficient."""
+        """Whether the predictor is the same in all contexts."""
         return self.spread == 0
 
 
-@dataclass(frozen=True)
-class Fit:
-    """One regression: coefficients, their posterior variances, what was kept, explained share."""
+class ArdFit(NamedTuple):
+    """One regression: coefficients, their posterior variances, which were kept, and R²."""
 
     values: Floats
     variances: Floats
@@ -75,15 +73,7 @@ def run(cases: Iterable[Case], seed: int, tagger: Tagger | None = None) -> Study
 
 
 def predictors(cases: Iterable[Case], tagger: Tagger) -> dict[str, Floats]:
-    """Predictors that do not depend on the split, by name.
-
-    >>> from aleatoric.types import Categorical, Item, Pair
-    >>> one = Categorical.from_counts({"a": 2})
-    >>> case = Case(Item("1:2", "1", "They saw,", ("a", "a")), Pair("1:2", "1", one, one))
-    >>> found = predictors([case], lambda context, words: ["VERB"])
-    >>> found["context length"].tolist(), found["punctuation"].tolist(), found["VERB"].tolist()
-    ([2.0], [1.0], [0.0])
-    """
+    """Predictors that do not depend on the split, by name."""
     cases = list(cases)
     tags = [last_tag(case.item.context, tagger) for case in cases]
     found = {
@@ -96,74 +86,60 @@ def predictors(cases: Iterable[Case], tagger: Tagger) -> dict[str, Floats]:
 
 
 def last_tag(context: str, tagger: Tagger) -> str:
-    """The universal tag of a context's last token; a mark after the last word is that token.
-
-    >>> last_tag("They saw the", lambda context, words: ["DET"])
-    'DET'
-    >>> last_tag("They saw it,", lambda context, words: ["PRON"])
-    '.'
-    """
+    """The universal tag of a context's last token, which may be a punctuation mark."""
     before, _, last = context.rstrip().rpartition(" ")
     if not last[-1:].isalnum():
         return "." if last else "X"
     return tagger(before, [last])[0]
 
 
-def fit_splits(tvds: SplitTVDs, fixed: Mapping[str, Floats]) -> tuple[list[Fit], Floats]:
-    """A fit for each split, and the predictors' standard deviations."""
+def fit_splits(tvds: SplitTVDs, fixed: Mapping[str, Floats]) -> tuple[list[ArdFit], Floats]:
+    """One fit per split, and the predictors' standard deviations."""
     fits, spreads = [], []
     for split in range(tvds.model.shape[1]):
         table = np.column_stack(list(_named(fixed, tvds.oracle[:, split]).values()))
-        # np.ptp, not the standard deviation: of equal numbers that one may be 1e-17.
+        # np.ptp decides: the standard deviation of equal numbers may be 1e-17.
         spread = np.where(np.ptp(table, axis=0) > 0, table.std(axis=0), 0.0)
         fits.append(_fit_varying(table, spread, tvds.model[:, split]))
         spreads.append(spread)
     return fits, np.mean(spreads, axis=0)
 
 
-def _fit_varying(table: Floats, spread: Floats, target: Floats) -> Fit:
-    """A fit on the predictors that vary; the others have coefficient 0 and are not kept."""
+def _fit_varying(table: Floats, spread: Floats, target: Floats) -> ArdFit:
+    """Fit on the predictors that vary; the others have coefficient 0 and are not kept."""
     varies = spread > 0
     if not varies.any():
         raise UsageError("the regression needs a predictor that varies over contexts.")
-    own = fit((table[:, varies] - table[:, varies].mean(axis=0)) / spread[varies], target)
+    found = fit((table[:, varies] - table[:, varies].mean(axis=0)) / spread[varies], target)
     values, variances, kept = np.zeros(len(varies)), np.zeros(len(varies)), np.zeros_like(varies)
-    values[varies], variances[varies], kept[varies] = own.values, own.variances, own.kept
-    return Fit(values, variances, kept, own.r_squared)
+    values[varies], variances[varies], kept[varies] = found.values, found.variances, found.kept
+    return ArdFit(values, variances, kept, found.r_squared)
 
 
-def fit(features: Floats, target: Floats) -> Fit:
-    """One ARD regression on standardised features.
-
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(200, 3))
-    >>> found = fit(x, 2 * x[:, 0] + rng.normal(size=200))
-    >>> bool(abs(found.values[0] - 2) < 4 * found.variances[0] ** 0.5)
-    True
-    """
+def fit(features: Floats, target: Floats) -> ArdFit:
+    """Fit one ARD regression on standardized features."""
     from sklearn.linear_model import ARDRegression
 
     model: Any = ARDRegression().fit(features, target)
     kept: NDArray[np.bool_] = model.lambda_ < model.threshold_lambda
-    # A pruned coefficient has a variance too: what its huge precision and the data leave of it.
+    # A pruned coefficient has a posterior variance too.
     centred = features - features.mean(axis=0)
     variances = 1 / (model.lambda_ + model.alpha_ * (centred**2).sum(axis=0))
     variances[kept] = np.diag(model.sigma_)
-    return Fit(model.coef_, variances, kept, float(model.score(features, target)))
+    return ArdFit(model.coef_, variances, kept, float(model.score(features, target)))
 
 
-def combine(fits: list[Fit], names: list[str], spreads: Floats) -> list[Coefficient]:
+def combine(fits: list[ArdFit], names: list[str], spreads: Floats) -> list[Coefficient]:
     """Rubin's rules: mean coefficient; mean variance plus (1 + 1/m) times that between fits."""
     values = np.array([one.values for one in fits])
     within = np.mean([one.variances for one in fits], axis=0)
     m = len(fits)
     between = values.var(axis=0, ddof=1) if m > 1 else np.zeros(values.shape[1])
     error = Z * np.sqrt(within + (1 + 1 / m) * between)
-    kept = np.sum([one.kept for one in fits], axis=0)
-    centre = values.mean(axis=0)
-    columns = [plain(numbers) for numbers in (centre, centre - error, centre + error, spreads)]
-    rows = zip(names, *columns, kept.tolist(), strict=True)
-    return [Coefficient(*row) for row in rows]
+    kept = np.sum([one.kept for one in fits], axis=0).tolist()
+    center = values.mean(axis=0)
+    columns = [plain(numbers) for numbers in (center, center - error, center + error, spreads)]
+    return [Coefficient(*row) for row in zip(names, *columns, kept, strict=True)]
 
 
 def _named(fixed: Mapping[str, Floats], oracle: Floats) -> dict[str, Floats]:
@@ -178,9 +154,9 @@ def _table(found: list[Coefficient], fits: int, n: int, explained: float) -> Tab
         f"Target: TVD(model, half of the people) of {n} contexts; R² {explained:.2f}. Entropies "
         "are Chao-Shen corrected, in nats.",
         f"[low, high]: 95% posterior interval, {fits} random splits combined by Rubin's rules; it "
-        "takes contexts as independent.",
-        "per unit: for one unit of the predictor instead of one standard deviation.",
-        "kept: in how many splits the regression did not prune the predictor away.",
+        "treats contexts as independent.",
+        "per unit: per unit of the predictor instead of per standard deviation.",
+        "kept: the number of splits in which the regression did not prune the predictor.",
     )
     if constant := [one.name for one in found if one.constant]:
         notes += (
@@ -194,17 +170,16 @@ def _table(found: list[Coefficient], fits: int, n: int, explained: float) -> Tab
 def _row(one: Coefficient, fits: int) -> tuple[str, ...]:
     if one.constant:
         return (one.name, "–", "–", "–", "0.000", "constant")
-    unit = f"{one.value / one.spread:+.3f}"
-    interval = f"[{one.low:+.3f}, {one.high:+.3f}]"
-    kept = f"{one.kept}/{fits}"
-    return (one.name, f"{one.value:+.3f}", interval, unit, f"{one.spread:.3f}", kept)
+    unit, interval = f"{one.value / one.spread:+.3f}", f"[{one.low:+.3f}, {one.high:+.3f}]"
+    spread, kept = f"{one.spread:.3f}", f"{one.kept}/{fits}"
+    return (one.name, f"{one.value:+.3f}", interval, unit, spread, kept)
 
 
 def _figure(found: list[Coefficient]) -> Coefficients:
     shown = [one for one in found if not one.constant]
     return Coefficients(
-        "What goes with TVD",
-        "change of TVD for one standard deviation",
+        "Predictors of TVD",
+        "change of TVD per standard deviation",
         tuple(one.name for one in shown),
         plain([one.value for one in shown]),
         plain([one.low for one in shown]),
@@ -214,7 +189,7 @@ def _figure(found: list[Coefficient]) -> Coefficients:
 
 
 def _scatters(tvds: SplitTVDs, fixed: Mapping[str, Floats]) -> dict[str, Picture]:
-    """TVD against each predictor, both under the first split: means would hide its noise."""
+    """TVD against each predictor under the first split: means over splits would hide the noise."""
     target, label = tvds.model[:, 0], "TVD(model, oracle 1)"
     named = {
         "fig6_oracle_tvd": ("TVD between oracles", tvds.oracle[:, 0]),
@@ -228,6 +203,5 @@ def _scatters(tvds: SplitTVDs, fixed: Mapping[str, Floats]) -> dict[str, Picture
     }
     groups = {"punct.": fixed["punctuation"], **{name: fixed[name] for name in POS}}
     boxes = {name: plain(target[member > 0]) for name, member in groups.items() if member.any()}
-    title = "TVD by tag of the last context word"
-    found["fig10_tags"] = Boxes(title, "universal tag", label, boxes)
-    return found
+    tags = Boxes("TVD by tag of the last context word", "universal tag", label, boxes)
+    return {**found, "fig10_tags": tags}

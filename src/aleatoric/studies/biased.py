@@ -1,15 +1,15 @@
-"""Probabilities of words beside the two halves of the people (App. A, Table 2 and Fig. 5).
+"""A model's word probabilities, compared with two halves of the people (App. A, Table 2, Fig. 5).
 
-The paper's biased estimator renormalises a model's log-probabilities over a support: words that are
-likely under the model, the original and all human words. No sampling noise is left, but mass
+The paper's biased estimator renormalizes a model's log-probabilities over a support: words that are
+likely under the model, the original and all human words. It has no sampling noise, but mass
 outside the support is spread over it. A live model with exact probabilities has no such bias:
-nothing is renormalised, and its mass on other words counts as such.
+nothing is renormalized, and its mass on other words counts as such.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,37 +20,42 @@ from aleatoric.metrics.calibration import ece, equal_width_edges
 from aleatoric.metrics.distances import tvd
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.rules import bare
-from aleatoric.studies.figure_data import TVD_EDGES, Histograms, histograms
-from aleatoric.studies.people import SplitTVDs, halves_of, interval_note, mean_interval, split_tvds
+from aleatoric.studies.figure_data import TVD_EDGES, histograms
+from aleatoric.studies.people import (
+    SplitTVDs,
+    halves_of,
+    interval_note,
+    interval_text,
+    mean_interval,
+    split_tvds,
+)
 from aleatoric.types import Case, Floats, Study, Table
 
 
-@dataclass(frozen=True)
-class Kind:
-    """What the model's probabilities are, in words."""
+class _Wording(NamedTuple):
+    """What the model's probabilities are, in the words of the table."""
 
     title: str
     row: str
     note: str
 
 
-_RENORMALISED = Kind(
+_RENORMALIZED = _Wording(
     "Biased estimator",
-    "model (renormalised)",
-    "Recorded log-probabilities, renormalised over the recorded words: the mass of all other words "
+    "model (renormalized)",
+    "Recorded log-probabilities, renormalized over the recorded words: the mass of all other words "
     "is spread over them.",
 )
-_EXACT = Kind(
+_EXACT = _Wording(
     "Exact probabilities beside halves of the people",
     "model (exact)",
-    "Exact probabilities of a live model: nothing is renormalised, and this is not the paper's "
+    "Exact probabilities of a live model: nothing is renormalized, and this is not the paper's "
     "biased estimator.",
 )
 
 
-@dataclass(frozen=True)
-class Answers:
-    """A system's best words: confidence and correctness by context and split; NaN is undefined."""
+class BestWords(NamedTuple):
+    """Confidence and correctness of most probable words, (cases, splits); NaN if undefined."""
 
     confidence: Floats
     original: Floats
@@ -59,43 +64,42 @@ class Answers:
 
 def run(cases: Iterable[Case], seed: int) -> Study:
     """The study: TVD and ECE of the model and of both halves of the people, each to all people."""
-    given = list(cases)
-    if not given or any(case.pair.model.n is not None for case in given):
+    cases = list(cases)
+    if not cases or any(case.pair.model.n is not None for case in cases):
         raise UsageError(
             "biased needs log-probabilities of words; this system has samples: record rows with "
             "logprobs."
         )
-    tvds = split_tvds(given, seed)
+    tvds = split_tvds(cases, seed)
     model = np.array([tvd(case.pair) for case in tvds.cases])
-    kind = _RENORMALISED if all(case.renormalised for case in given) else _EXACT
-    figures = {"fig5_biased": _picture(tvds, model, kind)}
-    return Study("biased", (_table(tvds, model, seed, kind),), figures)
+    wording = _RENORMALIZED if all(case.renormalised for case in cases) else _EXACT
+    samples = {wording.row: model, "oracle 2": tvds.oracle_all.ravel()}
+    picture = histograms(wording.title, "TVD to all people", samples, TVD_EDGES)
+    return Study("biased", (_table(tvds, model, seed, wording),), {"fig5_biased": picture})
 
 
-def model_answers(cases: Sequence[Case]) -> Answers:
+def model_answers(cases: Sequence[Case]) -> BestWords:
     """The mode of each case's model, against the original word and the people's majority."""
-    best = [mode(case.pair.model) for case in cases]
+    best = [[mode(case.pair.model)] for case in cases]
     confidence = np.array([max(case.pair.model.probs) for case in cases])[:, None]
-    return Answers(confidence, *_correct(cases, [[word] for word in best]))
+    return BestWords(confidence, *_correct(cases, best))
 
 
-def half_answers(cases: Sequence[Case], halves: Sequence[Half]) -> Answers:
+def half_answers(cases: Sequence[Case], halves: Sequence[Half]) -> BestWords:
     """The majority of one half of the people in each case and split."""
     words = [list(human_counts(case.item.responses)) for case in cases]
     best = [[w[i] for i in half.majority] for w, half in zip(words, halves, strict=True)]
     confidence = np.array([half.counts.max(axis=1) / half.n for half in halves])
-    return Answers(confidence, *_correct(cases, best))
+    return BestWords(confidence, *_correct(cases, best))
 
 
 def _correct(cases: Sequence[Case], answers: list[list[str]]) -> tuple[Floats, Floats]:
-    original = [[_is_original(a, case) for a in row] for case, row in _both(cases, answers)]
-    majority = [mode(case.pair.human) for case in cases]
-    human = [[float(a == best) for a in row] for best, row in zip(majority, answers, strict=True)]
+    original, human = [], []
+    for case, row in zip(cases, answers, strict=True):
+        majority = mode(case.pair.human)
+        original.append([_is_original(answer, case) for answer in row])
+        human.append([float(answer == majority) for answer in row])
     return np.array(original), np.array(human)
-
-
-def _both(cases: Sequence[Case], answers: list[list[str]]) -> Iterable[tuple[Case, list[str]]]:
-    return zip(cases, answers, strict=True)
 
 
 def _is_original(answer: str, case: Case) -> float:
@@ -106,7 +110,7 @@ def _is_original(answer: str, case: Case) -> float:
 
 
 def _mean_ece(confidence: Floats, correct: Floats) -> str:
-    """ECE, mean over splits, of the cases where correctness is defined."""
+    """ECE of the cases where correctness is defined, mean over splits."""
     known = np.isfinite(correct[:, 0])
     edges = equal_width_edges()
     values = [ece(confidence[known, s], correct[known, s], edges) for s in range(correct.shape[1])]
@@ -114,27 +118,27 @@ def _mean_ece(confidence: Floats, correct: Floats) -> str:
     return f"{np.mean(defined):.3f}" if defined else "–"
 
 
-def _table(tvds: SplitTVDs, model: Floats, seed: int, kind: Kind) -> Table:
+def _table(tvds: SplitTVDs, model: Floats, seed: int, wording: _Wording) -> Table:
     halves = [halves_of(case, seed) for case in tvds.cases]
     interval = mean_interval(model, tvds.groups, seed)
-    shown = f" [{interval.low:.3f}, {interval.high:.3f}]" if interval else ""
+    shown = f" {interval_text(interval)}" if interval else ""
     one = half_answers(tvds.cases, [half.target for half in halves])
     two = half_answers(tvds.cases, [half.player for half in halves])
     rows = (
-        (kind.row, f"{model.mean():.3f}{shown}", *_eces(model_answers(tvds.cases))),
+        (wording.row, f"{model.mean():.3f}{shown}", *_eces(model_answers(tvds.cases))),
         ("oracle 1", f"{_target_to_all(tvds).mean():.3f}", *_eces(one)),
         ("oracle 2", f"{tvds.oracle_all.mean():.3f}", *_eces(two)),
     )
     notes = (
         f"{len(tvds.cases)} contexts; TVD to all people; oracles: halves of the people, mean over "
         f"{tvds.oracle.shape[1]} random splits.",
-        kind.note,
+        wording.note,
         "The oracles are a part of the people they are compared with: their TVD is not that of a "
         "perfect model.",
         interval_note(interval),
     )
     columns = ("system", "TVD", "ECE original", "ECE human")
-    return Table(kind.title, columns, rows, notes)
+    return Table(wording.title, columns, rows, notes)
 
 
 def _target_to_all(tvds: SplitTVDs) -> Floats:
@@ -147,11 +151,6 @@ def _target_to_all(tvds: SplitTVDs) -> Floats:
     return distance
 
 
-def _eces(answers: Answers) -> tuple[str, str]:
+def _eces(answers: BestWords) -> tuple[str, str]:
     original = _mean_ece(answers.confidence, answers.original)
     return original, _mean_ece(answers.confidence, answers.human)
-
-
-def _picture(tvds: SplitTVDs, model: Floats, kind: Kind) -> Histograms:
-    samples = {kind.row: model, "oracle 2": tvds.oracle_all.ravel()}
-    return histograms(kind.title, "TVD to all people", samples, TVD_EDGES)

@@ -16,14 +16,14 @@ from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.estimate import bounded_difference
-from aleatoric.levels import base, token
+from aleatoric.levels import base
+from aleatoric.levels.word import NextWords
 from aleatoric.levels.word_results import WITHHELD
 from aleatoric.levels.word_scoring import pair_of
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import Agreement
 from aleatoric.rng import stream
 from aleatoric.runs import Store
-from aleatoric.studies import opening
 from aleatoric.studies.compare_notes import Evidence, notes_of, value_notes
 from aleatoric.studies.compare_statistics import (
     Comparison,
@@ -112,13 +112,13 @@ def drawn(model: Categorical, n: int, rng: np.random.Generator) -> Categorical:
 
 def _check(members: Sequence[Member]) -> None:
     for member in members:
-        level = base.level_of(member.store).name
-        if level != "word":
+        level = base.level_of(member.store)
+        if not isinstance(level, NextWords):
             raise UsageError(
-                f"{member.store.path}: is a run of the {level} level, and --matched is for words; "
-                "leave it out."
+                f"{member.store.path}: is a run of the {level.name} level, and --matched is for "
+                "words; leave it out."
             )
-        if member.system not in opening.model_systems(member.store):
+        if member.system not in level.model_systems(member.store):
             raise UsageError(
                 f"{member.label} is no model and has no draws to match; leave out --matched, or "
                 "name models with --system."
@@ -349,7 +349,7 @@ def labels_of(stores: Sequence[Store]) -> dict[str, tuple[Store, str]]:
 
 
 def _models(store: Store) -> list[str]:
-    return opening.model_systems(store)
+    return base.level_of(store).model_systems(store)
 
 
 def _metrics(members: Sequence[Member], asked: Sequence[str]) -> list[str]:
@@ -373,10 +373,12 @@ def _having(metric: str, members: Sequence[Member]) -> list[str]:
 
 
 def _evidence(members: Sequence[Member], seed: int, interval: str) -> Evidence:
-    if base.level_of(members[0].store).name != "token":
+    level = base.level_of(members[0].store)
+    found = {m.label: level.group_sums(m.store, m.system) for m in members}
+    sums = {label: own for label, own in found.items() if own is not None}
+    if len(sums) < len(members):
         statistics = {m.label: read_statistics(m.store, m.system) for m in members}
         return _item_evidence(members, statistics, seed, interval)
-    sums = {m.label: token.grouped(m.store, m.system) for m in members}
     results = {m.label: {name: r.estimate for name, r in m.results.items()} for m in members}
     return DocumentEvidence(sums, results, seed, interval)
 

@@ -19,6 +19,8 @@ from aleatoric.inference.estimate import (
     with_cut_note,
 )
 from aleatoric.inference.paired import Paired
+from aleatoric.levels.base import level_of
+from aleatoric.levels.word import NextWords
 from aleatoric.levels.word_results import WIDE, has_persons
 from aleatoric.levels.word_scoring import CONTROLS, ORACLE
 from aleatoric.metrics.agreement import COLUMNS, Overlap
@@ -284,7 +286,7 @@ def by_agreement(store: Store, systems: Collection[str] | None = None) -> Table:
     `systems` are those of the rows, by default all models. The cut points are those of all
     contexts of the run, the same for every system.
     """
-    if store.manifest["level"] != "word":
+    if not isinstance(level_of(store), NextWords):
         raise UsageError(f"{store.path}: only word-level runs have levels of human agreement.")
     models = [name for name in store.systems() if name not in CONTROLS]
     for name in systems or ():

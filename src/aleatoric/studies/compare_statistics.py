@@ -20,8 +20,7 @@ from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, NO_VALUE, Paired, pa
 from aleatoric.levels.base import level_of
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import Overlap
-from aleatoric.metrics.calibration import ECE, equal_mass_edges, equal_width_edges
-from aleatoric.metrics.debiased import DebiasedECE
+from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.reduction import Chunk, FiniteMean, Mean
 from aleatoric.runs import Store
 from aleatoric.runs.formats import SavedDict

@@ -1,7 +1,7 @@
-"""What a run costs in time, memory and disk, and which part of it others wait for.
+"""Predict the time, memory and disk space of a run, and its bottleneck.
 
-Pure functions of sizes and of the constants in `cost_table`. The work of a model is the number of
-tokens that it reads times its parameters; on a GPU two operations for each pair of them.
+The work of a model is the number of tokens that it reads times its parameters; on a GPU, twice
+that many operations.
 """
 
 from __future__ import annotations
@@ -18,49 +18,49 @@ from aleatoric.inference.noise import Size
 
 @dataclass(frozen=True)
 class Measured:
-    """Processor seconds of one core, tokens and bytes."""
+    """Measured constants: seconds of one CPU core, tokens and bytes."""
 
     exact_token: float = 9.0e-4
-    """Bookkeeping of `exact` for a token."""
+    """Overhead of `exact` per token."""
     mc_token: float = 5.9e-4
-    """Bookkeeping of `mc` for a token."""
+    """Overhead of `mc` per token."""
     token_parameter: float = 4.12e-11
-    """Of a token, for every parameter of the model."""
+    """Per token and parameter of the model."""
     exact_tree: float = 24.6
-    """Tokens a context that `exact` looks at, beside the context."""
+    """Tokens per context that `exact` reads in addition to the context."""
     mc_tree: float = 0.92
-    """Tokens a context of a single sample; more samples share their beginnings ..."""
+    """Tokens per context of a single sample; several samples share prefixes ..."""
     mc_power: float = 0.797
     """... so that tokens grow with this power of their number."""
     write: float = 8.7e-5
-    """A context's draws in a transaction of their own."""
+    """Writing the draws of one context in one transaction."""
     score: float = 1.38e-3
     """Per context and system with 40 people: statistics, 20 splits, the TVD of a perfect model."""
     disk: float = 11_400.0
-    """Bytes a context and system."""
+    """Bytes per context and system."""
     memory_base: float = 5.5e8
-    """Bytes of a process beside its model."""
+    """Bytes of a process without its model."""
     memory_factor: float = 1.05
-    """Peak memory for every byte of weights."""
+    """Peak memory per byte of weights."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """What computes: operations a second by number format, and how much of them is reached."""
+    """A CPU core or a GPU, with its operations per second by number format."""
 
     name: str
     flops: Mapping[str, float] = field(default_factory=dict)
-    """Peak, without sparsity; empty for a core, whose speed is measured."""
+    """Peak, without sparsity; empty for a CPU core, whose speed is measured."""
     memory: float = 0.0
-    """Bytes; 0 where the model lies in the host's memory."""
+    """Bytes; 0 if the model is in the host's memory."""
 
 
 REACHED = 0.4
-"""Of a GPU's peak: assumed, usual for large batches."""
+"""The fraction of a GPU's peak that is reached: assumed, usual for large batches."""
 HOST_CONTEXT = 4e-5
-"""Seconds of bookkeeping a context beside a GPU, of `exact` and `mc` alike."""
+"""Seconds of CPU overhead per context with a GPU, both for `exact` and for `mc`."""
 HOST_DRAW = 3.2e-7
-"""Seconds of bookkeeping a draw beside a GPU.
+"""Seconds of CPU overhead per draw with a GPU.
 
 Both are what an H200 took beyond `REACHED` of its peak: 2687 contexts of Provo with GPT-2 small's
 shape in float32 in 0.76 s (`exact`) and 6.66 s (`mc`, 1000 samples).
@@ -83,40 +83,38 @@ DEVICES = {
         _gpu("l4", 30, 121, 24),
     )
 }
-"""What `--device` knows. A new one is one line."""
+"""The devices of `--device`. A new one is one line."""
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 LOCAL_BYTES = 2e9
-"""Bytes a second from a worker's own disk: assumed."""
+"""Bytes per second from a worker's own disk: assumed."""
 SHARED_BYTES = 5e9
-"""Bytes a second from a file system that all workers share: assumed."""
+"""Bytes per second from a file system that all workers share: assumed."""
 ROOM = 1.25
-"""Memory of a GPU for every byte of weights: cache of keys and values, logits; assumed."""
-
-
+"""GPU memory per byte of weights, with the key-value cache and logits: assumed."""
 _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 ADVICE = {
     "model": "more workers; for sampling, a vLLM cluster behind openai:",
     "load": "put the weights on every node's own disk, or into an object store near them",
     "write": "one run directory for each part of the corpus, or a database server",
-    "score": "one run directory for each part of the corpus, scored side by side",
+    "score": "one run directory for each part of the corpus, scored in parallel",
 }
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is asked of a model: contexts, and an exact tree (`samples=None`) or samples of each."""
+    """The work of a model: contexts, each with exact probabilities (`samples=None`) or samples."""
 
     contexts: int
     samples: Size = None
     context_tokens: float = 2.0
-    """Tokens a context that no other shares: few in a passage, all where each stands alone."""
+    """Tokens per context that no other context shares: few in a passage, otherwise all."""
     new_tokens: int | None = None
-    """Of whole texts: the length of each sample. Without, samples are next words."""
+    """The length of each sample if samples are whole texts; `None` if they are next words."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Who works: so many workers, each on one core or on as many GPUs as its model needs."""
+    """The workers of a run, each on one CPU core or on as many GPUs as its model needs."""
 
     device: Device
     workers: int = 1
@@ -125,7 +123,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds by part, bytes, and the part that takes longest."""
+    """Seconds per part of a run, tokens, GPUs and bytes."""
 
     load: float
     model: float
@@ -138,14 +136,13 @@ class Cost:
 
     @property
     def seconds(self) -> float:
-        """All of it: draws are written while others are made, and scored at the end."""
+        """The total: draws are written while others are made, and scored at the end."""
         return self.load + max(self.model, self.write) + self.score
 
     @property
     def bottleneck(self) -> str:
         """The part that takes longest."""
-        parts = {name: getattr(self, name) for name in ADVICE}
-        return max(parts, key=lambda name: parts[name])
+        return max(ADVICE, key=lambda name: float(getattr(self, name)))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -153,7 +150,7 @@ class Cost:
 
 
 def predict(work: Work, parameters: float, machine: Machine, measured: Measured = MEASURED) -> Cost:
-    """What a run takes.
+    """The cost of a run.
 
     >>> one = predict(Work(1000), 135e6, Machine(DEVICES["cpu"]))
     >>> four = predict(Work(1000), 135e6, Machine(DEVICES["cpu"], workers=4))
@@ -161,17 +158,19 @@ def predict(work: Work, parameters: float, machine: Machine, measured: Measured 
     4.0
     """
     weights = parameters * BYTES[machine.dtype]
-    gpus = gpus_for(weights, machine.device)
-    read = tokens(work, measured)
+    gpus, read = gpus_for(weights, machine.device), tokens(work, measured)
     if machine.device.flops:
-        own = gpu_seconds(work, read, parameters, machine, gpus)
+        speed = machine.device.flops[machine.dtype] * REACHED * gpus
+        host = work.contexts * (HOST_CONTEXT + HOST_DRAW * (work.samples or 0))
+        seconds = 2 * read * parameters / speed + host
         memory = weights * ROOM
     else:
-        own = core_seconds(work, read, parameters, measured)
+        overhead = measured.exact_token if work.samples is None else measured.mc_token
+        seconds = read * (overhead + parameters * measured.token_parameter)
         memory = measured.memory_base + measured.memory_factor * weights
     return Cost(
         load=max(weights / LOCAL_BYTES, machine.workers * weights / SHARED_BYTES),
-        model=own / machine.workers,
+        model=seconds / machine.workers,
         write=work.contexts * measured.write,
         score=work.contexts * measured.score,
         tokens=read,
@@ -182,48 +181,27 @@ def predict(work: Work, parameters: float, machine: Machine, measured: Measured 
 
 
 def tokens(work: Work, measured: Measured = MEASURED) -> float:
-    """Tokens that the model reads: the contexts', and those of the tree or of the samples.
+    """The tokens that the model reads: the contexts', and those of the tree or of the samples.
 
-    >>> whole = tokens(Work(10, samples=5, context_tokens=20, new_tokens=100))
-    >>> whole
+    >>> tokens(Work(10, samples=5, context_tokens=20, new_tokens=100))
     5200.0
     """
-    return work.contexts * (work.context_tokens + tree_tokens(work, measured))
-
-
-def tree_tokens(work: Work, measured: Measured = MEASURED) -> float:
-    """Tokens a context beside its own; samples of next words share their beginnings."""
     if work.samples is None:
-        return measured.exact_tree
-    if work.new_tokens is not None:
-        return float(work.samples * work.new_tokens)
-    return measured.mc_tree * math.pow(work.samples, measured.mc_power)
-
-
-def core_seconds(work: Work, read: float, parameters: float, measured: Measured) -> float:
-    """Seconds of one core."""
-    own = measured.exact_token if work.samples is None else measured.mc_token
-    return read * (own + parameters * measured.token_parameter)
-
-
-def gpu_seconds(work: Work, read: float, parameters: float, machine: Machine, gpus: int) -> float:
-    """Seconds of one worker with its GPUs."""
-    speed = machine.device.flops[machine.dtype] * REACHED * gpus
-    host = work.contexts * (HOST_CONTEXT + HOST_DRAW * (work.samples or 0))
-    return 2 * read * parameters / speed + host
+        more = measured.exact_tree
+    elif work.new_tokens is not None:
+        more = float(work.samples * work.new_tokens)
+    else:
+        more = measured.mc_tree * math.pow(work.samples, measured.mc_power)
+    return work.contexts * (work.context_tokens + more)
 
 
 def gpus_for(weights: float, device: Device) -> int:
-    """How many GPUs hold one copy of a model; 0 where none is used.
-
-    >>> gpus_for(140e9, DEVICES["h200"]), gpus_for(1e9, DEVICES["cpu"])
-    (2, 0)
-    """
+    """The number of GPUs that hold one copy of a model; 0 if none is used."""
     return math.ceil(weights * ROOM / device.memory) if device.memory else 0
 
 
 def parse_parameters(text: str) -> float:
-    """A model's size, as 135M or 70B.
+    """The number of parameters, written as 135M or 70B.
 
     >>> parse_parameters("70B"), parse_parameters("124439808")
     (70000000000.0, 124439808.0)
@@ -231,36 +209,28 @@ def parse_parameters(text: str) -> float:
     found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMBT]?)", text.strip().upper())
     number = float(found[1]) * _UNITS.get(found[2], 1) if found else 0.0
     if not 1 <= number <= 1e15:
-        raise UsageError(
-            f"--parameters {quoted(text, 40)} is no size of a model; write 135M or 70B."
-        )
+        problem = f"--parameters {quoted(text, 40)} is not a number of parameters"
+        raise UsageError(f"{problem}; write 135M or 70B.")
     return number
 
 
 def device_named(name: str, dtype: str) -> Device:
-    """A device that the table knows, in a number format that it has."""
+    """The known device of this name, if it supports the number format."""
     if name not in DEVICES:
         known = ", ".join(DEVICES)
         raise UsageError(f"the cost of --device {quoted(name, 40)} is not known; use {known}.")
     formats = DEVICES[name].flops or {"float32": 0.0}
     if dtype not in formats:
-        raise UsageError(
-            f"the cost of --dtype {quoted(dtype, 40)} on {name} is not known; use "
-            f"{', '.join(formats)}."
-        )
+        problem = f"the cost of --dtype {quoted(dtype, 40)} on {name} is not known"
+        raise UsageError(f"{problem}; use {', '.join(formats)}.")
     return DEVICES[name]
 
 
 def check_samples(work: Work, sizes: Sequence[Size]) -> None:
-    """Refuse exact probabilities of whole texts, which nobody works out.
-
-    >>> check_samples(Work(10, new_tokens=100), [1000])
-    """
+    """Refuse exact probabilities of whole texts, which cannot be computed."""
     if work.new_tokens is not None and None in sizes:
-        raise UsageError(
-            "--new-tokens is the length of sampled texts; give a number of --samples in place of "
-            "exact."
-        )
+        problem = "--new-tokens is the length of sampled texts"
+        raise UsageError(f"{problem}; give a number of --samples in place of exact.")
 
 
 def designs(

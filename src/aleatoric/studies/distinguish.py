@@ -14,7 +14,7 @@ from aleatoric.inference.multiple import benjamini_hochberg
 from aleatoric.metrics.distances import tvd
 from aleatoric.rng import stream
 from aleatoric.studies.figure_data import Histograms, histograms
-from aleatoric.studies.people import halves_of, mean_interval
+from aleatoric.studies.people import halves_of, interval_text, mean_interval
 from aleatoric.types import Case, Categorical, Interval, Study, Table
 
 ALPHA = 0.05
@@ -25,16 +25,8 @@ _EDGES = tuple(i / 20 for i in range(21))
 
 
 @dataclass(frozen=True)
-class Share:
-    """A share of contexts; no interval where all contexts agree."""
-
-    value: float
-    interval: Interval | None
-
-
-@dataclass(frozen=True)
 class Distinguished:
-    """One p-value a case, before and after Benjamini-Hochberg; `None` where there is no test."""
+    """One p-value per case, before and after Benjamini-Hochberg; `None` if there is no test."""
 
     cases: tuple[Case, ...]
     tests: tuple[ItemTest | None, ...]
@@ -42,19 +34,20 @@ class Distinguished:
 
     @property
     def p_values(self) -> list[float | None]:
-        """Of each case, not adjusted."""
+        """The p-values before adjustment."""
         return [test.p if test else None for test in self.tests]
 
-    def share(self, p_values: Sequence[float | None], seed: int, alpha: float = ALPHA) -> Share:
-        """The share of tested contexts at a level, with its interval over groups."""
+    def share(self, p_values: Sequence[float | None], seed: int) -> tuple[float, Interval | None]:
+        """The share of tested contexts with p ≤ `ALPHA`, and its interval unless all agree."""
         known = [(c, p) for c, p in zip(self.cases, p_values, strict=True) if p is not None]
-        significant = np.array([p <= alpha for _, p in known], dtype=np.float64)
+        significant = np.array([p <= ALPHA for _, p in known], dtype=np.float64)
+        share = float(significant.mean())
         interval = mean_interval(significant, [case.pair.group for case, _ in known], seed)
-        return Share(float(significant.mean()), interval if 0 < significant.mean() < 1 else None)
+        return share, interval if 0 < share < 1 else None
 
 
 def run(cases: Iterable[Case], seed: int) -> Study:
-    """The study: the share of contexts where model and people differ, beside people's halves."""
+    """The study: the share of contexts where model and people differ, and people's halves."""
     all_cases = list(cases)
     model = distinguish(all_cases, seed)
     if not any(model.tests):
@@ -68,14 +61,7 @@ def run(cases: Iterable[Case], seed: int) -> Study:
 
 
 def distinguish(cases: Sequence[Case], seed: int) -> Distinguished:
-    """Test every case: people against the model's draws, or against its exact probabilities.
-
-    >>> from aleatoric.types import Item, Pair
-    >>> people, model = Categorical.from_counts({"a": 9}), Categorical.from_counts({"b": 9})
-    >>> case = Case(Item("1:2", "1", "There", ("a",) * 9), Pair("1:2", "1", people, model))
-    >>> distinguish([case], seed=0).p_values[0] < 0.001
-    True
-    """
+    """Test every case: people against the model's draws, or against its exact probabilities."""
     return _distinguished(cases, [_test(case, seed) for case in cases])
 
 
@@ -118,7 +104,7 @@ def _rounded(counts: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def _table(found: dict[str, Distinguished], seed: int) -> Table:
     columns = ("against people", "contexts", "differ (FDR)", "p ≤ .05", "exact", "untested")
-    rows = tuple(_row(name, own, seed) for name, own in found.items())
+    rows = tuple(_row(name, one, seed) for name, one in found.items())
     notes = (
         "One permutation test per context (squared distance; could both sides be one population?); "
         "exact probabilities of a model are tested by draws from them.",
@@ -131,30 +117,24 @@ def _table(found: dict[str, Distinguished], seed: int) -> Table:
     return Table("Contexts on which model and people differ", columns, rows, notes)
 
 
-def _row(name: str, own: Distinguished, seed: int) -> tuple[str, ...]:
-    made = [test for test in own.tests if test]
-    shares = (own.share(own.adjusted, seed), own.share(own.p_values, seed))
-    exact = sum(test.exact for test in made)
-    untested = len(own.tests) - len(made)
-    return (name, str(len(made)), *map(_share_text, shares), str(exact), str(untested))
-
-
-def _share_text(share: Share) -> str:
-    if share.interval is None:
-        return f"{share.value:.3f} [–]"
-    return f"{share.value:.3f} [{share.interval.low:.3f}, {share.interval.high:.3f}]"
+def _row(name: str, found: Distinguished, seed: int) -> tuple[str, ...]:
+    tests = [test for test in found.tests if test]
+    both = (found.share(found.adjusted, seed), found.share(found.p_values, seed))
+    shares = (f"{share:.3f} {interval_text(ends) if ends else '[–]'}" for share, ends in both)
+    exact, untested = sum(test.exact for test in tests), len(found.tests) - len(tests)
+    return (name, str(len(tests)), *shares, str(exact), str(untested))
 
 
 def _farthest(found: Distinguished) -> Table:
-    """The contexts with the lowest p-values, the largest distance first among equals."""
+    """The contexts with the lowest p-values; ties are ordered by distance, largest first."""
     known = [
         (case, test.p, adjusted or 0.0)
         for case, test, adjusted in zip(found.cases, found.tests, found.adjusted, strict=True)
         if test
     ]
     known.sort(key=lambda one: (one[1], -tvd(one[0].pair)))
-    columns = ("item", "context", "people", "model", "TVD", "p", "p BH")
     rows = tuple(_farthest_row(*one) for one in known[:N_SHOWN])
+    columns = ("item", "context", "people", "model", "TVD", "p", "p BH")
     return Table("Contexts with the lowest p-values", columns, rows)
 
 
@@ -175,9 +155,5 @@ def _top(side: Categorical) -> str:
 
 
 def _picture(found: dict[str, Distinguished]) -> Histograms:
-    samples = {
-        name: np.array([p for p in own.p_values if p is not None]) for name, own in found.items()
-    }
-    return histograms(
-        "Do model and people differ?", "p-value, by context", samples, np.array(_EDGES)
-    )
+    samples = {name: [p for p in one.p_values if p is not None] for name, one in found.items()}
+    return histograms("Do model and people differ?", "p-value, by context", samples, _EDGES)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
+import struct
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 import aleatoric
 from aleatoric.calibration.statistics import PLAIN, Expected, TokenTable
 from aleatoric.data import parallel
 from aleatoric.errors import DataError, UsageError
-from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.inference.bootstrap import resample
 from aleatoric.metrics.calibration import (
     N_COLUMNS,
     bin_index,
@@ -23,15 +26,26 @@ from aleatoric.metrics.calibration import (
     ece_of,
     equal_width_edges,
     exact_cells,
+    predicted_class_errors,
+    sce_of,
 )
-from aleatoric.metrics.classwise import predicted_class_errors, sce_of
 from aleatoric.studies import intrinsic, stability
 from aleatoric.studies.stability import sums_by_unit
-from aleatoric.training.token_rows import SCHEMES, Columns, read_rows
 from aleatoric.types import Estimate, Floats, Result, Signature, Table
 
+Columns = dict[str, NDArray[Any]]
+"""The columns of a row file by name; `read_rows` lists them."""
+
+SCHEMES = {"plain": "ancestral", "top_p": "top_p=0.8", "top_k": "top_k=100", "greedy": "greedy"}
+"""The paper's generation schemes: name in the columns -> decoder."""
 EXPECTED = {"e_ece": "plain", "e_ece_p": "top_p", "e_ece_k": "top_k"}
 """Metric -> scheme in the columns."""
+MAX_BYTES = 2**31
+_DAMAGED = (
+    *(OSError, ValueError, EOFError, KeyError, MemoryError, OverflowError, struct.error),
+    *(SyntaxError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error),
+)
+"""What numpy and zipfile raise on files that are not what the recipe saved."""
 
 
 class PairNames(NamedTuple):
@@ -39,6 +53,35 @@ class PairNames(NamedTuple):
 
     confidence: str
     accuracy: str
+
+
+def read_rows(path: Path) -> Columns:
+    """Read the rows of a teacher-forced test set, one per target token and end of sentence.
+
+    `sentence` (place in the test set from 0), `position`, `token` (the reference y), `predicted`
+    (argmax P), `p_hat` = max P, `a_hat` = 1[predicted = y], `log_prob` = log P(y), `entropy` of P
+    and `uncertainty`, the entropy of the second model, both in nats. For each scheme S: `p_S` =
+    Σ P̃(v) P(v), `a_S` = P̃(y), and one seeded draw v from P̃ as `draw_p_S` = P(v),
+    `draw_scheme_p_S` = P̃(v), `draw_a_S` = 1[v = y].
+    """
+    try:
+        _check_size(path)
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise DataError.at(path, None, "there is no such file", "check the path") from None
+    except _DAMAGED as error:
+        problem = f"holds no token rows ({type(error).__name__})"
+        raise DataError.at(path, None, problem, "make it with the recipe again") from None
+
+
+def _check_size(path: Path) -> None:
+    """Refuse, before unpacking, a file that is no archive or unpacks to too much."""
+    with zipfile.ZipFile(path) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    if size > MAX_BYTES:
+        problem = f"unpacks to {size} bytes, over {MAX_BYTES}"
+        raise DataError.at(path, None, problem, "make it with the recipe again")
 
 
 def errors(columns: Columns, heads: Columns | None, bins: int, seed: int) -> dict[str, Estimate]:
@@ -129,10 +172,9 @@ def _with_interval(columns: Columns, names: PairNames, bins: int, seed: int) -> 
     sums = sums_by_unit(columns["sentence"].astype(np.int64), confidence, accuracy, bins)
     used = sums[sums[:, :, 0].sum(axis=1) > 0]
     shape = (-1, bins, N_COLUMNS)
-    interval = group_bootstrap(
-        used.reshape(len(used), -1), lambda rows: ece_of(rows.reshape(shape)), seed
-    )
-    return Estimate(float(ece_of(sums.sum(axis=0))), interval, len(confidence), len(used))
+    found = resample(used.reshape(len(used), -1), lambda rows: ece_of(rows.reshape(shape)), seed)
+    value = float(ece_of(sums.sum(axis=0)))
+    return Estimate(value, found.interval, len(confidence), len(used))
 
 
 def _estimate(columns: Columns, value: float) -> Estimate:
@@ -175,11 +217,8 @@ LEFT_OPEN = (
 )
 SCHEME_NAMES = {"greedy": "greedy", "plain": "pure", "top_k": "top-k 100", "top_p": "top-p 0.8"}
 END_OF_SENTENCE, UNKNOWN = 2, 3
-SHIPPED = Path(__file__).with_name("multi30k")
-"""Rows of trained models that come with the package, where they do."""
-TRAINING = (
-    "python -m aleatoric.training.multi30k --data {data} --out multi30k --device cuda --jobs 2"
-)
+RECIPE_ROWS = Path(__file__).parents[3] / "recipes" / "multi30k" / "rows"
+"""Rows of models that we trained: in a checkout of the repository, not in an installed package."""
 
 
 @dataclass(frozen=True)
@@ -228,14 +267,14 @@ def reproduce(data: Path, rows: Path | None = None, bins: int = 15, seed: int = 
 
 
 def _find_rows(data: Path) -> Path:
-    """The recipe's rows beside the data, or those that ship; of the least validation loss first."""
-    for folder in (data, SHIPPED):
+    """Return the rows in `data`, else those of the checkout; least validation loss first."""
+    for folder in (data, RECIPE_ROWS):
         for kept in ("loss", "bleu", "last"):
             if os.path.isfile(folder / f"rows-{kept}.npz"):
                 return folder / f"rows-{kept}.npz"
     raise UsageError(
-        f"{data}: holds no rows-*.npz of the trained models; give --rows FILE, or make it with "
-        f"{TRAINING.format(data=shlex.quote(str(data)))} (about 20 minutes on an H200)."
+        f"{data}: holds no rows-*.npz of trained models; copy recipes/multi30k/rows/* from the "
+        "aleatoric repository into it, or give --rows FILE."
     )
 
 
@@ -382,7 +421,7 @@ def _table_4(ours: Table) -> Table:
     )
     notes = (
         "printed / ours: the paper prints IWSLT14 (6,750 sentences), ours is Multi30K (1,000). It "
-        'says "test samples". With the rows that come with the package, subsets of tokens have '
+        'says "test samples". With the rows in recipes/multi30k, subsets of tokens have '
         "about the printed values; subsets of sentences do not.",
     )
     title = ours.title.lower().replace("documents", "sentences")

@@ -11,11 +11,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from aleatoric.calibration.statistics import part_files
 from aleatoric.data import files
 from aleatoric.errors import UsageError
 from aleatoric.levels.base import level_of
-from aleatoric.levels.token import systems
 from aleatoric.runs import Store
 
 BATCH = 50_000
@@ -24,7 +22,8 @@ _TEXTS = ("system", "item", "group")
 
 def export_rows(store: Store, path: Path) -> None:
     """Write every system's rows, an item's or a token's each, to `FILE.parquet` or `FILE.csv`."""
-    schema, batches = _token_rows(store) if level_of(store).name == "token" else _item_rows(store)
+    files_of_rows = level_of(store).row_files(store)
+    schema, batches = _item_rows(store) if files_of_rows is None else _kept_rows(files_of_rows)
     try:
         with (
             files.written_whole(path) as unfinished,
@@ -43,15 +42,8 @@ def _item_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     return schema, _batches(rows, schema)
 
 
-def _token_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Kept rows with their system before them."""
-    kept = [
-        (name, file)
-        for name in systems(store)
-        for file in part_files(store.token_rows_folder(name))
-    ]
-    if not kept:
-        raise UsageError(f"{store.path}: has no rows per token; run it with --keep-rows.")
+def _kept_rows(kept: list[tuple[str, Path]]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Rows that were saved as Parquet, with their system before them."""
     own = pyarrow.parquet.read_schema(kept[0][1])
     schema = own.insert(0, pa.field("system", pa.string()))
     return schema, (batch for name, file in kept for batch in _of_system(name, file, schema))

@@ -1,4 +1,4 @@
-"""A figure's data, before it is drawn: plain frozen objects that tests and pages can read."""
+"""Data of figures, computed before they are drawn: frozen dataclasses of plain numbers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Values: TypeAlias = tuple[float, ...]
 
 N_KERNELS = 1024
 TVD_EDGES: Values = tuple(i / 20 - 0.025 for i in range(22))
-"""Bins for TVDs of small samples: halves of 40 people differ by twentieths, the bins' centres."""
+"""Bins for TVDs of small samples: halves of 40 people differ by twentieths, the bin centers."""
 
 
 @dataclass(frozen=True)
-class Line:
-    """A curve, with a band where `low` and `high` are given.
+class LineSeries:
+    """A curve, with a band if `low` and `high` are given.
 
-    `slot` numbers its colour, dash and marker; without one they go by its place among the curves.
+    `slot` selects its color, dash and marker; by default its position among the curves does.
     """
 
     label: str
@@ -35,8 +35,8 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A straight line across the picture, at a value of x or of y; grey without a slot."""
+class Guide:
+    """A straight line across the figure, at a value of x or of y; gray without a slot."""
 
     label: str
     x: float | None = None
@@ -46,13 +46,13 @@ class Mark:
 
 @dataclass(frozen=True)
 class Lines:
-    """Several curves over one axis, which is cut at `x_ends` where they are given."""
+    """Several curves over one axis, which is limited to `x_ends` if given."""
 
     title: str
     x_label: str
     y_label: str
-    lines: tuple[Line, ...]
-    marks: tuple[Mark, ...] = ()
+    lines: tuple[LineSeries, ...]
+    marks: tuple[Guide, ...] = ()
     x_ends: tuple[float, float] | None = None
 
 
@@ -77,7 +77,7 @@ class Scatter:
     y_label: str
     x: Values
     y: Values
-    trend: Line
+    trend: LineSeries
     correlation: float | None
 
 
@@ -119,10 +119,9 @@ class WordBars:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Accuracy by bin of confidence; NaN where a bin is empty.
+    """Accuracy by bin of confidence; NaN if a bin is empty.
 
-    `low` and `high` are the ends of the consistency bars: where 95% of a calibrated model's
-    accuracies lie.
+    95% of a calibrated model's accuracies lie between `low` and `high` (consistency bars).
     """
 
     title: str
@@ -136,9 +135,9 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Dots:
-    """Estimates with their intervals, a row a name and a marker a series; NaN where undefined.
+    """Estimates with intervals: one row per name, one marker per series; NaN if undefined.
 
-    The series named by `reference` is what the others are to be compared with.
+    The other series are to be compared with the one named by `reference`.
     """
 
     title: str
@@ -152,7 +151,7 @@ class Dots:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A value a cell, row by row; rows may be of different length, `ids` name each cell's item."""
+    """One value per cell; rows may have different lengths, and `ids` name the item of each cell."""
 
     title: str
     x_label: str
@@ -164,8 +163,8 @@ class HeatMap:
 
 
 @dataclass(frozen=True)
-class Point:
-    """A named place with the ends of its two intervals."""
+class MetricPoint:
+    """A named point with the ends of its two intervals."""
 
     label: str
     x: float
@@ -176,54 +175,35 @@ class Point:
 
 @dataclass(frozen=True)
 class Points:
-    """Systems in the plane of two metrics; the one named by `reference` is what to come near."""
+    """Systems in the plane of two metrics; `reference` names the one to be close to."""
 
     title: str
     x_label: str
     y_label: str
-    points: tuple[Point, ...]
+    points: tuple[MetricPoint, ...]
     reference: str = ""
 
 
 @dataclass(frozen=True)
 class Panels:
-    """Pictures that belong together, on as many sheets as they need."""
+    """Figures that belong together."""
 
     title: str
     pictures: tuple[Picture, ...]
     columns: int = 2
 
 
-Picture: TypeAlias = (
-    Lines
-    | Histograms
-    | Scatter
-    | Boxes
-    | Coefficients
-    | WordBars
-    | Reliability
-    | Dots
-    | HeatMap
-    | Points
-    | Panels
-)
+_Simple: TypeAlias = Lines | Histograms | Scatter | Boxes | Coefficients | WordBars
+Picture: TypeAlias = _Simple | Reliability | Dots | HeatMap | Points | Panels
 
 
 def plain(values: ArrayLike) -> Values:
-    """An array as plain floats.
-
-    >>> plain(np.array([1, 2]))
-    (1.0, 2.0)
-    """
+    """An array as a flat tuple of floats."""
     return tuple(float(value) for value in np.asarray(values).ravel())
 
 
 def has_spread(sample: NDArray[np.float64]) -> bool:
-    """Whether the values of a sample differ by more than rounding.
-
-    >>> has_spread(np.array([0.1 + 0.2, 0.3])), has_spread(np.array([0.1, 0.3]))
-    (False, True)
-    """
+    """Whether the values of a sample differ by more than rounding."""
     return len(sample) > 1 and bool(np.ptp(sample) > 1e-12 * np.abs(sample).max())
 
 
@@ -233,11 +213,11 @@ def density(
     low: float = 0.0,
     high: float = 1.0,
     shown: tuple[float, float] | None = None,
-) -> Line:
+) -> LineSeries:
     """A kernel density estimate on [low, high], reflected at both ends: no mass leaks out.
 
-    An end may be infinite where `shown` says which part of the axis is drawn. A sample without
-    spread has no density: its line is empty.
+    An end may be infinite if `shown` gives the part of the axis to draw. The line of a sample
+    without spread is empty.
 
     >>> line = density("model", [0.2, 0.4, 0.6, 0.9])
     >>> round(float(np.trapezoid(line.y, line.x)), 2)
@@ -245,18 +225,18 @@ def density(
     """
     sample = np.asarray(values, dtype=np.float64)
     if not has_spread(sample):
-        return Line(label, (), ())
+        return LineSeries(label, (), ())
     x = np.linspace(*(shown or (low, high)), 201)
     estimate = _kernels(sample)
     y = estimate(x)
     for end in (low, high):
         if np.isfinite(end):
             y = y + estimate(2 * end - x)
-    return Line(label, plain(x), plain(y))
+    return LineSeries(label, plain(x), plain(y))
 
 
 def _kernels(sample: NDArray[np.float64]) -> gaussian_kde:
-    """Kernels with Scott's width; those of a large sample stand at the means of narrow bins."""
+    """Kernels with Scott's width; those of a large sample are placed at the means of bins."""
     from scipy.stats import gaussian_kde
 
     if len(sample) <= 2 * N_KERNELS:
@@ -275,11 +255,7 @@ def histograms(
     samples: Mapping[str, Sequence[float] | NDArray[np.float64]],
     edges: Sequence[float] | NDArray[np.float64],
 ) -> Histograms:
-    """Densities of samples over common bins; values beyond the edges are put into the end bins.
-
-    >>> histograms("t", "x", {"a": [0.1, 0.2, 0.9]}, [0.0, 0.5, 1.0]).heights["a"]
-    (1.3333333333333333, 0.6666666666666666)
-    """
+    """Densities of samples over common bins; values beyond the edges count in the end bins."""
     heights, means = {}, {}
     for label, sample in samples.items():
         clipped = np.clip(np.asarray(sample, dtype=np.float64), edges[0], edges[-1])
@@ -293,19 +269,11 @@ def histograms(
 def scatter(
     title: str, x_label: str, y_label: str, x: NDArray[np.float64], y: NDArray[np.float64]
 ) -> Scatter:
-    """Points with the mean of y by tenths of x.
-
-    >>> found = scatter("t", "x", "y", np.arange(20.0), np.arange(20.0))
-    >>> found.correlation, found.trend.y[:2]
-    (1.0, (0.5, 2.5))
-    """
+    """Points with the mean of y by tenths of x."""
     order = np.argsort(x, kind="stable")
     tenths = [part for part in np.array_split(order, 10) if len(part)]
-    trend = Line(
-        "mean by tenths",
-        plain([x[part].mean() for part in tenths]),
-        plain([y[part].mean() for part in tenths]),
-    )
+    means = [plain([values[part].mean() for part in tenths]) for values in (x, y)]
+    trend = LineSeries("mean by tenths", means[0], means[1])
     spread = len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
     correlation = round(float(np.corrcoef(x, y)[0, 1]), 12) if spread else None
     return Scatter(title, x_label, y_label, plain(x), plain(y), trend, correlation)

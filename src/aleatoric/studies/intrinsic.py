@@ -1,8 +1,8 @@
-"""Do ECE and e-ECE part where the language itself is uncertain? Quartiles of entropy (Table 3)."""
+"""Where do ECE and e-ECE differ? By quartile of entropy (Table 3) and by token frequency."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,13 @@ from aleatoric.studies.figure_data import Boxes, plain
 from aleatoric.types import Floats, Study, Table
 
 N_PARTS = 4
+EDGES = (1, 2, 10, 100, 1000, 10_000)
+"""The smallest number of occurrences in each band of frequency."""
 _MOST_DRAWN = 20_000
+_TITLE, _D = "Where ECE and e-ECE differ", "d = |(p̂−â) − (p̃−ã)|"
 
 
-@dataclass(frozen=True)
-class Quartiles:
+class Quartiles(NamedTuple):
     """Mean entropy and median d by quartile of entropy, and their correlation over tokens."""
 
     mean_entropy: tuple[float, ...]
@@ -28,17 +30,19 @@ class Quartiles:
 
 
 def run_intrinsic(table: TokenTable, seed: int, bins: int = 15) -> Study:
-    """The study: Table 3 of the paper, and d by quartile as a figure."""
+    """The study: Table 3 of the paper, and d by quartile of entropy as a figure."""
     if len(table.uncertainty) < N_PARTS:
         raise UsageError(f"intrinsic needs at least {N_PARTS} tokens.")
     found = quartiles(table.uncertainty, table.disagreement)
-    return Study(
-        "intrinsic", (_table(found, table.uncertainty_of),), {"tab3_quartiles": _boxes(table)}
-    )
+    parts = enumerate(_parts(table.uncertainty), 1)
+    values = {f"Q{i}": _drawn(table.disagreement[part]) for i, part in parts}
+    label = f"quartile of the entropy of {table.uncertainty_of}"
+    boxes = Boxes(_TITLE, label, _D, values, "tokens")
+    return Study("intrinsic", (_table(found, table.uncertainty_of),), {"tab3_quartiles": boxes})
 
 
 def quartiles(entropy: Floats, d: Floats) -> Quartiles:
-    """Tokens in four equal parts by entropy; equal entropies go by the order of the tokens.
+    """Split tokens into four equal parts by entropy; ties keep the order of the tokens.
 
     >>> found = quartiles(np.arange(8.0), np.array([0, 0, 0, 1, 1, 1, 2, 2.0]))
     >>> found.mean_entropy, found.median_d
@@ -50,13 +54,9 @@ def quartiles(entropy: Floats, d: Floats) -> Quartiles:
     r = p_value = None
     if len(d) > 2 and np.ptp(entropy) > 0 and np.ptp(d) > 0:
         r, p_value = (float(value) for value in pearsonr(entropy, d))
-    return Quartiles(
-        plain([entropy[part].mean() for part in parts]),
-        plain([np.median(d[part]) for part in parts]),
-        tuple(len(part) for part in parts),
-        r,
-        p_value,
-    )
+    means = plain([entropy[part].mean() for part in parts])
+    medians = plain([np.median(d[part]) for part in parts])
+    return Quartiles(means, medians, tuple(len(part) for part in parts), r, p_value)
 
 
 def _parts(entropy: Floats) -> list[NDArray[np.intp]]:
@@ -66,62 +66,38 @@ def _parts(entropy: Floats) -> list[NDArray[np.intp]]:
 def _table(found: Quartiles, source: str) -> Table:
     named = zip(found.mean_entropy, found.median_d, found.counts, strict=True)
     rows = [(f"Q{i}", f"{h:.2f}", f"{d:.4f}", str(n)) for i, (h, d, n) in enumerate(named, 1)]
-    shown = "–" if found.r is None else f"{found.r:.3f}"
-    p_value = "–" if found.p_value is None else shown_p(found.p_value)
+    r = "–" if found.r is None else f"{found.r:.3f}"
+    p_value = "–"
+    if found.p_value is not None:
+        p_value = f"p = {found.p_value:.2g}" if found.p_value > 1e-300 else "p < 1e-300"
     notes = (
-        f"E[H]: mean entropy in nats, of {source}; m(d): median of d = |(p̂−â) − (p̃−ã)|.",
-        "r: Pearson correlation of H and d over tokens; its p-value takes tokens for independent.",
+        f"E[H]: mean entropy in nats, of {source}; m(d): median of {_D}.",
+        "r: Pearson correlation of H and d over tokens; its p-value treats tokens as independent.",
     )
     columns = ("quartile", "E[H]", "m(d)", "tokens")
-    return Table("Intrinsic uncertainty", columns, (*rows, ("r", shown, p_value, "")), notes)
-
-
-def shown_p(p_value: float) -> str:
-    """A p-value as text; beyond what can be told from 0 as a bound.
-
-    >>> shown_p(0.031), shown_p(0.0)
-    ('p = 0.031', 'p < 1e-300')
-    """
-    return f"p = {p_value:.2g}" if p_value > 1e-300 else "p < 1e-300"
-
-
-def _boxes(table: TokenTable) -> Boxes:
-    d = table.disagreement
-    # Some of the tokens: a picture of millions of points shows no more.
-    values = {
-        f"Q{i}": plain(d[part][:: max(1, len(part) // _MOST_DRAWN)])
-        for i, part in enumerate(_parts(table.uncertainty), 1)
-    }
-    label = f"quartile of the entropy of {table.uncertainty_of}"
-    return Boxes("Where ECE and e-ECE part", label, "d = |(p̂−â) − (p̃−ã)|", values, "tokens")
-
-
-EDGES = (1, 2, 10, 100, 1000, 10_000)
-"""The least number of occurrences of each band."""
+    return Table("Intrinsic uncertainty", columns, (*rows, ("r", r, p_value, "")), notes)
 
 
 def run_frequency(table: TokenTable, seed: int, bins: int = 15) -> Study:
-    """The study: d, accuracy and confidence by band of frequency in the corpus itself."""
+    """The study: d, accuracy and confidence by frequency of the token in the corpus itself."""
     if not len(table.target):
         raise UsageError("frequency needs at least one token.")
-    bands = band_of(table.target)
-    names = band_names()
-    rows = tuple(_row(names[i], table, bands == i) for i in np.unique(bands))
-    picture = {names[i]: _drawn(table, bands == i) for i in np.unique(bands)}
-    label = "occurrences of the reference token"
-    boxes = Boxes("Where ECE and e-ECE part", label, "d = |(p̂−â) − (p̃−ã)|", picture, "tokens")
+    bands, names = band_of(table.target), band_names()
+    found = {names[i]: bands == i for i in np.unique(bands)}
+    rows = tuple(_row(name, table, here) for name, here in found.items())
+    values = {name: _drawn(table.disagreement[here]) for name, here in found.items()}
+    boxes = Boxes(_TITLE, "occurrences of the reference token", _D, values, "tokens")
     notes = (
-        "Bands: how often the reference token stands in the rows themselves.",
-        "d = |(p̂−â) − (p̃−ã)|; gap: mean of confidence − accuracy, plain and expected.",
+        "Bands: how often the reference token occurs in the rows themselves.",
+        f"{_D}; gap: mean of confidence − accuracy, plain and expected.",
     )
     columns = ("occurrences", "tokens", "types", "median d", "mean d", "gap ECE", "gap e-ECE")
-    return Study(
-        "frequency", (Table("Frequency", columns, rows, notes),), {"d_by_frequency": boxes}
-    )
+    shown = Table("Frequency", columns, rows, notes)
+    return Study("frequency", (shown,), {"d_by_frequency": boxes})
 
 
 def band_of(tokens: NDArray[np.int64]) -> NDArray[np.intp]:
-    """The band of each token: how often it occurs among them all.
+    """The band of each token: how often it occurs among all of them.
 
     >>> band_of(np.array([5, 5, 7])).tolist()
     [1, 1, 0]
@@ -132,13 +108,9 @@ def band_of(tokens: NDArray[np.int64]) -> NDArray[np.intp]:
 
 
 def band_names() -> list[str]:
-    """The bands in words.
-
-    >>> band_names()[:3]
-    ['1', '2–9', '10–99']
-    """
-    ends = [str(end - 1) for end in EDGES[1:]]
-    names = [str(a) if str(a) == b else f"{a}–{b}" for a, b in zip(EDGES, ends, strict=False)]
+    """The names of the bands: 1, 2–9, 10–99, ..."""
+    ends = [end - 1 for end in EDGES[1:]]
+    names = [str(a) if a == b else f"{a}–{b}" for a, b in zip(EDGES, ends, strict=False)]
     return [*names, f"{EDGES[-1]}–"]
 
 
@@ -146,18 +118,17 @@ def _row(name: str, table: TokenTable, here: NDArray[np.bool_]) -> tuple[str, ..
     d = table.disagreement[here]
     gap = (table.confidence - table.correct)[here].mean()
     expected = (table.plain.confidence - table.plain.accuracy)[here].mean()
-    types = len(np.unique(table.target[here]))
-    numbers = (np.median(d), d.mean())
+    counts = (str(len(d)), str(len(np.unique(table.target[here]))))
     return (
         name,
-        str(len(d)),
-        str(types),
-        *(f"{value:.4f}" for value in numbers),
+        *counts,
+        f"{np.median(d):.4f}",
+        f"{d.mean():.4f}",
         f"{gap:+.4f}",
         f"{expected:+.4f}",
     )
 
 
-def _drawn(table: TokenTable, here: NDArray[np.bool_]) -> tuple[float, ...]:
-    d = table.disagreement[here]
+def _drawn(d: Floats) -> tuple[float, ...]:
+    """Some of the tokens: a figure of millions of points shows no more."""
     return plain(d[:: max(1, len(d) // _MOST_DRAWN)])

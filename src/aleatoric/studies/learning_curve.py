@@ -1,8 +1,8 @@
-"""The oracle's learning curve: how far people are from people, by how many of them are asked.
+"""The learning curve: TVD between people, and between model and people, by sample size.
 
 Disjoint sets of m people are compared with each other, and m samples of the model with m people.
-Both fall as m grows, because small samples differ by chance; what the model keeps above people is
-its own. Sizes that were not asked are extrapolated.
+Both distances fall as m grows, because small samples differ by chance; the part of the model's
+distance that remains above people's is systematic. Larger sizes are extrapolated.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ import numpy as np
 
 from aleatoric.errors import UsageError
 from aleatoric.inference import control
-from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.inference.bootstrap import resample
 from aleatoric.inference.control import counted
 from aleatoric.inference.estimate import CUT_MARK, GroupSums, cut_at, is_cut, with_cut_note
 from aleatoric.inference.noise import Side
 from aleatoric.nextword.answers import human_counts
 from aleatoric.rng import stream
-from aleatoric.studies.figure_data import Line, Lines, Mark, plain
+from aleatoric.studies.figure_data import Guide, Lines, LineSeries, plain
+from aleatoric.studies.people import interval_text
 from aleatoric.types import Case, Floats, Interval, Study, Table
 
 N_SPLITS = 20
 FURTHER = (2, 5)
-"""How many times the largest measured size is extrapolated to."""
+"""Sizes to extrapolate to, as multiples of the largest measured one."""
 _LEAST = 4
 _STEEPEST = -0.5
-"""No sample of a fixed distribution comes closer to it than by the square root of its size."""
+"""A sample approaches its distribution at most with the square root of its size."""
 
 
 @dataclass(frozen=True)
-class Point:
-    """Both curves at one size, measured or extrapolated; an endless size has none."""
+class CurvePoint:
+    """Both curves at one size, measured or extrapolated; `size` is None for infinite samples."""
 
     size: int | None
     people: float
@@ -45,7 +46,7 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """Distances at every measured size: of people, then of the model, summed over groups.
+    """Summed distances per group: people's at every size, then the model's.
 
     `sums` is (groups, 2 sizes + 1); the last column counts contexts.
     """
@@ -56,7 +57,7 @@ class Curves:
     n_left_out: int
 
     def means(self, sums: Floats) -> tuple[Floats, Floats]:
-        """(..., sizes) means of both curves from sums, whole or resampled."""
+        """(..., sizes) means of both curves from sums, original or resampled."""
         k = len(self.sizes)
         means = sums[..., :-1] / sums[..., -1:]
         return means[..., :k], means[..., k:]
@@ -66,19 +67,20 @@ def run(cases: Iterable[Case], seed: int) -> Study:
     """The study: both curves with intervals, extrapolated, and the data of their figure."""
     curves = measure(list(cases), seed)
     points = list(_points(curves, seed))
-    table, picture = _table(points, curves), _picture(points, curves)
-    return Study("learning-curve", (table,), {"learning_curve": picture})
+    figures = {"learning_curve": _picture(points, curves)}
+    return Study("learning-curve", (_table(points, curves),), figures)
 
 
 def measure(cases: list[Case], seed: int) -> Curves:
-    """Distances at sizes from 2 to half of the people that nearly all contexts have."""
-    most = _largest(cases)
+    """Distances at sizes from 2 to the largest that 95% of the contexts allow."""
+    allowed = [_allowed(case) for case in cases]
+    most = int(np.quantile(allowed, 0.05, method="lower")) if cases else 0
     if most < _LEAST:
         raise UsageError(
             f"a learning curve needs contexts with at least {2 * _LEAST} answers and {_LEAST} "
             "draws of the model; this run has too few."
         )
-    usable = [case for case in cases if _has(case, most)]
+    usable = [case for case in cases if _allowed(case) >= most]
     sizes = tuple(int(m) for m in np.unique(np.geomspace(2, most, 8).round()))
     values = np.array([_distances(case, sizes, seed) for case in usable])
     sums = GroupSums()
@@ -87,52 +89,39 @@ def measure(cases: list[Case], seed: int) -> Curves:
     return Curves(sizes, sums.table, len(usable), len(cases) - len(usable))
 
 
-def _largest(cases: list[Case]) -> int:
-    """The size that all but a twentieth of the contexts allow on both sides."""
-    if not cases:
-        return 0
-    allowed = [min(len(case.item.responses) // 2, case.pair.model.n or 10**9) for case in cases]
-    return int(np.quantile(allowed, 0.05, method="lower"))
-
-
-def _has(case: Case, most: int) -> bool:
-    n = case.pair.model.n
-    return len(case.item.responses) >= 2 * most and (n is None or n >= most)
+def _allowed(case: Case) -> int:
+    """The largest sample size that a context allows on both sides."""
+    people, draws = len(case.item.responses) // 2, case.pair.model.n
+    return people if draws is None else min(people, draws)
 
 
 def _distances(case: Case, sizes: tuple[int, ...], seed: int) -> Floats:
-    """Mean distance over random orders of the people: of people by size, then of the model."""
-    counts = human_counts(case.item.responses)
+    """Mean distances over random orders of the people: people's by size, then the model's."""
+    counts, model = human_counts(case.item.responses), case.pair.model
     codes = np.repeat(np.arange(len(counts)), list(counts.values()))
-    orders = control.independent_orders(len(codes), N_SPLITS, seed, case.item.id)
-    answers = codes[orders]
+    answers = codes[control.independent_orders(len(codes), N_SPLITS, seed, case.item.id)]
     rng = stream(seed, "learning-curve", case.item.id)
-    model = _model_side(case, list(counts))
-    people, own = [], []
+    shares = np.array([model.as_dict().get(word, 0.0) for word in counts])
+    side = Side(shares if model.n is None else np.rint(shares * model.n), model.n)
+    of_people, of_model = [], []
     for m in sizes:
         first, second = answers[:, :m], answers[:, m : 2 * m]
         target, other = (counted(half, len(counts)) / m for half in (first, second))
-        people.append(_tvd(target, other))
-        own.append(_tvd(target, model.part(m, rng, N_SPLITS)))
-    return np.array([*people, *own])
-
-
-def _model_side(case: Case, words: list[str]) -> Side:
-    model = case.pair.model
-    shares = np.array([model.as_dict().get(word, 0.0) for word in words])
-    return Side(shares if model.n is None else np.rint(shares * model.n), model.n)
+        of_people.append(_tvd(target, other))
+        of_model.append(_tvd(target, side.part(m, rng, N_SPLITS)))
+    return np.array([*of_people, *of_model])
 
 
 def _tvd(target: Floats, other: Floats) -> float:
-    """Mean TVD over rows; what lies outside the target's words needs no counting."""
+    """Mean TVD over rows; mass outside the target's words need not be counted."""
     return float(1 - np.minimum(target, other).sum(axis=1).mean())
 
 
 def people_at(sizes: Floats, means: Floats, size: float) -> Floats:
     """The curve of people at any size: (..., sizes) means -> (...).
 
-    The logarithm of the distance is a parabola in that of the size, which bends down; where it
-    would fall faster than the square root of the size, it falls like that.
+    The logarithm of the distance is a concave parabola in that of the size. Where it would fall
+    faster than the square root of the size, it continues with that slope.
 
     >>> sizes = np.array([2.0, 4.0, 8.0])
     >>> round(float(people_at(sizes, 0.8 * sizes**-0.5, 32.0)), 4)
@@ -147,7 +136,7 @@ def people_at(sizes: Floats, means: Floats, size: float) -> Floats:
     bent = np.where(is_bent, bent, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         turn = np.where(is_bent, (_STEEPEST - slope) / (2 * bent), np.inf)
-    # Never turning before the last measured size: up to there the data speak.
+    # The slope is limited only beyond the last measured size.
     turn = np.maximum(turn, x[-1])
     near = np.minimum(np.log(size), turn)
     beyond = np.maximum(np.log(size) - turn, 0.0) * _STEEPEST
@@ -166,8 +155,9 @@ def _fitted(design: Floats, means: Floats) -> Floats:
 def model_at(people: Floats, model: Floats, people_then: Floats) -> Floats:
     """The model's curve where that of people is `people_then`: (..., sizes) means -> (...).
 
-    Squares add up: what is the model's own, and a multiple of what chance does to people. A
-    perfect model follows people down to nothing. The upper half of the sizes is used.
+    The squared distance is fitted as a constant, the model's own distance, plus a multiple of
+    people's squared distance; the distance of a perfect model vanishes with theirs. The upper half
+    of the sizes is used.
 
     >>> people = np.array([[0.5, 0.4, 0.3, 0.2]])
     >>> model_at(people, np.sqrt(0.09 + people**2), np.array([0.0])).round(6).tolist()
@@ -183,26 +173,25 @@ def model_at(people: Floats, model: Floats, people_then: Floats) -> Floats:
     return found
 
 
-def _points(curves: Curves, seed: int) -> Iterator[Point]:
+def _points(curves: Curves, seed: int) -> Iterator[CurvePoint]:
     sizes, top = curves.sizes, curves.sizes[-1]
     for size in (*sizes, *(top * times for times in FURTHER), None):
-        both = [_value(curves, seed, size, which) for which in (0, 1)]
-        (people, own), (model, other) = both
-        yield Point(size, people, own, model, other, size in sizes)
+        people, model = (_value(curves, seed, size, which) for which in (0, 1))
+        yield CurvePoint(size, *people, *model, size in sizes)
 
 
 def _value(
     curves: Curves, seed: int, size: int | None, which: int
 ) -> tuple[float, Interval | None]:
-    """One curve's value at a size, and its interval: groups are resampled and fits made again."""
+    """One curve's value at a size, and its interval: fits are repeated on resampled groups."""
 
     def at(sums: Floats) -> Floats:
         return _curve(curves, sums, size)[which]
 
     whole = min(1.0, float(at(curves.sums.sum(axis=0)[None])[0]))
     if size is None and which == 0:
-        return 0.0, None  # endless samples of one population do not differ
-    interval = group_bootstrap(curves.sums, at, seed)
+        return 0.0, None  # infinite samples of one population do not differ
+    interval = resample(curves.sums, at, seed).interval
     return whole, interval and cut_at(interval, whole, 0.0, 1.0)
 
 
@@ -217,14 +206,14 @@ def _curve(curves: Curves, sums: Floats, size: int | None) -> tuple[Floats, Floa
     return then, model_at(people, model, then)
 
 
-def _table(points: list[Point], curves: Curves) -> Table:
+def _table(points: list[CurvePoint], curves: Curves) -> Table:
     notes = [
         "m people against m others, and m samples of the model against m people; mean over "
         f"{N_SPLITS} random orders of the people, then over {curves.n_cases} contexts.",
         "*: extrapolated. People: a parabola in the logarithms, not steeper than the square root "
-        "of m; model: squares of its own distance and of a multiple of people's add up.",
-        "∞: endless samples, where people do not differ from people. An extrapolation holds if "
-        "larger samples go on as those at hand do.",
+        "of m; model: its own squared distance plus a multiple of people's squared distance.",
+        "∞: infinite samples, where people do not differ from people. An extrapolation is valid if "
+        "larger samples continue the trend of the measured ones.",
         "[low, high]: 95% interval over groups, with the fits repeated.",
     ]
     if curves.n_left_out:
@@ -234,7 +223,7 @@ def _table(points: list[Point], curves: Curves) -> Table:
     return with_cut_note(Table("Learning curve", columns, rows, tuple(notes)))
 
 
-def _row(point: Point) -> tuple[str, ...]:
+def _row(point: CurvePoint) -> tuple[str, ...]:
     size = "∞" if point.size is None else str(point.size)
     return (
         size if point.measured else f"{size}*",
@@ -247,28 +236,24 @@ def _row(point: Point) -> tuple[str, ...]:
 
 
 def _shown(interval: Interval | None) -> str:
-    mark = CUT_MARK if is_cut(interval) else ""
-    return f"[{interval.low:.3f}, {interval.high:.3f}]{mark}" if interval else "–"
+    return interval_text(interval) + (CUT_MARK if is_cut(interval) else "")
 
 
-def _picture(points: list[Point], curves: Curves) -> Lines:
+def _picture(points: list[CurvePoint], curves: Curves) -> Lines:
     finite = [point for point in points if point.size is not None]
-    lines = (
-        _line("people v people", finite, "people"),
-        _line("model v people", finite, "model"),
-    )
+    lines = tuple(_line(f"{side} v people", finite, side) for side in ("people", "model"))
     marks = (
-        Mark("largest measured", x=float(curves.sizes[-1])),
-        Mark("model, endless samples", y=points[-1].model),
+        Guide("largest measured", x=float(curves.sizes[-1])),
+        Guide("model, infinite samples", y=points[-1].model),
     )
     return Lines("Learning curve", "people and samples, m", "TVD", lines, marks)
 
 
-def _line(label: str, points: list[Point], side: str) -> Line:
+def _line(label: str, points: list[CurvePoint], side: str) -> LineSeries:
     x = plain([point.size or 0 for point in points])
     y = plain([getattr(point, side) for point in points])
     intervals = [getattr(point, f"{side}_interval") for point in points]
     if None in intervals:
-        return Line(label, x, y)
+        return LineSeries(label, x, y)
     low, high = (plain([getattr(i, end) for i in intervals]) for end in ("low", "high"))
-    return Line(label, x, y, low, high)
+    return LineSeries(label, x, y, low, high)

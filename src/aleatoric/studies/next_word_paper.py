@@ -14,7 +14,7 @@ from aleatoric.errors import DataError
 from aleatoric.levels.base import Monitor, run_job
 from aleatoric.levels.word import WordJob, results
 from aleatoric.registry import Track, quietly
-from aleatoric.types import Estimate, Result, Table
+from aleatoric.types import Result, Table
 
 PRINTED: dict[str, dict[str, float]] = {
     "human": {"ece_original": 0.14, "ece_human": 0.60, "ece_oracle": 0.19},
@@ -33,15 +33,15 @@ PROTOCOLS = ("paper", "corrected")
 NOTES = (
     "± : standard deviation over 20 random splits of the people.",
     "The printed Human / oracle cell (0.19) is GPT-2's number: a wrong variable in the paper.",
-    "paper: repeated rows count as items, confidence 1 in no bin, the original word with its "
-    "punctuation and case, splits re-seeded for every context.",
-    "A system recorded on a part of the contexts is scored on that part.",
+    "paper: repeated rows count as items, confidence 1 is in no bin, the original word keeps its "
+    "punctuation and case, splits are re-seeded for every context.",
+    "A system recorded on part of the contexts is scored on that part.",
 )
 
 
 @dataclass(frozen=True)
-class Line:
-    """One cell of the published table beside ours."""
+class TableCell:
+    """One cell of the published table, and our values."""
 
     system: str
     metric: str
@@ -51,19 +51,13 @@ class Line:
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`: the corrected result, with the other two values beside it."""
+        named = {"system": self.system, "metric": self.metric}
         found = self.corrected.as_dict() if self.corrected else {}
         paper = self.paper.as_dict() if self.paper else None
-        return (
-            {"system": self.system, "metric": self.metric}
-            | found
-            | {
-                "printed": self.printed,
-                "paper": paper,
-            }
-        )
+        return {**named, **found, "printed": self.printed, "paper": paper}
 
 
-def reproduce(data: Path, seed: int = 0, track: Track[Any] = quietly) -> list[Line]:
+def reproduce(data: Path, seed: int = 0, track: Track[Any] = quietly) -> list[TableCell]:
     """Score every recorded system of a folder under both protocols."""
     corpus, models = find_files(data)
     found: dict[str, dict[tuple[str, str], Result]] = {}
@@ -72,47 +66,41 @@ def reproduce(data: Path, seed: int = 0, track: Track[Any] = quietly) -> list[Li
             job = WordJob(str(corpus), models, protocol=protocol, seed=seed)
             with run_job(job, Path(scratch) / protocol, Monitor(track)) as store:
                 found[protocol] = {(r.system, r.metric): r for r in results(store)}
-    return _lines(found)
+    return _cells(found)
 
 
 def find_files(data: Path) -> tuple[Path, tuple[str, ...]]:
-    """The people's answers and the recorded systems of a folder, told by what they hold."""
+    """The people's answers and the recorded systems of a folder, recognized by their contents."""
     if not os.path.isdir(data):
-        raise DataError.at(data, None, "is no folder", "name the folder that holds the recordings")
+        fix = "name the folder that holds the recordings"
+        raise DataError.at(data, None, "is not a folder", fix)
     readable = (".jsonl", ".jsonl.gz", ".csv", ".tsv")
     files = sorted(path for path in data.iterdir() if path.name.endswith(readable))
     people = [path for path in files if sniff(path) == "provo"]
     if len(people) != 1:
         problem = f"holds {len(people)} files of people's answers, not one"
-        raise DataError.at(
-            data, None, problem, "put one Provo file there, such as provo_cloze.jsonl"
-        )
+        fix = "put one Provo file there, such as provo_cloze.jsonl"
+        raise DataError.at(data, None, problem, fix)
     models = tuple(f"recorded:{path}" for path in files if path not in people)
     return people[0], models
 
 
-def to_table(lines: Iterable[Line]) -> Table:
-    """The three values of every cell, and how many items they stand on."""
+def to_table(cells: Iterable[TableCell]) -> Table:
+    """The three values of every cell, and the number of items behind them."""
     columns = ("system", "metric", "printed", "ours, paper", "n", "ours, corrected", "n")
-    rows = tuple(
-        (
-            line.system,
-            line.metric,
-            _printed(line.printed),
-            *_ours(line.paper),
-            *_ours(line.corrected),
-        )
-        for line in lines
-    )
-    return Table("Predict the Next Word, Table 1", columns, rows, NOTES)
+    rows = []
+    for cell in cells:
+        printed = "–" if cell.printed is None else f"{cell.printed:.2f}"
+        rows.append((cell.system, cell.metric, printed, *_ours(cell.paper), *_ours(cell.corrected)))
+    return Table("Predict the Next Word, Table 1", columns, tuple(rows), NOTES)
 
 
-def _lines(found: dict[str, dict[tuple[str, str], Result]]) -> list[Line]:
+def _cells(found: dict[str, dict[tuple[str, str], Result]]) -> list[TableCell]:
     systems = list(dict.fromkeys(system for system, _ in found["corrected"]))
     known = [name for name in PRINTED if name in systems]
     others = [name for name in systems if name not in PRINTED]
     return [
-        Line(
+        TableCell(
             system,
             metric,
             PRINTED.get(system, {}).get(metric),
@@ -125,16 +113,9 @@ def _lines(found: dict[str, dict[tuple[str, str], Result]]) -> list[Line]:
     ]
 
 
-def _printed(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
-
-
 def _ours(result: Result | None) -> tuple[str, str]:
     if result is None or result.estimate.value is None:
         return "–", "0"
-    return _with_spread(result.estimate), str(result.estimate.n_items)
-
-
-def _with_spread(estimate: Estimate) -> str:
-    spread = f" ± {estimate.spread:.4f}" if estimate.spread is not None else ""
-    return f"{estimate.value:.4f}{spread}"
+    spread = result.estimate.spread
+    shown = f" ± {spread:.4f}" if spread is not None else ""
+    return f"{result.estimate.value:.4f}{shown}", str(result.estimate.n_items)

@@ -1,4 +1,4 @@
-"""People against people and against a model, on the same random halves: what the studies share."""
+"""TVD between people, and between people and a model, on the same random halves of the people."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from aleatoric.errors import UsageError
 from aleatoric.inference import control
-from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.inference.bootstrap import resample
 from aleatoric.inference.estimate import GroupSums, cut_at
-from aleatoric.metrics import debiased as by_split
+from aleatoric.metrics.distances import tvd_of_counts
 from aleatoric.nextword.answers import human_counts
 from aleatoric.types import Case, Categorical, Floats, Interval
 
@@ -22,7 +22,7 @@ N_SPLITS = 20
 class SplitTVDs:
     """TVDs of every case under every random split; all arrays are (cases, splits).
 
-    One half of the people is the target (oracle 1), the other plays a model (oracle 2).
+    One half of the people is the target (oracle 1), the other stands in for a model (oracle 2).
     """
 
     cases: tuple[Case, ...]
@@ -35,20 +35,12 @@ class SplitTVDs:
 
     @property
     def groups(self) -> list[str]:
-        """Each case's group, the unit of resampling."""
+        """The group of each case, the unit of resampling."""
         return [case.pair.group for case in self.cases]
 
 
 def split_tvds(cases: Iterable[Case], seed: int, n_splits: int = N_SPLITS) -> SplitTVDs:
-    """The TVDs of all cases with at least two answers, on the splits that scoring uses.
-
-    >>> from aleatoric.types import Item, Pair
-    >>> people = Categorical.from_counts({"a": 2, "b": 2})
-    >>> item = Item("1:2", "1", "There", ("a", "a", "b", "b"))
-    >>> found = split_tvds([Case(item, Pair("1:2", "1", people, people))], seed=0, n_splits=3)
-    >>> found.model.shape, found.oracle.shape
-    ((1, 3), (1, 3))
-    """
+    """The TVDs of all cases with at least two answers, on the splits that scoring uses."""
     usable = tuple(case for case in cases if len(case.item.responses) >= 2)
     if not usable:
         raise UsageError("this study needs a context with at least two answers; there is none.")
@@ -65,7 +57,7 @@ def halves_of(case: Case, seed: int, n_splits: int = N_SPLITS) -> control.Halves
 
 
 def model_tvd(model: Categorical, words: Sequence[str], targets: Floats) -> Floats:
-    """TVD of a model to target shares, a row each, that lie on `words` alone.
+    """TVD of a model to each row of `targets`, shares of `words`.
 
     Mass of the model outside those words, assigned or not, is disjoint from the targets.
 
@@ -74,31 +66,27 @@ def model_tvd(model: Categorical, words: Sequence[str], targets: Floats) -> Floa
     [0.5, 0.5]
     """
     known = model.as_dict()
-    own = np.array([known.get(word, 0.0) for word in words])
-    outside = max(0.0, sum(model.probs) + model.rest - float(own.sum()))
-    distance: Floats = (np.abs(targets - own).sum(axis=1) + outside) / 2
+    shares = np.array([known.get(word, 0.0) for word in words])
+    outside = max(0.0, sum(model.probs) + model.rest - float(shares.sum()))
+    distance: Floats = (np.abs(targets - shares).sum(axis=1) + outside) / 2
     return distance
 
 
 def mean_interval(values: Floats, groups: Sequence[str], seed: int) -> Interval | None:
-    """The interval over groups of a mean of values between 0 and 1; it ends at these bounds.
-
-    >>> found = mean_interval(np.array([0.0, 1.0, 0.0, 1.0]), ["a", "a", "b", "c"], seed=0)
-    >>> 0 <= found.low < 0.5 < found.high <= 1
-    True
-    """
+    """The group-bootstrap interval of a mean of values in [0, 1], cut at these bounds."""
     sums = GroupSums()
     sums.add(list(groups), np.column_stack([values, np.ones(len(values))]))
-    found = group_bootstrap(sums.table, lambda total: total[:, 0] / total[:, 1], seed)
+    found = resample(sums.table, lambda total: total[:, 0] / total[:, 1], seed).interval
     return found and cut_at(found, float(np.mean(values)), 0.0, 1.0)
 
 
-def interval_note(interval: Interval | None) -> str:
-    """The note of a table on its intervals.
+def interval_text(interval: Interval | None, form: str = ".3f") -> str:
+    """`[low, high]`, or a dash if there is no interval."""
+    return "–" if interval is None else f"[{interval.low:{form}}, {interval.high:{form}}]"
 
-    >>> interval_note(Interval(0.1, 0.2, 0.95, "group bootstrap, student"))
-    '[low, high]: 95% interval, group bootstrap, student.'
-    """
+
+def interval_note(interval: Interval | None) -> str:
+    """The note of a table about its intervals."""
     if interval is None:
         return "No interval: it needs two groups whose values differ."
     return f"[low, high]: {interval.level:.0%} interval, {interval.method}."
@@ -109,5 +97,5 @@ def _tvds(case: Case, seed: int, n_splits: int) -> Floats:
     target, player = halves.target.counts, halves.player.counts
     words = list(human_counts(case.item.responses))
     model = model_tvd(case.pair.model, words, target / halves.target.n)
-    oracle = by_split.tvd(target, player)
-    return np.array([model, oracle, by_split.tvd(target + player, player)])
+    oracle = tvd_of_counts(target, player)
+    return np.array([model, oracle, tvd_of_counts(target + player, player)])

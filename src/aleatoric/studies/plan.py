@@ -1,35 +1,43 @@
-"""A plan before there is any data: from what a user takes contexts, people and a model to be."""
+"""Plan a run: the numbers of people, samples and contexts that a target precision needs.
+
+Variances come from a pilot run (`plan_from_run`) or, before there are any data, from assumptions
+about contexts, people and a model.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference import planning
 from aleatoric.inference.noise import Side, Sides, Size, VarianceParts, noise
-from aleatoric.inference.planning import Crowding, Design, Parts, Sizes, Spread, error_interval
+from aleatoric.inference.planning import (
+    Crowding,
+    Design,
+    PilotSpread,
+    Sizes,
+    Variances,
+    error_interval,
+)
 from aleatoric.rng import stream
 from aleatoric.types import Floats, Interval
 
 LEAST = 1e-9
-"""The least distance that is planned for, and how far below 1 a level must lie."""
+"""The smallest distance to plan for, and the smallest distance of a level from 1."""
 MOST_GROUPS = 10**9
 MOST_CONTEXTS = 1e9
-"""In a group."""
+"""Per group."""
+N_SAMPLES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a run is to reach: a standard error, an interval's width, or power for a difference.
-
-    >>> Target(se=0.01).error
-    0.01
-    """
+    """The goal of a run: a standard error, an interval's width, or power for a difference."""
 
     se: float | None = None
     width: float | None = None
@@ -39,7 +47,7 @@ class Target:
 
     @property
     def error(self) -> float | None:
-        """The standard error that is needed; `None` where nothing is asked for."""
+        """The standard error that the target needs; `None` if there is no target."""
         if self.se is not None:
             return self.se
         if self.width is not None:
@@ -50,26 +58,25 @@ class Target:
 
     @property
     def option(self) -> str:
-        """The option that says how small an error must be, as it was given.
+        """The option that limits the error, as it was given."""
+        return next(f"{name} {value:g}" for name, value in self._distances().items())
 
-        >>> Target(power=0.8, difference=0.02).option
-        '--difference 0.02'
-        """
+    def _distances(self) -> dict[str, float]:
         named = {"--se": self.se, "--width": self.width, "--difference": self.difference}
-        return next(f"{name} {value:g}" for name, value in named.items() if value is not None)
+        return {name: value for name, value in named.items() if value is not None}
 
     def check(self) -> None:
         """Refuse targets that contradict one another or cannot be met."""
         if sum(x is not None for x in (self.se, self.width, self.power)) > 1:
             raise UsageError("give one target: --se, --width, or --power with --difference.")
         if self.power is not None and self.difference is None:
-            raise UsageError("--power needs a --difference to see, as --difference 0.02.")
-        positive = {"--se": self.se, "--width": self.width, "--difference": self.difference}
-        for name, value in positive.items():
-            if value is not None and not LEAST <= value < 1:
-                raise UsageError(f"{name} {value:g} is no distance; give one from {LEAST:g} to 1.")
+            raise UsageError("--power needs a --difference to detect, as --difference 0.02.")
+        for name, value in self._distances().items():
+            if not LEAST <= value < 1:
+                problem = f"{name} {value:g} is not a distance"
+                raise UsageError(f"{problem}; give one from {LEAST:g} to 1.")
         if not 0.5 <= self.level <= 1 - LEAST:
-            raise UsageError(f"--level {self.level:g} is no level; give one such as 0.95.")
+            raise UsageError(f"--level {self.level:g} is not a level; give one such as 0.95.")
         if self.power is not None and not 1 - self.level < self.power < 1:
             low = 1 - self.level
             raise UsageError(f"--power must lie between {low:g} (chance) and 1, as --power 0.8.")
@@ -77,7 +84,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The sizes to look at; where none are given, some around the pilot's."""
+    """The sizes to try; by default some around the pilot's."""
 
     people: tuple[int, ...] = ()
     samples: tuple[Size, ...] = ()
@@ -85,20 +92,15 @@ class Grid:
     contexts_per_group: float | None = None
 
     def check(self) -> None:
-        """Refuse groups that no corpus has.
-
-        >>> Grid(contexts_per_group=50).check()
-        """
+        """Refuse groups of impossible size."""
         asked = self.contexts_per_group
         if asked is not None and not 1 <= asked <= MOST_CONTEXTS:
-            raise UsageError(
-                f"--contexts-per-group {asked:g} is no size of a group; give 1 to "
-                f"{MOST_CONTEXTS:.0f}."
-            )
+            problem = f"--contexts-per-group {asked:g} is not a size of a group"
+            raise UsageError(f"{problem}; give 1 to {MOST_CONTEXTS:.0f}.")
 
 
 def sizes(texts: Sequence[str]) -> tuple[Size, ...]:
-    """Numbers of samples as a user writes them.
+    """Parse numbers of samples; `exact` is `None`.
 
     >>> sizes(["100", "exact"])
     (100, None)
@@ -108,61 +110,48 @@ def sizes(texts: Sequence[str]) -> tuple[Size, ...]:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or len(text) > 8 or not 2 <= int(text) <= 10**7:
-        raise UsageError(
-            f"--samples {quoted(text, 40)} is no number of draws; give 2 to 10000000, or exact."
-        )
+        problem = f"--samples {quoted(text, 40)} is not a number of draws"
+        raise UsageError(f"{problem}; give 2 to 10000000, or exact.")
     return int(text)
 
 
-class Source(Protocol):
+@dataclass(frozen=True)
+class Known:
+    """Variances at one pair of sizes, and the pilot's group sums if there is a pilot."""
+
+    parts: Variances
+    spread: PilotSpread | None = None
+    extrapolated: bool = False
+    upper_bound: bool = False
+    """Whether the sizes are so far beyond the pilot's that the error is an upper bound."""
+
+
+@dataclass(frozen=True)
+class PlanSource:
     """Where variances come from, with the sizes around which designs are tried."""
 
-    @property
-    def name(self) -> str:
-        """What is planned for, and from what."""
-        ...
-
-    @property
-    def people(self) -> int:
-        """People a context."""
-        ...
-
-    @property
-    def samples(self) -> Size:
-        """Model samples a context."""
-        ...
-
-    @property
-    def groups(self) -> int:
-        """How many groups of contexts."""
-        ...
-
-    @property
-    def crowding(self) -> Crowding:
-        """How contexts lie in groups."""
-        ...
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader of the predictions should know."""
-        ...
-
-    @property
-    def split(self) -> VarianceParts | None:
-        """Where the noise of a pilot's own mean comes from, where there is a pilot."""
-        ...
-
-    def prepared(self, people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Known]:
-        """What is known at each pair of sizes."""
-        ...
+    name: str
+    """What is planned for, and from what."""
+    people: int
+    """People per context."""
+    samples: Size
+    """Model samples per context."""
+    groups: int
+    crowding: Crowding
+    """How contexts are distributed over groups."""
+    known: Callable[[Sequence[int], Sequence[Size]], Mapping[Sizes, Known]]
+    """From numbers of people and of samples to the variances at each pair of sizes."""
+    notes: tuple[str, ...] = ()
+    split: VarianceParts | None = None
+    """The noise of a pilot's own mean by source."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A design and what it would give; `interval` is what the pilot leaves open of `se`."""
+class PlanRow:
+    """A design and its predicted precision; `interval` is the uncertainty of `se`."""
 
     design: Design
-    parts: Parts
+    parts: Variances
     se: float
     interval: Interval | None
     width: float
@@ -192,15 +181,15 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """Designs for a target, from a source."""
 
     source: str
     target: Target
-    rows: tuple[Row, ...]
+    rows: tuple[PlanRow, ...]
     notes: tuple[str, ...]
     split: VarianceParts | None = None
-    """Where the noise of a pilot's own mean comes from."""
+    """The noise of a pilot's own mean by source."""
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -213,35 +202,27 @@ class Plan:
         }
 
 
-@dataclass(frozen=True)
-class Known:
-    """What is known at one pair of sizes: the variances, and sums to resample where they exist."""
-
-    parts: Parts
-    spread: Spread | None = None
-    extrapolated: bool = False
-    upper_bound: bool = False
-    """Whether the sizes are so much larger than the pilot's that errors are no larger than this."""
-
-
-def make_plan(source: Source, target: Target, grid: Grid) -> Plan:
-    """The designs of a grid, with as many groups as the target needs or as are given."""
+def make_plan(source: PlanSource, target: Target, grid: Grid) -> RunPlan:
+    """The designs of a grid, with the given numbers of groups or as many as the target needs."""
     target.check()
     grid.check()
-    filled = _filled(source, grid)
+    n, m = source.people, source.samples
+    people = grid.people or tuple(dict.fromkeys(max(2, size) for size in (n // 2, n, 2 * n)))
+    default: tuple[Size, ...] = (100, 1000, None) if m is None else (max(2, m // 10), m)
     crowding = source.crowding
     if grid.contexts_per_group:
         crowding = crowding.resized(grid.contexts_per_group)
     rows = tuple(
         _row(known, Design(*pair, groups, crowding), target)
-        for pair, known in source.prepared(filled.people, filled.samples).items()
-        for groups in _groups(known.parts, pair, crowding, target, grid, source)
+        for pair, known in source.known(people, grid.samples or default).items()
+        for groups in grid.groups
+        or _groups(known.parts, Design(*pair, 1, crowding), target, source)
     )
-    return Plan(source.name, target, rows, source.notes, source.split)
+    return RunPlan(source.name, target, rows, source.notes, source.split)
 
 
 def predicted(known: Known, design: Design) -> tuple[float, Interval | None]:
-    """A design's standard error, and what the pilot's number of groups leaves open of it."""
+    """A design's standard error, and its interval given the pilot's number of groups."""
     error = planning.standard_error(known.parts, design)
     spread = known.spread
     if spread is None or not error:
@@ -250,11 +231,11 @@ def predicted(known: Known, design: Design) -> tuple[float, Interval | None]:
     found = error_interval(spread, design)
     if found is None or not plain:
         return error, None
-    scale = error / plain  # of a difference that is only assumed
+    scale = error / plain  # the second system of a difference may be assumed
     return error, replace(found, low=found.low * scale, high=found.high * scale)
 
 
-def _row(known: Known, design: Design, target: Target) -> Row:
+def _row(known: Known, design: Design, target: Target) -> PlanRow:
     error, interval = predicted(known, design)
     power = None
     if target.difference is not None:
@@ -262,53 +243,36 @@ def _row(known: Known, design: Design, target: Target) -> Row:
     meets = None if target.error is None else error <= target.error * (1 + 1e-9)
     wide = planning.width(error, target.level)
     how = (known.extrapolated, known.upper_bound)
-    return Row(design, known.parts, error, interval, wide, power, meets, *how)
+    return PlanRow(design, known.parts, error, interval, wide, power, meets, *how)
 
 
 def _groups(
-    parts: Parts, sizes: Sizes, crowding: Crowding, target: Target, grid: Grid, source: Source
+    parts: Variances, design: Design, target: Target, source: PlanSource
 ) -> tuple[int, ...]:
-    if grid.groups:
-        return grid.groups
-    if target.error is not None:
-        return (_needed(parts, Design(*sizes, 1, crowding), target, target.error),)
-    own = source.groups
-    return tuple(dict.fromkeys(max(2, n) for n in (own // 2, own, 2 * own, 4 * own)))
-
-
-def _needed(parts: Parts, design: Design, target: Target, error: float) -> int:
-    """The groups that a target needs, where there can be so many."""
-    needed = planning.groups_needed(parts, design, error)
+    """The number of groups that a target needs, or some around the source's."""
+    if target.error is None:
+        n = source.groups
+        return tuple(dict.fromkeys(max(2, size) for size in (n // 2, n, 2 * n, 4 * n)))
+    needed = planning.groups_needed(parts, design, target.error)
     if needed > MOST_GROUPS:
-        raise UsageError(
-            f"{target.option} needs more than {MOST_GROUPS} groups of contexts, which nobody can "
-            "ask; give a larger one."
-        )
-    return needed
+        problem = f"{target.option} needs more than {MOST_GROUPS} groups of contexts"
+        raise UsageError(f"{problem}, which nobody can collect; give a larger one.")
+    return (needed,)
 
 
-def _filled(source: Source, grid: Grid) -> Grid:
-    """The grid with sizes around the source's where none are given."""
-    n, m = source.people, source.samples
-    people = grid.people or tuple(dict.fromkeys(max(2, size) for size in (n // 2, n, 2 * n)))
-    own: tuple[Size, ...] = (100, 1000, None) if m is None else (max(2, m // 10), m)
-    return replace(grid, people=people, samples=grid.samples or own)
-
-
-N_SAMPLES = 64
 _MEANING = {
-    "sd": "how far contexts lie apart in TVD, noise aside: a standard deviation from 0 to 0.5",
-    "icc": "how alike contexts of a group are: a correlation from 0 to below 1",
+    "sd": "the standard deviation of TVD over contexts, without noise: from 0 to 0.5",
+    "icc": "the correlation of contexts in a group: from 0 to below 1",
     "tvd": "the model's distance to people: from 0 to 1",
-    "entropy": "of people's answers to a typical context, in bits: from 0 to log2(support)",
-    "support": "how many words people could give to a typical context: whole, 1 to 100000",
-    "group": "contexts a group: from 1 to 1000000000",
+    "entropy": "the entropy of answers to a typical context, in bits: from 0 to log2(support)",
+    "support": "the number of words people could give to a typical context: whole, 1 to 100000",
+    "group": "contexts per group: from 1 to 1000000000",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """What is taken for granted; the defaults are like GPT-2 on Provo."""
+    """Assumed properties of contexts, people and model; the defaults are like GPT-2 on Provo."""
 
     sd: float = 0.21
     icc: float = 0.03
@@ -319,7 +283,7 @@ class Assumptions:
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> Assumptions:
-        """From `name=value`, several with commas or one after another.
+        """Parse `name=value`, several separated by commas or in several texts.
 
         >>> Assumptions.parse(["sd=0.1,icc=0.2"]).icc
         0.2
@@ -331,7 +295,7 @@ class Assumptions:
                 known = ", ".join(_MEANING)
                 raise UsageError(f"there is no assumption {quoted(name, 40)}; use {known}.")
             if name in given:
-                raise UsageError(f"--assume says {name} twice; say it once.")
+                raise UsageError(f"--assume gives {name} twice; give it once.")
             given[name] = _number(name, value)
         support = given.pop("support", cls().support)
         if support != int(support):
@@ -350,75 +314,61 @@ class Assumptions:
             "entropy": (0, math.log2(max(1, self.support)) + 1e-9),
         }
         for name, (low, high) in limits.items():
-            if not low <= getattr(self, name) <= high:
-                value = getattr(self, name)
+            value = getattr(self, name)
+            if not low <= value <= high:
                 raise UsageError(f"{name}={value:g} cannot be: {_MEANING[name]}.")
 
     def __str__(self) -> str:
         return ", ".join(f"{f.name}={getattr(self, f.name):g}" for f in fields(self))
 
 
-@dataclass(frozen=True)
-class AssumedSource:
-    """Variances from assumptions: what is assumed of contexts, and noise of a typical one."""
+def assumed_source(
+    assumed: Assumptions, correlation: float | None = None, seed: int = 0
+) -> PlanSource:
+    """Variances from assumptions; the noise is that of one typical context.
 
-    assumed: Assumptions
-    correlation: float | None = None
-    seed: int = 0
-    people: int = 40
-    samples: Size = 1000
-    groups: int = 20
+    With a `correlation`, of the difference between two systems.
+    """
+    name = "TVD under assumptions"
+    notes = [f"Assumed: {assumed}. The noise is that of one typical context."]
+    if correlation is not None:
+        name = "difference of two TVDs"
+        notes.append(
+            "The two systems are assumed to be equally noisy, and correlated at "
+            f"{correlation:g} over contexts and people."
+        )
+    crowding = Crowding(assumed.group, assumed.group)
 
-    @property
-    def split(self) -> None:
-        """There is no pilot whose noise could be split."""
-        return None
-
-    @property
-    def name(self) -> str:
-        """What is planned for."""
-        return "TVD under assumptions" if self.correlation is None else "difference of two TVDs"
-
-    @property
-    def crowding(self) -> Crowding:
-        """As many contexts in every group."""
-        return Crowding(self.assumed.group, self.assumed.group)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was assumed."""
-        found = [f"Assumed: {self.assumed}. The noise is that of one typical context."]
-        if self.correlation is not None:
-            found.append(
-                "The two systems are assumed to be equally noisy, and correlated at "
-                f"{self.correlation:g} over contexts and people."
-            )
-        return tuple(found)
-
-    def prepared(self, people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Known]:
-        """Variances at each pair of sizes."""
-        rng = stream(self.seed, "plan", "assumed")
-        found = noise(self._typical(), people, samples, rng, N_SAMPLES)
+    def known(people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Known]:
+        rng = stream(seed, "plan", "assumed")
+        found = noise(_typical(assumed), people, samples, rng, N_SAMPLES)
         return {
-            (n, m): Known(self._parts(float(found.people[i, j]), float(found.samples[i, j])))
+            (n, m): Known(_parts(assumed, correlation, found.people[i, j], found.samples[i, j]))
             for i, n in enumerate(people)
             for j, m in enumerate(samples)
         }
 
-    def _parts(self, people: float, samples: float) -> Parts:
-        spread, icc = self.assumed.sd**2, self.assumed.icc
-        parts = Parts(icc * spread, (1 - icc) * spread, max(0.0, people), max(0.0, samples))
-        return parts if self.correlation is None else parts.paired(self.correlation)
+    return PlanSource(name, 40, 1000, 20, crowding, known, tuple(notes))
 
-    def _typical(self) -> Sides:
-        """People's words fall off like Zipf's; the model puts its distance on words of its own."""
-        people = zipf(self.assumed.support, self.assumed.entropy)
-        model = (1 - self.assumed.tvd) * people
-        return Sides(Side(people, None), (Side(model, None),))
+
+def _parts(
+    assumed: Assumptions, correlation: float | None, people: float, samples: float
+) -> Variances:
+    variance, icc = assumed.sd**2, assumed.icc
+    noises = (max(0.0, float(people)), max(0.0, float(samples)))
+    parts = Variances(icc * variance, (1 - icc) * variance, *noises)
+    return parts if correlation is None else parts.paired(correlation)
+
+
+def _typical(assumed: Assumptions) -> Sides:
+    """People's words follow Zipf's law; the model's distance is mass on words of its own."""
+    people = zipf(assumed.support, assumed.entropy)
+    model = (1 - assumed.tvd) * people
+    return Sides(Side(people, None), (Side(model, None),))
 
 
 def zipf(support: int, entropy: float) -> Floats:
-    """Zipf-like probabilities of so many words with this entropy in bits.
+    """Zipf-like probabilities of `support` words with this entropy in bits.
 
     >>> zipf(4, 2.0).tolist()
     [0.25, 0.25, 0.25, 0.25]
@@ -451,5 +401,5 @@ def _number(name: str, value: str) -> float:
     except ValueError:
         found = float("nan")
     if not np.isfinite(found):
-        raise UsageError(f"{name}={quoted(value, 40)} is no number; {_MEANING[name]}.")
+        raise UsageError(f"{name}={quoted(value, 40)} is not a number; {_MEANING[name]}.")
     return found

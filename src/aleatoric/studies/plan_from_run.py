@@ -1,9 +1,8 @@
-"""A saved run as a pilot for others."""
+"""Plan from a pilot: the variances of a saved word-level run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,59 +16,43 @@ from aleatoric.inference.noise import (
     side_variances,
     split_variance,
 )
-from aleatoric.inference.planning import Context, Crowding, Pilot, Sizes
+from aleatoric.inference.planning import Context, Pilot, Sizes
 from aleatoric.levels.base import level_of
-from aleatoric.levels.word import cases, model_systems
+from aleatoric.levels.word import NextWords, cases, model_systems
 from aleatoric.runs import Store
-from aleatoric.studies.plan import Known
+from aleatoric.studies.plan import Known, PlanSource
 from aleatoric.types import Case, Categorical
 
 _NO_SPREAD = 1e-12
 MOST_OTHER_WORDS = 60
-"""Of the words that only a model gives: the likeliest ones, which people might yet give."""
+"""The number of likely words that only a model gives and that people might give."""
+_EXPLAINED = (
+    "[low, high]: uncertainty of the SE given the pilot's number of groups (95%). *: sizes are "
+    "larger than the pilot's, and the SE is extrapolated; ≤: much larger, and it is at most about "
+    "this."
+)
 
 
-@dataclass(frozen=True)
-class PilotSource:
-    """A pilot run; `correlation` makes a difference between two systems of the one it has."""
+def source_of(
+    name: str,
+    pilot: Pilot,
+    correlation: float | None = None,
+    notes: tuple[str, ...] = (),
+    split: VarianceParts | None = None,
+) -> PlanSource:
+    """The variances of a pilot; with a `correlation`, of its difference to an assumed system."""
 
-    name: str
-    pilot: Pilot
-    correlation: float | None = None
-    notes: tuple[str, ...] = ()
-    split: VarianceParts | None = None
-    """Where the noise of the pilot's own mean comes from."""
-
-    @property
-    def people(self) -> int:
-        """The pilot's people a context."""
-        return self.pilot.people
-
-    @property
-    def samples(self) -> Size:
-        """The pilot's draws a context."""
-        return self.pilot.samples
-
-    @property
-    def groups(self) -> int:
-        """The pilot's groups."""
-        return self.pilot.n_groups
-
-    @property
-    def crowding(self) -> Crowding:
-        """How the pilot's contexts lie in groups."""
-        return self.pilot.crowding
-
-    def prepared(self, people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Known]:
-        """Variances at each pair of sizes, with the groups' sums behind them."""
+    def known(people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Known]:
         found = {}
-        for (n, m), spread in self.pilot.spreads(people, samples).items():
+        for (n, m), spread in pilot.spreads(people, samples).items():
             parts = spread.parts(spread.table.sum(axis=0))
-            if self.correlation is not None:
-                parts = parts.paired(self.correlation)
-            how = (self.pilot.is_beyond(n, [m]), self.pilot.is_far(n))
-            found[n, m] = Known(parts, spread, *how)
+            if correlation is not None:
+                parts = parts.paired(correlation)
+            found[n, m] = Known(parts, spread, pilot.is_beyond(n, [m]), pilot.is_far(n))
         return found
+
+    sizes = (pilot.people, pilot.samples, pilot.n_groups, pilot.crowding)
+    return PlanSource(name, *sizes, known, notes, split)
 
 
 def pilot_source(
@@ -79,10 +62,10 @@ def pilot_source(
     correlation: float | None,
     differs: bool,
     seed: int,
-) -> PilotSource:
-    """A run as a pilot: of one system's TVD, or of the difference of two where that `differs`."""
-    if level_of(store).name != "word":
-        raise UsageError(f"{store.path}: is no word-level run; plan needs one, or --assume.")
+) -> PlanSource:
+    """A run as a pilot: for one system's TVD, or for a difference of two if `differs`."""
+    if not isinstance(level_of(store), NextWords):
+        raise UsageError(f"{store.path}: is not a word-level run; plan needs one, or --assume.")
     names = _chosen(store, system, against, differs)
     if len(names) == 2 and correlation is not None:
         raise UsageError(
@@ -93,21 +76,20 @@ def pilot_source(
     notes = [_EXPLAINED]
     if not differs or len(names) == 2:
         correlation = None
-    elif correlation is None:
-        correlation = 0.5
-    if correlation is not None:
+    else:
+        correlation = 0.5 if correlation is None else correlation
         notes.append(
             f"The second system of the difference is assumed: as noisy as {names[0]}, and "
             f"correlated with it at {correlation:g} over contexts and people."
         )
     label = f"{names[0]} − {names[1]}" if len(names) == 2 else names[0]
     name = f"TVD of {label} in {store.path.name}"
-    split = None if len(names) == 2 else pilot_split(contexts)
-    return PilotSource(name, Pilot(contexts, seed), correlation, tuple(notes), split)
+    split = None if len(names) == 2 else _split(contexts)
+    return source_of(name, Pilot(contexts, seed), correlation, tuple(notes), split)
 
 
 def _check(contexts: Sequence[Context], run: str) -> None:
-    """Refuse a pilot from which nothing can be learnt of how contexts differ."""
+    """Refuse a pilot that says nothing about how contexts differ."""
     if not contexts:
         raise UsageError(
             f"{run}: no context has two answers of people and draws of the model; use another "
@@ -115,29 +97,23 @@ def _check(contexts: Sequence[Context], run: str) -> None:
         )
     if len({context.group for context in contexts}) < 2:
         raise UsageError(
-            f"{run}: its contexts lie in one group, which says nothing of how groups differ; use a "
-            "pilot of several groups, or --assume."
+            f"{run}: its contexts are in one group, which says nothing about how groups differ; "
+            "use a pilot of several groups, or --assume."
         )
     if np.ptp([distance(context.seen) for context in contexts]) < _NO_SPREAD:
         raise UsageError(
-            f"{run}: all its contexts have the same value, which says nothing of how they differ; "
-            "use another pilot, or --assume."
+            f"{run}: all its contexts have the same value, which says nothing about how they "
+            "differ; use another pilot, or --assume."
         )
 
 
-def pilot_split(contexts: Sequence[Context]) -> VarianceParts | None:
-    """Where the noise of the pilot's own mean TVD comes from: people, model samples, contexts."""
+def _split(contexts: Sequence[Context]) -> VarianceParts | None:
+    """The noise of the pilot's own mean TVD by source: people, model samples, contexts."""
     people, model = np.array([side_variances(context.seen) for context in contexts]).T
     numbers = {group: i for i, group in enumerate(dict.fromkeys(c.group for c in contexts))}
     groups = np.array([numbers[context.group] for context in contexts])
     values = np.array([distance(context.seen) for context in contexts])
     return split_variance(values, groups, people, model)
-
-
-_EXPLAINED = (
-    "[low, high]: what the pilot's number of groups leaves open of the SE (95%). *: sizes are "
-    "larger than the pilot's, and the SE is extrapolated; ≤: by far, and it is at most about this."
-)
 
 
 def _chosen(store: Store, system: str | None, against: str | None, differs: bool) -> list[str]:
@@ -163,20 +139,13 @@ def _contexts(store: Store, names: Sequence[str]) -> Iterator[Context]:
         for name in names
     ]
     for item_id in by_system[0]:
-        found = [own[item_id] for own in by_system if item_id in own]
+        found = [by_id[item_id] for by_id in by_system if item_id in by_id]
         if len(found) == len(names):
             yield context_of(found)
 
 
 def context_of(found: Sequence[Case]) -> Context:
-    """One context of a pilot, with one system or two.
-
-    >>> from aleatoric.types import Item, Pair
-    >>> people, model = Categorical.from_counts({"a": 3, "b": 1}), Categorical(("a",), (1.0,))
-    >>> case = Case(Item("1:2", "1", "There", ("a",) * 4), Pair("1:2", "1", people, model))
-    >>> context_of([case]).truth.people.mass.tolist()
-    [0.5625, 0.1875, 0.25]
-    """
+    """One context of a pilot, with one system or two."""
     pair = found[0].pair
     models = [case.pair.model for case in found]
     words = list(pair.human.support)
@@ -191,10 +160,10 @@ def _side(distribution: Categorical, words: Sequence[str]) -> Side:
 
 
 def _truth(people: Categorical, models: Sequence[Categorical]) -> Sides:
-    """What is taken to lie behind a context: people may yet give words that nobody gave.
+    """The assumed true distributions of a context, in which people may give unseen words.
 
-    As much as Good and Turing leave for them, on the models' words in the models' proportions; on
-    a word of its own where the models have no others.
+    Their mass is the Good-Turing estimate, spread over the models' other words in the models'
+    proportions, or put on a word of its own if the models have no others.
     """
     n = people.n or 1
     once = sum(round(p * n) == 1 for p in people.probs)
@@ -205,15 +174,15 @@ def _truth(people: Categorical, models: Sequence[Categorical]) -> Sides:
     shares = np.array([*people.probs]) * (1 - unseen)
     mass = np.concatenate([shares, unseen * mean / mean.sum()])
     known = [np.array([model.as_dict().get(word, 0.0) for word in words]) for model in models]
-    return Sides(Side(mass, None), tuple(Side(own, None) for own in known))
+    return Sides(Side(mass, None), tuple(Side(masses, None) for masses in known))
 
 
 def _other_words(people: Categorical, models: Sequence[Categorical]) -> dict[str, float]:
-    """The likeliest words that only models give, with their probability summed over models."""
-    own, found = people.as_dict(), dict[str, float]()
+    """The most likely words that only models give, with their probability summed over models."""
+    human, found = people.as_dict(), dict[str, float]()
     for model in models:
         for word, p in model.as_dict().items():
-            if word not in own and p > 0:
+            if word not in human and p > 0:
                 found[word] = found.get(word, 0.0) + p
     likely = sorted(found, key=lambda word: (-found[word], word))[:MOST_OTHER_WORDS]
     return {word: found[word] for word in likely}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
+from itertools import groupby, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -19,159 +20,14 @@ from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.estimate import estimates
 from aleatoric.levels.text_protocol import Preparation, is_dialogue, preparation
 from aleatoric.levels.text_variability import Inputs, Splitting, corrected_batch, paper_batch
-from aleatoric.metrics.distances import Divergence, mean
+from aleatoric.metrics.distances import mean
 from aleatoric.metrics.reduction import Mean
 from aleatoric.probes.base import Block, Probe
 from aleatoric.probes.opening import probes_with
 from aleatoric.probes.tools import Tools
 from aleatoric.registry import Track, quietly
+from aleatoric.studies.people import interval_text
 from aleatoric.types import Floats, MultiRef, Result, Signature, Table, TextItem
-
-BATCH = 512
-PAPER_LANGUAGE = "en"
-"""The paper reads German with English tools too."""
-SHOWN = 5
-"""Of so many inputs the pair distances are kept, as many as the recorded file holds."""
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """All distances of one input's people, pairs i < j in reading order, and its control."""
-
-    item_id: str
-    distances: tuple[float, ...]
-    control: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Statistics by input, under names as w1_M/lexical-1, and what makes them reproducible."""
-
-    groups: list[str]
-    values: dict[str, Floats]
-    facts: dict[str, dict[str, str]]
-    first: dict[str, tuple[Pairs, ...]]
-
-
-def score(
-    corpus: MultiRef,
-    protocol: str,
-    probes: Sequence[str],
-    splitting: Splitting,
-    track: Track[Any] = quietly,
-) -> Scored:
-    """The human control of every input of a corpus, by probe."""
-    tools = _tools(protocol, corpus.language)
-    prepared = preparation(protocol, corpus.name, tools.length_reader())
-    opened = prepared.probes(probes_with(tools, probes))
-    of_w1 = {"w1": registry.find("divergences", "w1")}
-    # The paper has no control for dialogue.
-    has_control = protocol != "paper" or not is_dialogue(corpus.name, corpus.items)
-    controls = _Controls(protocol, of_w1, splitting, has_control)
-    walk = track(corpus.items, len(corpus.items), f"{corpus.name}, {protocol}")
-    table = _Table(opened)
-    for items in _batches(walk):
-        _add(table, items, prepared, controls)
-    facts = {probe.name: {**prepared.facts, **probe.facts} for probe in opened}
-    return Scored(table.groups, table.values(), facts, table.first)
-
-
-def _tools(protocol: str, language: str) -> Tools:
-    if protocol == "paper":
-        return Tools(PAPER_LANGUAGE, tokeniser_spec=f"spacy:{PAPER_LANGUAGE}")
-    return Tools(language)
-
-
-@dataclass(frozen=True)
-class _Controls:
-    protocol: str
-    divergences: Mapping[str, Divergence]
-    splitting: Splitting
-    has_control: bool
-
-    def of(self, inputs: Inputs) -> dict[str, Floats]:
-        """mean_H and the control's divergences, by input."""
-        human = _pairs(inputs.matrices)
-        found = {"mean_H": mean(human)}
-        if not self.has_control:
-            return found
-        if self.protocol == "corrected":
-            return found | corrected_batch(inputs, self.divergences, self.splitting)
-        published = paper_batch(human, self.divergences)
-        return found | {f"{name}_M": values for name, values in published.items()}
-
-
-class _Table:
-    """Values of inputs as batches bring them."""
-
-    def __init__(self, probes: Sequence[Probe]) -> None:
-        self.probes = probes
-        self.groups: list[str] = []
-        self.first: dict[str, tuple[Pairs, ...]] = {probe.name: () for probe in probes}
-        self._parts: dict[str, list[tuple[list[int], Floats]]] = {}
-
-    def add(self, name: str, rows: Sequence[int], values: Floats) -> None:
-        """The values of inputs at `rows`, counted over the whole corpus."""
-        self._parts.setdefault(name, []).append((list(rows), values))
-
-    def show(self, probe: str, pairs: Iterable[Pairs]) -> None:
-        """Keep the pair distances of the first inputs."""
-        self.first[probe] = (*self.first[probe], *pairs)[:SHOWN]
-
-    def values(self) -> dict[str, Floats]:
-        """Statistic -> value by input, NaN where there is none."""
-        found = {}
-        for name, parts in self._parts.items():
-            found[name] = np.full(len(self.groups), np.nan)
-            for rows, values in parts:
-                found[name][rows] = values
-        return found
-
-
-def _add(
-    table: _Table, items: Sequence[TextItem], prepared: Preparation, controls: _Controls
-) -> None:
-    start = len(table.groups)
-    table.groups.extend(item.group for item in items)
-    texts = [prepared.people(item.references) for item in items]
-    blocks = [Block(own, (len(own),)) for own in texts]
-    for probe in table.probes:
-        matrices = probe.matrices(blocks)
-        for rows in _rows_by_size(blocks):
-            stacked = np.stack([matrices[row] for row in rows])
-            inputs = Inputs([items[row].id for row in rows], stacked, stacked.shape[1])
-            found = controls.of(inputs)
-            for name, values in found.items():
-                table.add(f"{name}/{probe.name}", [start + row for row in rows], values)
-            if start == 0:
-                table.show(probe.name, _shown(inputs, found))
-
-
-def _shown(inputs: Inputs, found: Mapping[str, Floats]) -> Iterator[Pairs]:
-    distances = _pairs(inputs.matrices[:SHOWN])
-    for place, own in enumerate(distances):
-        control = {name: float(values[place]) for name, values in found.items()}
-        yield Pairs(inputs.ids[place], tuple(own.tolist()), control)
-
-
-def _pairs(matrices: Floats) -> Floats:
-    first, second = np.triu_indices(matrices.shape[1], k=1)
-    found: Floats = matrices[:, first, second]
-    return found
-
-
-def _rows_by_size(blocks: Sequence[Block]) -> list[list[int]]:
-    sizes: dict[int, list[int]] = {}
-    for row, block in enumerate(blocks):
-        sizes.setdefault(len(block.texts), []).append(row)
-    return list(sizes.values())
-
-
-def _batches(items: Iterable[TextItem]) -> Iterator[list[TextItem]]:
-    walk = iter(items)
-    while some := list(islice(walk, BATCH)):
-        yield some
-
 
 PRINTED: dict[str, dict[str, tuple[float, float]]] = {
     "asset": {
@@ -190,14 +46,20 @@ PRINTED: dict[str, dict[str, tuple[float, float]]] = {
         "semantic": (0.050663, -0.000839),
     },
 }
-"""The rows `human_control`: mean W1 and mean difference of means, by corpus and probe."""
+"""The printed rows `human_control`: mean W1 and mean difference of means."""
 TASKS = {"simplification": "asset", "translation": "wmt14-10ref"}
-"""The names of tasks in the file of recorded pair distances."""
+"""Task in the file of recorded pair distances -> corpus."""
 PROBES = ("lexical-1", "lexical-2", "lexical-3")
 PROTOCOLS = ("paper", "corrected")
 STATISTICS = ("mean_H", "w1_M", "dmu_M", "w1_C", "dmu_C")
+CHECKED_PROBE = "lexical-1"
 RECORDED = "multiref_human_control_unigram.json"
 TOLERANCE = 1e-8
+BATCH = 512
+PAPER_LANGUAGE = "en"
+"""The paper reads German with English tools too."""
+SHOWN = 5
+"""The number of inputs whose pair distances are kept, as many as the recorded file has."""
 NOTES = (
     "paper: half of the pair distances, drawn with replacement, against the first half of the same "
     "ones; texts cut to 100 GPT-2 tokens, English rules for every language, ASSET read as latin-1; "
@@ -209,7 +71,7 @@ NOTES = (
 
 
 @dataclass(frozen=True)
-class Line:
+class ControlLine:
     """A printed number, and ours under a protocol."""
 
     corpus: str
@@ -219,36 +81,39 @@ class Line:
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        own = {"corpus": self.corpus, "protocol": self.protocol, "printed": self.printed}
-        return self.result.as_dict() | own
+        facts = {"corpus": self.corpus, "protocol": self.protocol, "printed": self.printed}
+        return self.result.as_dict() | facts
 
 
 @dataclass(frozen=True)
 class PairCheck:
-    """The pair distances of one input, beside those that were recorded."""
+    """The distances between one input's people, compared with the recorded ones."""
 
     corpus: str
-    pairs: Pairs
+    item_id: str
+    distances: tuple[float, ...]
+    """Of pairs i < j in reading order."""
+    control: Mapping[str, float]
     worst: float | None
-    """The greatest difference from the recorded distances, where there are some."""
+    """The largest difference from the recorded distances, if there are any."""
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        own = {"corpus": self.corpus, "id": self.pairs.item_id, "worst": self.worst}
-        return own | {"distances": list(self.pairs.distances)}
+        facts = {"corpus": self.corpus, "id": self.item_id, "worst": self.worst}
+        return facts | {"distances": list(self.distances)}
 
 
 @dataclass(frozen=True)
-class Reproduction:
-    """Everything that is printed."""
+class ControlReproduction:
+    """Everything that `reproduce production` prints."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[ControlLine, ...]
     pairs: tuple[PairCheck, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        lines, pairs = self.lines, self.pairs
-        return {"results": [own.as_dict() for own in lines], "pairs": [p.as_dict() for p in pairs]}
+        results = [line.as_dict() for line in self.lines]
+        return {"results": results, "pairs": [check.as_dict() for check in self.pairs]}
 
 
 def reproduce(
@@ -258,27 +123,23 @@ def reproduce(
     splitting: Splitting | None = None,
     recorded: Path | None = None,
     track: Track[Any] = quietly,
-) -> Reproduction:
+) -> ControlReproduction:
     """The human control of every corpus in a folder, under each protocol."""
-    own = splitting or Splitting()
+    splitting = splitting or Splitting()
     known = _recorded(data, recorded)
-    lines: list[Line] = []
+    lines: list[ControlLine] = []
     pairs: list[PairCheck] = []
     for corpus in find_corpora(data):
         for protocol in protocols:
-            scored = score(corpus, protocol, probes, own, track)
-            lines += _lines(corpus, protocol, scored, own)
+            scores = score(corpus, protocol, probes, splitting, track)
+            lines += _lines(corpus, protocol, scores, splitting)
             if protocol == "paper":
-                pairs += _checks(corpus.name, scored, known)
-    return Reproduction(tuple(lines), tuple(pairs))
+                pairs += _checks(corpus.name, scores, known)
+    return ControlReproduction(tuple(lines), tuple(pairs))
 
 
 def chosen_protocols(protocol: str) -> tuple[str, ...]:
-    """The protocols of an option: one, or `both`.
-
-    >>> chosen_protocols("both")
-    ('paper', 'corrected')
-    """
+    """The protocols of an option: one of them, or `both`."""
     if protocol not in (*PROTOCOLS, "both"):
         raise UsageError(f"there is no protocol {protocol!r}; use paper, corrected or both.")
     return PROTOCOLS if protocol == "both" else (protocol,)
@@ -287,8 +148,8 @@ def chosen_protocols(protocol: str) -> tuple[str, ...]:
 def find_corpora(data: Path) -> list[MultiRef]:
     """The corpora of texts in a folder, those with printed rows first."""
     if not os.path.isdir(data):
-        problem = "is no folder"
-        raise DataError.at(data, None, problem, "name the folder that holds the corpora of texts")
+        fix = "name the folder that holds the corpora of texts"
+        raise DataError.at(data, None, "is not a folder", fix)
     ends = (".jsonl", ".jsonl.gz", ".orig", ".extra_refs", ".extra_refs.gz", ".wp_source")
     paths = sorted(path for path in data.iterdir() if path.name.endswith(ends))
     if not paths:
@@ -296,11 +157,11 @@ def find_corpora(data: Path) -> list[MultiRef]:
         raise DataError.at(data, None, "holds no corpus of texts", fix)
     found = [open_text_corpus(f"{sniff_texts(path)}:{path}") for path in paths]
     order = list(PRINTED)
-    return sorted(found, key=lambda own: order.index(own.name) if own.name in order else len(order))
+    return sorted(found, key=lambda c: order.index(c.name) if c.name in order else len(order))
 
 
-def to_tables(found: Reproduction) -> list[Table]:
-    """The rows, and the check of pair distances."""
+def to_tables(found: ControlReproduction) -> list[Table]:
+    """The table of results, and the check of pair distances."""
     tables = [_rows_table(found.lines)]
     if found.pairs:
         tables.append(_checks_table(found.pairs))
@@ -308,36 +169,117 @@ def to_tables(found: Reproduction) -> list[Table]:
 
 
 def pair_tables(checks: Iterable[PairCheck]) -> list[Table]:
-    """By corpus every pair distance of its first inputs, to eight digits."""
-    by_corpus: dict[str, list[PairCheck]] = {}
-    for check in checks:
-        by_corpus.setdefault(check.corpus, []).append(check)
-    return [_pairs_table(corpus, own) for corpus, own in by_corpus.items()]
+    """Per corpus, every pair distance of its first inputs, to eight digits."""
+    by_corpus = groupby(checks, key=lambda check: check.corpus)
+    return [_pairs_table(corpus, list(some)) for corpus, some in by_corpus]
 
 
-def _lines(corpus: MultiRef, protocol: str, scored: Scored, own: Splitting) -> list[Line]:
-    reductions = {name: Mean(name) for name in scored.values}
-    chunk = {name: values[:, None] for name, values in scored.values.items()}
-    found = estimates([(scored.groups, chunk)], reductions, own.seed)
+class ControlScores:
+    """Statistics per input, under names such as w1_M/lexical-1, filled batch by batch."""
+
+    def __init__(self, probes: Sequence[Probe], prepared: Preparation) -> None:
+        self.groups: list[str] = []
+        self.facts = {probe.name: {**prepared.facts, **probe.facts} for probe in probes}
+        self.first: list[tuple[Inputs, dict[str, Floats]]] = []
+        """The first batch under `CHECKED_PROBE`: inputs by size, and their statistics."""
+        self._parts: dict[str, list[tuple[list[int], Floats]]] = {}
+
+    def add(self, name: str, rows: list[int], values: Floats) -> None:
+        """Add the values of inputs at `rows`, counted over the whole corpus."""
+        self._parts.setdefault(name, []).append((rows, values))
+
+    def values(self) -> dict[str, Floats]:
+        """Statistic -> value per input, NaN if undefined."""
+        found = {}
+        for name, parts in self._parts.items():
+            found[name] = np.full(len(self.groups), np.nan)
+            for rows, values in parts:
+                found[name][rows] = values
+        return found
+
+
+def score(
+    corpus: MultiRef,
+    protocol: str,
+    probes: Sequence[str],
+    splitting: Splitting,
+    track: Track[Any] = quietly,
+) -> ControlScores:
+    """The human control of every input of a corpus, by probe."""
+    tools = Tools(corpus.language)
+    if protocol == "paper":
+        tools = Tools(PAPER_LANGUAGE, tokeniser_spec=f"spacy:{PAPER_LANGUAGE}")
+    prepared = preparation(protocol, corpus.name, tools.length_reader())
+    opened = prepared.probes(probes_with(tools, probes))
+    # The paper has no control for dialogue.
+    has_control = protocol != "paper" or not is_dialogue(corpus.name, corpus.items)
+    control = partial(_control, protocol if has_control else None, splitting)
+    items = iter(track(corpus.items, len(corpus.items), f"{corpus.name}, {protocol}"))
+    scores = ControlScores(opened, prepared)
+    while batch := list(islice(items, BATCH)):
+        _add(scores, batch, opened, prepared, control)
+    return scores
+
+
+def _control(protocol: str | None, splitting: Splitting, inputs: Inputs) -> dict[str, Floats]:
+    """mean_H and, under a protocol, the control's divergences, by input."""
+    human = _pairs(inputs.matrices)
+    found, divergences = {"mean_H": mean(human)}, {"w1": registry.find("divergences", "w1")}
+    if protocol is None:
+        return found
+    if protocol == "corrected":
+        return found | corrected_batch(inputs, divergences, splitting)
+    published = paper_batch(human, divergences)
+    return found | {f"{name}_M": values for name, values in published.items()}
+
+
+def _add(
+    scores: ControlScores,
+    items: Sequence[TextItem],
+    probes: Sequence[Probe],
+    prepared: Preparation,
+    control: Callable[[Inputs], dict[str, Floats]],
+) -> None:
+    start = len(scores.groups)
+    scores.groups.extend(item.group for item in items)
+    texts = [prepared.people(item.references) for item in items]
+    sizes: dict[int, list[int]] = {}
+    for row, references in enumerate(texts):
+        sizes.setdefault(len(references), []).append(row)
+    for probe in probes:
+        matrices = probe.matrices([Block(references, (len(references),)) for references in texts])
+        for rows in sizes.values():
+            stacked = np.stack([matrices[row] for row in rows])
+            inputs = Inputs([items[row].id for row in rows], stacked, stacked.shape[1])
+            found = control(inputs)
+            for name, values in found.items():
+                scores.add(f"{name}/{probe.name}", [start + row for row in rows], values)
+            if start == 0 and probe.name == CHECKED_PROBE:
+                scores.first.append((inputs, found))
+
+
+def _pairs(matrices: Floats) -> Floats:
+    first, second = np.triu_indices(matrices.shape[1], k=1)
+    found: Floats = matrices[:, first, second]
+    return found
+
+
+def _lines(
+    corpus: MultiRef, protocol: str, scores: ControlScores, splitting: Splitting
+) -> list[ControlLine]:
+    values = scores.values()
+    chunk = {name: column[:, None] for name, column in values.items()}
+    reductions = {name: Mean(name) for name in values}
+    control = "published" if protocol == "paper" else f"disjoint-halves-{splitting.n_splits}"
     lines = []
-    for name, estimate in found.items():
+    for name, estimate in estimates([(scores.groups, chunk)], reductions, splitting.seed).items():
         statistic, _, probe = name.partition("/")
-        control = "published" if protocol == "paper" else f"disjoint-halves-{own.n_splits}"
-        choices = {"protocol": protocol, "control": control, **scored.facts[probe]}
-        signature = Signature(
-            corpus.name,
-            corpus.sha256,
-            "people",
-            "none",
-            "people",
-            choices,
-            str(estimate.n_items),
-            own.seed,
-            name,
-            aleatoric.__version__,
-        )
-        result = Result("control", name, signature, estimate)
-        lines.append(Line(corpus.name, protocol, _printed(corpus.name, statistic, probe), result))
+        choices = {"protocol": protocol, "control": control, **scores.facts[probe]}
+        made = (corpus.name, corpus.sha256, "people", "none", "people", choices)
+        size = (str(estimate.n_items), splitting.seed, name, aleatoric.__version__)
+        result = Result("control", name, Signature(*made, *size), estimate)
+        printed = _printed(corpus.name, statistic, probe)
+        lines.append(ControlLine(corpus.name, protocol, printed, result))
     return lines
 
 
@@ -349,90 +291,83 @@ def _printed(corpus: str, statistic: str, probe: str) -> float | None:
 
 
 def _recorded(data: Path, given: Path | None) -> dict[str, list[dict[str, Any]]]:
-    """Recorded pair distances by corpus, from a file that is named or stands near the data."""
+    """Recorded pair distances by corpus, from a given file or one near the data."""
     near = (data / RECORDED, data.resolve().parent.parent / "golden" / RECORDED)
-    path = given or next((own for own in near if os.path.isfile(own)), None)
+    path = given or next((file for file in near if os.path.isfile(file)), None)
     if path is None:
         return {}
     try:
         tasks = json.loads(path.read_text(encoding="utf-8"))
-        return {TASKS[task]: list(own["first5"]) for task, own in tasks.items() if task in TASKS}
+        return {TASKS[task]: list(some["first5"]) for task, some in tasks.items() if task in TASKS}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        problem = "is no file of recorded pair distances"
+        problem = "is not a file of recorded pair distances"
         raise DataError.at(path, None, problem, "name one with first5 by task") from None
 
 
-def _checks(corpus: str, scored: Scored, known: dict[str, list[dict[str, Any]]]) -> list[PairCheck]:
-    by_id = {str(own["id"]): own["H_unigram_i<j"] for own in known.get(corpus, [])}
-    checks = []
-    for pairs in scored.first.get("lexical-1", ()):
-        other = by_id.get(pairs.item_id)
-        worst = None
-        if other is not None and len(other) == len(pairs.distances):
-            worst = float(np.abs(np.array(other) - np.array(pairs.distances)).max())
-        checks.append(PairCheck(corpus, pairs, worst))
-    return checks
+def _checks(
+    corpus: str, scores: ControlScores, known: dict[str, list[dict[str, Any]]]
+) -> Iterator[PairCheck]:
+    """The first inputs of a corpus, with their differences from the recorded distances."""
+    by_id = {str(row["id"]): row["H_unigram_i<j"] for row in known.get(corpus, [])}
+    first = ((inputs, found, i) for inputs, found in scores.first for i in range(len(inputs.ids)))
+    for inputs, found, place in islice(first, SHOWN):
+        distances = _pairs(inputs.matrices[place : place + 1])[0]
+        other, worst = by_id.get(inputs.ids[place]), None
+        if other is not None and len(other) == len(distances):
+            worst = float(np.abs(np.array(other) - distances).max())
+        control = {name: float(values[place]) for name, values in found.items()}
+        yield PairCheck(corpus, inputs.ids[place], tuple(distances.tolist()), control, worst)
 
 
-def _rows_table(lines: Sequence[Line]) -> Table:
+def _rows_table(lines: Sequence[ControlLine]) -> Table:
     cells = {(line.corpus, line.result.metric, line.protocol): line for line in lines}
     keys = dict.fromkeys((line.corpus, line.result.metric) for line in lines)
     rows = []
-    for corpus, metric in sorted(keys, key=lambda key: _place(list(keys), key)):
+    corpora = list(dict.fromkeys(line.corpus for line in lines))
+    for corpus, metric in sorted(keys, key=lambda key: (corpora.index(key[0]), *_order(key[1]))):
         both = [cells.get((corpus, metric, protocol)) for protocol in PROTOCOLS]
         some = next(line for line in both if line is not None)
-        ours = (_value(both[0]), _value(both[1]), _interval(both[1]))
+        ours = (_digits(line.result.estimate.value if line else None) for line in both)
+        ends = interval_text(both[1].result.estimate.interval if both[1] else None, ".4f")
         inputs = str(some.result.estimate.n_items)
-        rows.append((corpus, metric, _digits(some.printed), *ours, inputs))
+        rows.append((corpus, metric, _digits(some.printed), *ours, ends, inputs))
     columns = ("corpus", "metric", "printed", "paper", "corrected", "[low, high]", "inputs")
     return Table("What Comes Next?, human control", columns, tuple(rows), NOTES)
 
 
-def _place(keys: list[tuple[str, str]], key: tuple[str, str]) -> tuple[int, str, int]:
-    """Corpora in their order, then probes, then statistics."""
-    statistic, _, probe = key[1].partition("/")
-    corpora = list(dict.fromkeys(corpus for corpus, _ in keys))
-    return corpora.index(key[0]), probe, STATISTICS.index(statistic)
+def _order(metric: str) -> tuple[str, int]:
+    """Probes in their order, then statistics."""
+    statistic, _, probe = metric.partition("/")
+    return probe, STATISTICS.index(statistic)
 
 
 def _checks_table(checks: Sequence[PairCheck]) -> Table:
     rows = tuple(
         (
             check.corpus,
-            check.pairs.item_id,
-            str(len(check.pairs.distances)),
-            _digits(check.pairs.control["mean_H"]),
-            _digits(check.pairs.control.get("w1_M")),
-            _digits(check.pairs.control.get("dmu_M")),
+            check.item_id,
+            str(len(check.distances)),
+            _digits(check.control["mean_H"]),
+            _digits(check.control.get("w1_M")),
+            _digits(check.control.get("dmu_M")),
             "–" if check.worst is None else f"{check.worst:.1e}",
         )
         for check in checks
     )
     columns = ("corpus", "input", "pairs", "mean H", "W1", "Dmu", "worst difference")
     notes = (
-        f"lexical-1 of the first inputs, paper; recorded to eight digits: at most {TOLERANCE:g} "
-        "apart is the same. – : nothing was recorded.",
+        f"{CHECKED_PROBE} of the first inputs, paper; recorded to eight digits: a difference of "
+        f"at most {TOLERANCE:g} is none. – : nothing was recorded.",
     )
     return Table("Pair distances against the recorded ones", columns, rows, notes)
 
 
 def _pairs_table(corpus: str, checks: Sequence[PairCheck]) -> Table:
-    longest = max(len(check.pairs.distances) for check in checks)
     rows = []
-    for place in range(longest):
-        values = [check.pairs.distances[place : place + 1] for check in checks]
-        rows.append((str(place + 1), *(f"{own[0]:.8f}" if own else "" for own in values)))
-    columns = ("pair", *(f"input {check.pairs.item_id}" for check in checks))
-    return Table(f"{corpus}: lexical-1 of pairs i < j", columns, tuple(rows))
-
-
-def _value(line: Line | None) -> str:
-    return "–" if line is None else _digits(line.result.estimate.value)
-
-
-def _interval(line: Line | None) -> str:
-    interval = None if line is None else line.result.estimate.interval
-    return "–" if interval is None else f"[{interval.low:.4f}, {interval.high:.4f}]"
+    for number, cells in enumerate(zip_longest(*(check.distances for check in checks)), 1):
+        rows.append((str(number), *("" if cell is None else f"{cell:.8f}" for cell in cells)))
+    columns = ("pair", *(f"input {check.item_id}" for check in checks))
+    return Table(f"{corpus}: {CHECKED_PROBE} of pairs i < j", columns, tuple(rows))
 
 
 def _digits(value: float | None) -> str:

@@ -1,14 +1,14 @@
-"""What do TVD differences mean? Replace k% of a model's distributions by people's (§5, App. E).
+"""How large is a TVD difference? Replace k% of a model's distributions by people's (§5, App. E).
 
 Under each random split of the people, one half is the target. For a random k% of the contexts the
-model's TVD to the target is replaced by the TVD of the other half: how large must k be until the
-TVDs distribute like those of people among themselves?
+model's TVD to the target is replaced by the TVD of the other half. How large must k be until the
+TVDs are distributed like those between people?
 
 Two criteria, both on the Kolmogorov-Smirnov distance between the two TVD distributions:
 - `not significant`: the smallest k at which the two-sample test does not reject at 5%. It depends
   on the number of contexts, and as the two samples share k% of their values the test is lenient;
 - `like people`: the smallest k at which the distance is no larger than that between two random
-  splits of the people. It does not ask how many contexts there are.
+  splits of the people. It does not depend on the number of contexts.
 """
 
 from __future__ import annotations
@@ -18,11 +18,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import kstwobign
+from scipy.stats import ks_2samp, kstwobign
 
 from aleatoric.rng import stream
-from aleatoric.studies.figure_data import Line, Lines, Mark, Panels, density, plain
-from aleatoric.studies.people import SplitTVDs, interval_note, mean_interval, split_tvds
+from aleatoric.studies.figure_data import Guide, Lines, LineSeries, Panels, density, plain
+from aleatoric.studies.people import (
+    SplitTVDs,
+    interval_note,
+    interval_text,
+    mean_interval,
+    split_tvds,
+)
 from aleatoric.types import Case, Floats, Interval, Study, Table
 
 STEP = 0.05
@@ -32,8 +38,8 @@ SHOWN = (0.0, 0.3, 0.6, 0.9, 1.0)
 
 
 @dataclass(frozen=True)
-class Point:
-    """One share k: mean TVD with its interval over groups, KS distance to people and its p."""
+class ReplacementPoint:
+    """Results at one share k: mean TVD with its interval, KS distance to people and its p."""
 
     k: float
     tvd: float
@@ -46,7 +52,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Criterion:
-    """The share k that a criterion asks for: its mean over splits, and an interval over groups."""
+    """The share k that a criterion requires: its mean over splits, and an interval over groups."""
 
     name: str
     k: float
@@ -55,9 +61,9 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Replacement:
-    """The curve over k, what people reach among themselves, and the criteria's answers."""
+    """The curve over k, the KS limits of both criteria, and the shares that they require."""
 
-    points: tuple[Point, ...]
+    points: tuple[ReplacementPoint, ...]
     ks_people: float
     ks_significant: float
     criteria: tuple[Criterion, ...]
@@ -82,7 +88,7 @@ def replace(model: Floats, oracle: Floats, groups: Sequence[str], seed: int) -> 
     """
     ranks = _ranks(len(model), model.shape[1], seed)
     shares = np.round(np.arange(0, 1 + STEP / 2, STEP), 10)
-    coded = [_Coded.of(model[:, s], oracle[:, s], ranks[:, s]) for s in _columns(model)]
+    coded = [_Coded.of(model[:, s], oracle[:, s], ranks[:, s]) for s in range(model.shape[1])]
     by_split = np.array([one.distances(shares) for one in coded])
     points = tuple(
         _point(k, mixed(model, oracle, ranks, k), by_split[:, i], groups, seed)
@@ -98,28 +104,12 @@ def replace(model: Floats, oracle: Floats, groups: Sequence[str], seed: int) -> 
 
 
 def mixed(model: Floats, oracle: Floats, ranks: NDArray[np.int64], share: float) -> Floats:
-    """TVDs with a share of the contexts, those of the lowest ranks, replaced by the oracle's.
-
-    >>> mixed(np.ones((2, 1)), np.zeros((2, 1)), np.array([[1], [0]]), 0.5).tolist()
-    [[1.0], [0.0]]
-    """
+    """TVDs in which the contexts of the lowest ranks, a given share, have the oracle's values."""
     return np.where(ranks < round(share * len(model)), oracle, model)
 
 
-def ks_distance(left: Floats, right: Floats) -> float:
-    """The largest gap between two empirical distribution functions.
-
-    >>> ks_distance(np.array([0.0, 1.0]), np.array([0.0, 0.5]))
-    0.5
-    """
-    at = np.concatenate([left, right])
-    below_left = np.searchsorted(np.sort(left), at, side="right") / len(left)
-    below_right = np.searchsorted(np.sort(right), at, side="right") / len(right)
-    return float(np.abs(below_left - below_right).max())
-
-
 def significant_distance(n: int, alpha: float = ALPHA) -> float:
-    """The KS distance of two samples of n from which on the test rejects (Smirnov's limit).
+    """The smallest KS distance of two samples of n that the test rejects (Smirnov's limit).
 
     >>> round(significant_distance(797), 3)
     0.068
@@ -127,19 +117,15 @@ def significant_distance(n: int, alpha: float = ALPHA) -> float:
     return float(kstwobign.isf(alpha) * np.sqrt(2 / n))
 
 
-def _columns(values: Floats) -> range:
-    return range(values.shape[1])
-
-
 def _ranks(n: int, n_splits: int, seed: int) -> NDArray[np.int64]:
-    """A random order of the contexts for each split: a larger k replaces some more of them."""
+    """A random order of the contexts per split, in which they are replaced as k grows."""
     orders = [stream(seed, "replacement", s).permutation(n) for s in range(n_splits)]
     return np.array(orders).T
 
 
 @dataclass(frozen=True)
 class _Coded:
-    """The TVDs of one split as places in the order of all its values: counting replaces sorting."""
+    """The TVDs of one split as ranks among all its values: counting replaces sorting."""
 
     model: NDArray[np.int64]
     people: NDArray[np.int64]
@@ -152,7 +138,7 @@ class _Coded:
         return cls(places[: len(model)], places[len(model) :], ranks, len(values))
 
     def distances(self, shares: Floats, chosen: NDArray[np.int64] | slice = slice(None)) -> Floats:
-        """KS distances by share, on all contexts or on chosen ones."""
+        """KS distances by share, on all contexts or on the chosen ones."""
         model, people, ranks = self.model[chosen], self.people[chosen], self.ranks[chosen]
         limits = [round(share * len(self.model)) for share in plain(shares)]
         below = self._below(people)
@@ -166,19 +152,21 @@ class _Coded:
         return share
 
 
-def _point(k: float, values: Floats, ks: Floats, groups: Sequence[str], seed: int) -> Point:
+def _point(
+    k: float, values: Floats, ks: Floats, groups: Sequence[str], seed: int
+) -> ReplacementPoint:
     by_case = values.mean(axis=1)
     distance = float(ks.mean())
     p = float(kstwobign.sf(distance * np.sqrt(len(values) / 2)))
     spread = float(ks.std(ddof=1)) if len(ks) > 1 else 0.0
     interval = mean_interval(by_case, groups, seed)
-    return Point(k, float(by_case.mean()), interval, distance, spread, p)
+    return ReplacementPoint(k, float(by_case.mean()), interval, distance, spread, p)
 
 
 def _ks_people(oracle: Floats) -> float:
     """The mean KS distance between the people's TVDs of one split and of the next."""
-    following = np.roll(oracle, 1, axis=1)
-    return float(np.mean([ks_distance(oracle[:, s], following[:, s]) for s in _columns(oracle)]))
+    pairs = zip(oracle.T, np.roll(oracle, 1, axis=1).T, strict=True)
+    return float(np.mean([ks_2samp(*pair, method="asymp").statistic for pair in pairs]))
 
 
 def _replicates(
@@ -205,13 +193,12 @@ def _criterion(
     if not len(replicates):
         return Criterion(name, value, None)
     low, high = np.quantile(_smallest(replicates, shares, limit), [0.025, 0.975])
-    return Criterion(
-        name, value, Interval(float(low), float(high), 0.95, "group bootstrap, percentile")
-    )
+    interval = Interval(float(low), float(high), 0.95, "group bootstrap, percentile")
+    return Criterion(name, value, interval)
 
 
 def _smallest(distances: Floats, shares: Floats, limit: float) -> Floats:
-    """By row, the smallest share from which on the distance stays within the limit."""
+    """Per row, the smallest share from which on the distance stays within the limit."""
     beyond = distances > limit
     first = beyond.shape[1] - np.argmax(beyond[:, ::-1], axis=1)
     # k = 100% is never beyond: its distance is 0.
@@ -220,12 +207,12 @@ def _smallest(distances: Floats, shares: Floats, limit: float) -> Floats:
 
 def _curve_table(found: Replacement) -> Table:
     rows = tuple(
-        (f"{p.k:.0%}", f"{p.tvd:.3f}", _shown(p.interval), f"{p.ks:.3f}", f"{p.p:.2g}")
+        (f"{p.k:.0%}", f"{p.tvd:.3f}", interval_text(p.interval), f"{p.ks:.3f}", f"{p.p:.2g}")
         for p in found.points
     )
     notes = (
-        "KS: distance between these TVDs and those of people among themselves, mean over splits; "
-        "p: of that distance, two-sample test.",
+        "KS: distance between these TVDs and those between people, mean over splits; p: of that "
+        "distance, two-sample test.",
         interval_note(found.points[0].interval),
     )
     columns = ("replaced", "TVD", "[low, high]", "KS", "p")
@@ -235,7 +222,7 @@ def _curve_table(found: Replacement) -> Table:
 def _criteria_table(found: Replacement) -> Table:
     limits = {"not significant": found.ks_significant, "like people": found.ks_people}
     rows = tuple(
-        (c.name, f"{limits[c.name]:.3f}", f"{c.k:.1%}", _shown(c.interval, percent=True))
+        (c.name, f"{limits[c.name]:.3f}", f"{c.k:.1%}", interval_text(c.interval, ".0%"))
         for c in found.criteria
     )
     notes = (
@@ -243,14 +230,7 @@ def _criteria_table(found: Replacement) -> Table:
         "two random splits of the people.",
     )
     columns = ("criterion", "KS at most", "smallest k", "[low, high]")
-    return Table("Share to replace until TVDs distribute like people's", columns, rows, notes)
-
-
-def _shown(interval: Interval | None, percent: bool = False) -> str:
-    if interval is None:
-        return "–"
-    form = "{:.0%}" if percent else "{:.3f}"
-    return f"[{form.format(interval.low)}, {form.format(interval.high)}]"
+    return Table("Share to replace until TVDs are distributed like people's", columns, rows, notes)
 
 
 def _picture(found: Replacement, tvds: SplitTVDs, seed: int) -> dict[str, Panels]:
@@ -263,10 +243,10 @@ def _picture(found: Replacement, tvds: SplitTVDs, seed: int) -> dict[str, Panels
     spread = np.array([point.ks_spread for point in found.points])
     band = (plain(np.array(ks) - spread), plain(np.array(ks) + spread))
     marks = (
-        Mark("significant at 5%", y=found.ks_significant),
-        Mark("people against people", y=found.ks_people),
+        Guide("significant at 5%", y=found.ks_significant),
+        Guide("people against people", y=found.ks_people),
     )
     left = Lines("TVD after replacing k%", "TVD to the disjoint half", "density", densities)
-    curve = Line("KS distance ± sd over splits", k, ks, *band)
+    curve = LineSeries("KS distance ± sd over splits", k, ks, *band)
     right = Lines("Distance to people's TVDs", "replaced k (%)", "KS distance", (curve,), marks)
     return {"fig14_replacement": Panels("k% replacement", (left, right))}

@@ -10,19 +10,26 @@ import numpy as np
 from aleatoric.errors import UsageError
 from aleatoric.nextword.answers import human_counts
 from aleatoric.rng import stream
-from aleatoric.studies.figure_data import Histograms, histograms
-from aleatoric.studies.people import N_SPLITS, halves_of, interval_note, mean_interval, model_tvd
+from aleatoric.studies.figure_data import histograms
+from aleatoric.studies.people import (
+    N_SPLITS,
+    halves_of,
+    interval_note,
+    interval_text,
+    mean_interval,
+    model_tvd,
+)
 from aleatoric.types import Case, Categorical, Floats, Interval, Study, Table
 
 SIZES = (10, 20, 40, 100)
 
 
 @dataclass(frozen=True)
-class Error:
-    """The error of TVD at one sample size, over contexts.
+class SampleError:
+    """The error of TVD at one sample size.
 
-    `by_case` are squared errors, a mean over subsamples for each context; `mean` and `spread` are
-    their mean and standard deviation over contexts.
+    `by_case` holds the mean squared error over subsamples per context; `mean` and `spread` are its
+    mean and standard deviation over contexts.
     """
 
     size: int
@@ -35,34 +42,29 @@ class Error:
 
 def run(cases: Iterable[Case], seed: int) -> Study:
     """The study: squared error of TVD by sample size, and the data of Fig. 11."""
-    given = list(cases)
-    usable = [case for case in given if _is_usable(case)]
+    cases = list(cases)
+    usable = [case for case in cases if _is_usable(case)]
     if not usable:
         raise UsageError(
             f"subsampling needs contexts with more than {max(SIZES)} draws of the model and at "
             "least two answers; there is none."
         )
     errors = [errors_at(size, usable, seed) for size in SIZES]
-    table = _table(errors, usable, len(given))
-    picture = _picture(errors, table.title)
+    table = _table(errors, usable, len(cases))
+    top = max(float(np.quantile(error.by_case, 0.99)) for error in errors) or 1.0
+    samples = {f"{error.size} draws": error.by_case for error in errors}
+    label, edges = "squared error of TVD, by context", np.linspace(0, top, 31)
+    picture = histograms(table.title, label, samples, edges)
     return Study("subsampling", (table,), {"fig11_subsampling": picture})
 
 
-def errors_at(size: int, cases: list[Case], seed: int) -> Error:
-    """The error of TVD with `size` draws, against all of a model's draws and the same people.
-
-    >>> from aleatoric.types import Item, Pair
-    >>> people, model = Categorical.from_counts({"a": 4}), Categorical.from_counts({"a": 200})
-    >>> case = Case(Item("1:2", "1", "There", ("a",) * 4), Pair("1:2", "1", people, model))
-    >>> errors_at(10, [case], seed=0).mean
-    0.0
-    """
+def errors_at(size: int, cases: list[Case], seed: int) -> SampleError:
+    """The error of TVD with `size` draws, compared with all draws and the same people."""
     gaps = np.array([_gaps(case, size, seed) for case in cases])
     squared = (gaps**2).mean(axis=1)
-    groups = [case.pair.group for case in cases]
-    interval = mean_interval(squared, groups, seed)
+    interval = mean_interval(squared, [case.pair.group for case in cases], seed)
     spread = float(squared.std(ddof=1)) if len(squared) > 1 else None
-    return Error(size, float(squared.mean()), spread, interval, float(gaps.mean()), squared)
+    return SampleError(size, float(squared.mean()), spread, interval, float(gaps.mean()), squared)
 
 
 def _is_usable(case: Case) -> bool:
@@ -78,63 +80,42 @@ def _gaps(case: Case, size: int, seed: int) -> Floats:
     shares = _subsamples(case.pair.model, size, stream(seed, "subsampling", size, case.item.id))
     on_words = {word: i for i, word in enumerate(case.pair.model.support)}
     columns = np.array([on_words.get(word, -1) for word in words])
-    own = np.where(columns >= 0, shares[:, columns], 0.0)
-    outside = 1 - own.sum(axis=1)
-    small = (np.abs(targets - own).sum(axis=1) + outside) / 2
+    sampled = np.where(columns >= 0, shares[:, columns], 0.0)
+    outside = 1 - sampled.sum(axis=1)
+    small = (np.abs(targets - sampled).sum(axis=1) + outside) / 2
     gaps: Floats = small - model_tvd(case.pair.model, words, targets)
     return gaps
 
 
 def _subsamples(model: Categorical, size: int, rng: np.random.Generator) -> Floats:
-    """Shares of `size` draws without replacement from the model's draws, a row a split."""
+    """Shares of `size` draws without replacement from the model's draws, one row per split."""
     counts = np.rint(np.array(model.probs) * (model.n or 0)).astype(np.int64)
     return rng.multivariate_hypergeometric(counts, size, size=N_SPLITS) / size
 
 
-def _sample_sizes(cases: list[Case]) -> str:
-    sizes = sorted({case.pair.model.n or 0 for case in cases})
-    return f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-
-
-def _table(errors: list[Error], usable: list[Case], n_contexts: int) -> Table:
-    rows = tuple(_row(error) for error in errors)
+def _table(errors: list[SampleError], usable: list[Case], n_contexts: int) -> Table:
+    n = len(usable)
+    over = f"all {n} contexts" if n == n_contexts > 1 else f"{n} of {n_contexts} contexts"
+    sizes = sorted({case.pair.model.n or 0 for case in usable})
+    draws = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     notes: tuple[str, ...] = (
-        f"Over {_counted(len(usable), n_contexts)} with more than {max(SIZES)} draws and at least "
+        f"Over {over} with more than {max(SIZES)} draws and at least "
         "two answers: mean squared error (MSE) and its standard deviation over contexts (sd).",
-        f"The error of a context is that of TVD against its full sample of {_sample_sizes(usable)} "
+        f"The error of a context is that of TVD against its full sample of {draws} "
         f"draws, each against a random half of the people, squared; mean over {N_SPLITS} "
         "subsamples.",
         "bias: mean of TVD minus TVD of the full sample: small samples look worse than they are.",
         interval_note(errors[0].interval),
     )
-    if len(usable) == 1:
+    if n == 1:
         notes += ("One context says nothing about the corpus.",)
     columns = ("draws", "MSE", "sd", "[low, high]", "RMSE", "median", "90%", "99%", "bias")
-    title = f"Subsampling, {_counted(len(usable), n_contexts)}"
-    return Table(title, columns, rows, notes)
+    return Table(f"Subsampling, {over}", columns, tuple(map(_row, errors)), notes)
 
 
-def _counted(n_usable: int, n_contexts: int) -> str:
-    """How many contexts the numbers stand on.
-
-    >>> _counted(3, 797), _counted(5, 5)
-    ('3 of 797 contexts', 'all 5 contexts')
-    """
-    of_all = f"{n_usable} of {n_contexts} contexts"
-    return of_all if n_usable < n_contexts or n_contexts == 1 else f"all {n_contexts} contexts"
-
-
-def _row(error: Error) -> tuple[str, ...]:
-    interval = error.interval
-    shown = f"[{interval.low:.5f}, {interval.high:.5f}]" if interval else "–"
+def _row(error: SampleError) -> tuple[str, ...]:
     quantiles = (f"{q:.5f}" for q in np.quantile(error.by_case, [0.5, 0.9, 0.99]))
     mean, root = f"{error.mean:.5f}", f"{np.sqrt(error.mean):.3f}"
     spread = "–" if error.spread is None else f"{error.spread:.5f}"
-    return (str(error.size), mean, spread, shown, root, *quantiles, f"{error.bias:+.4f}")
-
-
-def _picture(errors: list[Error], title: str) -> Histograms:
-    top = max(float(np.quantile(error.by_case, 0.99)) for error in errors) or 1.0
-    samples = {f"{error.size} draws": error.by_case for error in errors}
-    edges = np.linspace(0, top, 31)
-    return histograms(title, "squared error of TVD, by context", samples, edges)
+    ends = interval_text(error.interval, ".5f")
+    return (str(error.size), mean, spread, ends, root, *quantiles, f"{error.bias:+.4f}")

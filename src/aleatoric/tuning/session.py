@@ -64,7 +64,9 @@ class FinetuneJob(Job):
     command = "finetune"
 
     corpus: str = option(help="provo, or a file of next-word answers.")
-    models: tuple[str, ...] = option((), "smollm2, hf:NAME_OR_DIR or gguf:FILE.", flag="--model")
+    models: tuple[str, ...] = option(
+        (), "smollm2, hf:NAME_OR_DIR or gguf:FILE.", flag="--model", single=True
+    )
     losses: tuple[str, ...] = option(
         ("text",), "text, human (people's distributions) or mixed; repeatable.", flag="--loss"
     )
@@ -461,6 +463,9 @@ class Finetune(NextWords):
         if len(job.models) != 1:
             raise UsageError("give one model to train, as --model smollm2.")
         super().check(job)
+
+    def check_engine(self, job: FinetuneJob) -> None:
+        """Refuse a cluster."""
         if job.engine != LOCAL:
             raise UsageError("fine-tuning works in one process; leave out --engine.")
 

@@ -12,12 +12,16 @@ from hypothesis import strategies as st
 
 from aleatoric.calibration import sums as resampling
 from aleatoric.calibration.results import CalibrationResult
-from aleatoric.calibration.schemes import EXPECTED, ONE_SAMPLE
+from aleatoric.calibration.schemes import EXPECTED, Scheme
 from aleatoric.calibration.stream import CalibrationStream
 from aleatoric.errors import DataError, UsageError
 from aleatoric.metrics.calibration import ece, equal_width_edges
 
 WIDTH = 30
+ONE_SAMPLE = tuple(
+    map(Scheme.parse, ("ancestral,samples=1", "top_k=100,samples=1", "top_p=0.8,samples=1"))
+)
+"""The ECE of pure, top-k and top-p sampling: the paper's Table 1, whose greedy column is `ece`."""
 ALL = (*EXPECTED, *ONE_SAMPLE)
 
 
@@ -141,6 +145,7 @@ def test_a_calibrated_model_has_no_error_but_noise() -> None:
     assert found[50000]["ece_debiased"] < 0.01
 
 
+@pytest.mark.long
 def test_an_overconfident_model_is_found_out() -> None:
     logits, targets = simulated(20000, temperature=3)
     stream = new()
@@ -257,6 +262,7 @@ def test_an_empty_stream_has_no_result() -> None:
         stream.result()
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_stream() -> None:
     """What a stream holds after ten times the tokens is what it held before."""
     stream = new(schemes=ALL)

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from aleatoric.calibration.results import N_SETS, error_interval, of_expectations, of_hits
+from aleatoric.calibration.consistency import (
+    N_SETS,
+    binned_error_interval,
+    consistency_of_expectations,
+    consistency_of_hits,
+)
 from aleatoric.calibration.stream import CalibrationStream
 from aleatoric.inference.bootstrap import ONE_GROUP
 
@@ -19,7 +24,7 @@ def cells_of(confidence: np.ndarray, accuracy: np.ndarray, n_cells: int) -> np.n
 
 def test_the_p_value_of_hits_is_exact_for_one_bin() -> None:
     """25 tokens of confidence .4, 15 hits: |15 - 10| or more, of a binomial."""
-    found = of_hits(np.array([[25.0, 10.0, 15.0, 15.0]]), n_bins=1, seed=0)
+    found = consistency_of_hits(np.array([[25.0, 10.0, 15.0, 15.0]]), n_bins=1, seed=0)
     chances = stats.binom(25, 0.4).pmf(np.arange(26))
     exact = chances[np.abs(np.arange(26) - 10) >= 5].sum()
     assert found.p == pytest.approx(exact, abs=3 * (exact * (1 - exact) / N_SETS) ** 0.5)
@@ -27,7 +32,7 @@ def test_the_p_value_of_hits_is_exact_for_one_bin() -> None:
     assert found.expected == pytest.approx(expected, rel=0.1)
 
 
-@pytest.mark.parametrize("test", [of_hits, of_expectations])
+@pytest.mark.parametrize("test", [consistency_of_hits, consistency_of_expectations])
 def test_no_p_value_is_0(test: object) -> None:
     """The observed set is one of the sets: with 1000 others, p is at least 1 / 1001."""
     confidence = np.full(2000, 0.9)
@@ -37,14 +42,14 @@ def test_no_p_value_is_0(test: object) -> None:
 
 
 def test_a_perfect_fit_has_a_p_value_of_1() -> None:
-    assert of_hits(np.array([[20.0, 10.0, 10.0, 10.0]]), 1, 0).p == 1.0
+    assert consistency_of_hits(np.array([[20.0, 10.0, 10.0, 10.0]]), 1, 0).p == 1.0
 
 
 def test_cells_of_any_number_keep_their_bins() -> None:
     rng = np.random.default_rng(0)
     confidence = rng.random(4000)
     accuracy = (rng.random(4000) < confidence).astype(float)
-    fine = of_hits(cells_of(confidence, accuracy, 15 * 274), 15, 0)
+    fine = consistency_of_hits(cells_of(confidence, accuracy, 15 * 274), 15, 0)
     bins = cells_of(confidence, accuracy, 15)
     inside = (fine.low <= bins[:, 2] / bins[:, 0]) & (bins[:, 2] / bins[:, 0] <= fine.high)
     assert inside.sum() >= 12
@@ -53,7 +58,7 @@ def test_cells_of_any_number_keep_their_bins() -> None:
 def test_far_from_calibration_the_interval_is_students_t() -> None:
     """All gaps have one sign, documents are of one length: the error is a mean over documents."""
     gaps = np.random.default_rng(0).normal(5.0, 1.0, (8, 3))
-    found = error_interval(gaps, np.full(8, 50.0)).interval
+    found = binned_error_interval(gaps, np.full(8, 50.0)).interval
     theirs = stats.ttest_1samp(gaps.sum(axis=1) / 50, 0.0).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), rel=1e-9)
 
@@ -62,9 +67,9 @@ def test_near_calibration_the_lower_end_falls_below_0() -> None:
     gaps = np.random.default_rng(0).normal(0.0, 1.0, (20, 15))
     counts = np.full(20, 50.0)
     value = np.abs(gaps.sum(axis=0)).sum() / counts.sum()
-    found = error_interval(gaps, counts).interval
+    found = binned_error_interval(gaps, counts).interval
     assert found.low < 0 < value < found.high
-    assert error_interval(gaps[:1], counts[:1]).reason == ONE_GROUP
+    assert binned_error_interval(gaps[:1], counts[:1]).reason == ONE_GROUP
 
 
 def streamed(sharpness: float, n_documents: int = 12) -> CalibrationStream:

@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 from aleatoric.calibration.kernels.naive import softmax
 from aleatoric.calibration.sums import AllClasses, PredictedClasses
 from aleatoric.metrics.calibration import (
+    ace_of,
     bin_index,
     bin_sums,
     ece,
     equal_mass_edges,
     equal_width_edges,
     exact_cells,
+    predicted_class_errors,
+    sce_of,
 )
-from aleatoric.metrics.classwise import ace_of, predicted_class_errors, sce_of
 
 BINS = 5
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aleatoric.calibration.kernels import naive, torch_pass
-from aleatoric.calibration.schemes import EXPECTED, ONE_SAMPLE, Columns, Scheme
-from aleatoric.calibration.statistics import token_rows
+from aleatoric.calibration.schemes import EXPECTED, Scheme
+from aleatoric.calibration.statistics import TokenColumns
+from aleatoric.calibration.stream import token_rows
 from aleatoric.errors import DataError, UsageError
 from aleatoric.models.decoding import Decoder
 
@@ -32,7 +33,7 @@ DECODERS = (
     "top_k=5,top_p=0.5",
 )
 ENGINES = ["naive", "torch", *(["numba"] if find_spec("numba") else [])]
-PLAIN = ("confidence", "correct", "predicted", "brier", "nll", "entropy", "log_normaliser")
+PLAIN = ("confidence", "correct", "predicted", "brier", "nll", "entropy", "log_normalizer")
 
 
 @st.composite
@@ -51,7 +52,9 @@ def chunks(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     return logits.astype(np.float32), rng.integers(0, width, size=rows)
 
 
-def both(logits: np.ndarray, targets: np.ndarray, names: tuple[str, ...]) -> tuple[Columns, ...]:
+def both(
+    logits: np.ndarray, targets: np.ndarray, names: tuple[str, ...]
+) -> tuple[TokenColumns, ...]:
     schemes = [Scheme.parse(name) for name in names]
     none = [None] * len(names)
     fast = torch_pass.columns(torch.tensor(logits), torch.tensor(targets), schemes, none)
@@ -201,7 +204,8 @@ def test_a_draw_never_has_no_mass() -> None:
 
 def test_schemes_have_the_papers_names() -> None:
     assert [s.metric for s in EXPECTED] == ["e_ece", "e_ece_p", "e_ece_k"]
-    assert [s.metric for s in ONE_SAMPLE] == ["ece[ancestral]", "ece[top_k=100]", "ece[top_p=0.8]"]
+    for decoder in ("ancestral", "top_k=100", "top_p=0.8"):
+        assert Scheme.parse(f"{decoder},samples=1").metric == f"ece[{decoder}]"
     for text in ("samples=0", "samples=x", "ancestral,samples=2,samples=3"):
         with pytest.raises(UsageError):
             Scheme.parse(text)

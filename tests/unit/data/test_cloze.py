@@ -151,8 +151,8 @@ ONE, OTHER = {"person": "p", "answer": "x"}, {"person": "q", "answer": "x"}
         ),
         ([ONE, {"person": "q"}], "line 2: an entry of responses is not an object with exactly"),
         ([ONE, {**OTHER, "count": 2}], "line 2: an entry of responses is not an object with"),
-        ([{**ONE, "person": ""}], "line 2: person '' is no identifier"),
-        ([{**ONE, "person": None}], "line 2: person None is no identifier"),
+        ([{**ONE, "person": ""}], "line 2: person '' is not an identifier"),
+        ([{**ONE, "person": None}], "line 2: person None is not an identifier"),
         ([{**ONE, "answer": 3}], "line 2: answer is int, not text"),
         ([ONE, OTHER, ONE], "line 2: person 'p' answers a context twice"),
         (["x"], "line 2: answers have no persons, but those of line 1 have some"),
@@ -176,7 +176,7 @@ def test_persons_after_answers_without_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("a,,x,1", "line 3: person '' is no identifier"),
+        ("a,,x,1", "line 3: person '' is not an identifier"),
         ("a,p,y,1", r"line 3: person 'p' answers a context twice \(line 2\)"),
         ("a,q,y,2", "line 3: one person has a count of 2"),
     ],

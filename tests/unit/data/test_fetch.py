@@ -155,7 +155,7 @@ def test_a_download_that_stopped_is_resumed_by_the_next_command(
     server: Server, tmp_path: Path
 ) -> None:
     server.how.cuts = [60_000] * fetch.ATTEMPTS
-    with pytest.raises(FetchError, match="run this again to go on where it broke"):
+    with pytest.raises(FetchError, match="run this again to resume the download"):
         fetch.fetch(download(server), tmp_path)
     have = (tmp_path / "norms.csv.part").stat().st_size
     assert 0 < have < len(BODY)
@@ -246,8 +246,8 @@ def test_a_packed_file_is_unpacked(server: Server, tmp_path: Path) -> None:
 def test_two_processes_fetch_a_file_once(server: Server, tmp_path: Path) -> None:
     server.how.pause, server.how.ranges = 0.2, False
     code = (
-        "import sys; from pathlib import Path; from aleatoric import downloads, fetch;"
-        f"one = downloads.Download({server.url()!r}, 'norms.csv', None, 'CC0', 'https://x.org/');"
+        "import sys; from pathlib import Path; from aleatoric.data import fetch;"
+        f"one = fetch.Download({server.url()!r}, 'norms.csv', None, 'CC0', 'https://x.org/');"
         "fetch.fetch(one, Path(sys.argv[1]))"
     )
     both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(2)]

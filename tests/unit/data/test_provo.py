@@ -122,7 +122,7 @@ def test_newlines_inside_quotes_and_blank_lines_are_read(tmp_path: Path) -> None
 def test_an_error_names_the_line_where_its_row_begins(tmp_path: Path) -> None:
     bad = [{**row, "Text": row["Text"].replace(" ", "\n")} for row in rows(ITEMS)]
     bad[1]["Response_Count"] = "many"
-    with pytest.raises(DataError, match=r"n\.csv, line 5: Response_Count 'many' is no number"):
+    with pytest.raises(DataError, match=r"n\.csv, line 5: Response_Count 'many' is not a number"):
         load(tmp_path / "n.csv", table(bad))
 
 

@@ -75,7 +75,7 @@ def test_inputs_of_few_references_and_empty_texts_are_noted(tmp_path: Path) -> N
 BAD: dict[str, tuple[bytes, str]] = {
     "one reference each": (rows(good(references=["a"])), r"c\.jsonl: no input has 2 references"),
     "no references": (rows(good(references=...)), "line 1: 'references' is missing .*; add"),
-    "references as text": (rows(good(references="a")), "line 1: references is no list; write"),
+    "references as text": (rows(good(references="a")), "line 1: references is not a list; write"),
     "a null reference": (
         rows(GOOD, good(id=2, references=["a", None])),
         "line 2: an entry of references is NoneType, not text; write",
@@ -86,22 +86,25 @@ BAD: dict[str, tuple[bytes, str]] = {
     "an empty input": (rows(good(input=" ")), "line 1: input is empty; give"),
     "no turns": (rows(good(input=[])), "line 1: input is empty; give"),
     "a turn that is a list": (rows(good(input=[["a"]])), "is list, not text; write"),
-    "a duplicate id": (rows(GOOD, GOOD), "line 2: id '1' stands in line 1 already; give"),
-    "an id that is a list": (rows(good(id=[1])), r"line 1: id \[1\] is no identifier; use"),
-    "a null group": (rows(good(group=None)), "line 1: group None is no identifier; use"),
+    "a duplicate id": (rows(GOOD, GOOD), "line 2: id '1' is already used in line 1; give"),
+    "an id that is a list": (rows(good(id=[1])), r"line 1: id \[1\] is not an identifier; use"),
+    "a null group": (rows(good(group=None)), "line 1: group None is not an identifier; use"),
     "an original that is a number": (rows(good(original=3)), "original is int, not text; write"),
     "a list": (b"[1]\n", "line 1: a JSON list, not an object; write"),
     "not JSON": (b"input,references\n", "line 1: not JSON .*; write"),
     "invalid UTF-8": (rows(GOOD) + b'{"input": "\xff"}\n', "line 2: byte 0xff .* not utf-8; save"),
     "half a surrogate": (b'{"input": "\\ud800", "references": []}\n', "surrogate pair.*; export"),
-    "NaN": (b'{"input": NaN}\n', "line 1: NaN is no JSON number; leave"),
+    "NaN": (b'{"input": NaN}\n', "line 1: NaN is not a JSON number; leave"),
     "truncated gzip": (gzip.compress(rows(GOOD))[:-9], "gzip data are cut off or damaged; copy"),
     "an empty file": (b"", r"c\.jsonl: holds no item; give"),
     "two languages": (
         rows(GOOD, good(id=2, language="de")),
         "line 2: language 'de' where the first row has 'en'; put",
     ),
-    "no language": (rows(good(language="deutsch!")), "line 1: language .* is no code .*; write"),
+    "no language": (
+        rows(good(language="deutsch!")),
+        "line 1: language .* is not a language code; write",
+    ),
 }
 
 
@@ -143,7 +146,7 @@ def test_asset_in_its_publishers_layout(tmp_path: Path) -> None:
     ("columns", "says"),
     [
         ((b"a\nb\n", b"a\nb\n", b"a\n"), r"simp\.1, line 2: .*no such line, but .*orig has; give"),
-        ((b"a\n", b"a\n"), r"asset\.valid\.orig: 1 files .* beside it; put"),
+        ((b"a\n", b"a\n"), r"asset\.valid\.orig: there are 1 files .* beside it; put"),
         ((b"a\n", b"a\n", b"\xff\n"), r"simp\.1, line 1: byte 0xff .* is not utf-8; save"),
         ((b" \n", b"a\n", b"b\n"), r"orig, line 1: the original is empty; give"),
     ],
@@ -184,8 +187,8 @@ def test_wmt_in_its_publishers_layout(tmp_path: Path, packed: bool) -> None:
     [
         (b"Hello.\n", r"line 1: 'Hello\.' is no line of extra references; write"),
         (b"S-1 Hello.\n", "line 1: .*no line of extra references; write"),
-        (b"S-1\ta\nR1-1\tb\nR1-1\tc\n", "line 3: 'R1-1' stands twice; keep"),
-        (b"S-1\ta\nS-1\tb\n", "line 2: 'S-1' stands twice; keep"),
+        (b"S-1\ta\nR1-1\tb\nR1-1\tc\n", "line 3: 'R1-1' occurs twice; keep"),
+        (b"S-1\ta\nS-1\tb\n", "line 2: 'S-1' occurs twice; keep"),
         (b"R1-1\ta\nR2-1\tb\n", "line 1: sentence 1 has no line S-1; give"),
         (b"S-1\t \nR1-1\ta\nR2-1\tb\n", "line 1: the source is empty; give"),
         (b"S-1\ta\nR1-1\tb\n", "no input has 2 references"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aleatoric.inference import control, noise
-from aleatoric.inference.bootstrap import group_bootstrap
+from aleatoric.inference.bootstrap import resample
 from aleatoric.inference.estimate import MAX_UNITS, GroupSums, estimates
 from aleatoric.metrics.reduction import Mean
 from aleatoric.types import Perfect
@@ -19,7 +19,7 @@ def test_group_bootstrap_is_the_naive_one() -> None:
     rng = np.random.default_rng(1)
     groups = [rng.normal(rng.normal(), 0.1, size=rng.integers(2, 9)) for _ in range(30)]
     sums = np.array([[g.sum(), len(g)] for g in groups])
-    own = group_bootstrap(sums, lambda s: s[:, 0] / s[:, 1], 0, 4000, method="percentile")
+    own = resample(sums, lambda s: s[:, 0] / s[:, 1], 0, 4000, method="percentile").interval
     naive = []
     for _ in range(4000):
         drawn = [groups[i] for i in rng.integers(len(groups), size=len(groups))]
@@ -31,7 +31,7 @@ def test_group_bootstrap_is_the_naive_one() -> None:
 
 
 def test_one_group_has_no_interval() -> None:
-    assert group_bootstrap(np.ones((1, 2)), lambda s: s[:, 0] / s[:, 1], seed=0) is None
+    assert resample(np.ones((1, 2)), lambda s: s[:, 0] / s[:, 1], seed=0).interval is None
 
 
 def test_an_interval_of_groups_is_wider_than_one_of_items_where_groups_agree() -> None:

@@ -22,6 +22,7 @@ def prepared(protocol: str, corpus: str) -> Preparation:
     return preparation(protocol, corpus, Tools(tokeniser_spec="whitespace").reader)
 
 
+@pytest.mark.long
 @needs_bpe
 @settings(deadline=None)
 @given(text=st.text(max_size=400))

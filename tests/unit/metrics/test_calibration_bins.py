@@ -12,6 +12,8 @@ from scipy import stats
 
 from aleatoric.metrics.calibration import (
     GRID,
+    _smoothed,
+    _spectrum,
     bin_index,
     bin_sums,
     ece,
@@ -25,10 +27,15 @@ from aleatoric.metrics.calibration import (
     mass_bins,
     mce_of,
     smooth_ece,
-    smooth_ece_at,
     squared_ece_debiased_of,
     sweep_bins,
 )
+
+
+def smooth_ece_at(cells: np.ndarray, sigma: float) -> float:
+    """Smooth ECE with a kernel of given width."""
+    return _smoothed(_spectrum(cells), sigma)
+
 
 pairs = st.lists(st.tuples(st.floats(0, 1, width=32), st.floats(0, 1)), min_size=1, max_size=120)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aleatoric.metrics.calibration import bin_index, equal_width_edges
-from aleatoric.metrics.debiased import DebiasedECE, leave_pair_out, tvd_debiased
+from aleatoric.metrics.calibration import DebiasedECE, bin_index, equal_width_edges
+from aleatoric.metrics.distances import leave_pair_out, tvd_debiased
 from aleatoric.types import Categorical, Pair
 
 COUNTS = st.dictionaries(st.sampled_from("abcdefghijkl"), st.integers(1, 5), min_size=2)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from marks import sampled
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -156,6 +157,10 @@ WINDOWED: dict[str, dict[str, Any]] = {
     | LLAMA4
     | {"attention_chunk_size": 24, "attn_temperature_tuning": False},
 }
+QUICK = ("gpt2", "falcon", "llama", "mixtral", "gemma3_text", "deepseek_v3")
+QUICK_REFUSED = ("bloom", "gpt_neo", "mamba", "gpt_neo long")
+QUICK_WINDOWED = ("mistral", "gemma2")
+"""Architectures that `make test` tries; `make test-all` tries all of them."""
 
 
 def network(kind: str, settings: dict[str, Any], scale: float = 0.3) -> Any:
@@ -243,7 +248,7 @@ def check_that_order_matters(lm: HFModel) -> None:
     assert apart > 0.01
 
 
-@pytest.mark.parametrize("kind", RIGHT)
+@pytest.mark.parametrize("kind", sampled(RIGHT, QUICK))
 def test_word_probabilities_are_those_of_plain_forward_passes(kind):
     lm = loaded(kind, RIGHT[kind])
     check_that_order_matters(lm)
@@ -255,7 +260,7 @@ def is_one_sentence(error: BaseException) -> bool:
     return "\n" not in text and text.endswith(".") and ". " not in text
 
 
-@pytest.mark.parametrize("kind", [*REFUSED, *MORE_REFUSED])
+@pytest.mark.parametrize("kind", sampled([*REFUSED, *MORE_REFUSED], QUICK_REFUSED))
 def test_models_that_do_not_obey_masks_and_positions_are_refused(kind):
     settings = (REFUSED | MORE_REFUSED)[kind]
     model = network(kind, settings)
@@ -269,7 +274,7 @@ def test_forty_architectures_are_tried():
     assert len(RIGHT) + len(REFUSED) == 40
 
 
-@pytest.mark.parametrize("kind", WINDOWED)
+@pytest.mark.parametrize("kind", sampled(WINDOWED, QUICK_WINDOWED))
 def test_attention_windows_bound_the_contexts(kind):
     lm = loaded(kind, WINDOWED[kind])
     assert lm.window == 24
@@ -281,7 +286,7 @@ def test_attention_windows_bound_the_contexts(kind):
     assert is_one_sentence(caught.value)
 
 
-@pytest.mark.parametrize("kind", WINDOWED)
+@pytest.mark.parametrize("kind", sampled(WINDOWED, QUICK_WINDOWED))
 def test_a_window_that_is_not_declared_is_noticed_at_the_length_in_use(kind):
     lm = replace(loaded(kind, WINDOWED[kind]), window=POSITIONS)
     with pytest.raises(UsageError, match="attention window"):
@@ -299,7 +304,7 @@ def test_rotary_positions_that_depend_on_the_longest_text_bound_the_contexts():
     assert distance(lm) <= 1e-5
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama", "opt", "gptj", "xglm"])
+@pytest.mark.parametrize("kind", sampled(["gpt2", "llama", "opt", "gptj", "xglm"], ["gpt2"]))
 @pytest.mark.parametrize("positions", [12, 20])
 def test_few_positions_are_enough_for_the_samples_or_refused(kind, positions):
     name = "n_positions" if "n_positions" in RIGHT[kind] else "max_position_embeddings"
@@ -321,7 +326,7 @@ def test_a_forward_pass_that_fails_says_so():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("kind", ["llama", "gemma3_text", "mixtral"])
+@pytest.mark.parametrize("kind", sampled(["llama", "gemma3_text", "mixtral"], ["llama"]))
 def test_half_precision_is_no_reason_to_refuse(kind, dtype):
     model = network(kind, RIGHT[kind], scale=0.1).to(dtype)
     check_attention(wrap(model, tokenizer(), name="tiny"))
@@ -343,7 +348,9 @@ def test_alibi_is_noticed_whatever_the_scale_of_the_weights(scale):
             wrap(model, tokenizer(), name="tiny")
 
 
-@pytest.mark.parametrize("kind", ["mamba", "rwkv", "jamba", "qwen3_next", "lfm2"])
+@pytest.mark.parametrize(
+    "kind", sampled(["mamba", "rwkv", "jamba", "qwen3_next", "lfm2"], ["mamba"])
+)
 @pytest.mark.parametrize("scale", [0.02, 0.3], ids=["flat", "peaked"])
 def test_recurrent_models_are_refused_as_writers_too(kind, scale):
     model = network(kind, REFUSED[kind], scale)
@@ -352,7 +359,9 @@ def test_recurrent_models_are_refused_as_writers_too(kind, scale):
     assert is_one_sentence(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["bloom", "mpt", "gpt_neo", "llama4_text", *WINDOWED])
+@pytest.mark.parametrize(
+    "kind", sampled(["bloom", "mpt", "gpt_neo", "llama4_text", *WINDOWED], ["bloom", "mistral"])
+)
 def test_writers_are_right_beyond_attention_windows(kind):
     writer = causal_network(network(kind, (REFUSED | WINDOWED)[kind]), tokenizer(), label="tiny")
     long, short = tuple(range(1, 40)), (5, 6, 7)

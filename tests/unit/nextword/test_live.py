@@ -9,6 +9,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from marks import sampled
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -62,7 +63,7 @@ def test_tree_logits_are_those_of_plain_forward_passes(kind):
         level = fresh
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
 def test_exact_equals_brute_force(kind):
     lm = at_once(tiny(kind, torch.float32))
     asked = ("a", "the", "man", "it's")
@@ -75,7 +76,7 @@ def test_exact_equals_brute_force(kind):
         assert low == pytest.approx(mass, rel=1e-3)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
 def test_mc_has_the_distribution_of_generate(kind):
     lm = tiny(kind, torch.float32)
     [draws] = mc(lm, [Prompt("x", "There are")], samples=2000, seed=1)
@@ -100,7 +101,11 @@ def test_mc_has_the_distribution_of_generate(kind):
 
 
 @pytest.mark.parametrize(
-    "decoder", ["ancestral", "temperature=0.5", "top_k=5", "top_p=0.7", "typical=0.5", "greedy"]
+    "decoder",
+    sampled(
+        ["ancestral", "temperature=0.5", "top_k=5", "top_p=0.7", "typical=0.5", "greedy"],
+        ["ancestral", "top_p=0.7"],
+    ),
 )
 def test_mc_and_exact_estimate_the_same_event(decoder):
     lm = tiny("llama")
@@ -124,7 +129,7 @@ def test_head_agrees_with_exact():
     assert found.entropy.low <= found.entropy.value <= found.entropy.high
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
 def test_same_seed_same_draws_whatever_the_batch_or_order(kind):
     lm = tiny(kind, torch.float32)
     prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
@@ -225,6 +230,7 @@ def test_a_context_longer_than_the_window_is_refused():
         exact(tiny("gpt2"), [Question("many " * 200, ("a",))])
 
 
+@pytest.mark.long
 def test_a_context_that_nearly_fills_the_window_gets_an_answer():
     lm = tiny("gpt2")
     text = "many"
@@ -243,6 +249,7 @@ def test_an_empty_context_needs_a_beginning_of_text():
     assert 0 <= found.low[0] <= found.high[0] <= 1
 
 
+@pytest.mark.long
 def test_right_to_left_script():
     lm = tiny("llama")
     context = "שלום"
@@ -297,7 +304,7 @@ def test_first_tokens_of_answers_add_up():
     assert sum(model.probs) + model.rest == pytest.approx(1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
 def test_a_survey_is_an_exact_search_and_a_head(kind):
     lm, questions = tiny(kind), [Question(context, WORDS) for context in CONTEXTS]
     found = exact(lm, questions)
@@ -310,7 +317,7 @@ def test_a_survey_is_an_exact_search_and_a_head(kind):
         assert own.nodes == top.nodes
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
 def test_a_draw_that_rounding_could_change_is_made_again_alone(kind, monkeypatch):
     lm = tiny(kind)
     prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
@@ -340,7 +347,7 @@ def test_nodes_run_apart_have_the_logits_of_plain_forward_passes(kind, monkeypat
                 torch.testing.assert_close(row, next_probs(lm, ids), atol=1e-10, rtol=0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
 def test_single_precision_draws_the_same_whatever_the_batch(kind):
     lm = tiny(kind, torch.float32)
     prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]

@@ -58,6 +58,7 @@ def test_exact_equals_one_word_at_a_time(lm):
         assert alone >= low * 0.5
 
 
+@pytest.mark.long
 def test_exact_equals_brute_force():
     """Every spelling of a word, each node run alone from the start, in float64 as below."""
     lm = at_once(smollm2.load_smollm2(device="cpu", dtype="float64"))
@@ -69,6 +70,7 @@ def test_exact_equals_brute_force():
     assert found.high[0] == pytest.approx(mass, abs=1e-6)
 
 
+@pytest.mark.long
 def test_tree_probabilities_are_those_of_plain_forward_passes():
     """In float64, because in float32 two plain passes of different length differ by 1e-6 too."""
     import torch
@@ -91,6 +93,7 @@ def test_tree_probabilities_are_those_of_plain_forward_passes():
             torch.testing.assert_close(row.softmax(-1), plain.softmax(-1), atol=1e-6, rtol=0)
 
 
+@pytest.mark.long
 def test_exact_and_mc_agree(lm):
     prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     samples = 300
@@ -102,6 +105,7 @@ def test_exact_and_mc_agree(lm):
             assert low - slack <= draws.counts[word] / samples <= high + slack
 
 
+@pytest.mark.long
 def test_draws_do_not_depend_on_the_batch(lm):
     prompts = [Prompt("x", CONTEXTS[1])]
     assert mc(lm, prompts, samples=100) == mc(lm, prompts, samples=100, limits=Limits(nodes=16))

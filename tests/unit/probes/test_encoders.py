@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from aleatoric.errors import UsageError
-from aleatoric.probes.encoders import Encoder, content_key, encode_once, open_encoder
+from aleatoric.probes.encoders import SentenceEncoder, content_key, encode_once, open_encoder
 
 
-def counting(asked: list[list[str]]) -> Encoder:
+def counting(asked: list[list[str]]) -> SentenceEncoder:
     def encode(texts: list[str]) -> np.ndarray:
         asked.append(texts)
         return np.array([[len(text), 1.0] for text in texts])
 
-    return Encoder("counting", encode)
+    return SentenceEncoder("counting", encode)
 
 
 def test_a_text_is_encoded_once_and_not_again_with_a_cache() -> None:

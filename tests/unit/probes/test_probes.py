@@ -14,10 +14,10 @@ from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.probes import base, tools
 from aleatoric.probes.base import Batched, Block, Probe, probe_at, probe_from
-from aleatoric.probes.encoders import Encoder
-from aleatoric.probes.opening import Lexical, Semantic, Syntactic, default_names, open_probes
+from aleatoric.probes.encoders import SentenceEncoder
+from aleatoric.probes.opening import NgramProbe, Semantic, default_names, open_probes
 from aleatoric.probes.taggers import Tokeniser
-from aleatoric.probes.tools import PLACES, Reader, chunks
+from aleatoric.probes.tools import PLACES, TextReader, chunks
 
 BLOCKS = [
     Block(("The cat sat.", "A cat sat down.", "The dog ran.", ""), (2, 2)),
@@ -59,16 +59,18 @@ def test_all_probes_of_a_run_cut_and_tag_each_text_once() -> None:
         tagged.extend(texts)
         return [["X"] * len(tokens) for tokens in texts]
 
-    reader = Reader(Tokeniser("counting", cutting), tagging)
+    reader = TextReader(Tokeniser("counting", cutting), tagging)
     for order in (1, 2, 3):
-        Lexical(order, reader, {}).matrices(BLOCKS)
-        Syntactic(order, reader, {}).matrices(list(BLOCKS))
+        NgramProbe("lexical", order, reader, {}).matrices(BLOCKS)
+        NgramProbe("syntactic", order, reader, {}).matrices(list(BLOCKS))
     assert sorted(cut) == sorted({text for block in BLOCKS for text in block.texts})
     assert len(tagged) == len(cut)
 
 
 def test_texts_of_white_space_alone_have_no_meaning() -> None:
-    encoder = Encoder("unit", lambda texts: np.array([[float(t != "b"), 1.0] for t in texts]))
+    encoder = SentenceEncoder(
+        "unit", lambda texts: np.array([[float(t != "b"), 1.0] for t in texts])
+    )
     (matrix,) = Semantic(encoder, {}, {}).matrices([Block(("a", "b", " ", ""), (4,))])
     assert matrix[0, 1] == pytest.approx(1 - 1 / math.sqrt(2))
     assert matrix[0, 0] == 0
@@ -77,7 +79,7 @@ def test_texts_of_white_space_alone_have_no_meaning() -> None:
 
 def test_opposite_vectors_are_2_apart_and_zeros_undefined() -> None:
     vectors = {"a": [1.0, 0.0], "b": [-3.0, 0.0], "c": [0.0, 0.0]}
-    encoder = Encoder("given", lambda texts: np.array([vectors[t] for t in texts]))
+    encoder = SentenceEncoder("given", lambda texts: np.array([vectors[t] for t in texts]))
     (matrix,) = Semantic(encoder, {}, {}).matrices([Block(("a", "b", "c"), (3,))])
     np.testing.assert_array_equal(matrix, [[0, 2, math.nan], [2, 0, math.nan], [math.nan] * 3])
 
@@ -85,8 +87,8 @@ def test_opposite_vectors_are_2_apart_and_zeros_undefined() -> None:
 @pytest.mark.parametrize(
     ("probe", "name", "bounds"),
     [
-        (Lexical(2, None, {}), "lexical-2", (0, 1)),
-        (Syntactic(3, None, {}), "syntactic-3", (0, 1)),
+        (NgramProbe("lexical", 2, None, {}), "lexical-2", (0, 1)),
+        (NgramProbe("syntactic", 3, None, {}), "syntactic-3", (0, 1)),
         (Semantic(None, {}, {}), "semantic", (0, 2)),
         (probe_from("own", length), "own", (0, math.inf)),
         (probe_from("own", Batched(length, (1.0, 2.0))), "own", (1, 2)),
@@ -97,9 +99,9 @@ def test_names_and_bounds_of_probes(probe: Probe, name: str, bounds: tuple[float
 
 
 def test_what_is_a_probe_already_stays_as_it_is() -> None:
-    own = Lexical(1, None, {})
+    own = NgramProbe("lexical", 1, None, {})
     assert probe_from("own", own) is own
-    with pytest.raises(UsageError, match="no function of two texts"):
+    with pytest.raises(UsageError, match="not a function of two texts"):
         probe_from("own", 3)
 
 
@@ -124,23 +126,23 @@ def test_the_tokens_of_remembered_texts_are_cut_once() -> None:
         cut.extend(texts)
         return [text.split() for text in texts]
 
-    reader = Reader(Tokeniser("counting", cutting), lambda texts: [])
+    reader = TextReader(Tokeniser("counting", cutting), lambda texts: [])
     reader.remember(["a b", "c"])
     assert reader.tokens(["c", "d", "c"]) == {"c": ["c"], "d": ["d"]}
     assert cut == ["a b", "c", "d"]
 
 
 def test_code_that_only_a_run_names_is_refused() -> None:
-    assert base.unsaid(["a:f", "lexical-1", "b:g"], ["b:g"]) == ["a:f"]
-    base.check_said(["a:f", "lexical-1"], ["a:f"], "run")
+    assert base.disallowed_probes(["a:f", "lexical-1", "b:g"], ["b:g"]) == ["a:f"]
+    base.check_allowed_probes(["a:f", "lexical-1"], ["a:f"], "run")
     with pytest.raises(UsageError, match="--probe a:f --probe c:h"):
-        base.check_said(["a:f", "b:g", "c:h"], ["b:g"], "run")
+        base.check_allowed_probes(["a:f", "b:g", "c:h"], ["b:g"], "run")
     for rule, said in ((None, None), ("paper", None), ("a:cut", "a:cut")):
-        base.check_said_rule(rule, said, "run")
+        base.check_allowed_rule(rule, said, "run")
     with pytest.raises(UsageError, match="--word-rule a:cut"):
-        base.check_said_rule("a:cut", "b:cut", "run")
-    with pytest.raises(UsageError, match="a:f is none of the run's"):
-        base.check_known(["a:f"], ["lexical-1"])
+        base.check_allowed_rule("a:cut", "b:cut", "run")
+    with pytest.raises(UsageError, match="a:f is not a probe of the run"):
+        base.check_known_probes(["a:f"], ["lexical-1"])
 
 
 def test_german_has_its_own_tools(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +188,7 @@ def test_a_paper_run_names_the_english_tokeniser() -> None:
         ("semantic-1", "takes no number"),
         ("no_such_module:f", "cannot be imported"),
         ("math:no_such", "no function no_such in math"),
-        ("math:pi", "is no function"),
+        ("math:pi", "is not a function"),
         (":", "names no function"),
         (":f", "names no function"),
         ("math:", "names no function"),
@@ -255,7 +257,7 @@ def test_a_module_of_the_current_folder_is_found(
         (Batched(lambda a, b: [0.0]), "shape"),
         (lambda a, b: 1 / 0, r"the probe own failed on a pair \(ZeroDivisionError: .*\); give"),
         (lambda a, b: "no number\nat all", r"failed on a pair \(ValueError: .*\); give"),
-        (Lexical, r"failed on a pair \(TypeError: .*\); give"),
+        (NgramProbe, r"failed on a pair \(TypeError: .*\); give"),
         (Batched(lambda a, b: [2.0] * len(a), bounds=(0.0, 1.0)), "not between 0.0 and 1.0"),
     ],
 )

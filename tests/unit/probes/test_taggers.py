@@ -61,7 +61,7 @@ def test_a_context_is_tagged_once() -> None:
         calls.append(list(words))
         return [word.upper() for word in words]
 
-    remembering = taggers.Remembering(tagger)
+    remembering = taggers.CachingTagger(tagger)
     assert remembering("c", ["a", "b", "a"]) == ["A", "B", "A"]
     assert remembering("c", ["b", "d"]) == ["B", "D"]
     assert remembering("e", ["a"]) == ["A"]
@@ -70,7 +70,7 @@ def test_a_context_is_tagged_once() -> None:
 
 def test_only_near_words_are_seen() -> None:
     seen = []
-    remembering = taggers.Remembering(lambda context, words: seen.append(context) or ["X"])
+    remembering = taggers.CachingTagger(lambda context, words: seen.append(context) or ["X"])
     remembering(" ".join(str(i) for i in range(100)), ["a"])
     assert seen == [" ".join(str(i) for i in range(84, 100))]
 

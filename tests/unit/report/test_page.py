@@ -27,7 +27,7 @@ from aleatoric.report.parts import Part, part_of, parts_of
 from aleatoric.report.systems import systems_table
 from aleatoric.runs import Store
 from aleatoric.studies.compare import compare
-from aleatoric.studies.figure_data import Boxes, HeatMap, Line, Lines
+from aleatoric.studies.figure_data import Boxes, HeatMap, Lines, LineSeries
 
 HOSTILE = "</script><script>alert(1)</script>"
 LONG = "words " * 1667
@@ -261,7 +261,7 @@ def test_every_caption_is_a_sentence() -> None:
 
 
 def test_figure_data_is_short_and_harmless() -> None:
-    line = Line("a\x1b", (0.1234567, float("nan")), (1.0, 2.0))
+    line = LineSeries("a\x1b", (0.1234567, float("nan")), (1.0, 2.0))
     found = to_data(Lines(HOSTILE, "x", "y", (line,)))
     assert found["lines"][0]["x"] == [0.12346, None]
     assert found["lines"][0]["label"] == r"a\x1b"

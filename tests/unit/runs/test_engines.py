@@ -174,6 +174,7 @@ print(json.dumps([sorted(heard), mode, folder.exists(), sorted(left)]))
 """
 
 
+@pytest.mark.long
 def test_a_cluster_started_here_is_private(tmp_path: Path) -> None:
     """It listens on loopback alone, and others read neither its folder nor its token."""
     pytest.importorskip("ray", reason='Ray is absent: pip install "aleatoric[ray]"')

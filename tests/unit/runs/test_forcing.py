@@ -150,6 +150,7 @@ def test_a_sentence_longer_than_the_model_is_refused_by_its_number() -> None:
         reader.strips([SentencePair("9", "no " * 200, "nein")])
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not smollm2.is_cached(), reason="the embedded model is not cached")
 def test_smollm2_in_batches_and_alone() -> None:
     reader: Any = load_smollm2("", Forcing(window=12, stride=6))

@@ -104,6 +104,7 @@ def test_a_statistic_may_have_any_name(store: Store) -> None:
         list(store.rows("m", "stat_1"))
 
 
+@pytest.mark.long
 def test_statistics_take_little_room(tmp_path: Path) -> None:
     """Rows of 20 splits once took a page of the database each: 5 kB per item."""
     job = WordJob("simulated:contexts=300,people=20", ("toy",), samples=40)

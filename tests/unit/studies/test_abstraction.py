@@ -12,12 +12,12 @@ from sklearn.cluster import KMeans
 from aleatoric.levels.word_classes import (
     UNKNOWN,
     Clustering,
-    Points,
     by_cluster,
     by_tag,
     candidates,
     chosen,
     cluster,
+    gram,
     kmeans,
 )
 from aleatoric.types import FAILED, Item
@@ -32,7 +32,7 @@ def random_vectors(words: Sequence[str]) -> Mapping[str, NDArray[np.float64]]:
 @pytest.mark.parametrize(("n", "k"), [(30, 2), (60, 12), (60, 40), (12, 11)])
 def test_k_means_is_as_good_as_scikit_learns(n: int, k: int) -> None:
     vectors = np.random.default_rng(n + k).normal(size=(n, 20))
-    found = kmeans(Points.of(vectors), k, np.random.default_rng(0))
+    found = kmeans(gram(vectors), k, np.random.default_rng(0))
     theirs = KMeans(k, n_init=20, max_iter=400, random_state=0).fit(vectors)
     assert found.sse <= 1.02 * theirs.inertia_
     assert len(set(found.labels.tolist())) == k
@@ -44,12 +44,12 @@ def test_k_means_finds_clusters_that_are_there() -> None:
     rng = np.random.default_rng(0)
     truth = np.repeat(np.arange(4), 10)
     vectors = 20 * np.eye(4)[truth] + rng.normal(size=(40, 4))
-    found = kmeans(Points.of(vectors), 4, rng).labels
+    found = kmeans(gram(vectors), 4, rng).labels
     assert len(set(zip(truth.tolist(), found.tolist(), strict=True))) == 4
 
 
 def test_equal_points_are_no_trouble() -> None:
-    found = kmeans(Points.of(np.ones((6, 3))), 3, np.random.default_rng(0))
+    found = kmeans(gram(np.ones((6, 3))), 3, np.random.default_rng(0))
     assert found.sse == pytest.approx(0.0)
 
 

@@ -73,7 +73,7 @@ def test_constant_predictors_change_no_coefficient() -> None:
 
 def test_rubins_rules_add_the_variance_between_splits() -> None:
     kept = np.array([True])
-    fits = [ard.Fit(np.array([v]), np.array([0.01]), kept, 0.5) for v in (0.1, 0.3)]
+    fits = [ard.ArdFit(np.array([v]), np.array([0.01]), kept, 0.5) for v in (0.1, 0.3)]
     (found,) = ard.combine(fits, ["x"], np.array([2.0]))
     error = 1.959964 * np.sqrt(0.01 + 1.5 * 0.02)
     assert (found.value, found.kept) == (pytest.approx(0.2), 2)

@@ -33,12 +33,12 @@ def test_the_model_is_set_beside_both_halves(cases: list[Case]) -> None:
     study = biased.run(cases, seed=0)
     rows = {row[0]: row[1:] for row in study.tables[0].rows}
     # |.6-.8| + |.2-.2| + .2, halved.
-    assert rows["model (renormalised)"][0].startswith("0.200")
+    assert rows["model (renormalized)"][0].startswith("0.200")
     # Confidence .8, right with one of two known originals, and with every majority.
-    assert rows["model (renormalised)"][1:] == ("0.300", "0.200")
-    assert set(rows) == {"model (renormalised)", "oracle 1", "oracle 2"}
+    assert rows["model (renormalized)"][1:] == ("0.300", "0.200")
+    assert set(rows) == {"model (renormalized)", "oracle 1", "oracle 2"}
     heights = study.figures["fig5_biased"].heights
-    assert set(heights) == {"model (renormalised)", "oracle 2"}
+    assert set(heights) == {"model (renormalized)", "oracle 2"}
 
 
 def test_exact_probabilities_are_not_called_renormalised(make_case: Callable[..., Case]) -> None:
@@ -47,7 +47,7 @@ def test_exact_probabilities_are_not_called_renormalised(make_case: Callable[...
     assert table.rows[0][0] == "model (exact)"
     assert table.rows[0][1].startswith("0.500")
     assert table.title == "Exact probabilities beside halves of the people"
-    assert any("nothing is renormalised" in note for note in table.notes)
+    assert any("nothing is renormalized" in note for note in table.notes)
 
 
 def test_recorded_log_probabilities_are_called_renormalised(cli: Callable, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_recorded_log_probabilities_are_called_renormalised(cli: Callable, tmp_p
     recorded.write_text('{"id": "1", "logprobs": {"a": -1.0, "b": -2.0}}\n')
     asked = ("--model", f"recorded:{recorded}", "--out", tmp_path / "run")
     assert cli("word", "--corpus", corpus, *asked).status == 0
-    assert "model (renormalised)" in cli("score", tmp_path / "run", "--analysis", "biased").out
+    assert "model (renormalized)" in cli("score", tmp_path / "run", "--analysis", "biased").out
 
 
 def test_both_halves_are_as_far_from_all_people(cases: list[Case]) -> None:

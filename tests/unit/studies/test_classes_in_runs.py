@@ -16,7 +16,7 @@ from aleatoric.levels import word_classes
 from aleatoric.levels.base import notes, run_job
 from aleatoric.levels.word import WordJob, results
 from aleatoric.levels.word_classes import by_cluster
-from aleatoric.metrics import debiased as by_split
+from aleatoric.metrics.distances import tvd_of_counts
 from aleatoric.probes import tools
 from aleatoric.probes.tools import fitting_tagger
 from aleatoric.runs import Store
@@ -77,7 +77,7 @@ def test_the_oracle_and_all_systems_are_compared_on_the_same_clusters(folder: Pa
     member = np.array([[classes[word] == name for name in names] for word in words], dtype=int)
     codes = np.repeat(np.arange(len(words)), list(PEOPLE.values()))
     halves = control.split_halves(codes, control.independent_orders(len(codes), 20, 0, "1"))
-    expected = by_split.tvd(halves.target.counts @ member, halves.player.counts @ member)
+    expected = tvd_of_counts(halves.target.counts @ member, halves.player.counts @ member)
     assert page.values["tvd_sem"][0] == pytest.approx(expected)
     assert any("compare tvd_sem within one run only" in note for note in notes(store))
 
@@ -97,7 +97,7 @@ def test_tvd_sem_is_not_compared_between_runs(folder: Path) -> None:
         (("--language", "de", "--tagger", "textblob"), "textblob reads 'en' and the corpus is in"),
         (("--language", "de", "--tagger", "spacy:fr_x"), "give --tagger spacy:PIPELINE"),
         (("--language", "xq"), "no tagger for the language 'xq' is installed: give --tagger"),
-        (("--language", "German!"), "--language 'German!' is no code of a language"),
+        (("--language", "German!"), "--language 'German!' is not a language code"),
     ],
 )
 def test_a_tagger_of_another_language_is_refused(

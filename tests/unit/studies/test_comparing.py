@@ -10,7 +10,7 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.multiple import holm
 from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, ONE_GROUP
 from aleatoric.levels.base import run_job
-from aleatoric.levels.word import WordJob, choose, results
+from aleatoric.levels.word import WordJob, results
 from aleatoric.report.views import comparison_tables
 from aleatoric.runs import Store
 from aleatoric.studies.compare import compare
@@ -151,8 +151,8 @@ def test_no_common_item_is_said(tmp_path: Path) -> None:
     ("change", "field"),
     [
         ({"corpus": "simulated:contexts=60,people=20,passage=6"}, r"corpus \(simulated#"),
-        ({"choices": choose("corrected", ["rule=paper"])}, r"rule \(corrected v paper\)"),
-        ({"choices": choose("paper", [])}, r"protocol \(corrected v paper\).*bins"),
+        ({"choose": ("rule=paper",)}, r"rule \(corrected v paper\)"),
+        ({"protocol": "paper"}, r"protocol \(corrected v paper\).*bins"),
         ({"n_splits": 5}, r"n_splits \(20 v 5\)"),
     ],
 )

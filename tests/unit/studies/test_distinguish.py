@@ -13,7 +13,7 @@ from aleatoric.types import Case, Categorical, Pair
 
 
 def share(found: distinguish.Distinguished) -> float:
-    return found.share(found.adjusted, seed=0).value
+    return found.share(found.adjusted, seed=0)[0]
 
 
 def test_a_flat_model_is_told_from_people_and_a_perfect_one_is_not(
@@ -56,7 +56,7 @@ def test_where_all_contexts_agree_there_is_no_interval(make_case: Callable[..., 
     model = Categorical.from_counts({"a": 4})
     found = distinguish.distinguish([make_case("1:2", {"a": 3}, model)] * 2, seed=0)
     assert found.p_values == [1.0, 1.0]
-    assert found.share(found.adjusted, seed=0).interval is None
+    assert found.share(found.adjusted, seed=0)[1] is None
 
 
 def test_one_person_gives_no_control(make_case: Callable[..., Case]) -> None:

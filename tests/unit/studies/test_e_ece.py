@@ -1,4 +1,4 @@
-"""The e-ECE tables from rows of a toy recipe."""
+"""The e-ECE tables from rows, and what is said where there are none."""
 
 from __future__ import annotations
 
@@ -11,33 +11,61 @@ import numpy as np
 import pytest
 
 from aleatoric.calibration.sums import AllClasses
+from aleatoric.data import parallel
 from aleatoric.studies import e_ece_paper
-from aleatoric.studies.e_ece_paper import errors, sce_of_heads
-from aleatoric.training import multi30k
-from aleatoric.training.token_rows import read_rows
-from aleatoric.training.translation_model import Shape
-from aleatoric.training.translation_training import Recipe
+from aleatoric.studies.e_ece_paper import SCHEMES, Columns, read_rows, sce_of_heads
 
-SIZES = {"train": 60, "val": 10, "test2016": 12}
-WORDS = {"Hund": "dog", "Mann": "man", "Ball": "ball"}
+SENTENCES, TOKENS, CLASSES = 12, 5, 16
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Parallel text and the rows, weights and facts of the recipe."""
+    """Parallel text, and rows, heads and facts as the recipe writes them, of random numbers."""
     folder = tmp_path_factory.mktemp("e-ece")
-    for split, count in SIZES.items():
-        chosen = [list(WORDS.items())[n % 3] for n in range(count)]
-        for side in (0, 1):
-            text = "".join(f"{('Ein', 'A')[side]} {pair[side]} .\n" for pair in chosen)
-            path = folder / "data" / f"multi30k_{split}.{('de', 'en')[side]}.gz"
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(gzip.compress(text.encode()))
-    recipe = Recipe(seed=5, epochs=2, max_tokens=128, warmup=10)
-    shape = Shape(layers=1, width=16, heads=2, ffn=16)
-    out, weights = folder / "out", folder / "weights"
-    multi30k.run(multi30k.Settings(folder / "data", out, weights, recipe, shape=shape, merges=20))
+    (folder / "data").mkdir()
+    (folder / "out").mkdir()
+    sides = [folder / "data" / f"multi30k_test2016.{side}.gz" for side in ("de", "en")]
+    for side in sides:
+        side.write_bytes(gzip.compress(b"a b c .\n" * SENTENCES))
+    for kept in ("loss", "bleu", "last"):
+        columns, heads = random_columns(["loss", "bleu", "last"].index(kept))
+        np.savez_compressed(folder / "out" / f"rows-{kept}.npz", **columns)
+        np.savez_compressed(folder / "out" / f"heads-{kept}.npz", **heads)
+    epochs = {"epochs": {"loss": 1, "bleu": 2, "last": 2}}
+    facts = {
+        "data_sha256": {"test": parallel.load(*sides).sha256},
+        "recipe": {"seed": 5, "label_smoothing": 0.1},
+        "models": {"translation": epochs, "uncertainty": epochs},
+        "test": {kept: {"bleu": 40.0} for kept in ("loss", "bleu", "last")},
+        "environment": {"device": "cpu"},
+    }
+    (folder / "out" / "facts.json").write_text(json.dumps(facts))
     return folder
+
+
+def random_columns(seed: int) -> tuple[Columns, Columns]:
+    rng, n = np.random.default_rng(seed), SENTENCES * TOKENS
+    probs = rng.dirichlet(np.ones(CLASSES), n)
+    token = rng.integers(4, CLASSES, n)
+    token[TOKENS - 1 :: TOKENS] = 2
+    rows = np.arange(n)
+    columns = {
+        "sentence": rows // TOKENS,
+        "position": rows % TOKENS,
+        "token": token,
+        "predicted": probs.argmax(1),
+        "p_hat": probs.max(1),
+        "a_hat": 1.0 * (probs.argmax(1) == token),
+        "log_prob": np.log(probs[rows, token]),
+        "entropy": -(probs * np.log(probs)).sum(1),
+        "uncertainty": rng.random(n),
+    }
+    for scheme in SCHEMES:
+        columns |= {f"p_{scheme}": (probs**2).sum(1), f"a_{scheme}": probs[rows, token]}
+        columns |= {f"draw_{name}_{scheme}": rng.random(n) for name in ("p", "scheme_p", "a")}
+    row, kind = np.nonzero(probs >= 1e-3)
+    heads = {"head_sentence": row // TOKENS, "head_position": row % TOKENS, "head_token": kind}
+    return columns, heads | {"head_p": probs[row, kind], "class_mass": probs.sum(0)}
 
 
 def test_every_table_is_printed(cli: Callable, made: Path) -> None:
@@ -60,33 +88,6 @@ def test_json_has_printed_and_ours(cli: Callable, made: Path) -> None:
     assert "eos=scored" in found["signature"]
 
 
-def test_the_checkpoint_reads_pairs_as_the_recipe_does(cli: Callable, made: Path) -> None:
-    """The token command on the recipe's weights gives the numbers of the recipe's own rows."""
-    sides = ",".join(str(made / "data" / f"multi30k_test2016.{s}.gz") for s in ("de", "en"))
-    ran = cli(
-        *("token", "--corpus", f"parallel:{sides}", "--json", "--classwise", "all"),
-        *("--model", f"translation:{made / 'weights'}@last"),
-    )
-    assert ran.status == 0, ran.err
-    columns = read_rows(made / "out" / "rows-last.npz")
-    heads = read_rows(made / "out" / "heads-last.npz")
-    ours = errors(columns, heads, 15, seed=0)
-    for metric in ("ece", "sce", "e_ece", "e_ece_p", "e_ece_k", "sce_predicted", "sce_weighted"):
-        value = ran.results["translation-last", metric]["estimate"]["value"]
-        assert value == pytest.approx(ours[metric].value, abs=2e-6), metric
-    unseen = 1 - len(np.unique(columns["token"])) / len(heads["class_mass"])
-    for metric, value in {
-        "agreement_M": columns["p_plain"].mean(),
-        "agreement_C": np.exp(columns["log_prob"]).mean(),
-        "vocabulary_unseen": unseen,
-    }.items():
-        found = ran.results["translation-last", metric]["estimate"]["value"]
-        assert found == pytest.approx(value, abs=1e-5), metric
-    assert ran.results["translation-last", "nll"]["estimate"]["value"] == pytest.approx(
-        -columns["log_prob"].mean(), abs=1e-5
-    )
-
-
 def test_nixons_sce_from_heads_is_that_of_whole_rows() -> None:
     rng = np.random.default_rng(0)
     logits, targets = rng.normal(size=(40, 6)) * 2, rng.integers(0, 6, 40)
@@ -101,24 +102,42 @@ def test_nixons_sce_from_heads_is_that_of_whole_rows() -> None:
     assert found == pytest.approx(own.errors()["sce"], abs=1e-12)
 
 
-def test_rows_that_ship_are_found(
+def test_the_rows_of_the_checkout_are_found(
     cli: Callable, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(e_ece_paper, "SHIPPED", made / "out")
+    monkeypatch.setattr(e_ece_paper, "RECIPE_ROWS", made / "out")
     ran = cli("reproduce", "e-ece", "--data", made / "data")
     assert ran.status == 0, ran.err
     assert "rows-loss.npz: seed 5" in ran.out
 
 
-def test_without_rows_the_training_command_is_named(
+def test_without_rows_their_place_is_named(
     cli: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(e_ece_paper, "SHIPPED", tmp_path)
+    monkeypatch.setattr(e_ece_paper, "RECIPE_ROWS", tmp_path)
     ran = cli("reproduce", "e-ece", "--data", made / "data")
-    assert ran.status == 2
+    assert (ran.status, ran.out) == (2, "")
     assert ran.err.count("\n") == 1
-    assert "python -m aleatoric.training.multi30k" in ran.err
-    assert "minutes" in ran.err
+    assert "copy recipes/multi30k/rows/* from the aleatoric repository into it" in ran.err
+    assert "--rows FILE" in ran.err
+
+
+def test_rows_beside_the_data_are_found(
+    cli: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(e_ece_paper, "RECIPE_ROWS", tmp_path / "none")
+    for path in (*(made / "data").iterdir(), *(made / "out").iterdir()):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    ran = cli("reproduce", "e-ece", "--data", tmp_path)
+    assert ran.status == 0, ran.err
+    assert "rows-loss.npz: seed 5" in ran.out
+
+
+def test_the_repository_holds_the_rows_of_every_checkpoint() -> None:
+    for kept in ("loss", "bleu", "last"):
+        assert set(read_rows(e_ece_paper.RECIPE_ROWS / f"heads-{kept}.npz")) >= {"class_mass"}
+        rows = read_rows(e_ece_paper.RECIPE_ROWS / f"rows-{kept}.npz")
+        assert {f"p_{scheme}" for scheme in SCHEMES} <= set(rows)
 
 
 def test_rows_of_other_sentences_are_refused(cli: Callable, made: Path, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_binary_file_may_have_newlines(tmp_path: Path) -> None:
     [
         ("v.txt", b"", "holds no vector"),
         ("v.txt", b"dog 1 2\ncat 1\n", "line 2: has 1 numbers after its word, not 2"),
-        ("v.txt", b"dog 1 2\ncat 1 two\n", "line 2: 'two' is no number"),
+        ("v.txt", b"dog 1 2\ncat 1 two\n", "line 2: 'two' is not a number"),
         ("v.txt", b"dog 1 nan\n", "line 1: holds no finite vector"),
         ("v.txt", b"dog\n", "line 1:"),
         ("v.txt", b"dog 1 2\n\xff\xfe 1 2\n", "line 2: byte 0xff at column 1 is not utf-8"),
@@ -79,7 +79,7 @@ def test_a_bad_file_is_one_sentence(
 def test_a_file_is_needed(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="vectors:FILE"):
         word_classes.vectors("")
-    with pytest.raises(DataError, match="is no file"):
+    with pytest.raises(DataError, match="is not a file"):
         word_classes.vectors(str(tmp_path))
 
 
@@ -97,7 +97,7 @@ def test_each_word_is_encoded_once() -> None:
         asked.extend(words)
         return np.ones((len(words), 2))
 
-    embedder = word_classes.Remembering(encode)
+    embedder = word_classes.CachedEmbedder(encode)
     assert set(embedder(["a", "b", "a"])) == {"a", "b"}
     assert set(embedder(["b", "c"])) == {"b", "c"}
     assert embedder([]) == {}

@@ -29,9 +29,9 @@ from aleatoric.inference.planning import (
     Context,
     Crowding,
     Design,
-    Parts,
     Pilot,
-    Spread,
+    PilotSpread,
+    Variances,
     between_and_within,
     design_effect,
     error_for_power,
@@ -46,7 +46,7 @@ from aleatoric.inference.planning import (
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
 from aleatoric.report.plan import plan_picture, plan_table
-from aleatoric.studies.plan import AssumedSource, Assumptions, Grid, Target, make_plan, zipf
+from aleatoric.studies.plan import Assumptions, Grid, Target, assumed_source, make_plan, zipf
 
 variances = st.floats(0.0, 0.3)
 
@@ -56,7 +56,7 @@ variances = st.floats(0.0, 0.3)
 def test_the_groups_that_are_needed_are_enough_and_no_fewer_are(
     groups: float, contexts: float, people: float, samples: float, error: float
 ) -> None:
-    parts = Parts(groups, contexts, people, samples)
+    parts = Variances(groups, contexts, people, samples)
     needed = groups_needed(parts, Design(40, 10, 1, Crowding(5.0, 7.0)), error)
     design = Design(40, 10, needed, Crowding(5.0, 7.0))
     assert standard_error(parts, design) <= error * (1 + 1e-9)
@@ -68,7 +68,7 @@ def test_the_groups_that_are_needed_are_enough_and_no_fewer_are(
 def test_the_error_of_a_mean_over_groups_of_unequal_sizes() -> None:
     """Var(Σ values) = Σ_g (m_g² · groups + m_g · the rest), by hand; the mean size would not do."""
     sizes = np.array([1, 2, 9])
-    parts = Parts(0.02, 0.05, 0.01, 0.03)
+    parts = Variances(0.02, 0.05, 0.01, 0.03)
     variance = (0.02 * (1 + 4 + 81) + 0.09 * (1 + 2 + 9)) / 12**2
     design = Design(40, 10, 3, Crowding.of(sizes))
     assert standard_error(parts, design) == pytest.approx(math.sqrt(variance))
@@ -84,11 +84,11 @@ def test_what_a_design_costs() -> None:
 
 def test_the_parts_of_a_paired_difference() -> None:
     """People and contexts are shared, samples are not: 2 (1 - correlation) and 2 times each."""
-    parts = Parts(0.1, 0.2, 0.3, 0.4)
+    parts = Variances(0.1, 0.2, 0.3, 0.4)
     found = parts.paired(0.75)
     assert astuple(found) == pytest.approx((0.05, 0.1, 0.15, 0.8))
     assert (parts.total, parts.correlation) == pytest.approx((1.0, 0.1))
-    assert Parts(0.0, 0.0, 0.0, 0.0).correlation == 0
+    assert Variances(0.0, 0.0, 0.0, 0.0).correlation == 0
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])
@@ -158,13 +158,13 @@ def test_values_drawn_several_times_are_averaged() -> None:
     ("people", "samples", "parts"),
     [
         # Within groups 2 · .5 = 1, of which noise cannot be more than all.
-        (0.25, 0.5, Parts(14.0, 0.25, 0.25, 0.5)),
-        (2.0, 6.0, Parts(14.0, 0.0, 0.25, 0.75)),
-        (0.0, 0.0, Parts(14.0, 1.0, 0.0, 0.0)),
+        (0.25, 0.5, Variances(14.0, 0.25, 0.25, 0.5)),
+        (2.0, 6.0, Variances(14.0, 0.0, 0.25, 0.75)),
+        (0.0, 0.0, Variances(14.0, 1.0, 0.0, 0.0)),
     ],
 )
-def test_the_parts_of_a_spread_by_hand(people: float, samples: float, parts: Parts) -> None:
-    spread = Spread(table_of([0.0, 2.0], [4.0, 6.0]), 2.0, 0.5, people, samples)
+def test_the_parts_of_a_spread_by_hand(people: float, samples: float, parts: Variances) -> None:
+    spread = PilotSpread(table_of([0.0, 2.0], [4.0, 6.0]), 2.0, 0.5, people, samples)
     sums = spread.table.sum(axis=0)
     assert spread.parts(sums) == parts
     # Five groups of three contexts, four as a context sees them: (14 · 4 + 1) / 15.
@@ -184,12 +184,12 @@ def test_the_parts_of_a_spread_by_hand(people: float, samples: float, parts: Par
 def test_the_interval_of_an_error_by_hand(
     groups: list[list[float]], variance: float, free: float
 ) -> None:
-    spread = Spread(table_of(*groups), 1.0, 1.0, 0.0, 0.0)
+    spread = PilotSpread(table_of(*groups), 1.0, 1.0, 0.0, 0.0)
     found = error_interval(spread, Design(10, 10, 5, Crowding(3.0, 4.0)), 0.9)
     assert found is not None
     ends = [math.sqrt(variance * free / stats.chi2.ppf(share, free)) for share in (0.95, 0.05)]
     assert (found.low, found.high, found.level) == pytest.approx((*ends, 0.9))
-    flat = Spread(table_of([1.0, 1.0], [1.0, 1.0]), 1.0, 1.0, 0.0, 0.0)
+    flat = PilotSpread(table_of([1.0, 1.0], [1.0, 1.0]), 1.0, 1.0, 0.0, 0.0)
     assert error_interval(flat, Design(10, 10, 5, Crowding(3.0, 4.0))) is None
 
 
@@ -255,6 +255,7 @@ def test_of_two_models_the_difference_is_taken() -> None:
     assert (subsampled(sides, [3], [None], rng, times=2) == -0.25).all()
 
 
+@pytest.mark.long
 def test_few_crossed_samples_estimate_both_variances_without_bias() -> None:
     rng = np.random.default_rng(3)
     people, model = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
@@ -306,7 +307,7 @@ def test_zipf_has_the_entropy_that_is_asked_for(support: int, share: float) -> N
 
 
 def test_more_of_anything_never_raises_an_assumed_error() -> None:
-    source = AssumedSource(Assumptions())
+    source = assumed_source(Assumptions())
     rows = make_plan(source, Target(), Grid((10, 40, 160), (10, 1000, None), (20,))).rows
     errors = np.array([row.se for row in rows]).reshape(3, 3)
     assert (np.diff(errors, axis=0) <= 1e-6).all()
@@ -314,7 +315,7 @@ def test_more_of_anything_never_raises_an_assumed_error() -> None:
 
 
 def test_figure_data_meets_the_target_where_the_table_says() -> None:
-    plan = make_plan(AssumedSource(Assumptions()), Target(se=0.02), Grid((40,), (100,)))
+    plan = make_plan(assumed_source(Assumptions()), Target(se=0.02), Grid((40,), (100,)))
     (line,) = plan_picture(plan).pictures[0].lines  # type: ignore[union-attr]
     (row,) = plan.rows
     at = np.interp(row.design.contexts, line.x, line.y)
@@ -378,7 +379,7 @@ def test_a_difference_of_one_system_says_what_it_assumes(cli: Callable) -> None:
     [
         ((), "give a run"),
         (("--assume", "height=3"), "no assumption 'height'"),
-        (("--assume", "sd=x"), "is no number"),
+        (("--assume", "sd=x"), "is not a number"),
         (("--assume", "icc=1.5"), "icc=1.5 cannot be"),
         (("--assume", "sd=0.1", "--samples", "few"), "--samples 'few'"),
         (("--assume", "sd=0.1", "--se", "0"), "--se 0"),
@@ -408,10 +409,10 @@ def test_a_power_just_above_chance_has_an_error() -> None:
 
 
 def test_wide_supports_are_compared_in_parts_and_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = AssumedSource(Assumptions(support=300, entropy=6.0))
-    whole = source.prepared([5, 10], [7, None])
+    source = assumed_source(Assumptions(support=300, entropy=6.0))
+    whole = source.known([5, 10], [7, None])
     monkeypatch.setattr("aleatoric.inference.noise._AT_ONCE", 300)
-    assert source.prepared([5, 10], [7, None]) == whole
+    assert source.known([5, 10], [7, None]) == whole
 
 
 def test_a_correlation_that_the_run_knows_is_refused(cli: Callable, run: Path) -> None:
@@ -492,7 +493,7 @@ def test_the_interval_of_a_predicted_error_holds_it() -> None:
         centres = rng.normal(0, math.sqrt(alike), (groups, 1))
         values = centres + rng.normal(0, math.sqrt(1 - alike), (groups, size))
         table = np.array([group_columns(own[:, None]) for own in values])
-        interval = error_interval(Spread(table, 1.0, 1.0, 0.0, 0.0), design)
+        interval = error_interval(PilotSpread(table, 1.0, 1.0, 0.0, 0.0), design)
         held += interval.low <= true <= interval.high
     assert 0.92 <= held / 300 <= 0.98
 

@@ -79,13 +79,15 @@ def test_the_same_seed_gives_the_same_bytes(cli: Callable[..., Any], data: Path)
 def test_bad_folders_and_options(cli: Callable[..., Any], tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no corpus of texts; put"):
         production_paper.reproduce(tmp_path)
-    with pytest.raises(DataError, match="is no folder; name"):
+    with pytest.raises(DataError, match="is not a folder; name"):
         production_paper.reproduce(tmp_path / "none")
     with pytest.raises(UsageError, match="no protocol 'mine'; use paper, corrected or both"):
         production_paper.chosen_protocols("mine")
     bad = tmp_path / "bad.json"
     bad.write_text("[1]")
-    with pytest.raises(DataError, match=r"bad\.json: is no file of recorded pair distances; name"):
+    with pytest.raises(
+        DataError, match=r"bad\.json: is not a file of recorded pair distances; name"
+    ):
         production_paper.reproduce(tmp_path, recorded=bad)
     ran = cli("reproduce", "production", "--data", tmp_path)
     assert (ran.status, ran.out) == (2, "")

@@ -15,13 +15,6 @@ from aleatoric.studies.people import split_tvds
 from aleatoric.types import Case
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_ks_distance_is_scipys(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    left, right = rng.integers(0, 20, 57) / 20, rng.random(31)
-    assert replacement.ks_distance(left, right) == pytest.approx(ks_2samp(left, right).statistic)
-
-
 def test_the_ends_of_the_curve_are_the_model_and_people(flat_model: list[Case]) -> None:
     tvds = split_tvds(flat_model, seed=0)
     found = replacement.replace(tvds.model, tvds.oracle, tvds.groups, seed=0)

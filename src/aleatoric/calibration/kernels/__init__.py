@@ -1,1 +1,1 @@
-"""One pass over logits, three times: `naive` (numpy, the oracle), `torch_pass`, `triton_pass`."""
+"""Kernels for one pass over logits: `naive` (numpy, the reference), torch, numba and Triton."""

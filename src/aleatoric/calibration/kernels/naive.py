@@ -1,4 +1,4 @@
-"""The plain computation in double precision: slow, short, and the oracle of the fast kernels."""
+"""The reference implementation in double precision, which tests compare the fast kernels with."""
 
 from __future__ import annotations
 
@@ -6,43 +6,38 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aleatoric.calibration.schemes import Columns, Pair, Scheme
+from aleatoric.calibration.schemes import Scheme
+from aleatoric.calibration.statistics import Expected, TokenColumns
 from aleatoric.models.decoding import Decoder
 from aleatoric.types import Floats, Ints
 
 
 def columns(
     logits: Floats, targets: Ints, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
-) -> Columns:
-    """All columns of a chunk; `uniforms` has (tokens, samples) numbers for each sampled scheme.
-
-    >>> even = np.log([[0.5, 0.25, 0.25]])
-    >>> found = columns(even, np.array([0]), [Scheme()], [None])
-    >>> round(found.expected[0][0].item(), 6), round(found.expected[0][1].item(), 6)
-    (0.375, 0.5)
-    """
+) -> TokenColumns:
+    """All columns of a chunk; `uniforms` has (tokens, samples) numbers for each sampled scheme."""
     logits = logits.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        logz = log_normaliser(logits)
+        logz = log_normalizer(logits)
         probs = np.exp(logits - logz[:, None])
         surprise = np.where(probs > 0, logz[:, None] - logits, 0.0)
     best, rows = probs.argmax(axis=1), np.arange(len(logits))
     hit = probs[rows, targets]
     drawn = zip(schemes, uniforms, strict=True)
-    return Columns(
+    return TokenColumns(
         confidence=probs[rows, best],
         correct=(best == targets).astype(np.float64),
         predicted=best.astype(np.int64),
         brier=(probs**2).sum(axis=1) - 2 * hit + 1,
         nll=logz - logits[rows, targets],
         entropy=(probs * surprise).sum(axis=1),
-        log_normaliser=logz,
+        log_normalizer=logz,
         expected=tuple(expected(logits, probs, targets, scheme, u) for scheme, u in drawn),
     )
 
 
-def log_normaliser(logits: Floats) -> Floats:
-    """The logarithm of Σ e^x by row."""
+def log_normalizer(logits: Floats) -> Floats:
+    """The logarithm of Σ e^x per row."""
     highest = logits.max(axis=1)
     total: Floats = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
     return total
@@ -50,28 +45,28 @@ def log_normaliser(logits: Floats) -> Floats:
 
 def expected(
     logits: Floats, probs: Floats, targets: Ints, scheme: Scheme, uniforms: Floats | None
-) -> Pair:
-    """p̃ and ã of each row: over the whole space, or over draws where uniform numbers are given."""
+) -> Expected:
+    """p̃ and ã per row: over the whole space, or over draws if uniform numbers are given."""
     changed = decoded(logits, scheme.decoder)
     if uniforms is None:
-        return (changed * probs).sum(axis=1), changed[np.arange(len(targets)), targets]
+        return Expected((changed * probs).sum(axis=1), changed[np.arange(len(targets)), targets])
     draws = drawn(changed, uniforms)
     hits = draws == targets[:, None]
-    return np.take_along_axis(probs, draws, axis=1).mean(axis=1), hits.mean(axis=1)
+    return Expected(np.take_along_axis(probs, draws, axis=1).mean(axis=1), hits.mean(axis=1))
 
 
 def drawn(probs: Floats, uniforms: Floats) -> Ints:
-    """A token for each uniform number in [0, 1), by its row's cumulative distribution."""
+    """A token for each uniform number in [0, 1), by the cumulative distribution of its row."""
     found = np.zeros(uniforms.shape, dtype=np.int64)
-    for row, (own, numbers) in enumerate(zip(probs.cumsum(axis=1), uniforms, strict=True)):
-        # Rounding may lift a number to the total; the first token to reach it has mass.
-        last = min(np.searchsorted(own, own[-1]), len(own) - 1)
-        found[row] = np.minimum(np.searchsorted(own, numbers * own[-1], side="right"), last)
+    for row, (mass, numbers) in enumerate(zip(probs.cumsum(axis=1), uniforms, strict=True)):
+        # Rounding may lift a number to the total: stop at the last token with mass.
+        last = min(np.searchsorted(mass, mass[-1]), len(mass) - 1)
+        found[row] = np.minimum(np.searchsorted(mass, numbers * mass[-1], side="right"), last)
     return found
 
 
 def decoded(logits: Floats, decoder: Decoder) -> Floats:
-    """P̃: the probabilities that `decoder` makes of logits, steps in the decoder's order."""
+    """P̃: the probabilities that `decoder` makes of logits, with its steps in order."""
     if decoder.greedy:
         best = np.argmax(logits, axis=1, keepdims=True)
         return np.asarray(np.arange(logits.shape[1]) == best, dtype=np.float64)
@@ -86,7 +81,7 @@ def decoded(logits: Floats, decoder: Decoder) -> Floats:
 
 
 def softmax(logits: Floats) -> Floats:
-    """Probabilities by row."""
+    """Probabilities per row."""
     raised = np.exp(logits - logits.max(axis=1, keepdims=True))
     probs: Floats = raised / raised.sum(axis=1, keepdims=True)
     return probs

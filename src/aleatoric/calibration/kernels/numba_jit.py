@@ -1,8 +1,8 @@
-"""The compiled loops of the CPU pass: a row of logits is read once.
+"""Compiled loops of the CPU kernel: each row of logits is read once.
 
-Plain loops over one block at a time, which the compiler turns into vector instructions. 2^x is a
-polynomial with the exponent put into the number's bits: exp() of the C library takes longer than
-everything else together.
+Plain loops over one block at a time, which the compiler vectorizes. 2^x is a polynomial whose
+result gets the exponent in its bits: exp() of the C library takes longer than everything else
+together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def highest_of(values):
 
 @njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
 def sums_of(values, centre):
-    """Of a block: Σ e, Σ e², Σ e·log2 e with e = exp(x - centre), and Σ x."""
+    """Sums of a block: Σ e, Σ e², Σ e·log2 e with e = exp(x - centre), and Σ x."""
     total, square, weighted, plain = ZERO, ZERO, ZERO, ZERO
     for i in range(values.size):
         x = values[i]
@@ -57,7 +57,7 @@ def sweep(row, centre):
     total, square, weighted, plain = 0.0, 0.0, 0.0, 0.0
     for start in range(0, row.size, BLOCK):
         block = row[start : start + BLOCK]
-        # In a loop of its own: together with sums the compiler would take numbers one by one.
+        # In a separate loop: combined with the sums, the compiler would not vectorize it.
         highest = highest_of(block)
         if highest > best:
             best, at = highest, start
@@ -68,10 +68,10 @@ def sweep(row, centre):
 
 @njit(nogil=True, error_model="numpy", cache=True)
 def read(logits, out):
-    """Row by row: maximum, its place, centre, Σ e, Σ e², Σ e·log2 e, Σ x."""
+    """Per row: maximum, its index, centre, Σ e, Σ e², Σ e·log2 e, Σ x."""
     for r in range(logits.shape[0]):
         row = logits[r]
-        # Any number near the maximum keeps e in range: that of the first block nearly always does.
+        # Any number near the maximum keeps e in range: the first block's nearly always does.
         first = highest_of(row[:BLOCK])
         centre = np.float32(first if first > LEAST else ZERO)
         best, at, total, square, weighted, plain = sweep(row, centre)

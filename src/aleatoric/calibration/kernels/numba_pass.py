@@ -1,6 +1,6 @@
-"""The pass over logits on a CPU, compiled: one read for all that needs no other distribution.
+"""The compiled CPU kernel: one read of each row, if no scheme changes the distribution.
 
-Where a scheme needs one, everything goes through `torch_pass`: columns of one chunk come from one
+If a scheme does, everything goes through `torch_pass`: all columns of a chunk come from one
 computation, so that they agree to the last digit.
 """
 
@@ -17,36 +17,37 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aleatoric.calibration.kernels import torch_pass
-from aleatoric.calibration.schemes import Columns, Scheme
+from aleatoric.calibration.schemes import Scheme
+from aleatoric.calibration.statistics import Expected, TokenColumns
 from aleatoric.models.decoding import Decoder
 from aleatoric.types import Floats
 
 
 def columns(
     logits: Tensor, targets: Tensor, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
-) -> Columns:
+) -> TokenColumns:
     """All columns of a chunk, as the naive kernel defines them."""
     if not all(_is_plain(s, u) for s, u in zip(schemes, uniforms, strict=True)):
         return torch_pass.columns(logits, targets, schemes, uniforms)
     best, place, centre, total, square, weighted, plain = read(logits.float().contiguous().numpy())
     wanted = logits.gather(1, targets[:, None])[:, 0].double().numpy()
     log_total = np.log(total)
-    # A sum of the logits themselves shows NaN and +inf, which maxima and clipping would hide.
+    # The sum of the logits reveals NaN and +inf, which maxima and clipping would hide.
     sound = (plain < math.inf) & (best > LEAST)
-    with np.errstate(invalid="ignore"):  # rows that are not sound are refused by the caller
+    with np.errstate(invalid="ignore"):  # the caller refuses rows that are not sound
         confidence, hit = np.exp(best - centre) / total, np.exp(wanted - centre) / total
     collision = square / total**2
     predicted = place.astype(np.int64)
     correct = (predicted == targets.numpy()).astype(np.float64)
-    greedy, ancestral = (confidence, correct), (collision, hit)
-    return Columns(
+    greedy, ancestral = Expected(confidence, correct), Expected(collision, hit)
+    return TokenColumns(
         confidence=confidence,
         correct=correct,
         predicted=predicted,
         brier=collision - 2 * hit + 1,
         nll=centre - wanted + log_total,
         entropy=np.maximum(log_total - weighted * math.log(2) / total, 0.0),
-        log_normaliser=np.where(sound, centre + log_total, np.nan),
+        log_normalizer=np.where(sound, centre + log_total, np.nan),
         expected=tuple(greedy if s.decoder.greedy else ancestral for s in schemes),
     )
 
@@ -56,7 +57,7 @@ LEAST = -3.0e38
 
 
 def read(logits: NDArray[np.float32]) -> Floats:
-    """The sums of each row, a column a row; rows are shared out among torch's threads."""
+    """The sums of each row, one column per row; rows are divided among torch's threads."""
     from aleatoric.calibration.kernels.numba_jit import read as compiled
 
     out = np.empty((len(logits), 7))
@@ -72,5 +73,5 @@ def read(logits: NDArray[np.float32]) -> Floats:
 
 
 def _is_plain(scheme: Scheme, uniforms: Floats | None) -> bool:
-    """Whether the model's own distribution and its mode are all that a scheme needs."""
+    """Whether a scheme needs only the model's own distribution or its mode."""
     return uniforms is None and (scheme.decoder.greedy or scheme.decoder == Decoder())

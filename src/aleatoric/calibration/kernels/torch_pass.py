@@ -1,7 +1,7 @@
-"""The pass over logits in torch, on any device.
+"""The torch kernel, on any device.
 
-Rows are taken a few at a time, so that on a CPU what one step writes the next one finds in cache.
-Inputs in half precision are computed in single precision, double in double.
+A few rows at a time, so that on a CPU the intermediate results stay in cache. Half-precision inputs
+are computed in single precision, double in double.
 """
 
 from __future__ import annotations
@@ -12,29 +12,123 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aleatoric.calibration.schemes import Columns, Pair, Scheme, join
+from aleatoric.calibration.schemes import Scheme
+from aleatoric.calibration.statistics import Expected, TokenColumns, join
 from aleatoric.models.decoding import Decoder
 from aleatoric.types import Floats
 
 HEAD = 1024
-"""The tokens looked at first; rows whose nucleus is larger are looked at whole."""
+"""The number of top tokens to sort first; rows with a larger nucleus are sorted entirely."""
+CPU_CELLS = 1 << 21
+GPU_CELLS = 1 << 26
+_BLOCK = 256
+
+
+def columns(
+    logits: Tensor, targets: Tensor, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
+) -> TokenColumns:
+    """All columns of a chunk, as the naive kernel defines them."""
+    cells = CPU_CELLS if logits.device.type == "cpu" else GPU_CELLS
+    step = min(max(1, cells // logits.shape[1]), max(1, len(logits)))
+    # Reused for each step: allocating memory would take longer than the sums.
+    precision = torch.float64 if logits.dtype == torch.float64 else torch.float32
+    room = torch.empty((2, step, logits.shape[1]), dtype=precision, device=logits.device)
+    parts = []
+    for start in range(0, len(logits), step):
+        numbers = [None if u is None else u[start : start + step] for u in uniforms]
+        rows = slice(start, start + step)
+        parts.append(_columns(logits[rows], targets[rows], schemes, numbers, room))
+    return join(parts)
+
+
+def _columns(
+    logits: Tensor,
+    targets: Tensor,
+    schemes: Sequence[Scheme],
+    uniforms: Sequence[Floats | None],
+    room: Tensor,
+) -> TokenColumns:
+    best = first_best(logits)
+    highest = _at(logits, best).to(room.dtype)
+    # Differences to the maximum: large logits would cost the entropy precision.
+    below = torch.sub(logits, highest[:, None], out=room[0, : len(logits)])
+    probs = torch.softmax(below, -1, out=room[1, : len(logits)])
+    confidence = _at(probs, best)
+    log_total = -confidence.log()
+    hit = _at(probs, targets)
+    drawn = zip(schemes, uniforms, strict=True)
+    return TokenColumns(
+        confidence=as_numpy(confidence),
+        correct=as_numpy(best == targets),
+        predicted=best.cpu().numpy(),
+        brier=as_numpy(torch.linalg.vecdot(probs, probs) - 2 * hit + 1),
+        nll=as_numpy(log_total - _at(below, targets)),
+        entropy=as_numpy(_entropy(below, probs, log_total)),
+        log_normalizer=as_numpy(highest + log_total),
+        expected=tuple(_expected(logits, probs, best, targets, s, u) for s, u in drawn),
+    )
+
+
+def _entropy(logits: Tensor, probs: Tensor, log_total: Tensor) -> Tensor:
+    mean: Tensor = torch.linalg.vecdot(probs, logits)
+    undefined = mean.isnan()
+    if undefined.any():
+        # 0 · -inf: excluded tokens add nothing.
+        finite = logits[undefined]
+        finite = torch.where(finite == -torch.inf, torch.zeros_like(finite), finite)
+        mean[undefined] = torch.linalg.vecdot(probs[undefined], finite)
+    return (log_total - mean).clamp_min(0)
+
+
+def _expected(
+    logits: Tensor,
+    probs: Tensor,
+    best: Tensor,
+    targets: Tensor,
+    scheme: Scheme,
+    uniforms: Floats | None,
+) -> Expected:
+    decoder = scheme.decoder
+    if uniforms is not None:
+        return _sampled(_changed(logits, probs, decoder), probs, targets, uniforms)
+    if decoder.greedy:
+        return Expected(as_numpy(_at(probs, best)), as_numpy(best == targets))
+    if decoder == Decoder(top_k=decoder.top_k) and decoder.top_k:
+        confidence, accuracy = top_k(logits, probs, targets, decoder.top_k)
+    elif decoder == Decoder(top_p=decoder.top_p) and decoder.top_p < 1:
+        confidence, accuracy = top_p(logits, probs, targets, decoder.top_p)
+    else:
+        changed = _changed(logits, probs, decoder)
+        confidence, accuracy = torch.linalg.vecdot(changed, probs), _at(changed, targets)
+    return Expected(as_numpy(confidence), as_numpy(accuracy))
+
+
+def _changed(logits: Tensor, probs: Tensor, decoder: Decoder) -> Tensor:
+    """P̃ over the whole vocabulary."""
+    return probs if decoder == Decoder() else decoder.log_probs(logits.to(probs.dtype)).exp()
+
+
+def _sampled(changed: Tensor, probs: Tensor, targets: Tensor, uniforms: Floats) -> Expected:
+    mass = changed.double().cumsum(-1)
+    total = mass[:, -1:].contiguous()
+    wanted = torch.from_numpy(uniforms).to(mass.device) * total
+    # Rounding may lift a number to the total: stop at the last token with mass.
+    last = torch.searchsorted(mass, total).clamp_max(mass.shape[1] - 1)
+    draws = torch.minimum(torch.searchsorted(mass, wanted, right=True), last)
+    hits = (draws == targets[:, None]).double().mean(-1)
+    return Expected(as_numpy(probs.gather(1, draws).double().mean(-1)), as_numpy(hits))
 
 
 def top_k(logits: Tensor, probs: Tensor, targets: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Expected confidence and accuracy under top-k; all tokens equal to the k-th stay.
-
-    >>> x = torch.tensor([[0.5, 0.25, 0.25]]).log()
-    >>> [round(v.item(), 4) for v in top_k(x, x.exp(), torch.tensor([2]), 2)]
-    [0.375, 0.25]
-    """
+    """Expected confidence and accuracy under top-k; all tokens equal to the k-th are kept."""
     values, index = logits.topk(min(k, logits.shape[1]), -1)
-    own = probs.gather(1, index)
+    kept = probs.gather(1, index)
     least = values[:, -1]
     tied = (logits == least[:, None]).sum(-1) - (values == least[:, None]).sum(-1)
-    # Ties beyond the k-th have the k-th's probability.
-    extra, edge = tied.to(own.dtype), own[:, -1]
-    mass = own.sum(-1) + extra * edge
-    square = (own * own).sum(-1) + extra * edge * edge
+    # Tokens tied with the k-th have its probability.
+    extra, edge = tied.to(kept.dtype), kept[:, -1]
+    mass = kept.sum(-1) + extra * edge
+    square = (kept * kept).sum(-1) + extra * edge * edge
     hit, value = _at(probs, targets), _at(logits, targets)
     return square / mass, torch.where(value >= least, hit / mass, torch.zeros_like(hit))
 
@@ -42,8 +136,8 @@ def top_k(logits: Tensor, probs: Tensor, targets: Tensor, k: int) -> tuple[Tenso
 def top_p(logits: Tensor, probs: Tensor, targets: Tensor, p: float) -> tuple[Tensor, Tensor]:
     """Expected confidence and accuracy under top-p.
 
-    A token stays where the mass before it, in falling order, is below p; of equal tokens those of
-    higher number come first, as in `aleatoric.models.decoding.top_p`.
+    A token is kept if the mass before it, in descending order, is below p; of equal tokens those
+    with higher ids come first, as in `aleatoric.models.decoding.top_p`.
 
     >>> x = torch.tensor([[0.5, 0.25, 0.25]]).log()
     >>> [round(v.item(), 4) for v in top_p(x, x.exp(), torch.tensor([2]), 0.7)]
@@ -61,16 +155,16 @@ def top_p(logits: Tensor, probs: Tensor, targets: Tensor, p: float) -> tuple[Ten
 def _top_p(
     logits: Tensor, probs: Tensor, targets: Tensor, p: float, width: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same from the `width` largest tokens, and for which rows those are enough."""
+    """The same from the `width` largest tokens, and for which rows these suffice."""
     values, index = logits.topk(width, -1)
-    own = probs.gather(1, index).double()
-    before = own.cumsum(-1) - own
+    sorted_probs = probs.gather(1, index).double()
+    before = sorted_probs.cumsum(-1) - sorted_probs
     stays = before < p
     stays[:, 0] = True
     size = stays.sum(-1)
     last = (size - 1)[:, None]
-    mass = own.cumsum(-1).gather(1, last)[:, 0]
-    square = (own * own).cumsum(-1).gather(1, last)[:, 0]
+    mass = sorted_probs.cumsum(-1).gather(1, last)[:, 0]
+    square = (sorted_probs * sorted_probs).cumsum(-1).gather(1, last)[:, 0]
     edge = values.gather(1, last)[:, 0]
     kept = _kept(logits, targets, values, edge, size)
     hit = torch.where(kept, _at(probs, targets).double(), 0.0)
@@ -79,7 +173,7 @@ def _top_p(
 
 
 def _kept(logits: Tensor, targets: Tensor, values: Tensor, edge: Tensor, size: Tensor) -> Tensor:
-    """Whether the target stays: above the least value that stays, or among those equal to it."""
+    """Whether the target is kept: above the smallest kept value, or among those equal to it."""
     value = _at(logits, targets)
     kept = value > edge
     tied = (value == edge).nonzero()[:, 0]
@@ -91,77 +185,10 @@ def _kept(logits: Tensor, targets: Tensor, values: Tensor, edge: Tensor, size: T
     return kept
 
 
-def _at(values: Tensor, index: Tensor) -> Tensor:
-    return values.gather(1, index[:, None])[:, 0]
-
-
-CPU_CELLS = 1 << 21
-GPU_CELLS = 1 << 26
-_BLOCK = 256
-
-
-def columns(
-    logits: Tensor, targets: Tensor, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
-) -> Columns:
-    """All columns of a chunk, as the naive kernel defines them.
-
-    >>> from aleatoric.calibration.schemes import Scheme
-    >>> even = torch.tensor([[0.5, 0.25, 0.25]]).log()
-    >>> found = columns(even, torch.tensor([0]), [Scheme()], [None])
-    >>> round(found.expected[0][0].item(), 5), round(found.expected[0][1].item(), 5)
-    (0.375, 0.5)
-    """
-    cells = CPU_CELLS if logits.device.type == "cpu" else GPU_CELLS
-    step = min(max(1, cells // logits.shape[1]), max(1, len(logits)))
-    # Written anew for each few rows: fresh memory for each would take longer than the sums.
-    room = torch.empty((2, step, logits.shape[1]), dtype=_precision(logits), device=logits.device)
-    parts = []
-    for start in range(0, len(logits), step):
-        own = [None if u is None else u[start : start + step] for u in uniforms]
-        rows = slice(start, start + step)
-        parts.append(_columns(logits[rows], targets[rows], schemes, own, room))
-    return join(parts)
-
-
-def _precision(logits: Tensor) -> torch.dtype:
-    return torch.float64 if logits.dtype == torch.float64 else torch.float32
-
-
-def _columns(
-    logits: Tensor,
-    targets: Tensor,
-    schemes: Sequence[Scheme],
-    uniforms: Sequence[Floats | None],
-    room: Tensor,
-) -> Columns:
-    best = first_best(logits)
-    highest = _at(logits, best).to(room.dtype)
-    # Differences to the maximum: large logits would cost the entropy its digits.
-    below = torch.sub(logits, highest[:, None], out=room[0, : len(logits)])
-    probs = torch.softmax(below, -1, out=room[1, : len(logits)])
-    confidence = _at(probs, best)
-    log_total = -confidence.log()
-    hit = _at(probs, targets)
-    drawn = zip(schemes, uniforms, strict=True)
-    return Columns(
-        confidence=as_numpy(confidence),
-        correct=as_numpy(best == targets),
-        predicted=best.cpu().numpy(),
-        brier=as_numpy(torch.linalg.vecdot(probs, probs) - 2 * hit + 1),
-        nll=as_numpy(log_total - _at(below, targets)),
-        entropy=as_numpy(_entropy(below, probs, log_total)),
-        log_normaliser=as_numpy(highest + log_total),
-        expected=tuple(_expected(logits, probs, best, targets, s, u) for s, u in drawn),
-    )
-
-
 def first_best(logits: Tensor) -> Tensor:
-    """The most likely token of each row, the first of several.
+    """The most probable token of each row, the first one in case of ties.
 
     Block by block: the maximum alone is many times faster than the maximum with its index.
-
-    >>> first_best(torch.tensor([[1.0, 3.0, 3.0]])).tolist()
-    [1]
     """
     whole = logits.shape[1] // _BLOCK * _BLOCK
     if logits.device.type != "cpu" or not whole:
@@ -177,56 +204,10 @@ def first_best(logits: Tensor) -> Tensor:
     return torch.where(_at(logits, tail) > _at(logits, inside), tail, inside)
 
 
-def _entropy(logits: Tensor, probs: Tensor, log_total: Tensor) -> Tensor:
-    mean: Tensor = torch.linalg.vecdot(probs, logits)
-    undefined = mean.isnan()
-    if undefined.any():
-        # 0 · -inf: excluded tokens add nothing.
-        own = logits[undefined]
-        own = torch.where(own == -torch.inf, torch.zeros_like(own), own)
-        mean[undefined] = torch.linalg.vecdot(probs[undefined], own)
-    return (log_total - mean).clamp_min(0)
-
-
-def _expected(
-    logits: Tensor,
-    probs: Tensor,
-    best: Tensor,
-    targets: Tensor,
-    scheme: Scheme,
-    uniforms: Floats | None,
-) -> Pair:
-    decoder = scheme.decoder
-    if uniforms is not None:
-        return _sampled(_changed(logits, probs, decoder), probs, targets, uniforms)
-    if decoder.greedy:
-        return as_numpy(_at(probs, best)), as_numpy(best == targets)
-    if decoder == Decoder(top_k=decoder.top_k) and decoder.top_k:
-        confidence, accuracy = top_k(logits, probs, targets, decoder.top_k)
-    elif decoder == Decoder(top_p=decoder.top_p) and decoder.top_p < 1:
-        confidence, accuracy = top_p(logits, probs, targets, decoder.top_p)
-    else:
-        changed = _changed(logits, probs, decoder)
-        confidence, accuracy = torch.linalg.vecdot(changed, probs), _at(changed, targets)
-    return as_numpy(confidence), as_numpy(accuracy)
-
-
-def _changed(logits: Tensor, probs: Tensor, decoder: Decoder) -> Tensor:
-    """P̃ as a whole."""
-    return probs if decoder == Decoder() else decoder.log_probs(logits.to(probs.dtype)).exp()
-
-
-def _sampled(changed: Tensor, probs: Tensor, targets: Tensor, uniforms: Floats) -> Pair:
-    mass = changed.double().cumsum(-1)
-    total = mass[:, -1:].contiguous()
-    wanted = torch.from_numpy(uniforms).to(mass.device) * total
-    # Rounding may lift a number to the total; the first token to reach it has mass.
-    last = torch.searchsorted(mass, total).clamp_max(mass.shape[1] - 1)
-    draws = torch.minimum(torch.searchsorted(mass, wanted, right=True), last)
-    hits = (draws == targets[:, None]).double().mean(-1)
-    return as_numpy(probs.gather(1, draws).double().mean(-1)), as_numpy(hits)
-
-
 def as_numpy(values: Tensor) -> Floats:
     """A column on the host, in double precision."""
     return values.double().cpu().numpy().astype(np.float64, copy=False)
+
+
+def _at(values: Tensor, index: Tensor) -> Tensor:
+    return values.gather(1, index[:, None])[:, 0]

@@ -1,8 +1,8 @@
-"""The Triton kernels: one program a row of logits.
+"""Triton kernels: one program per row of logits.
 
-A row is read in tiles of LANES vectors of VEC neighbours, 16 bytes each, from an aligned address at
+A row is read in tiles of LANES vectors of VEC neighbors, 16 bytes each, from an aligned address at
 or before its first number: rows of an odd width start anywhere, and only the first and the last
-tile need a mask. Sums are kept by lane and meet once, at the end of the row.
+tile need a mask. Sums are kept per lane and reduced once, at the end of the row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_TURNS = tl.constexpr(60)
 
 @triton.jit
 def exp2(x, FTZ: tl.constexpr):
-    """2^x; without the handling of subnormal results where FTZ, which costs two instructions."""
+    """2^x; with FTZ without the handling of subnormal results, which costs two instructions."""
     if FTZ:
         return tl.inline_asm_elementwise(
             "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
@@ -33,7 +33,7 @@ def exp2(x, FTZ: tl.constexpr):
 def tile_of(
     logits, base, start, shift, width, LANES: tl.constexpr, VEC: tl.constexpr, WHOLE: tl.constexpr
 ):
-    """A tile in single precision; outside the row, where the tile is not WHOLE, it is -inf."""
+    """A tile in single precision; outside the row, if the tile is not WHOLE, it is -inf."""
     place = start + tl.arange(0, LANES)[:, None] * VEC + tl.arange(0, VEC)[None, :]
     if WHOLE:
         x = tl.load(logits + base + place)
@@ -45,13 +45,13 @@ def tile_of(
 
 @triton.jit
 def exponent(x, centre, factor):
-    """(x - centre) · factor, far below 0 rather than -inf: 0 · -inf would be undefined."""
+    """(x - centre) · factor, clipped far below 0 instead of -inf: 0 · -inf would be undefined."""
     return tl.maximum((x - centre) * factor, -1e30, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def take(x, tile, centre, best, at, total, square, weighted, FTZ: tl.constexpr):
-    """Add a tile to the lanes' sums and maxima."""
+    """Add a tile to the sums and maxima of the lanes."""
     d = exponent(x, centre, LOG2E)
     e = exp2(d, FTZ)
     highest = tl.max(x, axis=1)
@@ -65,17 +65,10 @@ def take(x, tile, centre, best, at, total, square, weighted, FTZ: tl.constexpr):
 
 @triton.jit
 def sweep(
-    logits,
-    base,
-    shift,
-    width,
-    centre,
-    LANES: tl.constexpr,
-    VEC: tl.constexpr,
-    STAGES: tl.constexpr,
-    FTZ: tl.constexpr,
-):
-    """One read of a row: by lane the maximum and its tile, Σ e, Σ e² and Σ e·log2 e."""
+    logits, base, shift, width, centre,
+    LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr, FTZ: tl.constexpr,
+):  # fmt: skip
+    """Read a row once: maximum and its tile per lane, Σ e, Σ e² and Σ e·log2 e."""
     TILE: tl.constexpr = LANES * VEC
     best = tl.full([LANES], -float("inf"), tl.float32)
     at = tl.zeros([LANES], tl.int32)
@@ -100,24 +93,15 @@ def sweep(
 
 @triton.jit
 def plain_kernel(
-    logits,
-    targets,
-    out,
-    predicted,
-    stride,
-    width,
-    rows,
-    LANES: tl.constexpr,
-    VEC: tl.constexpr,
-    STAGES: tl.constexpr,
-    FTZ: tl.constexpr,
-):
-    """Row by row: confidence, Σ P², P(y), -log P(y), entropy, log normaliser, maximum; argmax."""
+    logits, targets, out, predicted, stride, width, rows,
+    LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr, FTZ: tl.constexpr,
+):  # fmt: skip
+    """Per row: confidence, Σ P², P(y), -log P(y), entropy, log normalizer, maximum; argmax."""
     row = tl.program_id(0).to(tl.int64)
     first = row * stride
     base = first // VEC * VEC
     shift = (first - base).to(tl.int32)
-    # Any number near the maximum will do to keep e^x in range: that of the first tile nearly does.
+    # Any number near the maximum keeps e^x in range: the first tile's nearly always does.
     centre = tl.max(tile_of(logits, base, 0, shift, width, LANES, VEC, False))
     centre = tl.where(centre > LEAST, centre, 0.0)
     best, at, total, square, weighted = sweep(
@@ -153,7 +137,7 @@ def plain_kernel(
 
 @triton.jit
 def weigh(x, highest, sharp, HOT: tl.constexpr, FTZ: tl.constexpr):
-    """e^{x - max} and the decoder's weight of it, the same where the temperature is 1."""
+    """e^{x - max} and its weight under the decoder, the same at temperature 1."""
     d = (x - highest) * LOG2E
     e = exp2(d, FTZ)
     if HOT:
@@ -183,7 +167,7 @@ def above(
     LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
     MODE: tl.constexpr, HOT: tl.constexpr, FTZ: tl.constexpr,
 ):  # fmt: skip
-    """One read: what lies above three thresholds."""
+    """One read: the amount above each of three thresholds."""
     TILE: tl.constexpr = LANES * VEC
     a1 = tl.zeros([LANES], tl.float32)
     a2 = tl.zeros([LANES], tl.float32)
@@ -205,7 +189,7 @@ def add_kept(
     x, place, lo, hi, target, mass, cross, ties, behind, low, high, highest, sharp,
     HOT: tl.constexpr, FTZ: tl.constexpr,
 ):  # fmt: skip
-    """Add a tile to Σ w and Σ w·e above hi, and look at what lies in (lo, hi]."""
+    """Add a tile to Σ w and Σ w·e above hi, and examine the values in (lo, hi]."""
     e, w = weigh(x, highest, sharp, HOT, FTZ)
     kept = tl.where(x > hi, w, 0.0)
     held = (x > lo) & (x <= hi)
@@ -266,7 +250,7 @@ def nearer(t, amount, need, lo, hi, over, under):
 
 @triton.jit
 def spacing(lo, hi, MANTISSA: tl.constexpr):
-    """The widest step between neighbouring numbers of the logits' type in (lo, hi]."""
+    """The widest step between adjacent numbers of the logits' type in (lo, hi]."""
     largest = tl.maximum(tl.maximum(tl.abs(lo), tl.abs(hi)), 1e-30)
     return tl.exp2(tl.floor(tl.log2(largest)) - MANTISSA)
 
@@ -279,10 +263,10 @@ def narrow(
 ):  # fmt: skip
     """One read that narrows the bracket of the edge, the least v with less than `need` above it.
 
-    Three thresholds around where the amounts at the bracket's ends put the edge. At the first
-    `read` those amounts say little: `prior` and `reach` are where top-p's edge is looked for, for
-    top-k these are steps below the maximum. Quarters where few numbers are left between the ends,
-    and after some reads: they never fail.
+    Three thresholds around the edge predicted from the amounts at the bracket's ends. In the first
+    `read` these say little: top-p searches around `prior` with width `reach`, top-k in steps below
+    the maximum. Quarters if few numbers are left between the ends, and after some reads: they never
+    fail.
     """
     gap = hi - lo
     step = spacing(lo, hi, MANTISSA)
@@ -327,9 +311,9 @@ def decoded_kernel(
     PROBES: tl.constexpr, LANES: tl.constexpr, VEC: tl.constexpr, STAGES: tl.constexpr,
     MANTISSA: tl.constexpr, MODE: tl.constexpr, HOT: tl.constexpr, FTZ: tl.constexpr,
 ):  # fmt: skip
-    """Row by row p̃ and ã under temperature 1/sharp with none, top-k or top-p (`limit`).
+    """Per row p̃ and ã under temperature 1/sharp with none, top-k or top-p (`limit`).
 
-    `quantile` is the standard normal one at `limit`.
+    `quantile` is that of the standard normal distribution at `limit`.
     """
     row = tl.program_id(0).to(tl.int64)
     first = row * stride

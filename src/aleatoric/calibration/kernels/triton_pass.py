@@ -1,7 +1,7 @@
-"""The pass over logits in Triton, on a GPU: one read for all that needs no other distribution.
+"""The Triton kernel, on a GPU: one read of each row for everything that needs only P itself.
 
-Temperature, top-k and top-p read a row again, a few times, mostly from cache: the edge of what
-stays is searched for, nothing is sorted. Other decoders, and draws, go through `torch_pass`.
+Temperature, top-k and top-p read a row a few more times, mostly from cache: they search for the
+smallest kept value without sorting. Other decoders, and draws, go through `torch_pass`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from torch import Tensor
 
 from aleatoric.calibration.kernels import torch_pass
 from aleatoric.calibration.kernels.torch_pass import as_numpy
-from aleatoric.calibration.schemes import Columns, Pair, Scheme
+from aleatoric.calibration.schemes import Scheme
+from aleatoric.calibration.statistics import Expected, TokenColumns
 from aleatoric.models.decoding import Decoder
 from aleatoric.types import Floats
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """How a row is cut: vectors a tile, warps a row, tiles in flight, flushed exponentials.
+    """Launch parameters: vectors per tile, warps per row, tiles in flight, flushed exponentials.
 
-    `probes` is how often a search narrows its bracket before it looks at what is left in it.
+    `probes` is how often a search narrows its bracket before checking what is left in it.
     """
 
     lanes: int = 256
@@ -43,29 +44,29 @@ TOP_K = Tuning(lanes=128, warps=4, stages=4, probes=4)
 
 def columns(
     logits: Tensor, targets: Tensor, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
-) -> Columns:
+) -> TokenColumns:
     """All columns of a chunk, as the naive kernel defines them."""
     logits = logits if logits.stride(1) == 1 else logits.contiguous()
     table, predicted = plain(logits, targets)
     pairs = [
-        expected(logits, targets, table, predicted, scheme, own)
-        for scheme, own in zip(schemes, uniforms, strict=True)
+        expected(logits, targets, table, predicted, scheme, numbers)
+        for scheme, numbers in zip(schemes, uniforms, strict=True)
     ]
     confidence, square, hit, nll, entropy, logz, _ = (as_numpy(row) for row in table)
-    return Columns(
+    return TokenColumns(
         confidence=confidence,
         correct=as_numpy(predicted == targets),
         predicted=predicted.cpu().numpy(),
         brier=square - 2 * hit + 1,
         nll=nll,
         entropy=entropy.clip(min=0),
-        log_normaliser=logz,
+        log_normalizer=logz,
         expected=tuple(pairs),
     )
 
 
 def plain(logits: Tensor, targets: Tensor, tuning: Tuning = PLAIN) -> tuple[Tensor, Tensor]:
-    """(7, rows): p̂, Σ P², P(y), -log P(y), H, log normaliser, maximum; and the argmax."""
+    """(7, rows): p̂, Σ P², P(y), -log P(y), H, log normalizer, maximum; and the argmax."""
     from aleatoric.calibration.kernels.triton_jit import plain_kernel
 
     rows, width = logits.shape
@@ -84,32 +85,28 @@ def expected(
     predicted: Tensor,
     scheme: Scheme,
     uniforms: Floats | None,
-) -> Pair:
-    """p̃ and ã under one scheme, from the plain pass where that is enough."""
+) -> Expected:
+    """p̃ and ã under one scheme, from the plain pass if that is enough."""
     decoder = scheme.decoder
     if uniforms is None and decoder == Decoder():
-        return as_numpy(table[1]), as_numpy(table[2])
+        return Expected(as_numpy(table[1]), as_numpy(table[2]))
     if uniforms is None and decoder.greedy:
-        return as_numpy(table[0]), as_numpy(predicted == targets)
+        return Expected(as_numpy(table[0]), as_numpy(predicted == targets))
     if uniforms is None and searchable(decoder):
         found = decoded(logits, targets, table, decoder)
-        return as_numpy(found[0]), as_numpy(found[1])
+        return Expected(as_numpy(found[0]), as_numpy(found[1]))
     return torch_pass.columns(logits, targets, [scheme], [uniforms]).expected[0]
 
 
 def searchable(decoder: Decoder) -> bool:
-    """Whether the kernel knows the decoder: temperature, with top-k or top-p but not both.
-
-    >>> searchable(Decoder(top_k=40)), searchable(Decoder(typical=0.2))
-    (True, False)
-    """
+    """Whether the kernel supports the decoder: temperature, with top-k or top-p but not both."""
     return decoder.typical == 1 and not (decoder.top_k and decoder.top_p < 1)
 
 
 def decoded(
     logits: Tensor, targets: Tensor, table: Tensor, decoder: Decoder, tuning: Tuning | None = None
 ) -> Tensor:
-    """(2, rows): p̃ and ã, given the plain pass's table."""
+    """(2, rows): p̃ and ã, given the table of the plain pass."""
     from aleatoric.calibration.kernels.triton_jit import decoded_kernel
 
     tuning = tuning or (TOP_K if decoder.top_k else TOP_P)

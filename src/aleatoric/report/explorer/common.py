@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from aleatoric.report.explorer.library import Library, OpenRun
-from aleatoric.report.explorer.plots import Axis, Bin, Cell, Cloud
+from aleatoric.report.explorer.plots import Axis, Bin, Cloud, PlotCell
 from aleatoric.report.explorer.rendering import Dot, Links, Pairs, dots_markup
 from aleatoric.report.explorer.snapshot import (
     PAGE,
@@ -120,7 +120,7 @@ def cloud_plot(
     found: Cloud,
     labels: tuple[str, str],
     keys: tuple[str, str],
-    link: Callable[[Cell, Sequence[Range]], str],
+    link: Callable[[PlotCell, Sequence[Range]], str],
     frame: Frame | None = None,
 ) -> Data:
     """Two measures against each other: each mark leads to its item, or to the list of its items."""
@@ -145,7 +145,7 @@ def cloud_plot(
     }
 
 
-def _cell_label(cell: Cell, labels: tuple[str, str]) -> str:
+def _cell_label(cell: PlotCell, labels: tuple[str, str]) -> str:
     many = "1 item" if cell.count == 1 else f"{cell.count} items"
     return f"{many}: {labels[0]} {cell.x:.3f}, {labels[1]} {cell.y:.3f}"
 
@@ -288,13 +288,13 @@ def narrowed(found: Listing, ranges: Sequence[Range]) -> str:
     return found.at(found.params(ranges=(*kept, *ranges), page=1))
 
 
-def cell_address(found: Listing) -> Callable[[Cell, Sequence[Range]], str]:
+def cell_address(found: Listing) -> Callable[[PlotCell, Sequence[Range]], str]:
     """A mark of one item leads to the item, a larger one to the list of its items."""
     # A plot has a thousand marks: what their addresses share is made once.
     item = found.item_at(found.params())
     kept = found.at(found.params(page=1))
 
-    def address(cell: Cell, ranges: Sequence[Range]) -> str:
+    def address(cell: PlotCell, ranges: Sequence[Range]) -> str:
         if cell.count > 1:
             return kept + "".join(map(_in_address, ranges))
         return f"{item}&no={found.number(cell.row)}"

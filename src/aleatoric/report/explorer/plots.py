@@ -1,12 +1,12 @@
-"""The data of the explorer's own plots: where each mark stands, before it is drawn.
+"""Data of the explorer's plots: positions of marks, before they are drawn.
 
-A plot of any number of items is a grid of cells, each drawn once: a page stays small.
+A plot of many items is a grid of cells, each drawn once, so that a page stays small.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ BINS = 30
 
 @dataclass(frozen=True)
 class Axis:
-    """A straight axis with a few round numbers on it.
+    """A linear axis with a few round ticks.
 
     >>> Axis.over(0.0, 1.0).ticks
     (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -31,21 +31,24 @@ class Axis:
 
     @classmethod
     def over(cls, low: float, high: float, about: int = 5) -> Axis:
-        """An axis from `low` to `high` with about so many steps."""
+        """An axis from `low` to `high` with `about` that many steps."""
         if not high > low:
             low, high = low - 0.5, low + 0.5
-        step = _round_step((high - low) / about)
+        least = (high - low) / about
+        size = 10.0 ** math.floor(math.log10(least))
+        parts = (size * part for part in (1, 2, 2.5, 5, 10))
+        step = next(part for part in parts if part >= least * (1 - 1e-9))
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
         return cls(low, high, tuple(round(i * step, 12) for i in range(first, last + 1)))
 
     def share(self, value: float) -> float:
-        """How far along the axis a value lies, from 0 to 1."""
+        """The position of a value on the axis, from 0 to 1."""
         return (value - self.low) / (self.high - self.low)
 
 
 @dataclass(frozen=True)
-class Cell:
-    """Some items that lie together: how many, one of them, and the ends of where they lie."""
+class PlotCell:
+    """Items that are close together: their mean, their number, one of them, and their range."""
 
     x: float
     y: float
@@ -61,7 +64,7 @@ class Cloud:
 
     x_axis: Axis
     y_axis: Axis
-    cells: tuple[Cell, ...]
+    cells: tuple[PlotCell, ...]
     correlation: float | None
     n: int
 
@@ -76,32 +79,21 @@ class Bin:
 
 
 def cloud(x: Floats, y: Floats, rows: Ints, same_axis: bool = False) -> Cloud:
-    """The items at `rows` as cells of a grid; a cell of one item stands where the item does.
-
-    >>> found = cloud(np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.array([0, 1]))
-    >>> [(one.x, one.y, one.count) for one in found.cells]
-    [(0.0, 0.0, 1), (1.0, 1.0, 1)]
-    """
-    known = rows[np.isfinite(x[rows]) & np.isfinite(y[rows])]
-    own_x, own_y = x[known], y[known]
-    x_axis, y_axis = _axes(own_x, own_y, same_axis)
-    column = _place(own_x, x_axis)
-    line = _place(own_y, y_axis)
-    _, first, which, counts = np.unique(
-        column * CELLS + line, return_index=True, return_inverse=True, return_counts=True
-    )
-    cells = _cells(own_x, own_y, known, first, which, counts)
-    spread = len(known) > 1 and np.ptp(own_x) > 0 and np.ptp(own_y) > 0
-    correlation = float(np.corrcoef(own_x, own_y)[0, 1]) if spread else None
-    return Cloud(x_axis, y_axis, cells, correlation, len(known))
+    """The items at `rows` as cells of a grid; a cell of one item is placed at the item."""
+    rows = rows[np.isfinite(x[rows]) & np.isfinite(y[rows])]
+    x, y = x[rows], y[rows]
+    ends = [_ends(x), _ends(y)]
+    if same_axis:
+        ends = [(min(ends[0][0], ends[1][0]), max(ends[0][1], ends[1][1]))] * 2
+    x_axis, y_axis = Axis.over(*ends[0]), Axis.over(*ends[1])
+    spread = len(rows) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
+    correlation = float(np.corrcoef(x, y)[0, 1]) if spread else None
+    place = _place(x, x_axis) * CELLS + _place(y, y_axis)
+    return Cloud(x_axis, y_axis, _cells(x, y, rows, place), correlation, len(rows))
 
 
 def histogram(values: Floats, bins: int = BINS) -> tuple[Bin, ...]:
-    """Counts over equal bins; measures between 0 and 1 are cut alike on every page.
-
-    >>> [one.count for one in histogram(np.array([0.1, 0.2, 0.9]), 2)]
-    [2, 1]
-    """
+    """Counts over equal bins; the bins of measures in [0, 1] are the same on every page."""
     known = values[np.isfinite(values)]
     if not len(known):
         return ()
@@ -112,16 +104,8 @@ def histogram(values: Floats, bins: int = BINS) -> tuple[Bin, ...]:
     return tuple(Bin(*one) for one in pairs)
 
 
-def _axes(x: Floats, y: Floats, same: bool) -> tuple[Axis, Axis]:
-    ends = [_ends(x), _ends(y)]
-    if same:
-        both = min(ends[0][0], ends[1][0]), max(ends[0][1], ends[1][1])
-        ends = [both, both]
-    return Axis.over(*ends[0]), Axis.over(*ends[1])
-
-
 def _ends(values: Floats) -> tuple[float, float]:
-    """Where an axis begins and ends: from 0 to 1 for shares, else a little beyond the values."""
+    """The ends of an axis: 0 and 1 for shares, else a little beyond the values."""
     if not len(values):
         return 0.0, 1.0
     low, high = float(values.min()), float(values.max())
@@ -135,10 +119,10 @@ def _place(values: Floats, axis: Axis) -> Ints:
     return np.clip((shares * CELLS).astype(np.int64), 0, CELLS - 1)
 
 
-def _cells(
-    x: Floats, y: Floats, rows: Ints, first: Ints, which: Ints, counts: Ints
-) -> tuple[Cell, ...]:
-    """Cells with the mean of their items, and the ends of what they hold."""
+def _cells(x: Floats, y: Floats, rows: Ints, place: Ints) -> tuple[PlotCell, ...]:
+    _, first, which, counts = np.unique(
+        place, return_index=True, return_inverse=True, return_counts=True
+    )
     n = len(counts)
     if not n:
         return ()
@@ -150,38 +134,29 @@ def _cells(
         np.maximum.at(high, which, side)
         ends.append(list(zip(low.tolist(), high.tolist(), strict=True)))
     columns = (means[0].tolist(), means[1].tolist(), counts.tolist(), rows[first].tolist())
-    return tuple(Cell(*one) for one in zip(*columns, *ends, strict=True))
-
-
-def _round_step(step: float) -> float:
-    size = 10.0 ** math.floor(math.log10(step))
-    return next(size * part for part in (1, 2, 2.5, 5, 10) if size * part >= step * (1 - 1e-9))
+    return tuple(PlotCell(*one) for one in zip(*columns, *ends, strict=True))
 
 
 @dataclass(frozen=True)
 class BarRow:
-    """A word (or probe) with one value a series; NaN is not drawn."""
+    """A word (or probe) with one value per series; NaN is not drawn."""
 
     label: str
     values: tuple[float, ...]
     details: tuple[str, ...]
-    """What a reader sees of each value."""
+    """The text shown for each value."""
     marked: bool = False
 
 
 def top_rows(
     shares: Mapping[str, Mapping[str, float]], top: int, marked: str | None = None
 ) -> list[tuple[str, tuple[float, ...], bool]]:
-    """Series -> word -> share, as rows: each series' likeliest words, people's order first.
+    """Rows of series -> word -> share: the most likely words of each series, people's order first.
 
     >>> top_rows({"people": {"a": 0.75, "b": 0.25}, "model": {"c": 1.0}}, 1)
     [('a', (0.75, 0.0), False), ('c', (0.0, 1.0), False)]
     """
-    likely = [word for own in shares.values() for word in _top(own, top)]
     series = list(shares.values())
-    words = sorted(set(likely), key=lambda w: (*(-own.get(w, 0.0) for own in series), w))
-    return [(w, tuple(own.get(w, 0.0) for own in series), w == marked) for w in words]
-
-
-def _top(shares: Mapping[str, float], top: int) -> Sequence[str]:
-    return sorted(shares, key=lambda word: (-shares[word], word))[:top]
+    likely = {w for one in series for w in sorted(one, key=lambda w: (-one[w], w))[:top]}
+    words = sorted(likely, key=lambda w: (*(-one.get(w, 0.0) for one in series), w))
+    return [(w, tuple(one.get(w, 0.0) for one in series), w == marked) for w in words]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from multi30k import command, subwords
+from multi30k.model import Shape
+from multi30k.training import Recipe
 
-from aleatoric.training import multi30k
-from aleatoric.training.token_rows import SCHEMES, read_rows
-from aleatoric.training.translation_model import Shape
-from aleatoric.training.translation_training import Recipe
+from aleatoric.studies.e_ece_paper import SCHEMES, read_rows
 from aleatoric.types import SentencePair
 
 SIZES = {"train": 60, "val": 10, "test2016": 8}
@@ -37,16 +38,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def settings(folder: Path, jobs: int = 1) -> multi30k.Settings:
+def settings(folder: Path, jobs: int = 1) -> command.Settings:
     recipe = Recipe(seed=5, epochs=2, max_tokens=128, warmup=10)
     shape = Shape(layers=1, width=16, heads=2, ffn=16)
-    return multi30k.Settings(
+    return command.Settings(
         folder / "data", folder / "out", folder / "weights", recipe, jobs, shape, merges=20
     )
 
 
+@pytest.mark.usefixtures("recipe_packages")
 def test_rows_and_facts_are_written(folder: Path) -> None:
-    facts = multi30k.run(settings(folder))
+    facts = command.run(settings(folder))
     assert json.loads((folder / "out" / "facts.json").read_text()) == json.loads(json.dumps(facts))
     assert facts["sizes"]["train_pairs"] == 60
     assert facts["recipe"]["seed"] + 1 == facts["uncertainty_seed"] == 6
@@ -64,11 +66,13 @@ def test_rows_and_facts_are_written(folder: Path) -> None:
     assert (rows["entropy"] != rows["uncertainty"]).all()
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("recipe_packages")
 def test_a_second_run_and_two_processes_give_the_same_rows(folder: Path) -> None:
-    multi30k.run(settings(folder))
+    command.run(settings(folder))
     first = {p.name: p.read_bytes() for p in (folder / "out").glob("*.npz")}
     again = replace(settings(folder, jobs=2), out=folder / "again")
-    multi30k.run(again)
+    command.run(again)
     assert len(first) == 6
     assert first == {p.name: p.read_bytes() for p in (folder / "again").glob("*.npz")}
 
@@ -92,7 +96,7 @@ def test_bad_use_is_one_sentence(
     usual = ["--data", f"{folder}/data", "--out", f"{folder}/out"]
     monkeypatch.setattr(sys, "argv", ["x", *usual, *(part.format(folder) for part in argv)])
     with pytest.raises(SystemExit) as end:
-        multi30k.main()
+        command.main()
     assert end.value.code == 2
     err = capsys.readouterr().err
     assert err.startswith("error: ")
@@ -101,12 +105,30 @@ def test_bad_use_is_one_sentence(
     assert not (folder / "out").exists()
 
 
-def test_the_command_needs_only_torch_tokenizers_and_numpy() -> None:
-    """None of the command line's own libraries may be imported on the way."""
+def test_a_missing_package_is_one_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    subwords._moses.cache_clear()
+    argv = ["x", "--data", f"{folder}/data", "--out", f"{folder}/out"]
+    monkeypatch.setattr(sys, "argv", argv)
+    with pytest.raises(SystemExit) as end:
+        command.main()
+    assert end.value.code == 2
+    assert capsys.readouterr().err == (
+        "error: this needs the package sacremoses: run pip install -r "
+        "recipes/multi30k/requirements.txt.\n"
+    )
+
+
+def test_the_command_imports_nothing_of_the_command_line() -> None:
     code = (
-        "import sys; from aleatoric.training import multi30k, teacher_forced, translation_training;"
-        "unwanted = {'typer', 'rich', 'scipy', 'pyarrow', 'sklearn', 'httpx'};"
+        "import sys; from multi30k import command, scoring, training;"
+        "unwanted = {'typer', 'rich', 'pyarrow', 'sklearn', 'httpx'};"
         "print(unwanted & set(sys.modules))"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     assert ran.stdout == "set()\n"

@@ -1,7 +1,7 @@
 """Parallel text as a translation model reads it: prepared as fairseq prepares IWSLT14.
 
 Moses words, training pairs of very unequal length left out, lower case, 10,000 joint byte-pair
-merges, one dictionary a language.
+merges, one dictionary per language.
 """
 
 from __future__ import annotations
@@ -12,9 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from aleatoric.errors import DataError
-from aleatoric.training.bpe import Dictionary, PairOfPieces, Segmenter, learn_merges
-from aleatoric.training.moses import Language, tokenise
 from aleatoric.types import SentencePair
+from multi30k.subwords import (
+    Dictionary,
+    Language,
+    PairOfPieces,
+    Segmenter,
+    learn_merges,
+    tokenise,
+)
 
 MOST_PIECES = 1000
 _MOST_WORDS = 175
@@ -86,21 +92,16 @@ def prepare(
 
     Training pairs are left out where a side has over 175 words or 1.5 times the words of the
     other; validation and test pairs all stay.
-
-    >>> pairs = [SentencePair(str(n), "Ein Hund .", "A dog .") for n in range(3)]
-    >>> prepare(pairs, pairs, pairs, merges=4).sizes()["train_pairs"]
-    3
     """
     words = [one for one in _tokenised(train, languages) if one.is_clean()]
     counts = Counter(word for one in words for word in (*one.source, *one.target))
     if not counts:
         raise DataError("no training pair is left after cleaning; check the two files.")
     learned = learn_merges(counts, merges)
-    segmenter = Segmenter(learned, counts)
-    source = Dictionary.of(segmenter.pieces(one.source for one in words))
-    target = Dictionary.of(segmenter.pieces(one.target for one in words))
-    letters = "".join(sorted(set("".join(counts))))
-    encoder = Encoder(segmenter, source, target, languages, tuple(learned), letters)
+    segmenter = Segmenter(learned)
+    source = Dictionary.of(segmenter.pieces(one.source) for one in words)
+    target = Dictionary.of(segmenter.pieces(one.target) for one in words)
+    encoder = Encoder(segmenter, source, target, languages, tuple(learned))
     held_out = (encoder.encode_pairs(pairs) for pairs in (validation, test))
     return TranslationData(encoder, encoder.encode(words), *held_out)
 
@@ -115,7 +116,7 @@ def _tokenised(
 
 
 def _lower(text: str, language: Language) -> Words:
-    # Only after the words are cut: whether a dot ends a sentence is told by the next capital.
+    # Only after the words are cut: the next capital decides whether a dot ends a sentence.
     return [word.lower() for word in tokenise(text, language)]
 
 
@@ -125,7 +126,6 @@ class SavedEncoder:
 
     languages: tuple[Language, Language]
     merges: tuple[PairOfPieces, ...]
-    letters: str
     source: tuple[str, ...]
     target: tuple[str, ...]
 
@@ -139,7 +139,6 @@ class Encoder:
     target: Dictionary
     languages: tuple[Language, Language]
     merges: tuple[PairOfPieces, ...]
-    letters: str
 
     @classmethod
     def restored(cls, saved: Mapping[str, Any]) -> Encoder:
@@ -147,20 +146,11 @@ class Encoder:
         merges = tuple((left, right) for left, right in saved["merges"])
         source, target = (Dictionary(tuple(saved[side])) for side in ("source", "target"))
         first, second = saved["languages"]
-        segmenter = Segmenter(merges, saved["letters"])
-        return cls(segmenter, source, target, (first, second), merges, saved["letters"])
+        return cls(Segmenter(merges), source, target, (first, second), merges)
 
     def saved(self) -> SavedEncoder:
-        """Plain data that `restored` takes.
-
-        >>> pairs = [SentencePair(str(n), "Ein Hund .", "A dog .") for n in range(3)]
-        >>> encoder = prepare(pairs, pairs, pairs, merges=4).encoder
-        >>> again = Encoder.restored(vars(encoder.saved()))
-        >>> again.encode_pairs(pairs) == encoder.encode_pairs(pairs)
-        True
-        """
-        pieces = (self.source.pieces, self.target.pieces)
-        return SavedEncoder(self.languages, self.merges, self.letters, *pieces)
+        """Return the plain data that `restored` takes."""
+        return SavedEncoder(self.languages, self.merges, self.source.pieces, self.target.pieces)
 
     def encode_pairs(self, pairs: Iterable[SentencePair]) -> tuple[Example, ...]:
         """Whole sentence pairs in pieces."""
@@ -168,12 +158,12 @@ class Encoder:
 
     def encode(self, pairs: Sequence[_Tokenised]) -> tuple[Example, ...]:
         """Pairs cut into words already."""
-        sources = self.segmenter.pieces(one.source for one in pairs)
-        targets = self.segmenter.pieces(one.target for one in pairs)
-        return tuple(
-            _checked(Example(one.id, tuple(self.source.ids(s)), tuple(self.target.ids(t))))
-            for one, s, t in zip(pairs, sources, targets, strict=True)
-        )
+        return tuple(_checked(self._example(one)) for one in pairs)
+
+    def _example(self, pair: _Tokenised) -> Example:
+        source = self.source.ids(self.segmenter.pieces(pair.source))
+        target = self.target.ids(self.segmenter.pieces(pair.target))
+        return Example(pair.id, tuple(source), tuple(target))
 
 
 def _checked(example: Example) -> Example:

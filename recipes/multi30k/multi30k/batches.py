@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from aleatoric.errors import DataError
 from aleatoric.rng import stream
-from aleatoric.training.bpe import EOS, PAD
-from aleatoric.training.translation_data import Example
+from multi30k.data import Example
+from multi30k.subwords import EOS, PAD
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,7 +49,7 @@ def by_length(examples: Sequence[Example], max_tokens: int) -> list[list[int]]:
         stop = _stop(lengths, start, max_tokens)
         if stop == start:
             problem = f"sentence {examples[order[start]].id} has {lengths[start]} tokens"
-            raise DataError(f"{problem}; raise the limit of {max_tokens} tokens a batch.")
+            raise DataError(f"{problem}; raise the limit of {max_tokens} tokens per batch.")
         groups.append(order[start:stop])
         start = stop
     return groups

@@ -12,14 +12,14 @@ from aleatoric.data import files
 from aleatoric.errors import DataError, UsageError
 from aleatoric.models.base import Forcing, Reads, Strip
 from aleatoric.models.hf import device_of, dtype_of
-from aleatoric.training.bpe import EOS, PAD
-from aleatoric.training.translation_data import Encoder, TranslationData
 from aleatoric.types import SentencePair
+from multi30k.data import Encoder, TranslationData
+from multi30k.subwords import EOS, PAD
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aleatoric.training.translation_model import Shape, TranslationModel
+    from multi30k.model import Shape, TranslationModel
 
 VOCABULARY = "vocabulary.json"
 
@@ -45,7 +45,7 @@ class TranslationForced:
         return {"words": "moses-lower-case-bpe", "eos": "scored"}
 
     def strips(self, items: Sequence[SentencePair]) -> list[list[Strip]]:
-        """One strip a sentence pair."""
+        """One strip per sentence pair."""
         return [
             [Strip(e.id, (EOS, *e.target[:-1]), e.target, tuple(range(len(e.target))), 0, e.source)]
             for e in self.encoder.encode_pairs(items)
@@ -65,7 +65,7 @@ class TranslationForced:
 
 def save_vocabulary(folder: Path, data: TranslationData, shape: Shape | None) -> None:
     """Write what the weights in `folder` need beside them to be used on other text."""
-    from aleatoric.training.translation_model import Shape
+    from multi30k.model import Shape
 
     saved = asdict(data.encoder.saved()) | {"shape": asdict(shape or Shape())}
     folder.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def _model(weights: Path, saved: Mapping[str, Any], forcing: Forcing) -> Transla
     import torch
     from safetensors.torch import load_file
 
-    from aleatoric.training.translation_model import Shape, TranslationModel
+    from multi30k.model import Shape, TranslationModel
 
     source, target = len(saved["source"]), len(saved["target"])
     model = TranslationModel(source, target, Shape(**saved["shape"]))
@@ -102,7 +102,7 @@ def _model(weights: Path, saved: Mapping[str, Any], forcing: Forcing) -> Transla
 
 def _read_vocabulary(folder: Path) -> dict[str, Any]:
     path = folder / VOCABULARY
-    fix = "name a folder of weights that python -m aleatoric.training.multi30k wrote"
+    fix = "name a folder of weights that python -m multi30k wrote"
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import pytest
+from multi30k.batches import by_length, make_batch, make_batches, shuffled
+from multi30k.data import Encoder, Example, TranslationData, prepare
+from multi30k.subwords import EOS, PAD, UNK
 
 from aleatoric.errors import DataError
 from aleatoric.rng import stream
-from aleatoric.training.batches import by_length, make_batch, make_batches, shuffled
-from aleatoric.training.bpe import EOS, PAD, UNK
-from aleatoric.training.translation_data import Example, TranslationData, prepare
 from aleatoric.types import SentencePair
 
 GOOD = [SentencePair(str(n), "Ein Hund läuft", "A dog runs") for n in range(4)]
@@ -24,6 +27,7 @@ def test_training_pairs_of_unequal_length_are_left_out_and_no_test_pair(
     assert UNK not in {token for one in toy_data.test for token in one.target}
 
 
+@pytest.mark.usefixtures("recipe_packages")
 def test_case_does_not_matter_and_every_side_ends() -> None:
     data = prepare(GOOD, [SentencePair("1", "EIN HUND", "A DOG")], GOOD, merges=50)
     (one,) = data.validation
@@ -31,14 +35,21 @@ def test_case_does_not_matter_and_every_side_ends() -> None:
     assert one.source[-1] == EOS
 
 
+@pytest.mark.usefixtures("recipe_packages")
 def test_no_pair_left_is_said() -> None:
     with pytest.raises(DataError, match="no training pair is left"):
         prepare([SentencePair("1", "a", "a b c")], GOOD, GOOD)
 
 
+@pytest.mark.usefixtures("recipe_packages")
 def test_a_test_sentence_beyond_the_positions_is_refused() -> None:
     with pytest.raises(DataError, match="sentence 7 has 1101 subword pieces; split"):
         prepare(GOOD, [SentencePair("7", "ein " * 1100, "a")], GOOD, merges=50)
+
+
+def test_a_saved_encoder_encodes_the_same(toy_data: TranslationData) -> None:
+    saved = json.loads(json.dumps(asdict(toy_data.encoder.saved())))
+    assert Encoder.restored(saved).encode_pairs(GOOD) == toy_data.encoder.encode_pairs(GOOD)
 
 
 def random_examples(count: int) -> list[Example]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from multi30k.data import TranslationData, prepare
+from multi30k.model import Shape
 
 from aleatoric.rng import stream
-from aleatoric.training.translation_data import TranslationData, prepare
-from aleatoric.training.translation_model import Shape
 from aleatoric.types import SentencePair
 
 NOUNS = {"hund": "dog", "mann": "man", "frau": "woman", "ball": "ball", "haus": "house"}
@@ -25,7 +25,14 @@ def toy_pairs(count: int, seed: int) -> list[SentencePair]:
 
 
 @pytest.fixture(scope="session")
-def toy_data() -> TranslationData:
+def recipe_packages() -> None:
+    """Skip where the packages that cut text into pieces are not installed."""
+    for package in ("sacremoses", "subword_nmt"):
+        pytest.importorskip(package, reason="pip install -r recipes/multi30k/requirements.txt")
+
+
+@pytest.fixture(scope="session")
+def toy_data(recipe_packages: None) -> TranslationData:
     return prepare(toy_pairs(300, 1), toy_pairs(40, 2), toy_pairs(20, 3), merges=40)
 
 

@@ -1,8 +1,8 @@
 """The reproduction of e-ECE on Multi30K DE→EN, from parallel text to per-token rows.
 
-`python -m aleatoric.training.multi30k --data DIR --out DIR` trains the translation model and the
+`python -m multi30k --data DIR --out DIR` trains the translation model and the
 conditional language model of intrinsic uncertainty (the same recipe, another seed), and scores the
-test set. It needs torch, safetensors, tokenizers and numpy alone.
+test set. `requirements.txt` lists the packages that it needs.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from typing import TYPE_CHECKING, Any
 
 from aleatoric.data import parallel
 from aleatoric.errors import AleatoricError, MissingExtraError, UsageError
-from aleatoric.training.bpe import UNK
-from aleatoric.training.checkpoint import save_vocabulary
-from aleatoric.training.token_rows import SCHEMES, write_rows
-from aleatoric.training.translation_data import TranslationData, prepare
+from aleatoric.studies.e_ece_paper import SCHEMES
 from aleatoric.types import ParallelText
+from multi30k.checkpoint import save_vocabulary
+from multi30k.data import TranslationData, prepare
+from multi30k.rows import write_rows
+from multi30k.subwords import UNK
 
 if TYPE_CHECKING:
-    from aleatoric.training.translation_model import Shape
-    from aleatoric.training.translation_training import Epoch, Kept, Recipe
+    from multi30k.model import Shape
+    from multi30k.training import Epoch, Kept, Recipe
 
 _SPLITS = {"train": "train", "validation": "val", "test": "test2016"}
 _ROLES = ("translation", "uncertainty")
-_PACKAGES = ("aleatoric", "torch", "tokenizers", "safetensors", "numpy")
+_PACKAGES = ("aleatoric", "torch", "sacremoses", "subword-nmt", "safetensors", "numpy")
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def _task(settings: Settings, data: TranslationData, number: int) -> _Task:
 
 
 def _train(task: _Task) -> _Outcome:
-    from aleatoric.training.translation_training import save, train
+    from multi30k.training import save, train
 
     trained = train(task.data, task.recipe, task.shape, lambda epoch: _progress(task.role, epoch))
     for kept, weights in trained.weights.items():
@@ -147,9 +148,9 @@ def _progress(role: str, epoch: Epoch) -> None:
 
 def _score(settings: Settings, data: TranslationData, kept: Kept) -> dict[str, float]:
     """Rows of the test set by the two models' checkpoints of one kind, and how sound they are."""
-    from aleatoric.training.teacher_forced import heads_of, rows_of
-    from aleatoric.training.translation import bleu_of
-    from aleatoric.training.translation_training import load
+    from multi30k.scoring import heads_of, rows_of
+    from multi30k.training import load
+    from multi30k.translate import bleu_of
 
     device = settings.recipe.device
     model, other = (
@@ -184,7 +185,7 @@ def _version(package: str) -> str:
 def _settings(argv: Sequence[str]) -> Settings:
     asked = _parser().parse_args(argv)
     try:
-        from aleatoric.training.translation_training import Recipe
+        from multi30k.training import Recipe
     except ModuleNotFoundError:
         raise MissingExtraError("torch", "hf") from None
     recipe = Recipe(
@@ -210,7 +211,7 @@ def _check(recipe: Recipe) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m aleatoric.training.multi30k", description=__doc__)
+    parser = argparse.ArgumentParser("python -m multi30k", description=__doc__)
     add = parser.add_argument
     add("--data", type=Path, required=True, help="folder of multi30k_{train,val,test2016}.*.gz")
     add("--out", type=Path, required=True, help="folder for rows-*.npz, heads-*.npz, facts.json")

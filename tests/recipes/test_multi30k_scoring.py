@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from multi30k.data import TranslationData
+from multi30k.model import Shape, TranslationModel
+from multi30k.rows import write_rows
+from multi30k.scoring import heads_of, rows_of
+from multi30k.subwords import EOS
 from numpy.typing import NDArray
 
 from aleatoric.errors import DataError
-from aleatoric.training.bpe import EOS
-from aleatoric.training.teacher_forced import heads_of, rows_of
-from aleatoric.training.token_rows import Columns, read_rows, write_rows
-from aleatoric.training.translation_data import TranslationData
-from aleatoric.training.translation_model import Shape, TranslationModel
+from aleatoric.studies.e_ece_paper import Columns, read_rows
 
 SCHEMES = {"plain": "ancestral", "top_p": "top_p=0.8", "top_k": "top_k=5", "greedy": "greedy"}
 
@@ -118,6 +119,7 @@ def test_batches_change_no_row_and_no_draw(
             np.testing.assert_allclose(again[name], values, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.long
 def test_draws_follow_the_scheme(
     toy_data: TranslationData, models: tuple[TranslationModel, TranslationModel]
 ) -> None:

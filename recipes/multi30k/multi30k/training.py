@@ -19,12 +19,12 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.utils import clip_grad_norm_
 
-from aleatoric.training.batches import Batch, make_batches, shuffled
-from aleatoric.training.bpe import PAD
-from aleatoric.training.translation import bleu_of
-from aleatoric.training.translation_data import TranslationData
-from aleatoric.training.translation_model import Shape, TranslationModel
 from aleatoric.tuning.training import save_tensors
+from multi30k.batches import Batch, make_batches, shuffled
+from multi30k.data import TranslationData
+from multi30k.model import Shape, TranslationModel
+from multi30k.subwords import PAD
+from multi30k.translate import bleu_of
 
 Precision = Literal["fp32", "tf32", "bf16"]
 Kept = Literal["loss", "bleu", "last"]

@@ -1,7 +1,7 @@
 """A test set through a trained model with the reference as its prefix: per-token rows.
 
 A plain computation: whole distributions in float32, one batch at a time. What the columns mean is
-told in `token_rows`.
+described in `aleatoric.studies.e_ece_paper.read_rows`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor
 
 from aleatoric.models.decoding import Decoder
 from aleatoric.rng import stream
-from aleatoric.training.batches import Batch, make_batches
-from aleatoric.training.bpe import PAD
-from aleatoric.training.token_rows import SCHEMES, Columns
-from aleatoric.training.translation_data import Example
-from aleatoric.training.translation_model import TranslationModel
+from aleatoric.studies.e_ece_paper import SCHEMES, Columns
+from multi30k.batches import Batch, make_batches
+from multi30k.data import Example
+from multi30k.model import TranslationModel
+from multi30k.subwords import PAD
 
 _MAX_TOKENS = 4096
 
@@ -157,7 +157,7 @@ def _at(values: Tensor, tokens: Tensor) -> Tensor:
 
 
 def _uniforms(part: Forced, examples: Sequence[Example], seed: int, scheme: str) -> Tensor:
-    """One number a token from its sentence's own stream."""
+    """One uniform number per token, from the random stream of its sentence."""
     found = np.empty(len(part.sentence))
     for number in np.unique(part.sentence):
         here = part.sentence == number

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aleatoric.training.bpe import PAD
-from aleatoric.training.translation_data import MOST_PIECES
+from multi30k.data import MOST_PIECES
+from multi30k.subwords import PAD
 
 # fairseq numbers positions after its padding index.
 _FIRST_POSITION = PAD + 1

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from aleatoric.training.batches import make_batches
-from aleatoric.training.bpe import EOS, PAD, Dictionary
-from aleatoric.training.translation_data import Example
+from multi30k.batches import make_batches
+from multi30k.data import Example
+from multi30k.subwords import EOS, PAD, Dictionary
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aleatoric.training.translation_model import TranslationModel
+    from multi30k.model import TranslationModel
 
 _LONGEST_GRAM = 4
 _MAX_TOKENS = 16_384
@@ -61,7 +61,7 @@ def greedy(model: TranslationModel, source: Tensor) -> Tensor:
 
 
 def corpus_bleu(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> float:
-    """BLEU-4 in percent, one reference a sentence, unsmoothed (Papineni et al. 2002).
+    """BLEU-4 in percent, one reference per sentence, unsmoothed (Papineni et al. 2002).
 
     >>> sentence = "a dog runs in the park".split()
     >>> corpus_bleu([sentence], [sentence])

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from aleatoric.training.batches import make_batch, make_batches
-from aleatoric.training.bpe import PAD
-from aleatoric.training.translation import bleu_of, corpus_bleu, translate
-from aleatoric.training.translation_data import TranslationData
-from aleatoric.training.translation_model import Shape, TranslationModel
-from aleatoric.training.translation_training import (
+from multi30k.batches import make_batch, make_batches
+from multi30k.data import TranslationData
+from multi30k.model import Shape, TranslationModel
+from multi30k.subwords import PAD
+from multi30k.training import (
     Epoch,
     Recipe,
     Trained,
@@ -26,6 +24,7 @@ from aleatoric.training.translation_training import (
     train,
     validate,
 )
+from multi30k.translate import bleu_of, corpus_bleu, translate
 
 SHORT = Recipe(seed=3, epochs=3, max_tokens=256, warmup=30, peak_rate=5e-3)
 
@@ -151,6 +150,7 @@ def test_the_default_shape_has_the_parameters_of_the_iwslt_configuration() -> No
     assert sum(p.numel() for p in model.parameters()) == expected
 
 
+@pytest.mark.long
 def test_a_model_that_has_learned_translates(toy_data: TranslationData, small: Shape) -> None:
     trained = train(toy_data, replace(SHORT, epochs=25), small)
     model = restored(trained.weights["loss"], toy_data, small)
