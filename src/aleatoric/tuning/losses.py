@@ -21,7 +21,7 @@ from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.exact import NO_WORD, Question, Search, Trace, trace
 from aleatoric.nextword.tree import TreeLM
 from aleatoric.nextword.vocabulary import Vocabulary
-from aleatoric.tuning.recipe import Passage
+from aleatoric.tuning.recipe import FoldPassage
 from aleatoric.types import Categorical, Ints, Item
 
 LEAST = 1e-30
@@ -217,7 +217,7 @@ IGNORED = -100
 TokenRow = tuple[int, ...]
 
 
-def text_rows(lm: HFModel, passage: Passage) -> list[TokenRow]:
+def text_rows(lm: HFModel, passage: FoldPassage) -> list[TokenRow]:
     """Return the tokens of a passage's texts, cut to the model's window.
 
     Texts of one token are left out: nothing is predicted in them.

@@ -29,7 +29,7 @@ _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, eq=False)
-class Passage:
+class FoldPassage:
     """A group of items: one text with its contexts, the longest last."""
 
     group: str
@@ -39,7 +39,8 @@ class Passage:
     def texts(self) -> list[str]:
         """All contexts with their next words that no other begins with, the longest first.
 
-        >>> Passage("1", (Item("a", "1", "He", ("is",)), Item("b", "1", "We all", ("are",)))).texts
+        >>> items = Item("a", "1", "He", ("is",)), Item("b", "1", "We all", ("are",))
+        >>> FoldPassage("1", items).texts
         ['We all', 'He']
         """
         by_length = sorted(self.items, key=lambda item: len(item.context), reverse=True)
@@ -55,17 +56,17 @@ class Fold:
     """The passages that one model is trained, validated and tested on."""
 
     number: int
-    train: tuple[Passage, ...]
-    validation: tuple[Passage, ...]
-    held_out: tuple[Passage, ...]
+    train: tuple[FoldPassage, ...]
+    validation: tuple[FoldPassage, ...]
+    held_out: tuple[FoldPassage, ...]
 
 
-def passages_of(items: Iterable[Item]) -> list[Passage]:
+def passages_of(items: Iterable[Item]) -> list[FoldPassage]:
     """Return items grouped into passages, in the order of first appearance."""
     found: dict[str, list[Item]] = {}
     for item in items:
         found.setdefault(item.group, []).append(item)
-    return [Passage(group, tuple(own)) for group, own in found.items()]
+    return [FoldPassage(group, tuple(own)) for group, own in found.items()]
 
 
 def assign(
@@ -113,8 +114,8 @@ def _held_for_validation(n_groups: int, asked: int | None) -> int:
 def read_assignment(path: Path) -> dict[str, int | str]:
     """Read folds from a table or JSON lines with `group` and `fold` (a number or `validation`)."""
     found: dict[str, int | str] = {}
-    rows: Any = files.read_table if files.is_table(path) else files.read_json_lines
-    for place, row in rows(path):
+    read = files.read_table if files.is_table(path) else files.read_json_lines
+    for place, row in read(path):
         group = files.key_of(files.required(row, "group", place), "group", place)
         fold = _fold_of(files.required(row, "fold", place), place)
         if found.setdefault(group, fold) != fold:
@@ -133,7 +134,7 @@ def _fold_of(value: object, place: files.Place) -> int | str:
     return int(text)
 
 
-def make_folds(passages: Sequence[Passage], assigned: Mapping[str, int | str]) -> list[Fold]:
+def make_folds(passages: Sequence[FoldPassage], assigned: Mapping[str, int | str]) -> list[Fold]:
     """Return one fold per number: tested on its own passages, trained on those of the others."""
     missing = [passage.group for passage in passages if passage.group not in assigned]
     if missing:
@@ -167,7 +168,9 @@ def check_no_leak(fold: Fold) -> None:
             )
 
 
-def _shared(one: Sequence[Passage], other: Sequence[Passage]) -> Iterator[tuple[Passage, Passage]]:
+def _shared(
+    one: Sequence[FoldPassage], other: Sequence[FoldPassage]
+) -> Iterator[tuple[FoldPassage, FoldPassage]]:
     """Yield passages with the same id, the same item, or a long run of the same words."""
     known = {key: passage for passage in one for key in _keys(passage)}
     for passage in other:
@@ -177,7 +180,7 @@ def _shared(one: Sequence[Passage], other: Sequence[Passage]) -> Iterator[tuple[
                 break
 
 
-def _keys(passage: Passage) -> Iterator[tuple[str, ...]]:
+def _keys(passage: FoldPassage) -> Iterator[tuple[str, ...]]:
     """Yield what no other passage may share with this one."""
     yield ("group", passage.group)
     yield from (("item", item.id) for item in passage.items)

@@ -47,7 +47,7 @@ from aleatoric.tuning.losses import (
     tree_logits,
     word_probabilities,
 )
-from aleatoric.tuning.recipe import PAPER, Fold, Passage, Recipe, block_count
+from aleatoric.tuning.recipe import PAPER, Fold, FoldPassage, Recipe, block_count
 
 _FACTS = "facts"
 _FULL_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -202,7 +202,7 @@ def model_identity(model: Tunable) -> dict[str, Any]:
     return {"model": model.digest, "base": model.base_digest}
 
 
-def _passage_digest(passage: Passage) -> str:
+def _passage_digest(passage: FoldPassage) -> str:
     text = "\0".join(f"{i.id}\0{i.context}\0{i.responses}\0{i.original}" for i in passage.items)
     return f"{passage.group}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -284,14 +284,14 @@ class _Training:
         if self._state.batches == len(batches):
             self._end_epoch(self._state.loss / len(batches))
 
-    def _batches(self, epoch: int) -> list[list[Passage]]:
+    def _batches(self, epoch: int) -> list[list[FoldPassage]]:
         """Return the batches of an epoch; their order depends on seed, fold and epoch only."""
         train, size = self._fold.train, self._recipe.batch
         order = stream(self._recipe.seed, "passages", self._fold.number, epoch)
         passages = [train[i] for i in order.permutation(len(train))]
         return [passages[low : low + size] for low in range(0, len(passages), size)]
 
-    def _step(self, batch: Sequence[Passage]) -> float:
+    def _step(self, batch: Sequence[FoldPassage]) -> float:
         for group in self._optimiser.param_groups:
             group["lr"] = self._recipe.rate_at(self._state.steps + 1, self._steps)
         self._network.train()
@@ -320,7 +320,7 @@ class _Training:
         keys = ("step", self._fold.number, self._state.steps)
         return int(stream(self._recipe.seed, *keys).integers(2**31))
 
-    def _backward(self, batch: Sequence[Passage]) -> Iterator[Tensor]:
+    def _backward(self, batch: Sequence[FoldPassage]) -> Iterator[Tensor]:
         """Accumulate the gradients of a batch, one tree at a time to save memory."""
         share = self._recipe.human_share
         if share < 1:
@@ -332,7 +332,7 @@ class _Training:
             for tree in trees:
                 yield _back(share * human_losses(self._network, tree).sum() / contexts)
 
-    def _rows_of(self, passages: Sequence[Passage]) -> list[TokenRow]:
+    def _rows_of(self, passages: Sequence[FoldPassage]) -> list[TokenRow]:
         return [row for passage in passages for row in self._rows[passage.group]]
 
     def _end_epoch(self, train_loss: float | None) -> None:
