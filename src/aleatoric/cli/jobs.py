@@ -172,12 +172,14 @@ def _resumed_fields() -> dict[str, tuple[Any, Any]]:
     for name in registry.names("levels"):
         job_type = find_level(name).job_type
         kinds = get_type_hints(job_type)
-        for own in fields(job_type):
-            if own.name in RESUMED and not about(own).hidden:
-                kind = kinds[own.name]
+        for job_field in fields(job_type):
+            if job_field.name in RESUMED and not about(job_field).hidden:
+                kind = kinds[job_field.name]
                 default = False if kind is bool else None
                 optional = kind if kind is bool else kind | None
-                found.setdefault(own.name, (Annotated[optional, _option_of(own)], default))
+                found.setdefault(
+                    job_field.name, (Annotated[optional, _option_of(job_field)], default)
+                )
     return {name: found[name] for name in RESUMED if name in found}
 
 
@@ -199,7 +201,10 @@ def _with_job_options(
 ) -> Callable[..., None]:
     job_type = level.job_type
     kinds = get_type_hints(job_type)
-    options = {own.name: _annotated(own, kinds[own.name]) for own in shown_fields(job_type)}
+    options = {
+        job_field.name: _annotated(job_field, kinds[job_field.name])
+        for job_field in shown_fields(job_type)
+    }
     options |= {"interval": SHOWN["interval"], "out": (OutOption, None), **SHOWN, **more}
     return _with_options(run, job_type.command, level.help, options)
 
@@ -219,31 +224,35 @@ def _with_options(
     return run
 
 
-def _annotated(own: Field[Any], kind: Any) -> tuple[Any, Any]:
-    default = own.default
-    if about(own).single:
+def _annotated(job_field: Field[Any], kind: Any) -> tuple[Any, Any]:
+    default = job_field.default
+    if about(job_field).single:
         kind, default = get_args(kind)[0], MISSING
     elif get_origin(kind) is tuple:
         kind, default = list[get_args(kind)[0]] | None, None  # type: ignore[misc]
     required = inspect.Parameter.empty
-    return Annotated[kind, _option_of(own)], required if default is MISSING else default
+    return Annotated[kind, _option_of(job_field)], required if default is MISSING else default
 
 
-def _option_of(own: Field[Any]) -> Any:
-    option = about(own)
-    return typer.Option(flag(own), help=option.help, min=option.low, max=option.high)
+def _option_of(job_field: Field[Any]) -> Any:
+    option = about(job_field)
+    return typer.Option(flag(job_field), help=option.help, min=option.low, max=option.high)
 
 
 def job_from(job_type: type[J], options: Mapping[str, Any]) -> J:
     """Return the job that the options of a command ask for."""
-    values = {own.name: (own, options[own.name]) for own in shown_fields(job_type)}
-    return job_type(**{name: _value(own, given) for name, (own, given) in values.items()})
+    values = {
+        job_field.name: (job_field, options[job_field.name]) for job_field in shown_fields(job_type)
+    }
+    return job_type(
+        **{name: _value(job_field, given) for name, (job_field, given) in values.items()}
+    )
 
 
-def _value(own: Field[Any], given: Any) -> Any:
+def _value(job_field: Field[Any], given: Any) -> Any:
     """Return the value of a field; a repeatable option that is not given has its default."""
-    if about(own).single:
+    if about(job_field).single:
         return (given,)
-    if isinstance(own.default, tuple) and not given:
-        return own.default
+    if isinstance(job_field.default, tuple) and not given:
+        return job_field.default
     return tuple(given) if isinstance(given, list) else given

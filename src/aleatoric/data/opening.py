@@ -68,8 +68,8 @@ def open_token_corpus(
 def open_text_corpus(spec: str, encoding: str = "utf-8") -> MultiRef:
     """Open the inputs and references of `asset`, `wmt14-10ref:FILE` or a path.
 
-    A name alone is what `aleatoric fetch` downloaded; the kind of a path is told by its name and
-    its first line.
+    A name alone is what `aleatoric fetch` downloaded; the loader of a path is chosen by its name
+    and its first line.
 
     >>> open_text_corpus("asset-of-mine")  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):

@@ -465,7 +465,7 @@ _FACTS_OF_A_SYSTEM: dict[str, Shape] = {
     "tally": lambda value: each(_COUNT)(value) and value.keys() <= _TALLY,
     "persons": each((is_text, [int_between(1, 1000)])),
 }
-"""Facts whose key goes on with the name of a system."""
+"""Facts about one system: the key is followed by its name."""
 _SYSTEM: Shape = {
     **dict.fromkeys(("model", "decoder", "estimator", "label", "reads"), is_text),
     "vocabulary": int_between(1, 10**7),

@@ -1,4 +1,4 @@
-"""Jobs: what a command was asked for, as one frozen dataclass per command.
+"""Jobs: the options of a command as a frozen dataclass.
 
 The options of the command line, the manifest of a run, resumption and the printed command all
 derive from the fields of the job. A new option is one field.
@@ -90,21 +90,13 @@ class Job:
 
         The corpus and its encoding are saved with the other facts about the corpus.
         """
-        return {
-            own.name: _plain(getattr(self, own.name))
-            for own in fields(self)
-            if about(own).saved and own.name not in ("corpus", "encoding")
-        }
+        return {name: _plain(getattr(self, name)) for name in _saved_names(type(self))}
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any], changes: Mapping[str, Any]) -> Self:
         """Return the job of a saved run, with `changes` to fields that may change."""
         try:
-            values = {
-                own.name: manifest[own.name]
-                for own in fields(cls)
-                if about(own).saved and own.name not in ("corpus", "encoding")
-            }
+            values = {name: manifest[name] for name in _saved_names(cls)}
             corpus = manifest["corpus"]
             values |= {"corpus": corpus["spec"], "encoding": corpus["encoding"]}
             values = {name: _frozen(value) for name, value in values.items()}
@@ -116,22 +108,22 @@ class Job:
     def check_saved(cls, manifest: Mapping[str, Any]) -> None:
         """Refuse a manifest whose values are not of the types and ranges of the fields."""
         kinds = get_type_hints(cls)
-        for own in fields(cls):
-            value = manifest.get(own.name, own.default)
-            if own.name in ("corpus", "encoding") or own.name not in manifest:
+        for job_field in fields(cls):
+            value = manifest.get(job_field.name, job_field.default)
+            if job_field.name in ("corpus", "encoding") or job_field.name not in manifest:
                 continue
-            if not _fits(value, kinds[own.name]) or not _in_range(value, about(own)):
-                raise DamagedRowError(f"the manifest's {own.name} is {value!r:.40}")
+            if not _fits(value, kinds[job_field.name]) or not _in_range(value, about(job_field)):
+                raise DamagedRowError(f"the manifest's {job_field.name} is {value!r:.40}")
 
     def arguments(self, is_live: bool) -> Iterator[str]:
         """Yield the command-line arguments that differ from their defaults."""
-        for own in shown_fields(type(self)):
-            option_of, value = about(own), getattr(self, own.name)
-            if value == own.default or not option_of.fixed or not option_of.saved:
+        for job_field in shown_fields(type(self)):
+            option_of, value = about(job_field), getattr(self, job_field.name)
+            if value == job_field.default or not option_of.fixed or not option_of.saved:
                 continue
             if option_of.live and not is_live:
                 continue
-            yield from _flagged(flag(own), value)
+            yield from _flagged(flag(job_field), value)
 
 
 @dataclass(frozen=True)
@@ -174,27 +166,33 @@ class ClusterJob(Job):
         return EngineOptions(self.engine, *cluster)
 
 
-def about(own: Field[Any]) -> Option:
+def about(job_field: Field[Any]) -> Option:
     """Return what is declared about a field."""
-    found: Option = own.metadata[_KEY]
+    found: Option = job_field.metadata[_KEY]
     return found
 
 
-def flag(own: Field[Any]) -> str:
+def flag(job_field: Field[Any]) -> str:
     """Return the name of a field's option."""
-    return about(own).flag or f"--{own.name.replace('_', '-')}"
+    return about(job_field).flag or f"--{job_field.name.replace('_', '-')}"
 
 
 def shown_fields(job_type: type[Job]) -> list[Field[Any]]:
     """Return the fields that are options: corpus and model, a command's own, then shared ones."""
-    known = [own for own in fields(job_type) if not about(own).hidden]
-    shared = {own.name for base in (Job, ClusterJob) for own in fields(base)}
-    first = [own for own in known if own.name in ("corpus", "models")]
+    known = [job_field for job_field in fields(job_type) if not about(job_field).hidden]
+    shared = {job_field.name for base in (Job, ClusterJob) for job_field in fields(base)}
+    first = [job_field for job_field in known if job_field.name in ("corpus", "models")]
     return [
         *first,
-        *(own for own in known if own.name not in shared),
-        *(own for own in known if own.name in shared and own not in first),
+        *(job_field for job_field in known if job_field.name not in shared),
+        *(job_field for job_field in known if job_field.name in shared and job_field not in first),
     ]
+
+
+def _saved_names(job_type: type[Job]) -> list[str]:
+    """Return the fields of the manifest; corpus and encoding are among the facts of the corpus."""
+    saved = [job_field.name for job_field in fields(job_type) if about(job_field).saved]
+    return [name for name in saved if name not in ("corpus", "encoding")]
 
 
 def _plain(value: Any) -> Any:
@@ -311,7 +309,7 @@ def _differing(saved: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
 
 def _flag_of(job_type: type[Job], name: str) -> str | None:
     """Return the option of a saved value; `None` if it may differ when a run is continued."""
-    found = next((own for own in fields(job_type) if own.name == name), None)
+    found = next((job_field for job_field in fields(job_type) if job_field.name == name), None)
     if found is None:
         return f"--{name.replace('_', '-')}"
     return flag(found) if about(found).fixed else None

@@ -306,19 +306,10 @@ def heads_of(store: Store, numbers: Sequence[int]) -> dict[int, tuple[str, str, 
 
 def item_and_draws(store: Store, no: int) -> tuple[Item, dict[str, list[Draws]]]:
     """Return one item with the saved draws of each system."""
-    found_row = store.db.execute(f"{select('items')} WHERE no = ?", (no,)).fetchone()
-    if found_row is None:
+    items = store.items_between(no, no)
+    if not items:
         raise UsageError(f"{store.path}: has no item number {no}.")
-    item = formats.load_item(*unseal(found_row)[1:])
-    found: dict[str, list[Draws]] = {}
-    query = (
-        "SELECT name, item, system, row, payload, draws.checksum "
-        "FROM draws JOIN systems ON systems.no = system WHERE item = ? ORDER BY system, row"
-    )
-    for name, *sealed in store.db.execute(query, (no,)):
-        *_, row, payload = unseal(tuple(sealed))
-        found.setdefault(name, []).append(formats.load_draws(item.id, row, payload))
-    return item, found
+    return items[0], store.draws_between(no, no, store.system_names()).get(no, {})
 
 
 # Texts --------------------------------------------------------------------------------------
@@ -380,11 +371,9 @@ class StoredTexts:
     def walk(self, after: int = -1) -> Iterator[Produced]:
         """Yield every input in order with all its texts."""
         names = self.store.system_names()
-        query = f"{select('items')} WHERE no > ? ORDER BY no LIMIT ?"
-        while page := self._db.execute(query, (after, TEXTS_PAGE)).fetchall():
+        for page in self.store.item_pages(TEXTS_PAGE, after):
             written = self._written(page[0][0], page[-1][0], names)
-            after = page[-1][0]
-            for no, *columns in map(unseal, page):
+            for no, *columns in page:
                 yield Produced(no, formats.load_text_item(*columns), written.get(no, {}))
 
     def pending_items(self, system: str) -> Iterator[TextItem]:

@@ -36,7 +36,7 @@ from aleatoric.types import Draws, Floats, Item, Row
 PAGE = 2000
 """Items that are read at once."""
 COMPLETE = "complete"
-"""The fact that everything that was asked for is drawn and scored."""
+"""The fact that everything is drawn and scored."""
 FINETUNING = "finetuning"
 """The fact under which a fine-tuning run keeps its perplexities, curves and temperatures."""
 BASE_WEIGHTS = "base weights"
@@ -134,7 +134,7 @@ class Tables:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What was asked for: corpus, protocol, seed, versions; read once."""
+        """The options of the run, its corpus and versions; read once."""
         if self._manifest is None:
             self._manifest = _checked_manifest(self.fact("manifest"))
         return self._manifest
@@ -486,14 +486,17 @@ class ItemTables(Tables):
         names = self.system_names()
         if system is not None:
             names = {no: name for no, name in names.items() if name == system}
-        last = -1
+        for page in self.item_pages(PAGE):
+            by_item = self.draws_between(page[0][0], page[-1][0], names)
+            for no, *columns in page:
+                yield no, formats.load_item(*columns), by_item.get(no, {})
+
+    def item_pages(self, size: int, after: int = -1) -> Iterator[list[formats.SqlRow]]:
+        """Yield the columns of all items in order, in pages, after an item's number."""
         query = f"{select('items')} WHERE no > ? ORDER BY no LIMIT ?"
-        while page := self.db.execute(query, (last, PAGE)).fetchall():
-            by_item = self._draws_between(page[0][0], page[-1][0], names)
-            last = page[-1][0]
-            # All of a page are checked before the first is given.
-            for no, item in [(no, formats.load_item(*rest)) for no, *rest in map(unseal, page)]:
-                yield no, item, by_item.get(no, {})
+        while page := self.db.execute(query, (after, size)).fetchall():
+            after = page[-1][0]
+            yield [unseal(row) for row in page]
 
     def walk_system(self, system: str) -> Iterator[tuple[Item, list[Draws]]]:
         """Yield the items that a system has answered, with its draws."""
@@ -506,9 +509,10 @@ class ItemTables(Tables):
         found = self.db.execute("SELECT no FROM items WHERE id = ?", (item_id,)).fetchone()
         return None if found is None else int(found[0])
 
-    def _draws_between(
+    def draws_between(
         self, first: int, last: int, names: Mapping[int, str]
     ) -> dict[int, dict[str, list[Draws]]]:
+        """Return item number -> system -> draws, for items between two numbers."""
         one = min(names) if len(names) == 1 else None
         query = (
             "SELECT id, item, system, row, payload, draws.checksum "

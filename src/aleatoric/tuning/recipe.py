@@ -98,14 +98,14 @@ def assign(
     return numbers | dict.fromkeys(ordered[len(folded) :], VALIDATION)
 
 
-def _held_for_validation(n_groups: int, asked: int | None) -> int:
+def _held_for_validation(n_groups: int, requested: int | None) -> int:
     """Return how many passages validate; by default the paper's share."""
-    if asked is not None and not 1 <= asked <= n_groups - 2:
+    if requested is not None and not 1 <= requested <= n_groups - 2:
         needed = f"{n_groups} passages, of which the folds need two or more"
         fix = f"use 1 to {n_groups - 2}" if n_groups > 2 else "use a corpus of more passages"
-        raise UsageError(f"--validation {asked} does not fit {needed}; {fix}.")
-    if asked is not None:
-        return asked
+        raise UsageError(f"--validation {requested} does not fit {needed}; {fix}.")
+    if requested is not None:
+        return requested
     if n_groups == PAPER_ALL:
         return PAPER_ALL - PAPER_FOLDED
     return max(1, round(n_groups * (PAPER_ALL - PAPER_FOLDED) / PAPER_ALL))
@@ -161,10 +161,10 @@ def check_no_leak(fold: Fold) -> None:
     """Refuse a fold with the same text in two of training, validation and evaluation."""
     sides = {"training": fold.train, "validation": fold.validation, "evaluation": fold.held_out}
     for (first, one), (second, other) in combinations(sides.items(), 2):
-        for own, again in _shared(one, other):
+        for passage, copy in _shared(one, other):
             raise UsageError(
-                f"fold {fold.number} leaks: passage {own.group!r} of {first} and passage "
-                f"{again.group!r} of {second} are one text; put them in one fold or drop one."
+                f"fold {fold.number} leaks: passage {passage.group!r} of {first} and passage "
+                f"{copy.group!r} of {second} are one text; put them in one fold or drop one."
             )
 
 

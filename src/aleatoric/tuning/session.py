@@ -89,7 +89,9 @@ class FinetuneJob(Job):
         None, "Stop after this many epochs without a lower validation loss.", low=1
     )
     lora_rank: int = option(8, "Rank with --train lora.", low=1)
-    save_every: int = option(0, "Also save a checkpoint every so many steps.", low=0, fixed=False)
+    save_every: int = option(
+        0, "Also save a checkpoint every N steps; 0 saves after epochs only.", low=0, fixed=False
+    )
     temperatures: str = option(
         ",".join(f"{value:g}" for value in GRID),
         "Temperatures tried on the training passages; none skips them.",
@@ -269,9 +271,9 @@ class FinetuneSession:
         if known is None:
             self._store.set_meta(BASE_WEIGHTS, weights)
         elif known != weights:
-            problem = f"was begun with other weights of {self._job.model}"
+            problem = f"began with other weights of {self._job.model}"
             raise UsageError(
-                f"{self._store.path}: {problem}; use those again, or begin another run."
+                f"{self._store.path}: {problem}; use those again, or start another run."
             )
 
     def _draw_best_temperature(self, name: str) -> None:

@@ -147,7 +147,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingState:
     """The state of training: finished epochs, and the `batches` done of the next."""
 
     batches: int = 0
@@ -248,10 +248,10 @@ class _Training:
             weight_decay=recipe.weight_decay,
         )
         self._best: dict[str, Tensor] = {}
-        self._state = Progress()
+        self._state = TrainingState()
 
     def run(self, save_every: int, track: Track[int]) -> Trained:
-        """All epochs, or as many as early stopping leaves."""
+        """Train all epochs, or until early stopping."""
         if self._path.exists():
             self._restore()
         else:
@@ -344,7 +344,7 @@ class _Training:
         if self._recipe.patience and better:
             self._best = self._model.weights()
         history = (*state.history, epoch)
-        self._state = Progress(0, state.steps, 0.0, kept, history)
+        self._state = TrainingState(0, state.steps, 0.0, kept, history)
 
     def _measured(self, number: int, train_loss: float | None) -> Epoch:
         share, sides = self._recipe.human_share, (self._fold.train, self._fold.validation)
@@ -358,12 +358,14 @@ class _Training:
         return Epoch(number, self._state.steps, train_loss, loss, train, validation, human)
 
     def _save(self) -> None:
-        weights = {f"weights/{name}": own for name, own in self._model.parameters.items()}
-        best = {f"best/{name}": own for name, own in self._best.items()}
+        weights = {
+            f"weights/{name}": parameter for name, parameter in self._model.parameters.items()
+        }
+        best = {f"best/{name}": parameter for name, parameter in self._best.items()}
         moments = {
             f"{kind}/{name}": value
-            for name, own in self._model.parameters.items()
-            for kind, value in self._optimiser.state.get(own, {}).items()
+            for name, parameter in self._model.parameters.items()
+            for kind, value in self._optimiser.state.get(parameter, {}).items()
         }
         facts = {"identity": self._identity, "state": asdict(self._state)}
         save_tensors(self._path, weights | best | moments, facts)
@@ -372,16 +374,18 @@ class _Training:
         saved = load_tensors(self._path)
         check_identity(self._path, saved, self._identity)
         self._model.load(saved.part("weights"))
-        self._best = {name: own.to(self._device) for name, own in saved.part("best").items()}
+        self._best = {
+            name: parameter.to(self._device) for name, parameter in saved.part("best").items()
+        }
         for kind in ("step", "exp_avg", "exp_avg_sq"):
             for name, value in saved.part(kind).items():
-                own = self._model.parameters[name]
+                parameter = self._model.parameters[name]
                 # AdamW keeps its count of steps on the CPU.
-                placed = value if kind == "step" else value.to(own.device)
-                self._optimiser.state[own][kind] = placed
+                placed = value if kind == "step" else value.to(parameter.device)
+                self._optimiser.state[parameter][kind] = placed
         state = saved.facts["state"]
         history = tuple(Epoch(**epoch) for epoch in state.pop("history"))
-        self._state = Progress(**state, history=history)
+        self._state = TrainingState(**state, history=history)
 
 
 def human_losses(network: Any, tree: WordTree) -> Tensor:
@@ -442,14 +446,14 @@ class Tunable:
 
     def weights(self) -> dict[str, Tensor]:
         """Return copies of the present parameters."""
-        return {name: own.detach().clone() for name, own in self.parameters.items()}
+        return {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Copy weights into the parameters."""
         if weights.keys() != self.parameters.keys():
             raise ModelError("these weights belong to other parameters than those that train.")
-        for name, own in self.parameters.items():
-            own.data.copy_(weights[name])
+        for name, parameter in self.parameters.items():
+            parameter.data.copy_(weights[name])
 
     def reset(self) -> None:
         """Restore the model before training."""
@@ -466,7 +470,7 @@ class Tunable:
         model = self.lm.model
         saved = model.state_dict().keys() - self.initial.keys()
         every = chain(model.named_parameters(), model.named_buffers())
-        return _digest({name: own.detach() for name, own in every if name in saved})
+        return _digest({name: parameter.detach() for name, parameter in every if name in saved})
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
@@ -483,8 +487,8 @@ def make_tunable(lm: HFModel, which: str = PAPER, rank: int = 8, seed: int = 0) 
 
     A block is one layer of the transformer; the norm and the head after the last one stay fixed.
     """
-    for own in lm.model.parameters():
-        own.requires_grad_(False)
+    for parameter in lm.model.parameters():
+        parameter.requires_grad_(False)
     if which == "lora":
         _add_lora(lm.model, rank, seed)
     elif which == "all":
@@ -492,8 +496,14 @@ def make_tunable(lm: HFModel, which: str = PAPER, rank: int = 8, seed: int = 0) 
     else:
         for block in _last_blocks(lm.model, block_count(which)):
             block.requires_grad_(True)
-    chosen = {name: own for name, own in lm.model.named_parameters() if own.requires_grad}
-    return Tunable(lm, chosen, {name: own.detach().clone() for name, own in chosen.items()})
+    chosen = {
+        name: parameter
+        for name, parameter in lm.model.named_parameters()
+        if parameter.requires_grad
+    }
+    return Tunable(
+        lm, chosen, {name: parameter.detach().clone() for name, parameter in chosen.items()}
+    )
 
 
 def _last_blocks(model: Any, count: int) -> list[Any]:
