@@ -22,7 +22,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "word": "aleatoric.levels.word:Word",
         "token": "aleatoric.levels.token:Token",
         "text": "aleatoric.levels.text:Text",
-        "finetune": "aleatoric.tuning.session:Finetune",
+        "finetune": "aleatoric.tuning.finetuning:Finetune",
     },
     "corpora": {
         "provo": "aleatoric.data.provo:load",

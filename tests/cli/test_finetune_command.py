@@ -27,7 +27,7 @@ from aleatoric.report.parts import part_of
 from aleatoric.runs import DATABASE, Store
 from aleatoric.runs.session import Stopped, Stopping
 from aleatoric.tuning.exporting import export_weights
-from aleatoric.tuning.session import FinetuneJob, open_tunable
+from aleatoric.tuning.finetuning import FinetuneJob, open_tunable
 from aleatoric.tuning.training import Saved, check_identity, load_tensors
 
 

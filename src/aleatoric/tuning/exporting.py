@@ -13,8 +13,8 @@ from aleatoric.errors import UsageError
 from aleatoric.models.hf import quiet
 from aleatoric.runs import Store
 from aleatoric.runs.disk import command
+from aleatoric.tuning.finetuning import FinetuneJob, fold_folder, is_finetuned, open_tunable
 from aleatoric.tuning.recipe import SPLITS, VALIDATION, Recipe, read_assignment
-from aleatoric.tuning.session import FinetuneJob, fold_folder, is_finetuned, open_tunable
 from aleatoric.tuning.training import (
     TRAINED,
     Tunable,
