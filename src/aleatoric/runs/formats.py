@@ -248,7 +248,9 @@ def dump_draws(draws: Draws) -> str:
     if draws.logprobs is not None:
         payload["logprobs"] = dict(draws.logprobs)
     if draws.exact is not None:
-        payload["exact"] = asdict(draws.exact)
+        bounds = draws.exact.bounds.items()  # JSON has no infinity
+        ends = {name: (None if low == math.inf else low, high) for name, (low, high) in bounds}
+        payload["exact"] = asdict(draws.exact) | {"bounds": ends}
     return dump(payload)
 
 
@@ -276,14 +278,16 @@ def _load_exact(found: Any) -> Exact:
         words, bounds = found["words"], found["bounds"]
         support, probs = valid_texts(words["support"]), tuple(words["probs"])
         numbers = [found["failed"], words["rest"], *probs]
-        ends = {name: (low, high) for name, (low, high) in bounds.items()}
+        ends = {  # both ends are null if the log loss is infinite: a word has no probability
+            name: (math.inf if low is high is None else low, high)
+            for name, (low, high) in bounds.items()
+        }
         is_valid = (
             words["n"] is None
             and len(support) == len(set(support)) == len(probs) > 0
             and _are_numbers(numbers)
             and -_ROUNDING <= min(numbers) <= sum(probs) <= 1 + _ROUNDING
             and type(found["certified"]) is bool
-            # The log loss of a word without probability is infinite.
             and all(_is_real(low) for low, _ in ends.values())
             and _are_numbers(high for _, high in ends.values() if high is not None)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +17,7 @@ from aleatoric.levels.word import WordJob, score_word
 from aleatoric.runs import DATABASE, Store
 from aleatoric.runs.formats import StatRow
 from aleatoric.runs.tables import PAGE
-from aleatoric.types import Draws, Item
+from aleatoric.types import Categorical, Draws, Exact, Item
 
 ITEMS = [Item("1:2", "1", "There", ("are", "is")), Item("1:3", "1", "There are", ("two",), "now")]
 
@@ -216,6 +217,16 @@ def test_sqlite_reads_the_json_of_manifest_items_and_draws(tmp_path: Path) -> No
         assert value("SELECT json_extract(facts, '$.estimator') FROM systems") == "mc"
         for table, column in (("meta", "value"), ("items", "responses"), ("draws", "payload")):
             assert value(f"SELECT min(json_valid({column})) FROM {table}") == 1
+
+
+def test_an_infinite_bound_is_plain_json(store: Store) -> None:
+    store.add_items(ITEMS)
+    store.add_system("m", {"model": "x"})
+    bounds = {"log_loss": (math.inf, None), "tvd": (0.25, 0.5)}
+    exact = Exact(Categorical(("a",), (0.5,), 0.5), bounds, True, 0.0)
+    store.add_draws("m", [Draws("1:2", {}, exact=exact)])
+    assert next(store.walk_system("m"))[1][0].exact == exact
+    assert store.db.execute("SELECT json_valid(payload) FROM draws").fetchone() == (1,)
 
 
 def test_a_run_reads_its_manifest_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
