@@ -101,26 +101,29 @@ def plan(
     if cost:
         work = (contexts, context_tokens, new_tokens)
         where = (device, dtype, tuple(workers or (1,)))
-        usual = (None, 1000) if new_tokens is None else (1000,)
-        sizes = sizes_of(samples, usual)
-        _show_cost(work, sizes, parameters or ["135M"], where, (as_json, layout))
+        _show_cost(work, samples, parameters or ["135M"], where, (as_json, layout))
         return
-    from aleatoric.report.plan import plan_table
-    from aleatoric.studies.plan import Grid, Target
+    from aleatoric.report.plan import plan_picture, plan_table
+    from aleatoric.studies.plan import Grid, Target, sizes
 
     target = Target(se, width, power, difference, level)
-    grid = Grid(tuple(people or ()), sizes_of(samples, ()), tuple(groups or ()), contexts_per_group)
+    n_samples = sizes(samples) if samples else ()
+    grid = Grid(tuple(people or ()), n_samples, tuple(groups or ()), contexts_per_group)
     target.check()
     grid.check()
     if figure is not None:
-        _check_figure(figure)
+        from aleatoric.report.figures import check_formats, draw_all
+
+        forms = (figure.suffix.lstrip("."),)
+        check_formats(forms)
     found = _plan(run, assume, target, grid, (system, against), correlation, seed)
     if as_json:
         print_json(found.as_dict())
     else:
         show_tables([plan_table(found)], False, layout)
     if figure is not None:
-        _draw(found, figure)
+        (path,) = draw_all({figure.stem: plan_picture(found)}, figure.parent, forms)
+        say(f"wrote {path}")
 
 
 def _check_form(ctx: typer.Context, cost: bool) -> None:
@@ -135,18 +138,9 @@ def _check_form(ctx: typer.Context, cost: bool) -> None:
         raise UsageError(f"{shown} is an option of --cost; add --cost, or leave it out.")
 
 
-def sizes_of(
-    samples: list[str] | None, otherwise: tuple[int | None, ...]
-) -> tuple[int | None, ...]:
-    """Numbers of samples as they were written, or the usual ones."""
-    from aleatoric.studies.plan import sizes
-
-    return sizes(samples) if samples else otherwise
-
-
 def _show_cost(
     work: tuple[int, float, int | None],
-    samples: tuple[int | None, ...],
+    samples: list[str] | None,
     parameters: list[str],
     where: tuple[str, str, tuple[int, ...]],
     shown: tuple[bool, str],
@@ -160,13 +154,16 @@ def _show_cost(
         device_named,
         parse_parameters,
     )
+    from aleatoric.studies.plan import sizes
 
     (contexts, context_tokens, new_tokens), (name, dtype, workers) = work, where
     device = device_named(name, dtype)
-    asked = Work(contexts, None, context_tokens, new_tokens)
-    check_samples(asked, samples)
+    default = (None, 1000) if new_tokens is None else (1000,)
+    n_samples = sizes(samples) if samples else default
+    one_run = Work(contexts, None, context_tokens, new_tokens)
+    check_samples(one_run, n_samples)
     machines = [Machine(device, number, dtype) for number in workers]
-    rows = designs(asked, samples, [parse_parameters(own) for own in parameters], machines)
+    rows = designs(one_run, n_samples, [parse_parameters(size) for size in parameters], machines)
     if shown[0]:
         print_json({"costs": cost_dicts(rows)})
     else:
@@ -208,21 +205,3 @@ def _check_no_system(systems: tuple[str | None, str | None]) -> None:
     for option, name in zip(("--system", "--against"), systems, strict=True):
         if name is not None:
             raise UsageError(f"{option} names a system of a run; leave it out beside --assume.")
-
-
-def _check_figure(figure: Path) -> None:
-    from aleatoric.report.figures import check_formats
-
-    check_formats([_form(figure)])
-
-
-def _form(figure: Path) -> str:
-    return figure.suffix.lstrip(".")
-
-
-def _draw(found: RunPlan, figure: Path) -> None:
-    from aleatoric.report.figures import draw_all
-    from aleatoric.report.plan import plan_picture
-
-    (path,) = draw_all({figure.stem: plan_picture(found)}, figure.parent, (_form(figure),))
-    say(f"wrote {path}")

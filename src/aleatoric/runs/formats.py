@@ -124,13 +124,12 @@ def unseal(row: SqlRow) -> SqlRow:
 
 def _checksum(row: SqlRow) -> int:
     *key, content = row
-    parts = ["\1" if part is None else str(part) for part in key]
-    # A single flipped bit turns a text into a blob of the same bytes.
-    parts.append("\2" if isinstance(content, bytes) else "")
-    start = zlib.crc32("\0".join(parts).encode("utf-8", "surrogatepass"))
-    if not isinstance(content, bytes):
-        content = str(content).encode("utf-8", "surrogatepass")
-    return zlib.crc32(content, start)
+    names = "\0".join(["\1" if part is None else str(part) for part in key])
+    if isinstance(content, bytes):
+        names += "\0\2"  # a single flipped bit turns a text into a blob of the same bytes
+    else:
+        names, content = names + "\0", str(content).encode("utf-8", "surrogatepass")
+    return zlib.crc32(content, zlib.crc32(names.encode("utf-8", "surrogatepass")))
 
 
 def _check(is_valid: bool, problem: str) -> None:

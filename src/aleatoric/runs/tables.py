@@ -437,7 +437,7 @@ class ItemTables(Tables):
 
     def add_draws(self, system: str, draws: Iterable[Draws], whole: bool = True) -> Joined:
         """Save draws joined to items by id: in one transaction if `whole`, or as they come."""
-        number = self.system_no(system)
+        number, statement = self.system_no(system), insert("draws", "INSERT OR REPLACE")
         matched = unmatched = repeated = 0
         with self.transaction() if whole else nullcontext():
             for one in draws:
@@ -448,7 +448,7 @@ class ItemTables(Tables):
                 matched += 1
                 repeated += one.row > 0
                 row = seal((item, number, one.row, formats.dump_draws(one)))
-                self.db.execute(insert("draws", "INSERT OR REPLACE"), row)
+                self.db.execute(statement, row)
         return Joined(matched, unmatched, repeated)
 
     def n_items_with_draws(self, system: str) -> int:
