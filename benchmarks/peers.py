@@ -22,9 +22,9 @@ from pathlib import Path
 
 import numpy as np
 
-from aleatoric.models.hf import HFModel
-from aleatoric.models.smollm2 import directory, load_smollm2
-from aleatoric.nextword.digest import WordProbabilities
+from aleatoric.models.gguf import smollm2_directory
+from aleatoric.models.hf import HFModel, load_smollm2
+from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.rules import first_span, normalise
 from aleatoric.nextword.sampled import Prompt, mc
@@ -218,7 +218,7 @@ def run_peer(module: str, python: Path, request: Request) -> list[Answer]:
 
 def _request(items: Sequence[Cloze], options: argparse.Namespace) -> Request:
     return Request(
-        str(directory()),
+        str(smollm2_directory()),
         [item.context for item in items],
         [list(item.human) for item in items],
         options.samples,

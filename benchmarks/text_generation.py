@@ -17,9 +17,15 @@ from typing import Any
 
 from aleatoric.models.base import Forcing, Writing
 from aleatoric.models.decoding import Decoder
-from aleatoric.models.generate import LiveWriter
 from aleatoric.models.generate_hf import load_hf, load_smollm2
-from aleatoric.models.sampling import Prompt, Sampler, key_of, packs_of, write_all
+from aleatoric.models.sampling import (
+    LiveWriter,
+    TextPrompt,
+    TextSampler,
+    key_of,
+    packs_of,
+    write_all,
+)
 
 INPUTS = (
     "Simplify this sentence: Adjacent counties are Marin to the south, Mendocino to the north, "
@@ -29,15 +35,15 @@ INPUTS = (
 )
 
 
-def ours(writer: LiveWriter, prompts: Sequence[Prompt], samples: int) -> int:
+def ours(writer: LiveWriter, prompts: Sequence[TextPrompt], samples: int) -> int:
     """The tokens that our loop draws, the ends of texts among them."""
     rows = writer.batching.rows_at_once(writer.network, 256)
     packs = packs_of(prompts, samples, rows)
-    written = list(write_all(Sampler(writer.network, Decoder()), packs))
+    written = list(write_all(TextSampler(writer.network, Decoder()), packs))
     return sum(len(text.ids) + (not text.is_cut) for text in written)
 
 
-def generate(writer: LiveWriter, prompts: Sequence[Prompt], samples: int) -> int:
+def generate(writer: LiveWriter, prompts: Sequence[TextPrompt], samples: int) -> int:
     """The tokens that the library draws, without its defaults."""
     import torch
 
@@ -91,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     assert isinstance(writer, LiveWriter)
     encoded = [writer.network.encode((text,), Writing()) for text in INPUTS]
     prompts = [
-        Prompt(str(i), ids, key_of(0, str(i), Decoder()), options.tokens)
+        TextPrompt(str(i), ids, key_of(0, str(i), Decoder()), options.tokens)
         for i, ids in enumerate(encoded)
     ]
     found: dict[str, list[float]] = {"ours": [], "generate": []}

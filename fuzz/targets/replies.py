@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from aleatoric.models.chat import Tally
+from aleatoric.models.chat import RequestTally
 from aleatoric.models.http import PassingError, _document, _message, retry_after
 from aleatoric.models.openai import read_choices
 from aleatoric.models.openai_spec import told_by
@@ -46,7 +46,7 @@ def trial(data: bytes) -> None:
 
 
 def _read(document: Any, is_chat: bool) -> None:
-    tally = Tally()
+    tally = RequestTally()
     try:
         replies = read_choices(document, is_chat)
     except PassingError:

@@ -10,7 +10,7 @@ from aleatoric.data.opening import open_corpus
 from aleatoric.models import toy
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.openai_spec import parse_decoder, parse_spec
-from aleatoric.nextword.live import parse_until
+from aleatoric.nextword.adaptive import parse_until
 from aleatoric.studies.plan import Assumptions
 from fuzz.trial import refusals, text_of
 

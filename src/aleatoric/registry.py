@@ -46,9 +46,9 @@ PLUGINS: dict[str, dict[str, str]] = {
         "toy": "aleatoric.models.toy:load",
     },
     "language_models": {
-        "smollm2": "aleatoric.models.smollm2:load_smollm2",
+        "smollm2": "aleatoric.models.hf:load_smollm2",
         "hf": "aleatoric.models.hf:load",
-        "gguf": "aleatoric.models.gguf:load_gguf",
+        "gguf": "aleatoric.models.hf:load_gguf",
     },
     "forced_models": {
         "smollm2": "aleatoric.models.forced:load_smollm2",
@@ -59,7 +59,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "smollm2": "aleatoric.models.generate_hf:load_smollm2",
         "hf": "aleatoric.models.generate_hf:load_hf",
         "gguf": "aleatoric.models.generate_hf:load_gguf",
-        "openai": "aleatoric.models.openai_texts:load",
+        "openai": "aleatoric.models.openai:load_texts",
         "recorded": "aleatoric.models.recorded:load_texts",
     },
     "engines": {

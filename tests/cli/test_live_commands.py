@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from aleatoric.models import smollm2
+from aleatoric.models import gguf
 
 pytestmark = pytest.mark.skipif(
-    not smollm2.is_cached(), reason="the embedded model is not cached; make test fetches it"
+    not gguf.smollm2_is_cached(), reason="the embedded model is not cached; make test fetches it"
 )
 CONTEXTS = ("The old lighthouse keeper", "The old lighthouse keeper climbed the", "Once upon a")
 

@@ -182,7 +182,7 @@ def test_a_run_does_not_mix_two_contents_of_a_model(
     resumed = cli("resume", out)
     assert resumed.status == 2
     assert resumed.err == (
-        f"error: {model}: its files have changed since the run began; restore them, or begin "
+        f"error: {model}: its files have changed since the run started; restore them, or start "
         "another run.\n"
     )
     with Store.resume(out) as store:  # as one whose manifest knows no contents

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from forced_lms import saved
 
-from aleatoric.models import smollm2
+from aleatoric.models import gguf
 
 HOSTILE = "<script>alert(1)</script> $x_1$ \x1b[31m & |"
 PEOPLE = [
@@ -183,7 +183,7 @@ def test_a_live_model_writes_and_the_run_continues(cli: Callable, tmp_path: Path
     assert again.out == ran.out
 
 
-@pytest.mark.skipif(not smollm2.is_cached(), reason="the embedded model is not cached")
+@pytest.mark.skipif(not gguf.smollm2_is_cached(), reason="the embedded model is not cached")
 def test_the_embedded_model_writes(cli: Callable, people: Path) -> None:
     asked = ("text", "--corpus", people, "--limit", 1, "--model", "smollm2", "--chat")
     ran = cli(*asked, "--samples", 2, "--max-new-tokens", 4, *FAST, "--json")

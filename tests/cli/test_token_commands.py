@@ -16,7 +16,7 @@ from forced_lms import saved, tiny
 from aleatoric.calibration.stream import token_rows
 from aleatoric.levels import token
 from aleatoric.metrics.calibration import bin_index, bin_sums, ece_of, equal_width_edges
-from aleatoric.models import smollm2
+from aleatoric.models import gguf
 from aleatoric.report.data import reliability
 from aleatoric.runs import Store
 
@@ -259,7 +259,7 @@ def test_a_study_without_rows_says_what_to_do(
     assert "--keep-rows" in ran.err
 
 
-@pytest.mark.skipif(not smollm2.is_cached(), reason="the embedded model is not cached")
+@pytest.mark.skipif(not gguf.smollm2_is_cached(), reason="the embedded model is not cached")
 def test_the_embedded_model_reads_english(cli: Callable, text: Path) -> None:
     ran = cli("token", "--corpus", text, "--model", "smollm2", "--json")
     assert ran.status == 0, ran.err

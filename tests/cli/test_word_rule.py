@@ -141,7 +141,7 @@ def test_an_unfinished_run_is_resumed_where_its_rule_is_named(
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("nothing", "there is no word rule 'nothing'; use characters, corrected, paper or"),
+        ("nothing", "unknown word rule 'nothing'; use characters, corrected, paper or"),
         ("nowhere:rule", "the word rule nowhere:rule cannot be imported"),
         ("segmenter:none", "there is no function none in segmenter"),
         ("segmenter:wrong", "the word rule segmenter:wrong returned int"),

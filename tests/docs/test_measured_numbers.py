@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from doc_pages import ROOT, blocks
 
-from aleatoric.models import smollm2
+from aleatoric.models import gguf
 from aleatoric.studies import stability
 from aleatoric.studies.e_ece_paper import RECIPE_ROWS, Columns, errors, read_rows, to_table
 
@@ -34,7 +34,7 @@ def checkpoint(request: pytest.FixtureRequest) -> tuple[str, Columns]:
     return request.param, read_rows(RECIPE_ROWS / f"rows-{request.param}.npz")
 
 
-@pytest.mark.skipif(not smollm2.is_cached(), reason="SmolLM2 is not in the cache")
+@pytest.mark.skipif(not gguf.smollm2_is_cached(), reason="SmolLM2 is not in the cache")
 def test_the_first_run_of_the_token_page(cli: Callable, tmp_path: Path) -> None:
     page = blocks(TOKEN)
     (story,) = (block.text for block in page if block.text.startswith("The ferry left"))

@@ -212,7 +212,7 @@ def test_a_key_goes_to_a_server_that_a_run_names_only_when_said(
         store.add_items(corpus.items)
     refused = cli("resume", tmp_path / "run")
     assert refused.status == 2
-    assert f"sending your key to {host}, which the run names" in refused.err
+    assert f"sends your API key to {host}, which the run names" in refused.err
     assert "planted" not in refused.err
     assert not sent
     # With --key-for, or without a key, the server is asked.

@@ -24,8 +24,7 @@ from aleatoric.cli import main as command_line
 from aleatoric.levels.base import resume_run, run_job
 from aleatoric.levels.text import TextJob
 from aleatoric.levels.word import WordJob
-from aleatoric.models.base import Ask, LoadOptions, Writing
-from aleatoric.models.generate import Tally
+from aleatoric.models.base import Ask, LoadOptions, TextTally, Writing
 from aleatoric.models.toy import ToyModel
 from aleatoric.rng import stream
 from aleatoric.runs import DATABASE, Store
@@ -43,7 +42,7 @@ class CountingWriter:
     label: str = "toy"
     version: str = "1"
     seconds: float = SECONDS
-    tally: Tally = field(default_factory=Tally)
+    tally: TextTally = field(default_factory=TextTally)
 
     @property
     def conventions(self) -> Mapping[str, str]:

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from aleatoric.data.simulated import sample, truth
 from aleatoric.errors import ModelError
-from aleatoric.models.base import Ask, Writing
-from aleatoric.models.generate import Tally
+from aleatoric.models.base import Ask, TextTally, Writing
 from aleatoric.rng import stream
 from aleatoric.types import Draws, Item, TextItem, Texts
 
@@ -49,7 +48,7 @@ class Wayward:
     version: str = "1"
     estimator: str = "mc"
     conventions: Mapping[str, str] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
+    tally: TextTally = field(default_factory=TextTally)
 
     def notes(self) -> Sequence[str]:
         return [f"{self.label}: is a toy", *self.tally.notes(self.label)]

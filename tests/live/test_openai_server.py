@@ -10,7 +10,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,9 @@ import pytest
 from faulty_server import serving
 
 from aleatoric.data.files import cache_dir
-from aleatoric.models import openai_texts
 from aleatoric.models.base import Ask, Writing
-from aleatoric.models.openai import OpenAIModel, load
+from aleatoric.models.gguf import smollm2_directory, smollm2_is_cached
+from aleatoric.models.openai import OpenAIModel, load, load_texts
 from aleatoric.types import Draws, Item, TextItem
 
 NEEDED = ("torch", "transformers", "fastapi", "uvicorn", "openai")
@@ -33,10 +32,8 @@ ITEMS = [Item(str(number), "1", text, ("x",)) for number, text in enumerate(CONT
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
     """The converted model, where it is there already."""
-    if find_spec("aleatoric.models.smollm2"):
-        found = import_module("aleatoric.models.smollm2")
-        if found.is_cached():
-            return Path(found.directory())
+    if smollm2_is_cached():
+        return Path(smollm2_directory())
     for folder in sorted(cache_dir().glob("smollm2-135m-instruct-*")):
         return folder
     pytest.skip(f"SmolLM2 is not in {cache_dir()}; run a command with --model smollm2 first")
@@ -142,11 +139,11 @@ def test_through_a_faulty_proxy(model: Any, url: str) -> None:
 
 @pytest.mark.long
 def test_texts_are_written(url: str, smollm2: Path) -> None:
-    writer = openai_texts.load(f"{smollm2}@{url}?timeout=120")
+    writer = load_texts(f"{smollm2}@{url}?timeout=120")
     item = TextItem("1", "1", ("There are",), ())
     (texts,) = writer.write([item], Writing(samples=2, max_new_tokens=8))
     assert len(set(texts.texts)) == 2
-    (again,) = openai_texts.load(f"{smollm2}@{url}?timeout=120").write(
+    (again,) = load_texts(f"{smollm2}@{url}?timeout=120").write(
         [item], Writing(samples=1, max_new_tokens=8)
     )
     assert again.texts == texts.texts[:1]

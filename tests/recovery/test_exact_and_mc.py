@@ -12,16 +12,17 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from aleatoric.models import smollm2
+from aleatoric.models import gguf
+from aleatoric.models.hf import load_smollm2
 from aleatoric.nextword.answers import human_counts
-from aleatoric.nextword.digest import WordProbabilities
+from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.sampled import Prompt, mc
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.types import Categorical
 
 pytestmark = pytest.mark.skipif(
-    not smollm2.is_cached(), reason="SmolLM2 is not in the cache; run `aleatoric demo` once"
+    not gguf.smollm2_is_cached(), reason="SmolLM2 is not in the cache; run `aleatoric demo` once"
 )
 CONTEXTS, SAMPLES, TIMES = 120, 30, 300
 
@@ -55,7 +56,7 @@ def sampled_distances(
 
 @pytest.mark.long
 def test_sampling_adds_the_distance_that_its_noise_predicts(provo):
-    lm = smollm2.load_smollm2(device="cpu")
+    lm = load_smollm2(device="cpu")
     vocabulary = Vocabulary(lm.pieces)
     people = people_of(provo)
     questions = [Question(c, tuple(own), tuple(own.values())) for c, own in people]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aleatoric.data import files
 from aleatoric.errors import DataError, UsageError
 from aleatoric.models.base import Forcing, Reads, Strip
-from aleatoric.models.hf import device_of, dtype_of
+from aleatoric.models.loading import device_of, dtype_of
 from aleatoric.types import SentencePair
 from multi30k.data import Encoder, TranslationData
 from multi30k.subwords import EOS, PAD

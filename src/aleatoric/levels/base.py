@@ -21,7 +21,7 @@ from aleatoric.data.opening import check_same, corpus_facts
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.models.checkpoints import check_contents, contents_of
-from aleatoric.models.openai_texts import check_receivers
+from aleatoric.models.openai import check_receivers
 from aleatoric.probes.base import (
     check_allowed_probes,
     check_allowed_rule,

@@ -30,8 +30,7 @@ from aleatoric.levels.text_scoring import (
     undefined_pairs,
 )
 from aleatoric.metrics.reduction import Mean
-from aleatoric.models.base import TextModel, Writing
-from aleatoric.models.generate import Tallied, Tally
+from aleatoric.models.base import Tallied, TextModel, TextTally, Writing
 from aleatoric.nextword.rules import is_spaceless
 from aleatoric.probes.base import is_code
 from aleatoric.probes.opening import default_names, left_out
@@ -251,7 +250,7 @@ def _check_any(store: Store, name: str) -> None:
 def _tally_notes(store: Store) -> Iterator[str]:
     """Cut and empty texts, of all that a system wrote in however many sessions."""
     for name in model_systems(store):
-        yield from Tally(**(store.meta(f"tally {name}") or {})).notes(name)
+        yield from TextTally(**(store.meta(f"tally {name}") or {})).notes(name)
 
 
 def _empty_notes(store: Store) -> Iterator[str]:

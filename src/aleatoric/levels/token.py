@@ -23,7 +23,7 @@ from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.estimate import bounded
 from aleatoric.levels.base import Level, Monitor
 from aleatoric.models.base import ForcedModel, Forcing
-from aleatoric.models.forced import Part, chunks, parts
+from aleatoric.models.forced import ForcedPart, chunks, parts
 from aleatoric.registry import Advance, Track
 from aleatoric.runs import Store, TokenSums
 from aleatoric.runs.engine import Engine, check_one_process, open_forced
@@ -160,7 +160,7 @@ def _read_parts(
 def _score(
     stream: CalibrationStream,
     model: ForcedModel,
-    part: Part,
+    part: ForcedPart,
     batch_tokens: int,
     advance: Advance,
 ) -> NDArray[np.int64]:
@@ -188,7 +188,7 @@ def _keep_rows(
 
 
 def _save(
-    store: Store, name: str, stream: CalibrationStream, done: TokenSums, part: Part
+    store: Store, name: str, stream: CalibrationStream, done: TokenSums, part: ForcedPart
 ) -> TokenSums:
     sums = TokenSums(
         done.items + part.n_items,

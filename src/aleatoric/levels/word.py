@@ -34,8 +34,8 @@ from aleatoric.levels.word_scoring import (
     score_items,
 )
 from aleatoric.models.base import Ask, WordModel
+from aleatoric.nextword.adaptive import parse_until, until_note
 from aleatoric.nextword.answers import Changes, Reading, ReadItems, read_draws
-from aleatoric.nextword.live import parse_until, until_note
 from aleatoric.nextword.rules import check_known, is_code
 from aleatoric.probes.tools import fitting_tagger, language_caveat, language_code
 from aleatoric.registry import Track

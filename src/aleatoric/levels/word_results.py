@@ -24,7 +24,7 @@ from aleatoric.metrics.calibration import (
     equal_width_edges,
 )
 from aleatoric.metrics.reduction import FiniteMean, Mean
-from aleatoric.nextword.live import parse_until
+from aleatoric.nextword.adaptive import parse_until
 from aleatoric.runs import Store
 from aleatoric.runs.formats import DamagedRowError
 from aleatoric.runs.run import StoredRows, stat_columns

@@ -1,14 +1,14 @@
-"""A small tree with which a model is tried before its first tree pass.
+"""Attention with arbitrary masks: probing whether a model supports it, and tiles on a GPU.
 
-Two passages are packed one after another, and branches of depth 3 grow below three contexts of
-different lengths. Tokens that are far apart in the pack are close in their text and the other way
-round, so a model that goes by columns instead of masks and positions gives other numbers.
+Before the first tree pass a model is tried on a small tree: two passages packed one after another,
+with branches of depth 3 below three contexts of different lengths. Tokens far apart in the pack are
+close in their text and vice versa, so a model that ignores masks or positions gives other numbers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +20,19 @@ from aleatoric.types import Ints
 if TYPE_CHECKING:
     from torch import Tensor
 
+KV = tuple[tuple["Tensor", "Tensor"], ...]
+"""(keys, values) per layer, each of shape [1, heads, tokens, width]."""
 
 DEPTH = 24
-"""Tokens of the longest text of the tree, where a model takes so many."""
+"""Tokens of the longest text of the probe tree, if a model accepts so many."""
 SHALLOW = 12
-"""The same where the tree is compared with plain forward passes, which run each text anew."""
+"""The same if the tree is compared with plain forward passes, which run every text."""
 BRANCH = (-1, -1, 0, 0, 1, 2)
-"""Below each context: the parents of its nodes."""
+"""The parents of the nodes below each context."""
 MOST_COLUMNS = 8256
-"""The most columns put between the contexts and their deepest branches."""
+"""The most unseen columns between the contexts and their deepest branches."""
 WIDEST_TABLE = 2048
-"""Positions up to which some models keep tables of columns."""
+"""The widest position table that is tested."""
 MOST_BYTES = 1 << 30
 """The most memory for the keys and values of those columns."""
 _REACH = re.compile(r"window|chunk|floor_scale")
@@ -39,10 +41,10 @@ _POSITIONS = re.compile(r"position|seq_len|context_length")
 
 @dataclass(frozen=True)
 class ProbeTree:
-    """Tokens of one forward pass, and what each of them sees.
+    """Tokens of one forward pass, and the columns that each attends to.
 
-    The first `trunk` tokens are the passages, the others the branches. `spans` are the columns
-    start..stop-1 that a token sees, `others` further ones in rows filled up with -1.
+    The first `trunk` tokens are the passages, the others the branches. A token attends to the
+    columns start..stop-1 of `spans` and to those in its row of `others` (padded with -1).
     """
 
     ids: Ints
@@ -53,13 +55,11 @@ class ProbeTree:
 
     @classmethod
     def of(cls, vocabulary: int, window: int) -> ProbeTree:
-        """A tree of tokens below `vocabulary` whose texts are no longer than `window`.
+        """Build a tree of tokens below `vocabulary` with texts of at most `window` tokens.
 
         >>> tree = ProbeTree.of(5, 16)
         >>> len(tree.ids), int(tree.positions.max())
         (35, 15)
-        >>> ProbeTree.of(7, 16).ids[:4].tolist()
-        [1, 2, 3, 4]
         """
         depth = max(2, min(window, DEPTH))
         long = max(1, depth - 3)
@@ -82,7 +82,7 @@ class ProbeTree:
 
     @property
     def mask(self) -> NDArray[np.bool_]:
-        """`mask[i, j]`: whether token i sees token j."""
+        """`mask[i, j]`: whether token i attends to token j."""
         columns = np.arange(len(self.ids))
         seen = (columns >= self.spans[:, :1]) & (columns < self.spans[:, 1:])
         rows, places = np.nonzero(self.others >= 0)
@@ -91,44 +91,44 @@ class ProbeTree:
 
     @property
     def texts(self) -> list[tuple[int, ...]]:
-        """Each token with all the tokens before it in its text."""
+        """The text of each token: all tokens before it, and itself."""
         return [tuple(self.ids[row].tolist()) for row in self.mask]
 
     @property
     def levels(self) -> list[Ints]:
-        """The passages' tokens, then the branches' tokens by depth."""
+        """The tokens of the passages, then those of the branches by depth."""
         depth = (self.others >= 0).sum(1)
         depth[: self.trunk] = 0
         return [np.flatnonzero(depth == level) for level in range(int(depth.max()) + 1)]
 
 
 Sight = tuple[int, int, int, tuple[int, ...]]
-"""The position of a token, the columns that it sees from one to another, and further ones."""
+"""Position of a token, start and stop of the columns it attends to, and further columns."""
 
 
 def probe_tokens(vocabulary: int, count: int) -> Ints:
-    """Tokens of a probe: neighbours differ, however small the vocabulary is."""
+    """Return probe tokens of which neighbors differ, however small the vocabulary is."""
     step = 7 if vocabulary % 7 else 1
     found: Ints = (1 + step * np.arange(count)) % vocabulary
     return found
 
 
 def _branches(start: int, length: int, first: int, depth: int) -> list[Sight]:
-    """The nodes below a context of `length` tokens that begins at the column `start`."""
+    """The nodes below a context of `length` tokens that starts at the column `start`."""
     found: list[Sight] = []
     for place, parent in enumerate(BRANCH):
         above = () if parent < 0 else found[parent][3]
         position = length + len(above)
-        if position >= depth:  # the model takes no longer texts
+        if position >= depth:  # the model accepts no longer texts
             break
         found.append((position, start, start + length, (*above, first + place)))
     return found
 
 
 def plain_logits(model: Any, texts: list[tuple[int, ...]]) -> Tensor:
-    """The next-token logits of each text, by forward passes without masks, positions or cache.
+    """Return the next-token logits of texts by forward passes without mask, positions or cache.
 
-    A text that begins another one is read off the longer one's pass.
+    A prefix of another text uses the pass of the longer one.
     """
     import torch
 
@@ -144,9 +144,9 @@ def plain_logits(model: Any, texts: list[tuple[int, ...]]) -> Tensor:
 
 
 def tree_logits(lm: Any, tree: ProbeTree) -> Tensor:
-    """The next-token logits of all tokens of the tree, passages first and then depth by depth.
+    """Return the next-token logits of all tokens, passages first and then depth by depth.
 
-    Before the deepest branches come columns that nobody sees, as in a large tree.
+    Columns that no token attends to come before the deepest branches, as in a large tree.
     """
     import torch
 
@@ -163,7 +163,9 @@ def tree_logits(lm: Any, tree: ProbeTree) -> Tensor:
         visible = (held >= 0) & seen[level[:, None], held]
         arrays = (tree.ids[level], tree.positions[level], visible)
         ids, positions, mask = (torch.from_numpy(x).to(lm.device) for x in arrays)
-        logits, fresh = lm.forward(ids, positions, mask, _joined(blocks), None)
+        logits, fresh = lm.forward(
+            ids, positions, mask, joined_kv(blocks) if blocks else None, None
+        )
         found.append(logits)
         blocks.append(fresh)
     order = np.argsort(np.concatenate(levels))
@@ -171,7 +173,7 @@ def tree_logits(lm: Any, tree: ProbeTree) -> Tensor:
 
 
 def _unseen(lm: Any, trunk: Any, columns: int) -> Any:
-    """Keys and values like those of the passages, as many as the model needs to show its limits."""
+    """Copies of the passages' keys and values, enough to exceed the model's limits."""
     import torch
 
     size = sum(x.numel() * x.element_size() for layer in trunk for x in layer) // columns
@@ -180,11 +182,10 @@ def _unseen(lm: Any, trunk: Any, columns: int) -> Any:
     return tuple((keys[:, :, fill], values[:, :, fill]) for keys, values in trunk)
 
 
-def _joined(blocks: list[Any]) -> Any:
+def joined_kv(blocks: Sequence[KV]) -> KV:
+    """Concatenate keys and values along the tokens, per layer."""
     import torch
 
-    if not blocks:
-        return None
     return tuple(
         (torch.cat([k for k, _ in layer], 2), torch.cat([v for _, v in layer], 2))
         for layer in zip(*blocks, strict=True)
@@ -192,9 +193,9 @@ def _joined(blocks: list[Any]) -> Any:
 
 
 def unseen_columns(config: Any, bytes_per_column: int) -> int:
-    """Enough columns to pass every limit that the configuration names.
+    """Return enough columns to exceed every limit that the configuration names.
 
-    A model may go by columns only beyond its window, or keep tables as wide as its positions.
+    A model may use column numbers only beyond its window, or keep tables of positions.
     """
     longest = max(_limits(config.get_text_config().to_dict()), default=0)
     return min(longest + 1, MOST_COLUMNS, MOST_BYTES // bytes_per_column)
@@ -209,21 +210,20 @@ def _limits(settings: dict[str, Any]) -> Iterator[int]:
 
 
 def are_same(wanted: Tensor, found: Tensor) -> bool:
-    """Whether rows of logits are the same except for rounding; not where any is no number."""
+    """Whether rows of logits are equal up to rounding; false if any is NaN."""
     import torch
 
-    # Rounding alone makes 2e-6 in float32 and 0.02 in bfloat16 (SmolLM2). In half precision it may
-    # also send single tokens of a mixture of experts to other experts.
+    # Rounding alone gives 2e-6 in float32 and 0.02 in bfloat16 (SmolLM2). In half precision it may
+    # also route single tokens of a mixture of experts to other experts.
     is_narrow = torch.finfo(wanted.dtype).bits < 32
     same = distances(wanted, found) <= (0.05 if is_narrow else 1e-4)
     return bool(same.double().mean() >= (0.6 if is_narrow else 1.0))
 
 
 def distances(wanted: Tensor, found: Tensor) -> Tensor:
-    """The largest difference in each row of logits, divided by the spread of the row.
+    """Return the largest difference per row of logits, divided by the range of the row.
 
-    Differences of probabilities would be small in a model that finds everything about equally
-    likely, and large in one that is sure.
+    Differences of probabilities would be small for a model that is always unsure.
     """
     wanted, found = wanted.double(), found.to(wanted.device).double()
     spread = wanted.max(-1).values - wanted.min(-1).values
@@ -234,9 +234,9 @@ NAME = "aleatoric_tiled"
 
 
 def use_tiles(model: Any) -> bool:
-    """Let a model take `tiles=` where it can; whether it can.
+    """Let a model accept `tiles=` if possible; return whether it does.
 
-    Without `tiles=` it attends as before.
+    Without `tiles=` its attention is unchanged.
     """
     if getattr(model.config, "_attn_implementation", None) not in ("sdpa", NAME):
         return False
@@ -263,9 +263,9 @@ def attend(
     tiles: Tiles | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of every token to the columns its tile names; without tiles, as `sdpa` has it.
+    """Compute attention of every token to the columns of its tile; without tiles, `sdpa`.
 
-    The mask of the tiles is one to be added.
+    The mask of the tiles is additive.
     """
     import torch
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -296,34 +296,29 @@ def _tile(values: Tensor, places: Tensor, heads: int) -> Tensor:
 
 
 def _refuse(others: dict[str, Any]) -> None:
-    """Raise where a model attends in a way that tiles do not know."""
+    """Raise for kinds of attention that tiles do not support."""
     for name in ("softcap", "s_aux", "position_bias"):
         if others.get(name) is not None:
-            raise ValueError(f"attention with {name} is not worked out in tiles")
+            raise ValueError(f"attention with {name} is not supported in tiles")
 
 
 Arrival = Callable[[], NDArray[Any]]
-"""Waits for an array that is on its way, and gives it."""
+"""Waits for an array that is being copied, and returns it."""
 
 
 def send(values: NDArray[Any], device: Any) -> Tensor:
-    """An array on a device; on a GPU it is ordered behind the work queued there."""
+    """Copy an array to a device; on a GPU without waiting for the work queued there."""
     import torch
 
     host = torch.as_tensor(values)
     if torch.device(device).type != "cuda":
         return host.to(device)
-    # From ordinary memory the copy would first wait for everything queued on the device.
+    # From pageable memory the copy would first wait for everything queued on the device.
     return host.pin_memory().to(device, non_blocking=True)
 
 
 def fetch(values: Tensor) -> Arrival:
-    """Start to bring an array from its device; call the result to wait for it.
-
-    >>> import torch
-    >>> fetch(torch.arange(3))().tolist()
-    [0, 1, 2]
-    """
+    """Start to copy an array from its device; call the result to wait for it."""
     import torch
 
     if values.device.type != "cuda":
@@ -341,18 +336,18 @@ def fetch(values: Tensor) -> Arrival:
 
 
 SIZE = 64
-"""Nodes of a tile."""
+"""Nodes per tile."""
 _STEP = 8
-"""Attention kernels read masks whose width is a multiple of this."""
+"""Attention kernels need masks whose width is a multiple of this."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
     """The tokens of one forward pass in tiles, on the device.
 
-    `rows[t, i]` is the token in slot i of tile t, `columns[t, j]` the j-th column of (past, tokens)
-    that the tile sees, `mask[t, i, j]` whether that slot attends to it; `places[n]` is the slot of
-    token n, counted over all tiles.
+    `rows[t, i]` is the token in slot i of tile t, `columns[t, j]` the tile's j-th column of (past,
+    tokens), `mask[t, i, j]` whether that slot attends to it; `places[n]` is the slot of token n,
+    counted over all tiles.
     """
 
     rows: Tensor
@@ -362,26 +357,19 @@ class Tiles:
 
     @classmethod
     def of(cls, spans: Ints, others: Ints, device: Any) -> Tiles:
-        """Tiles of tokens that see the columns start..stop-1 of `spans`, and `others`.
-
-        `others` holds further columns of each token in rows filled up with -1.
-        """
+        """Build tiles; `spans` and `others` as in `ProbeTree`."""
         tile, slot = _slots(spans[:, 0])
         count = int(tile.max()) + 1
         rows = np.zeros((count, SIZE), dtype=np.int64)
         rows[tile, slot] = np.arange(len(tile))
         columns, mask = _seen(spans, others, tile, slot, count)
-        # A slot without a token must see something, or it would hold no number.
+        # A slot without a token must attend to something, or it would be NaN.
         mask[..., 0] |= ~mask.any(-1)
         return cls(*(send(x, device) for x in (rows, columns, mask, tile * SIZE + slot)))
 
 
 def _slots(starts: Ints) -> tuple[Ints, Ints]:
-    """The tile and the slot of each token: tokens of one passage fill tiles of their own.
-
-    >>> [x.tolist() for x in _slots(np.array([0, 0, 7]))]
-    [[0, 0, 1], [0, 1, 0]]
-    """
+    """The tile and the slot of each token; each passage has its own tiles."""
     _, passage, sizes = np.unique(starts, return_inverse=True, return_counts=True)
     order = np.argsort(passage, kind="stable")
     rank = np.empty_like(order)
@@ -394,7 +382,7 @@ def _slots(starts: Ints) -> tuple[Ints, Ints]:
 def _seen(
     spans: Ints, others: Ints, tile: Ints, slot: Ints, count: int
 ) -> tuple[Ints, NDArray[np.bool_]]:
-    """The columns of each tile, and which of them each slot sees."""
+    """The columns of each tile, and which of them each slot attends to."""
     lengths = spans[:, 1] - spans[:, 0]
     trunk = int(lengths.max(initial=0))
     which, place = np.nonzero(others >= 0)

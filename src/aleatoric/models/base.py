@@ -1,9 +1,9 @@
-"""What a model must offer."""
+"""Model interfaces: sources of next words, teacher-forced models and text generators."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import groupby, islice
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -11,12 +11,27 @@ from aleatoric.errors import ModelError, UsageError, quoted
 from aleatoric.types import Choices, Draws, Item, TextItem, Texts
 
 
+class NamedModel(Protocol):
+    """A model with a name and a version."""
+
+    @property
+    def label(self) -> str:
+        """A short name for tables."""
+
+    @property
+    def version(self) -> str:
+        """What pins the model: a revision or a checksum, and its precision."""
+
+
+# Next words ---------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Ask:
-    """What is asked of a model: how to decode, how many draws an item, from which seed.
+    """A request for next words: how to decode, how many draws per item, which seed.
 
-    `tolerance` is how far apart the bounds of an exact distance may be; `until` the standard error
-    of an item's distance at which its sampling stops, with `samples` as the most draws.
+    `tolerance` is the allowed gap between the bounds of an exact distance; `until` the standard
+    error of an item's distance at which its sampling stops, with at most `samples` draws.
     """
 
     decoder: str
@@ -27,42 +42,30 @@ class Ask:
     until: float | None = None
 
 
-class WordModel(Protocol):
+class WordModel(NamedModel, Protocol):
     """A source of next words."""
 
     @property
-    def label(self) -> str:
-        """A short name for tables."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """What pins the model: a revision or a checksum."""
-        ...
-
-    @property
     def estimator(self) -> str:
-        """How its distributions come about: recorded, mc, exact."""
-        ...
+        """How its distributions are obtained: recorded, mc, exact."""
 
     def notes(self) -> Sequence[str]:
-        """What a reader of its numbers should know, once it has drawn: failures, costs, ..."""
-        ...
+        """Notes for readers of its numbers, complete once it has drawn: failures, costs, ..."""
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
-        """Words for items, as they come."""
-        ...
+        """Yield words per item, as they come."""
 
 
 @runtime_checkable
 class ComputedTogether(Protocol):
-    """A model whose numbers depend, in their last digits, on what it computes together."""
+    """A model whose numbers depend, in their last digits, on the batch."""
 
     @property
     def together(self) -> int | None:
-        """Contexts in a part of whole passages; `None` where an answer does not depend on it."""
-        ...
+        """Contexts per batch of whole passages; `None` if an answer does not depend on it."""
 
+
+# Teacher forcing ----------------------------------------------------------------------------------
 
 Reads = Literal["text", "pairs"]
 """What a teacher-forced model reads: documents, or sentences with their translations."""
@@ -70,10 +73,10 @@ Reads = Literal["text", "pairs"]
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """A run of reference tokens to be read in one pass.
+    """A run of reference tokens that is read in one pass.
 
-    `given` are the tokens that a decoder reads and `wanted` those that follow each of them; only
-    the places in `scored` count. `offset` is where `wanted` begins in its document or sentence.
+    `given` are the decoder's input tokens and `wanted` the token after each of them; only the
+    positions in `scored` count. `offset` is where `wanted` starts in its document or sentence.
     """
 
     group: str
@@ -86,7 +89,7 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Forcing:
-    """How a teacher-forced model is loaded and asked; `None` leaves the choice to the model."""
+    """How a teacher-forced model is loaded and run; `None` leaves the choice to the model."""
 
     dtype: str = "float32"
     device: str | None = None
@@ -96,49 +99,37 @@ class Forcing:
     stride: int | None = None
 
 
-class ForcedModel(Protocol):
-    """A model that is given the reference and says, token by token, what it expected."""
-
-    @property
-    def label(self) -> str:
-        """A short name for tables."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """What pins the model: a revision or a checksum, and its precision."""
-        ...
+class ForcedModel(NamedModel, Protocol):
+    """A model that is given the reference and predicts it token by token."""
 
     @property
     def reads(self) -> Reads:
         """Documents or sentence pairs."""
-        ...
 
     @property
     def vocabulary_size(self) -> int:
         """The width of a row of logits."""
-        ...
 
     @property
     def conventions(self) -> Mapping[str, str]:
         """Everything beyond the weights that changes a number, for the signature."""
-        ...
 
     def strips(self, items: Sequence[Any]) -> list[list[Strip]]:
-        """What is read of each item (of the kind it reads); none where nothing can be scored."""
-        ...
+        """Return the strips of each item; none if nothing can be scored."""
 
     def logits(self, strips: Sequence[Strip]) -> Any:
-        """A torch tensor [strips, positions, vocabulary], padded at the end."""
-        ...
+        """Return a torch tensor [strips, positions, vocabulary], padded at the end."""
+
+
+# Texts --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What is asked of a generator: how to decode, how many texts an input, how long.
+    """A request for texts: how to decode, how many texts per input, how long.
 
-    `template` is filled with the input; `chat` puts it through the model's chat template; `turns`
-    joins the turns of a dialogue ("eos": by the model's end-of-text token).
+    `template` is filled with the input; `chat` uses the model's chat template; `turns` joins the
+    turns of a dialogue ("eos": by the model's end-of-text token).
     """
 
     decoder: str = "ancestral"
@@ -152,54 +143,104 @@ class Writing:
 
 
 class LoadOptions(Protocol):
-    """How a model of texts is loaded; `device=None` leaves the choice to the model."""
+    """How a text model is loaded; `device=None` leaves the choice to the model."""
 
     @property
     def dtype(self) -> str:
         """The precision of its weights."""
-        ...
 
     @property
     def device(self) -> str | None:
         """Where it runs."""
-        ...
 
     @property
     def bos(self) -> str:
-        """How texts begin: auto (as the tokenizer does), none, or add the BOS token."""
-        ...
+        """How texts start: auto (as the tokenizer does), none, or add the BOS token."""
 
     @property
     def trust_remote_code(self) -> bool:
         """Whether code that comes with the weights may run."""
-        ...
 
 
-class TextModel(Protocol):
-    """A writer of whole texts."""
-
-    @property
-    def label(self) -> str:
-        """A short name for tables."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """What pins the model: a revision or a checksum, and its precision."""
-        ...
+class TextModel(NamedModel, Protocol):
+    """A generator of whole texts."""
 
     @property
     def conventions(self) -> Mapping[str, str]:
         """Everything beyond the weights that changes a text, for the signature."""
-        ...
 
     def notes(self) -> Sequence[str]:
-        """What a reader of its numbers should know, once it has written."""
-        ...
+        """Notes for readers of its numbers, complete once it has written."""
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
-        """Texts for inputs, as they come; an input's texts depend on the seed and its id alone."""
-        ...
+        """Yield texts per input; an input's texts depend on the seed and its id alone."""
+
+
+@dataclass
+class TextTally:
+    """Counts of the texts that the latest call has yielded, for notes.
+
+    An input is counted when its texts are yielded, because texts lost with a stopped run are
+    written again and would count twice.
+    """
+
+    texts: int = 0
+    cut: int = 0
+    empty: int = 0
+    short_of_room: int = 0
+
+    def start(self) -> None:
+        """Reset the counts: with another decoder a model is another system."""
+        self.texts = self.cut = self.empty = self.short_of_room = 0
+
+    def count(self, texts: Sequence[str], n_cut: int, is_short_of_room: bool = False) -> None:
+        """Count the texts of one more input."""
+        self.texts += len(texts)
+        self.cut += n_cut
+        self.empty += sum(not text for text in texts)
+        self.short_of_room += is_short_of_room
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        """Add counts made elsewhere, by name."""
+        for name, number in counts.items():
+            setattr(self, name, getattr(self, name) + number)
+
+    def with_earlier(self, earlier: Mapping[str, int]) -> dict[str, int]:
+        """Return the counts, by name, added to those of earlier calls."""
+        return {name: number + earlier.get(name, 0) for name, number in asdict(self).items()}
+
+    def notes(self, label: str) -> list[str]:
+        """Return one sentence per kind of problem.
+
+        >>> TextTally(10, 4, 1).notes("m")
+        ['m: 4 of 10 texts were cut at the longest length', 'm: 1 of 10 texts is empty']
+        """
+        of, found = f"of {self.texts} texts", []
+        if self.cut:
+            were = "was" if self.cut == 1 else "were"
+            found.append(f"{label}: {self.cut} {of} {were} cut at the longest length")
+        if self.empty:
+            found.append(f"{label}: {self.empty} {of} {'is' if self.empty == 1 else 'are'} empty")
+        if self.short_of_room:
+            inputs = "input leaves" if self.short_of_room == 1 else "inputs leave"
+            found.append(
+                f"{label}: {self.short_of_room} {inputs} less room than asked for in the model's "
+                "window; the texts end there"
+            )
+        return found
+
+
+@runtime_checkable
+class Tallied(Protocol):
+    """A text model that counts the texts it yields; its notes include those of its tally."""
+
+    @property
+    def label(self) -> str:
+        """A short name for tables."""
+
+    @property
+    def tally(self) -> TextTally:
+        """The counts of the latest call so far."""
 
 
 PLACE = "{input}"
@@ -207,25 +248,24 @@ _ROLES = ("user", "assistant")
 
 
 def check_writing(ask: Writing) -> None:
-    """Refuse what cannot be asked.
-
-    >>> check_writing(Writing(template="Simplify: {input}"))
-    """
+    """Raise `UsageError` for an invalid request."""
     if PLACE not in ask.template:
         raise UsageError(
-            f"the template {quoted(ask.template)} has no {PLACE}; write it in its place."
+            f"the template {quoted(ask.template)} has no {PLACE}; add it where the input goes."
         )
     if ask.samples < 1 or ask.max_new_tokens < 1:
-        raise UsageError("texts an input and new tokens a text are whole numbers from 1 up.")
+        raise UsageError(
+            "the numbers of texts per input and of new tokens per text must be at least 1."
+        )
     if "" in ask.stop:
         raise UsageError("a stop string is empty; leave it out.")
 
 
 def joined(turns: Sequence[str], ask: Writing, end: str | None, is_continued: bool) -> str:
-    """The turns of an input as one text, in the template.
+    """Join the turns of an input into one text, in the template.
 
-    A dialogue that a model continues ends with the separator too, so that what follows is a new
-    turn and no more of the last one; an input of one part is never followed by it.
+    A dialogue that a model continues also ends with the separator, so that a new turn follows; an
+    input with a single turn never does.
 
     >>> joined(("Hi.", "Hello."), Writing(turns="newline"), None, is_continued=True)
     'Hi.\\nHello.\\n'
@@ -239,22 +279,18 @@ def joined(turns: Sequence[str], ask: Writing, end: str | None, is_continued: bo
 
 
 def separator(turns: str, end: str | None) -> str:
-    """What stands between turns: the end-of-text token, a newline, or the string itself.
-
-    >>> separator("eos", "</s>"), separator("newline", None), separator(" | ", None)
-    ('</s>', '\\n', ' | ')
-    """
+    """Return the text between turns: the end-of-text token, a newline, or the string itself."""
     if turns == "eos" and end is None:
         raise ModelError(
-            "no end-of-text token of the model is known to join turns by; use turns=newline."
+            "the model has no known end-of-text token to join turns with; use turns=newline."
         )
     return {"eos": end or "", "newline": "\n"}.get(turns, turns)
 
 
 def messages_of(turns: Sequence[str], ask: Writing) -> list[dict[str, str]]:
-    """An input as a chat: one message, or a dialogue whose last turn is the user's.
+    """Return an input as chat messages: one message, or a dialogue that ends with the user's turn.
 
-    A template of one's own speaks of the whole dialogue, which then stands in one message.
+    A custom template refers to the whole dialogue, which is then one message.
 
     >>> [m["role"] for m in messages_of(("Hi.", "Hello.", "You?"), Writing())]
     ['user', 'assistant', 'user']
@@ -269,7 +305,7 @@ def messages_of(turns: Sequence[str], ask: Writing) -> list[dict[str, str]]:
 
 
 def chat_text(tokenizer: Any, turns: Sequence[str], ask: Writing, label: str) -> str:
-    """An input in the chat template of a tokenizer, up to where the answer begins."""
+    """Render an input in a tokenizer's chat template, up to where the answer starts."""
     if getattr(tokenizer, "chat_template", None) is None:
         raise UsageError(f"{label} has no chat template; leave --chat out.")
     found: str = tokenizer.apply_chat_template(
@@ -279,7 +315,7 @@ def chat_text(tokenizer: Any, turns: Sequence[str], ask: Writing, label: str) ->
 
 
 def finished(text: str, stop: Sequence[str]) -> str:
-    """A text up to the first stop string, without white space around it.
+    """Cut a text at the first stop string and strip white space.
 
     >>> finished(" Near Marin.\\n\\nQ: next", ("\\n\\n", "Q:"))
     'Near Marin.'
@@ -288,23 +324,24 @@ def finished(text: str, stop: Sequence[str]) -> str:
     return text[: min((place for place in places if place >= 0), default=len(text))].strip()
 
 
+# Batches and memory -------------------------------------------------------------------------------
+
 T = TypeVar("T")
 
 
 class Grouped(Protocol):
-    """Something of a passage."""
+    """An item of a passage."""
 
     @property
     def group(self) -> str:
-        """The passage's name."""
-        ...
+        """The passage's id."""
 
 
 G = TypeVar("G", bound=Grouped)
 
 
 def whole_passages(items: Iterable[G], size: int) -> Iterator[list[G]]:
-    """Whole passages, taken together until there are enough contexts to keep a device busy.
+    """Yield whole passages together, at least `size` items at a time.
 
     >>> from aleatoric.types import Item
     >>> items = [Item(f"{g}:{i}", g, "There", ()) for g in "abc" for i in range(2)]
@@ -322,22 +359,14 @@ def whole_passages(items: Iterable[G], size: int) -> Iterator[list[G]]:
 
 
 def pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """So many items at a time.
-
-    >>> list(pages("abc", 2))
-    [['a', 'b'], ['c']]
-    """
-    waiting = iter(items)
-    while page := list(islice(waiting, size)):
+    """Yield `size` items at a time."""
+    remaining = iter(items)
+    while page := list(islice(remaining, size)):
         yield page
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error of torch says that memory ran out.
-
-    >>> is_out_of_memory(ValueError("no"))
-    False
-    """
+    """Whether an error of torch means that memory ran out."""
     import torch
 
     if isinstance(error, torch.OutOfMemoryError):
@@ -346,8 +375,18 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def free_memory() -> None:
-    """Give back what torch keeps for later."""
+    """Release the memory that torch caches."""
     import torch
 
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def gpu_memory(device: Any) -> int:
+    """Return the memory of a GPU in bytes; 8 GiB for other devices, which do not tell."""
+    import torch
+
+    if torch.device(device).type != "cuda":
+        return 8 << 30
+    total: int = torch.cuda.get_device_properties(device).total_memory
+    return total

@@ -1,15 +1,15 @@
-"""The paper's two prompts for chat models (App. C.2), and the words in what comes back.
+"""The paper's two prompts for chat models (App. C.2), and how their replies are parsed.
 
-A reply counts where it holds a word and nothing else around it but punctuation. Talk about the
-task ("Sure, here are ..."), answers of several words, refusals and empty replies do not.
+A reply counts if it consists of one word and punctuation. Talk about the task ("Sure, here are
+..."), answers of several words, refusals and empty replies do not count.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 WORD_PROMPT = (
@@ -35,11 +35,11 @@ _SENTENCE_END = re.compile(r"[.!?…][\"'”’)*_`]*$")
 
 @dataclass(frozen=True, slots=True)
 class WordList:
-    """What a reply with a list held.
+    """The words of a reply with a list.
 
-    `words` + `failed` + `missing` is the number asked for: `failed` are entries that are no single
-    word, `missing` were never given. A reply without any word has failed altogether.
-    `talk` counts lines beside the list, `extra` words beyond the number asked for.
+    `words` + `failed` + `missing` is the number asked for: `failed` are entries that are not a
+    single word, `missing` were never given. A reply without any word has failed altogether.
+    `talk` counts lines outside the list, `extra` words beyond the number asked for.
     """
 
     words: tuple[str, ...]
@@ -50,25 +50,17 @@ class WordList:
 
 
 def word_prompt(context: str) -> str:
-    """The paper's first prompt: one word.
-
-    >>> word_prompt("There are")[80:143]
-    'which word is a plausible continuation to the context There are'
-    """
+    """Return the paper's first prompt: one word."""
     return WORD_PROMPT.replace("<CONTEXT>", context)
 
 
 def list_prompt(context: str, words: int = 40) -> str:
-    """The paper's second prompt: a list of 40 words, or of another number.
-
-    >>> list_prompt("There are", 10)[80:147]
-    'which 10 words are plausible continuations to the context There are'
-    """
+    """Return the paper's second prompt: a list of 40 words, or of another number."""
     return LIST_PROMPT.replace("40", str(words), 1).replace("<CONTEXT>", context)
 
 
 def parse_word(reply: str) -> str | None:
-    """The one word of a reply, or `None` where it is anything else.
+    """Return the word of a reply, or `None` if the reply is not a single word.
 
     >>> parse_word('**Dog.**'), parse_word("1. don't"), parse_word("<think>hm</think> dog")
     ('Dog', "don't", 'dog')
@@ -80,9 +72,9 @@ def parse_word(reply: str) -> str | None:
 
 
 def parse_list(reply: str, asked: int = 40, is_cut: bool = False) -> WordList:
-    """The words of a numbered, bulleted, comma-separated or line-by-line list.
+    """Parse a numbered, bulleted, comma-separated or line-by-line list of words.
 
-    `is_cut` says that the reply ran out of tokens: its last entry may be half a word.
+    `is_cut` means that the reply ran out of tokens, so that its last entry may be half a word.
 
     >>> parse_list("Sure, here are words:\\n1. dog\\n2. ice cream\\n3. cat", asked=4)
     WordList(words=('dog', 'cat'), failed=1, missing=1, talk=1, extra=0)
@@ -100,7 +92,7 @@ def parse_list(reply: str, asked: int = 40, is_cut: bool = False) -> WordList:
 
 
 def _without_thinking(reply: str) -> str:
-    """What follows a reasoning model's open thoughts; nothing, where those never end."""
+    """The reply after a reasoning model's thoughts; nothing if those never end."""
     if "</think>" in reply:
         return reply.rpartition("</think>")[2]
     return "" if reply.lstrip().startswith("<think>") else reply
@@ -112,7 +104,7 @@ def _without_mark(entry: str) -> str:
 
 
 def _single_word(text: str) -> str | None:
-    """The word in `text` if all around it is punctuation and white space, and nothing inside."""
+    """The word in `text` if there is only punctuation and white space around it."""
     start = next((i for i, c in enumerate(text) if c.isalnum()), len(text))
     stop = next((i + 1 for i in reversed(range(len(text))) if _in_word(text[i])), 0)
     word = text[start:stop]
@@ -124,7 +116,7 @@ def _in_word(character: str) -> bool:
 
 
 def _belongs(word: str, i: int) -> bool:
-    """Whether a character is part of a word: a letter, or a mark that joins two of them."""
+    """Whether a character is part of a word: a letter, or a mark between two of them."""
     if _in_word(word[i]):
         return True
     before, after = word[i - 1], word[i + 1]  # a word starts and ends with a letter or digit
@@ -134,7 +126,7 @@ def _belongs(word: str, i: int) -> bool:
 
 
 def _pieces(reply: str, asked: int) -> tuple[list[str], int]:
-    """The entries of a list, and how many lines are no part of it."""
+    """The entries of a list, and the number of lines outside it."""
     whole = [line for line in reply.splitlines() if line.strip(" `\t")]
     lines = [part for line in whole for part in _unrolled(line)]
     marked = [line for line in lines if _NUMBER.match(line) or _BULLET.match(line)]
@@ -145,7 +137,7 @@ def _pieces(reply: str, asked: int) -> tuple[list[str], int]:
 
 
 def _unrolled(line: str) -> list[str]:
-    """A line that holds several numbered entries, one an entry."""
+    """Split a line that contains several numbered entries."""
     parts = [part for part in _INLINE_NUMBER.split(line) if part.strip()]
     return parts if len(parts) >= 3 else [line]
 
@@ -165,13 +157,13 @@ def _unmarked_pieces(lines: list[str], asked: int) -> tuple[list[str], int]:
 
 
 def _split(line: str) -> list[str]:
-    """The entries of a line: between commas and the like; an empty line is one empty entry."""
+    """The entries of a line, separated by commas or the like; an empty line is one entry."""
     first, *others = [piece for piece in _SEPARATOR.split(line) if piece.strip()] or [""]
     return [first, *(_AND.sub("", piece, count=1) for piece in others)]
 
 
 def _is_talk(line: str) -> bool:
-    """A sentence and no list: it ends as one, and its parts are mostly of several words."""
+    """Whether a line is a sentence, not a list: most of its parts have several words."""
     if line.rstrip().rstrip("*_").endswith(":"):
         return True
     pieces = _split(line)
@@ -180,31 +172,27 @@ def _is_talk(line: str) -> bool:
 
 
 def _spaced(pieces: list[str], asked: int) -> list[str]:
-    """One long line of words with spaces alone between them is a list too."""
+    """Split one long line of words separated by spaces, which is a list too."""
     if len(pieces) == 1 and not re.search(r"[.!?:]", pieces[0]):
-        return list(_if_many(pieces[0].split(), asked)) or pieces
+        words = pieces[0].split()
+        return words if len(words) > 1 and 2 * len(words) >= asked else pieces
     return pieces
 
 
-def _if_many(words: list[str], asked: int) -> Iterator[str]:
-    if len(words) > 1 and 2 * len(words) >= asked:
-        yield from words
-
-
 ENOUGH_TO_TELL = 5
-"""Fewer replies than this may be alike by chance."""
+"""Fewer replies than this may be identical by chance."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Usage:
-    """Counts of one model object; `cost` is in the currency of the prices, per million tokens."""
+    """Usage counts of one model object; `cost` is in the currency of the prices."""
 
     requests: int = 0
     retries: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     unmetered: int = 0
-    """Replies that said nothing about tokens: the token counts are too low."""
+    """Replies without token counts, so that the totals are too low."""
     replies: int = 0
     failed: int = 0
     """Draws without a word."""
@@ -213,35 +201,24 @@ class Usage:
     """Words that short lists lack."""
     server: str | None = None
     served: tuple[str, ...] = ()
-    """The model names that the server said it used."""
+    """The model names that the server reported."""
     cost: float | None = None
 
 
 @dataclass
-class Tally:
-    """Counts while requests run; touched by the event loop's thread alone."""
+class RequestTally(Usage):
+    """Counts while requests run; only the event loop's thread changes them."""
 
-    requests: int = 0
-    retries: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    unmetered: int = 0
-    replies: int = 0
-    failed: int = 0
-    short_lists: int = 0
-    missing_words: int = 0
-    server: str | None = None
     is_server_known: bool = True
-    served: set[str] = field(default_factory=set)
     items: int = 0
     uniform_items: int = 0
 
     def count_retry(self) -> None:
-        """One more request that was asked again."""
+        """Count a repeated request."""
         self.retries += 1
 
     def count_reply(self, document: Mapping[str, Any]) -> None:
-        """The tokens of a reply, and the model that it names."""
+        """Count the tokens of a reply, and note the model that it names."""
         self.requests += 1
         usage = document.get("usage")
         counts = usage if isinstance(usage, dict) else {}
@@ -250,25 +227,26 @@ class Tally:
         self.prompt_tokens += spent[0]
         self.completion_tokens += spent[1]
         if isinstance(document.get("model"), str):
-            # JSON can hold halves of characters, which no file can.
-            self.served.add(document["model"].encode("utf-8", "replace").decode()[:200])
+            # JSON may contain lone surrogates, which cannot be written to a file.
+            name = document["model"].encode("utf-8", "replace").decode()[:200]
+            self.served = tuple(sorted({*self.served, name}))
 
     def count_replies(self, texts: Sequence[str]) -> None:
-        """The replies to one item, and whether they are all alike."""
+        """Count the replies to one item, and whether they are all identical."""
         self.replies += len(texts)
         if len(texts) >= ENOUGH_TO_TELL:
             self.items += 1
             self.uniform_items += len(set(texts)) == 1
 
     def count_list(self, found: WordList) -> None:
-        """A list, and how many words it lacks."""
+        """Count a list, and how many words it lacks."""
         self.short_lists += found.missing > 0
         self.missing_words += found.missing
 
     def usage(self, price_in: float | None, price_out: float | None) -> Usage:
-        """The counts now, with their cost where prices are given.
+        """Return the counts so far, with their cost if prices are given.
 
-        >>> tally = Tally(prompt_tokens=2_000_000, completion_tokens=500_000)
+        >>> tally = RequestTally(prompt_tokens=2_000_000, completion_tokens=500_000)
         >>> tally.usage(2.5, 10.0).cost
         10.0
         """
@@ -276,14 +254,13 @@ class Tally:
         if price_in is not None or price_out is not None:
             spent = self.prompt_tokens * (price_in or 0) + self.completion_tokens * (price_out or 0)
             cost = spent / 1e6
-        names = tuple(sorted(self.served))
-        shared = [n for n in Usage.__dataclass_fields__ if n not in ("served", "cost")]
-        return Usage(**{name: getattr(self, name) for name in shared}, served=names, cost=cost)
+        counts = {own.name: getattr(self, own.name) for own in fields(Usage)}
+        return Usage(**counts | {"cost": cost})
 
     def notes(self, label: str, usage: Usage) -> list[str]:
-        """Sentences on tokens, failures, short lists and an unknown server.
+        """Return sentences on tokens, failures, short lists and an unknown server.
 
-        >>> Tally(requests=2, replies=2, short_lists=1, missing_words=3).notes("m", Usage())[-1]
+        >>> RequestTally(replies=2, short_lists=1, missing_words=3).notes("m", Usage())[-1]
         'm: 1 of 2 lists are short, by 3 words altogether'
         """
         tokens = f"{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"

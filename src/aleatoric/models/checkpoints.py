@@ -1,21 +1,22 @@
-"""Models on disk: what identifies their content, and whether their files are whole."""
+"""Model files on disk: content hashes, integrity checks, and cached conversions."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from aleatoric.data import files
 from aleatoric.data.files import cache_dir
-from aleatoric.errors import DataError, UsageError
+from aleatoric.errors import DataError, MissingExtraError, UsageError
 
 OF_FILES = ("recorded", "gguf", "translation")
 """Kinds of models whose argument is a file."""
@@ -29,12 +30,12 @@ _SETTINGS = (
     _INDEX,
 )
 _READ = (".bin", ".jinja", ".json", ".model", ".py", ".safetensors", ".spm", ".tiktoken", ".txt")
-"""Endings of the files that decide what a model computes: weights, tokenizer, configuration."""
+"""Suffixes of the files that determine what a model computes."""
 _SOURCE = "converted-from"
 _LARGE = 1 << 20
-"""From this size on, a file's hash is cached."""
+"""Hashes of files of at least this size are cached."""
 _SETTLED = 2.0
-"""Seconds after which a change of a file shows in its times."""
+"""Seconds after which a change of a file shows in its timestamps."""
 _FLOATS = ("BF16", "F16", "F32", "F64")
 _LFS = b"version https://git-lfs"
 
@@ -43,24 +44,17 @@ _LFS = b"version https://git-lfs"
 
 
 def contents_of(specs: Iterable[str]) -> dict[str, str]:
-    """Model -> the hash of its files, for models that lie on this machine.
-
-    >>> contents_of(["toy", "openai:gpt-4o@https://api.openai.com/v1"])
-    {}
-    """
+    """Map models that are files on this machine to the hash of their files."""
     found = {spec: _content(spec) for spec in specs}
     return {spec: content for spec, content in found.items() if content is not None}
 
 
 def check_contents(saved: Mapping[str, str], specs: Iterable[str]) -> None:
-    """Refuse models whose files are not those that a run began with.
-
-    >>> check_contents({}, ["toy"])
-    """
+    """Raise for models whose files have changed since a run started."""
     for spec, content in contents_of(specs).items():
         if saved.get(spec, content) != content:
             raise UsageError(
-                f"{spec}: its files have changed since the run began; restore them, or begin "
+                f"{spec}: its files have changed since the run started; restore them, or start "
                 "another run."
             )
 
@@ -72,19 +66,19 @@ def _content(spec: str) -> str | None:
         return model_sha256(Path(place)) if os.path.isdir(place) else None
     if kind not in OF_FILES:
         return None
-    # FILE@CHECKPOINT and FILE?system=NAME name a part of a file; a name may hold these too.
+    # FILE@CHECKPOINT and FILE?system=NAME name a part of a file; file names may contain @ and ?.
     places = (argument, argument.rpartition("@")[0], argument.partition("?")[0])
     file = next((place for place in places if os.path.isfile(place)), None)
     return None if file is None else file_sha256(Path(file))
 
 
 def model_sha256(folder: Path) -> str:
-    """What identifies a checkpoint: its files, or what they were converted from here."""
+    """Return the hash of a checkpoint's files, or of what they were converted from."""
     return source_of(folder) or folder_sha256(folder)
 
 
 def folder_sha256(folder: Path) -> str:
-    """The SHA-256 of the weights, tokenizer and configuration of a checkpoint."""
+    """Return the SHA-256 of the weights, tokenizer and configuration of a checkpoint."""
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.suffix in _READ and path.is_file():
@@ -93,12 +87,12 @@ def folder_sha256(folder: Path) -> str:
 
 
 def record_source(folder: Path, source: str) -> None:
-    """Note what a checkpoint was converted from, and what its files are now."""
+    """Record what a checkpoint was converted from, and the hash of its files."""
     (folder / _SOURCE).write_text(f"{source} {folder_sha256(folder)}\n")
 
 
 def source_of(folder: Path) -> str | None:
-    """The hash of what a checkpoint was converted from; `None` where its files have changed."""
+    """Return the hash of a checkpoint's source; `None` if its files have changed."""
     try:
         source, made = (folder / _SOURCE).read_text().split()
     except (OSError, ValueError):
@@ -107,7 +101,7 @@ def source_of(folder: Path) -> str | None:
 
 
 def check_source(folder: Path, source: str) -> None:
-    """Refuse a converted checkpoint in the cache whose files have changed."""
+    """Raise for a converted checkpoint in the cache whose files have changed."""
     if not (folder / _SOURCE).exists():  # converted by an older version
         with suppress(OSError):
             record_source(folder, source)
@@ -117,10 +111,10 @@ def check_source(folder: Path, source: str) -> None:
 
 
 def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file; that of a large file is cached while its size and times stay."""
+    """Return the SHA-256 of a file, cached for a large file while its size and times stay."""
     found = path.stat()
     facts = [found.st_size, found.st_mtime_ns, found.st_ctime_ns]
-    # What has just changed may change again within the resolution of its times.
+    # A file that has just changed may change again within the resolution of its timestamps.
     if found.st_size < _LARGE or time.time() - found.st_ctime < _SETTLED:
         return files.sha256_of(path)
     key = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()
@@ -130,7 +124,7 @@ def file_sha256(path: Path) -> str:
         if known == facts and isinstance(digest, str):
             return digest
     digest = files.sha256_of(path)
-    with suppress(OSError):  # a cache that cannot be written costs time alone
+    with suppress(OSError):  # a cache that cannot be written only costs time
         cached.parent.mkdir(parents=True, exist_ok=True)
         unfinished = cached.with_suffix(f".{os.getpid()}")
         unfinished.write_text(json.dumps([facts, digest]))
@@ -142,7 +136,7 @@ def file_sha256(path: Path) -> str:
 
 
 def check_folder(folder: Path) -> int | None:
-    """Refuse a checkpoint with damaged files, and name the file; the number of its tensors."""
+    """Raise for damaged files of a checkpoint; return the number of its tensors."""
     settings = {
         name: _object(folder / name) for name in _SETTINGS if os.path.lexists(folder / name)
     }
@@ -161,7 +155,7 @@ def check_folder(folder: Path) -> int | None:
 
 
 def _sharded(folder: Path, places: Any) -> dict[str, str]:
-    """Tensor -> dtype, of the files that an index names."""
+    """Tensor -> dtype, for the files that an index names."""
     good = isinstance(places, dict) and all(isinstance(place, str) for place in places.values())
     if not good or any(Path(place).name != place for place in places.values()):
         problem = "names no files of this folder in its weight_map"
@@ -176,7 +170,7 @@ def _sharded(folder: Path, places: Any) -> dict[str, str]:
 
 
 def _tensors(file: Path) -> dict[str, str]:
-    """Tensor -> dtype, of a safetensors file."""
+    """Tensor -> dtype, for a safetensors file."""
     from safetensors import SafetensorError, safe_open
 
     _check_file(file)
@@ -189,7 +183,6 @@ def _tensors(file: Path) -> dict[str, str]:
 
 
 def _object(file: Path) -> dict[str, Any]:
-    """The object of a JSON file."""
     _check_file(file)
     try:
         found = json.loads(file.read_bytes())
@@ -203,17 +196,26 @@ def _object(file: Path) -> dict[str, Any]:
 def _check_file(file: Path) -> None:
     if not os.path.isfile(file):
         raise DataError.at(file, None, "is no file, or is not there", "download it again")
-    try:
-        with file.open("rb") as opened:
-            begins = opened.read(len(_LFS))
-    except OSError as error:
-        raise DataError.at(file, None, f"cannot be read ({error.strerror})", "check it") from None
-    if begins == _LFS:
+    if first_bytes(file, len(_LFS)) == _LFS:
         raise DataError.at(file, None, "is a git-LFS pointer, not the file", "run git lfs pull")
 
 
+def first_bytes(file: Path, count: int) -> bytes:
+    """Return the first bytes of a file; raise `DataError` if it cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(count)
+    except OSError as error:
+        raise DataError.at(file, None, f"cannot be read ({error.strerror})", "check it") from None
+
+
+def short_name(name: str) -> str:
+    """Return the last part of a directory's path, or the whole name of a model on a hub."""
+    return Path(name).name if os.path.isdir(name) else name
+
+
 def listed(names: Iterable[str], most: int = 3) -> str:
-    """A few names, and how many more there are.
+    """Return a few names, and how many more there are.
 
     >>> listed(["a"]), listed("abcde")
     ('a', 'a, b, c and 2 more')
@@ -224,10 +226,10 @@ def listed(names: Iterable[str], most: int = 3) -> str:
 
 
 def build_once(target: Path, build: Callable[[Path], None], source: str) -> Path:
-    """`target`, filled by `build(directory)` on first use from what has the hash `source`.
+    """Return `target`, built on first use by `build(directory)` from what has the hash `source`.
 
-    The directory is built beside its place and moved there whole, so that an interrupted or a
-    concurrent build never leaves a half-filled one behind.
+    The directory is built elsewhere and moved, so that an interrupted or concurrent build never
+    leaves an incomplete one.
     """
     if target.is_dir():
         check_source(target, source)
@@ -248,3 +250,54 @@ def _move_unless_there(fresh: Path, target: Path) -> None:
     except OSError:
         if not target.is_dir():  # another process finishing first is fine
             shutil.move(str(fresh), str(target))
+
+
+# Weights ------------------------------------------------------------------------------------------
+
+
+def import_heavy(*names: str) -> list[Any]:
+    """Import packages of the extra `hf`; raise `MissingExtraError` if one is not installed."""
+    try:
+        return [importlib.import_module(name) for name in names]
+    except ImportError as error:
+        raise MissingExtraError(error.name or names[0], "hf") from error
+
+
+def whole_model(kind: Any, name: str, **options: Any) -> Any:
+    """Load a model; raise `ValueError` for weights that are missing or unexpected.
+
+    transformers fills missing weights with random numbers. It does not report tied heads and
+    buffers that a model class declares as ignorable.
+    """
+    model, info = kind.from_pretrained(name, **options, output_loading_info=True)
+    for problem in ("missing", "unexpected", "mismatched"):
+        if keys := info[f"{problem}_keys"]:
+            names = sorted(key if isinstance(key, str) else key[0] for key in keys)
+            raise ValueError(f"the weights do not fit config.json ({problem}: {listed(names)})")
+    return model
+
+
+def check_weights(model: Any) -> None:
+    """Raise `ValueError` for weights that are not finite."""
+    for name, own in model.named_parameters():
+        if not own.is_floating_point() or own.itemsize == 1:
+            continue  # quantized
+        # A sum needs no copy of the weights, but it may overflow although they are finite.
+        if not own.sum().isfinite() and not own.isfinite().all():
+            dtype = str(own.dtype).removeprefix("torch.")
+            raise ValueError(f"{name} holds values that are not finite in {dtype}")
+
+
+@contextmanager
+def quiet(transformers: Any) -> Iterator[None]:
+    """Silence transformers' own progress bars and reports, which would mix with ours."""
+    logging = transformers.utils.logging
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity(max(level, logging.ERROR))
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()

@@ -1,7 +1,8 @@
-"""Decoders: how a next-token distribution is changed before a token is drawn from it.
+"""Decoders, and reproducible draws from next-token distributions.
 
-Pure functions on torch tensors whose last dimension is the vocabulary. All take and give
-log-probabilities or logits and never probabilities.
+A decoder changes a next-token distribution before a token is drawn from it. The functions work on
+torch tensors whose last dimension is the vocabulary, and take and return logits or
+log-probabilities, never probabilities. Draws are a function of 64-bit keys.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from aleatoric.errors import UsageError
+from aleatoric.types import Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,10 +27,9 @@ _FORMS = (
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """A named way to draw tokens. The default is ancestral: the model's own distribution.
+    """A named way to draw tokens. The default, ancestral, is the model's own distribution.
 
-    Several steps are applied in the order temperature, top-k, top-p, typical, as transformers
-    does.
+    Steps are applied in the order temperature, top-k, top-p, typical, as in transformers.
 
     >>> str(Decoder.parse("top_p=0.90, temperature=.5"))
     'temperature=0.5,top_p=0.9'
@@ -48,7 +51,7 @@ class Decoder:
 
     @classmethod
     def parse(cls, text: str) -> Decoder:
-        """The decoder that `text` names, for example `temperature=0.5,top_p=0.9`."""
+        """Parse a decoder such as `temperature=0.5,top_p=0.9`."""
         values: dict[str, float | int | bool] = {}
         for part in text.split(","):
             name, value = _parse_part(part.strip())
@@ -66,36 +69,28 @@ class Decoder:
         return ",".join(f"{name}={_text(value)}" for name, value in self.changes()) or "ancestral"
 
     def changes(self) -> list[tuple[str, float]]:
-        """The steps that change the model's own distribution, with their values.
-
-        >>> Decoder.parse("top_k=40").changes()
-        [('top_k', 40)]
-        """
+        """Return the steps that change the model's own distribution, with their values."""
         steps = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]
         return [(name, own) for name, own, off in steps if own != off and name != "greedy"]
 
     @property
     def truncates(self) -> bool:
-        """Whether some tokens lose all their probability.
-
-        >>> Decoder.parse("top_p=0.9").truncates, Decoder.parse("temperature=0.5").truncates
-        (True, False)
-        """
+        """Whether some tokens lose all their probability."""
         return self.greedy or any(name != "temperature" for name, _ in self.changes())
 
     def log_probs(self, logits: Tensor) -> Tensor:
-        """The log-probabilities from which the next token is drawn."""
+        """Return the log-probabilities from which the next token is drawn."""
         return self._changed(logits).log_softmax(-1)
 
     def probs(self, logits: Tensor) -> Tensor:
-        """The probabilities from which the next token is drawn."""
+        """Return the probabilities from which the next token is drawn."""
         return self._changed(logits).softmax(-1)
 
     def weights_between(self, logits: Tensor, slack: float) -> tuple[Tensor, Tensor]:
-        """The least and the most weight that each token can have if logits are off by `slack`.
+        """Return the least and the largest weight of each token if logits are off by `slack`.
 
-        Weights are relative to one another and do not sum to 1. They differ only for the tokens
-        that a decoder keeps or drops by a margin below `slack`.
+        Weights are relative and do not sum to 1. The two differ only for tokens that the decoder
+        keeps or drops by a margin below `slack`.
         """
         if not slack:
             return (self.probs(logits),) * 2
@@ -109,7 +104,7 @@ class Decoder:
         return (high.masked_fill(unsure, 0.0), high) if bool(unsure.any()) else (high, high)
 
     def _kept(self, logits: Tensor, weights: Tensor, slack: float) -> tuple[Tensor, Tensor]:
-        """Which tokens stay, and of which that is in doubt."""
+        """Which tokens stay, and for which this is in doubt."""
         import torch
 
         unsure = torch.zeros_like(logits, dtype=torch.bool)
@@ -119,14 +114,13 @@ class Decoder:
             (self.typical < 1, lambda now, off: _sides_typical(now, self.typical, off)),
         ]
         for step in (step for is_on, step in steps if is_on):
-            # Tokens in doubt already move the sums of a later step by their mass.
+            # Tokens in doubt change the sums of a later step by their mass.
             off = slack + (weights * unsure).sum(-1, keepdim=True)
             kept, more = step(logits, off)
             logits, unsure = logits.masked_fill(~kept, -math.inf), unsure | more
         return logits > -math.inf, unsure
 
     def _changed(self, logits: Tensor) -> Tensor:
-        """Logits of the distribution from which the next token is drawn."""
         if self.greedy:
             return greedy(logits)
         if self.temperature != 1.0:
@@ -141,16 +135,13 @@ class Decoder:
 
 
 def top_k(logits: Tensor, k: int) -> Tensor:
-    """Only the k largest stay (and those equal to the k-th); the others become -inf."""
+    """Keep the k largest logits (and those equal to the k-th); the others become -inf."""
     least = logits.topk(min(k, logits.shape[-1]), -1).values[..., -1:]
     return logits.masked_fill(logits < least, -math.inf)
 
 
 def top_p(logits: Tensor, p: float) -> Tensor:
-    """Only the smallest set of most likely tokens with at least mass p stays.
-
-    Of equally likely tokens, those of higher number stay.
-    """
+    """Keep the smallest set of most likely tokens with at least mass p; ties prefer higher ids."""
     ordered, order = logits.sort(dim=-1, stable=True)
     dropped = ordered.softmax(-1).cumsum(-1) <= 1 - p
     dropped[..., -1] = False
@@ -158,10 +149,7 @@ def top_p(logits: Tensor, p: float) -> Tensor:
 
 
 def typical(logits: Tensor, mass: float) -> Tensor:
-    """Only the tokens whose surprise is nearest to the entropy stay, up to the given mass.
-
-    Of tokens at the same distance, those of lower number stay.
-    """
+    """Keep tokens with surprisal nearest to the entropy, up to the mass; ties prefer lower ids."""
     logp = logits.log_softmax(-1)
     entropy = -(logp * logp.exp()).nansum(-1, keepdim=True)
     _, order = (-logp - entropy).abs().sort(dim=-1, stable=True)
@@ -172,7 +160,7 @@ def typical(logits: Tensor, mass: float) -> Tensor:
 
 
 def greedy(logits: Tensor) -> Tensor:
-    """All mass on the most likely token, the first of several."""
+    """Put all mass on the most likely token, the first of several."""
     import torch
 
     best = logits.argmax(-1, keepdim=True)
@@ -187,7 +175,7 @@ def _greedy_between(logits: Tensor, slack: float) -> tuple[Tensor, Tensor]:
 
 
 Sides = tuple["Tensor", "Tensor"]
-"""Which tokens a step keeps, and of which that is in doubt; equal ones at its border are."""
+"""Which tokens a step keeps, and for which this is in doubt (ties at the border are)."""
 
 
 def _sides_top_k(logits: Tensor, k: int, slack: float) -> Sides:
@@ -226,9 +214,9 @@ _ENTROPY_SLACK = 32
 def _unsure_around(
     values: Tensor, ordered: Tensor, doubtful: Tensor, border: Tensor, slack: Tensor | float
 ) -> Tensor:
-    """Tokens whose value could change places with that of a token in doubt.
+    """Mark tokens whose value could swap with that of a token in doubt.
 
-    In doubt are those marked, and the one at the border where others are as near as `slack`.
+    In doubt are the marked ones, and the one at the border if others are within `slack` of it.
     """
     import torch
 
@@ -262,3 +250,121 @@ def _text(value: float) -> str:
 def _check(good: bool, name: str, wanted: str) -> None:
     if not good:
         raise UsageError(f"decoder: {name} must be {wanted}.")
+
+
+_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
+
+
+def levels(size: int) -> int:
+    """Return how many uniform numbers one draw from `size` tokens needs."""
+    return max(1, (size - 1).bit_length())
+
+
+def draw(probabilities: Tensor, rows: Tensor, keys: Tensor, rounding: float = 0.0) -> Tensor:
+    """Draw, per key i, a token from the distribution `probabilities[rows[i]]`.
+
+    Tokens without mass are never drawn. A draw that relative errors of `rounding` could change is
+    returned as -1 - token.
+    """
+    import torch
+
+    sums = _pyramid(probabilities)
+    numbers = uniforms(keys, len(sums) - 1)
+    # Few, large steps: on a GPU each costs more to launch than to run. At every level the nodes
+    # of all rows are numbered together: the halves of node i are the i-th pair of the level below.
+    node, margins, masses = rows, [], []
+    for number, floor in zip(numbers, reversed(sums[:-1]), strict=True):
+        left, right = floor.reshape(-1, 2).index_select(0, node).unbind(1)
+        both = left + right
+        margin = number * both - left
+        node = torch.add(margin >= 0, node, alpha=2)
+        margins.append(margin)
+        masses.append(both)
+    place = node - rows * sums[0].shape[1]
+    close = torch.stack(margins).abs() < rounding * torch.stack(masses)
+    return torch.where(close.any(0), -1 - place, place)
+
+
+def draw_between(low: Tensor, high: Tensor, rows: Tensor, keys: Tensor, rounding: float) -> Tensor:
+    """Like `draw`, for weights between `low` and `high`, up to relative errors of `rounding`.
+
+    The weights need not sum to 1. A draw that other weights in between could change is returned
+    as -1 - token.
+    """
+    import torch
+
+    least = _pyramid(low)
+    most = least if high is low else _pyramid(high)
+    numbers = uniforms(keys, len(least) - 1)
+    place = torch.zeros_like(rows)
+    close = torch.zeros_like(rows, dtype=torch.bool)
+    for level, (floor, roof) in enumerate(zip(least[-2::-1], most[-2::-1], strict=True)):
+        left, right = (rows, 2 * place), (rows, 2 * place + 1)
+        # A draw goes to the right where number * right >= (1 - number) * left.
+        up, down = numbers[level], 1 - numbers[level]
+        goes = up * (floor[right] + roof[right]) >= down * (floor[left] + roof[left])
+        surely_right = up * floor[right] * (1 - rounding) >= down * roof[left] * (1 + rounding)
+        surely_left = up * roof[right] * (1 + rounding) < down * floor[left] * (1 - rounding)
+        close |= ~torch.where(goes, surely_right, surely_left)
+        place = 2 * place + goes.long()
+    return torch.where(close, -1 - place, place)
+
+
+def widened(logits: Tensor) -> Tensor:
+    """Return logits in float32 at least."""
+    import torch
+
+    return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def rounding_of(logits: Any) -> float:
+    """Relative rounding error of a probability; 0 if the precision is too low to tell.
+
+    In float32 the logits of a small language model change by 7e-6 on average from one batch shape
+    to another.
+    """
+    import torch
+
+    return {torch.float32: 2.0**-16, torch.float64: 2.0**-40}.get(logits.dtype, 0.0)
+
+
+def child(keys: Ints, number: Ints | int) -> Ints:
+    """Return the keys of the `number`-th children of `keys`."""
+    steps = np.atleast_1d(np.asarray(number, dtype=np.int64)) + 1
+    found: Ints = mix(keys + steps * _GOLDEN)  # integer arrays wrap around silently
+    return found
+
+
+def uniforms(keys: Tensor, count: int) -> Tensor:
+    """Return the first `count` 24-bit uniform numbers in [0, 1) of each key: [count, keys]."""
+    import torch
+
+    steps = torch.arange(1, count + 1, device=keys.device) * _GOLDEN
+    found: Tensor = _shift(mix(keys + steps[:, None]), 40).float() * 2.0**-24
+    return found
+
+
+def mix(values: Any) -> Any:
+    """Apply SplitMix64's finalizer to signed 64-bit numbers, of numpy or torch.
+
+    >>> int(mix(np.array([1]))[0])
+    6238072747940578789
+    """
+    values = (values ^ _shift(values, 30)) * -4658895280553007687
+    values = (values ^ _shift(values, 27)) * -7723592293110705685
+    return values ^ _shift(values, 31)
+
+
+def _shift(values: Any, bits: int) -> Any:
+    return (values >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _pyramid(probabilities: Tensor) -> list[Tensor]:
+    """Sums of neighbors, of neighbors' sums, and so on up to one number per row."""
+    from torch.nn.functional import pad
+
+    width = probabilities.shape[-1]
+    sums = [pad(probabilities, (0, (1 << levels(width)) - width))]
+    while sums[-1].shape[-1] > 1:
+        sums.append(sums[-1][:, 0::2] + sums[-1][:, 1::2])
+    return sums

@@ -1,23 +1,22 @@
-"""Models that transformers loads, as readers of references: causal or encoder-decoder."""
+"""Teacher forcing with transformers: causal LMs on documents, encoder-decoders on pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.errors import DataError, UsageError
-from aleatoric.models import gguf, smollm2
 from aleatoric.models.base import ForcedModel, Forcing, Reads, Strip, pages
-from aleatoric.models.hf import (
+from aleatoric.models.gguf import located
+from aleatoric.models.loading import (
     decoder_start,
     load_config,
     load_parts,
-    short_name,
+    padded,
     token_rows,
     window_of,
 )
@@ -27,14 +26,13 @@ from aleatoric.types import Document, SentencePair
 if TYPE_CHECKING:
     from torch import Tensor
 
-
 LONGEST_BY_DEFAULT = 1024
-"""Tokens a window where the user names none: logits of a longer one would fill small machines."""
+"""Default number of tokens per window: logits of longer ones would fill small machines."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """How documents are cut: windows of `length` tokens that begin `stride` tokens apart.
+    """How documents are cut: windows of `length` tokens that start `stride` tokens apart.
 
     >>> Windows(4, 2).of(7)
     [(0, 4, 1), (2, 6, 4), (4, 7, 6)]
@@ -44,7 +42,7 @@ class Windows:
     stride: int
 
     def of(self, n_tokens: int, given: int = 1) -> list[tuple[int, int, int]]:
-        """(start, stop, first scored) of each window; every token after `given` is scored once."""
+        """Return (start, stop, first scored) per window; tokens after `given` are scored once."""
         found: list[tuple[int, int, int]] = []
         scored = given
         while scored < n_tokens:
@@ -57,7 +55,7 @@ class Windows:
 
 @dataclass(frozen=True, eq=False)
 class CausalForced:
-    """A causal LM that reads documents in windows; the first token of a document has no context."""
+    """A causal LM that reads documents in windows; a document's first token is not scored."""
 
     label: str
     version: str
@@ -87,7 +85,7 @@ class CausalForced:
         ]
 
     def logits(self, strips: Sequence[Strip]) -> Tensor:
-        """What the model expects after each given token."""
+        """Return the logits after each given token."""
         import torch
 
         ids, mask = padded([strip.given for strip in strips], self.model.device)
@@ -118,7 +116,7 @@ def causal_forced(
     stride: int | None = None,
     bos: str = "auto",
 ) -> CausalForced:
-    """A loaded causal LM as a reader of documents; refuses a window that the model cannot take."""
+    """Wrap a loaded causal LM; raises for a window that the model does not accept."""
     longest = window_of(model.config)
     length = min(longest, LONGEST_BY_DEFAULT) if window is None else window
     if not 2 <= length <= longest:
@@ -138,29 +136,11 @@ def causal_forced(
     return CausalForced(label, version, Windows(length, step), start, model, tokenizer)
 
 
-def padded(rows: Sequence[Sequence[int]], device: Any, filler: int = 0) -> tuple[Tensor, Tensor]:
-    """Token rows as one tensor, filled at the end, with a mask of what is real.
-
-    >>> [part.tolist() for part in padded([[5, 6], [7]], "cpu")]
-    [[[5, 6], [7, 0]], [[1, 1], [1, 0]]]
-    """
-    import torch
-
-    width = max(map(len, rows))
-    ids = torch.full((len(rows), width), filler, dtype=torch.long)
-    mask = torch.zeros((len(rows), width), dtype=torch.long)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)] = torch.tensor(row)
-        mask[i, : len(row)] = 1
-    return ids.to(device), mask.to(device)
-
-
 @dataclass(frozen=True, eq=False)
 class Seq2SeqForced:
     """An encoder-decoder that reads a source and is given its translation, token by token.
 
-    The end of a sentence counts, other special tokens of the target (a language's name, BART's
-    beginning) do not.
+    The end-of-sentence token is scored, other special tokens of the target are not.
     """
 
     label: str
@@ -182,7 +162,7 @@ class Seq2SeqForced:
         return {"eos": "scored", "special": "not-scored"}
 
     def strips(self, items: Sequence[SentencePair]) -> list[list[Strip]]:
-        """One strip a sentence pair."""
+        """One strip per sentence pair."""
         sources = self.tokenizer([item.source for item in items])["input_ids"]
         targets = self.tokenizer(text_target=[item.target for item in items])["input_ids"]
         return [
@@ -191,7 +171,7 @@ class Seq2SeqForced:
         ]
 
     def logits(self, strips: Sequence[Strip]) -> Tensor:
-        """What the model expects after each given target token."""
+        """Return the logits after each given target token."""
         import torch
 
         filler = self.tokenizer.pad_token_id or 0
@@ -215,63 +195,51 @@ class Seq2SeqForced:
                 "cut it into shorter ones in both files."
             )
         skipped = set(self.tokenizer.all_special_ids) - {self.tokenizer.eos_token_id}
-        # A word that the vocabulary lacks is still a reference token.
+        # An unknown word is still a reference token.
         skipped.discard(self.tokenizer.unk_token_id)
         scored = tuple(i for i, token in enumerate(target) if token not in skipped)
         return Strip(group, (self.start, *target[:-1]), target, scored, 0, source)
 
 
 def seq2seq_forced(model: Any, tokenizer: Any, *, label: str, version: str) -> Seq2SeqForced:
-    """A loaded encoder-decoder as a reader of sentence pairs."""
+    """Wrap a loaded encoder-decoder."""
     start = decoder_start(model, label)
     return Seq2SeqForced(label, version, window_of(model.config), start, model, tokenizer)
 
 
 def load_smollm2(argument: str, forcing: Forcing) -> ForcedModel:
-    """The embedded SmolLM2-135M-Instruct, on documents."""
-    return _load(str(smollm2.directory()), None, "smollm2", forcing)
+    """Load the embedded SmolLM2-135M-Instruct, for documents."""
+    return _load("smollm2", "", forcing)
 
 
 def load_gguf(argument: str, forcing: Forcing) -> ForcedModel:
-    """The causal LM in a GGUF file, on documents."""
-    return _load(str(gguf.convert(argument)), None, Path(argument).name, forcing)
+    """Load the causal LM in a GGUF file, for documents."""
+    return _load("gguf", argument, forcing)
 
 
 def load_hf(argument: str, forcing: Forcing) -> ForcedModel:
-    """A directory or `NAME[@REVISION]`: a causal LM on documents, an encoder-decoder on pairs."""
-    name, _, revision = argument.partition("@")
-    return _load(name, revision or None, short_name(name.rstrip("/")), forcing)
+    """Load a directory or `NAME[@REVISION]`: for documents, or an encoder-decoder for pairs."""
+    return _load("hf", argument, forcing)
 
 
-def _load(name: str, revision: str | None, label: str, forcing: Forcing) -> ForcedModel:
+def _load(kind: str, argument: str, forcing: Forcing) -> ForcedModel:
+    name, revision, label = located(kind, argument)
     config = load_config(name, revision, forcing.trust_remote_code)
     pairs = bool(getattr(config, "is_encoder_decoder", False))
     if pairs:
         _check_pairs(label, forcing)
-    parts = load_parts(
-        name,
-        "AutoModelForSeq2SeqLM" if pairs else "AutoModelForCausalLM",
-        revision,
-        forcing.dtype,
-        forcing.device,
-        forcing.trust_remote_code,
-    )
-    version = f"{parts.revision or 'local'},{forcing.dtype}"
+    model_class = "AutoModelForSeq2SeqLM" if pairs else "AutoModelForCausalLM"
+    where = (forcing.dtype, forcing.device, forcing.trust_remote_code)
+    model, tokenizer, found = load_parts(name, model_class, revision, *where)
+    version = f"{found or 'local'},{forcing.dtype}"
     if pairs:
-        return seq2seq_forced(parts.model, parts.tokenizer, label=label, version=version)
-    return causal_forced(
-        parts.model,
-        parts.tokenizer,
-        label=label,
-        version=version,
-        window=forcing.window,
-        stride=forcing.stride,
-        bos=forcing.bos,
-    )
+        return seq2seq_forced(model, tokenizer, label=label, version=version)
+    cut = {"window": forcing.window, "stride": forcing.stride}
+    return causal_forced(model, tokenizer, label=label, version=version, **cut, bos=forcing.bos)
 
 
 def _check_pairs(label: str, forcing: Forcing) -> None:
-    """Options of documents mean nothing for sentence pairs."""
+    """Raise for options of documents, which mean nothing for sentence pairs."""
     check_bos(forcing.bos)
     if forcing.window is not None or forcing.stride is not None or forcing.bos == "add":
         raise UsageError(
@@ -280,12 +248,12 @@ def _check_pairs(label: str, forcing: Forcing) -> None:
 
 
 ITEMS_AT_ONCE = 64
-"""Items that are cut into tokens together."""
+"""Items that are tokenized together."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """The scored tokens of a batch: their logits, what they are, and where they stand."""
+    """The scored tokens of a batch: logits, targets, groups and positions."""
 
     logits: Any
     targets: Any
@@ -294,17 +262,17 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Part:
+class ForcedPart:
     """Whole items that are scored and saved together."""
 
     n_items: int
     strips: list[Strip]
     n_unscored: int
-    """Items without a single scored token."""
+    """Items without any scored token."""
 
 
-def parts(model: ForcedModel, items: Iterable[Any], tokens: int) -> Iterator[Part]:
-    """Items in their order, taken together until they hold so many tokens."""
+def parts(model: ForcedModel, items: Iterable[Any], tokens: int) -> Iterator[ForcedPart]:
+    """Yield items in order, in parts of at least `tokens` tokens."""
     strips: list[Strip] = []
     count = unscored = size = 0
     for some in pages(items, ITEMS_AT_ONCE):
@@ -313,29 +281,28 @@ def parts(model: ForcedModel, items: Iterable[Any], tokens: int) -> Iterator[Par
             count, unscored = count + 1, unscored + (not own)
             size += sum(len(strip.wanted) for strip in own)
             if size >= tokens:
-                yield Part(count, strips, unscored)
+                yield ForcedPart(count, strips, unscored)
                 strips, count, unscored, size = [], 0, 0, 0
     if count:
-        yield Part(count, strips, unscored)
+        yield ForcedPart(count, strips, unscored)
 
 
 def chunks(model: ForcedModel, strips: Sequence[Strip], batch_tokens: int) -> Iterator[Chunk]:
-    """The scored tokens of strips, batch by batch."""
+    """Yield the scored tokens of strips, batch by batch."""
     for batch in batches(strips, batch_tokens):
         yield _chunk(model, batch)
 
 
 def batches(strips: Sequence[Strip], batch_tokens: int) -> Iterator[list[Strip]]:
-    """Strips of like length together, at most `batch_tokens` with padding, but one at least.
+    """Batch strips of like length, at most `batch_tokens` with padding (but at least one strip).
 
     >>> some = [Strip("a", (1,) * n, (1,) * n, tuple(range(n))) for n in (3, 1, 2, 9)]
     >>> [[len(strip.given) for strip in batch] for batch in batches(some, 6)]
     [[9], [3, 2], [1]]
     """
-    # Longest first: where memory does not suffice, it shows at once.
-    waiting = sorted(strips, key=lambda strip: (-_longest(strip), strip.group, strip.offset))
+    # Longest first: if memory does not suffice, it shows at once.
     batch: list[Strip] = []
-    for strip in waiting:
+    for strip in sorted(strips, key=lambda one: (-_longest(one), one.group, one.offset)):
         if batch and _longest(batch[0]) * (len(batch) + 1) > batch_tokens:
             yield batch
             batch = []
@@ -347,7 +314,7 @@ def batches(strips: Sequence[Strip], batch_tokens: int) -> Iterator[list[Strip]]
 def _chunk(model: ForcedModel, batch: Sequence[Strip]) -> Chunk:
     import torch
 
-    # A group's windows must come in order: its random draws are read on from one to the next.
+    # A group's windows must come in order, because its random draws continue from one to the next.
     lines = [i for i, strip in enumerate(batch) for _ in strip.scored]
     places = [place for strip in batch for place in strip.scored]
     targets = torch.tensor([strip.wanted[place] for strip in batch for place in strip.scored])

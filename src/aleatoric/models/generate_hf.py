@@ -1,39 +1,58 @@
-"""Models that transformers loads, as writers of texts: causal or encoder-decoder."""
+"""Text generation with transformers: causal LMs and encoder-decoders."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import UsageError
-from aleatoric.models import gguf, smollm2
 from aleatoric.models.attention import are_same
 from aleatoric.models.base import LoadOptions, TextModel, Writing, chat_text, joined
-from aleatoric.models.forced import padded
-from aleatoric.models.generate import Batching, LiveWriter, TextNetwork
-from aleatoric.models.hf import (
+from aleatoric.models.gguf import located
+from aleatoric.models.loading import (
     decoder_start,
     end_ids,
     load_config,
     load_parts,
-    short_name,
+    padded,
     token_rows,
     window_of,
 )
 from aleatoric.models.pieces import check_bos, policy_of, start_tokens
-from aleatoric.models.sampling import Ids
+from aleatoric.models.sampling import Batching, Ids, LiveWriter, TextNetwork
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+class CachedBatch:
+    """Rows with a model's cache; what belongs to an input is computed once and copied.
+
+    `step(tokens, *tensors)` returns the next logits and the new tensors, which have one row each.
+    """
+
+    def __init__(self, step: Callable[..., tuple[Tensor, ...]], cache: Any, *tensors: Any) -> None:
+        self._step, self._cache, self._tensors = step, cache, tensors
+
+    def advance(self, parents: Tensor, tokens: Tensor) -> Tensor:
+        """Replace the rows by copies of `parents` plus one token each; return the next logits."""
+        import torch
+
+        rows = torch.arange(len(self._tensors[0]), device=parents.device)
+        if not torch.equal(parents, rows):
+            self._cache.batch_select_indices(parents)
+            self._tensors = tuple(tensor[parents] for tensor in self._tensors)
+        logits, *tensors = self._step(tokens[:, None], *self._tensors)
+        self._tensors = tuple(tensors)
+        return logits
+
+
 @dataclass(frozen=True, eq=False)
-class Loaded:
-    """A model of transformers with its tokenizer."""
+class HFNetwork:
+    """A model of transformers with its tokenizer: what both kinds share."""
 
     label: str
     model: Any = field(repr=False)
@@ -41,7 +60,7 @@ class Loaded:
 
     @property
     def device(self) -> Any:
-        """Where the model is."""
+        """The torch device."""
         return self.model.device
 
     @property
@@ -56,65 +75,78 @@ class Loaded:
 
     @cached_property
     def window(self) -> int:
-        """The longest sequence it takes; of an encoder-decoder, on either side."""
+        """The longest sequence it accepts; for an encoder-decoder, on either side."""
         return window_of(self.model.config)
+
+    def decode(self, ids: Ids) -> str:
+        """Return the text of tokens without special ones, with its spaces as they are."""
+        options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+        found: str = self.tokenizer.decode(list(ids), **options)
+        return found
+
+    def bytes_of(self, tokens: int) -> int:
+        """Upper bound of the memory of the keys and values of so many tokens."""
+        config = self.model.config.get_text_config(decoder=True)
+        heads = config.num_attention_heads
+        width = getattr(config, "head_dim", None) or config.hidden_size // heads
+        shared = getattr(config, "num_key_value_heads", None) or heads
+        size = 2 * config.num_hidden_layers * shared * width * self.model.dtype.itemsize
+        return int(tokens * size)
 
 
 @dataclass(frozen=True, eq=False)
-class CausalNetwork(Loaded):
+class CausalNetwork(HFNetwork):
     """A causal LM with its tokenizer. Special tokens end a text, as at the word level."""
 
     start: Ids = ()
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """End of text, and every other special token."""
+        """The end-of-text token and every other special token."""
         return tuple(sorted({*end_ids(self.model), *self.tokenizer.all_special_ids}))
 
     @property
     def conventions(self) -> Mapping[str, str]:
-        """Beginning and end of a text."""
+        """How a text starts and ends."""
         return {"bos": policy_of(self.tokenizer, self.start), "end": "special"}
 
     def encode(self, turns: Sequence[str], ask: Writing) -> Ids:
-        """The input in the template, or in the model's chat template with what opens an answer."""
+        """Tokenize the input in the template, or in the chat template up to the answer."""
         if ask.chat:
-            # A chat template writes the beginning of text itself.
+            # A chat template includes the BOS token.
             (row,) = token_rows(self.tokenizer, [chat_text(self.tokenizer, turns, ask, self.label)])
             return tuple(row)
         text = joined(turns, ask, self.tokenizer.eos_token, is_continued=True)
         (row,) = token_rows(self.tokenizer, [text])
         return (*self.start, *row)
 
-    def decode(self, ids: Ids) -> str:
-        """The text of tokens, as they stand."""
-        return decoded(self.tokenizer, ids)
-
     def room(self, ids: Ids) -> int:
-        """What the input leaves of the window."""
+        """Return what the input leaves of the window."""
         return self.window - len(ids)
 
-    def bytes_of(self, tokens: int) -> int:
-        """Keys and values of so many tokens in all layers."""
-        return tokens * kv_bytes(self.model)
-
-    def begin(self, prompts: Sequence[Ids]) -> tuple[CausalBatch, Tensor]:
-        """Run prompts side by side, filled up at their beginnings."""
+    def begin(self, prompts: Sequence[Ids]) -> tuple[CachedBatch, Tensor]:
+        """Run prompts in one batch, padded at the start."""
+        import torch
         from transformers import DynamicCache
 
-        ids, mask = padded_left(prompts, self.device)
-        batch = CausalBatch(self, DynamicCache(), mask[:, :0])
-        return batch, batch.run(ids, mask)
+        cache = DynamicCache()
+        ids, mask = padded(prompts, self.device, left=True)
+
+        def step(tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+            mask = torch.cat([mask, torch.ones_like(tokens)], 1)
+            return self.forward(tokens, mask, cache), mask
+
+        return CachedBatch(step, cache, mask), self.forward(ids, mask, cache)
 
     def alone(self, prompt: Ids, written: Ids) -> Tensor:
-        """One row by itself, without a cache."""
+        """Run one row by itself, without a cache."""
         import torch
 
         ids = torch.tensor([(*prompt, *written)], device=self.device)
         return self.forward(ids, torch.ones_like(ids), None)
 
     def forward(self, ids: Tensor, mask: Tensor, cache: Any) -> Tensor:
-        """The logits after the last of `ids`; `mask` speaks of all columns up to there."""
+        """Return the logits after the last of `ids`; `mask` covers all columns up to there."""
         import torch
 
         given = {"input_ids": ids, "attention_mask": mask, "use_cache": cache is not None}
@@ -132,78 +164,8 @@ class CausalNetwork(Loaded):
         return frozenset(inspect.signature(self.model.forward).parameters)
 
 
-class CausalBatch:
-    """Rows with their keys and values; those of an input are computed once and copied."""
-
-    def __init__(self, network: CausalNetwork, cache: Any, mask: Tensor) -> None:
-        self._network = network
-        self._cache = cache
-        self._mask = mask
-
-    def run(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Add tokens to all rows."""
-        import torch
-
-        self._mask = torch.cat([self._mask, mask], 1)
-        return self._network.forward(ids, self._mask, self._cache)
-
-    def advance(self, parents: Tensor, tokens: Tensor) -> Tensor:
-        """Copies of `parents` with a token more."""
-        if not is_all(parents, len(self._mask)):
-            self._cache.batch_select_indices(parents)
-            self._mask = self._mask[parents]
-        return self.run(tokens[:, None], self._mask.new_ones((len(tokens), 1)))
-
-
-def is_all(parents: Tensor, count: int) -> bool:
-    """Whether `parents` are all rows in their order, so that nothing need be copied.
-
-    >>> import torch
-    >>> is_all(torch.tensor([0, 1]), 2), is_all(torch.tensor([0, 0]), 2)
-    (True, False)
-    """
-    import torch
-
-    own = torch.arange(count, device=parents.device)
-    return len(parents) == count and bool((parents == own).all())
-
-
-def padded_left(rows: Sequence[Ids], device: Any) -> tuple[Tensor, Tensor]:
-    """Token rows as one tensor, filled at the beginning, with a mask of what is real.
-
-    >>> [part.tolist() for part in padded_left([(5, 6), (7,)], "cpu")]
-    [[[5, 6], [0, 7]], [[1, 1], [0, 1]]]
-    """
-    import torch
-
-    width = max(map(len, rows))
-    ids = torch.zeros((len(rows), width), dtype=torch.long)
-    mask = torch.zeros((len(rows), width), dtype=torch.long)
-    for i, row in enumerate(rows):
-        ids[i, width - len(row) :] = torch.tensor(row)
-        mask[i, width - len(row) :] = 1
-    return ids.to(device), mask.to(device)
-
-
-def decoded(tokenizer: Any, ids: Ids) -> str:
-    """The text of tokens without special ones and without touching its spaces."""
-    options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
-    found: str = tokenizer.decode(list(ids), **options)
-    return found
-
-
-def kv_bytes(model: Any) -> int:
-    """Bytes of the keys and values of one token in all layers, from above."""
-    config = model.config.get_text_config(decoder=True)
-    layers = config.num_hidden_layers
-    heads = config.num_attention_heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // heads
-    shared = getattr(config, "num_key_value_heads", None) or heads
-    return int(2 * layers * shared * width * model.dtype.itemsize)
-
-
 def causal_network(model: Any, tokenizer: Any, *, label: str, bos: str = "auto") -> CausalNetwork:
-    """A loaded causal LM as a network; refuses one that cannot share what it has read."""
+    """Wrap a loaded causal LM; raises if rows of a batch cannot share its cache."""
     start = start_tokens(tokenizer, bos, label)
     network = CausalNetwork(label, model.eval(), tokenizer, start)
     _check_sharing(network)
@@ -211,7 +173,7 @@ def causal_network(model: Any, tokenizer: Any, *, label: str, bos: str = "auto")
 
 
 def _check_sharing(network: CausalNetwork) -> None:
-    """A short row filled up and copied must give what it gives by itself."""
+    """Raise unless a short row, padded and copied, gives the same logits as by itself."""
     import torch
 
     a, b, c = (token % network.width for token in (1, 2, 3))
@@ -237,48 +199,40 @@ _NO_SHARING = (
 
 
 @dataclass(frozen=True, eq=False)
-class Seq2SeqNetwork(Loaded):
+class Seq2SeqNetwork(HFNetwork):
     """An encoder-decoder with its tokenizer.
 
-    The padding token is no outcome: it is never a target in training, and some converted
-    checkpoints give it a logit without meaning.
+    The padding token is never drawn: it is never a target in training, and some converted
+    checkpoints give it a meaningless logit.
     """
 
     start: int
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """End of text; other special tokens (a language, a mark) are part of it and not shown."""
+        """The end-of-text token; other special tokens belong to the text and are not shown."""
         own = self.tokenizer.eos_token_id
         return tuple(sorted({*end_ids(self.model), *([] if own is None else [own])}))
 
     @property
     def conventions(self) -> Mapping[str, str]:
-        """End of a text, and what is never drawn."""
+        """How a text ends, and what is never drawn."""
         return {"end": "eos", "pad": "never"}
 
     def encode(self, turns: Sequence[str], ask: Writing) -> Ids:
-        """The input with the special tokens that the tokenizer puts around it."""
+        """Tokenize the input, with the special tokens that the tokenizer adds."""
         if ask.chat:
             text = chat_text(self.tokenizer, turns, ask, self.label)
         else:
             text = joined(turns, ask, self.tokenizer.eos_token, is_continued=False)
         return tuple(self.tokenizer(text)["input_ids"])
 
-    def decode(self, ids: Ids) -> str:
-        """The text of tokens, as they stand."""
-        return decoded(self.tokenizer, ids)
-
     def room(self, ids: Ids) -> int:
-        """The decoder's own window, if the encoder's holds the input."""
+        """Return the decoder's window, if the input fits the encoder's."""
         return self.window - 1 if len(ids) <= self.window else 0
 
-    def bytes_of(self, tokens: int) -> int:
-        """Keys and values of both sides."""
-        return tokens * kv_bytes(self.model)
-
-    def begin(self, prompts: Sequence[Ids]) -> tuple[Seq2SeqBatch, Tensor]:
-        """Run the encoder on inputs side by side, and the decoder's first token."""
+    def begin(self, prompts: Sequence[Ids]) -> tuple[CachedBatch, Tensor]:
+        """Run the encoder on inputs in one batch, and the decoder's first token."""
         import torch
         from transformers import DynamicCache, EncoderDecoderCache
 
@@ -286,11 +240,15 @@ class Seq2SeqNetwork(Loaded):
         with torch.inference_mode():
             states = self.model.get_encoder()(input_ids=ids, attention_mask=mask)[0]
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        batch = Seq2SeqBatch(self, cache, states, mask)
-        return batch, batch.run(torch.full_like(ids[:, :1], self.start))
+
+        def step(tokens: Tensor, states: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+            return self.forward(tokens, states, mask, cache), states, mask
+
+        first, *_ = step(torch.full_like(ids[:, :1], self.start), states, mask)
+        return CachedBatch(step, cache, states, mask), first
 
     def alone(self, prompt: Ids, written: Ids) -> Tensor:
-        """One row by itself, without a cache."""
+        """Run one row by itself, without a cache."""
         import torch
 
         ids = torch.tensor([prompt], device=self.device)
@@ -303,7 +261,7 @@ class Seq2SeqNetwork(Loaded):
             return self._possible(out.logits[:, -1])
 
     def forward(self, tokens: Tensor, states: Any, mask: Tensor, cache: Any) -> Tensor:
-        """The logits after one more token of the decoder."""
+        """Return the logits after one more token of the decoder."""
         import torch
         from transformers.modeling_outputs import BaseModelOutput
 
@@ -318,41 +276,19 @@ class Seq2SeqNetwork(Loaded):
             return self._possible(out.logits[:, -1])
 
     def _possible(self, logits: Tensor) -> Tensor:
-        """Logits without the padding token."""
         pad = self.tokenizer.pad_token_id
         if pad is not None and pad not in self.ends:
             logits[:, pad] = -float("inf")
         return logits
 
 
-class Seq2SeqBatch:
-    """Rows of the decoder with their inputs; each input is encoded once."""
-
-    def __init__(self, network: Seq2SeqNetwork, cache: Any, states: Tensor, mask: Tensor) -> None:
-        self._network = network
-        self._cache = cache
-        self._states = states
-        self._mask = mask
-
-    def run(self, tokens: Tensor) -> Tensor:
-        """Add a token to all rows."""
-        return self._network.forward(tokens, self._states, self._mask, self._cache)
-
-    def advance(self, parents: Tensor, tokens: Tensor) -> Tensor:
-        """Copies of `parents` with a token more."""
-        if not is_all(parents, len(self._mask)):
-            self._cache.batch_select_indices(parents)
-            self._states, self._mask = self._states[parents], self._mask[parents]
-        return self.run(tokens[:, None])
-
-
 def seq2seq_network(model: Any, tokenizer: Any, *, label: str) -> Seq2SeqNetwork:
-    """A loaded encoder-decoder as a network."""
+    """Wrap a loaded encoder-decoder."""
     return Seq2SeqNetwork(label, model.eval(), tokenizer, decoder_start(model, label))
 
 
 _OFF: dict[str, tuple[Any, ...]] = {
-    "top_k": (None, 0, 50),  # 50: versions before 5 fill it in unasked
+    "top_k": (None, 0, 50),  # versions before 5 fill in 50 by default
     "top_p": (None, 1.0),
     "typical_p": (None, 1.0),
     "temperature": (None, 1.0),
@@ -364,35 +300,33 @@ _OFF: dict[str, tuple[Any, ...]] = {
     "forced_eos_token_id": (None,),
     "suppress_tokens": (None, []),
 }
-"""Settings of a generation_config -> the values that change nothing."""
+"""Settings of a generation_config -> the values that have no effect."""
 
 
 def load_smollm2(argument: str, loading: LoadOptions) -> TextModel:
-    """The embedded SmolLM2-135M-Instruct."""
-    if argument:
-        raise UsageError(f"'smollm2:{argument}' is no model; write smollm2.")
-    return _load(str(smollm2.directory()), None, "smollm2", loading)
+    """Load the embedded SmolLM2-135M-Instruct."""
+    return _load("smollm2", argument, loading)
 
 
 def load_gguf(argument: str, loading: LoadOptions) -> TextModel:
-    """The causal LM in a GGUF file."""
-    return _load(str(gguf.convert(argument)), None, Path(argument).name, loading)
+    """Load the causal LM in a GGUF file."""
+    return _load("gguf", argument, loading)
 
 
 def load_hf(argument: str, loading: LoadOptions) -> TextModel:
-    """A directory or `NAME[@REVISION]`, causal or encoder-decoder."""
-    name, _, revision = argument.partition("@")
-    return _load(name, revision or None, short_name(name.rstrip("/")), loading)
+    """Load a directory or `NAME[@REVISION]`, causal or encoder-decoder."""
+    return _load("hf", argument, loading)
 
 
-def _load(name: str, revision: str | None, label: str, loading: LoadOptions) -> TextModel:
+def _load(kind: str, argument: str, loading: LoadOptions) -> TextModel:
+    name, revision, label = located(kind, argument)
     config = load_config(name, revision, loading.trust_remote_code)
-    is_pair = bool(getattr(config, "is_encoder_decoder", False))
-    kind = "AutoModelForSeq2SeqLM" if is_pair else "AutoModelForCausalLM"
+    pairs = bool(getattr(config, "is_encoder_decoder", False))
+    model_class = "AutoModelForSeq2SeqLM" if pairs else "AutoModelForCausalLM"
     where = (loading.dtype, loading.device, loading.trust_remote_code)
-    parts = load_parts(name, kind, revision, *where)
-    version = f"{parts.revision or 'local'},{loading.dtype}"
-    return text_model(parts.model, parts.tokenizer, label=label, version=version, bos=loading.bos)
+    model, tokenizer, found = load_parts(name, model_class, revision, *where)
+    version = f"{found or 'local'},{loading.dtype}"
+    return text_model(model, tokenizer, label=label, version=version, bos=loading.bos)
 
 
 def text_model(
@@ -404,7 +338,7 @@ def text_model(
     bos: str = "auto",
     batching: Batching | None = None,
 ) -> LiveWriter:
-    """A model and tokenizer already in memory as a writer of texts."""
+    """Wrap a model and tokenizer already in memory as a text generator."""
     network: TextNetwork
     if getattr(model.config, "is_encoder_decoder", False):
         check_bos(bos)
@@ -417,7 +351,7 @@ def text_model(
 
 
 def _remarks(model: Any, label: str) -> tuple[str, ...]:
-    """The settings that its makers generate with, and that are not applied here."""
+    """Note the generation settings of the checkpoint, which are not applied."""
     config = getattr(model, "generation_config", None)
     ignored = [
         f"{name}={getattr(config, name)}"

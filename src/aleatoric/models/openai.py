@@ -1,8 +1,10 @@
-"""Any OpenAI-compatible server: `openai:MODEL@BASE_URL?mode=completions|chat|chat-list`.
+"""Models behind OpenAI-compatible servers: `openai:MODEL@BASE_URL?mode=MODE`.
+
+Modes for next words; whole texts use the first two, with the prompt of the run:
 
 - `completions`: plain continuations of the context, cut later by the word rule,
-- `chat`: the paper's first prompt, independent answers of one word,
-- `chat-list`: the paper's second prompt, one answer that lists all words.
+- `chat`: the paper's first prompt, independent replies of one word,
+- `chat-list`: the paper's second prompt, one reply that lists all words.
 """
 
 from __future__ import annotations
@@ -10,17 +12,34 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from aleatoric.errors import AleatoricError, UsageError
-from aleatoric.models.base import Ask
-from aleatoric.models.chat import Tally, Usage, list_prompt, parse_list, parse_word, word_prompt
+from aleatoric.models.base import (
+    Ask,
+    LoadOptions,
+    TextTally,
+    Writing,
+    check_writing,
+    finished,
+    joined,
+    messages_of,
+)
+from aleatoric.models.chat import (
+    RequestTally,
+    Usage,
+    list_prompt,
+    parse_list,
+    parse_word,
+    word_prompt,
+)
 from aleatoric.models.http import (
     Client,
     PassingError,
+    Patience,
     RefusedError,
     as_finished,
     background_loop,
@@ -29,7 +48,7 @@ from aleatoric.models.http import (
 )
 from aleatoric.models.openai_spec import Spec, parse_decoder, parse_spec, sampling_fields, told_by
 from aleatoric.rng import stream
-from aleatoric.types import Draws, Item
+from aleatoric.types import Draws, Item, TextItem, Texts
 
 EXTENSIONS = 3
 """How often a text that ends within its first word is continued."""
@@ -39,20 +58,24 @@ _TOO_LONG = re.compile(
     r"|(?:prompt|input).*(?:too long|must be <)",
     re.IGNORECASE,
 )
-"""What servers say of a prompt that their model's window does not hold."""
+"""What servers say if a prompt does not fit the model's window."""
+_MOST_STOPS = 4
+"""OpenAI refuses more stop strings than this; texts are cut here in any case."""
+MOST_LISTED = 200
+"""The longest list that one reply is asked for."""
 _PATHS = {"completions": "/completions", "chat": "/chat/completions"}
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One choice: its text, and whether the model ended it (or the token budget did)."""
+    """One reply: its text, and whether the model ended it (not the token budget)."""
 
     text: str
     is_ended: bool
 
 
 def may_grow(text: str) -> bool:
-    """Whether the first word of a text could go on, under any word rule: no space follows it.
+    """Whether the first word of a text could continue: no space follows it.
 
     >>> may_grow(" understa"), may_grow(" dog and"), may_grow(' "')
     (True, False, True)
@@ -62,7 +85,7 @@ def may_grow(text: str) -> bool:
 
 
 def read_choices(document: Any, is_chat: bool) -> list[Reply]:
-    """The choices of a reply; one that lacks them is malformed and asked for again.
+    """Return the replies of a response; raises `PassingError` for a malformed one.
 
     >>> read_choices({"choices": [{"text": " dog", "finish_reason": "length"}]}, False)
     [Reply(text=' dog', is_ended=False)]
@@ -79,69 +102,50 @@ def _choice(choice: Any, is_chat: bool) -> Reply:
         raise PassingError("the reply holds a choice without a text")
     text = holder.get("content" if is_chat else "text")
     if is_chat and text is None:
-        text = ""  # a refusal, or a call of a tool: an answer without a word
+        text = ""  # a refusal or a tool call: a reply without a word
     if not isinstance(text, str):
         raise PassingError("the reply holds a choice without a text")
-    # JSON can hold halves of characters, which no file can.
+    # JSON may contain lone surrogates, which cannot be written to a file.
     whole = text.encode("utf-8", "replace").decode()
     return Reply(whole, choice.get("finish_reason") != "length")
-
-
-class Asked(Protocol):
-    """What the requests of a run need to know of what is asked."""
-
-    @property
-    def decoder(self) -> str:
-        """How to decode."""
-        ...
-
-    @property
-    def samples(self) -> int:
-        """How many replies an item."""
-        ...
-
-    @property
-    def seed(self) -> int:
-        """Where seeds of requests come from."""
-        ...
 
 
 Messages = list[dict[str, str]]
 
 
 class Requests:
-    """The requests of one run, whatever is made of their replies."""
+    """The requests of one run, whatever is done with the replies."""
 
-    def __init__(self, spec: Spec, ask: Asked, client: Client, tally: Tally) -> None:
-        self._spec, self._asked, self._client, self._tally = spec, ask, client, tally
+    def __init__(self, spec: Spec, ask: Ask | Writing, client: Client, tally: RequestTally) -> None:
+        self._spec, self._ask, self._client, self._tally = spec, ask, client, tally
         self._is_chat = spec.mode != "completions"
         self._most = spec.n
         self._fixed: dict[str, Any] = {}
 
     async def prepare(self) -> None:
-        """Find out what kind of server this is, and so what every request must say."""
+        """Detect the kind of server, which determines the fields of every request."""
         server = self._spec.server
         if server == "auto":
             found = await server_at(self._spec.base_url, self._client)
             self._tally.is_server_known, server = found is not None, found or "other"
         self._tally.server = server
-        budget = self._spec.budget(self._asked.samples)
-        # OpenAI's newer models refuse the older name, which is the only one that others know.
+        budget = self._spec.budget(self._ask.samples)
+        # OpenAI's newer models refuse the older name, which is the only one others know.
         is_newer = server == "openai" and self._is_chat
         self._fixed = {
             "model": self._spec.model,
             "max_completion_tokens" if is_newer else "max_tokens": budget,
-            **sampling_fields(server, self._asked.decoder, budget),
+            **sampling_fields(server, self._ask.decoder, budget),
         }
         if server in ("transformers", "ollama"):
-            self._most = 1  # they answer a request for several with one
+            self._most = 1  # they send one reply to a request for several
         if server == "transformers" and self._spec.concurrency is None:
-            # It works on one at a time, and all share one random generator, which a second
-            # request would seed anew before the first is done.
+            # It handles one request at a time, and all share one random generator, which a
+            # second request would reseed before the first is done.
             self._client.narrow(1)
 
     def explained(self, refusal: RefusedError, item_id: str) -> AleatoricError:
-        """A refusal, with the item that is too long, or a hint where a chat model was asked."""
+        """Return the error for a refusal: the item is too long, or a hint about chat models."""
         if refusal.status_code in (400, 413, 422) and _TOO_LONG.search(str(refusal)):
             problem = f"item {item_id!a:.60}: {str(refusal).rstrip('.')}"
             return UsageError(f"{problem}; shorten its context, or leave the item out.")
@@ -151,7 +155,7 @@ class Requests:
         return RefusedError(f"{str(refusal).rstrip('.')}; {hint}.", refusal.status_code)
 
     async def replies(self, item_id: str, prompt: str | Messages, count: int) -> list[Reply]:
-        """Exactly `count` replies, in the order of their numbers."""
+        """Return exactly `count` replies, in the order of their numbers."""
         found: dict[int, Reply] = {}
         while missing := [number for number in range(count) if number not in found]:
             runs = _runs(missing, self._most)
@@ -171,7 +175,7 @@ class Requests:
         except RefusedError as refusal:
             if size == 1 or refusal.status_code not in (400, 422):
                 raise
-        # Some servers refuse to give several at once: where one alone works, go on so.
+        # Some servers refuse to send several replies: if one alone works, continue so.
         replies = await self.request(item_id, prompt, 1, start)
         self._most = 1
         return replies
@@ -179,21 +183,21 @@ class Requests:
     async def request(
         self, item_id: str, prompt: str | Messages, size: int, start: int, turn: str = "first"
     ) -> list[Reply]:
-        """One request for `size` replies, with the seed of the first one's number."""
-        keys = (self._spec.model, self._spec.mode, self._asked.decoder, item_id, start, turn)
-        seed = int(stream(self._asked.seed, "openai", *keys).integers(2**31))
+        """Send one request for `size` replies, seeded by the number of the first one."""
+        keys = (self._spec.model, self._spec.mode, self._ask.decoder, item_id, start, turn)
+        seed = int(stream(self._ask.seed, "openai", *keys).integers(2**31))
         body = {**self._fixed, **self._asking(prompt), "seed": seed}
-        if size > 1:  # unsaid where it is one: some servers do not know the field
+        if size > 1:  # left out for one: some servers do not know the field
             body["n"] = size
         path = _PATHS["chat" if self._is_chat else "completions"]
-        jitter = stream(self._asked.seed, "retry", *keys)
+        jitter = stream(self._ask.seed, "retry", *keys)
         return await self._client.post(path, body, self._read, jitter)
 
     def _asking(self, prompt: str | Messages) -> dict[str, Any]:
         if not self._is_chat:
             return {"prompt": prompt}
-        said = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        return {"messages": said}
+        is_text = isinstance(prompt, str)
+        return {"messages": [{"role": "user", "content": prompt}] if is_text else prompt}
 
     def _read(self, document: Any) -> list[Reply]:
         replies = read_choices(document, self._is_chat)
@@ -201,11 +205,11 @@ class Requests:
         return replies
 
 
-class Session(Requests):
-    """The requests of one run that asks for next words."""
+class WordRequests(Requests):
+    """The requests of one run for next words."""
 
-    async def draw(self, item: Item) -> Draws:
-        """All that is asked for on one item."""
+    async def answer(self, item: Item) -> Draws:
+        """Return the draws of one item."""
         if not item.context.strip():
             raise UsageError(
                 f"item {item.id!a:.60}: its context is empty, and a server needs something to "
@@ -220,28 +224,28 @@ class Session(Requests):
         return draws
 
     async def _texts(self, item: Item) -> Draws:
-        replies = await self.replies(item.id, item.context, self._asked.samples)
+        replies = await self.replies(item.id, item.context, self._ask.samples)
         whole = [self._grown(item, number, reply) for number, reply in enumerate(replies)]
         texts = [text for text in await asyncio.gather(*whole) if text is not None]
         return Draws(item.id, {}, len(replies) - len(texts), texts=tuple(texts))
 
     async def _words(self, item: Item) -> Draws:
         prompt = word_prompt(item.context)
-        replies = await self.replies(item.id, prompt, self._asked.samples)
+        replies = await self.replies(item.id, prompt, self._ask.samples)
         # A reply that ran out of tokens may end within its word.
         words = [parse_word(reply.text) if reply.is_ended else None for reply in replies]
         counts = Counter(word for word in words if word is not None)
         return Draws(item.id, dict(counts), words.count(None))
 
     async def _list(self, item: Item) -> Draws:
-        asked = self._asked.samples
+        asked = self._ask.samples
         (reply,) = await self.replies(item.id, list_prompt(item.context, asked), 1)
         found = parse_list(reply.text, asked, is_cut=not reply.is_ended)
         self._tally.count_list(found)
         return Draws(item.id, dict(Counter(found.words)), found.failed)
 
     async def _grown(self, item: Item, number: int, reply: Reply) -> str | None:
-        """The text, continued until its first word has ended; `None` where it never does."""
+        """Continue a text until its first word has ended; `None` if it never does."""
         for turn in range(EXTENSIONS):
             if reply.is_ended or not may_grow(reply.text):
                 return reply.text
@@ -251,12 +255,38 @@ class Session(Requests):
         return reply.text if reply.is_ended or not may_grow(reply.text) else None
 
 
-def _runs(numbers: Iterable[int], most: int) -> list[tuple[int, int]]:
-    """Consecutive numbers as (first, how many), with at most `most` in one.
+class TextRequests(Requests):
+    """The requests of one run for texts."""
 
-    >>> _runs([0, 1, 2, 5, 6], most=2)
-    [(0, 2), (2, 1), (5, 2)]
-    """
+    def __init__(self, spec: Spec, ask: Writing, client: Client, tally: RequestTally) -> None:
+        super().__init__(spec, ask, client, tally)
+        self._writing = ask
+
+    async def prepare(self) -> None:
+        """Prepare; servers that know stop strings get them, which saves tokens."""
+        await super().prepare()
+        stop = self._writing.stop
+        if 0 < len(stop) <= _MOST_STOPS and self._tally.server in ("openai", "vllm", "llamacpp"):
+            self._fixed["stop"] = list(stop)
+
+    async def answer(self, item: TextItem) -> tuple[Texts, int]:
+        """Return the texts of one input, and how many of them were cut at the longest length."""
+        prompt = self._prompt(item)
+        try:
+            replies = await self.replies(item.id, prompt, self._writing.samples)
+        except RefusedError as refusal:
+            raise self.explained(refusal, item.id) from None
+        texts = tuple(finished(reply.text, self._writing.stop) for reply in replies)
+        return Texts(item.id, texts), sum(not reply.is_ended for reply in replies)
+
+    def _prompt(self, item: TextItem) -> str | Messages:
+        if self._is_chat:
+            return messages_of(item.input, self._writing)
+        return joined(item.input, self._writing, None, is_continued=True)
+
+
+def _runs(numbers: Iterable[int], most: int) -> list[tuple[int, int]]:
+    """Group consecutive numbers into (first, size) with at most `most` each."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         start, size = runs[-1] if runs else (0, most)
@@ -268,7 +298,7 @@ def _runs(numbers: Iterable[int], most: int) -> list[tuple[int, int]]:
 
 
 async def server_at(base_url: str, client: Client) -> str | None:
-    """The kind of server at an address, told by what it says of itself; `None` if unknown."""
+    """Return the kind of server at an address, or `None` if unknown."""
     url = urlsplit(base_url)
     if url.hostname == "api.openai.com":
         return "openai"
@@ -281,30 +311,24 @@ async def server_at(base_url: str, client: Client) -> str | None:
     return "transformers" if isinstance(paths, dict) and "/load_model" in paths else None
 
 
-MOST_LISTED = 200
-"""The longest list that is asked for in one reply."""
+_T = TypeVar("_T", Item, TextItem)
 
 
 @dataclass(frozen=True)
-class OpenAIModel:
-    """A model behind a server, reached when words are asked for.
-
-    >>> model = load("org/gpt@http://127.0.0.1:8000/v1?mode=chat&concurrency=2")
-    >>> model.label, model.name
-    ('gpt chat', 'openai:org/gpt@http://127.0.0.1:8000/v1?mode=chat')
-    """
+class ServedModel:
+    """A model behind a server, which is contacted when something is asked for."""
 
     spec: Spec
-    _tally: Tally = field(default_factory=Tally, repr=False, compare=False)
+    _tally: RequestTally = field(default_factory=RequestTally, repr=False, compare=False)
 
     @property
     def label(self) -> str:
-        """The model's name without its folder, and how it is asked."""
+        """The model's name without its folder, and the mode."""
         return self.spec.label
 
     @property
     def name(self) -> str:
-        """The specification without what cannot change a result (concurrency, prices, ...)."""
+        """The specification without options that cannot change a result."""
         return self.spec.identity
 
     @property
@@ -313,30 +337,48 @@ class OpenAIModel:
         return "as-served"
 
     @property
-    def estimator(self) -> str:
-        """Sampled; the words of a list are no independent samples."""
-        return "list" if self.spec.mode == "chat-list" else "mc"
-
-    @property
     def usage(self) -> Usage:
-        """Requests, tokens, failures and cost up to now."""
+        """Requests, tokens, failures and cost so far."""
         return self._tally.usage(self.spec.price_in, self.spec.price_out)
 
+    def _answers(
+        self, kind: type[Any], spec: Spec, ask: Ask | Writing, items: Iterable[_T]
+    ) -> Iterator[Any]:
+        with background_loop() as loop:
+            key, tally = key_for(spec.base_url), self._tally
+            patience = Patience(retries=spec.retries, first=spec.backoff)
+            limits = (spec.most_at_once, spec.timeout)
+            client = Client(spec.base_url, key, patience, *limits, tally.count_retry)
+            requests = kind(spec, ask, client, tally)
+            try:
+                run_in(loop, requests.prepare())
+                yield from as_finished(items, requests.answer, loop, 2 * spec.most_at_once)
+            finally:
+                run_in(loop, client.close())
+
+
+@dataclass(frozen=True)
+class OpenAIModel(ServedModel):
+    """A served model as a source of next words.
+
+    >>> model = load("org/gpt@http://127.0.0.1:8000/v1?mode=chat&concurrency=2")
+    >>> model.label, model.name
+    ('gpt chat', 'openai:org/gpt@http://127.0.0.1:8000/v1?mode=chat')
+    """
+
+    @property
+    def estimator(self) -> str:
+        """Sampled; the words of a list are not independent samples."""
+        return "list" if self.spec.mode == "chat-list" else "mc"
+
     def notes(self) -> list[str]:
-        """What a reader of the numbers should know, a sentence each."""
+        """Requests, tokens, cost and failures."""
         return self._tally.notes(self.label, self.usage)
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
-        """Words for each item, as items are finished."""
+        """Yield words per item, as items are finished."""
         self._check(ask)
-        with background_loop() as loop:
-            client = client_of(self.spec, self._tally)
-            session = Session(self.spec, ask, client, self._tally)
-            try:
-                run_in(loop, session.prepare())
-                yield from as_finished(items, session.draw, loop, 2 * self.spec.most_at_once)
-            finally:
-                run_in(loop, client.close())
+        yield from self._answers(WordRequests, self.spec, ask, items)
 
     def _check(self, ask: Ask) -> None:
         parse_decoder(ask.decoder)
@@ -353,22 +395,70 @@ class OpenAIModel:
             )
 
 
-def client_of(spec: Spec, tally: Tally) -> Client:
-    """The client of a specification, which counts what it asks again."""
-    return Client(
-        spec.base_url,
-        key_for(spec.base_url),
-        spec.patience,
-        spec.most_at_once,
-        spec.timeout,
-        tally.count_retry,
-    )
+@dataclass(frozen=True)
+class OpenAIWriter(ServedModel):
+    """A served model as a text generator."""
+
+    tally: TextTally = field(default_factory=TextTally, repr=False, compare=False)
+
+    @property
+    def conventions(self) -> Mapping[str, str]:
+        """The mode, and how texts are post-processed."""
+        return {"mode": self.spec.mode, "space": "stripped"}
+
+    def notes(self) -> Sequence[str]:
+        """Requests, tokens and cost; truncated and empty texts."""
+        return [*self._tally.notes(self.label, self.usage), *self.tally.notes(self.label)]
+
+    def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
+        """Yield the texts of each input, as inputs are finished."""
+        check_writing(ask)
+        parse_decoder(ask.decoder)
+        self.tally.start()
+        length = self.spec.max_tokens or ask.max_new_tokens
+        mode = "chat" if ask.chat else self.spec.mode
+        spec = replace(self.spec, max_tokens=length, mode=mode)
+        for found, n_cut in self._answers(TextRequests, spec, ask, items):
+            self.tally.count(found.texts, n_cut)
+            yield found
 
 
 def load(argument: str) -> OpenAIModel:
-    """`openai:MODEL@BASE_URL?OPTIONS`; no request is made yet.
-
-    >>> load("gpt-4o@https://api.openai.com/v1?mode=chat").label
-    'gpt-4o chat'
-    """
+    """Return the word model of `openai:MODEL@BASE_URL?OPTIONS`; no request is made yet."""
     return OpenAIModel(parse_spec(argument))
+
+
+def load_texts(argument: str, loading: LoadOptions | None = None) -> OpenAIWriter:
+    """Return the text model of `openai:MODEL@BASE_URL?OPTIONS`; no request is made yet."""
+    spec = parse_spec(argument)
+    if spec.mode == "chat-list":
+        raise UsageError("openai: mode=chat-list asks for words; use mode=chat or completions.")
+    return OpenAIWriter(spec)
+
+
+HOME = "api.openai.com"
+"""The host that issues OPENAI_API_KEY."""
+
+
+def receiver(model: str) -> str | None:
+    """Return the host that would receive an API key; `None` if no key is sent to a third party.
+
+    Loopback is no exception: on a shared machine another user may listen there.
+    """
+    kind, _, argument = model.partition(":")
+    if kind != "openai":
+        return None
+    url = parse_spec(argument).base_url
+    found = urlsplit(url)
+    is_home = (found.scheme, found.hostname) == ("https", HOME)
+    return None if is_home or key_for(url) is None else found.hostname
+
+
+def check_receivers(models: Iterable[str], allowed_hosts: Collection[str], run: str) -> None:
+    """Raise if an API key would go to a host that this command does not allow."""
+    for host in filter(None, map(receiver, models)):
+        if host not in allowed_hosts:
+            raise UsageError(
+                f"{run}: resuming sends your API key to {host}, which the run names; if you trust "
+                f"that server, add --key-for {host}, or repeat the command that started the run."
+            )

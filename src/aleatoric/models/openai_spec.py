@@ -1,4 +1,7 @@
-"""From `MODEL@BASE_URL?OPTIONS` to settings; a mistake is one sentence that repeats no secret."""
+"""Specifications of served models, `MODEL@BASE_URL?OPTIONS`, and the fields of requests.
+
+Error messages never repeat a value, which may be a secret.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 from aleatoric.errors import UsageError
 from aleatoric.models.decoding import Decoder
-from aleatoric.models.http import Patience
 
 Decoding = Mapping[str, float]
 
@@ -23,17 +25,14 @@ SENT: dict[str, tuple[str, ...]] = {
     "llamacpp": ("temperature", "top_p", "top_k", "typical"),
     "transformers": ("temperature", "top_p", "top_k", "typical"),
 }
-"""Kind of server -> the decoders it can be asked for."""
+"""Kind of server -> the decoder steps it supports."""
 
+_NO_PENALTIES = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
 _OFF = {"temperature": 1.0, "top_k": 0.0, "top_p": 1.0, "typical": 1.0}
 
 
 def parse_decoder(text: str) -> dict[str, float]:
-    """Decoder steps by name; `ancestral` has none, `greedy` is temperature 0.
-
-    >>> parse_decoder("ancestral"), parse_decoder("temperature=.5, top_p=0.9")
-    ({}, {'temperature': 0.5, 'top_p': 0.9})
-    """
+    """Return decoder steps by name; `ancestral` has none, `greedy` is temperature 0."""
     decoder = Decoder.parse(text)
     if decoder.greedy:
         return {"temperature": 0.0}
@@ -41,7 +40,7 @@ def parse_decoder(text: str) -> dict[str, float]:
 
 
 def sampling_fields(server: str, decoder: str, max_tokens: int) -> dict[str, Any]:
-    """The fields of a request that make a server sample as the decoder says.
+    """Return the request fields that make a server sample with a decoder.
 
     >>> sampling_fields("openai", "temperature=0.5", 8)
     {'temperature': 0.5, 'top_p': 1.0}
@@ -64,13 +63,13 @@ def _plain(steps: Decoding, max_tokens: int) -> dict[str, Any]:
 
 
 def _vllm(steps: Decoding, max_tokens: int) -> dict[str, Any]:
-    # The model's own generation_config would fill whatever is not said here.
-    neutral = {"min_p": 0.0, "repetition_penalty": 1.0, **_no_penalties()}
+    # The model's generation_config would fill in whatever is missing here.
+    neutral = {"min_p": 0.0, "repetition_penalty": 1.0, **_NO_PENALTIES}
     return _plain(steps, max_tokens) | {"top_k": int(steps["top_k"]) or -1} | neutral
 
 
 def _llamacpp(steps: Decoding, max_tokens: int) -> dict[str, Any]:
-    neutral = {"min_p": 0.0, "repeat_penalty": 1.0, **_no_penalties()}
+    neutral = {"min_p": 0.0, "repeat_penalty": 1.0, **_NO_PENALTIES}
     cuts = {"top_k": int(steps["top_k"]), "typical_p": steps["typical"]}
     # Its own order puts temperature last, which would cut another set of tokens.
     order = {"samplers": ["temperature", "top_k", "top_p", "typ_p"]}
@@ -91,10 +90,6 @@ def _transformers(steps: Decoding, max_tokens: int) -> dict[str, Any]:
     return {"generation_config": json.dumps(config)}
 
 
-def _no_penalties() -> dict[str, float]:
-    return {"presence_penalty": 0.0, "frequency_penalty": 0.0}
-
-
 _FIELDS = {
     "openai": _plain,
     "ollama": _plain,
@@ -106,7 +101,7 @@ _FIELDS = {
 
 
 def told_by(headers: Mapping[str, str], models: Any) -> str | None:
-    """The kind of server that a list of models speaks of, or `None`.
+    """Return the kind of server that sends such a list of models, or `None`.
 
     >>> told_by({}, {"data": [{"id": "m", "owned_by": "vllm"}]})
     'vllm'
@@ -130,7 +125,7 @@ _SPLIT = re.compile(r"(?P<model>.+?)@(?P<url>https?://.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Which model, where, and how it is asked."""
+    """A served model and its options."""
 
     model: str
     base_url: str
@@ -138,11 +133,11 @@ class Spec:
     server: str = "auto"
     max_tokens: int | None = None
     n: int = 128
-    """The most samples asked for in one request."""
+    """The most samples per request."""
     concurrency: int | None = None
-    """Requests at a time; where not said, 8, or what suits the server."""
+    """Concurrent requests; by default 8, or what suits the server."""
     timeout: float = 60.0
-    """Seconds for a first try; later ones get more."""
+    """Seconds for the first attempt; later ones get more."""
     retries: int = 8
     backoff: float = 0.5
     price_in: float | None = None
@@ -150,37 +145,32 @@ class Spec:
 
     @property
     def label(self) -> str:
-        """The model's name without its folder, and how it is asked."""
+        """The model's name without its folder, and the mode."""
         name = self.model.rstrip("/").rpartition("/")[2]
         return name if self.mode == "completions" else f"{name} {self.mode}"
 
     @property
     def identity(self) -> str:
-        """The specification with the options that can change a result, and no others."""
+        """The specification with only the options that can change a result."""
         shown = {"mode": self.mode, "server": self.server, "max_tokens": self.max_tokens}
         plain = {field.name: field.default for field in fields(self)}
         options = "&".join(f"{k}={v}" for k, v in shown.items() if v != plain[k])
         return f"openai:{self.model}@{self.base_url}" + (f"?{options}" if options else "")
 
     @property
-    def patience(self) -> Patience:
-        """How often the server is asked again."""
-        return Patience(retries=self.retries, first=self.backoff)
-
-    @property
     def most_at_once(self) -> int:
-        """Requests at a time, before the kind of server is known."""
+        """Concurrent requests, before the kind of server is known."""
         return self.concurrency or CONCURRENCY
 
     def budget(self, samples: int) -> int:
-        """How many tokens a reply may have."""
+        """Return how many tokens a reply may have."""
         if self.max_tokens is not None:
             return self.max_tokens
         return {"completions": 8, "chat": 16, "chat-list": max(256, 12 * samples)}[self.mode]
 
 
 def parse_spec(argument: str) -> Spec:
-    """Settings from what stands after `openai:`.
+    """Parse what follows `openai:`.
 
     >>> spec = parse_spec("llama3:8b@http://localhost:11434/v1?mode=chat&timeout=9.5")
     >>> spec.model, spec.base_url, spec.mode, spec.timeout
@@ -198,7 +188,7 @@ def parse_spec(argument: str) -> Spec:
 
 
 def _check_url(url: str) -> None:
-    # The specification is saved with the run: whatever could be a secret is refused unseen.
+    # The specification is saved with the run: anything that could be a secret is refused.
     if "@" in url:
         raise UsageError(
             "openai: the address holds a user name or password, which the run would save; "
@@ -217,53 +207,37 @@ def _check_url(url: str) -> None:
         raise UsageError(f"openai: the server's address is not understood; {_FORM}.")
 
 
-def _whole(least: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        number = int(text)
-        if number < least:
+def _checked(convert: Callable[[str], Any], is_valid: Callable[[Any], bool]) -> _Reader:
+    def read(text: str) -> Any:
+        if not is_valid(value := convert(text)):
             raise ValueError
-        return number
+        return value
 
     return read
 
 
-def _positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise ValueError
-    return number
-
-
-def _price(text: str) -> float:
-    return 0.0 if float(text) == 0 else _positive(text)
-
-
-def _one_of(*allowed: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in allowed:
-            raise ValueError
-        return text
-
-    return read
-
-
-_READ: dict[str, tuple[Callable[[str], Any], str]] = {
-    "mode": (_one_of(*get_args(Mode)), "completions, chat or chat-list"),
-    "server": (_one_of("auto", *SENT), ", ".join(("auto", *SENT))),
-    "max_tokens": (_whole(1), "a whole number from 1 up"),
-    "n": (_whole(1), "a whole number from 1 up"),
-    "concurrency": (_whole(1), "a whole number from 1 up"),
-    "timeout": (_positive, "seconds above 0"),
-    "retries": (_whole(0), "a whole number from 0 up"),
-    "backoff": (_positive, "seconds above 0"),
-    "price_in": (_price, "a price per million tokens"),
-    "price_out": (_price, "a price per million tokens"),
+_Reader = Callable[[str], Any]
+_SECONDS = _checked(float, lambda number: 0 < number < float("inf")), "seconds above 0"
+_COUNT = _checked(int, lambda number: number >= 1), "a whole number from 1 up"
+_PRICE = _checked(float, lambda number: 0 <= number < float("inf")), "a price per million tokens"
+_SERVERS = ("auto", *SENT)
+_READ: dict[str, tuple[_Reader, str]] = {
+    "mode": (_checked(str, get_args(Mode).__contains__), "completions, chat or chat-list"),
+    "server": (_checked(str, _SERVERS.__contains__), ", ".join(_SERVERS)),
+    "max_tokens": _COUNT,
+    "n": _COUNT,
+    "concurrency": _COUNT,
+    "timeout": _SECONDS,
+    "retries": (_checked(int, lambda number: number >= 0), "a whole number from 0 up"),
+    "backoff": _SECONDS,
+    "price_in": _PRICE,
+    "price_out": _PRICE,
 }
 
 
 def _option(name: str, value: str) -> Any:
     if name not in _READ:
-        # The name may be a slip for a secret; the value is not repeated.
+        # The value may be a secret and is not repeated.
         raise UsageError(f"openai: there is no option {name!r}; known: {', '.join(_READ)}.")
     read, wanted = _READ[name]
     try:

@@ -1,11 +1,11 @@
-"""The bytes that each token of a tokenizer adds to a text."""
+"""Tokenizers: the bytes of each token, and the tokens before a text."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from aleatoric.errors import UsageError
 
@@ -14,20 +14,16 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def byte_level_alphabet() -> dict[str, int]:
-    """Printable character -> byte, as byte-level BPE vocabularies write their tokens.
-
-    >>> byte_level_alphabet()["\\u0120"] == ord(" ")
-    True
-    """
+    """Map printable characters to bytes, as byte-level BPE vocabularies write their tokens."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in plain]
     return {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(others)}
 
 
 def token_pieces(tokenizer: Any, size: int) -> Pieces:
-    """The bytes of tokens 0..size-1; `None` where a token ends the text.
+    """Return the bytes of tokens 0..size-1; `None` if a token ends the text.
 
-    Special tokens (end of text, turn marks) and rows without a token end the text.
+    Special tokens (end of text, turn marks) and unused rows end the text.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -55,7 +51,7 @@ def _decoder_parts(decoder: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def _speller(parts: Iterable[dict[str, Any]]) -> Callable[[str], bytes]:
-    """How one token is written as bytes, told from the tokenizer's decoder."""
+    """The function that turns a token into bytes, given the tokenizer's decoder."""
     kinds = {part["type"]: part for part in parts}
     if "ByteLevel" in kinds:
         return _byte_level_speller()
@@ -99,21 +95,21 @@ def _spell_marked_space(token: str) -> bytes:
 
 
 def _check_words_are_told_apart(tokenizer: Any, pieces: list[bytes | None]) -> None:
-    """Two words must come back as two words; a tokenizer that drops the space is refused."""
+    """Raise for a tokenizer that drops the space between words."""
     ids = tokenizer("to be", add_special_tokens=False)["input_ids"]
     found = [pieces[i] for i in ids]
     if not found or any(piece is None for piece in found):
-        return  # letters outside the vocabulary: nothing to conclude
+        return  # letters outside the vocabulary tell nothing
     if len(b"".join(piece or b"" for piece in found).split()) != 2:
         raise UsageError(_NO_MARKER)
 
 
 Bos = Literal["auto", "none", "add"]
-"""`auto` starts a text as the model's tokenizer does, `add` with its beginning-of-text token."""
+"""`auto` starts a text as the tokenizer does, `add` with its beginning-of-text token."""
 
 
 def start_tokens(tokenizer: Any, bos: str, name: str) -> tuple[int, ...]:
-    """The tokens in front of every text under a policy; `name` is the model's, for messages."""
+    """Return the tokens before every text under a policy; `name` is for messages."""
     check_bos(bos)
     if bos == "auto":
         return own_start(tokenizer)
@@ -125,19 +121,13 @@ def start_tokens(tokenizer: Any, bos: str, name: str) -> tuple[int, ...]:
 
 
 def check_bos(bos: str) -> None:
-    """Refuse what is no policy.
-
-    >>> check_bos("auto")
-    """
-    if bos not in ("auto", "none", "add"):
+    """Raise for an unknown policy."""
+    if bos not in get_args(Bos):
         raise UsageError(f"--bos {bos} is not known; use auto, none or add.")
 
 
 def own_start(tokenizer: Any) -> tuple[int, ...]:
-    """The special tokens that a tokenizer puts in front of a text.
-
-    What it puts behind a text is left out: a context goes on.
-    """
+    """Return the special tokens that a tokenizer puts before a text (not those after it)."""
     for text in ("a", "The", "1"):
         found = tokenizer(text, return_special_tokens_mask=True)
         added = found["special_tokens_mask"]
@@ -147,7 +137,7 @@ def own_start(tokenizer: Any) -> tuple[int, ...]:
 
 
 def policy_of(tokenizer: Any, start: tuple[int, ...]) -> str:
-    """What is done at the beginning of a text, for signatures: none, add, or the tokens' names."""
+    """Return the policy for signatures: none, add, or the tokens' names."""
     if not start:
         return "none"
     if start == (tokenizer.bos_token_id,):
@@ -156,32 +146,31 @@ def policy_of(tokenizer: Any, start: tuple[int, ...]) -> str:
 
 
 def load_tokenizer(name: str, **options: Any) -> Any:
-    """The tokenizer of a checkpoint, with `add_bos_token` of its settings where that is needed.
+    """Load a tokenizer, with `add_bos_token` of its settings if its files leave that open.
 
-    A tokenizer.json that says what stands around a text has the last word. transformers drops
-    `add_bos_token` also where the file says nothing.
+    transformers ignores `add_bos_token` even if tokenizer.json does not define special tokens.
     """
     from transformers import AutoTokenizer
     from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
     tokenizer = AutoTokenizer.from_pretrained(name, **options)
     settings = get_tokenizer_config(name, **options)
-    if settings.get("add_bos_token") and says_nothing(tokenizer):
+    if settings.get("add_bos_token") and _is_open(tokenizer):
         set_bos(tokenizer, True)
     return tokenizer
 
 
-def says_nothing(tokenizer: Any) -> bool:
-    """Whether a tokenizer's files left open what stands around a text."""
+def _is_open(tokenizer: Any) -> bool:
+    """Whether a tokenizer's files do not define special tokens around a text."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return False
     processor = json.loads(backend.to_str())["post_processor"]
-    # transformers fills what is open with a template without special tokens.
+    # transformers fills the gap with a template without special tokens.
     return processor is None or processor.get("special_tokens") == {}
 
 
 def set_bos(tokenizer: Any, add: bool) -> None:
-    """Let a tokenizer put its beginning-of-text token in front of texts, or not."""
+    """Switch a tokenizer's beginning-of-text token on or off."""
     if tokenizer.bos_token_id is not None and bool(own_start(tokenizer)) != add:
         tokenizer.add_bos_token = add

@@ -1,11 +1,11 @@
-"""Model output that was recorded before: JSON lines, one row an item.
+"""Recorded model output: JSON lines, one row per item.
 
-A row names its item by `id`, or by `passage` and `position`, and holds one of
+A row names its item by `id`, or by `passage` and `position`, and contains one of
 - `samples` or `counts`: an object of words and their counts,
 - `texts` (or `samples` as a list): raw texts, cut later by the word rule,
 - `logprobs`: an object of words and natural log-probabilities, for the biased estimator.
-`failed` counts draws without a word. Several rows for one item are further samples of it; only
-log-probabilities, which are no samples, come once an item.
+`failed` counts draws without a word. Several rows for one item are further samples of it, except
+log-probabilities, which may appear only once per item.
 """
 
 from __future__ import annotations
@@ -29,27 +29,23 @@ KINDS = ("samples", "counts", "texts", "logprobs")
 
 @dataclass(frozen=True)
 class RecordedModel:
-    """The rows of one file."""
+    """The rows of one file as a source of next words."""
 
     path: Path
     version: str
+    estimator: str = "recorded"
 
     @property
     def label(self) -> str:
-        """The file's name without its endings."""
+        """The file's name without its suffixes."""
         return self.path.name.partition(".")[0]
 
-    @property
-    def estimator(self) -> str:
-        """Whatever made the recording."""
-        return "recorded"
-
     def notes(self) -> Sequence[str]:
-        """Nothing beyond its numbers."""
+        """No notes."""
         return ()
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
-        """Every row of the file, in its order; the run joins them to items."""
+        """Yield every row of the file in order; the run joins them to items."""
         rows_seen: Counter[str] = Counter()
         exact: set[str] = set()
         for place, row in files.read_json_lines(self.path):
@@ -66,7 +62,7 @@ class RecordedModel:
 
 
 def load(argument: str) -> RecordedModel:
-    """`recorded:FILE`."""
+    """Return the word model of `recorded:FILE`."""
     if not argument:
         raise UsageError("recorded: needs a file; write recorded:FILE.jsonl.")
     path = Path(argument)
@@ -116,68 +112,59 @@ def _logprobs(item_id: str, value: Any, place: Place) -> dict[str, float]:
 
 
 TEXT_KINDS = ("texts", "generations")
-
-
-@dataclass
-class _Found:
-    """What the rows were like."""
-
-    sizes: Counter[int] = field(default_factory=Counter)
-    null: int = 0
-    absent: int = 0
-    unknown: int = 0
+_PROBLEMS = (
+    "texts are null and left out",
+    "rows hold no text",
+    "inputs have no row",
+    "rows name no input of those asked for",
+)
 
 
 @dataclass(frozen=True)
 class RecordedTexts:
-    """The rows of one system in one file."""
+    """The rows of one system in one file as a text model."""
 
     path: Path
     version: str
     system: str | None = None
-    _found: _Found = field(default_factory=_Found, repr=False, compare=False)
+    _sizes: Counter[int] = field(default_factory=Counter, repr=False, compare=False)
+    """Number of texts -> rows."""
+    _found: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
 
     @property
     def label(self) -> str:
-        """The system's name, or the file's without its endings."""
+        """The system's name, or the file's without its suffixes."""
         return self.system or self.path.name.partition(".")[0]
 
     @property
     def conventions(self) -> Mapping[str, str]:
-        """Texts are taken as they stand."""
+        """Texts are used as they are."""
         return {}
 
     def notes(self) -> Sequence[str]:
-        """Unequal numbers, texts that are not there, rows and inputs that do not join."""
-        found, sizes = self._found, sorted(size for size in self._found.sizes if size)
-        said = []
+        """Unequal numbers of texts, missing texts, rows and inputs that do not match."""
+        sizes, notes = sorted(size for size in self._sizes if size), []
         if len(sizes) > 1:
-            said.append(f"inputs have unequal numbers of texts, {sizes[0]} to {sizes[-1]}")
-        if found.null:
-            said.append(f"{found.null} texts are null and left out")
-        if found.sizes[0]:
-            said.append(f"{found.sizes[0]} rows hold no text")
-        if found.absent:
-            said.append(f"{found.absent} inputs have no row")
-        if found.unknown:
-            said.append(f"{found.unknown} rows name no input of those asked for")
-        return [f"{self.label}: {sentence}" for sentence in said]
+            notes.append(f"inputs have unequal numbers of texts, {sizes[0]} to {sizes[-1]}")
+        found = self._found | Counter({"rows hold no text": self._sizes[0]})
+        notes += [f"{found[what]} {what}" for what in _PROBLEMS if found[what]]
+        return [f"{self.label}: {note}" for note in notes]
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
-        """The texts of each input: its row, or none. All texts of a row count."""
+        """Yield the texts of each input: all texts of its row, or none."""
         wanted = {item.id for item in items}
         missing = set(wanted)
         for item_id, texts in self._rows():
             if item_id not in wanted:
-                self._found.unknown += 1
+                self._found["rows name no input of those asked for"] += 1
                 continue
             missing.discard(item_id)
-            self._found.sizes[len(texts)] += 1
+            self._sizes[len(texts)] += 1
             yield Texts(item_id, texts)
         if wanted and missing == wanted:
             problem = "no id of its rows is the id of an input"
             raise DataError.at(self.path, None, problem, "give rows the ids of the corpus")
-        self._found.absent += len(missing)
+        self._found["inputs have no row"] += len(missing)
         yield from (Texts(item_id, ()) for item_id in sorted(missing))
 
     def _rows(self) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -203,7 +190,7 @@ class RecordedTexts:
             return ()
         is_list = isinstance(value, list)
         texts = [text for text in value if text is not None] if is_list else value
-        self._found.null += len(value) - len(texts) if is_list else 0
+        self._found["texts are null and left out"] += len(value) - len(texts) if is_list else 0
         return tuple(files.texts_of(texts, kinds[0], place))
 
 
@@ -213,7 +200,7 @@ def _system(row: dict[str, Any], place: Place) -> str | None:
 
 
 def load_texts(argument: str, loading: LoadOptions | None = None) -> RecordedTexts:
-    """`recorded:FILE` or `recorded:FILE?system=NAME`."""
+    """Return the text model of `recorded:FILE` or `recorded:FILE?system=NAME`."""
     name, _, chosen = argument.partition("?system=")
     if not name:
         raise UsageError("recorded: needs a file; write recorded:FILE.jsonl.")

@@ -1,199 +1,205 @@
-"""The sampling loop: tokens drawn one at a time from a model's own distribution.
+"""Generate texts: tokens drawn one at a time from a model's own distribution.
 
-A library's way to generate brings defaults along (top-k, beams, penalties, forced tokens); here a
-token is drawn from the logits under the named decoder and nothing else. The input is run once.
-Samples that have drawn the same tokens so far share a row, so that greedy texts cost one row
-whatever their number; rows that are done leave the batch.
+`generate` of a library applies defaults (top-k, beams, penalties, forced tokens). Here a token is
+drawn from the logits under the named decoder and nothing else. The input is run once. Samples that
+have drawn the same tokens so far share a row, so that greedy texts cost one row whatever their
+number; finished rows leave the batch.
 
-The random numbers of a sample are named by seed, item, decoder, sample and position. A draw that
-rounding in another batch could have changed is made again from the row run by itself, so that the
-same seed gives the same texts whatever else is in the batch.
+The random numbers of a sample depend on seed, item, decoder, sample and position. A draw that
+rounding in another batch could change is repeated with the row run by itself, so that a seed gives
+the same texts in every batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from aleatoric.errors import ModelError, quoted
-from aleatoric.models.base import free_memory, is_out_of_memory
-from aleatoric.models.decoding import Decoder
+from aleatoric.errors import ModelError, UsageError, quoted
+from aleatoric.models.base import (
+    TextTally,
+    Writing,
+    check_writing,
+    finished,
+    free_memory,
+    gpu_memory,
+    is_out_of_memory,
+    pages,
+)
+from aleatoric.models.decoding import Decoder, child, draw, draw_between, widened
 from aleatoric.rng import stream
-from aleatoric.types import Ints
+from aleatoric.types import Ints, TextItem, Texts
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-
-_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
-
-
-def levels(size: int) -> int:
-    """The uniform numbers one draw from `size` tokens needs.
-
-    >>> levels(2), levels(50257)
-    (1, 16)
-    """
-    return max(1, (size - 1).bit_length())
-
-
-def draw(probabilities: Tensor, rows: Tensor, keys: Tensor, rounding: float = 0.0) -> Tensor:
-    """For each i a token from the distribution `probabilities[rows[i]]`, by the draw's key.
-
-    Tokens without mass are never drawn. A draw that relative errors of `rounding` could have
-    changed is given as -1 - token.
-    """
-    import torch
-
-    sums = _pyramid(probabilities)
-    numbers = uniforms(keys, len(sums) - 1)
-    # Few, large steps: on a GPU each costs more to start than to run. At every level the nodes of
-    # all rows are numbered through, so the halves of node i are the i-th pair of the level below.
-    node, margins, masses = rows, [], []
-    for number, floor in zip(numbers, reversed(sums[:-1]), strict=True):
-        left, right = floor.reshape(-1, 2).index_select(0, node).unbind(1)
-        both = left + right
-        margin = number * both - left
-        node = torch.add(margin >= 0, node, alpha=2)
-        margins.append(margin)
-        masses.append(both)
-    place = node - rows * sums[0].shape[1]
-    close = torch.stack(margins).abs() < rounding * torch.stack(masses)
-    return torch.where(close.any(0), -1 - place, place)
-
-
-def draw_between(low: Tensor, high: Tensor, rows: Tensor, keys: Tensor, rounding: float) -> Tensor:
-    """As `draw`, where each token's weight lies between `low` and `high`, up to relative errors.
-
-    The weights need not sum to 1. A draw that other weights in between could have changed is given
-    as -1 - token.
-    """
-    import torch
-
-    least = _pyramid(low)
-    most = least if high is low else _pyramid(high)
-    numbers = uniforms(keys, len(least) - 1)
-    place = torch.zeros_like(rows)
-    close = torch.zeros_like(rows, dtype=torch.bool)
-    for level, (floor, roof) in enumerate(zip(least[-2::-1], most[-2::-1], strict=True)):
-        left, right = (rows, 2 * place), (rows, 2 * place + 1)
-        # A draw goes to the right where number * right >= (1 - number) * left.
-        up, down = numbers[level], 1 - numbers[level]
-        goes = up * (floor[right] + roof[right]) >= down * (floor[left] + roof[left])
-        surely_right = up * floor[right] * (1 - rounding) >= down * roof[left] * (1 + rounding)
-        surely_left = up * roof[right] * (1 + rounding) < down * floor[left] * (1 - rounding)
-        close |= ~torch.where(goes, surely_right, surely_left)
-        place = 2 * place + goes.long()
-    return torch.where(close, -1 - place, place)
-
-
-def rounding_of(logits: Any) -> float:
-    """How far rounding may move a probability, relatively; 0 where precision is too low to say.
-
-    In single precision the logits of a small language model move by 7e-6 on average from one batch
-    shape to another.
-    """
-    import torch
-
-    return {torch.float32: 2.0**-16, torch.float64: 2.0**-40}.get(logits.dtype, 0.0)
-
-
-def child(keys: Ints, number: Ints | int) -> Ints:
-    """The keys of the `number`-th children of `keys`.
-
-    >>> child(np.array([5, 5]), np.array([0, 1])).tolist() == child(np.array([5]), 0).tolist() * 2
-    False
-    """
-    steps = np.atleast_1d(np.asarray(number, dtype=np.int64)) + 1
-    found: Ints = mix(keys + steps * _GOLDEN)  # arrays of whole numbers wrap around in silence
-    return found
-
-
-def uniforms(keys: Tensor, count: int) -> Tensor:
-    """(count, keys): the first uniform numbers in [0, 1) of each key, of 24 bits.
-
-    >>> import torch
-    >>> uniforms(torch.tensor([1, 2]), 3).lt(1.0).all().item()
-    True
-    """
-    import torch
-
-    steps = torch.arange(1, count + 1, device=keys.device) * _GOLDEN
-    found: Tensor = _shift(mix(keys + steps[:, None]), 40).float() * 2.0**-24
-    return found
-
-
-def mix(values: Any) -> Any:
-    """SplitMix64's finaliser on signed 64-bit numbers, of numpy or torch.
-
-    >>> import numpy as np
-    >>> int(mix(np.array([1]))[0])
-    6238072747940578789
-    """
-    values = (values ^ _shift(values, 30)) * -4658895280553007687
-    values = (values ^ _shift(values, 27)) * -7723592293110705685
-    return values ^ _shift(values, 31)
-
-
-def _shift(values: Any, bits: int) -> Any:
-    """A shift to the right that brings in zeros, also for negative numbers."""
-    return (values >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def _pyramid(probabilities: Tensor) -> list[Tensor]:
-    """Sums of neighbours, of neighbours' sums, and so on up to one number a row."""
-    from torch.nn.functional import pad
-
-    width = probabilities.shape[-1]
-    sums = [pad(probabilities, (0, (1 << levels(width)) - width))]
-    while sums[-1].shape[-1] > 1:
-        sums.append(sums[-1][:, 0::2] + sums[-1][:, 1::2])
-    return sums
-
-
 Ids = tuple[int, ...]
 
 
-class Batch(Protocol):
-    """Rows of tokens that a model has run, with what it keeps of them."""
+class RowBatch(Protocol):
+    """Rows of tokens that a model has run, with its cache."""
 
     def advance(self, parents: Tensor, tokens: Tensor) -> Tensor:
-        """Replace the rows by copies of `parents`, each with a token more; logits of what follows.
+        """Replace the rows by copies of `parents` plus one token each; return the next logits.
 
-        `parents` are numbers of rows, in any order and repeated or left out as needed.
+        `parents` are row numbers, in any order, repeated or left out as needed.
         """
-        ...
 
 
 class Network(Protocol):
-    """A model as the sampling loop needs it. Logits have one row a row of tokens."""
+    """A model as the sampling loop needs it. Logits have one row per row of tokens."""
 
     @property
     def device(self) -> Any:
         """The torch device it runs on."""
-        ...
 
     @property
     def ends(self) -> Sequence[int]:
         """The tokens that end a text."""
-        ...
 
-    def begin(self, prompts: Sequence[Ids]) -> tuple[Batch, Tensor]:
-        """Run prompts; a batch with a row for each, and the logits of what follows."""
-        ...
+    def begin(self, prompts: Sequence[Ids]) -> tuple[RowBatch, Tensor]:
+        """Run prompts; return a batch with one row each, and the next-token logits."""
 
     def alone(self, prompt: Ids, written: Ids) -> Tensor:
-        """The logits [1, vocabulary] of what follows, run in a shape that no neighbour changes."""
-        ...
+        """Return the next-token logits [1, vocabulary] of a row run by itself."""
+
+
+class TextNetwork(Network, Protocol):
+    """A network with its tokenizer."""
+
+    @property
+    def dtype(self) -> str:
+        """The precision of its weights."""
+
+    @property
+    def width(self) -> int:
+        """The size of its vocabulary."""
+
+    @property
+    def conventions(self) -> Mapping[str, str]:
+        """Everything beyond the weights that changes a text."""
+
+    def encode(self, turns: Sequence[str], ask: Writing) -> Ids:
+        """Tokenize an input."""
+
+    def decode(self, ids: Ids) -> str:
+        """Return the text of drawn tokens."""
+
+    def room(self, ids: Ids) -> int:
+        """Return how many tokens can follow an input; at most 0 if it is too long."""
+
+    def bytes_of(self, tokens: int) -> int:
+        """Return the memory of a row of so many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
-    """The tokens of an input, the key of its random numbers, the most tokens it may get."""
+class Batching:
+    """How much is run at once; 0 chooses by device. The choice never changes a text.
+
+    `rows` is the number of samples that grow together, `memory` bounds their memory in bytes.
+    """
+
+    rows: int = 0
+    memory: int = 0
+
+    def rows_at_once(self, network: TextNetwork, longest: int) -> int:
+        """Return the samples that grow together if inputs and texts have `longest` tokens."""
+        on_cpu = str(network.device) == "cpu"
+        memory = self.memory or (2 << 30 if on_cpu else gpu_memory(network.device) // 4)
+        # About six copies of the logits exist while a token is drawn.
+        each = network.bytes_of(longest) + 24 * network.width
+        return max(1, min(self.rows or (64 if on_cpu else 1024), memory // each))
+
+
+@dataclass(frozen=True, eq=False)
+class LiveWriter:
+    """A loaded model as a text generator. `remarks` are notes that always hold."""
+
+    label: str
+    version: str
+    network: TextNetwork = field(repr=False)
+    remarks: tuple[str, ...] = ()
+    batching: Batching = field(default_factory=Batching)
+    tally: TextTally = field(default_factory=TextTally, repr=False)
+
+    @cached_property
+    def conventions(self) -> Mapping[str, str]:
+        """Which tokens start and end a text, and how it is post-processed."""
+        return dict(self.network.conventions) | {"space": "stripped"}
+
+    @property
+    def at_once(self) -> int:
+        """The largest number of samples that grow together."""
+        return self.batching.rows_at_once(self.network, 1)
+
+    def notes(self) -> Sequence[str]:
+        """Ignored settings of the model, truncated and empty texts."""
+        return [*self.remarks, *self.tally.notes(self.label)]
+
+    def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
+        """Yield the texts of each input, as inputs are finished."""
+        check_writing(ask)
+        self.tally.start()
+        decoder = Decoder.parse(ask.decoder)
+        sampler = TextSampler(self.network, decoder, _stopper(self.network, ask.stop))
+        # Packs of like length are made from several packs' worth of inputs.
+        for some in pages(items, max(1, 8 * self.at_once // ask.samples)):
+            prompts = [self._prompt(item, ask, decoder) for item in some]
+            # The longest first: if a pack does not fit into memory, that shows at once.
+            prompts.sort(key=lambda prompt: len(prompt.ids), reverse=True)
+            longest = max(len(prompt.ids) + prompt.room for prompt in prompts)
+            rows = self.batching.rows_at_once(self.network, longest)
+            packs = packs_of(prompts, ask.samples, rows)
+            short = {one.item_id for one in prompts if one.room < ask.max_new_tokens}
+            yield from self._collected(write_all(sampler, packs), ask, short)
+
+    def _prompt(self, item: TextItem, ask: Writing, decoder: Decoder) -> TextPrompt:
+        ids = self.network.encode(item.input, ask)
+        if not ids:
+            raise UsageError(
+                f"{self.label}: input {quoted(item.id)} is empty, and a text needs something to "
+                "follow; use --bos add or a template, or drop the input."
+            )
+        room = self.network.room(ids)
+        if room < 1:
+            raise UsageError(
+                f"{self.label}: input {quoted(item.id)} has {len(ids)} tokens, which fill the "
+                "model's window; shorten it or use a model with a longer window."
+            )
+        key = key_of(ask.seed, item.id, decoder)
+        return TextPrompt(item.id, ids, key, min(room, ask.max_new_tokens))
+
+    def _collected(
+        self, samples: Iterable[Written], ask: Writing, short_of_room: Collection[str]
+    ) -> Iterator[Texts]:
+        """Yield the texts of an input once its last sample is there."""
+        unfinished: dict[str, dict[int, Written]] = {}
+        for sample in samples:
+            own = unfinished.setdefault(sample.item_id, {})
+            own[sample.number] = sample
+            if len(own) == ask.samples:
+                found = unfinished.pop(sample.item_id)
+                decoded = (self.network.decode(found[i].ids) for i in sorted(found))
+                texts = tuple(finished(text, ask.stop) for text in decoded)
+                n_cut = sum(one.is_cut for one in found.values())
+                self.tally.count(texts, n_cut, sample.item_id in short_of_room)
+                yield Texts(sample.item_id, texts)
+
+
+def _stopper(network: TextNetwork, stop: Sequence[str]) -> Callable[[Ids], bool] | None:
+    if not stop:
+        return None
+    return lambda ids: any(mark in text for text in [network.decode(ids)] for mark in stop)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPrompt:
+    """The tokens of an input, the key of its random numbers, and how many tokens may follow."""
 
     item_id: str
     ids: Ids
@@ -205,7 +211,7 @@ class Prompt:
 class Portion:
     """Samples first..stop-1 of a prompt."""
 
-    prompt: Prompt
+    prompt: TextPrompt
     first: int
     stop: int
 
@@ -215,7 +221,7 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The tokens of one sample; `is_cut` where it had not come to its end."""
+    """The tokens of one sample; `is_cut` if it did not end by itself."""
 
     item_id: str
     number: int
@@ -224,23 +230,17 @@ class Written:
 
 
 def key_of(seed: int, item_id: str, decoder: Decoder) -> int:
-    """The key of an item's random numbers.
-
-    >>> key_of(0, "1", Decoder()) == key_of(0, "1", Decoder(top_k=3))
-    False
-    """
+    """Return the key of an item's random numbers."""
     rng = stream(seed, "texts", item_id, str(decoder))
     return int(rng.integers(-(1 << 63), (1 << 63) - 1, endpoint=True))
 
 
-def packs_of(prompts: Iterable[Prompt], samples: int, rows: int) -> Iterator[list[Portion]]:
-    """Portions of prompts, together at most `rows` samples a pack.
+def packs_of(prompts: Iterable[TextPrompt], samples: int, rows: int) -> Iterator[list[Portion]]:
+    """Yield packs of portions of prompts, at most `rows` samples per pack.
 
-    >>> prompts = [Prompt(str(i), (1,), 0, 9) for i in range(3)]
+    >>> prompts = [TextPrompt(str(i), (1,), 0, 9) for i in range(3)]
     >>> [[(p.prompt.item_id, p.first, p.stop) for p in pack] for pack in packs_of(prompts, 2, 4)]
     [[('0', 0, 2), ('1', 0, 2)], [('2', 0, 2)]]
-    >>> [[(p.prompt.item_id, p.first, p.stop) for p in pack] for pack in packs_of(prompts, 3, 2)][0]
-    [('0', 0, 2)]
     """
     pack: list[Portion] = []
     for prompt in prompts:
@@ -254,24 +254,24 @@ def packs_of(prompts: Iterable[Prompt], samples: int, rows: int) -> Iterator[lis
         yield pack
 
 
-def write_all(sampler: Sampler, packs: Iterable[list[Portion]]) -> Iterator[Written]:
-    """All samples of all packs, as they end; a pack that memory cannot hold is halved."""
+def write_all(sampler: TextSampler, packs: Iterable[list[Portion]]) -> Iterator[Written]:
+    """Yield all samples of all packs, as they end; a pack that does not fit in memory is halved."""
     for pack in packs:
-        waiting = [pack]
-        while waiting:
-            now = waiting.pop()
+        pending = [pack]
+        while pending:
+            now = pending.pop()
             missing = {id(portion): len(portion) for portion in now}
             try:
                 for portion, written in sampler.write(now):
                     missing[id(portion)] -= 1
                     yield written
             except Exception as error:
-                # Of what is begun again the samples are the same, and the caller has some twice.
-                waiting += _halves([p for p in now if missing[id(p)]], error)
+                # A restarted pack repeats identical samples, so the caller gets some twice.
+                pending += _halves([p for p in now if missing[id(p)]], error)
 
 
 def _halves(pack: list[Portion], error: Exception) -> list[list[Portion]]:
-    """What is left of a pack in two parts, the first one last; other errors are raised."""
+    """Split the rest of a pack in two, the first part last; raise other errors."""
     if not is_out_of_memory(error):
         raise error
     if sum(map(len, pack)) <= 1:
@@ -289,7 +289,7 @@ def _halves(pack: list[Portion], error: Exception) -> list[list[Portion]]:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Where a pack stands: the tokens of every row with its portion, and the samples at rows."""
+    """State of a pack: per row its portion and tokens; per sample its portion, number and row."""
 
     portion: list[int]
     tokens: list[Ids]
@@ -298,8 +298,8 @@ class Rows:
     row: Ints
 
 
-class Sampler:
-    """Draws the next token of every sample until all have ended."""
+class TextSampler:
+    """Draws the next token of every sample until all texts have ended."""
 
     def __init__(
         self, network: Network, decoder: Decoder, is_stopped: Callable[[Ids], bool] | None = None
@@ -310,7 +310,7 @@ class Sampler:
         self._ends = frozenset(network.ends)
 
     def write(self, pack: Sequence[Portion]) -> Iterator[tuple[Portion, Written]]:
-        """The samples of a pack, as they end."""
+        """Yield the samples of a pack, as they end."""
         batch, logits = self.network.begin([portion.prompt.ids for portion in pack])
         rows = _start(pack)
         for depth in count():
@@ -324,7 +324,6 @@ class Sampler:
             rows = below
 
     def _draw(self, pack: Sequence[Portion], rows: Rows, logits: Tensor, depth: int) -> Ints:
-        """The next token of every sample."""
         keys, slack = _keys(pack, rows, depth), slack_of(logits)
         low, high = self.decoder.weights_between(widened(logits), slack)
         _check_weights(high, pack, rows)
@@ -364,15 +363,12 @@ class Sampler:
         return _below(rows, owners, texts, which, is_open), parents[is_open], ended
 
     def _ending(self, ids: Ids, room: int) -> tuple[Ids, bool] | None:
-        """The text of a row that has ended, and whether it was cut; `None` where it goes on."""
+        """The tokens of a row that has ended, and whether it was cut; `None` if it continues."""
         if ids[-1] in self._ends:
             return ids[:-1], False
-        if self._stops(ids):
+        if self._is_stopped is not None and self._is_stopped(ids):
             return ids, False
         return (ids, True) if len(ids) >= room else None
-
-    def _stops(self, ids: Ids) -> bool:
-        return self._is_stopped is not None and self._is_stopped(ids)
 
     def _on_device(self, values: Ints) -> Tensor:
         import torch
@@ -381,7 +377,6 @@ class Sampler:
 
 
 def _start(pack: Sequence[Portion]) -> Rows:
-    """The prompts themselves, with all their samples."""
     sizes = [len(portion) for portion in pack]
     owner = np.repeat(np.arange(len(pack)), sizes)
     number = np.concatenate([np.arange(p.first, p.stop) for p in pack])
@@ -389,7 +384,6 @@ def _start(pack: Sequence[Portion]) -> Rows:
 
 
 def _below(rows: Rows, owners: list[int], texts: list[Ids], which: Ints, is_open: Any) -> Rows:
-    """The rows that go on, with the samples at them."""
     going = is_open[which]
     renumbered = np.cumsum(is_open) - 1
     kept = np.flatnonzero(is_open).tolist()
@@ -403,20 +397,13 @@ def _below(rows: Rows, owners: list[int], texts: list[Ids], which: Ints, is_open
 
 
 def _keys(pack: Sequence[Portion], rows: Rows, depth: int) -> Ints:
-    """The key of each sample at this depth: a property of the sample, not of the batch."""
+    """The key of each sample at this depth, which does not depend on the batch."""
     keys = np.array([portion.prompt.key for portion in pack], dtype=np.int64)
     return child(child(keys[rows.owner], rows.number), depth)
 
 
-def widened(logits: Tensor) -> Tensor:
-    """Logits in float32 at least."""
-    import torch
-
-    return logits if logits.dtype == torch.float64 else logits.float()
-
-
 def slack_of(logits: Tensor) -> float:
-    """How far another batch may move a logit; 0 where precision is too low to say.
+    """How far another batch may move a logit; 0 if the precision is too low to tell.
 
     Measured on a model of 135M parameters: up to 2e-6 of the largest logit in float32.
     """

@@ -1,17 +1,16 @@
-"""One word rule for both sides: people's answers and a model's words are read alike, once.
+"""Read people's answers and a model's draws with the same word rule, and count words.
 
-Items are read when they are saved in a run, and draws when they are saved: whatever reads a run
-sees words. Scoring a run never calls the rule again, so that a user's own rule runs only in the
-command that names it.
+Items and draws are read once, when they are saved in a run: everything that opens a run sees words.
+Scoring never calls the rule again, so a user-defined rule runs only in the command that names it.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log1p
 
 from aleatoric.errors import UsageError, quoted
 from aleatoric.nextword.rules import WordRule, is_code, is_spaceless, normalise, rule_named
@@ -20,39 +19,16 @@ from aleatoric.types import FAILED, Categorical, Choices, Draws, Item
 
 
 def human_counts(responses: Iterable[str]) -> dict[str, int]:
-    """How many people gave each word, words compared by their normal form.
+    """Count how many people gave each word, in normal form.
 
     >>> human_counts(["Are", "is", "are"])
     {'are': 2, 'is': 1}
     """
-    counts: dict[str, int] = {}
-    for response in responses:
-        word = normalise(response)
-        counts[word] = counts.get(word, 0) + 1
-    return counts
-
-
-def normalised_counts(counts: Mapping[str, int]) -> dict[str, int]:
-    """Counts with the case variants of a word added up.
-
-    >>> normalised_counts({"The": 1, "the": 2})
-    {'the': 3}
-    """
-    # A model's thousand words are mostly ASCII: whole lists are folded at once where they are.
-    text = "".join(counts)
-    if text.isascii() and text == text.lower():
-        return dict(counts)
-    words = list(map(str.lower if text.isascii() else normalise, counts))
-    if len(set(words)) == len(words):
-        return dict(zip(words, counts.values(), strict=True))
-    merged: dict[str, int] = {}
-    for word, count in zip(words, counts.values(), strict=True):
-        merged[word] = merged.get(word, 0) + count
-    return merged
+    return dict(Counter(map(normalise, responses)))
 
 
 def model_distribution(draws: Draws, keep_failed: bool) -> Categorical | None:
-    """The model's distribution over normal forms; `None` where no draw held a word.
+    """Return the model's distribution over normal forms; `None` if no draw contains a word.
 
     >>> model_distribution(Draws("1:2", {"The": 1, "the": 2}, failed=1), keep_failed=False)
     Categorical(support=('the',), probs=(1.0,), rest=0.0, n=3)
@@ -67,14 +43,24 @@ def model_distribution(draws: Draws, keep_failed: bool) -> Categorical | None:
     return Categorical.from_counts(counts) if counts else None
 
 
+def normalised_counts(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return counts with the case variants of a word added up."""
+    # A model's thousand words are mostly lower-case ASCII, which needs no work.
+    text = "".join(counts)
+    if text.isascii() and text == text.lower():
+        return dict(counts)
+    merged: dict[str, int] = {}
+    forms = map(str.lower if text.isascii() else normalise, counts)
+    for form, count in zip(forms, counts.values(), strict=True):
+        merged[form] = merged.get(form, 0) + count
+    return merged
+
+
 def renormalised(logprobs: Mapping[str, float]) -> Categorical | None:
-    """The biased estimator of the paper's App. A: softmax of log-probabilities over a support.
+    """Return the biased estimator of the paper's App. A: softmax of log-probabilities.
 
-    Case variants of a word add up. Exact in the sense that no sampling noise is left, biased in
-    that all mass outside the support is spread over it.
-
-    >>> renormalised({"a": math.log(0.25), "A": math.log(0.25), "b": math.log(0.5)}).probs
-    (0.5, 0.5)
+    Case variants of a word add up. There is no sampling noise, but all mass outside the support is
+    spread over it.
     """
     if not logprobs:
         return None
@@ -88,47 +74,36 @@ def renormalised(logprobs: Mapping[str, float]) -> Categorical | None:
 
 
 def cut(draws: Draws, rule: WordRule) -> Draws:
-    """Draws whose raw texts are cut to their first words; a text without a word has failed.
-
-    >>> from aleatoric.nextword.rules import first_word
-    >>> done = cut(Draws("1:2", {}, texts=(" a dog", "A cat", "...")), first_word)
-    >>> done.counts, done.failed
-    ({'a': 1, 'A': 1}, 1)
-    """
+    """Cut the raw texts of draws to their first words; a text without a word counts as failed."""
     if not draws.texts:
         return draws
+    return _with_words(replace(draws, texts=()), ((rule(text), 1) for text in draws.texts))
+
+
+def _with_words(draws: Draws, words: Iterable[tuple[str | None, int]]) -> Draws:
+    """Add (word, count) pairs to draws; `None` counts as failed."""
     counts, failed = dict(draws.counts), draws.failed
-    for text in draws.texts:
-        word = rule(text)
+    for word, count in words:
         if word is None:
-            failed += 1
+            failed += count
         else:
-            counts[word] = counts.get(word, 0) + 1
-    return replace(draws, counts=counts, failed=failed, texts=())
+            counts[word] = counts.get(word, 0) + count
+    return replace(draws, counts=counts, failed=failed)
 
 
 def pool(rows: Sequence[Draws]) -> Draws:
-    """Several rows of one item as further samples of it: counts and failures add up.
-
-    >>> pool([Draws("1:2", {"a": 1}), Draws("1:2", {"a": 2}, failed=1, row=1)]).counts
-    {'a': 3}
-    """
+    """Pool several rows of one item: counts and failures add up."""
     first, *others = rows
     if not others or first.logprobs is not None:
         return first
-    counts = dict(first.counts)
+    counts = Counter(first.counts)
     for row in others:
-        for word, count in row.counts.items():
-            counts[word] = counts.get(word, 0) + count
-    return replace(first, counts=counts, failed=sum(row.failed for row in rows))
+        counts.update(row.counts)
+    return replace(first, counts=dict(counts), failed=sum(row.failed for row in rows))
 
 
 def regroup(distribution: Categorical, classes: Mapping[str, str]) -> Categorical:
-    """The distribution over classes of outcomes, such as parts of speech.
-
-    >>> regroup(Categorical(("a", "b"), (0.25, 0.75)), {"a": "X", "b": "X"}).as_dict()
-    {'X': 1.0}
-    """
+    """Return the distribution over classes of outcomes, such as parts of speech."""
     mass: dict[str, float] = {}
     for word, probability in distribution.as_dict().items():
         name = classes[word]
@@ -145,9 +120,9 @@ _NUMBER = re.compile(r"\W*\d+[.,:]\d")
 
 @dataclass(frozen=True)
 class Reading:
-    """How words are read: `text` from a model's raw text, `answer` from what is given as a word.
+    """How words are read: `text` reads a model's raw text, `answer` a word that is given as such.
 
-    An answer is read from its first letter or digit whatever the lead: `lead` is about texts.
+    The option `lead` applies to texts only.
     """
 
     choices: Choices
@@ -156,7 +131,7 @@ class Reading:
 
     @classmethod
     def of(cls, choices: Choices) -> Reading:
-        """The reading that a protocol asks for; loads a user's own rule, which its caller named.
+        """Return the reading of a protocol; loads a user-defined rule.
 
         >>> Reading.of(Choices()).answer("She.")
         'She'
@@ -168,13 +143,14 @@ class Reading:
         else:
             text, answer = rule_named(choices.rule, choices.lead), rule_named(choices.rule)
         if choices.answers == "folded":
-            # To the paper's rule, which knows no other space than " ", a blank is a word.
-            answer = _as_given if choices.rule == "paper" else _unless_blank
+            # The paper's rule knows no space other than " ", so that a blank is a word.
+            is_paper = choices.rule == "paper"
+            answer = lambda given: given if is_paper or given.strip() else None  # noqa: E731
         return cls(choices, text, answer)
 
 
 class Changes:
-    """What the word rule did to words that were given as words, for a note.
+    """Counts what the word rule changed in words that were given as such, for a note.
 
     >>> changes = Changes()
     >>> for word in ("she", "she.", "New York", "???"):
@@ -192,7 +168,7 @@ them"
         """Word -> some of the different answers that were shortened to it."""
 
     def read(self, given: str, count: int, rule: WordRule) -> str | None:
-        """The word in what was given, counted."""
+        """Return the word in what was given, and count the change."""
         self.total += count
         word = rule(given)
         if word is None:
@@ -206,7 +182,7 @@ them"
         return word
 
     def _keep_example(self, given: str, word: str, form: str, before: str) -> None:
-        """Keep a few shortened answers for the note; of numbers such as 3.5 at least one."""
+        """Keep a few shortened answers for the note, at least one number such as 3.5."""
         lacks_number = not any(map(_NUMBER.match, self._examples))
         if len(self._examples) < _EXAMPLES or (lacks_number and _NUMBER.match(given)):
             self._examples[given] = word
@@ -217,11 +193,11 @@ them"
 
     @property
     def changed(self) -> int:
-        """How many words are not as they were given; case and white space do not matter."""
+        """How many words changed by more than case and white space."""
         return self.trimmed + self.shortened + self.wordless
 
     def note(self, what: str) -> str:
-        """One sentence for a reader of the numbers."""
+        """Return one sentence for the notes of a run."""
         shown = (
             f"{quoted(given, 30)} to {quoted(word, 30)}" for given, word in self._examples.items()
         )
@@ -237,9 +213,9 @@ them"
         )
 
     def _joined_note(self) -> str:
-        """Different answers that became one word, such as 3.5 and 3.9, which are both 3."""
+        """Different answers that became one word, such as 3.5 and 3.9, which both become 3."""
         joined = [(word, list(own)) for word, own in self._joined.items() if len(own) > 1]
-        joined.sort(key=lambda one: not _NUMBER.match(one[1][0]))  # the least expected first
+        joined.sort(key=lambda one: not _NUMBER.match(one[1][0]))  # the most surprising first
         shown = (
             f"{' and '.join(quoted(given, 30) for given in own)} to {quoted(word, 30)}"
             for word, own in joined[:_EXAMPLES]
@@ -250,7 +226,7 @@ them"
 class ReadItems:
     """Items with their answers read as words; an item without any word is left out.
 
-    Walk it once; `notes` then tells what was changed.
+    Iterate once; `notes` then says what was changed.
     """
 
     def __init__(self, items: Iterable[Item], reading: Reading) -> None:
@@ -270,7 +246,9 @@ class ReadItems:
             kept = tuple(word for word in words if word is not None)
             if kept:
                 found = True
-                persons = _of_kept(item.persons, words)
+                persons = item.persons and tuple(
+                    p for p, word in zip(item.persons, words, strict=True) if word is not None
+                )
                 original = self._original(item)
                 yield replace(item, responses=kept, original=original, persons=persons)
             else:
@@ -279,7 +257,7 @@ class ReadItems:
             raise UsageError("no answer of the corpus holds a word; check its column of answers.")
 
     def notes(self) -> Iterator[str]:
-        """What a reader of the numbers should know."""
+        """Yield notes for the run."""
         if self._changes.changed:
             yield self._changes.note("answers")
         if self._left_out:
@@ -294,56 +272,31 @@ class ReadItems:
             )
 
     def _original(self, item: Item) -> str | None:
-        """The passage's own word; scoring cuts it unless the rule is a user's own function."""
+        """The passage's own word; scoring cuts it unless the rule is user-defined."""
         if item.original is None or not is_code(self._reading.choices.rule):
             return item.original
         return self._reading.answer(item.original)
 
 
-def _of_kept(
-    persons: tuple[str, ...] | None, words: Sequence[str | None]
-) -> tuple[str, ...] | None:
-    """The persons whose answers hold a word."""
-    if persons is None:
-        return None
-    return tuple(p for p, word in zip(persons, words, strict=True) if word is not None)
-
-
 def read_draws(draws: Iterable[Draws], reading: Reading, changes: Changes) -> Iterator[Draws]:
-    """Draws whose words are read like people's answers.
+    """Yield draws whose words are read like people's answers.
 
-    Raw texts stay as they are and are cut when they are scored, but for a user's own rule, which
-    runs only here.
-
-    >>> one = Draws("1:2", {"she.": 2, "She": 1, "...": 1})
-    >>> [found] = read_draws([one], Reading.of(Choices()), Changes())
-    >>> found.counts, found.failed
-    ({'she': 2, 'She': 1}, 1)
+    Raw texts are cut when they are scored, except for a user-defined rule, which runs only here.
     """
     for one in draws:
         if one.counts:
-            one = _read_counts(one, reading, changes)
+            given = one.counts.items()
+            words = ((changes.read(word, n, reading.answer), n) for word, n in given)
+            one = _with_words(replace(one, counts={}), words)
         if one.logprobs is not None:
             one = replace(one, logprobs=_read_logprobs(one.logprobs, reading, changes))
         yield cut(one, reading.text) if is_code(reading.choices.rule) else one
 
 
-def _read_counts(draws: Draws, reading: Reading, changes: Changes) -> Draws:
-    counts: dict[str, int] = {}
-    failed = draws.failed
-    for given, count in draws.counts.items():
-        word = changes.read(given, count, reading.answer)
-        if word is None:
-            failed += count
-        else:
-            counts[word] = counts.get(word, 0) + count
-    return replace(draws, counts=counts, failed=failed)
-
-
 def _read_logprobs(
     logprobs: Mapping[str, float], reading: Reading, changes: Changes
 ) -> dict[str, float]:
-    """Log-probabilities of words; those of forms of one word add up."""
+    """Log-probabilities of words; the probabilities of forms of one word add up."""
     found: dict[str, float] = {}
     for given, value in logprobs.items():
         word = changes.read(given, 1, reading.answer)
@@ -351,13 +304,13 @@ def _read_logprobs(
             continue
         if word in found:
             low, high = sorted((found[word], value))
-            value = high + log1p(exp(low - high))
+            value = high + math.log1p(math.exp(low - high))
         found[word] = value
     return found
 
 
 def _check_script(item: Item, rule: str) -> None:
-    """Refuse words of scripts without spaces under rules that need spaces."""
+    """Raise for a script written without spaces if the rule needs spaces."""
     if rule not in ("corrected", "paper"):
         return
     answers = sum(map(is_spaceless, item.responses))
@@ -381,14 +334,6 @@ def _user_rule(place: str) -> WordRule:
         return (word.strip() or None) if word else None
 
     return rule
-
-
-def _unless_blank(given: str) -> str | None:
-    return given if given.strip() else None
-
-
-def _as_given(given: str) -> str | None:
-    return given
 
 
 def _letters(word: str) -> str:

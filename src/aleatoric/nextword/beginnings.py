@@ -1,10 +1,10 @@
-"""The words asked about, and the beginnings through which a text can reach them."""
+"""Prefixes of the words asked about, numbered, and the tokens that lead from one to another."""
 
 from __future__ import annotations
 
 import itertools
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -13,23 +13,57 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.errors import UsageError
-from aleatoric.nextword.rules import normalise
-from aleatoric.nextword.vocabulary import JOINS, LEAD, Ragged, Vocabulary, fold
+from aleatoric.nextword.rules import JOINS, LEAD, fold, normalise
 from aleatoric.types import Ints
 
 MARKS = 6
-"""A letter with more marks than this is looked for with its marks in their order alone."""
-
-
+"""A letter with more combining marks than this is matched with its marks in their order only."""
 LONG = 64
-"""Words with more letters are numbered one by one: a table of letters is as wide as the longest."""
+"""Words with more letters are numbered one by one: a letter table is as wide as the longest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Rows of different lengths: row i is `values[starts[i]:starts[i + 1]]`.
+
+    >>> rows = Ragged.of([np.array([7, 8]), np.array([9])])
+    >>> which, values = rows.take(np.array([1, 0, 0]))
+    >>> which.tolist(), values.tolist()
+    ([0, 1, 1, 2, 2], [9, 7, 8, 7, 8])
+    """
+
+    starts: Ints
+    values: Ints
+
+    @classmethod
+    def of(cls, rows: Sequence[Ints]) -> Ragged:
+        """Store the given rows."""
+        starts = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=starts[1:])
+        values = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
+        return cls(starts, values.astype(np.int64, copy=False))
+
+    @classmethod
+    def grouped(cls, owners: Ints, values: Ints, count: int) -> Ragged:
+        """Collect `values` by their owners 0..count-1, each in the order given."""
+        order = np.argsort(owners, kind="stable")
+        sizes = np.bincount(owners, minlength=count)
+        return cls(np.concatenate([[0], np.cumsum(sizes)]), values[order])
+
+    def take(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Return (which of `rows` a value belongs to, value) for all values of some rows."""
+        counts = self.starts[rows + 1] - self.starts[rows]
+        which = np.repeat(np.arange(len(rows)), counts)
+        before = np.cumsum(counts) - counts
+        places = np.arange(len(which)) + (self.starts[rows] - before)[which]
+        return which, self.values[places]
 
 
 class Beginnings:
-    """Every folded beginning of every word has a number; 0 is the empty one.
+    """Numbers every folded prefix of every word; 0 is the empty prefix.
 
-    `letters[i]` is the i-th beginning, `paths` holds the numbers of each word's beginnings, and
-    `ends[j]` the number of the j-th word itself. A word that many contexts ask about is here once.
+    `letters[i]` is the i-th prefix, `paths` holds the numbers of each word's prefixes, `ends[j]`
+    is the number of the j-th word itself.
 
     >>> found = Beginnings(["many", "man"])
     >>> found.letters
@@ -61,12 +95,12 @@ class Beginnings:
         return number
 
     def find(self, letters: str) -> int:
-        """The number of a beginning, -1 for what begins no word."""
+        """Return the number of a prefix, -1 if no word starts with it."""
         return self._numbers.get(letters, -1)
 
     @cached_property
     def joined(self) -> Ints:
-        """`joined[i, j]`: the i-th beginning with the j-th of `JOINS` behind it; -1 for none."""
+        """`joined[i, j]`: the i-th prefix followed by the j-th of `JOINS`; -1 for none."""
         found = np.full((len(self), len(JOINS)), -1, dtype=np.int64)
         found[:, 0] = np.arange(len(self))
         for number, letters in enumerate(self.letters):
@@ -76,17 +110,62 @@ class Beginnings:
 
     @cached_property
     def lengths(self) -> Ints:
-        """How many letters each beginning has."""
+        """The number of letters of each prefix."""
         return np.array([len(letters) for letters in self.letters], dtype=np.int64)
+
+
+def _plain_beginnings(words: Sequence[str]) -> tuple[list[str], list[Ints]]:
+    """All prefixes of sorted ASCII words, the empty one first, and those of each word.
+
+    A word shares its first letters with the word before it: those prefixes already have numbers,
+    and the longer ones get the next numbers.
+    """
+    lengths = np.fromiter(map(len, words), np.int64, len(words))
+    width = int(lengths.max(initial=0)) + 1
+    table = np.array(words, dtype=f"S{width}").view(np.uint8).reshape(-1, width)
+    same = np.zeros(table.shape, dtype=np.bool_)
+    same[1:] = np.logical_and.accumulate(table[1:] == table[:-1], axis=1)
+    size = 1 + np.arange(width)  # of the prefix that ends in a column
+    fresh = ~same & (size <= lengths[:, None])
+    number = np.maximum.accumulate(np.cumsum(fresh).reshape(fresh.shape) * fresh, axis=0)
+    row, column = np.nonzero(fresh)
+    letters = [words[i][:stop] for i, stop in zip(row.tolist(), (column + 1).tolist(), strict=True)]
+    paths = np.column_stack([np.zeros(len(words), dtype=np.int64), number])
+    stops = (lengths + 1).tolist()
+    return ["", *letters], [path[:stop] for path, stop in zip(paths, stops, strict=True)]
+
+
+def beginnings(folded: str) -> Iterator[str]:
+    """Yield every string that a prefix of the word may fold to, including "" and the word.
+
+    Folding sorts the marks on a letter, so a text that has written only some of them stands at the
+    letter with any subset of its marks.
+
+    >>> list(beginnings("ab"))
+    ['', 'a', 'ab']
+    """
+    if folded.isascii():
+        yield from (folded[:stop] for stop in range(len(folded) + 1))
+        return
+    yield ""
+    starts = [i for i, c in enumerate(folded) if i == 0 or not unicodedata.combining(c)]
+    for start, stop in zip(starts, [*starts[1:], len(folded)], strict=True):
+        base, marks = folded[: start + 1], folded[start + 1 : stop]
+        if len(marks) > MARKS:
+            yield from (base + marks[:size] for size in range(len(marks) + 1))
+            continue
+        for size in range(len(marks) + 1):
+            for chosen in itertools.combinations(marks, size):
+                yield base + "".join(chosen)
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The beginnings of each context's own words: a cell is a context at a beginning.
+    """The prefixes of each context's own words: a cell is a context at a prefix.
 
     `beginning` and `completes` (a place among the words, or -1) describe the cells in ascending
-    order of (context, beginning); `through` are the places of the words that a text at a
-    cell can still become, `of_context` the cells of each context.
+    order of (context, prefix); `through` are the places of the words that a text at a cell can
+    still become, `of_context` the cells of each context.
     """
 
     beginning: Ints
@@ -98,7 +177,7 @@ class Cells:
 
     @classmethod
     def of(cls, beginnings: Beginnings, words: Ints, owners: Ints, contexts: int) -> Cells:
-        """The cells of contexts that ask about `words` (places in `beginnings`)."""
+        """Build the cells of contexts that ask about `words` (places in `beginnings`)."""
         size = len(beginnings)
         place, path = beginnings.paths.take(words)
         codes, cell = np.unique(owners[place] * size + path, return_inverse=True)
@@ -116,119 +195,66 @@ class Cells:
         return len(self.beginning)
 
     def find(self, owners: Ints, beginnings: Ints) -> Ints:
-        """The cells of contexts at beginnings, -1 where a context has no such beginning."""
+        """Return the cells of contexts at prefixes, -1 where a context has no such prefix."""
         codes = owners * self._size + beginnings
         places = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
         good: NDArray[np.bool_] = (beginnings >= 0) & (self._codes[places] == codes)
         return np.where(good, places, -1)
 
 
-def _plain_beginnings(words: Sequence[str]) -> tuple[list[str], list[Ints]]:
-    """All beginnings of sorted ASCII words, the empty one first, and those of each word.
-
-    Sorted, a word begins as the one before it up to some letter: the beginnings up to there have
-    numbers already, and those behind it get the next ones.
-
-    >>> letters, paths = _plain_beginnings(["a", "ab"])
-    >>> letters, [path.tolist() for path in paths]
-    (['', 'a', 'ab'], [[0, 1], [0, 1, 2]])
-    """
-    lengths = np.fromiter(map(len, words), np.int64, len(words))
-    width = int(lengths.max(initial=0)) + 1
-    table = np.array(words, dtype=f"S{width}").view(np.uint8).reshape(-1, width)
-    same = np.zeros(table.shape, dtype=np.bool_)
-    same[1:] = np.logical_and.accumulate(table[1:] == table[:-1], axis=1)
-    size = 1 + np.arange(width)  # of the beginning that ends in a column
-    fresh = ~same & (size <= lengths[:, None])
-    number = np.maximum.accumulate(np.cumsum(fresh).reshape(fresh.shape) * fresh, axis=0)
-    row, column = np.nonzero(fresh)
-    letters = [words[i][:stop] for i, stop in zip(row.tolist(), (column + 1).tolist(), strict=True)]
-    paths = np.column_stack([np.zeros(len(words), dtype=np.int64), number])
-    stops = (lengths + 1).tolist()
-    return ["", *letters], [path[:stop] for path, stop in zip(paths, stops, strict=True)]
-
-
-def beginnings(folded: str) -> Iterator[str]:
-    """Every string that a beginning of the word may fold to, the empty one and itself included.
-
-    Marks on one letter are kept in a fixed order, so a text that has written only some of them
-    stands at the letter with any of its marks.
-
-    >>> list(beginnings("ab"))
-    ['', 'a', 'ab']
-    """
-    if folded.isascii():
-        yield from (folded[:stop] for stop in range(len(folded) + 1))
-        return
-    yield ""
-    for start, stop in _clusters(folded):
-        base, marks = folded[: start + 1], folded[start + 1 : stop]
-        if len(marks) > MARKS:
-            yield from (base + marks[:size] for size in range(len(marks) + 1))
-            continue
-        for size in range(len(marks) + 1):
-            for chosen in itertools.combinations(marks, size):
-                yield base + "".join(chosen)
-
-
-def _clusters(folded: str) -> Iterable[tuple[int, int]]:
-    """(start, stop) of each character with the combining marks after it."""
-    starts = [i for i, c in enumerate(folded) if i == 0 or not unicodedata.combining(c)]
-    return zip(starts, [*starts[1:], len(folded)], strict=True)
-
-
-Kind = Literal["grows", "closes"]
+Effect = Literal["grows", "closes"]
 """Tokens that leave the word open at the target, or that end it there."""
 _NONE = np.zeros(0, dtype=np.int64)
 
 
-class Plans:
-    """Tokens by (table, beginning where a text stands, beginning where it is to stand)."""
+class TokenPlans:
+    """Finds tokens by (table, prefix where a text stands, prefix where it is to stand).
 
-    def __init__(self, vocabulary: Vocabulary, beginnings: Beginnings) -> None:
-        self._vocabulary = vocabulary
+    `index(effect, table)` maps added letters to tokens.
+    """
+
+    def __init__(
+        self, index: Callable[[Effect, int], Mapping[str, Ints]], beginnings: Beginnings
+    ) -> None:
+        self._index = index
         self._beginnings = beginnings
-        self._from_start: dict[Kind, Ragged] = {}
-        self._known: dict[Kind, dict[int, Ints]] = {"grows": {}, "closes": {}}
+        self._from_start: dict[Effect, Ragged] = {}
+        self._known: dict[Effect, dict[int, Ints]] = {"grows": {}, "closes": {}}
 
-    def tokens(self, kind: Kind, tables: Ints, bases: Ints, targets: Ints) -> tuple[Ints, Ints]:
-        """(which of the given steps, token) for every token that makes one of them."""
+    def tokens(self, effect: Effect, tables: Ints, bases: Ints, targets: Ints) -> tuple[Ints, Ints]:
+        """Return (which of the given steps, token) for every token that makes one of them."""
         start = (bases == 0) & (tables == LEAD)
         first, others = np.flatnonzero(start), np.flatnonzero(~start)
-        which, begun = self._starting(kind).take(targets[first])
-        inside, going = self._inside(kind, tables[others], bases[others], targets[others])
+        which, begun = self._starting(effect).take(targets[first])
+        inside, going = self._inside(effect, tables[others], bases[others], targets[others])
         return np.concatenate([first[which], others[inside]]), np.concatenate([begun, going])
 
-    def _starting(self, kind: Kind) -> Ragged:
-        """The tokens that write each beginning right after a context: asked for most often."""
-        if kind not in self._from_start:
-            index = self._index(kind, LEAD)
+    def _starting(self, effect: Effect) -> Ragged:
+        """The tokens that write each prefix right after a context, which is the common case."""
+        if effect not in self._from_start:
+            index = self._index(effect, LEAD)
             rows = [index.get(letters, _NONE) for letters in self._beginnings.letters]
-            self._from_start[kind] = Ragged.of(rows)
-        return self._from_start[kind]
+            self._from_start[effect] = Ragged.of(rows)
+        return self._from_start[effect]
 
-    def _inside(self, kind: Kind, tables: Ints, bases: Ints, targets: Ints) -> tuple[Ints, Ints]:
+    def _inside(
+        self, effect: Effect, tables: Ints, bases: Ints, targets: Ints
+    ) -> tuple[Ints, Ints]:
         size = len(self._beginnings)
-        # Where the text stands at its target already, the beginning does not matter.
+        # Where the text already stands at its target, the prefix does not matter.
         staying = bases == targets
         bases, targets = np.where(staying, 0, bases), np.where(staying, 0, targets)
         codes, which = np.unique((tables * size + bases) * size + targets, return_inverse=True)
-        known = self._known[kind]
-        self._learn(kind, [code for code in codes.tolist() if code not in known])
+        known = self._known[effect]
+        for code in codes.tolist():
+            if code not in known:
+                known[code] = self._step(effect, code)
         return Ragged.of([known[code] for code in codes.tolist()]).take(which)
 
-    def _learn(self, kind: Kind, codes: list[int]) -> None:
-        """Look up steps not met before."""
-        rest, targets = np.divmod(np.array(codes, dtype=np.int64), len(self._beginnings))
-        tables, bases = np.divmod(rest, len(self._beginnings))
-        letters, known = self._beginnings.letters, self._known[kind]
-        indices = {table: self._index(kind, table) for table in np.unique(tables).tolist()}
-        steps = zip(codes, tables.tolist(), bases.tolist(), targets.tolist(), strict=True)
-        for code, table, base, target in steps:
-            before, after = letters[base], letters[target]
-            there = after.startswith(before)
-            known[code] = indices[table].get(after[len(before) :], _NONE) if there else _NONE
-
-    def _index(self, kind: Kind, table: int) -> dict[str, Ints]:
-        found = self._vocabulary.numbered(table)
-        return found.grows if kind == "grows" else found.closes
+    def _step(self, effect: Effect, code: int) -> Ints:
+        size, letters = len(self._beginnings), self._beginnings.letters
+        table, steps = divmod(code, size * size)
+        before, after = letters[steps // size], letters[steps % size]
+        if not after.startswith(before):
+            return _NONE
+        return self._index(effect, table).get(after[len(before) :], _NONE)

@@ -1,46 +1,50 @@
 """Exact probabilities of given words as the first word of a model's continuation.
 
-Every token sequence that begins one of the words is followed, most massive first: other cases,
-other segmentations, leading newlines and punctuation, apostrophes and hyphens that may or may not
-belong to the word. What is not followed is bounded.
+Every token sequence that starts one of the words is followed, largest mass first: other cases and
+segmentations, leading newlines and punctuation, apostrophes and hyphens that may or may not belong
+to the word. The mass that is not followed is bounded. The searches of many contexts run side by
+side, as arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aleatoric.errors import UsageError
 from aleatoric.models.decoding import Decoder
-from aleatoric.nextword.beginnings import Beginnings, Plans
-from aleatoric.nextword.digest import Notebook, Reader, WordProbabilities
-from aleatoric.nextword.searches import ENTRY, SMALL, Asked, Entries, Plan, Searches
-from aleatoric.nextword.tree import (
-    Limits,
-    Passage,
-    Tree,
-    TreeLM,
-    each_pack,
-    encode_contexts,
-    packs_of,
-    passages_of,
+from aleatoric.nextword.beginnings import Beginnings, Cells, Effect, TokenPlans
+from aleatoric.nextword.bounds import WordProbabilities
+from aleatoric.nextword.rules import LEAD, Lead, fold
+from aleatoric.nextword.tree import Limits, Tree, TreeLM, for_contexts
+from aleatoric.nextword.vocabulary import (
+    ENTRY,
+    Digest,
+    Entries,
+    LogitReader,
+    NodeCache,
+    Vocabulary,
 )
-from aleatoric.nextword.vocabulary import Lead, Vocabulary
 from aleatoric.types import Floats, Ints
 
-Failed = Literal["reject", "outcome"]
+LOOSE = 32
+"""Number of loose tokens that are looked at per node."""
+SPELLINGS = 8
+"""Rounds in which words without any probability are spelled out; some cannot be."""
+SMALL = 1e-3
+"""A continuation is not followed below this share of the tolerance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A context and the words whose probabilities are asked.
+    """A context and the words whose probabilities are wanted.
 
-    With `weights`, people's probabilities of the words, the search goes where the total variation
-    distance is still open, and leaves alone what cannot change it.
+    With `weights`, the human probabilities of the words, the search only follows what can still
+    change the total variation distance.
     """
 
     context: str
@@ -50,21 +54,21 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How far to look: until the bounds are `tolerance` apart, or `nodes` tokens are run.
+    """Stopping rule: stop when the bounds are `tolerance` apart, or after `nodes` tokens.
 
-    The bounds are those of the total variation distance for a question with weights, and the mass
-    left open for one without. With `every_word`, at least one spelling of every word is run, so
-    that every probability has a lower bound above 0.
+    The bounds are those of the total variation distance for a question with weights, and the open
+    mass for one without. With `every_word`, at least one spelling of every word is run, so that
+    every probability has a lower bound above 0.
     """
 
     tolerance: float = 0.02
     nodes: int = 200
-    failed: Failed = "reject"
+    failed: Literal["reject", "outcome"] = "reject"
     every_word: bool = False
 
     def __post_init__(self) -> None:
         if not self.tolerance >= 0:  # nor NaN
-            raise UsageError(f"a tolerance of {self.tolerance:g} is none; use 0.02, say.")
+            raise UsageError(f"the tolerance {self.tolerance:g} must be at least 0, such as 0.02.")
 
 
 def exact(
@@ -77,328 +81,388 @@ def exact(
     limits: Limits | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> list[WordProbabilities]:
-    """For each question the probability of each word, with bounds, in the order given."""
-    limits, search = limits or Limits(), search or Search()
+    """Return the probability of each word of each question, with bounds, in the order given."""
     vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
-    reader = Reader(lm, vocabulary, decoder or Decoder())
-    asking = Asking(questions, vocabulary)
-    encoded = encode_contexts(lm, [q.context for q in questions])
-    packs = packs_of(passages_of(encoded), limits.contexts_at_once(lm))
-    answers = dict(
-        each_pack(lm, packs, lambda pack: answer(Tree(lm, pack, limits), reader, asking, search))
-    )
-    return [answers[i] for i in range(len(questions))]
+    reader, asking = LogitReader(lm, vocabulary, decoder), Asking(questions, vocabulary)
+    goal = search or Search()
+    contexts = [question.context for question in questions]
+    return for_contexts(lm, contexts, lambda tree: answer(tree, reader, asking, goal), limits)
+
+
+def answer(
+    tree: Tree,
+    reader: LogitReader,
+    asking: Asking,
+    search: Search,
+    cache: NodeCache | None = None,
+) -> Iterator[tuple[int, WordProbabilities] | None]:
+    """Search the continuations of a tree's contexts; yield (question, answer).
+
+    Yields `None` while it waits for the device. The cache is told of every node that is run.
+    """
+    searches = Searches(tree, asking, reader, search, cache)
+    yield from searches.run()
+    yield from zip(tree.spans(), searches.answers(), strict=True)
 
 
 class Asking:
-    """Questions with the words of all of them numbered together."""
+    """Questions, with the words of all of them numbered together."""
 
     def __init__(self, questions: Sequence[Question], vocabulary: Vocabulary) -> None:
         self.questions = questions
         words = dict.fromkeys(word for question in questions for word in question.words)
-        self._numbers = {word: number for number, word in enumerate(words)}
+        self.numbers = {word: number for number, word in enumerate(words)}
         self.beginnings = Beginnings(list(words))
-        self.plans = Plans(vocabulary, self.beginnings)
 
-    def about(self, indices: Sequence[int]) -> Asked:
-        """What some of the questions ask, as arrays."""
-        chosen = [self.questions[i] for i in indices]
-        return Asked.of(
-            [[self._numbers[word] for word in question.words] for question in chosen],
-            [question.weights or (1.0,) * len(question.words) for question in chosen],
-            self.beginnings,
-        )
+        def index(effect: Effect, table: int) -> dict[str, Ints]:
+            found = vocabulary.numbered(table)
+            return found.grows if effect == "grows" else found.closes
 
-
-def answer(
-    tree: Tree, reader: Reader, asking: Asking, search: Search, notebook: Notebook | None = None
-) -> Iterator[tuple[int, WordProbabilities] | None]:
-    """Search the continuations of a pack's contexts; gives each question's answer.
-
-    Gives `None` where it waits for the device. A notebook is told of every node that is run.
-    """
-    spans = tree.spans()
-    asked, places = asking.about(list(spans)), list(spans.values())
-    searches = Searches(asked, places, asking, reader, search, tree.lm.window, notebook)
-    yield from work_through(tree, searches)
-    words = [asking.questions[index].words for index in spans]
-    yield from zip(spans, searches.answers(words), strict=True)
-
-
-def work_through(tree: Tree, searches: Searches) -> Iterator[None]:
-    """Run the contexts of a tree, and then what the searches choose, until they choose nothing."""
-    owner = {index: place for place, index in enumerate(tree.spans())}
-    for indices, logits in tree.run_trunk():
-        yield from searches.begin([owner[i] for i in indices], logits)
-    while len(chosen := searches.choose()):
-        for part, numbers, logits in tree.extend(
-            searches.spans[chosen["owner"]], chosen["parent"], chosen["token"]
-        ):
-            yield from searches.take(chosen[part], numbers, logits)
-
-
-NO_WORD = -1
-"""In place of a word: the text ends without one."""
-Branches = Mapping[int, Any]
-"""Token -> the branches behind it: token sequences with common beginnings, once each."""
+        self.plans = TokenPlans(index, self.beginnings)
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
-    """The probabilities of some contexts' words, as sums over the nodes of a tree.
+class PlannedTokens:
+    """Tokens that matter to a batch: first `growing` that lead to a cell, then word endings."""
 
-    A row is a context (rows 0..contexts-1) or a node behind it. Node i hangs with token `tokens[i]`
-    from row `parents[i]`, which comes before it. The mass of a row times the share of
-    `step_tokens[j]` after `step_rows[j]` belongs to word `step_words[j]`; to `end_words[j]`
-    belongs, of `end_rows[j]`, the share of all tokens that end a word by the table `end_tables[j]`.
-    """
-
-    passages: tuple[Passage, ...]
-    contexts: tuple[int, ...]
-    """The questions, in the order of the rows."""
-    owners: Ints
-    parents: Ints
+    rows: Ints
     tokens: Ints
-    depths: Ints
-    step_rows: Ints
-    step_tokens: Ints
-    step_words: Ints
-    end_rows: Ints
-    end_tables: Ints
-    end_words: Ints
-    word_contexts: Ints
-    """The row of each word's context; words stand in the order of the questions'."""
+    cells: Ints
+    growing: int
 
 
-def trace(
-    lm: TreeLM,
-    questions: Sequence[Question],
-    vocabulary: Vocabulary,
-    search: Search | None = None,
-    limits: Limits | None = None,
-) -> Trace:
-    """Search the words' probabilities as `exact` does, and write down where they were found.
+class Searches:
+    """The searches of a tree's contexts: words found, mass still open, entries to run.
 
-    The usual tokens of every word after a space are followed whatever their mass: training may
-    raise what is small now.
+    The words of all contexts are concatenated; a word's place is its index there. Mass that is too
+    small to follow is summed as `_dust`.
     """
-    limits, search = limits or Limits(), search or Search()
-    reader = Reader(lm, vocabulary, Decoder())
-    asking = Asking(questions, vocabulary)
-    passages = passages_of(encode_contexts(lm, [question.context for question in questions]))
-    usual = [_branches(lm, question.words) for question in questions]
 
-    def work(pack: list[Passage]) -> Iterator[tuple[int, Trace] | None]:
-        tree = Tree(lm, pack, limits)
+    def __init__(
+        self,
+        tree: Tree,
+        asking: Asking,
+        reader: LogitReader,
+        goal: Search,
+        cache: NodeCache | None = None,
+    ) -> None:
         spans = tree.spans()
-        asked, places = asking.about(list(spans)), list(spans.values())
-        searches = Tracer(asked, places, asking, reader, search, lm.window)
-        searches.follow_always([usual[index] for index in spans])
-        yield from work_through(tree, searches)
-        yield 0, searches.trace(tuple(pack), tuple(spans))
+        questions = [asking.questions[index] for index in spans]
+        self._tree, self._asking, self._reader = tree, asking, reader
+        self._goal, self._cache = goal, cache
+        self._count = len(spans)
+        self._spans = np.array(list(spans.values()), dtype=np.int64)
+        self._room = tree.lm.window - (self._spans[:, 1] - self._spans[:, 0])
+        self._words = [question.words for question in questions]
+        self._owner = np.repeat(np.arange(self._count), [len(words) for words in self._words])
+        self._word = np.array(
+            [asking.numbers[word] for words in self._words for word in words], dtype=np.int64
+        )
+        weights = [question.weights or (1.0,) * len(question.words) for question in questions]
+        self._weights = np.array([x for row in weights for x in row], dtype=np.float64)
+        self._cells = Cells.of(asking.beginnings, self._word, self._owner, self._count)
+        self._found = np.zeros(len(self._word))
+        self._dust = np.zeros(self._count)
+        self._failed = np.zeros(self._count)
+        self._nodes = np.zeros(self._count, dtype=np.int64)
+        self._rounds = 0
+        self._entries: Entries = np.zeros(0, dtype=ENTRY)
+        self._resting: list[Entries] = []
+        """Remaining entries of contexts that are done."""
 
-    # What memory cannot hold at once comes in several traces.
-    return joined([found for _, found in each_pack(lm, [passages], work)])
+    def run(self) -> Iterator[None]:
+        """Run the contexts, then the entries that are chosen, until none is chosen."""
+        owner = {index: place for place, index in enumerate(self._tree.spans())}
+        for indices, logits in self._tree.run_trunk():
+            yield from self._begin([owner[i] for i in indices], logits)
+        while len(chosen := self.choose()):
+            spans = self._spans[chosen["owner"]]
+            nodes = self._tree.extend(spans, chosen["parent"], chosen["token"])
+            for part, numbers, logits in nodes:
+                yield from self.take(chosen[part], numbers, logits)
 
-
-def joined(parts: Sequence[Trace]) -> Trace:
-    """Traces of different contexts as one: their contexts, then their nodes by depth."""
-    if len(parts) == 1:
-        return parts[0]
-    total = sum(len(part.contexts) for part in parts)
-    order = np.argsort(np.concatenate([part.depths for part in parts]), kind="stable")
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = total + np.arange(len(order))
-    contexts = _starts([len(part.contexts) for part in parts])
-    nodes = _starts([len(part.owners) for part in parts])
-    words = _starts([len(part.word_contexts) for part in parts])
-    moved = [
-        _moved(part, int(context), place[node : node + len(part.owners)], int(word))
-        for part, context, node, word in zip(parts, contexts, nodes, words, strict=True)
-    ]
-    found = _appended(moved)
-    by_depth = [getattr(found, name)[order] for name in ("owners", "parents", "tokens", "depths")]
-    owners, parents, tokens, depths = by_depth
-    return replace(found, owners=owners, parents=parents, tokens=tokens, depths=depths)
-
-
-def _starts(lengths: Sequence[int]) -> Ints:
-    return np.cumsum([0, *lengths[:-1]])
-
-
-def _moved(part: Trace, contexts: int, nodes: Ints, words: int) -> Trace:
-    """A trace with its contexts and words numbered from these on, its nodes by their new rows."""
-    rows = np.concatenate([contexts + np.arange(len(part.contexts)), nodes])
-    return replace(
-        part,
-        owners=part.owners + contexts,
-        parents=rows[part.parents],
-        step_rows=rows[part.step_rows],
-        step_words=part.step_words + words,
-        end_rows=rows[part.end_rows],
-        end_words=np.where(part.end_words == NO_WORD, NO_WORD, part.end_words + words),
-        word_contexts=part.word_contexts + contexts,
-    )
-
-
-def _appended(parts: Sequence[Trace]) -> Trace:
-    """Traces behind one another, field by field."""
-    columns = [[getattr(part, own.name) for part in parts] for own in fields(Trace)]
-    (passages, contexts), arrays = columns[:2], columns[2:]
-    tuples = (tuple(chain(*passages)), tuple(chain(*contexts)))
-    return Trace(*tuples, *(np.concatenate(values) for values in arrays))
-
-
-def _branches(lm: TreeLM, words: Sequence[str]) -> Branches:
-    found: dict[int, Any] = {}
-    for word in words:
-        for tokens in _usual_tokens(lm, word):
-            here = found
-            for token in tokens:
-                here = here.setdefault(token, {})
-    return found
-
-
-def _usual_tokens(lm: TreeLM, word: str) -> Iterator[tuple[int, ...]]:
-    """A word's tokens after a space, and without one where the space is a token of its own."""
-    spaced = lm.continuation(f" {word}")
-    yield spaced
-    if not (lm.pieces[spaced[0]] or b"").strip():
-        yield lm.continuation(word)
-
-
-class Tracer(Searches):
-    """Searches that write down what they run and count."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._usual: dict[tuple[int, int], Branches] = {}
-        """(context, node) -> the usual branches behind it that are not run yet."""
-        self._begun: list[tuple[Ints, Entries]] = []
-        self._run: list[tuple[Ints, Entries]] = []
-        self._steps: list[Entries] = []
-        self._waiting: list[Entries] = []
-        """Usual tokens that are to be run next."""
-
-    def follow_always(self, branches: Sequence[Branches]) -> None:
-        """Token sequences behind each context that are run whatever their mass."""
-        self._usual = {(owner, -1): own for owner, own in enumerate(branches)}
+    def _begin(self, owners: Sequence[int], logits: Any) -> Iterator[None]:
+        """Read the next-token distributions of the contexts themselves."""
+        batch = np.zeros(len(owners), dtype=ENTRY)
+        batch["owner"], batch["mass"], batch["table"] = owners, 1.0, LEAD
+        start = self._cells.find(batch["owner"], np.zeros_like(batch["owner"]))
+        batch["cell"] = batch["base"] = start
+        batch["parent"] = batch["token"] = -1
+        yield from self.take(batch, np.full(len(owners), -1, dtype=np.int64), logits)
 
     def choose(self) -> Entries:
-        """The usual tokens first, then what the search would choose."""
-        chosen: Entries = np.concatenate([*self._waiting, super().choose()])
-        self._waiting = []
+        """Choose the largest entries, so many that the others fall below the tolerance.
+
+        The sums of a context are its own, so they do not depend on the other contexts.
+        """
+        self._rounds += 1
+        worths, dust = self._worths()
+        forced = self._only_ways()
+        order = np.lexsort((-worths, ~forced, self._entries["owner"]))
+        owners = self._entries["owner"][order]
+        sizes = np.bincount(owners, minlength=self._count)
+        rank = np.arange(len(owners)) - (np.cumsum(sizes) - sizes)[owners]
+        table = np.zeros((self._count, max(int(sizes.max(initial=0)), 1)))
+        table[owners, rank] = worths[order]
+        left = (table.sum(1) + dust)[:, None] - (np.cumsum(table, axis=1) - table)
+        room = np.maximum(self._goal.nodes - self._nodes, 0)
+        # Words without any probability come first, and may take more nodes than `goal.nodes`.
+        wanted = (left[owners, rank] > self._goal.tolerance) & (rank < room[owners])
+        taken = wanted | forced[order]
+        chosen: Entries = self._entries[order[taken]]
+        counts = np.bincount(chosen["owner"], minlength=self._count)
+        left_over = self._entries[order[~taken]]
+        going = counts[left_over["owner"]] > 0
+        self._entries = left_over[going]
+        self._resting.append(left_over[~going])
+        self._nodes += counts
         return chosen
 
+    def _only_ways(self) -> NDArray[np.bool_]:
+        """Per word without any probability yet, mark the entry that is nearest to spelling it."""
+        chosen = np.zeros(len(self._entries), dtype=np.bool_)
+        if not self._goal.every_word or self._rounds > SPELLINGS:
+            return chosen
+        entries = self._entries
+        reached = np.where(entries["base"] >= 0, entries["base"], entries["cell"])
+        letters = self._asking.beginnings.lengths[self._cells.beginning[reached]]
+        # Only the nearest entry at a cell can be chosen: memory grows with the words' letters,
+        # not with entries times words.
+        nearest = np.sort(_last_by(entries["cell"], letters, entries["mass"]))
+        which, places = self._cells.through.take(entries["cell"][nearest])
+        lacking = self._found[places] == 0
+        which, places = nearest[which[lacking]], places[lacking]
+        chosen[which[_last_by(places, letters[which], entries["mass"][which])]] = True
+        return chosen
+
+    def _worths(self) -> tuple[Floats, Floats]:
+        """How much each entry, and each context's dust, can still change the overlap."""
+        lacks = np.maximum(0.0, self._weights - self._found)
+        everything = np.bincount(self._owner, lacks, self._count)
+        lack = self._sums_through(lacks)[self._entries["cell"]]
+        return np.minimum(self._entries["mass"], lack), np.minimum(self._dust, everything)
+
     def take(self, batch: Entries, numbers: Ints, logits: Any) -> Iterator[None]:
-        """Write nodes down, go on as every search does, and keep the usual tokens behind them."""
-        (self._run if (numbers >= 0).all() else self._begun).append((numbers, batch))
-        wanted = self._move_on(batch, numbers)
-        before = len(self._entries)
-        yield from super().take(batch, numbers, logits)
-        fresh = self._entries[before:]
-        usual = np.isin(self._codes(fresh["owner"], fresh["parent"], fresh["token"]), wanted)
-        small = ~usual & (fresh["mass"] <= self._goal.tolerance * SMALL)
-        self._waiting.append(fresh[usual])
-        # What is too small to be followed still counts where it stands at a whole word.
-        self._steps.append(fresh[small & (self._cells.completes[fresh["cell"]] >= 0)])
-        self._entries = np.concatenate([self._entries[:before], fresh[~usual & ~small]])
+        """Read the next-token distributions of entries that have become the nodes `numbers`.
 
-    def _move_on(self, batch: Entries, numbers: Ints) -> Ints:
-        """The codes of the usual tokens behind nodes that are usual themselves."""
-        owners, parents, tokens = (batch[name].tolist() for name in ("owner", "parent", "token"))
-        found: list[tuple[int, int, int]] = []
-        for place, number in enumerate(numbers.tolist()):
-            owner = owners[place]
-            if number >= 0:
-                behind = self._usual.get((owner, parents[place]), {}).get(tokens[place], {})
-                self._usual[owner, number] = behind
-            found += [(owner, number, token) for token in self._usual[owner, number]]
-        return self._codes(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
+        Yields once, while the device works.
+        """
+        plan = self._plan(batch)
+        arrive = self._reader.read(logits, batch["table"], plan.rows, plan.tokens, LOOSE)
+        if self._cache is not None:
+            self._cache.add(batch, numbers, logits)
+        yield
+        digest = arrive()
+        self._settle_ends(batch, digest.ends * batch["mass"])
+        grown = self._follow_planned(batch, numbers, plan, digest.planned)
+        loose = self._follow_loose(batch, numbers, digest)
+        self._dust += _by(batch["owner"], digest.loose_rest * batch["mass"], self._count)
+        self._entries = np.concatenate([self._entries, grown, *loose])
 
-    def _codes(self, owners: Ints, parents: Ints, tokens: Ints) -> Ints:
-        """One number for (context, node, token); nodes belong to one context each."""
-        rows = np.where(parents >= 0, parents + self._count, owners)
-        return rows * len(self._reader.vocabulary) + tokens
+    def _plan(self, batch: Entries) -> PlannedTokens:
+        """The tokens after which a text may still become one of the words."""
+        rows, cells = self._ahead(batch)
+        tables, bases = batch["table"][rows], self._cells.beginning[batch["base"][rows]]
+        targets, plans = self._cells.beginning[cells], self._asking.plans
+        grow, on = plans.tokens("grows", tables, bases, targets)
+        whole = np.flatnonzero(self._cells.completes[cells] >= 0)
+        close, end = plans.tokens("closes", tables[whole], bases[whole], targets[whole])
+        steps = np.concatenate([grow, whole[close]])
+        return PlannedTokens(rows[steps], np.concatenate([on, end]), cells[steps], len(grow))
 
-    def _drop_small(self, owners: Ints, masses: Floats, needed: Any = False) -> Any:
-        # Nothing is too small to be raised by training; no mass at all is no continuation.
-        return masses > 0.0
+    def _ahead(self, batch: Entries) -> tuple[Ints, Ints]:
+        """(row, cell) for each cell that the text of a row can still reach."""
+        open_ = np.flatnonzero(batch["base"] >= 0)
+        base = self._cells.beginning[batch["base"][open_]]
+        fresh, going = open_[base == 0], open_[base > 0]
+        which, cells = self._cells.of_context.take(batch["owner"][fresh])
+        rows, further = self._further(batch, going)
+        return np.concatenate([fresh[which], rows]), np.concatenate([cells, further])
 
-    def _follow_planned(self, batch: Entries, numbers: Ints, plan: Plan, shares: Floats) -> Entries:
-        rows = plan.rows[plan.growing :]
-        closed = self._children(
-            batch[rows], numbers[rows], plan.tokens[plan.growing :], np.zeros(len(rows))
-        )
-        closed["cell"] = plan.cells[plan.growing :]
-        self._steps.append(closed)
-        return super()._follow_planned(batch, numbers, plan, shares)
+    def _further(self, batch: Entries, rows: Ints) -> tuple[Ints, Ints]:
+        """The cells on the way to the words that go through the rows' cells, each once."""
+        beginnings = self._asking.beginnings
+        which, places = self._cells.through.take(batch["base"][rows])
+        step, path = beginnings.paths.take(self._word[places])
+        row = rows[which[step]]
+        least = beginnings.lengths[self._cells.beginning[batch["base"][row]]]
+        on = beginnings.lengths[path] >= least
+        cells = self._cells.find(batch["owner"][row[on]], path[on])
+        size = len(self._cells)
+        row, cell = np.divmod(np.unique(row[on] * size + cells), size)
+        return row, cell
+
+    def _settle_ends(self, batch: Entries, masses: Floats) -> None:
+        """Count the tokens that end the word where it stands."""
+        leading = self._cells.beginning[batch["cell"]] == 0
+        self._failed += _by(batch["owner"][leading], masses[leading], self._count)
+        self._find(batch["cell"][~leading], masses[~leading])
+
+    def _find(self, cells: Ints, masses: Floats) -> None:
+        """Count the mass of texts whose word is the one at a cell."""
+        places = self._cells.completes[cells]
+        good = places >= 0
+        self._found += _by(places[good], masses[good], len(self._found))
+
+    def _follow_planned(
+        self, batch: Entries, numbers: Ints, plan: PlannedTokens, shares: Floats
+    ) -> Entries:
+        """Count complete words and return the entries that lead on to others."""
+        masses = shares * batch["mass"][plan.rows]
+        large = self._drop_small(batch["owner"][plan.rows], masses, self._needed(plan.cells))
+        closing = large & (np.arange(len(masses)) >= plan.growing)
+        self._find(plan.cells[closing], masses[closing])
+        on = np.flatnonzero(large & ~closing)
+        rows, tokens, cells = plan.rows[on], plan.tokens[on], plan.cells[on]
+        tables, joins = self._effects(batch["table"][rows], tokens)
+        children = self._children(batch[rows], numbers[rows], tokens, masses[on])
+        children["table"], children["cell"], children["base"] = tables, cells, cells
+        return self._kept(children, joins)
+
+    def _needed(self, cells: Ints) -> NDArray[np.bool_]:
+        """Mark cells on the way to words without any probability, if all must have some."""
+        if not self._goal.every_word:
+            return np.zeros(len(cells), dtype=np.bool_)
+        needed: NDArray[np.bool_] = self._sums_through(self._found == 0)[cells] > 0
+        return needed
+
+    def _sums_through(self, values: NDArray[Any]) -> Floats:
+        """Per cell, the sum of `values` over the words that go through it."""
+        which, places = self._cells.through.take(np.arange(len(self._cells)))
+        return _by(which, values[places], len(self._cells))
+
+    def _drop_small(
+        self, owners: Ints, masses: Floats, needed: NDArray[np.bool_] | bool = False
+    ) -> NDArray[np.bool_]:
+        """Mark the masses worth following; the others become dust."""
+        small = (masses <= self._goal.tolerance * SMALL) & ~(needed & (masses > 0))
+        self._dust += _by(owners[small], masses[small], self._count)
+        return ~small
+
+    def _effects(self, tables: Ints, tokens: Ints) -> tuple[Ints, Ints]:
+        """The table and the undecided joiner after each token."""
+        after, joins = np.zeros_like(tokens), np.zeros_like(tokens)
+        for number in np.unique(tables).tolist():
+            here = tables == number
+            after[here] = self._reader.vocabulary.after(number)[tokens[here]]
+            joins[here] = self._reader.vocabulary.numbered(number).joins[tokens[here]]
+        return after, joins
+
+    def _children(self, parents: Entries, numbers: Ints, tokens: Ints, masses: Floats) -> Entries:
+        """One entry below each of `parents`, with its word unchanged."""
+        children = parents.copy()
+        children["depth"] += 1
+        children["parent"], children["token"], children["mass"] = numbers, tokens, masses
+        return children
+
+    def _kept(self, children: Entries, joins: Ints) -> Entries:
+        """Children with their joiners, without those that cannot become a word."""
+        marked = joins > 0
+        beginning = self._cells.beginning[children["cell"]]
+        joined = self._asking.beginnings.joined[beginning, joins]
+        base = self._cells.find(children["owner"], joined)
+        children["base"] = np.where(marked, base, children["base"])
+        whole = self._cells.completes[children["cell"]] >= 0
+        fits = children["depth"] <= self._room[children["owner"]]
+        self._dust += _by(children["owner"][~fits], children["mass"][~fits], self._count)
+        kept: Entries = children[fits & (~marked | whole | (base >= 0))]
+        return kept
+
+    def _follow_loose(self, batch: Entries, numbers: Ints, digest: Digest) -> list[Entries]:
+        """The likeliest tokens whose letters do not tell where they lead."""
+        masses = digest.loose * batch["mass"][:, None]
+        owners = np.broadcast_to(batch["owner"][:, None], masses.shape)
+        needed = self._needed(np.maximum(batch["base"], 0)) & (batch["base"] >= 0)
+        rows, columns = np.nonzero(self._drop_small(owners, masses, needed[:, None]))
+        tokens = digest.loose_tokens[rows, columns]
+        children = self._children(batch[rows], numbers[rows], tokens, masses[rows, columns])
+        kept = []
+        for number in np.unique(children["table"]).tolist():
+            here = children[children["table"] == number]
+            silent = self._reader.vocabulary.numbered(number).silent[here["token"]]
+            kept += [self._silent(here[silent]), self._lettered(here[~silent])]
+        return kept
 
     def _silent(self, children: Entries) -> Entries:
-        tables, _ = self._effects(children["table"], children["token"])
-        self._steps.append(children[tables < 0])
-        return super()._silent(children)
+        """Children after tokens without letters: the word is unchanged, or has ended."""
+        tables, joins = self._effects(children["table"], children["token"])
+        done = tables < 0
+        self._find(children["cell"][done], children["mass"][done])
+        children["table"] = tables
+        return self._kept(children[~done], joins[~done])
 
     def _lettered(self, children: Entries) -> Entries:
-        tables, _ = self._effects(children["table"], children["token"])
-        ended = children[tables < 0]
-        ended["cell"] = [self._spell(child) for child in ended]
-        self._steps.append(ended[ended["cell"] >= 0])
-        return super()._lettered(children)
+        """Children after tokens with marks, or with letters and part of a character: rare."""
+        tables, joins = self._effects(children["table"], children["token"])
+        cells = np.array([self._spell(child) for child in children], dtype=np.int64)
+        children["table"], children["cell"], children["base"] = tables, cells, cells
+        done, reached = tables < 0, cells >= 0
+        self._find(cells[done & reached], children["mass"][done & reached])
+        going = ~done & reached
+        return self._kept(children[going], joins[going])
 
-    def trace(self, passages: tuple[Passage, ...], contexts: tuple[int, ...]) -> Trace:
-        """What was found, with what was left open at a whole word counted to it."""
-        nodes = _entries([batch for _, batch in self._run])
-        order = np.argsort(nodes["depth"], kind="stable")
-        rows = self._row_numbers(order)
-        nodes = nodes[order]
-        steps = _entries([*self._steps, *self._resting, self._entries])
-        steps = steps[self._cells.completes[steps["cell"]] >= 0]
-        end_rows, end_tables, end_words = self._ended(rows)
-        return Trace(
-            passages,
-            contexts,
-            nodes["owner"],
-            _rows(rows, nodes["owner"], nodes["parent"]),
-            nodes["token"],
-            nodes["depth"],
-            _rows(rows, steps["owner"], steps["parent"]),
-            steps["token"],
-            self._cells.completes[steps["cell"]],
-            end_rows,
-            end_tables,
-            end_words,
-            self._asked.owner,
+    def _spell(self, child: Any) -> int:
+        """The cell after one token with letters, -1 for none."""
+        if child["base"] < 0:
+            return -1
+        beginnings, cells = self._asking.beginnings, self._cells
+        before = beginnings.letters[cells.beginning[child["base"]]]
+        table = self._reader.vocabulary.numbered(int(child["table"]))
+        number = beginnings.find(fold(before + table.added[child["token"]]))
+        return int(cells.find(np.array([int(child["owner"])]), np.array([number]))[0])
+
+    def answers(self) -> list[WordProbabilities]:
+        """Return the bounds that the searches have reached, one answer per context."""
+        self._entries = np.concatenate([*self._resting, self._entries])
+        self._resting = []
+        entries, cells = self._entries, self._cells
+        guess, most = self._found.copy(), self._found + self._dust[self._owner]
+        places = cells.completes[entries["cell"]]
+        whole = places >= 0
+        guess += _by(places[whole], entries["mass"][whole], len(guess))
+        which, through = cells.through.take(np.arange(len(cells)))
+        most += _by(through, _by(entries["cell"], entries["mass"], len(cells))[which], len(most))
+        open_ = self._dust + _by(entries["owner"], entries["mass"], self._count)
+        scales = self._scales()
+        columns = [x / scales[0][self._owner] for x in (self._found, guess)]
+        columns.append(np.minimum(1.0, most / scales[1][self._owner]))
+        opens = np.minimum(1.0, open_ / scales[1]).tolist()
+        return self._assembled(columns, opens)
+
+    def _assembled(self, columns: list[Floats], opens: list[float]) -> list[WordProbabilities]:
+        starts = np.searchsorted(self._owner, np.arange(self._count + 1)).tolist()
+        found = []
+        for place, words in enumerate(self._words):
+            own = slice(starts[place], starts[place + 1])
+            low, value, high = (tuple(column[own].tolist()) for column in columns)
+            failed, nodes = float(self._failed[place]), int(self._nodes[place])
+            found.append(WordProbabilities(words, low, value, high, opens[place], failed, nodes))
+        return found
+
+    def _scales(self) -> tuple[Floats, Floats]:
+        """The most and the least mass that texts with a word can have."""
+        if self._goal.failed != "reject":
+            return np.ones(self._count), np.ones(self._count)
+        leading = self._cells.beginning[self._entries["cell"]] == 0
+        may_fail = self._dust + _by(
+            self._entries["owner"][leading], self._entries["mass"][leading], self._count
         )
-
-    def _row_numbers(self, order: Ints) -> Ints:
-        """The row of each node: nodes are numbered as they are run, and stand by depth."""
-        numbers = _joined([numbers for numbers, _ in self._run])
-        rows = np.zeros(len(numbers), dtype=np.int64)
-        rows[numbers[order]] = self._count + np.arange(len(numbers))
-        return rows
-
-    def _ended(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
-        """Row, table and word of every node where tokens may end a word or the text."""
-        batches = [*self._begun, *self._run]
-        nodes = _entries([batch for _, batch in batches])
-        leading = self._cells.beginning[nodes["cell"]] == 0
-        words = np.where(leading, NO_WORD, self._cells.completes[nodes["cell"]])
-        counts = leading | (words >= 0)
-        found = _rows(rows, nodes["owner"], _joined([numbers for numbers, _ in batches]))
-        return found[counts], nodes["table"][counts], words[counts]
+        most = np.maximum(1.0 - self._failed, 1e-12)
+        return most, np.maximum(1.0 - self._failed - may_fail, 1e-12)
 
 
-def _rows(rows: Ints, owners: Ints, numbers: Ints) -> Ints:
-    """The rows of nodes; -1 stands for the context itself."""
-    own = rows[numbers] if len(rows) else numbers
-    return np.where(numbers >= 0, own, owners)
+def _last_by(owners: Ints, *keys: NDArray[Any]) -> Ints:
+    """Per owner, the row that is last in the order of the keys, the first key leading.
 
-
-def _joined(parts: Sequence[Ints]) -> Ints:
-    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
-
-
-def _entries(parts: Sequence[Entries]) -> Entries:
-    found: Entries = np.concatenate([np.zeros(0, dtype=ENTRY), *parts])
+    >>> _last_by(np.array([0, 0, 1]), np.array([2, 3, 1])).tolist()
+    [1, 2]
+    """
+    order = np.lexsort((*reversed(keys), owners))
+    last = np.append(np.diff(owners[order]) > 0, True)[: len(order)]
+    found: Ints = order[last]
     return found
+
+
+def _by(owners: Ints, masses: Floats, count: int) -> Floats:
+    sums: Floats = np.bincount(owners.ravel(), masses.ravel(), count).astype(np.float64)
+    return sums

@@ -1,135 +1,89 @@
-"""The head of a model's next-word distribution: its likely words, mode and entropy, with bounds.
+"""The head of a model's next-word distribution: likely words and the mode, with bounds.
 
-The tree of tokens is expanded in order of mass, until the mass of what is not run falls below a
-tolerance, until no unfinished beginning can overtake the best finished word, or until the squared
-distance to people is known closely enough.
+The token tree is expanded in order of mass until the mass that is not run falls below a tolerance,
+or until the squared distance to the human distribution is known closely enough.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aleatoric.models.decoding import Decoder
-from aleatoric.nextword.digest import Bounds, Branches, Masses, Notebook, Reader, WordProbabilities
-from aleatoric.nextword.searches import ENTRY
-from aleatoric.nextword.tree import (
-    Limits,
-    Tree,
-    TreeLM,
-    each_pack,
-    encode_contexts,
-    packs_of,
-    passages_of,
-)
+from aleatoric.nextword.bounds import TopWords, WordProbabilities, agreement_bounds
+from aleatoric.nextword.rules import DONE, LEAD, WORDLESS, compose, fold
+from aleatoric.nextword.tree import Tree
 from aleatoric.nextword.vocabulary import (
-    DONE,
-    FAILED,
-    LEAD,
+    Branches,
     Entry,
-    Lead,
+    LogitReader,
+    NodeCache,
     Stems,
-    Vocabulary,
-    compose,
-    fold,
     follow,
-    root,
 )
-from aleatoric.types import Categorical, Floats
-
-LONGEST = 8
-"""Tokens that a word is taken to have at most, for the upper bound of the entropy."""
+from aleatoric.types import Categorical, Floats, Ints
 
 SPLIT = 0.02
-"""The least mass of a text before its word whose many unlikely tokens are grouped by letters."""
+"""Least mass of a text before its word whose many unlikely tokens are grouped by letters."""
 LEAST = 1e-6
-"""The least mass of such a group."""
+"""Least mass of such a group."""
 RARE = 1e-4
-"""The least mass of a continuation where at most some dozens of them are run."""
-
+"""Least mass of a continuation if only some dozens of them are run."""
 WORTHWHILE = 0.002
-"""The least mass on the way to the mode that is looked into."""
+"""Least mass of an entry on the way to the mode that is run."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadSearch:
-    """How far to look.
+    """Stopping rule of the expansion.
 
-    `until="mass"` stops when at most `tolerance` of the mass is open, `until="mode"` as soon as the
-    mode is certain (or that). `until="distance"` looks for the mode with a quarter of the nodes,
-    and then goes on until the bounds of the squared distance to people are `tolerance` apart.
-    `nodes` bounds the tokens run for a context, `wave` those run before looking again, `branch` the
-    continuations looked at of one node.
+    `until="mass"` stops when at most `tolerance` of the mass is open. `until="distance"` searches
+    the mode with part of the nodes, and then continues until the bounds of the squared distance to
+    people are `tolerance` apart. `nodes` bounds the tokens run per context, `wave` those run per
+    round, `branch` the continuations of a node that are considered.
     """
 
     tolerance: float = 0.05
-    until: Literal["mass", "mode", "distance"] = "mass"
+    until: Literal["mass", "distance"] = "mass"
     nodes: int = 400
     wave: int = 32
     branch: int = 256
 
     @property
     def least(self) -> float:
-        """The mass below which a continuation is not followed: it would never have its turn."""
+        """The mass below which a continuation is not followed, because it would never be run."""
         return self.tolerance * 1e-4 if self.until != "distance" else RARE
 
 
 @dataclass(frozen=True, slots=True)
-class Tops:
-    """Finished words, likeliest first, with the bounds of their probabilities.
-
-    `unseen` bounds the probability of any other word.
-    """
-
-    words: tuple[str, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    unseen: float
-
-
-@dataclass(frozen=True, slots=True)
 class Head:
-    """The likely words, most likely first. Probabilities are given that there is a word.
+    """The likely words, most likely first. Probabilities are conditional on there being a word.
 
     `words` are lower bounds with the open mass as `rest`, `tops` the same with upper bounds;
-    `certified` says that no other word can be likelier than the first, `entropy` is in nats, its
-    upper bound for words of at most eight more tokens.
+    `certified` means that no other word can be likelier than the first.
     """
 
     words: Categorical
-    tops: Tops
+    tops: TopWords
     certified: bool
-    entropy: Bounds
     failed: float
     nodes: int
 
-    @property
-    def mode(self) -> str | None:
-        """The likeliest word found."""
-        return self.words.support[0] if self.words.support else None
-
-    def top(self, k: int) -> tuple[tuple[str, float], ...]:
-        """The k likeliest words with their (lower bounds of) probabilities."""
-        return tuple(zip(self.words.support[:k], self.words.probs[:k], strict=True))
-
 
 Through = Mapping[str, float]
-"""For each beginning and word the unfinished mass that could still become it or go on."""
+"""Per prefix and word, the unfinished mass that could still become it or continue from it."""
 Known = tuple[WordProbabilities, Mapping[str, float]]
-"""The probabilities of people's words as another search found them, and people's own."""
+"""Probabilities of people's words from another search, and the human probabilities."""
 
 
 @dataclass(slots=True)
 class Growth:
     """The expansion of one context: finished words, unfinished entries, and lumps.
 
-    A lump is mass known only by the letters it begins with.
+    A lump is mass of which only the first letters are known.
     """
 
     context: int
@@ -144,51 +98,21 @@ class Growth:
 
     @property
     def open(self) -> float:
-        """The mass not yet decided."""
+        """The undecided mass."""
         return sum(self.lumps.values()) + sum(entry.mass for entry in self.entries)
-
-
-def head(
-    lm: TreeLM,
-    contexts: Sequence[str],
-    *,
-    decoder: Decoder | None = None,
-    lead: Lead = "skip",
-    search: HeadSearch | None = None,
-    limits: Limits | None = None,
-    vocabulary: Vocabulary | None = None,
-) -> list[Head]:
-    """The head of the next-word distribution of each context, in the order given."""
-    limits, search = limits or Limits(), search or HeadSearch()
-    vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
-    reader = Reader(lm, vocabulary, decoder or Decoder())
-    packs = packs_of(passages_of(encode_contexts(lm, contexts)), limits.contexts_at_once(lm))
-    heads = dict(each_pack(lm, packs, lambda pack: _heads(Tree(lm, pack, limits), reader, search)))
-    return [heads[i] for i in range(len(contexts))]
-
-
-def _heads(tree: Tree, reader: Reader, search: HeadSearch) -> Iterator[tuple[int, Head]]:
-    owner = {index: place for place, index in enumerate(tree.spans())}
-    notebook = Notebook(reader, search.branch)
-    for indices, logits in tree.run_trunk():
-        roots = np.zeros(len(indices), dtype=ENTRY)
-        roots["owner"] = [owner[i] for i in indices]
-        roots["mass"], roots["parent"], roots["token"] = 1.0, -1, -1
-        notebook.note(roots, roots["parent"], logits)
-    yield from grow(tree, reader, search, notebook)
 
 
 def grow(
     tree: Tree,
-    reader: Reader,
+    reader: LogitReader,
     search: HeadSearch,
-    notebook: Notebook,
+    cache: NodeCache,
     known: Mapping[int, Known] | None = None,
 ) -> Iterator[tuple[int, Head]]:
-    """The heads of a tree's contexts; what the notebook holds is not run again.
+    """Yield (context, head) for a tree's contexts; nodes in the cache are not run again.
 
-    The notebook must hold the contexts themselves. `known`, by context, is what
-    `until="distance"` compares with.
+    The cache must hold the contexts themselves. `known`, by context, is what `until="distance"`
+    compares with.
     """
     spans = tree.spans()
     window = tree.lm.window
@@ -196,29 +120,28 @@ def grow(
         Growth(place, (start, stop), window - (stop - start), known=(known or {}).get(index))
         for place, (index, (start, stop)) in enumerate(spans.items())
     ]
-    chosen = [(growth, root()) for growth in growths]
+    chosen = [(growth, Entry()) for growth in growths]
     while chosen:
-        fresh = [(g, e) for g, e in chosen if not _recall(reader, notebook, g, e, search)]
+        fresh = [(g, e) for g, e in chosen if not _recall(reader, cache, g, e, search)]
         _expand(tree, reader, fresh, search)
         chosen = [(g, e) for g in growths for e in _choose(g, search)]
     for index, growth in zip(spans, growths, strict=True):
-        yield index, summarise(growth, len(reader.vocabulary))
+        yield index, _summary(growth)
 
 
 def _recall(
-    reader: Reader, notebook: Notebook, growth: Growth, entry: Entry, search: HeadSearch
+    reader: LogitReader, cache: NodeCache, growth: Growth, entry: Entry, search: HeadSearch
 ) -> bool:
-    """Take what is written of a node; whether anything is."""
-    page = notebook.find(growth.context, entry.parent, entry.token)
-    if page is None:
+    """Use what the cache holds about a node; return whether it holds it."""
+    node = cache.find(growth.context, entry.parent, entry.token)
+    if node is None:
         return False
-    entry.number = page[0]
-    _absorb(reader, growth, entry, page[1], search)
+    entry.number = node[0]
+    _absorb(reader, growth, entry, node[1], search)
     return True
 
 
 def _choose(growth: Growth, search: HeadSearch) -> list[Entry]:
-    """The entries to run next: those that matter most."""
     left, count = growth.open, 0
     useful = _useful(growth, search)
     for entry in useful[: min(search.wave, search.nodes - growth.nodes)]:
@@ -234,13 +157,9 @@ def _choose(growth: Growth, search: HeadSearch) -> list[Entry]:
 
 
 def _useful(growth: Growth, search: HeadSearch) -> list[Entry]:
-    """The entries that matter to what is searched for, in order; none where it is found."""
+    """The entries that matter to the goal, in order; none if it is reached."""
     if search.until != "distance":
-        if growth.open <= search.tolerance:
-            return []
-        if search.until == "mass":
-            return _by_mass(growth.entries)
-        return _by_mass(_in_question(growth, dict(_mass_through(growth))))
+        return _by_mass(growth.entries) if growth.open > search.tolerance else []
     through = dict(_mass_through(growth))
     if growth.nodes < search.nodes // 2 and (questioned := _in_question(growth, through)):
         return _by_mass(questioned)
@@ -252,12 +171,12 @@ def _by_mass(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _by_distance(growth: Growth, tolerance: float, through: Through) -> list[Entry]:
-    """The entries by how far they can change the squared distance; none where it is known."""
+    """The entries by how much they can change the squared distance; none if it is known."""
     if growth.known is None:
         return []
     found, people = growth.known
     tops = _tops(growth, through)
-    low, high = masses(tops, found, people).agreements()["M-2C"]
+    low, high = agreement_bounds(tops, found, people)["M-2C"]
     if high - low <= tolerance:
         return []
     stakes: dict[str, float] = defaultdict(float)
@@ -269,28 +188,15 @@ def _by_distance(growth: Growth, tolerance: float, through: Through) -> list[Ent
     return [growth.entries[i] for i in np.argsort(worths, kind="stable")]
 
 
-def masses(tops: Tops, found: WordProbabilities, people: Mapping[str, float]) -> Masses:
-    """What two searches of one context know together."""
-    low = dict(zip(tops.words, tops.low, strict=True))
-    high = dict(zip(tops.words, tops.high, strict=True))
-    for word, at_least, at_most in zip(found.words, found.low, found.high, strict=True):
-        low[word] = max(low.get(word, 0.0), at_least)
-        high[word] = max(min(high.get(word, 1.0), at_most), low[word])
-    human, least, most = (
-        np.array([own.get(word, 0.0) for word in low]) for own in (people, low, high)
-    )
-    return Masses(human, least, most, tops.unseen)
-
-
-def _tops(growth: Growth, through: Through) -> Tops:
-    """The finished words with the bounds of their probabilities, given that there is a word."""
+def _tops(growth: Growth, through: Through) -> TopWords:
+    """The finished words with bounds of their probabilities, conditional on there being a word."""
     unfinished = {*growth.lumps, *(entry.word for entry in growth.entries)}
     unseen = max((through[word] for word in unfinished), default=0.0)
     leading = growth.lumps.get("", 0.0) + sum(e.mass for e in growth.entries if not e.word)
     most = max(1.0 - growth.failed, 1e-12)
     least = max(most - leading, 1e-12)
     ranked = sorted((-m / most, compose(w), through[w] + m) for w, m in growth.found.items() if m)
-    return Tops(
+    return TopWords(
         tuple(word for _, word, _ in ranked),
         tuple(-low for low, _, _ in ranked),
         tuple(min(1.0, high / least) for _, _, high in ranked),
@@ -299,9 +205,9 @@ def _tops(growth: Growth, through: Through) -> Tops:
 
 
 def _in_question(growth: Growth, through: Through) -> list[Entry]:
-    """The entries that matter to the mode: on the way to the best word, and to its rival.
+    """The entries on the way to the best word, and to its rival.
 
-    Those of the rival only while running all of them could make the mode certain.
+    The rival's are included only while running all of them could make the mode certain.
     """
     if not growth.found:
         return growth.entries
@@ -314,7 +220,7 @@ def _in_question(growth: Growth, through: Through) -> list[Entry]:
 
 
 def _expand(
-    tree: Tree, reader: Reader, chosen: list[tuple[Growth, Entry]], search: HeadSearch
+    tree: Tree, reader: LogitReader, chosen: list[tuple[Growth, Entry]], search: HeadSearch
 ) -> None:
     spans = np.array([growth.span for growth, _ in chosen], dtype=np.int64).reshape(-1, 2)
     parents = np.array([entry.parent for _, entry in chosen], dtype=np.int64)
@@ -329,9 +235,9 @@ def _expand(
 
 
 def _absorb(
-    reader: Reader, growth: Growth, entry: Entry, after: Branches, search: HeadSearch
+    reader: LogitReader, growth: Growth, entry: Entry, after: Branches, search: HeadSearch
 ) -> None:
-    """Put the continuations of a node into the expansion of its context."""
+    """Add the continuations of a node to the expansion of its context."""
     _settle(growth, entry.key[0], entry.word, entry.mass * after.ends)
     masses = after.shares * entry.mass
     large = masses > search.least
@@ -345,10 +251,8 @@ def _absorb(
     growth.lumps[entry.word] += max(0.0, left)
 
 
-def _split(
-    growth: Growth, stems: Stems, all_: Floats, tokens: NDArray[np.int64], followed: Floats
-) -> float:
-    """Lumps of the tokens that were not followed, by their stems; gives the mass that they have."""
+def _split(growth: Growth, stems: Stems, all_: Floats, tokens: Ints, followed: Floats) -> float:
+    """Add lumps of the tokens that were not followed, by their stems; return their mass."""
     rest = all_ - np.bincount(stems.numbers[tokens], followed, len(all_))
     some = np.flatnonzero(rest > LEAST)
     for number, mass in zip(some.tolist(), rest[some].tolist(), strict=True):
@@ -358,14 +262,14 @@ def _split(
 
 
 def _settle(growth: Growth, mode: int, word: str, mass: float) -> None:
-    if mode in (LEAD, FAILED):
+    if mode in (LEAD, WORDLESS):
         growth.failed += mass
     else:
         growth.found[word] += mass
 
 
 def _add(growth: Growth, child: Entry) -> None:
-    if child.key[0] in (DONE, FAILED):
+    if child.key[0] >= DONE:
         _settle(growth, child.key[0], child.word, child.mass)
     elif child.depth > growth.room:
         growth.lumps[child.word] += child.mass
@@ -373,16 +277,8 @@ def _add(growth: Growth, child: Entry) -> None:
         growth.entries.append(child)
 
 
-def _certified(growth: Growth, through: Through) -> bool:
-    """Whether no word can reach more mass than the best finished one has."""
-    if not growth.found:
-        return False
-    best, _, most = _rivals(growth, through)
-    return growth.found[best] >= most
-
-
 def _rivals(growth: Growth, through: Through) -> tuple[str, str, float]:
-    """The best finished word, the word that could have most mass of all others, and that mass."""
+    """The best finished word, the other word that could have most mass, and that mass."""
     best = max(growth.found, key=lambda word: growth.found[word])
     rival, most = "", 0.0
     for word, unfinished in through.items():
@@ -393,11 +289,11 @@ def _rivals(growth: Growth, through: Through) -> tuple[str, str, float]:
 
 
 def _mass_through(growth: Growth) -> Iterator[tuple[str, float]]:
-    """For each beginning and word the unfinished mass that could still become it or go on."""
+    """Per prefix and word, the unfinished mass that could still become it or continue from it."""
     standing: dict[str, float] = defaultdict(float, growth.lumps)
     for entry in growth.entries:
         standing[entry.word] += entry.mass
-    above: list[tuple[str, float]] = []  # the beginnings of the word at hand, shortest first
+    above: list[tuple[str, float]] = []  # the prefixes of the current word, shortest first
     for word in sorted({*standing, *growth.found}):
         while above and not word.startswith(above[-1][0]):
             above.pop()
@@ -406,40 +302,13 @@ def _mass_through(growth: Growth) -> Iterator[tuple[str, float]]:
         yield word, mass
 
 
-def summarise(growth: Growth, vocabulary: int) -> Head:
-    """The head that an expansion has reached."""
+def _summary(growth: Growth) -> Head:
     through = dict(_mass_through(growth))
     tops = _tops(growth, through)
     rest = max(0.0, 1.0 - sum(tops.low))
-    return Head(
-        Categorical(tops.words, tops.low, rest, None),
-        tops,
-        _certified(growth, through),
-        entropy_bounds(tops.low, rest, vocabulary),
-        growth.failed,
-        growth.nodes,
-    )
-
-
-def entropy_bounds(probs: Sequence[float], rest: float, vocabulary: int) -> Bounds:
-    """Bounds in nats of the entropy of a distribution known but for `rest` of its mass.
-
-    Least where the rest falls on the likeliest word, most where it spreads over all words of
-    `LONGEST` tokens. The guess spreads it like the part that is known.
-
-    >>> entropy_bounds((0.5, 0.5), 0.0, 10).gap
-    0.0
-    """
-    known = _entropy(probs)
-    if not probs:
-        return Bounds(0.0, 0.0, LONGEST * math.log(vocabulary))
-    low = known - _entropy(probs[:1]) + _entropy((probs[0] + rest,))
-    spread = _entropy((rest,)) + rest * LONGEST * math.log(vocabulary)
-    total = 1.0 - rest
-    inner = known / total + math.log(total) if total > 0 else 0.0
-    guess = known + _entropy((rest,)) + rest * max(inner, 0.0)
-    return Bounds(low, max(low, guess), max(known + spread, low))
-
-
-def _entropy(probs: Sequence[float]) -> float:
-    return -sum(p * math.log(p) for p in probs if p > 0)
+    certified = False
+    if growth.found:
+        best, _, most = _rivals(growth, through)
+        certified = growth.found[best] >= most
+    words = Categorical(tops.words, tops.low, rest, None)
+    return Head(words, tops, certified, growth.failed, growth.nodes)

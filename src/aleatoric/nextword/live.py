@@ -1,8 +1,7 @@
-"""A language model in this process as a source of next words: exact, sampled, or as published."""
+"""A language model loaded in this process as a source of next words, exact or sampled."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -12,32 +11,25 @@ from aleatoric.errors import UsageError
 from aleatoric.metrics.agreement import self_agreement
 from aleatoric.models.base import whole_passages
 from aleatoric.models.decoding import Decoder
-from aleatoric.nextword.answers import human_counts, model_distribution, pool
-from aleatoric.nextword.digest import Notebook, Reader, WordProbabilities
+from aleatoric.nextword.adaptive import sample_until
+from aleatoric.nextword.answers import human_counts
+from aleatoric.nextword.bounds import TopWords, WordProbabilities, agreement_bounds
 from aleatoric.nextword.exact import Asking, Question, Search, answer
-from aleatoric.nextword.head import Head, HeadSearch, Tops, grow, masses
+from aleatoric.nextword.head import Head, HeadSearch, grow
+from aleatoric.nextword.rules import Lead
 from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import (
-    ContextError,
-    Limits,
-    Passage,
-    Tree,
-    TreeLM,
-    each_pack,
-    encode_contexts,
-    packs_of,
-    passages_of,
-)
-from aleatoric.nextword.vocabulary import Lead, Vocabulary
-from aleatoric.types import FAILED, Categorical, Draws, Exact, Item, Pair
+from aleatoric.nextword.tree import ContextError, Limits, Tree, TreeLM, for_contexts
+from aleatoric.nextword.vocabulary import LogitReader, NodeCache, Vocabulary
+from aleatoric.types import FAILED, Categorical, Draws, Exact, Item
 
 if TYPE_CHECKING:
     from aleatoric.models.base import Ask
     from aleatoric.models.hf import HFModel
 
-
+NODES = 32
+"""Tokens run per context to find the likeliest word and to bound the squared distance."""
 MASSIVE = 0.01
-"""Nodes of the first search with at least this mass are remembered for the second."""
+"""Nodes of the word search with at least this mass are cached for the head search."""
 Found = tuple[WordProbabilities, Head]
 
 
@@ -52,148 +44,31 @@ def survey(
     limits: Limits | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> list[Found]:
-    """What `exact` and `head` give for each question, at little more than the cost of `exact`.
+    """Return the words' probabilities and the head per question, at about the cost of `exact`.
 
-    The weights of a question are people's probabilities; the head may be searched until the squared
-    distance to them is known.
+    The weights of a question are the human probabilities; the head may be searched until the
+    squared distance to them is known.
     """
-    limits = limits or Limits()
     vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
-    reader = Reader(lm, vocabulary, decoder or Decoder())
-    asking = Asking(questions, vocabulary)
-    packs = packs_of(
-        passages_of(encode_contexts(lm, [q.context for q in questions])),
-        limits.contexts_at_once(lm),
-    )
+    reader, asking = LogitReader(lm, vocabulary, decoder), Asking(questions, vocabulary)
 
-    def work(pack: list[Passage]) -> Iterator[tuple[int, Found] | None]:
-        return _both(Tree(lm, pack, limits), reader, asking, search, head_search)
+    def work(tree: Tree) -> Iterator[tuple[int, Found] | None]:
+        cache = NodeCache(reader, head_search.branch, MASSIVE)
+        answers: dict[int, WordProbabilities] = {}
+        for found in answer(tree, reader, asking, search, cache):
+            if found is None:
+                yield None
+            else:
+                answers[found[0]] = found[1]
+        known = {i: (own, _human(questions[i])) for i, own in answers.items()}
+        for index, head in grow(tree, reader, head_search, cache, known):
+            yield index, (answers[index], head)
 
-    found = dict(each_pack(lm, packs, work))
-    return [found[i] for i in range(len(questions))]
-
-
-def _both(
-    tree: Tree, reader: Reader, asking: Asking, search: Search, head_search: HeadSearch
-) -> Iterator[tuple[int, Found] | None]:
-    notebook = Notebook(reader, head_search.branch, MASSIVE)
-    answers: dict[int, WordProbabilities] = {}
-    for found in answer(tree, reader, asking, search, notebook):
-        if found is None:
-            yield None
-        else:
-            answers[found[0]] = found[1]
-    known = {index: (own, _people(asking.questions[index])) for index, own in answers.items()}
-    for index, head in grow(tree, reader, head_search, notebook, known):
-        yield index, (answers[index], head)
+    return for_contexts(lm, [question.context for question in questions], work, limits)
 
 
-def _people(question: Question) -> dict[str, float]:
-    if question.weights is None:
-        return {}
-    return dict(zip(question.words, question.weights, strict=True))
-
-
-FIRST = 50
-"""Draws before a context is judged for the first time."""
-
-
-def parse_until(text: str) -> float:
-    """The standard error of `se=0.01`.
-
-    >>> parse_until("se=0.01")
-    0.01
-    """
-    name, _, value = text.partition("=")
-    try:
-        error = float(value)
-    except ValueError:
-        error = 0.0
-    if name != "se" or not 0 < error < 1:
-        raise UsageError(f"--until {text} is no target; write --until se=0.01.")
-    return error
-
-
-def rounds(most: int, first: int = FIRST) -> Iterator[tuple[int, int]]:
-    """Numbers of draws so far, and to add: what there is doubles, and ends at `most`.
-
-    >>> list(rounds(1000, 100))
-    [(0, 100), (100, 100), (200, 200), (400, 400), (800, 200)]
-    """
-    done = 0
-    while done < most:
-        more = min(max(done, first), most - done)
-        yield done, more
-        done += more
-
-
-def sampling_error(people: Categorical, model: Categorical) -> float:
-    """The standard error of a context's TVD that the sampling of the model leaves.
-
-    TVD falls by 1/n with every draw that hits a word which people gave more often than the model
-    does, and changes with no other draw: the variance is that of this share of draws. Two draws
-    are added, one that hits and one that misses, so that a few draws all alike promise nothing.
-
-    >>> people = Categorical.from_counts({"a": 3, "b": 1})
-    >>> round(sampling_error(people, Categorical.from_counts({"a": 49, "z": 49})), 4)
-    0.0505
-    """
-    if model.n is None:
-        return 0.0
-    own = model.as_dict()
-    hits = sum(own.get(w, 0.0) for w, p in people.as_dict().items() if own.get(w, 0.0) < p)
-    share = (hits * model.n + 1) / (model.n + 2)
-    return math.sqrt(share * (1 - share) / model.n)
-
-
-def sample_until(
-    people: Mapping[str, Categorical],
-    draw: Callable[[Sequence[str], int, int], Sequence[Draws]],
-    error: float,
-    most: int,
-    keep_failed: bool,
-) -> dict[str, Draws]:
-    """Draws of each item until its distance to people has this standard error, or `most` draws.
-
-    `draw(items, first, n)` gives samples first..first+n-1 of each item.
-    """
-    found: dict[str, Draws] = {}
-    waiting = list(people)
-    for first, more in rounds(most):
-        for one in draw(waiting, first, more):
-            before = [found[one.item_id]] if one.item_id in found else []
-            found[one.item_id] = _added([*before, one])
-        waiting = [i for i in waiting if not reaches(people[i], found[i], error, keep_failed)]
-        if not waiting:
-            break
-    return found
-
-
-def reaches(people: Categorical, draws: Draws, error: float, keep_failed: bool) -> bool:
-    """Whether a context's draws give its distance with at most this standard error."""
-    model = model_distribution(draws, keep_failed)
-    return model is not None and sampling_error(people, model) <= error
-
-
-def until_note(system: str, pairs: Sequence[Pair], error: float, most: int) -> str:
-    """How many draws a system's contexts took, and how many had to stop short of the target."""
-    taken = [pair.model.n or 0 for pair in pairs]
-    short = sum(sampling_error(pair.human, pair.model) > error for pair in pairs)
-    return (
-        f"{system}: {sum(taken)} draws in place of {most * len(pairs)}, {min(taken, default=0)} to "
-        f"{max(taken, default=0)} a context, until se={error:g}; {short} of {len(pairs)} contexts "
-        f"did not reach it with --samples {most}"
-    )
-
-
-def _added(parts: Sequence[Draws]) -> Draws:
-    """Further draws of an item added up, words in order as in a sample drawn at once."""
-    whole = pool(parts)
-    return replace(whole, counts=dict(sorted(whole.counts.items())))
-
-
-NODES = 32
-"""Tokens run per context to find the likeliest word and to bound the squared distance."""
+def _human(question: Question) -> dict[str, float]:
+    return dict(zip(question.words, question.weights or (), strict=question.weights is not None))
 
 
 @dataclass(frozen=True)
@@ -208,26 +83,26 @@ class LiveModel:
 
     @property
     def version(self) -> str:
-        """Revision, precision and the policy for the beginning-of-text token."""
+        """Revision, precision and beginning-of-text policy."""
         found = self.lm.identity
         return f"{found['revision']},{found['dtype']},bos={found['bos']}"
 
     @property
     def at_once(self) -> int:
-        """Contexts that are worked on together."""
+        """Number of contexts that are processed together."""
         return self.limits.contexts_at_once(self.lm)
 
     @property
     def together(self) -> int | None:
-        """Contexts on which each other's exact probabilities depend; words drawn do not."""
+        """Contexts per batch if results depend on the batch (exact ones do, in the last digits)."""
         return self.at_once if self.estimator == "exact" else None
 
     def notes(self) -> Sequence[str]:
-        """Nothing beyond its numbers."""
+        """No notes."""
         return ()
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
-        """Words for items, a few passages at a time, so that they can be saved as they come."""
+        """Yield words per item, a few passages at a time."""
         if ask.choices.rule != "corrected":
             raise UsageError(
                 f"{self.label}: live models follow the corrected word rule, and this run asks for "
@@ -244,8 +119,8 @@ class LiveModel:
                 raise UsageError(f"item {part[error.place].id!r}: {error}") from None
 
     def vocabulary(self, lead: Lead) -> Vocabulary:
-        """What every token does to a word."""
-        # Sorting a vocabulary takes seconds: once for all decoders.
+        """Return the token tables."""
+        # Building them takes seconds: once for all decoders.
         if lead not in self._vocabularies:
             self._vocabularies[lead] = Vocabulary(self.lm.pieces, lead)
         return self._vocabularies[lead]
@@ -282,7 +157,7 @@ class LiveModel:
             Question(item.context, own.support, own.probs)
             for item, own in zip(items, people, strict=True)
         ]
-        # A decoder that truncates gives some words no probability: looking for them is in vain.
+        # A decoder that truncates gives some words no probability: do not search for them.
         every_word = not decoder.truncates
         search = Search(ask.tolerance, failed=ask.choices.failed, every_word=every_word)
         found = survey(
@@ -304,13 +179,13 @@ class LiveModel:
 def _joined(
     people: Categorical, found: WordProbabilities, top: Head, keep_failed: bool
 ) -> Exact | None:
-    """People's words with their probabilities, and the model's likeliest words beside them.
+    """Combine the probabilities of people's words with the model's likeliest words.
 
-    A text without a word is an outcome of its own where such texts are kept. `None` where nothing
+    A text without a word is an outcome of its own if such texts are kept. Returns `None` if nothing
     has any probability.
     """
     words = dict(zip(found.words, found.value, strict=True))
-    scale = 1.0 - top.failed if keep_failed else 1.0  # a head is given that there is a word
+    scale = 1.0 - top.failed if keep_failed else 1.0  # a head is conditional on there being a word
     for word, probability in top.words.as_dict().items():
         words.setdefault(word, probability * scale)
     if keep_failed:
@@ -325,13 +200,13 @@ def _joined(
 def _bounds(
     people: Categorical, found: WordProbabilities, top: Head, keep_failed: bool
 ) -> dict[str, tuple[float, float | None]]:
-    """Bounds of the metrics against people that the search left open."""
+    """Bounds of the metrics that the search leaves open."""
     tops, human = top.tops, people.as_dict()
     if keep_failed:
         low = tuple(q * (1.0 - top.failed) for q in tops.low)
         ends = (*low, found.failed), (*tops.high, min(1.0, found.failed + found.open))
-        tops = Tops((*tops.words, FAILED), *ends, tops.unseen)
-    agreements = masses(tops, found, human).agreements()
+        tops = TopWords((*tops.words, FAILED), *ends, tops.unseen)
+    agreements = agreement_bounds(tops, found, human)
     tvd, own = found.tvd(human), self_agreement(people)
     bounds: dict[str, tuple[float, float | None]] = {
         "tvd": (tvd.low, tvd.high),
@@ -347,30 +222,30 @@ def _bounds(
 
 @dataclass(frozen=True)
 class FoldedModel:
-    """A live model that is made ready for a fold before it answers the fold's items.
+    """A live model whose weights (and decoder) are switched per cross-validation fold.
 
-    `decoders` names, where given, the decoder of each fold; `ready` puts its weights in place.
+    `ready(fold)` loads the weights of a fold; `decoders` may name the decoder of each fold.
     """
 
     live: LiveModel
     label: str
     version: str
     folds: Mapping[str, int]
-    """Group -> the fold that it is held out of."""
+    """Group -> the fold that holds it out."""
     ready: Callable[[int], None] = field(default=lambda fold: None, repr=False)
     decoders: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def estimator(self) -> str:
-        """That of the live model."""
+        """The estimator of the live model."""
         return self.live.estimator
 
     def notes(self) -> Sequence[str]:
-        """Nothing beyond its numbers."""
+        """No notes."""
         return ()
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
-        """Words for items, which are taken as they are needed; best fold by fold."""
+        """Yield words per item; fastest if items are sorted by fold."""
         for fold, own in groupby(items, key=lambda item: self.folds[item.group]):
             self.ready(fold)
             decoder = self.decoders.get(fold, ask.decoder)
@@ -378,7 +253,7 @@ class FoldedModel:
 
 
 def by_fold(items: Iterable[Item], folds: Mapping[str, int]) -> list[Item]:
-    """Items sorted by their groups' folds, which come as they first appear.
+    """Sort items by the folds of their groups, folds in order of first appearance.
 
     >>> items = [Item(f"{n}", group, "There", ()) for n, group in enumerate("abab")]
     >>> [item.id for item in by_fold(items, {"a": 2, "b": 1})]

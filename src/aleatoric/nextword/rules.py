@@ -1,17 +1,19 @@
-"""The first word of a text: the corrected rule, the paper's, and one character at a time.
+"""Word rules: find the first word of a text, at once or token by token.
 
-All return `None` where a text holds no word. The corrected rule: skip leading white space and
-punctuation, then take the maximal run of letters, digits and inner joiners (apostrophes, hyphens,
-underscores, and the invisible joiners of Persian, Hindi and hyphenated text). A newline or any
-other character ends a word, and nothing is glued.
+Every rule returns `None` if a text contains no word. The corrected rule skips leading white space
+and punctuation, then takes the longest run of letters, digits and inner joiners (apostrophes,
+hyphens, underscores, and the invisible joiners of Persian, Hindi and hyphenated text). A newline or
+any other character ends the word; words are never glued together.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
@@ -24,7 +26,9 @@ JOINERS = APOSTROPHES + HYPHENS + "_" + INVISIBLE
 STRAIGHT = str.maketrans(
     dict.fromkeys(APOSTROPHES, "'") | dict.fromkeys(HYPHENS, "-") | dict.fromkeys(INVISIBLE, "")
 )
-"""How joiners are written for comparison."""
+"""How joiners are written when words are compared."""
+JOINS = ("", "'", "-", "_")
+"""Joiners that can follow a folded word, by number; invisible joiners fold to nothing."""
 _NEITHER_WORD_NOR_SPACE = re.compile(r"[^\w\s]")
 _SPACELESS = re.compile(
     "["
@@ -37,48 +41,37 @@ _SPACELESS = re.compile(
 )
 
 WordRule = Callable[[str], str | None]
+Lead = Literal["skip", "condition"]
+"""Text before the word is skipped, or anything but white space there means that there is none."""
+
+
+def is_alphanumeric(character: str) -> bool:
+    """Whether a character is a letter or a digit (and no apostrophe)."""
+    # U+02BC is an apostrophe that Unicode counts among the letters.
+    return character.isalnum() and character not in JOINERS
+
+
+def is_word_character(character: str) -> bool:
+    """Whether a character is a letter, a digit or a combining mark."""
+    return is_alphanumeric(character) or unicodedata.category(character).startswith("M")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where the first word of a text stands, and whether something after it ends it.
-
-    An unended word could still grow: a sampler extends it, a recorded text may count it as cut.
-    """
+    """Position of the first word of a text, and whether something after the word ends it."""
 
     start: int
     stop: int
     ended: bool
 
 
-def is_word_character(character: str) -> bool:
-    """A letter, a digit or a mark that combines with one (so that "e\\u0301" holds together).
-
-    >>> [is_word_character(c) for c in "aé7_-"]
-    [True, True, True, False, False]
-    """
-    return is_alphanumeric(character) or unicodedata.category(character).startswith("M")
-
-
-def is_alphanumeric(character: str) -> bool:
-    """A letter or a digit; no apostrophe.
-
-    >>> is_alphanumeric("a"), is_alphanumeric("\\u02bc")
-    (True, False)
-    """
-    # U+02BC is an apostrophe that Unicode counts among the letters.
-    return character.isalnum() and character not in JOINERS
-
-
 def first_span(text: str) -> Span | None:
-    """The first word's place under the corrected rule.
+    """Return the position of the first word under the corrected rule.
 
     >>> first_span(' "it\\'s late')
     Span(start=2, stop=6, ended=True)
     >>> first_span("well-")
     Span(start=0, stop=4, ended=False)
-    >>> first_span("... !") is None
-    True
     """
     start = next((i for i, c in enumerate(text) if is_alphanumeric(c)), None)
     if start is None:
@@ -90,7 +83,7 @@ def first_span(text: str) -> Span | None:
         elif text[stop] not in JOINERS:
             return Span(start, stop, ended=True)
         elif stop + 1 == len(text):
-            return Span(start, stop, ended=False)  # inner or not: the next character decides
+            return Span(start, stop, ended=False)  # the next character decides
         elif is_alphanumeric(text[stop + 1]):
             stop += 2
         else:
@@ -99,7 +92,7 @@ def first_span(text: str) -> Span | None:
 
 
 def first_word(text: str) -> str | None:
-    """The first word under the corrected rule; leading white space and punctuation are skipped.
+    """Return the first word under the corrected rule.
 
     >>> first_word("\\nsaid\\nCome"), first_word("'tis it's"), first_word("well-known, then")
     ('said', 'tis', 'well-known')
@@ -111,7 +104,7 @@ def first_word(text: str) -> str | None:
 
 
 def first_word_at_once(text: str) -> str | None:
-    """The first word if nothing but white space stands before it (`lead=condition`).
+    """Return the first word if only white space precedes it (`lead=condition`).
 
     >>> first_word_at_once(" said he"), first_word_at_once(', said he')
     ('said', None)
@@ -123,7 +116,7 @@ def first_word_at_once(text: str) -> str | None:
 
 
 def first_word_paper(text: str) -> str | None:
-    """The first word as the paper cut it, with its defects: words are glued and cut.
+    """Return the first word as the paper cut it, with its defects: words are glued and cut.
 
     >>> first_word_paper("said\\nCome"), first_word_paper(" it's"), first_word_paper(" ... ")
     ('saidCome', 'its', None)
@@ -133,7 +126,7 @@ def first_word_paper(text: str) -> str | None:
 
 
 def first_character(text: str) -> str | None:
-    """The first character of a script without spaces; of other scripts the first word.
+    """Return the first character in scripts without spaces, the first word in other scripts.
 
     >>> first_character("\u732b\u304c\u597d\u304d"), first_character("a cat"), first_character("?!")
     ('猫', 'a', None)
@@ -152,18 +145,14 @@ def first_character(text: str) -> str | None:
 
 
 def is_spaceless(text: str) -> bool:
-    """Whether most letters of a text are of a script that is written without spaces.
-
-    >>> is_spaceless("\u732b\u304c\u597d\u304d"), is_spaceless("The sign said \u732b")
-    (True, False)
-    """
+    """Whether most letters of a text belong to a script written without spaces."""
     if text.isascii() or not (found := _SPACELESS.findall(text)):
         return False
     return 2 * len(found) > sum(map(is_word_character, text))
 
 
 def normalise(word: str) -> str:
-    """The form in which two words are compared: case-folded, composed, with straight marks.
+    """Return the form in which words are compared: case-folded, composed, straight apostrophes.
 
     >>> normalise("Don\\u2019t") == normalise("don't")
     True
@@ -174,10 +163,21 @@ def normalise(word: str) -> str:
     return unicodedata.normalize("NFC", folded.translate(STRAIGHT))
 
 
-def bare(word: str) -> str:
-    """A corpus word without its punctuation, as answers are written: `"You're,"` -> `youre`.
+def fold(text: str) -> str:
+    """Like `normalise`, but decomposed: a part of a word folds to a part of the folded word."""
+    if text.isascii():
+        return text.lower()
+    folded = unicodedata.normalize("NFD", text).casefold()
+    return unicodedata.normalize("NFD", folded.translate(STRAIGHT))
 
-    Comparable with words cut by the paper's rule, which deletes punctuation too.
+
+def compose(folded: str) -> str:
+    """Turn a folded word into the form of `normalise`."""
+    return unicodedata.normalize("NFC", folded)
+
+
+def bare(word: str) -> str:
+    """Return a corpus word case-folded and without punctuation, comparable with `first_word_paper`.
 
     >>> bare('light"'), bare("You're")
     ('light', 'youre')
@@ -186,16 +186,12 @@ def bare(word: str) -> str:
 
 
 def is_code(rule: str) -> bool:
-    """Whether a rule is a user's own function, named as `module:function`.
-
-    >>> is_code("corrected"), is_code("mine:first_word")
-    (False, True)
-    """
+    """Whether a rule is a user-defined function, written `module:function`."""
     return ":" in rule
 
 
-def rule_named(rule: str, lead: str = "skip") -> WordRule:
-    """An installed word rule by its name; a user's own function is never loaded here.
+def rule_named(rule: str, lead: Lead = "skip") -> WordRule:
+    """Return an installed word rule by name; user-defined functions are never loaded here.
 
     >>> rule_named("paper").__name__, rule_named("corrected", "condition").__name__
     ('first_word_paper', 'first_word_at_once')
@@ -208,14 +204,76 @@ def rule_named(rule: str, lead: str = "skip") -> WordRule:
 
 
 def check_known(rule: str) -> None:
-    """Refuse a name that no installed rule has.
-
-    >>> check_known("characters")
-    """
-    # To look for other packages' rules takes long, and scoring asks for the rule of every item.
+    """Raise `UsageError` unless a rule of this name is installed."""
+    # Listing other packages' rules is slow, and scoring looks up the rule for every item.
     if rule in registry.PLUGINS["word_rules"]:
         return
     if rule not in (known := registry.names("word_rules")):
-        raise UsageError(
-            f"there is no word rule {rule!r}; use {', '.join(known)} or module:function."
-        )
+        raise UsageError(f"unknown word rule {rule!r}; use {', '.join(known)} or module:function.")
+
+
+LEAD, WORD, JOIN, DONE, WORDLESS = range(5)
+"""Modes of a text: before the word, in it, after an undecided joiner, word ended, no word."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordState:
+    """What is known of the first word after some bytes of text.
+
+    `word` is the word so far, `joiner` an apostrophe, hyphen or the like that belongs to the word
+    only if a letter or digit follows, `pending` the first bytes of an incomplete character.
+    """
+
+    mode: int = LEAD
+    word: str = ""
+    joiner: str = ""
+    pending: bytes = b""
+
+
+def advance(state: WordState, piece: bytes | None, lead: Lead = "skip") -> WordState:
+    """Return the state after one more token; `piece=None` ends the text.
+
+    >>> advance(WordState(), b" it'").joiner
+    "'"
+    >>> advance(advance(WordState(), b" it'"), b"s ").word
+    "it's"
+    """
+    if state.mode >= DONE:
+        return state
+    if piece is None:
+        return WordState(WORDLESS) if state.mode == LEAD else WordState(DONE, state.word)
+    text, pending = decode(state.pending + piece)
+    if state.pending and text:
+        state = WordState(state.mode, state.word, state.joiner)
+    for character in text:
+        state = _step(state, character, lead)
+        if state.mode >= DONE:
+            return state
+    return replace(state, pending=pending) if pending else state
+
+
+def _step(state: WordState, character: str, lead: Lead) -> WordState:
+    if state.mode == LEAD:
+        if is_alphanumeric(character):
+            return WordState(WORD, character)
+        fails = lead == "condition" and not character.isspace()
+        return WordState(WORDLESS) if fails else state
+    if state.mode == JOIN:
+        if is_alphanumeric(character):
+            return WordState(WORD, state.word + state.joiner + character)
+        return WordState(DONE, state.word)
+    if is_word_character(character):
+        return WordState(WORD, state.word + character)
+    if character in JOINERS:
+        return WordState(JOIN, state.word, character)
+    return WordState(DONE, state.word)
+
+
+def decode(data: bytes) -> tuple[str, bytes]:
+    """Return the complete characters of UTF-8 `data` and the bytes of an incomplete last one."""
+    try:
+        return data.decode(), b""  # the common case, and fast
+    except UnicodeDecodeError:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        text = decoder.decode(data)
+        return text, decoder.getstate()[0]

@@ -1,6 +1,6 @@
-"""Monte Carlo first words: unbiased samples in which shared beginnings are run once.
+"""Monte Carlo next words: unbiased samples in which shared prefixes are run once.
 
-Every sample of a context walks down the tree of tokens until its word has ended. Samples that have
+Every sample of a context walks down the token tree until its word has ended. Samples that have
 drawn the same tokens share a node, so a thousand samples cost some hundred nodes.
 """
 
@@ -14,133 +14,93 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.models.attention import Arrival, fetch, send
-from aleatoric.models.decoding import Decoder
-from aleatoric.models.sampling import child, draw, rounding_of
-from aleatoric.nextword.digest import Reader
-from aleatoric.nextword.tree import (
-    MOST_NEW_TOKENS,
-    Limits,
-    Passage,
-    Tree,
-    TreeLM,
-    each_pack,
-    encode_contexts,
-    packs_of,
-    passages_of,
-)
-from aleatoric.nextword.vocabulary import (
-    DONE,
-    FAILED,
-    LEAD,
-    Entry,
-    Key,
-    Lead,
-    Vocabulary,
-    compose,
-    follow,
-    root,
-)
+from aleatoric.models.decoding import Decoder, child, draw, rounding_of
+from aleatoric.nextword.rules import DONE, LEAD, WORDLESS, Lead, compose
+from aleatoric.nextword.tree import MOST_NEW_TOKENS, Limits, Tree, TreeLM, for_contexts
+from aleatoric.nextword.vocabulary import Entry, LogitReader, TableKey, Vocabulary, follow
 from aleatoric.rng import stream
 from aleatoric.types import Draws, Ints
 
 
-@dataclass(frozen=True, eq=False)
-class Aside:
-    """Samples of one depth: their walk, their number in it, their word's state, their tokens."""
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A context and the id of its item, from which its random numbers are derived."""
 
-    walk: Ints
-    sample: Ints
-    state: Ints
-    tokens: tuple[tuple[int, ...], ...]
-
-    @classmethod
-    def none(cls) -> Aside:
-        """No samples.
-
-        >>> len(Aside.none())
-        0
-        """
-        empty = np.zeros(0, dtype=np.int64)
-        return cls(empty, empty, empty, ())
-
-    def __len__(self) -> int:
-        return len(self.walk)
-
-    def __add__(self, other: Aside) -> Aside:
-        return Aside(
-            np.concatenate([self.walk, other.walk]),
-            np.concatenate([self.sample, other.sample]),
-            np.concatenate([self.state, other.state]),
-            self.tokens + other.tokens,
-        )
-
-    def texts(self) -> tuple[list[tuple[int, ...]], Ints]:
-        """The different texts, and which of them each sample has."""
-        numbers = {tokens: number for number, tokens in enumerate(dict.fromkeys(self.tokens))}
-        return list(numbers), np.array([numbers[t] for t in self.tokens], dtype=np.int64)
-
-    def going_on(self, going: NDArray[np.bool_], state: Ints, drawn: Ints) -> Aside:
-        """Some of the samples, one token later."""
-        tokens = [
-            (*self.tokens[i], token)
-            for i, token in zip(np.flatnonzero(going).tolist(), drawn[going].tolist(), strict=True)
-        ]
-        return Aside(self.walk[going], self.sample[going], state[going], tuple(tokens))
+    id: str
+    context: str
 
 
-State = tuple[Key, str, str]
-"""The table of the next token, the folded word so far, and an undecided joiner."""
+def mc(
+    lm: TreeLM,
+    prompts: Sequence[Prompt],
+    *,
+    samples: int = 1000,
+    first: int = 0,
+    seed: int = 0,
+    decoder: Decoder | None = None,
+    lead: Lead = "skip",
+    limits: Limits | None = None,
+    vocabulary: Vocabulary | None = None,
+) -> list[Draws]:
+    """Draw and count `samples` first words per prompt, in the order given.
+
+    A prompt's random numbers depend only on (seed, id, decoder) and the sample's number, so
+    sampling can be continued later, at number `first`.
+    """
+    reader = LogitReader(lm, vocabulary or Vocabulary(lm.pieces, lead), decoder)
+    sampler = WordSampler(reader, np.arange(first, first + samples), seed)
+    contexts = [prompt.context for prompt in prompts]
+
+    def work(tree: Tree) -> Iterator[tuple[int, Draws] | None]:
+        return sampler.walk(tree, [prompts[i].id for i in tree.spans()])
+
+    return for_contexts(lm, contexts, work, limits, "mc")
 
 
-class States:
-    """Every word state met so far has a number; 0 is the state before any text.
+class WordStates:
+    """Numbers every word state met so far; 0 is the state before any text.
 
-    Texts of all contexts pass through the same states (" many" leads to one state everywhere), so
-    a transition is worked out once.
+    A state is (table of the next token, folded word so far, undecided joiner). The texts of all
+    contexts pass through the same states, so a transition is computed once.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self.end = len(vocabulary)
         """A token number that stands for all tokens that settle the outcome as it is."""
-        self._states: list[State] = []
-        self._numbers: dict[State, int] = {}
+        self._states: list[tuple[TableKey, str, str]] = []
+        self._numbers: dict[tuple[TableKey, str, str], int] = {}
         self._known: Ints = np.zeros(0, dtype=np.int64)
         self._next: Ints = np.zeros(0, dtype=np.int64)
-        self._rows: dict[Key, int] = {}
+        self._rows: dict[TableKey, int] = {}
         self._ends = np.zeros((0, len(vocabulary)), dtype=np.bool_)
         self._row_of = np.zeros(0, dtype=np.int64)
-        self._words: list[str | None] = []
-        start = root()
-        self._number((start.key, start.word, start.joiner))
+        self._number((LEAD, b""), "", "")
         self._complete()
 
-    def __len__(self) -> int:
-        return len(self._states)
-
-    def ending(self, states: Ints, tokens: Ints) -> NDArray[np.bool_]:
-        """Where a token settles the outcome of its state without adding a letter."""
-        found: NDArray[np.bool_] = self._ends[self._row_of[states], tokens]
-        return found
+    def shortened(self, states: Ints, tokens: Ints) -> Ints:
+        """Replace tokens that settle the outcome without adding a letter by `end`."""
+        return np.where(self._ends[self._row_of[states], tokens], self.end, tokens)
 
     def after(self, states: Ints, tokens: Ints) -> Ints:
-        """The states that follow, token by token."""
+        """Return the states that follow, element by element."""
         steps = states * (self.end + 1) + tokens
         self._learn(steps)
         found: Ints = self._next[np.searchsorted(self._known, steps)]
         return found
 
     def settled(self, states: Ints) -> NDArray[np.bool_]:
-        """Which states nothing can change any more."""
+        """Mark states that nothing can change any more."""
         found: NDArray[np.bool_] = self._row_of[states] < 0
         return found
 
     def word(self, state: int) -> str | None:
-        """The word of a settled state, in the form in which words are compared."""
-        return self._words[state]
+        """Return the word of a settled state, in the form in which words are compared."""
+        key, word, _ = self._states[state]
+        return compose(word) if key[0] == DONE else None
 
     def _learn(self, steps: Ints) -> None:
-        """Work out the transitions not met before."""
+        """Compute the transitions not met before."""
         places = np.searchsorted(self._known, steps)
         known = np.append(self._known, -1)[places] == steps
         fresh = np.unique(steps[~known])
@@ -156,19 +116,17 @@ class States:
         number, token = divmod(step, self.end + 1)
         key, word, joiner = self._states[number]
         if token == self.end:
-            return self._number(_ended(key, word))
-        here = Entry(0.0, -1, -1, key, word, joiner)
+            return self._number((WORDLESS if key[0] == LEAD else DONE, b""), word, "")
+        here = Entry(key=key, word=word, joiner=joiner)
         there = follow(here, self.vocabulary.table(key), token, 0.0)
         if there.key[0] >= DONE:
-            return self._number(((there.key[0], b""), there.word, ""))
-        return self._number((there.key, there.word, there.joiner))
+            return self._number((there.key[0], b""), there.word, "")
+        return self._number(there.key, there.word, there.joiner)
 
-    def _number(self, state: State) -> int:
-        number = self._numbers.get(state)
-        if number is None:
-            number = self._numbers[state] = len(self._states)
-            self._states.append(state)
-            self._words.append(compose(state[1]) if state[0][0] == DONE else None)
+    def _number(self, key: TableKey, word: str, joiner: str) -> int:
+        number = self._numbers.setdefault((key, word, joiner), len(self._states))
+        if number == len(self._states):
+            self._states.append((key, word, joiner))
         return number
 
     def _complete(self) -> None:
@@ -177,7 +135,7 @@ class States:
         rows = [-1 if key[0] >= DONE else self._row(key) for key in keys]
         self._row_of = np.concatenate([self._row_of, np.array(rows, dtype=np.int64)])
 
-    def _row(self, key: Key) -> int:
+    def _row(self, key: TableKey) -> int:
         if key not in self._rows:
             row = np.zeros((1, self.end), dtype=np.bool_)
             row[0, self.vocabulary.table(key).ends] = True
@@ -186,37 +144,12 @@ class States:
         return self._rows[key]
 
 
-def _ended(key: Key, word: str) -> State:
-    """The text ends: the word so far stands, and without a word there is none."""
-    return ((FAILED if key[0] == LEAD else DONE, b""), word, "")
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A context and the item's name, from which its random numbers are derived."""
-
-    id: str
-    context: str
-
-
 @dataclass(frozen=True, eq=False)
-class Walks:
-    """The contexts of a pack, as arrays.
-
-    Where each lies in the trunk, the deepest token allowed, and the key of its random numbers.
-    """
-
-    spans: Ints
-    depths: Ints
-    keys: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
+class SampleLevel:
     """The unsettled nodes of one depth, and the samples at them.
 
-    For nodes the walk, the word's state, the node before and the token; for samples their number
-    within the walk and their node, in the order of nodes.
+    Per node: the context's row, the word's state, the parent node and the token. Per sample, in the
+    order of nodes: its number within the context and its node.
     """
 
     walk: Ints
@@ -226,253 +159,222 @@ class Level:
     sample: Ints
     node: Ints
 
-    def of_samples(self, chosen: Ints) -> Level:
+    def of_samples(self, chosen: Ints) -> SampleLevel:
         """The same nodes with some of the samples."""
         return replace(self, sample=self.sample[chosen], node=self.node[chosen])
 
-    def part(self, low: int, high: int) -> Level:
+    def part(self, low: int, high: int) -> SampleLevel:
         """Nodes low..high-1 with their samples."""
         first, last = np.searchsorted(self.node, [low, high])
-        return Level(
-            self.walk[low:high],
-            self.state[low:high],
-            self.parent[low:high],
-            self.token[low:high],
-            self.sample[first:last],
-            self.node[first:last] - low,
+        walk, state, parent, token = (
+            column[low:high] for column in (self.walk, self.state, self.parent, self.token)
         )
+        sample, node = self.sample[first:last], self.node[first:last] - low
+        return SampleLevel(walk, state, parent, token, sample, node)
 
-
-def mc(
-    lm: TreeLM,
-    prompts: Sequence[Prompt],
-    *,
-    samples: int = 1000,
-    first: int = 0,
-    seed: int = 0,
-    decoder: Decoder | None = None,
-    lead: Lead = "skip",
-    limits: Limits | None = None,
-    vocabulary: Vocabulary | None = None,
-) -> list[Draws]:
-    """`samples` first words of each prompt, counted, in the order given.
-
-    A prompt's random numbers come from (seed, id, decoder) and the sample's number alone, so that
-    sampling can go on later: at number `first`.
-    """
-    limits = limits or Limits()
-    vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
-    sampler = Sampler(Reader(lm, vocabulary, decoder or Decoder()), samples, seed, first)
-    encoded = encode_contexts(lm, [prompt.context for prompt in prompts])
-    packs = packs_of(passages_of(encoded), limits.contexts_at_once(lm, "mc"))
-    found = dict(each_pack(lm, packs, lambda pack: _walk(lm, pack, prompts, sampler, limits)))
-    return [found[i] for i in range(len(prompts))]
-
-
-def _walk(
-    lm: TreeLM, pack: list[Passage], prompts: Sequence[Prompt], sampler: Sampler, limits: Limits
-) -> Iterator[tuple[int, Draws] | None]:
-    tree = Tree(lm, pack, limits)
-    spans = tree.spans()
-    walks = _start(lm, [prompts[i] for i in spans], list(spans.values()), sampler)
-    place = {index: row for row, index in enumerate(spans)}
-    done = Done([], {})
-    parts = []
-    for indices, logits in tree.run_trunk():
-        roots = _roots([place[i] for i in indices], sampler.numbers)
-        arrive = sampler.draw(walks, roots, logits, 0)
-        yield None
-        parts.append(sampler.step(tree, walks, roots, arrive(), roots.parent, 0, done))
-    level, depth = _under_context(_joined(parts)), 1
-    while len(level.token):
-        level = yield from _deepen(tree, sampler, walks, level, depth, done)
-        depth += 1
-    yield from sampler.walk_aside(tree, walks, done)
-    names = [prompts[i].id for i in spans]
-    yield from zip(spans, sampler.count(names, done.outcomes), strict=True)
-
-
-def _start(
-    lm: TreeLM, prompts: Sequence[Prompt], spans: Sequence[tuple[int, int]], sampler: Sampler
-) -> Walks:
-    lengths = [stop - start for start, stop in spans]
-    depths = [min(MOST_NEW_TOKENS, lm.window - length) for length in lengths]
-    keys = [sampler.key(prompt) for prompt in prompts]
-    return Walks(*(np.array(x, dtype=np.int64) for x in (spans, depths, keys)))
-
-
-def _roots(walks: list[int], numbers: Ints) -> Level:
-    """The contexts themselves, with all samples."""
-    count = len(walks)
-    none = np.full(count, -1, dtype=np.int64)
-    sample = np.tile(numbers, count)
-    node = np.repeat(np.arange(count), len(numbers))
-    return Level(np.array(walks), np.zeros(count, np.int64), none, none, sample, node)
-
-
-def _under_context(level: Level) -> Level:
-    """The first tokens after a context have no node before them."""
-    return replace(level, parent=np.full_like(level.parent, -1))
-
-
-def _joined(parts: Sequence[Level]) -> Level:
-    """Levels one after another as one."""
-    counts = np.cumsum([0, *(len(part.token) for part in parts)])
-    nodes = [part.node + shift for part, shift in zip(parts, counts[:-1], strict=True)]
-    walk, state, parent, token, sample = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("walk", "state", "parent", "token", "sample")
-    )
-    return Level(walk, state, parent, token, sample, np.concatenate(nodes))
-
-
-def _deepen(
-    tree: Tree,
-    sampler: Sampler,
-    walks: Walks,
-    level: Level,
-    depth: int,
-    done: Done,
-) -> Generator[None, None, Level]:
-    """Run the nodes of a level and draw their samples' next tokens."""
-    parts = [level.part(0, 0)]
-    for part, numbers, logits in tree.extend(walks.spans[level.walk], level.parent, level.token):
-        here = level.part(part.start, part.stop)
-        arrive = sampler.draw(walks, here, logits, depth)
-        yield
-        below = sampler.step(tree, walks, here, arrive(), numbers, depth, done)
-        parents = numbers[below.parent]
-        tree.keep_of_last(np.unique(parents))
-        parts.append(replace(below, parent=parents))
-    return _joined(parts)
+    @classmethod
+    def joined(cls, parts: Sequence[SampleLevel]) -> SampleLevel:
+        """Concatenate levels."""
+        counts = np.cumsum([0, *(len(part.token) for part in parts)])
+        nodes = [part.node + shift for part, shift in zip(parts, counts[:-1], strict=True)]
+        walk, state, parent, token, sample = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("walk", "state", "parent", "token", "sample")
+        )
+        return cls(walk, state, parent, token, sample, np.concatenate(nodes))
 
 
 @dataclass(frozen=True, eq=False)
-class Outcomes:
-    """How many samples of a walk have come to an end in a state."""
+class Aside:
+    """Samples of one depth that are run by themselves: context row, number, state, tokens."""
 
     walk: Ints
+    sample: Ints
     state: Ints
-    count: Ints
+    tokens: tuple[tuple[int, ...], ...]
+
+    def __add__(self, other: Aside) -> Aside:
+        return Aside(
+            np.concatenate([self.walk, other.walk]),
+            np.concatenate([self.sample, other.sample]),
+            np.concatenate([self.state, other.state]),
+            self.tokens + other.tokens,
+        )
+
+    def going_on(self, going: NDArray[np.bool_], state: Ints, drawn: Ints) -> Aside:
+        """Some of the samples, one token later."""
+        kept = zip(np.flatnonzero(going).tolist(), drawn[going].tolist(), strict=True)
+        tokens = tuple((*self.tokens[i], token) for i, token in kept)
+        return Aside(self.walk[going], self.sample[going], state[going], tokens)
+
+
+_NO_SAMPLES = Aside(*(np.zeros(0, dtype=np.int64),) * 3, ())
 
 
 @dataclass(frozen=True, eq=False)
-class Done:
-    """What the walks of a pack have come to: ends, and by depth the samples that step aside."""
+class Walks:
+    """The walks of a tree's contexts, as arrays, and what they have come to.
 
-    outcomes: list[Outcomes]
+    `spans` are the contexts' columns of the trunk, `depths` the deepest tokens allowed, `keys` the
+    keys of the random numbers. `outcomes` are (context rows, states, counts) of samples that have
+    ended, `asides` the samples, by depth, that are run by themselves.
+    """
+
+    spans: Ints
+    depths: Ints
+    keys: Ints
+    outcomes: list[tuple[Ints, Ints, Ints]]
     asides: dict[int, Aside]
 
 
-class Sampler:
-    """Draws the next token of every sample of given nodes."""
+class WordSampler:
+    """Draws the next token of every sample of given nodes until all words have ended."""
 
-    def __init__(self, reader: Reader, samples: int, seed: int, first: int = 0) -> None:
-        self.reader = reader
-        self.numbers = np.arange(first, first + samples)
-        self.seed = seed
-        self.states = States(reader.vocabulary)
+    def __init__(self, reader: LogitReader, numbers: Ints, seed: int) -> None:
+        self._reader = reader
+        self._numbers = numbers
+        self._seed = seed
+        self._states = WordStates(reader.vocabulary)
 
-    def key(self, prompt: Prompt) -> int:
-        """The key of a prompt's random numbers."""
-        rng = stream(self.seed, "mc", prompt.id, str(self.reader.decoder))
+    def walk(self, tree: Tree, item_ids: Sequence[str]) -> Iterator[tuple[int, Draws] | None]:
+        """Sample the contexts of a tree; yields `None` while it waits for the device."""
+        spans = tree.spans()
+        walks = self._start(tree, item_ids)
+        place = {index: row for row, index in enumerate(spans)}
+        parts = []
+        for indices, logits in tree.run_trunk():
+            roots = self._roots([place[i] for i in indices])
+            arrive = self._draw(walks, roots, logits, 0)
+            yield None
+            parts.append(self._step(tree, walks, roots, arrive(), roots.parent, 0))
+        level, depth = SampleLevel.joined(parts), 1
+        level = replace(level, parent=np.full_like(level.parent, -1))
+        while len(level.token):
+            level = yield from self._deepen(tree, walks, level, depth)
+            depth += 1
+        yield from self._walk_aside(tree, walks)
+        yield from zip(spans, self._counted(item_ids, walks), strict=True)
+
+    def _start(self, tree: Tree, item_ids: Sequence[str]) -> Walks:
+        spans = np.array(list(tree.spans().values()), dtype=np.int64)
+        depths = np.minimum(MOST_NEW_TOKENS, tree.lm.window - (spans[:, 1] - spans[:, 0]))
+        keys = np.array([self._key(item_id) for item_id in item_ids], dtype=np.int64)
+        return Walks(spans, depths, keys, [], {})
+
+    def _key(self, item_id: str) -> int:
+        rng = stream(self._seed, "mc", item_id, str(self._reader.decoder))
         return int(rng.integers(-(1 << 63), (1 << 63) - 1, endpoint=True))
 
-    def draw(self, walks: Walks, level: Level, logits: Any, depth: int) -> Arrival:
-        """Draw the next token of every sample; the work is queued on the device."""
-        probabilities = self.reader.probabilities(logits)
-        device = probabilities.device
-        rows, keys = (send(x, device) for x in (level.node, self._keys(walks, level, depth)))
-        return fetch(draw(probabilities, rows, keys, rounding_of(logits)))
+    def _roots(self, walks: list[int]) -> SampleLevel:
+        count = len(walks)
+        none = np.full(count, -1, dtype=np.int64)
+        sample = np.tile(self._numbers, count)
+        node = np.repeat(np.arange(count), len(self._numbers))
+        return SampleLevel(np.array(walks), np.zeros(count, np.int64), none, none, sample, node)
 
-    def step(
+    def _deepen(
+        self, tree: Tree, walks: Walks, level: SampleLevel, depth: int
+    ) -> Generator[None, None, SampleLevel]:
+        """Run the nodes of a level and draw their samples' next tokens."""
+        parts = [level.part(0, 0)]
+        nodes = tree.extend(walks.spans[level.walk], level.parent, level.token)
+        for part, numbers, logits in nodes:
+            here = level.part(part.start, part.stop)
+            arrive = self._draw(walks, here, logits, depth)
+            yield
+            below = self._step(tree, walks, here, arrive(), numbers, depth)
+            parents = numbers[below.parent]
+            tree.keep_of_last(np.unique(parents))
+            parts.append(replace(below, parent=parents))
+        return SampleLevel.joined(parts)
+
+    def _draw(self, walks: Walks, level: SampleLevel, logits: Any, depth: int) -> Arrival:
+        """Draw the next token of every sample; the work is queued on the device."""
+        probabilities = self._reader.probabilities(logits)
+        # The key of a sample does not depend on the batch.
+        keys = child(child(walks.keys, depth)[level.walk[level.node]], level.sample)
+        rows, numbers = (send(x, probabilities.device) for x in (level.node, keys))
+        return fetch(draw(probabilities, rows, numbers, rounding_of(logits)))
+
+    def _step(
         self,
         tree: Tree,
         walks: Walks,
-        level: Level,
+        level: SampleLevel,
         drawn: Ints,
         numbers: Ints,
         depth: int,
-        done: Done,
-    ) -> Level:
-        """The nodes below the drawn tokens; a node's parent is its place in `level`.
+    ) -> SampleLevel:
+        """Return the nodes below the drawn tokens; a node's parent is its place in `level`.
 
-        Samples that have settled, and those whose draw rounding could have changed, go to `done`.
+        Samples that have ended, and those whose draw rounding could have changed, go to `walks`.
         `numbers` are the level's nodes in the tree.
         """
         close = np.flatnonzero(drawn < 0)
         if len(close):
             aside = _aside(tree, walks, level.of_samples(close), numbers)
-            done.asides[depth] = done.asides.get(depth, Aside.none()) + aside
+            walks.asides[depth] = walks.asides.get(depth, _NO_SAMPLES) + aside
             sure = np.flatnonzero(drawn >= 0)
             level, drawn = level.of_samples(sure), drawn[sure]
-        tokens = self._shortened(level.state[level.node], drawn)
-        wide = self.states.end + 1
+        tokens = self._states.shortened(level.state[level.node], drawn)
+        wide = self._states.end + 1
         pairs, which = np.unique(level.node * wide + tokens, return_inverse=True)
         parent, token = np.divmod(pairs, wide)
-        state, walk = self.states.after(level.state[parent], token), level.walk[parent]
-        closed = self.states.settled(state) | (depth >= walks.depths[walk])
+        state, walk = self._states.after(level.state[parent], token), level.walk[parent]
         counts = np.bincount(which, minlength=len(pairs))
-        done.outcomes.append(Outcomes(walk[closed], state[closed], counts[closed]))
+        closed = self._close(walks, walk, state, counts, depth)
         return _below(level, parent, token, state, ~closed, which)
 
-    def _shortened(self, states: Ints, drawn: Ints) -> Ints:
-        """Tokens, one number for all that settle the outcome as it is."""
-        return np.where(self.states.ending(states, drawn), self.states.end, drawn)
+    def _close(
+        self, walks: Walks, walk: Ints, state: Ints, counts: Ints, depth: int
+    ) -> NDArray[np.bool_]:
+        """Record the outcomes of samples that have ended; return which have."""
+        closed = self._states.settled(state) | (depth >= walks.depths[walk])
+        walks.outcomes.append((walk[closed], state[closed], counts[closed]))
+        return closed
 
-    def walk_aside(self, tree: Tree, walks: Walks, done: Done) -> Iterator[None]:
-        """Walk the samples that stepped aside to their ends, each by itself."""
-        here, depth = Aside.none(), 0
-        while len(here) or depth <= max(done.asides, default=-1):
-            here = here + done.asides.get(depth, Aside.none())
-            if len(here):
-                here = yield from self._step_aside(tree, walks, here, depth, done)
+    def _walk_aside(self, tree: Tree, walks: Walks) -> Iterator[None]:
+        """Sample the texts whose draws were in doubt to their ends, each by itself."""
+        here, depth = _NO_SAMPLES, 0
+        while len(here.walk) or depth <= max(walks.asides, default=-1):
+            here = here + walks.asides.get(depth, _NO_SAMPLES)
+            if len(here.walk):
+                here = yield from self._step_aside(tree, walks, here, depth)
             depth += 1
 
     def _step_aside(
-        self, tree: Tree, walks: Walks, here: Aside, depth: int, done: Done
+        self, tree: Tree, walks: Walks, here: Aside, depth: int
     ) -> Generator[None, None, Aside]:
-        texts, rows = here.texts()
-        probabilities = self.reader.probabilities(tree.apart(texts))
+        texts = {tokens: number for number, tokens in enumerate(dict.fromkeys(here.tokens))}
+        rows = np.array([texts[tokens] for tokens in here.tokens], dtype=np.int64)
+        probabilities = self._reader.probabilities(tree.apart(list(texts)))
         device = probabilities.device
         keys = child(child(walks.keys, depth)[here.walk], here.sample)
         arrive = fetch(draw(probabilities, send(rows, device), send(keys, device)))
         yield
         drawn = arrive()
-        state = self.states.after(here.state, self._shortened(here.state, drawn))
-        closed = self.states.settled(state) | (depth >= walks.depths[here.walk])
-        ones = np.ones(int(closed.sum()), dtype=np.int64)
-        done.outcomes.append(Outcomes(here.walk[closed], state[closed], ones))
+        state = self._states.after(here.state, self._states.shortened(here.state, drawn))
+        closed = self._close(walks, here.walk, state, np.ones_like(state), depth)
         return here.going_on(~closed, state, drawn)
 
-    def _keys(self, walks: Walks, level: Level, depth: int) -> Ints:
-        """The key of each sample at this depth: a property of the sample, not of the batch."""
-        of_walk = child(walks.keys, depth)
-        found: Ints = child(of_walk[level.walk[level.node]], level.sample)
-        return found
-
-    def count(self, names: Sequence[str], outcomes: Sequence[Outcomes]) -> Iterator[Draws]:
-        """The words of each walk's samples, and how many samples have none."""
-        walk, state, count = (
-            np.concatenate([getattr(part, name) for part in outcomes])
-            for name in ("walk", "state", "count")
-        )
+    def _counted(self, item_ids: Sequence[str], walks: Walks) -> Iterator[Draws]:
+        walk, state, count = map(np.concatenate, zip(*walks.outcomes, strict=True))
         order = np.argsort(walk, kind="stable")
-        starts = np.searchsorted(walk[order], np.arange(len(names) + 1)).tolist()
+        starts = np.searchsorted(walk[order], np.arange(len(item_ids) + 1)).tolist()
         states, counts = state[order].tolist(), count[order].tolist()
-        for name, low, high in zip(names, starts[:-1], starts[1:], strict=True):
-            yield self._counted(name, states[low:high], counts[low:high])
+        for item_id, low, high in zip(item_ids, starts[:-1], starts[1:], strict=True):
+            words: dict[str, int] = {}
+            failed = 0
+            for number, samples in zip(states[low:high], counts[low:high], strict=True):
+                word = self._states.word(number)
+                if word is None:
+                    failed += samples
+                else:
+                    words[word] = words.get(word, 0) + samples
+            yield Draws(item_id, dict(sorted(words.items())), failed)
 
-    def _counted(self, name: str, states: list[int], counts: list[int]) -> Draws:
-        words: dict[str | None, int] = {}
-        for state, count in zip(states, counts, strict=True):
-            word = self.states.word(state)
-            words[word] = words.get(word, 0) + count
-        failed = words.pop(None, 0)
-        return Draws(name, dict(sorted(words.items(), key=_word)), failed)  # type: ignore[arg-type]
 
-
-def _aside(tree: Tree, walks: Walks, level: Level, numbers: Ints) -> Aside:
+def _aside(tree: Tree, walks: Walks, level: SampleLevel, numbers: Ints) -> Aside:
     """The samples of a level with their whole texts."""
     walk = level.walk[level.node]
     nodes = numbers[level.node].tolist()
@@ -481,22 +383,18 @@ def _aside(tree: Tree, walks: Walks, level: Level, numbers: Ints) -> Aside:
     return Aside(walk, level.sample, level.state[level.node], tuple(texts))
 
 
-def _word(item: tuple[str | None, int]) -> str:
-    return item[0] or ""
-
-
 def _below(
-    level: Level,
+    level: SampleLevel,
     parent: Ints,
     token: Ints,
     state: Ints,
     open_: NDArray[np.bool_],
     which: Ints,
-) -> Level:
-    """The level of the pairs that stay open, with the samples at them."""
+) -> SampleLevel:
+    """The level of the (node, token) pairs that stay open, with the samples at them."""
     going = open_[which]
     renumbered = np.cumsum(open_) - 1
     node, sample = renumbered[which[going]], level.sample[going]
     order = np.argsort(node, kind="stable")
     walk = level.walk[parent[open_]]
-    return Level(walk, state[open_], parent[open_], token[open_], sample[order], node[order])
+    return SampleLevel(walk, state[open_], parent[open_], token[open_], sample[order], node[order])

@@ -1,8 +1,8 @@
-"""The tree pass: many continuations of many contexts in few forward passes.
+"""Tree pass: many continuations of many contexts in few forward passes.
 
-The tokens of one or more passages are run once, packed behind one another. Continuations are nodes
-of a tree: each attends to the beginning of its own passage up to its context, and to its
-ancestors. Keys and values are kept, so that no token is ever run twice.
+The tokens of one or more passages are run once, packed one after another. Continuations are nodes
+of a tree: each attends to its own passage up to its context, and to its ancestors. Keys and values
+are kept, so that no token is run twice.
 """
 
 from __future__ import annotations
@@ -10,35 +10,29 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from aleatoric.errors import ModelError, UsageError
-from aleatoric.models.attention import Tiles, send
-from aleatoric.models.base import free_memory, is_out_of_memory
+from aleatoric.models.attention import KV, Tiles, joined_kv, send
+from aleatoric.models.base import free_memory, gpu_memory, is_out_of_memory
 from aleatoric.types import Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aleatoric.models.attention import Tiles
-
-
-KV = tuple[tuple["Tensor", "Tensor"], ...]
-"""One (keys, values) a layer, each of shape [1, heads, tokens, width]."""
-
 
 class TreeLM(Protocol):
-    """A causal language model whose attention can be told which tokens see which."""
+    """A causal language model that takes an arbitrary attention mask."""
 
     @property
     def pieces(self) -> Sequence[bytes | None]:
-        """The bytes of each token; `None` where the token ends the text."""
+        """The bytes of each token; `None` if the token ends the text."""
 
     @property
     def window(self) -> int:
-        """The longest sequence the model takes."""
+        """The longest sequence that the model accepts."""
 
     @property
     def device(self) -> Any:
@@ -46,7 +40,7 @@ class TreeLM(Protocol):
 
     @property
     def tiled(self) -> bool:
-        """Whether `forward` takes tiles in place of a mask."""
+        """Whether `forward` accepts tiles instead of a mask."""
 
     def encode(self, text: str) -> tuple[int, ...]:
         """The tokens of a context."""
@@ -58,7 +52,7 @@ class TreeLM(Protocol):
         """The tokens of a text as it follows a context."""
 
     def check_length(self, tokens: int) -> None:
-        """Refuse texts of so many tokens where `forward` is wrong about them."""
+        """Raise if `forward` is wrong for texts of so many tokens."""
 
     def forward(
         self,
@@ -68,57 +62,54 @@ class TreeLM(Protocol):
         past: KV | None,
         keep: Tensor | None,
     ) -> tuple[Tensor, KV]:
-        """Logits of tokens `ids[keep]`, and keys and values of all `ids`.
+        """Return the logits of tokens `ids[keep]`, and keys and values of all `ids`.
 
-        `mask[i, j]` is true where token i attends to column j of (past, ids).
+        `mask[i, j]` is true if token i attends to column j of (past, ids).
         """
 
 
 ROOM = 8
-"""Tokens that must fit in the window after a context: the longest word looked at."""
-
+"""Tokens that must fit in the window after a context: the longest word considered."""
 MOST_NEW_TOKENS = 64
-"""Tokens after which a sampled text that has not settled its word counts as without one."""
-
+"""A sampled text whose word has not ended after so many tokens counts as having no word."""
+NODE = np.dtype([(name, np.int64) for name in ("block", "column", "parent", "depth", "token")])
 TOKENS = 4096
-"""The most tokens of several passages that are run together."""
+"""Upper bound of the tokens of several passages that are run together."""
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
-    """A token sequence and the contexts that are its beginnings: (index, number of tokens)."""
+class TokenPassage:
+    """A token sequence and the contexts that are prefixes of it: (index, number of tokens)."""
 
     tokens: tuple[int, ...]
     contexts: tuple[tuple[int, int], ...]
 
 
-def passages_of(contexts: Sequence[tuple[int, ...]]) -> list[Passage]:
-    """The fewest sequences whose beginnings are the given ones, by tokens and not by letters.
+def passages_of(contexts: Sequence[tuple[int, ...]]) -> list[TokenPassage]:
+    """Return the fewest sequences that have the given contexts as prefixes, by tokens.
 
-    A context whose tokens are not a beginning of a longer one (because the next word changes how
-    it is cut) stands alone. Ordered by first context.
+    A context whose tokens are not a prefix of a longer one (because the next word changes the
+    tokenization) stands alone.
 
-    >>> passages_of([(1,), (1, 2), (1, 3)])
-    [Passage(tokens=(1, 3), contexts=((2, 2),)), Passage(tokens=(1, 2), contexts=((0, 1), (1, 2)))]
+    >>> [passage.contexts for passage in passages_of([(1,), (1, 2), (1, 3)])]
+    [((2, 2),), ((0, 1), (1, 2))]
     """
     order = sorted(range(len(contexts)), key=lambda i: (contexts[i], i), reverse=True)
     groups: list[list[int]] = []
-    for i in order:  # a beginning stands right before its continuations in sorted order
+    for i in order:  # in sorted order, a prefix stands right before its continuations
         longest = contexts[groups[-1][0]] if groups else ()
         if groups and longest[: len(contexts[i])] == contexts[i]:
             groups[-1].append(i)
         else:
             groups.append([i])
-    return [_passage(contexts, group) for group in groups]
-
-
-def _passage(contexts: Sequence[tuple[int, ...]], group: list[int]) -> Passage:
-    spans = tuple((i, len(contexts[i])) for i in reversed(group))
-    return Passage(contexts[group[0]], spans)
+    return [
+        TokenPassage(contexts[group[0]], tuple((i, len(contexts[i])) for i in reversed(group)))
+        for group in groups
+    ]
 
 
 class ContextError(UsageError):
-    """A context that a model cannot continue, by its place among those asked for."""
+    """A context that a model cannot continue; `place` is its index among the contexts."""
 
     def __init__(self, place: int, problem: str) -> None:
         super().__init__(problem)
@@ -126,42 +117,39 @@ class ContextError(UsageError):
 
 
 def encode_contexts(lm: TreeLM, contexts: Sequence[str]) -> list[tuple[int, ...]]:
-    """The tokens of each context; empty and over-long ones are refused with the reason."""
+    """Tokenize contexts; raise `ContextError` for an empty or over-long one."""
     encoded = lm.encode_all(contexts)
     for place, (context, tokens) in enumerate(zip(contexts, encoded, strict=True)):
-        problem = problem_of(context, tokens, lm.window)
-        if problem is not None:
+        if problem := _problem_of(context, tokens, lm.window):
             raise ContextError(place, problem)
     lm.check_length(min(lm.window, MOST_NEW_TOKENS + max(map(len, encoded), default=0)))
     return encoded
 
 
-def problem_of(context: str, tokens: Sequence[int], window: int) -> str | None:
-    """Why a model cannot continue a context, and what to do.
-
-    >>> problem_of("There are", (5, 6), 1024) is None
-    True
-    """
+def _problem_of(context: str, tokens: Sequence[int], window: int) -> str | None:
     if not tokens:
         return (
             "a context is empty and the model gets no beginning-of-text token; "
             "use --bos add (bos='add' in Python) or leave the item out."
         )
     if len(tokens) + ROOM > window:
+        shown = context if len(context) <= 40 else f"{context[:37]}..."
         return (
-            f"the context {_clip(context)!r} has {len(tokens)} tokens, and with {ROOM} for a "
-            f"word it does not fit the model's window of {window}; shorten it."
+            f"the context {shown!r} has {len(tokens)} tokens, and with {ROOM} for a word it does "
+            f"not fit the model's window of {window}; shorten it."
         )
     return None
 
 
-def packs_of(passages: Sequence[Passage], size: int, tokens: int = TOKENS) -> list[list[Passage]]:
-    """Passages taken together until a pack holds at least `size` contexts.
+def packs_of(
+    passages: Sequence[TokenPassage], size: int, tokens: int = TOKENS
+) -> list[list[TokenPassage]]:
+    """Group passages into packs of at least `size` contexts.
 
     A pack of several passages has at most `tokens` tokens: its attention mask grows with their
     square.
     """
-    packs: list[list[Passage]] = []
+    packs: list[list[TokenPassage]] = []
     held, length = size, 0
     for passage in passages:
         if held >= size or length + len(passage.tokens) > tokens:
@@ -173,16 +161,12 @@ def packs_of(passages: Sequence[Passage], size: int, tokens: int = TOKENS) -> li
     return packs
 
 
-def _clip(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:37]}..."
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much is run at once; 0 chooses by device.
 
-    `nodes` are the tokens of one forward pass, `memory` bounds their logits in bytes, `pack` are
-    the contexts whose trees grow together.
+    `nodes` is the number of tokens per forward pass, `memory` bounds their logits in bytes, `pack`
+    is the number of contexts whose trees grow together.
     """
 
     nodes: int = 0
@@ -190,24 +174,15 @@ class Limits:
     pack: int = 0
 
     def nodes_at_once(self, lm: TreeLM) -> int:
-        """Nodes of one forward pass: logits and their working copies stay below `memory`."""
+        """Return the nodes per forward pass; logits and working copies stay below `memory`."""
         wanted = self.nodes or (256 if _on_cpu(lm) else 4096)
-        memory = self.memory or (1 << 30 if _on_cpu(lm) else _gpu_memory(lm) // 8)
+        memory = self.memory or (1 << 30 if _on_cpu(lm) else gpu_memory(lm.device) // 8)
         return max(1, min(wanted, memory // (16 * len(lm.pieces))))
 
     def contexts_at_once(self, lm: TreeLM, estimator: Literal["exact", "mc"] = "exact") -> int:
-        """Contexts whose trees grow together: fewer where each has a large tree."""
+        """Return the contexts whose trees grow together: fewer if each has a large tree."""
         on_gpu = 2816 if estimator == "exact" else 1344
         return self.pack or (48 if _on_cpu(lm) else on_gpu)
-
-
-def _gpu_memory(lm: TreeLM) -> int:
-    import torch
-
-    if torch.device(lm.device).type != "cuda":
-        return 8 << 30
-    total: int = torch.cuda.get_device_properties(lm.device).total_memory
-    return total
 
 
 def _on_cpu(lm: TreeLM) -> bool:
@@ -215,9 +190,9 @@ def _on_cpu(lm: TreeLM) -> bool:
 
 
 class Tree:
-    """The growing tree over a pack of passages. Nodes are numbered as they are added."""
+    """The tree over a pack of passages. Nodes are numbered as they are added."""
 
-    def __init__(self, lm: TreeLM, passages: Sequence[Passage], limits: Limits) -> None:
+    def __init__(self, lm: TreeLM, passages: Sequence[TokenPassage], limits: Limits) -> None:
         self.lm = lm
         self.passages = passages
         self.room = limits.nodes_at_once(lm)
@@ -227,52 +202,42 @@ class Tree:
         self._ids = np.concatenate([np.array(p.tokens, dtype=np.int64) for p in passages])
         self._width = len(self._ids)
         self._blocks: list[KV] = []
-        self._block = np.zeros(0, dtype=np.int64)
-        self._column = np.zeros(0, dtype=np.int64)
-        self._parent = np.zeros(0, dtype=np.int64)
-        self._depth = np.zeros(0, dtype=np.int64)
-        self._token = np.zeros(0, dtype=np.int64)
-
-    def run_trunk(self) -> Iterator[tuple[list[int], Tensor]]:
-        """Run the passages; gives, in parts, context indices and their next-token logits."""
-        spans = [
-            (index, int(start) + length - 1)
-            for passage, start in zip(self.passages, self._starts, strict=True)
-            for index, length in passage.contexts
-        ]
-        positions = np.concatenate([np.arange(len(p.tokens)) for p in self.passages])
-        keep = np.array([column for _, column in spans], dtype=np.int64)
-        logits, self._trunk = self._forward(self._ids, positions, self._trunk_sight(), None, keep)
-        for low in range(0, len(spans), self.room):
-            part = spans[low : low + self.room]
-            yield [index for index, _ in part], logits[low : low + self.room]
-
-    def _trunk_sight(self) -> Tensor | Tiles:
-        """Every token sees its own passage up to itself."""
-        lengths = [len(p.tokens) for p in self.passages]
-        if self.lm.tiled:
-            spans = np.stack([np.repeat(self._starts, lengths), 1 + np.arange(self._width)], 1)
-            return Tiles.of(spans, np.full((self._width, 1), -1), self.lm.device)
-        owner = np.repeat(np.arange(len(self._starts)), lengths)
-        which = send(owner, self.lm.device)
-        same = which[:, None] == which[None, :]
-        return same.tril()
+        self._nodes = np.zeros(0, dtype=NODE)
 
     def spans(self) -> dict[int, tuple[int, int]]:
-        """Context index -> the columns of the trunk that it is: (start, stop)."""
+        """Map each context's index to its columns of the trunk: (start, stop)."""
         return {
             index: (int(start), int(start) + length)
             for passage, start in zip(self.passages, self._starts, strict=True)
             for index, length in passage.contexts
         }
 
+    def run_trunk(self) -> Iterator[tuple[list[int], Tensor]]:
+        """Run the passages; yield, in parts, context indices and their next-token logits."""
+        last = [(index, stop - 1) for index, (_, stop) in self.spans().items()]
+        positions = np.concatenate([np.arange(len(p.tokens)) for p in self.passages])
+        keep = np.array([column for _, column in last], dtype=np.int64)
+        logits, self._trunk = self._forward(self._ids, positions, self._trunk_sight(), None, keep)
+        for low in range(0, len(last), self.room):
+            part = last[low : low + self.room]
+            yield [index for index, _ in part], logits[low : low + self.room]
+
+    def _trunk_sight(self) -> Tensor | Tiles:
+        """Every token attends to its own passage up to itself."""
+        lengths = [len(p.tokens) for p in self.passages]
+        if self.lm.tiled:
+            spans = np.stack([np.repeat(self._starts, lengths), 1 + np.arange(self._width)], 1)
+            return Tiles.of(spans, np.full((self._width, 1), -1), self.lm.device)
+        which = send(np.repeat(np.arange(len(self._starts)), lengths), self.lm.device)
+        return (which[:, None] == which[None, :]).tril()
+
     def extend(
         self, spans: Ints, parents: Ints, tokens: Ints
     ) -> Iterator[tuple[slice, Ints, Tensor]]:
-        """Add nodes; gives, in parts, (which of them, their numbers, next-token logits).
+        """Add nodes; yield, in parts, (which of them, their numbers, next-token logits).
 
         `spans` holds the (start, stop) of each node's context, `parents` the node before it or -1.
-        Too little memory halves the part and goes on.
+        A part that does not fit into memory is halved.
         """
         low = 0
         while low < len(tokens):
@@ -298,22 +263,24 @@ class Tree:
     def _extend(self, spans: Ints, parents: Ints, tokens: Ints) -> tuple[Ints, Tensor]:
         chains = self._chains(parents)
         used = np.unique(chains[chains >= 0])
-        depth = 1 + (np.where(parents >= 0, self._depth[parents], 0) if len(used) else 0 * parents)
+        depth = 1 + (
+            np.where(parents >= 0, self._nodes["depth"][parents], 0) if len(used) else 0 * parents
+        )
         positions = spans[:, 1] - spans[:, 0] + depth - 1
         sight = self._sight(spans, chains, used)
         logits, fresh = self._forward(tokens, positions, sight, self._past(used), None)
         return self._remember(parents, depth, tokens, fresh), logits
 
     def _chains(self, parents: Ints) -> Ints:
-        """The ancestors of each new node, one row a node, -1 where there are no more."""
+        """The ancestors of each new node, one row per node, filled up with -1."""
         rows = [parents]
         while (rows[-1] >= 0).any():
             last = rows[-1]
-            rows.append(np.where(last >= 0, self._parent[last], -1))
+            rows.append(np.where(last >= 0, self._nodes["parent"][last], -1))
         return np.stack(rows[:-1] or [parents], axis=1)
 
     def _sight(self, spans: Ints, chains: Ints, used: Ints) -> Tensor | Tiles:
-        """Every node sees its context, its ancestors (all in `used`) and itself."""
+        """Every node attends to its context, its ancestors (all in `used`) and itself."""
         if not self.lm.tiled:
             return self._mask(spans, chains, used)
         columns = np.where(chains >= 0, self._width + np.searchsorted(used, chains), -1)
@@ -331,7 +298,7 @@ class Tree:
         mask[:, : self._width] = (columns >= bounds[:, :1]) & (columns < bounds[:, 1:])
         rows, places = np.nonzero(chains >= 0)
         ancestors = self._width + np.searchsorted(used, chains[rows, places])
-        # A Python truth value would be sent to the device, and wait for all that is queued there.
+        # A Python bool would be copied to the device, and wait for all work queued there.
         seen = torch.ones((), dtype=torch.bool, device=device)
         mask.index_put_((send(rows, device), send(ancestors, device)), seen)
         mask[:, past:].fill_diagonal_(True)
@@ -341,44 +308,35 @@ class Tree:
         """Keys and values of the trunk and of the given nodes, in ascending order."""
         if not len(used):
             return self._trunk
-        import torch
-
         assert self._trunk is not None
-        parts = [self._trunk, *self._selected(used)]
-        return tuple(
-            (torch.cat([k for k, _ in layer], 2), torch.cat([v for _, v in layer], 2))
-            for layer in zip(*parts, strict=True)
+        blocks = self._nodes["block"][used]
+        selected = (
+            _columns(self._blocks[block], self._nodes["column"][used[blocks == block]])
+            for block in np.unique(blocks)
         )
-
-    def _selected(self, used: Ints) -> Iterator[KV]:
-        blocks = self._block[used]
-        for block in np.unique(blocks):
-            columns = self._column[used[blocks == block]]
-            yield _columns(self._blocks[block], columns)
+        return joined_kv([self._trunk, *selected])
 
     def _remember(self, parents: Ints, depth: Ints, tokens: Ints, fresh: KV) -> Ints:
-        first, count = len(self._parent), len(parents)
-        self._block = np.concatenate([self._block, np.full(count, len(self._blocks))])
-        self._column = np.concatenate([self._column, np.arange(count)])
-        self._parent = np.concatenate([self._parent, parents])
-        self._depth = np.concatenate([self._depth, depth])
-        self._token = np.concatenate([self._token, tokens])
+        nodes = np.zeros(len(parents), dtype=NODE)
+        nodes["block"], nodes["column"] = len(self._blocks), np.arange(len(parents))
+        nodes["parent"], nodes["depth"], nodes["token"] = parents, depth, tokens
         self._blocks.append(fresh)
-        return np.arange(first, first + count)
+        self._nodes = np.concatenate([self._nodes, nodes])
+        return np.arange(len(self._nodes) - len(nodes), len(self._nodes))
 
     def keep_of_last(self, nodes: Ints) -> None:
-        """Of the part added last, keep only the keys and values of `nodes`.
+        """Keep only the keys and values of `nodes` of the part added last.
 
-        The others must not become parents.
+        The other nodes of the part must not become parents.
         """
-        self._blocks[-1] = _columns(self._blocks[-1], self._column[nodes])
-        self._column[nodes] = np.arange(len(nodes))
+        self._blocks[-1] = _columns(self._blocks[-1], self._nodes["column"][nodes])
+        self._nodes["column"][nodes] = np.arange(len(nodes))
 
     def apart(self, texts: Sequence[tuple[int, ...]]) -> Tensor:
-        """The next-token logits of texts (their tokens), each as if it were run by itself.
+        """Return the next-token logits of token sequences, each as if it were run by itself.
 
-        What a text is run together with changes the last bits of its logits. Here every forward
-        pass has one of a few fixed shapes, in which a row's bits do not depend on the others.
+        The batch changes the last bits of a text's logits. Here every forward pass has one of a
+        few fixed shapes, in which the bits of a row do not depend on the other rows.
         """
         import torch
 
@@ -396,11 +354,11 @@ class Tree:
         return torch.stack(found)
 
     def text(self, span: tuple[int, int], node: int) -> tuple[int, ...]:
-        """All tokens of a context up to a node below it (-1: the context alone)."""
+        """Return all tokens of a context up to a node below it (-1: the context alone)."""
         path: list[int] = []
         while node >= 0:
-            path.append(int(self._token[node]))
-            node = int(self._parent[node])
+            path.append(int(self._nodes["token"][node]))
+            node = int(self._nodes["parent"][node])
         return (*self._ids[span[0] : span[1]].tolist(), *path[::-1])
 
     def _in_slots(self, rows: list[tuple[int, ...]], slots: int, length: int) -> Tensor:
@@ -432,58 +390,68 @@ class Tree:
 
 
 Answer = TypeVar("Answer")
+_Turn = tuple[list[TokenPassage], Iterator[tuple[int, Answer] | None], list[tuple[int, Answer]]]
+"""A pack, the work on it, and its answers so far."""
+
+
+def for_contexts(
+    lm: TreeLM,
+    contexts: Sequence[str],
+    work: Callable[[Tree], Iterator[tuple[int, Answer] | None]],
+    limits: Limits | None = None,
+    estimator: Literal["exact", "mc"] = "exact",
+) -> list[Answer]:
+    """Return the answer of `work` per context, in the order given; see `each_pack`."""
+    limits = limits or Limits()
+    passages = passages_of(encode_contexts(lm, contexts))
+    packs = packs_of(passages, limits.contexts_at_once(lm, estimator))
+    found = dict(each_pack(lm, packs, lambda pack: work(Tree(lm, pack, limits))))
+    return [found[i] for i in range(len(contexts))]
 
 
 def each_pack(
     lm: TreeLM,
-    packs: Iterable[list[Passage]],
-    work: Callable[[list[Passage]], Iterator[tuple[int, Answer] | None]],
+    packs: Iterable[list[TokenPassage]],
+    work: Callable[[list[TokenPassage]], Iterator[tuple[int, Answer] | None]],
 ) -> Iterator[tuple[int, Answer]]:
-    """The answers of `work` for all packs; a pack that memory cannot hold is halved.
+    """Yield the answers of `work` for all packs; a pack that does not fit into memory is halved.
 
-    `work` gives `None` where it waits for the device. On a GPU two packs are worked on in turns,
-    so that one's bookkeeping is done while the other's tokens are run.
+    `work` yields `None` while it waits for the device. On a GPU two packs take turns, so that the
+    CPU work of one is done while the tokens of the other are run.
     """
-    waiting = list(packs)[::-1]
-    alone: list[list[Passage]] = []  # passages that did not fit beside another pack
-    turns: deque[Turn[Answer]] = deque()
-    while waiting or turns or alone:
-        if not waiting and not turns:
-            waiting.append(alone.pop())
-        while waiting and len(turns) < (1 if _on_cpu(lm) else 2):
-            pack = waiting.pop()
-            turns.append(Turn(pack, work(pack), []))
-        turn = turns.popleft()
+    pending = list(packs)[::-1]
+    alone: list[list[TokenPassage]] = []  # passages that did not fit beside another pack
+    turns: deque[_Turn[Answer]] = deque()
+    while pending or turns or alone:
+        if not pending and not turns:
+            pending.append(alone.pop())
+        while pending and len(turns) < (1 if _on_cpu(lm) else 2):
+            pack = pending.pop()
+            turns.append((pack, work(pack), []))
+        turn = pack, walk, answers = turns.popleft()
         try:
-            answer = next(turn.work, _END)
+            answer = next(walk, _END)
         except Exception as error:
-            if turns and len(turn.pack) == 1 and is_out_of_memory(error):
+            if turns and len(pack) == 1 and is_out_of_memory(error):
                 free_memory()
-                alone.append(turn.pack)
+                alone.append(pack)
             else:
-                waiting += _halves(turn.pack, error)
+                pending += _halves(pack, error)
             continue
         if answer is _END:
-            yield from turn.answers
-            continue
-        turn.answers.extend([] if answer is None else [answer])
-        turns.append(turn) if answer is None else turns.appendleft(turn)
-
-
-@dataclass(frozen=True, eq=False)
-class Turn(Generic[Answer]):
-    """A pack being worked on, and its answers so far."""
-
-    pack: list[Passage]
-    work: Iterator[tuple[int, Answer] | None]
-    answers: list[tuple[int, Answer]]
+            yield from answers
+        elif answer is None:
+            turns.append(turn)
+        else:
+            answers.append(answer)
+            turns.appendleft(turn)
 
 
 _END: Any = object()
 
 
-def _halves(pack: list[Passage], error: Exception) -> list[list[Passage]]:
-    """The two halves of a pack that did not fit, the first one last; other errors are raised."""
+def _halves(pack: list[TokenPassage], error: Exception) -> list[list[TokenPassage]]:
+    """Halve a pack that did not fit, the first half last; raise other errors."""
     if not is_out_of_memory(error):
         raise error
     if len(pack) == 1:

@@ -1,200 +1,105 @@
-"""What every token of a vocabulary does to an unfinished word, worked out once.
+"""Token tables: the effect of every vocabulary token on an unfinished word, read off logits.
 
-A table belongs to a mode of the word machine (before the word, in it, after a joiner), and for
-rare nodes also to the first bytes of an incomplete character. It says which tokens end the word at
-once (a mask, so that their mass is one masked sum over the vocabulary), which continue it and
-with what letters (an index by folded letters), and which leave it open in a way that letters
-cannot tell: a lead that goes on, an incomplete character, a combining mark.
+There is one table per mode of the text (before the word, in it, after a joiner) and, for rare
+nodes, per incomplete character. A table says which tokens end the word (a mask, so that their mass
+is one masked sum over the vocabulary), which continue it and with what letters (an index by folded
+letters), and which leave it open in a way that the letters do not tell ("loose" tokens: white space
+before the word, an incomplete character, a combining mark).
 """
 
 from __future__ import annotations
 
-import codecs
 import unicodedata
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.nextword.rules import JOINERS, STRAIGHT, is_alphanumeric, is_word_character
-from aleatoric.types import Ints
+from aleatoric.models.attention import fetch, send
+from aleatoric.models.decoding import Decoder, widened
+from aleatoric.nextword.rules import (
+    DONE,
+    JOIN,
+    JOINS,
+    LEAD,
+    WORDLESS,
+    Lead,
+    WordState,
+    advance,
+    fold,
+)
+from aleatoric.nextword.tree import TreeLM
+from aleatoric.types import Floats, Ints
 
-Lead = Literal["skip", "condition"]
+if TYPE_CHECKING:
+    from torch import Tensor
 
-
-Mode = int
-LEAD, WORD, JOIN, DONE, FAILED = range(5)
-"""Where the text stands: before the word, in it, after an undecided joiner, done, wordless."""
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What is known of the first word after some bytes.
-
-    `word` is the word so far, `joiner` an apostrophe, hyphen or the like that is inner only if a
-    letter or digit follows, `pending` the first bytes of a character not yet complete.
-    """
-
-    mode: Mode = LEAD
-    word: str = ""
-    joiner: str = ""
-    pending: bytes = b""
-
-    @property
-    def settled(self) -> bool:
-        """Whether nothing that follows can change the word."""
-        return self.mode >= DONE
-
-
-def advance(state: State, piece: bytes | None, lead: Lead = "skip") -> State:
-    """The state after one more token; `piece=None` ends the text.
-
-    >>> advance(State(), b" it'").joiner
-    "'"
-    >>> advance(advance(State(), b" it'"), b"s ").word
-    "it's"
-    """
-    if state.settled:
-        return state
-    if piece is None:
-        return _finish(state)
-    text, pending = decode(state.pending + piece)
-    if state.pending and text:
-        state = State(state.mode, state.word, state.joiner)
-    for character in text:
-        state = _step(state, character, lead)
-        if state.settled:
-            return state
-    return replace(state, pending=pending) if pending else state
-
-
-def _finish(state: State) -> State:
-    """The text ends: the word so far stands, and without a word there is none."""
-    if state.mode == LEAD:
-        return State(FAILED)
-    return State(DONE, state.word)
-
-
-def _step(state: State, character: str, lead: Lead) -> State:
-    if state.mode == LEAD:
-        if is_alphanumeric(character):
-            return State(WORD, character)
-        at_once = lead == "condition" and not character.isspace()
-        return State(FAILED) if at_once else state
-    if state.mode == JOIN:
-        if is_alphanumeric(character):
-            return State(WORD, state.word + state.joiner + character)
-        return State(DONE, state.word)
-    if is_word_character(character):
-        return State(WORD, state.word + character)
-    if character in JOINERS:
-        return State(JOIN, state.word, character)
-    return State(DONE, state.word)
-
-
-def decode(data: bytes) -> tuple[str, bytes]:
-    """The complete characters of UTF-8 `data` and the bytes of an incomplete last one.
-
-    >>> decode("é".encode()[:1])
-    ('', b'\\xc3')
-    """
-    try:
-        return data.decode(), b""  # the common case, and fast
-    except UnicodeDecodeError:
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        text = decoder.decode(data)
-        return text, decoder.getstate()[0]
-
-
-def fold(text: str) -> str:
-    """Case-folded, decomposed, with straight marks: equal where `rules.normalise` is equal.
-
-    Decomposed, because then a part of a word folds to a part of the folded word.
-
-    >>> fold("É") == "e\\u0301"
-    True
-    """
-    if text.isascii():
-        return text.lower()
-    folded = unicodedata.normalize("NFD", text).casefold()
-    return unicodedata.normalize("NFD", folded.translate(STRAIGHT))
-
-
-def compose(folded: str) -> str:
-    """A folded word as `rules.normalise` writes it.
-
-    >>> compose(fold("CAFÉ"))
-    'café'
-    """
-    return unicodedata.normalize("NFC", folded)
-
-
-Ids = NDArray[np.int64]
-Key = tuple[Mode, bytes]
-"""A table's name: the mode, and the bytes of an incomplete character."""
-JOINS = ("", "'", "-", "_")
-"""What may stand undecided behind a word, by number; invisible joiners fold to nothing."""
-
-
+TableKey = tuple[int, bytes]
+"""A table's mode, and the bytes of an incomplete character."""
 STEM = 2
-"""Letters by which tokens are grouped where they are too many to look at one by one."""
+"""Number of letters by which tokens are grouped where they are too many to follow one by one."""
+ENTRY = np.dtype(
+    [
+        ("owner", np.int64),  # the context
+        ("mass", np.float64),
+        ("parent", np.int64),  # the node before it, -1 for the context itself
+        ("token", np.int64),
+        ("depth", np.int64),  # tokens after the context
+        ("table", np.int64),  # the table of the next token
+        ("cell", np.int64),  # the word so far
+        ("base", np.int64),  # the word with an undecided joiner, -1 if no word continues so
+    ]
+)
+Entries = NDArray[Any]
+"""Token sequences that are not yet run, one `ENTRY` per row."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stems:
-    """Tokens grouped by their first letters: token t begins with `letters[numbers[t]]`.
+    """Tokens grouped by their first letters: token t starts with `letters[numbers[t]]`.
 
     Letters that a later mark could change are left out, so that a word keeps its stem.
-
-    >>> Stems.of(["many", "man", "é", ""]).letters
-    ('', 'ma')
     """
 
-    numbers: Ids
+    numbers: Ints
     letters: tuple[str, ...]
 
     @classmethod
     def of(cls, added: Sequence[str]) -> Stems:
-        """The stems of the folded letters that each token adds."""
-        stems = [_stem(letters) for letters in added]
-        names = sorted(set(stems) | {""})
-        place = {name: number for number, name in enumerate(names)}
-        return cls(np.array([place[stem] for stem in stems], dtype=np.int64), tuple(names))
-
-
-def _stem(letters: str) -> str:
-    """At most two letters or digits at the start, without those that marks may follow or change."""
-    start = letters[:STEM]
-    return start if start.isascii() and start.isalnum() else ""
+        """Group tokens by the folded letters that each one adds."""
+        starts = [letters[:STEM] for letters in added]
+        stems = [start if start.isascii() and start.isalnum() else "" for start in starts]
+        letters = sorted(set(stems) | {""})
+        number = {stem: i for i, stem in enumerate(letters)}
+        return cls(np.array([number[stem] for stem in stems], dtype=np.int64), tuple(letters))
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class EffectTable:
     """The effect of every token on a word in one mode.
 
-    `modes[t]`, `added[t]`, `joiners[t]` and `pending[t]` are, after token t, the mode, the folded
-    letters it adds, an undecided joiner and the bytes of an incomplete character. `ends`
-    are the tokens that settle the outcome without adding a letter. `grows[s]` are the tokens that
-    add the letters s and leave the word open, `closes[s]` those that add s and end it. `loose` are
-    the open tokens that must be looked at one by one.
+    After token t, `modes[t]` is the mode, `added[t]` the folded letters it adds, `joiners[t]` an
+    undecided joiner and `pending[t]` the bytes of an incomplete character. `ends` are the tokens
+    that settle the outcome without adding a letter, `grows[s]` those that add the letters s and
+    leave the word open, `closes[s]` those that add s and end it, `loose` the other open tokens.
     """
 
-    key: Key
+    key: TableKey
     modes: NDArray[np.uint8]
     added: tuple[str, ...]
     joiners: tuple[str, ...]
     pending: tuple[bytes, ...]
-    ends: Ids
-    loose: Ids
-    grows: dict[str, Ids]
-    closes: dict[str, Ids]
+    ends: Ints
+    loose: Ints
+    grows: dict[str, Ints]
+    closes: dict[str, Ints]
 
     @cached_property
-    def joins(self) -> NDArray[np.int64]:
+    def joins(self) -> Ints:
         """The number in `JOINS` of each token's undecided joiner."""
         return np.array([JOINS.index(mark) for mark in self.joiners], dtype=np.int64)
 
@@ -210,8 +115,9 @@ class Table:
 
 
 class Vocabulary:
-    """The tables of a model's tokens, made when first asked for.
+    """The tables of a model's tokens, built on first use.
 
+    >>> from aleatoric.nextword.rules import WORD
     >>> vocabulary = Vocabulary([b" many", b" ", b"s", b".", None])
     >>> vocabulary.table((WORD, b"")).ends.tolist()
     [0, 1, 3, 4]
@@ -220,35 +126,34 @@ class Vocabulary:
     def __init__(self, pieces: Sequence[bytes | None], lead: Lead = "skip") -> None:
         self.pieces = tuple(pieces)
         self.lead = lead
-        self._tables: dict[Key, Table] = {}
-        self._after: dict[int, Ids] = {}
-        self._keys: list[Key] = []
-        self._numbers: dict[Key, int] = {}
-        for mode in (LEAD, WORD, JOIN):  # so that such a table's number is its mode
-            self.number((mode, b""))
+        self._tables: dict[TableKey, EffectTable] = {}
+        self._after: dict[int, Ints] = {}
+        # The number of a table without an incomplete character is its mode.
+        self._keys: list[TableKey] = [(mode, b"") for mode in range(DONE)]
+        self._numbers = {key: number for number, key in enumerate(self._keys)}
 
     def __len__(self) -> int:
         return len(self.pieces)
 
-    def table(self, key: Key) -> Table:
-        """The table of a mode and the bytes of an incomplete character."""
+    def table(self, key: TableKey) -> EffectTable:
+        """Return the table of a mode and an incomplete character."""
         if key not in self._tables:
             self._tables[key] = self._build(key)
         return self._tables[key]
 
-    def number(self, key: Key) -> int:
-        """The number of a table; with no incomplete character it is the mode itself."""
+    def number(self, key: TableKey) -> int:
+        """Return the number of a table; without an incomplete character it is the mode."""
         if key not in self._numbers:
             self._numbers[key] = len(self._keys)
             self._keys.append(key)
         return self._numbers[key]
 
-    def numbered(self, number: int) -> Table:
-        """A table by its number."""
+    def numbered(self, number: int) -> EffectTable:
+        """Return a table by its number."""
         return self.table(self._keys[number])
 
-    def after(self, number: int) -> Ids:
-        """The number of the table after each token, -1 where the word has ended."""
+    def after(self, number: int) -> Ints:
+        """Return the number of the table after each token, -1 where the word has ended."""
         if number not in self._after:
             table = self.numbered(number)
             modes = table.modes.astype(np.int64)
@@ -258,44 +163,36 @@ class Vocabulary:
             self._after[number] = found
         return self._after[number]
 
-    def _build(self, key: Key) -> Table:
-        everything = np.arange(len(self.pieces))
+    def _build(self, key: TableKey) -> EffectTable:
+        size = len(self.pieces)
+        blank, ids = ("",) * size, np.arange(size)
+        modes = np.full(size, WORDLESS if key[0] == LEAD else DONE, dtype=np.uint8)
+        base = EffectTable(key, modes, blank, blank, (b"",) * size, ids, ids[:0], {}, {})
         if not key[1]:
-            return _patched(
-                self._nothing_but_ends(key), key, everything, self._states(key, everything)
-            )
-        going = np.array([t for t, piece in enumerate(self.pieces) if _goes_on(piece)], np.int64)
-        return _patched(self._given_up(key), key, going, self._states(key, going))
+            return _patched(base, key, ids, self._states(key, ids))
+        # Tokens that do not continue an incomplete character turn it into a non-letter, which
+        # ends a word and is skipped before one.
+        if key[0] == LEAD and self.lead == "skip":
+            base = self.table((LEAD, b""))
+        continuing = _ids([t for t, piece in enumerate(self.pieces) if _continues(piece)])
+        return _patched(base, key, continuing, self._states(key, continuing))
 
-    def _states(self, key: Key, tokens: Ids) -> list[State]:
+    def _states(self, key: TableKey, tokens: Ints) -> list[WordState]:
         """The state after each token, from an empty word in the given mode."""
         mode, pending = key
-        start = State(mode, "", "-" if mode == JOIN else "", pending)
+        start = WordState(mode, "", "-" if mode == JOIN else "", pending)
         return [advance(start, self.pieces[token], self.lead) for token in tokens.tolist()]
 
-    def _given_up(self, key: Key) -> Table:
-        """What tokens do that do not go on with an incomplete character.
 
-        The character then stands for one that is no letter: it ends a word, and leads to none.
-        """
-        if key[0] == LEAD and self.lead == "skip":
-            return self.table((LEAD, b""))
-        return self._nothing_but_ends(key)
-
-    def _nothing_but_ends(self, key: Key) -> Table:
-        size = len(self.pieces)
-        modes = np.full(size, FAILED if key[0] == LEAD else DONE, dtype=np.uint8)
-        blank, ids = ("",) * size, np.arange(size)
-        return Table(key, modes, blank, blank, (b"",) * size, ids, ids[:0], {}, {})
-
-
-def _goes_on(piece: bytes | None) -> bool:
+def _continues(piece: bytes | None) -> bool:
     """Whether a token may be the next part of an incomplete character."""
     return piece is not None and (piece == b"" or 0x80 <= piece[0] < 0xC0)
 
 
-def _patched(base: Table, key: Key, tokens: Ids, states: list[State]) -> Table:
-    """The table `base` with the effects of some tokens replaced."""
+def _patched(
+    base: EffectTable, key: TableKey, tokens: Ints, states: list[WordState]
+) -> EffectTable:
+    """Return the table `base` with the effects of some tokens replaced."""
     modes, added = base.modes.copy(), list(base.added)
     joiners, pending = list(base.joiners), list(base.pending)
     lead_joiner = "-" if key[0] == JOIN else ""
@@ -304,139 +201,250 @@ def _patched(base: Table, key: Key, tokens: Ids, states: list[State]) -> Table:
         added[token] = fold(state.word).removeprefix(lead_joiner) if state.word else ""
         undecided = state.mode == JOIN and (state.word or key[0] != JOIN)
         joiners[token] = fold(state.joiner) if undecided else ""
-    kept = _without(base, tokens)
-    fresh = _sorted_by_effect(key, tokens, modes, added, pending)
-    ends, loose = (_ids(sorted([*old, *new])) for old, new in zip(kept[:2], fresh[:2], strict=True))
-    grows, closes = (
-        old | {s: _ids([*old.get(s, ()), *ids]) for s, ids in new.items()}
-        for old, new in zip(kept[2:], fresh[2:], strict=True)
-    )
-    return Table(
-        key, modes, tuple(added), tuple(joiners), tuple(pending), ends, loose, grows, closes
-    )
-
-
-def _without(
-    base: Table, tokens: Ids
-) -> tuple[list[int], list[int], dict[str, Ids], dict[str, Ids]]:
-    """A table's lists without some tokens."""
-    gone = np.zeros(len(base.modes), dtype=np.bool_)
+    gone = np.zeros(len(modes), dtype=np.bool_)
     gone[tokens] = True
     touched = {base.added[token] for token in tokens.tolist()}
+    ends, loose, *indices = _sorted_by_effect(key, tokens, modes, added, pending)
     grows, closes = (
-        {s: ids[~gone[ids]] if s in touched else ids for s, ids in index.items()}
-        for index in (base.grows, base.closes)
+        _merged({s: ids[~gone[ids]] if s in touched else ids for s, ids in old.items()}, new)
+        for old, new in zip((base.grows, base.closes), indices, strict=True)
     )
-    ends, loose = (ids[~gone[ids]].tolist() for ids in (base.ends, base.loose))
-    return ends, loose, grows, closes
+    ends, loose = (
+        _ids(sorted([*old[~gone[old]].tolist(), *new]))
+        for old, new in ((base.ends, ends), (base.loose, loose))
+    )
+    effects = (tuple(added), tuple(joiners), tuple(pending))
+    return EffectTable(key, modes, *effects, ends, loose, grows, closes)
+
+
+def _merged(old: dict[str, Ints], new: dict[str, list[int]]) -> dict[str, Ints]:
+    return old | {letters: _ids([*old.get(letters, ()), *ids]) for letters, ids in new.items()}
 
 
 def _sorted_by_effect(
-    key: Key, tokens: Ids, modes: NDArray[np.uint8], added: list[str], pending: list[bytes]
-) -> tuple[list[int], list[int], dict[str, list[int]], dict[str, list[int]]]:
+    key: TableKey, tokens: Ints, modes: NDArray[np.uint8], added: list[str], pending: list[bytes]
+) -> tuple[Any, Any, dict[str, list[int]], dict[str, list[int]]]:
+    """Sort tokens into (ends, loose, grows, closes)."""
     ends: list[int] = []
     loose: list[int] = []
     grows: dict[str, list[int]] = defaultdict(list)
     closes: dict[str, list[int]] = defaultdict(list)
     for token, mode in zip(tokens.tolist(), modes[tokens].tolist(), strict=True):
         letters = added[token]
+        # A combining mark may change places with one before it. A token without letters after an
+        # undecided joiner leaves it undecided.
+        is_unclear = unicodedata.combining(letters[0]) > 0 if letters else key[0] == JOIN
         if mode >= DONE and not letters:
             ends.append(token)
-        elif mode == LEAD or pending[token] or _joins_backwards(letters, key[0]):
+        elif mode == LEAD or pending[token] or is_unclear:
             loose.append(token)
         else:
             (closes if mode == DONE else grows)[letters].append(token)
     return ends, loose, grows, closes
 
 
-def _joins_backwards(letters: str, mode: Mode) -> bool:
-    """Whether the first character may change places with a mark before it.
-
-    So does, after an undecided joiner, a token without any: it leaves the joiner undecided.
-    """
-    if not letters:
-        return mode == JOIN
-    return unicodedata.combining(letters[0]) > 0
-
-
-def _ids(tokens: list[int]) -> Ids:
+def _ids(tokens: list[int]) -> Ints:
     return np.array(tokens, dtype=np.int64)
-
-
-ROOT: Key = (LEAD, b"")
 
 
 @dataclass(slots=True)
 class Entry:
-    """A token sequence with its mass, where it hangs, and how its word stands.
+    """A token sequence with its mass, its parent node and the state of its word.
 
-    `word` is the folded word so far, `joiner` an apostrophe or hyphen not yet decided, `number`
-    the node's number once it is run (-1 before, and for the context itself).
+    `word` is the folded word so far, `joiner` an undecided apostrophe or hyphen, `number` the
+    node's number once it is run (-1 before, and for the context itself). The default is the
+    context itself, with all the mass.
     """
 
-    mass: float
-    parent: int
-    token: int
-    key: Key
+    mass: float = 1.0
+    parent: int = -1
+    token: int = -1
+    key: TableKey = (LEAD, b"")
     word: str = ""
     joiner: str = ""
     number: int = -1
     depth: int = 0
 
-    @property
-    def base(self) -> str:
-        """The letters to which further letters are added."""
-        return self.word + self.joiner
 
-
-def root() -> Entry:
-    """The context itself, with all the mass."""
-    return Entry(1.0, -1, -1, ROOT)
-
-
-def follow(entry: Entry, table: Table, token: int, mass: float) -> Entry:
-    """The entry after one more token; its key's mode may be a settled one."""
+def follow(entry: Entry, table: EffectTable, token: int, mass: float) -> Entry:
+    """Return the entry after one more token; its word may have ended."""
     letters = table.added[token]
     key = (int(table.modes[token]), table.pending[token])
     if letters:
-        word, joiner = fold(entry.base + letters), table.joiners[token]
+        word, joiner = fold(entry.word + entry.joiner + letters), table.joiners[token]
     else:  # an incomplete character leaves an undecided joiner undecided
         word, joiner = entry.word, table.joiners[token] or entry.joiner
     return Entry(mass, entry.number, token, key, word, joiner, depth=entry.depth + 1)
 
 
-@dataclass(frozen=True, eq=False)
-class Ragged:
-    """Row i is `values[starts[i]:starts[i + 1]]`.
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """Shares of the next-token mass of some nodes.
 
-    >>> rows = Ragged.of([np.array([7, 8]), np.array([9])])
-    >>> which, values = rows.take(np.array([1, 0, 0]))
-    >>> which.tolist(), values.tolist()
-    ([0, 1, 1, 2, 2], [9, 7, 8, 7, 8])
+    `ends[i]` is the share of the tokens that settle node i's outcome, `planned` the shares of the
+    planned tokens of all nodes one after another, `loose_tokens[i]` the likeliest loose tokens
+    with their shares `loose[i]`, `loose_rest[i]` the share of the other loose tokens.
     """
 
-    starts: Ints
-    values: Ints
+    ends: Floats
+    planned: Floats
+    loose_tokens: Ints
+    loose: Floats
+    loose_rest: Floats
 
-    @classmethod
-    def of(cls, rows: Sequence[Ints]) -> Ragged:
-        """The given rows."""
-        starts = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=starts[1:])
-        values = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
-        return cls(starts, values.astype(np.int64, copy=False))
 
-    @classmethod
-    def grouped(cls, owners: Ints, values: Ints, count: int) -> Ragged:
-        """`values` collected by their owners 0..count-1, each in the order given."""
-        order = np.argsort(owners, kind="stable")
-        sizes = np.bincount(owners, minlength=count)
-        return cls(np.concatenate([[0], np.cumsum(sizes)]), values[order])
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """What follows one node: the ending share, and the likeliest tokens that do not end it.
 
-    def take(self, rows: Ints) -> tuple[Ints, Ints]:
-        """The values of some rows, with which of the rows each belongs to."""
-        counts = self.starts[rows + 1] - self.starts[rows]
-        which = np.repeat(np.arange(len(rows)), counts)
-        before = np.cumsum(counts) - counts
-        places = np.arange(len(which)) + (self.starts[rows] - before)[which]
-        return which, self.values[places]
+    `stems` are the shares of all tokens that do not end it, per stem; only before a word.
+    """
+
+    ends: float
+    tokens: Ints
+    shares: Floats
+    stems: Floats
+
+
+class LogitReader:
+    """Reads next-token logits on the device, under a decoder. Nodes refer to tables by number."""
+
+    def __init__(self, lm: TreeLM, vocabulary: Vocabulary, decoder: Decoder | None = None) -> None:
+        self.vocabulary = vocabulary
+        self.decoder = decoder or Decoder()
+        self._device = lm.device
+        self._columns = np.zeros(0, dtype=np.int64)
+        self._ends: Tensor | None = None
+        self._loose: dict[int, Tensor] = {}
+        self._stems: dict[int, Tensor] = {}
+
+    def probabilities(self, logits: Any) -> Tensor:
+        """Next-token probabilities under the decoder, in float32 at least."""
+        return self.decoder.probs(widened(logits))
+
+    def log_probs_of(self, logits: Any, tokens: Sequence[Ints]) -> list[Floats]:
+        """Return, per row, the log-probabilities of the row's tokens."""
+        counts = [len(row) for row in tokens]
+        rows = np.repeat(np.arange(len(tokens)), counts)
+        log_probs = self.decoder.log_probs(widened(logits))
+        flat = _at(log_probs, rows, np.concatenate(tokens)).double().cpu().numpy()
+        return np.split(flat, np.cumsum(counts)[:-1])
+
+    def read(
+        self, logits: Any, tables: Ints, rows: Ints, tokens: Ints, k: int
+    ) -> Callable[[], Digest]:
+        """Digest nodes with the given tables, and planned tokens in the given rows.
+
+        The work is queued on the device; calling the result waits for it.
+        """
+        import torch
+
+        probs = self.probabilities(logits)
+        loose_tokens, loose, rest = self._read_loose(probs, tables, k)
+        parts = [self._ends_of(probs, tables), _at(probs, rows, tokens), loose.flatten(), rest]
+        shares, numbers = fetch(torch.cat(parts)), fetch(loose_tokens)
+        cuts = np.cumsum([len(part) for part in parts])[:-1]
+
+        def arrive() -> Digest:
+            ends, planned, flat, left = np.split(shares().astype(np.float64), cuts)
+            return Digest(ends, planned, numbers(), flat.reshape(-1, k), left)
+
+        return arrive
+
+    def branches(self, logits: Any, tables: Ints, k: int) -> list[Branches]:
+        """Return, per row, the ending share and the k likeliest tokens that do not end the word."""
+        probs = self.probabilities(logits)
+        ends = self._ends_of(probs, tables)
+        assert self._ends is not None
+        stems: list[Floats] = [np.zeros(0)] * len(tables)
+        for number in np.unique(tables).tolist():
+            places = np.flatnonzero(tables == number)
+            rows = send(places, probs.device)
+            probs[rows] *= 1.0 - self._ends[:, int(self._columns[number])].to(probs.dtype)
+            if self.vocabulary.numbered(number).key[0] == LEAD:
+                for place, sums in zip(places, self._stem_sums(probs[rows], number), strict=True):
+                    stems[place] = sums
+        top = probs.topk(min(k, probs.shape[-1]), -1)
+        columns = ends.double(), top.indices, top.values.double()
+        by_row = zip(*(column.cpu().numpy() for column in columns), stems, strict=True)
+        return [Branches(float(end), *row) for end, *row in by_row]
+
+    def _stem_sums(self, probs: Tensor, number: int) -> Floats:
+        """The share of the tokens of each stem, per row."""
+        stems = self.vocabulary.numbered(number).stems
+        if number not in self._stems:
+            self._stems[number] = send(stems.numbers, self._device)
+        sums = probs.new_zeros((len(probs), len(stems.letters)))
+        found: Floats = sums.index_add_(1, self._stems[number], probs).double().cpu().numpy()
+        return found
+
+    def _ends_of(self, probs: Tensor, tables: Ints) -> Tensor:
+        """The ending share of each row: one product with the tables' masks."""
+        self._register(tables)
+        assert self._ends is not None
+        by_table = probs @ self._ends.to(probs.dtype)
+        return by_table.gather(1, send(self._columns[tables], probs.device)[:, None])[:, 0]
+
+    def _register(self, tables: Ints) -> None:
+        """Build the masks of new tables; `_columns` says where the mask of each table is."""
+        import torch
+
+        missing = int(tables.max(initial=-1)) + 1 - len(self._columns)
+        self._columns = np.pad(self._columns, (0, max(missing, 0)), constant_values=-1)
+        fresh = [n for n in np.unique(tables).tolist() if self._columns[n] < 0]
+        if not fresh:
+            return
+        masks = torch.zeros((len(self.vocabulary), len(fresh)), device=self._device)
+        for column, number in enumerate(fresh):
+            ends = self.vocabulary.numbered(number).ends
+            masks[send(ends, self._device), column] = 1.0
+        known = 0 if self._ends is None else self._ends.shape[1]
+        self._columns[fresh] = np.arange(known, known + len(fresh))
+        self._ends = masks if self._ends is None else torch.cat([self._ends, masks], 1)
+
+    def _read_loose(self, probs: Tensor, tables: Ints, k: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The k likeliest loose tokens of each row, their shares, and the share of the others."""
+        import torch
+
+        tokens = torch.zeros((len(tables), k), dtype=torch.long, device=probs.device)
+        shares = probs.new_zeros((len(tables), k))
+        rest = probs.new_zeros(len(tables))
+        for number in np.unique(tables).tolist():
+            if number not in self._loose:
+                self._loose[number] = send(self.vocabulary.numbered(number).loose, self._device)
+            rows, loose = send(np.flatnonzero(tables == number), probs.device), self._loose[number]
+            part = probs[rows[:, None], loose[None, :]]
+            top = part.topk(min(k, len(loose)), -1)
+            tokens[rows, : top.values.shape[1]] = loose[top.indices]
+            shares[rows, : top.values.shape[1]] = top.values
+            rest[rows] = (part.sum(-1) - top.values.sum(-1)).clamp_min(0.0)
+        return tokens, shares, rest
+
+
+def _at(table: Tensor, rows: Ints, columns: Ints) -> Tensor:
+    return table[send(rows, table.device), send(columns, table.device)]
+
+
+class NodeCache:
+    """Remembers what follows the nodes of a tree that have at least the mass `least`."""
+
+    def __init__(self, reader: LogitReader, branch: int, least: float = 0.0) -> None:
+        self._reader = reader
+        self._branch = branch
+        self._least = least
+        self._nodes: dict[tuple[int, int, int], tuple[int, Branches]] = {}
+
+    def add(self, nodes: Entries, numbers: Ints, logits: Any) -> None:
+        """Remember nodes that have just been run."""
+        rows = np.flatnonzero(nodes["mass"] >= self._least)
+        if not len(rows):
+            return
+        chosen = logits if len(rows) == len(nodes) else logits[rows]
+        read = self._reader.branches(chosen, nodes["table"][rows], self._branch)
+        columns = (nodes[rows][name].tolist() for name in ("owner", "parent", "token"))
+        found = zip(numbers[rows].tolist(), read, strict=True)
+        self._nodes.update(zip(zip(*columns, strict=True), found, strict=True))
+
+    def find(self, context: int, parent: int, token: int) -> tuple[int, Branches] | None:
+        """Return a node's number and what follows it, or `None` if it is not remembered."""
+        return self._nodes.get((context, parent, token))

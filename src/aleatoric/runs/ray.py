@@ -26,12 +26,12 @@ from aleatoric.models.base import (
     Ask,
     LoadOptions,
     TextModel,
+    TextTally,
     WordModel,
     Writing,
     pages,
     whole_passages,
 )
-from aleatoric.models.generate import Tally
 from aleatoric.runs.engine import LocalEngine, check_estimator
 from aleatoric.runs.job import EngineOptions, Loading
 from aleatoric.runs.ray_workers import ModelFacts, ModelSource, Pool, PoolSize, resources
@@ -180,7 +180,7 @@ class RayTexts(RayModel):
 class TalliedRayTexts(RayTexts):
     """A model of texts in actors that count cut and empty texts; the counts are added up."""
 
-    tally: Tally = field(default_factory=Tally, repr=False)
+    tally: TextTally = field(default_factory=TextTally, repr=False)
 
     def notes(self) -> Sequence[str]:
         """Return the notes of all actors, and those on the counts."""

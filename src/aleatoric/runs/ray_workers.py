@@ -20,7 +20,7 @@ from typing import Any, Literal
 import aleatoric
 from aleatoric import errors
 from aleatoric.errors import AleatoricError, ModelError, UsageError
-from aleatoric.models.generate import Tallied
+from aleatoric.models.base import Tallied
 from aleatoric.registry import versions
 from aleatoric.runs.engine import open_model, open_text_model
 from aleatoric.types import Draws, Texts

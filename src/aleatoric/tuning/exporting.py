@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import UsageError
-from aleatoric.models.hf import quiet
+from aleatoric.models.checkpoints import quiet
 from aleatoric.runs import Store
 from aleatoric.runs.disk import command
 from aleatoric.tuning.finetuning import FinetuneJob, fold_folder, is_finetuned, open_tunable

@@ -18,7 +18,8 @@ from torch.nn import functional
 
 from aleatoric.models.hf import HFModel
 from aleatoric.nextword.answers import human_counts
-from aleatoric.nextword.exact import NO_WORD, Question, Search, Trace, trace
+from aleatoric.nextword.exact import Question, Search
+from aleatoric.nextword.trace import NO_WORD, Trace, trace
 from aleatoric.nextword.tree import TreeLM
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.tuning.recipe import FoldPassage

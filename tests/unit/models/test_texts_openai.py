@@ -9,7 +9,7 @@ import pytest
 
 from aleatoric.errors import ModelError, UsageError
 from aleatoric.models.base import Writing
-from aleatoric.models.openai_texts import OpenAIWriter, load
+from aleatoric.models.openai import OpenAIWriter, load_texts
 from aleatoric.types import TextItem
 
 FAST = "&backoff=0.01&timeout=0.4"
@@ -17,7 +17,7 @@ DIALOGUE = TextItem("d", "1", ("Hi.", "Hello.", "How are you?"), ())
 
 
 def writer_at(server: Any, options: str = "server=vllm") -> OpenAIWriter:
-    return load(f"org/gpt@{server.url}?{options}{FAST}")
+    return load_texts(f"org/gpt@{server.url}?{options}{FAST}")
 
 
 def items(number: int) -> list[TextItem]:
@@ -96,7 +96,7 @@ def test_only_texts_that_were_given_are_counted(server: Any) -> None:
 
 def test_lists_of_words_and_unknown_decoders_are_refused(server: Any) -> None:
     with pytest.raises(UsageError, match="chat-list"):
-        load(f"gpt@{server.url}?mode=chat-list")
+        load_texts(f"gpt@{server.url}?mode=chat-list")
     with pytest.raises(UsageError, match="typical cannot be sent"):
         list(writer_at(server).write(items(1), Writing(decoder="typical=0.2")))
 

@@ -26,8 +26,8 @@ from writers import ToyNetwork, alike, ask, first_tokens, fits, items, written
 from aleatoric.errors import ModelError
 from aleatoric.models import sampling
 from aleatoric.models.decoding import Decoder
-from aleatoric.models.generate import Batching
 from aleatoric.models.generate_hf import text_model
+from aleatoric.models.sampling import Batching
 
 KINDS = ["gpt2", "t5", "marian", "bart"]
 DECODERS = {

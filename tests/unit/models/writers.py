@@ -13,7 +13,15 @@ from scipy.stats import chi2_contingency, chisquare
 
 from aleatoric.models.base import Writing
 from aleatoric.models.decoding import Decoder
-from aleatoric.models.sampling import Ids, Prompt, Sampler, Written, key_of, packs_of, write_all
+from aleatoric.models.sampling import (
+    Ids,
+    TextPrompt,
+    TextSampler,
+    Written,
+    key_of,
+    packs_of,
+    write_all,
+)
 from aleatoric.types import TextItem
 
 
@@ -57,8 +65,10 @@ def written(
 ) -> dict[tuple[str, int], Written]:  # fmt: skip
     """The samples of prompts by prompt and number."""
     how = Decoder.parse(decoder)
-    asked = [Prompt(str(i), ids, key_of(seed, str(i), how), room) for i, ids in enumerate(prompts)]
-    found = write_all(Sampler(network, how), packs_of(asked, samples, rows))
+    asked = [
+        TextPrompt(str(i), ids, key_of(seed, str(i), how), room) for i, ids in enumerate(prompts)
+    ]
+    found = write_all(TextSampler(network, how), packs_of(asked, samples, rows))
     return {(sample.item_id, sample.number): sample for sample in found}
 
 

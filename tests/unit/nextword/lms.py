@@ -18,8 +18,7 @@ from transformers import (
 )
 
 from aleatoric.models.hf import HFModel, wrap
-from aleatoric.nextword.rules import normalise
-from aleatoric.nextword.vocabulary import DONE, LEAD, State, advance, fold
+from aleatoric.nextword.rules import DONE, LEAD, WordState, advance, fold, normalise
 
 TEXT = (
     "It's well-known that the cat said \"come in\" and the dog didn't. There are many things, "
@@ -96,7 +95,7 @@ class AtOnce:
 
 def at_once(lm: HFModel) -> AtOnce:
     """The model without such tokens."""
-    after = [advance(State(), piece, "condition") for piece in lm.pieces]
+    after = [advance(WordState(), piece, "condition") for piece in lm.pieces]
     barred = [state.mode == LEAD or bool(state.pending) for state in after]
     return AtOnce(lm, torch.where(torch.tensor(barred), -math.inf, 0.0))
 
@@ -104,13 +103,13 @@ def at_once(lm: HFModel) -> AtOnce:
 def brute_force(lm: AtOnce, context: str, word: str) -> float:
     """The mass of one word: every segmentation and case, one plain forward pass a node."""
     target, found = fold(normalise(word)), 0.0
-    stack = [(lm.encode(context), State(), 1.0)]
+    stack = [(lm.encode(context), WordState(), 1.0)]
     while stack:
         ids, state, mass = stack.pop()
         for token, p in enumerate(lm.next_probs(ids).tolist()):
             after = advance(state, lm.pieces[token], "condition")
             if after.mode == DONE:
                 found += mass * p * (fold(after.word) == target)
-            elif not after.settled and p > 0 and target.startswith(fold(after.word)):
+            elif after.mode < DONE and p > 0 and target.startswith(fold(after.word)):
                 stack.append(((*ids, token), after, mass * p))
     return found

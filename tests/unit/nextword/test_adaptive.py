@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aleatoric.errors import UsageError
+from aleatoric.nextword.adaptive import parse_until, rounds, sample_until, sampling_error
 from aleatoric.nextword.answers import pool
-from aleatoric.nextword.live import parse_until, rounds, sample_until, sampling_error
 from aleatoric.types import Categorical, Draws
 
 

@@ -20,11 +20,11 @@ from aleatoric.errors import UsageError
 from aleatoric.models.attention import are_same
 from aleatoric.models.generate_hf import causal_network
 from aleatoric.models.hf import HFModel, check_attention, in_tiles, wrap
-from aleatoric.nextword.digest import WordProbabilities
+from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
+from aleatoric.nextword.rules import DONE, WordState, advance
 from aleatoric.nextword.sampled import Prompt, mc
 from aleatoric.nextword.tree import Limits
-from aleatoric.nextword.vocabulary import DONE, State, advance
 
 POSITIONS = 96
 BASE: dict[str, Any] = {
@@ -205,7 +205,7 @@ def few(lm: HFModel) -> AtOnce:
 def plain_words(lm: AtOnce, context: str) -> dict[str, float]:
     """The mass of all first words of up to three pieces, by one plain forward pass per text."""
     found: dict[str, float] = {}
-    stack = [(lm.encode(context), State(), 1.0, 0)]
+    stack = [(lm.encode(context), WordState(), 1.0, 0)]
     tokens = [token for token, piece in enumerate(lm.pieces) if piece in PIECES]
     while stack:
         ids, state, mass, depth = stack.pop()
@@ -214,7 +214,7 @@ def plain_words(lm: AtOnce, context: str) -> dict[str, float]:
             after, p = advance(state, lm.pieces[token], "condition"), mass * float(probs[token])
             if after.mode == DONE:
                 found[after.word] = found.get(after.word, 0.0) + p
-            elif not after.settled and depth < 3:
+            elif after.mode < DONE and depth < 3:
                 stack.append(((*ids, token), after, p, depth + 1))
     return found
 

@@ -16,14 +16,15 @@ pytest.importorskip("transformers")
 
 from lms import AtOnce, at_once, brute_force, next_probs, tiny, tokenizer
 from scipy.stats import chi2_contingency, chisquare
+from word_heads import head
 
 from aleatoric.errors import ModelError, UsageError
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.hf import wrap
 from aleatoric.nextword import tree as tree_module
-from aleatoric.nextword.biased import biased, first_token, word_tokens
 from aleatoric.nextword.exact import Question, Search, exact
-from aleatoric.nextword.head import HeadSearch, head
+from aleatoric.nextword.first_token import first_token, word_tokens
+from aleatoric.nextword.head import HeadSearch
 from aleatoric.nextword.live import survey
 from aleatoric.nextword.rules import first_word, normalise
 from aleatoric.nextword.sampled import Prompt, mc
@@ -122,11 +123,10 @@ def test_mc_and_exact_estimate_the_same_event(decoder):
 def test_head_agrees_with_exact():
     lm = tiny("gpt2")
     [found] = head(lm, ["He said"], search=HeadSearch(tolerance=0.4, nodes=300))
-    top = tuple(word for word, _ in found.top(8))
+    top = found.words.support[:8]
     [asked] = exact(lm, [Question("He said", top)], search=Search(0.005, 3000))
-    for (_, low), high in zip(found.top(8), asked.high, strict=True):
+    for low, high in zip(found.words.probs[:8], asked.high, strict=True):
         assert low <= high + 1e-9
-    assert found.entropy.low <= found.entropy.value <= found.entropy.high
 
 
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
@@ -278,20 +278,6 @@ def test_words_that_fold_alike_are_refused():
         exact(tiny("gpt2"), [Question("He", ("a", "A"))])
 
 
-def test_biased_is_the_softmax_of_sequence_scores():
-    lm = tiny("llama")
-    [found] = biased(lm, ["There are"], [WORDS])
-    scores = []
-    for word in WORDS:
-        ids, total = lm.encode("There are"), 0.0
-        for token in word_tokens(lm, "There are", word):
-            total += math.log(float(next_probs(lm, ids)[token]))
-            ids = (*ids, token)
-        scores.append(total)
-    weights = np.exp(np.array(scores) - max(scores))
-    np.testing.assert_allclose(found.probs, weights / weights.sum(), atol=1e-9)
-
-
 def test_first_tokens_of_answers_add_up():
     lm = tiny("gpt2")
     human = {"the": 0.5, "then": 0.25, "many": 0.25}
@@ -357,7 +343,7 @@ def test_single_precision_draws_the_same_whatever_the_batch(kind):
 
 
 def test_draws_follow_the_probabilities():
-    from aleatoric.models.sampling import child, draw
+    from aleatoric.models.decoding import child, draw
 
     p = torch.tensor([[0.5, 0.0, 0.3, 0.15, 0.05], [0.0, 0.0, 1.0, 0.0, 0.0]])
     keys = torch.as_tensor(child(np.array([7]), np.arange(20000)))

@@ -12,21 +12,22 @@ pytest.importorskip("transformers")
 
 from lms import at_once, brute_force
 
-from aleatoric.models import smollm2
+from aleatoric.models import gguf
+from aleatoric.models.hf import load_smollm2
 from aleatoric.nextword.exact import Question, Search, exact
+from aleatoric.nextword.rules import DONE, WordState, advance, fold
 from aleatoric.nextword.sampled import Prompt, mc
 from aleatoric.nextword.tree import Limits, Tree, passages_of
-from aleatoric.nextword.vocabulary import DONE, State, advance, fold
 
 pytestmark = pytest.mark.skipif(
-    not smollm2.is_cached(), reason="SmolLM2 is not in the cache; run `aleatoric demo` once"
+    not gguf.smollm2_is_cached(), reason="SmolLM2 is not in the cache; run `aleatoric demo` once"
 )
 CONTEXTS = ["There are now rumblings that", "There are now rumblings that Apple"]
 
 
 @pytest.fixture(scope="module")
 def lm():
-    return smollm2.load_smollm2(device="cpu")
+    return load_smollm2(device="cpu")
 
 
 def test_digits_are_cut_one_by_one(lm):
@@ -45,7 +46,7 @@ def test_exact_equals_one_word_at_a_time(lm):
             logp = lm.model(torch.tensor([ids])).logits[0].log_softmax(-1)
         start = len(lm.encode(CONTEXTS[1]))
         spelled = sum(float(logp[i - 1, ids[i]]) for i in range(start, len(ids)))
-        state = State()
+        state = WordState()
         for token in ids[start:]:
             state = advance(state, lm.pieces[token])
         ends = [
@@ -61,7 +62,7 @@ def test_exact_equals_one_word_at_a_time(lm):
 @pytest.mark.long
 def test_exact_equals_brute_force():
     """Every spelling of a word, each node run alone from the start, in float64 as below."""
-    lm = at_once(smollm2.load_smollm2(device="cpu", dtype="float64"))
+    lm = at_once(load_smollm2(device="cpu", dtype="float64"))
     search = Search(0.0, 10**6, "outcome")
     [found] = exact(lm, [Question("This is", ("a",))], lead="condition", search=search)
     mass = brute_force(lm, "This is", "a")
@@ -75,7 +76,7 @@ def test_tree_probabilities_are_those_of_plain_forward_passes():
     """In float64, because in float32 two plain passes of different length differ by 1e-6 too."""
     import torch
 
-    lm = smollm2.load_smollm2(device="cpu", dtype="float64")
+    lm = load_smollm2(device="cpu", dtype="float64")
     context = lm.encode(CONTEXTS[0])
     longer = lm.encode(CONTEXTS[1])
     tree = Tree(lm, passages_of([context, longer]), Limits())

@@ -245,7 +245,7 @@ def test_rules_by_name() -> None:
 
 def test_an_unknown_rule_is_refused() -> None:
     for name in ("correct", "mine:cut"):
-        with pytest.raises(UsageError, match=f"no word rule '{name}'; use .*corrected"):
+        with pytest.raises(UsageError, match=f"unknown word rule '{name}'; use .*corrected"):
             rules.rule_named(name)
 
 

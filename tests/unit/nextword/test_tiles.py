@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 from aleatoric.models.attention import SIZE, ProbeTree, Tiles
 from aleatoric.models.hf import in_tiles, wrap
 from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import Limits, Passage, Tree
+from aleatoric.nextword.tree import Limits, TokenPassage, Tree
 
 
 def _seen_by_mask(spans, others, width):
@@ -45,7 +45,7 @@ def test_a_tree_in_tiles_has_the_logits_of_a_tree_with_masks(kind):
     dense = tiny(kind, dtype=torch.float64)
     tiled = in_tiles(dense)
     assert tiled.tiled
-    passages = [Passage((1, 2, 3, 4), ((0, 2), (1, 4))), Passage((5, 6), ((2, 2),))]
+    passages = [TokenPassage((1, 2, 3, 4), ((0, 2), (1, 4))), TokenPassage((5, 6), ((2, 2),))]
     for_each = [_grown(lm, passages) for lm in (dense, tiled)]
     for wanted, found in zip(*for_each, strict=True):
         torch.testing.assert_close(found, wanted, atol=1e-12, rtol=1e-12)
@@ -129,7 +129,7 @@ def test_a_sliding_window_bounds_the_context_and_tiles_are_right_within_it():
 
 
 def _grown_short(lm):
-    tree = Tree(lm, [Passage((1, 2), ((0, 1), (1, 2)))], Limits(nodes=3))
+    tree = Tree(lm, [TokenPassage((1, 2), ((0, 1), (1, 2)))], Limits(nodes=3))
     yield from (logits for _, logits in tree.run_trunk())
     below = np.array([tree.spans()[1]] * 2)
     for parents, tokens in (((-1, -1), (5, 6)), ((0, 1), (7, 8))):

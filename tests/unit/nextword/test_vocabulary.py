@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aleatoric.nextword.vocabulary import WORD, Vocabulary
+from aleatoric.nextword.rules import WORD
+from aleatoric.nextword.vocabulary import Vocabulary
 
 
 def test_no_table_follows_a_token_that_ends_the_word() -> None:

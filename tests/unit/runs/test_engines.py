@@ -130,7 +130,7 @@ def test_a_worker_says_why_it_cannot_load_or_answer(
     worker.load()
     answers = worker.answer(ITEMS, Ask("top_k=2", 5, 0))
     assert answers.failure is not None
-    assert "knows no decoder" in answers.failure.message
+    assert "has no decoder" in answers.failure.message
 
 
 def test_answers_before_an_error_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aleatoric.errors import DataError, UsageError
-from aleatoric.models import smollm2
 from aleatoric.models.base import Forcing, Strip
 from aleatoric.models.forced import (
     Windows,
@@ -24,6 +23,7 @@ from aleatoric.models.forced import (
     parts,
     seq2seq_forced,
 )
+from aleatoric.models.gguf import smollm2_is_cached
 from aleatoric.types import Document, SentencePair
 
 DOCUMENTS = [
@@ -151,7 +151,7 @@ def test_a_sentence_longer_than_the_model_is_refused_by_its_number() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not smollm2.is_cached(), reason="the embedded model is not cached")
+@pytest.mark.skipif(not smollm2_is_cached(), reason="the embedded model is not cached")
 def test_smollm2_in_batches_and_alone() -> None:
     reader: Any = load_smollm2("", Forcing(window=12, stride=6))
     texts = [DOCUMENTS[0], DOCUMENTS[2]]

@@ -8,10 +8,10 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from aleatoric.nextword.beginnings import beginnings
-from aleatoric.nextword.digest import Bounds, WordProbabilities
-from aleatoric.nextword.head import Head, Tops
+from aleatoric.nextword.bounds import TopWords, WordProbabilities
+from aleatoric.nextword.head import Head
 from aleatoric.nextword.live import _joined
-from aleatoric.nextword.tree import Passage, packs_of
+from aleatoric.nextword.tree import TokenPassage, packs_of
 from aleatoric.types import FAILED, Categorical
 
 PEOPLE = Categorical(("a", "b"), (0.5, 0.5), 0.0, 4)
@@ -22,8 +22,8 @@ def found(*values: float, failed: float = 0.0) -> WordProbabilities:
 
 
 def top(word: str, p: float, failed: float = 0.0) -> Head:
-    tops = Tops((word,), (p,), (p,), 1 - p)
-    return Head(Categorical((word,), (p,), 1 - p, None), tops, True, Bounds(0, 0, 0), failed, 1)
+    tops = TopWords((word,), (p,), (p,), 1 - p)
+    return Head(Categorical((word,), (p,), 1 - p, None), tops, True, failed, 1)
 
 
 def test_without_any_probability_there_is_no_distribution():
@@ -40,7 +40,7 @@ def test_texts_without_a_word_are_an_outcome_where_they_are_kept():
 
 
 def test_long_passages_are_not_run_together():
-    passages = [Passage((1,) * 300, ((i, 300),)) for i in range(5)]
+    passages = [TokenPassage((1,) * 300, ((i, 300),)) for i in range(5)]
     assert [len(pack) for pack in packs_of(passages, 48, 700)] == [2, 2, 1]
 
 

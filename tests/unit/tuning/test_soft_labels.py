@@ -14,7 +14,8 @@ from lms import tiny
 
 from aleatoric.errors import ModelError
 from aleatoric.models.hf import HFModel
-from aleatoric.nextword.exact import Search, exact, trace
+from aleatoric.nextword.exact import Search, exact
+from aleatoric.nextword.trace import trace
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.tuning.losses import (
     WordTree,

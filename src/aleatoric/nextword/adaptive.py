@@ -1,0 +1,101 @@
+"""Adaptive sampling: draw words until the distance to people has a given standard error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from aleatoric.errors import UsageError
+from aleatoric.nextword.answers import model_distribution, pool
+from aleatoric.types import Categorical, Draws, Pair
+
+FIRST = 50
+"""Draws before a context is judged for the first time."""
+
+
+def parse_until(text: str) -> float:
+    """Return the standard error of `se=0.01`."""
+    name, _, value = text.partition("=")
+    try:
+        error = float(value)
+    except ValueError:
+        error = 0.0
+    if name != "se" or not 0 < error < 1:
+        raise UsageError(f"--until {text} is not a target; write --until se=0.01.")
+    return error
+
+
+def rounds(most: int, first: int = FIRST) -> Iterator[tuple[int, int]]:
+    """Yield (draws so far, draws to add): the number of draws doubles, up to `most`.
+
+    >>> list(rounds(1000, 100))
+    [(0, 100), (100, 100), (200, 200), (400, 400), (800, 200)]
+    """
+    done = 0
+    while done < most:
+        more = min(max(done, first), most - done)
+        yield done, more
+        done += more
+
+
+def sampling_error(people: Categorical, model: Categorical) -> float:
+    """Standard error of a context's TVD due to sampling the model.
+
+    TVD falls by 1/n with every draw that hits a word which people gave more often than the model
+    does, and does not change otherwise, so its variance is that of this share of draws. One hit and
+    one miss are added, so that a few identical draws do not claim certainty.
+
+    >>> people = Categorical.from_counts({"a": 3, "b": 1})
+    >>> round(sampling_error(people, Categorical.from_counts({"a": 49, "z": 49})), 4)
+    0.0505
+    """
+    if model.n is None:
+        return 0.0
+    probs = model.as_dict()
+    hits = sum(probs.get(w, 0.0) for w, p in people.as_dict().items() if probs.get(w, 0.0) < p)
+    share = (hits * model.n + 1) / (model.n + 2)
+    return math.sqrt(share * (1 - share) / model.n)
+
+
+def sample_until(
+    people: Mapping[str, Categorical],
+    draw: Callable[[Sequence[str], int, int], Sequence[Draws]],
+    error: float,
+    most: int,
+    keep_failed: bool,
+) -> dict[str, Draws]:
+    """Draw per item until its distance to people has this standard error, or `most` draws.
+
+    `draw(items, first, n)` returns samples first..first+n-1 of each item.
+    """
+    found: dict[str, Draws] = {}
+    pending_items = list(people)
+    for first, more in rounds(most):
+        for one in draw(pending_items, first, more):
+            before = [found[one.item_id]] if one.item_id in found else []
+            whole = pool([*before, one])
+            # Words in the order of a sample drawn at once.
+            found[one.item_id] = replace(whole, counts=dict(sorted(whole.counts.items())))
+        pending_items = [
+            i for i in pending_items if not _reaches(people[i], found[i], error, keep_failed)
+        ]
+        if not pending_items:
+            break
+    return found
+
+
+def _reaches(people: Categorical, draws: Draws, error: float, keep_failed: bool) -> bool:
+    model = model_distribution(draws, keep_failed)
+    return model is not None and sampling_error(people, model) <= error
+
+
+def until_note(system: str, pairs: Sequence[Pair], error: float, most: int) -> str:
+    """Note how many draws a system's contexts took, and how many missed the target."""
+    taken = [pair.model.n or 0 for pair in pairs]
+    short = sum(sampling_error(pair.human, pair.model) > error for pair in pairs)
+    return (
+        f"{system}: {sum(taken)} draws instead of {most * len(pairs)}, {min(taken, default=0)} to "
+        f"{max(taken, default=0)} per context, until se={error:g}; {short} of {len(pairs)} "
+        f"contexts did not reach it with --samples {most}"
+    )

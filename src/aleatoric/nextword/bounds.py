@@ -1,0 +1,123 @@
+"""Results of the exact searches: word probabilities with bounds, and bounds of metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from aleatoric.types import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A number known to lie in [low, high]; `value` is the best estimate."""
+
+    low: float
+    value: float
+    high: float
+
+    @property
+    def gap(self) -> float:
+        """The difference between the bounds."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, slots=True)
+class WordProbabilities:
+    """Probabilities of given words as the first word of a model's continuation.
+
+    `low[i]` ≤ probability of `words[i]` ≤ `high[i]`. `open` is the mass that the search left
+    undecided, `failed` the probability that the text contains no word (already divided out of the
+    words' probabilities if failed draws are rejected), `nodes` the number of tokens run.
+    """
+
+    words: tuple[str, ...]
+    low: tuple[float, ...]
+    value: tuple[float, ...]
+    high: tuple[float, ...]
+    open: float
+    failed: float
+    nodes: int
+
+    def tvd(self, human: Mapping[str, float]) -> Bounds:
+        """Total variation distance to `human`, whose support must be among `words`.
+
+        TVD = 1 - Σ min(p, q), so it decreases as the words' probabilities increase.
+        """
+        p = [human.get(word, 0.0) for word in self.words]
+        least = _overlap(p, self.low)
+        most = min(_overlap(p, self.high), least + self.open)
+        total = sum(p)
+        return Bounds(total - most, total - _overlap(p, self.value), total - least)
+
+    def log_loss(self, human: Mapping[str, float]) -> tuple[float, float | None]:
+        """Bounds of the human log loss; the upper one is `None` if it is infinite."""
+        p = np.array([human.get(word, 0.0) for word in self.words])
+        given = p > 0
+        low, high = (np.array(q)[given] for q in (self.low, self.high))
+        if not (high > 0).all():
+            return math.inf, None
+        least = -float((p[given] * np.log(np.minimum(high, 1.0))).sum())
+        if not (low > 0).all():
+            return least, None
+        return least, -float((p[given] * np.log(low)).sum())
+
+
+def _overlap(p: list[float], q: tuple[float, ...]) -> float:
+    return sum(min(a, b) for a, b in zip(p, q, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class TopWords:
+    """The likeliest words, most likely first, with bounds of their probabilities.
+
+    `unseen` is an upper bound for the probability of any other word.
+    """
+
+    words: tuple[str, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    unseen: float
+
+
+def agreement_bounds(
+    tops: TopWords, found: WordProbabilities, human: Mapping[str, float]
+) -> dict[str, tuple[float, float]]:
+    """Bounds of M = Σq², of C = Σpq, and of M - 2C, from two searches of the same context.
+
+    Let q = low + x. The open mass x falls on words with room for it, so Σq² = Σlow² + Σx(low + q)
+    is at most Σlow² + Σx(low + high), with x where that is largest.
+    """
+    lows = dict(zip(tops.words, tops.low, strict=True))
+    highs = dict(zip(tops.words, tops.high, strict=True))
+    for word, at_least, at_most in zip(found.words, found.low, found.high, strict=True):
+        lows[word] = max(lows.get(word, 0.0), at_least)
+        highs[word] = max(min(highs.get(word, 1.0), at_most), lows[word])
+    p, low, high = (np.array([own.get(word, 0.0) for word in lows]) for own in (human, lows, highs))
+    squares, cross = float((low * low).sum()), float((p * low).sum())
+    difference = squares - 2 * cross
+
+    def most(worth: Floats, unseen: float) -> float:
+        return _largest_gain(low, high, worth, unseen)
+
+    return {
+        "M": (squares, squares + most(low + high, tops.unseen)),
+        "C": (cross, cross + most(p, 0.0)),
+        "M-2C": (
+            difference - most(2 * (p - low), 0.0),
+            difference + most(low + high - 2 * p, tops.unseen),
+        ),
+    }
+
+
+def _largest_gain(low: Floats, high: Floats, worth: Floats, unseen: float) -> float:
+    """The largest Σ x·worth, with the open mass on these words or on unseen ones."""
+    better = np.flatnonzero(worth > unseen)
+    order = better[np.argsort(-worth[better], kind="stable")]
+    left = max(0.0, 1.0 - float(low.sum()))
+    room = np.maximum(high[order] - low[order], 0.0)
+    taken = np.minimum(room, np.maximum(left - (np.cumsum(room) - room), 0.0))
+    return float((taken * worth[order]).sum() + (left - taken.sum()) * unseen)

@@ -1,0 +1,56 @@
+"""Human and model distributions of the first token of the next word (the paper's App. D)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from aleatoric.models.decoding import Decoder
+from aleatoric.nextword.tree import Limits, Tree, TreeLM, for_contexts
+from aleatoric.nextword.vocabulary import LogitReader, Vocabulary
+from aleatoric.types import Categorical
+
+
+def word_tokens(lm: TreeLM, context: str, word: str) -> tuple[int, ...]:
+    """Tokenize a word as it follows a context and a space."""
+    before, after = lm.encode(context), lm.encode(f"{context} {word}")
+    if after[: len(before)] == before:
+        return after[len(before) :]
+    return lm.continuation(f" {word}")
+
+
+def first_token(
+    lm: TreeLM,
+    contexts: Sequence[str],
+    human: Sequence[Mapping[str, float]],
+    *,
+    decoder: Decoder | None = None,
+    limits: Limits | None = None,
+) -> list[tuple[Categorical, Categorical]]:
+    """Return the human and the model distribution of the first token per context.
+
+    Answers that share a first token add up. Outcomes are token ids, as text.
+    """
+    reader = LogitReader(lm, Vocabulary(lm.pieces), decoder)
+    answers = [_by_first_token(lm, c, words) for c, words in zip(contexts, human, strict=True)]
+
+    def work(tree: Tree) -> Iterator[tuple[int, tuple[Categorical, Categorical]]]:
+        for indices, logits in tree.run_trunk():
+            tokens = [np.array(list(answers[i]), dtype=np.int64) for i in indices]
+            for i, scores in zip(indices, reader.log_probs_of(logits, tokens), strict=True):
+                support = tuple(map(str, answers[i]))
+                probs = tuple(np.exp(scores).tolist())
+                people = Categorical(support, tuple(answers[i].values()), 0.0, None)
+                rest = max(0.0, 1.0 - sum(probs))
+                yield i, (people, Categorical(support, probs, rest, None))
+
+    return for_contexts(lm, contexts, work, limits)
+
+
+def _by_first_token(lm: TreeLM, context: str, words: Mapping[str, float]) -> dict[int, float]:
+    shares: dict[int, float] = {}
+    for word, share in words.items():
+        token = word_tokens(lm, context, word)[0]
+        shares[token] = shares.get(token, 0.0) + share
+    return shares
