@@ -36,7 +36,7 @@ def compare(
     Example: `aleatoric compare runs/gpt2 runs/bloom --metric overlap`
     """
     from aleatoric.levels import base
-    from aleatoric.report.views import comparison_tables
+    from aleatoric.report.comparisons import comparison_tables
     from aleatoric.runs import Store
     from aleatoric.studies import compare as comparing
 

@@ -349,6 +349,8 @@ class NextWords(Level):
 
     name = "word"
     controls = CONTROLS
+    leading = "overlap"
+    compared = ("overlap", "sq_distance", "log_loss", "agreement_M", "tvd", "tvd_syn", "tvd_sem")
 
     def score(self, store: Store, monitor: Monitor) -> None:
         """Compute the statistics of every context and system."""

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aleatoric.report.explorer.compare import joined
+from aleatoric.report.explorer.listing import joined
 from aleatoric.report.explorer.plots import cloud, histogram
 from aleatoric.report.explorer.snapshot import (
     Columns,

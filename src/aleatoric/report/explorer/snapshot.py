@@ -1,122 +1,18 @@
-"""A run as arrays, taken at one moment: what every page sorts, filters and draws from."""
+"""A run as arrays, read at one moment, and queries over them: search, filter, sort."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.levels.base import level_of
-from aleatoric.levels.text_scoring import CONTROL
-from aleatoric.levels.word_scoring import CONTROLS
+from aleatoric.report.views import Measure, View, view_of_run
 from aleatoric.runs import Store
-from aleatoric.runs.formats import load_texts
-from aleatoric.runs.run import StatColumns, item_heads, stat_columns
+from aleatoric.runs.run import item_heads, stat_columns
 from aleatoric.types import Floats, Ints
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A number per item: a saved statistic, or one minus another."""
-
-    key: str
-    heading: str
-    about: str
-    stat: str
-    less: str | None = None
-    digits: int = 3
-
-    @property
-    def stats(self) -> tuple[str, ...]:
-        """The saved statistics that it stands on."""
-        return (self.stat,) if self.less is None else (self.stat, self.less)
-
-
-WORD = (
-    Measure(
-        "sq_distance",
-        "D²",
-        "squared distance H + M − 2C: 0 on average for a perfect model",
-        "sq_distance",
-    ),
-    Measure("H", "H", "how often two people agree", "agreement_H"),
-    Measure("M", "M", "how often two draws of the model agree", "agreement_M"),
-    Measure("C", "C", "how often a draw of the model agrees with a person", "agreement_C"),
-    Measure("log_loss", "log loss", "people's mean negative log-probability", "log_loss"),
-    Measure("tvd", "TVD", "share of probability that would have to move to match people", "tvd"),
-    Measure("entropy_human", "H people", "how undecided people are, in nats", "entropy_human"),
-    Measure("entropy_model", "H model", "how undecided the model is, in nats", "entropy_model"),
-    Measure("tvd_syn", "TVD syn", "TVD of parts of speech", "tvd_syn"),
-    Measure("tvd_sem", "TVD sem", "TVD of clusters of meaning", "tvd_sem"),
-    Measure(
-        "mass", "on people's", "model's probability of words that people said", "mass_on_human"
-    ),
-    Measure(
-        "rank",
-        "rank",
-        "place of people's first word in the model's list; none where it was never drawn",
-        "rank_of_human_mode",
-        None,
-        0,
-    ),
-    Measure("n_human", "people", "answers of people", "n_human", None, 0),
-    Measure("n_model", "draws", "draws of the model; none where it is exact", "n_model", None, 0),
-)
-"""Of contexts; those that a run has not saved are left out."""
-
-_OF_PROBE = (
-    ("energy", "energy", "2 mean C − mean M − mean H: 0 in expectation for a perfect generator"),
-    ("dmu_M", "μM − μH", "above 0: the model's texts vary more than people's; below 0: less"),
-    ("mean_H", "mean H", "mean distance between two people's texts"),
-    ("mean_M", "mean M", "mean distance between two of the model's texts"),
-    ("mean_C", "mean C", "mean distance between one of each"),
-    ("w1_C", "W1(C, H)", "how far model-to-people distances are from people's own"),
-    ("w1_M", "W1(M, H)", "how far the model's own distances are from people's"),
-    (
-        "dmu_C",
-        "μC − μH",
-        "above 0: the model's texts are further from people's than people's are from one another; "
-        "says nothing of variability",
-    ),
-)
-
-
-def word_measures(saved: Collection[str]) -> tuple[Measure, ...]:
-    """The measures of contexts that the saved statistics allow.
-
-    >>> [one.key for one in word_measures(["tvd", "agreement_H"])]
-    ['H', 'tvd']
-    """
-    return tuple(one for one in WORD if all(stat in saved for stat in one.stats))
-
-
-def text_measures(saved: Collection[str], probes: Sequence[str]) -> tuple[Measure, ...]:
-    """The measures of inputs, probe by probe.
-
-    >>> [one.key for one in text_measures(["w1_C/lexical-1", "mean_H/lexical-1"], ["lexical-1"])]
-    ['mean_H/lexical-1', 'w1_C/lexical-1']
-    """
-    found = (measure for probe in probes for measure in _probe_measures(probe))
-    return tuple(one for one in found if all(stat in saved for stat in one.stats))
-
-
-def _probe_measures(probe: str) -> Iterator[Measure]:
-    for key, heading, about in _OF_PROBE:
-        stat = f"{key}/{probe}"
-        yield Measure(stat, heading, about, stat)
-
-
-def probe_of(measure: Measure) -> str:
-    """The probe that a measure belongs to; empty at the word level.
-
-    >>> probe_of(WORD[0]), probe_of(Measure("w1_C/semantic", "", "", ""))
-    ('', 'semantic')
-    """
-    return measure.key.partition("/")[2]
-
 
 Flags = NDArray[np.bool_]
 
@@ -182,7 +78,7 @@ class Snapshot:
     """All that pages need of a run but its texts and draws."""
 
     version: tuple[int, ...]
-    level: str
+    view: View
     corpus: str
     corpus_sha256: str
     items: Items
@@ -190,12 +86,20 @@ class Snapshot:
     """Those that have been scored; empty before."""
     measures: tuple[Measure, ...] = ()
     tagger: str | None = None
-    """What tags words, where the run was asked for it."""
-    probes: tuple[str, ...] = ()
+    """What tags words, if the run was asked to tag them."""
+
+    @property
+    def probes(self) -> tuple[str, ...]:
+        """The probes that have measures of their own."""
+        return tuple(dict.fromkeys(one.probe for one in self.measures if one.probe))
 
     def measure(self, key: str) -> Measure | None:
-        """A measure by its key."""
+        """Return a measure by its key."""
         return next((one for one in self.measures if one.key == key), None)
+
+    def is_control(self, system: str) -> bool:
+        """Whether a system is people, not a model."""
+        return system in self.view.level.controls
 
     @property
     def everything(self) -> Columns:
@@ -204,74 +108,39 @@ class Snapshot:
 
 
 def take(store: Store, version: tuple[int, ...], earlier: Snapshot | None = None) -> Snapshot:
-    """Read a run as it is now; the items of an earlier look are taken over where they are all."""
-    level, manifest = level_of(store).name, store.manifest
+    """Read a run as it is now; the items of an earlier snapshot are reused if they are all."""
+    view, manifest = view_of_run(store), store.manifest
     whole = earlier is not None and len(earlier.items) == store.n_items
-    items = earlier.items if earlier is not None and whole else _items(store, level)
-    saved = store.stat_columns() if level != "token" and store.has_stats() else []
-    probes = tuple(store.meta("probe_facts") or ()) if level == "text" else ()
-    measures = text_measures(saved, probes) if level == "text" else word_measures(saved)
-    names = list(store.systems()) if saved else []
+    items = earlier.items if earlier is not None and whole else _items(store, view)
+    measures = view.measures(store.stat_columns()) if store.has_stats() else ()
+    names = list(store.systems()) if measures else []
     return Snapshot(
         version=version,
-        level=level,
+        view=view,
         corpus=manifest["corpus"]["name"],
         corpus_sha256=manifest["corpus"]["sha256"],
         items=items,
         systems={name: _columns(store, name, measures, items) for name in names},
         measures=measures,
         tagger=manifest["tagger"] if "tvd_syn" in manifest.get("abstractions", ()) else None,
-        probes=probes,
     )
 
 
-def model_names(store: Store) -> list[str]:
-    """The systems of a run of any level that are models, not controls."""
-    return [name for name in store.systems() if not is_control(name)]
-
-
-def is_control(name: str) -> bool:
-    """Whether a system is people's control, not a model.
-
-    >>> is_control("oracle"), is_control("gpt2")
-    (True, False)
-    """
-    return name in (CONTROL, *CONTROLS)
-
-
-def _items(store: Store, level: str) -> Items:
-    plain: Callable[[str], str] = in_one_line if level == "text" else str
+def _items(store: Store, view: View) -> Items:
     numbers, groups, texts = [], [], []
     for no, item_id, group, context in item_heads(store):
         numbers.append(no)
         groups.append(group)
-        texts.append(f"{item_id} {plain(context)}")
+        texts.append(f"{item_id} {view.one_line(context)}")
     names = {group: place for place, group in enumerate(dict.fromkeys(groups))}
     codes = np.array([names[group] for group in groups], dtype=np.int64)
     return Items(np.array(numbers, dtype=np.int64), tuple(names), codes, TextIndex.of(texts))
 
 
-def in_one_line(turns: str) -> str:
-    """The saved turns of an input, one after the other.
-
-    >>> in_one_line('["How?", "So."]')
-    'How? / So.'
-    """
-    return " / ".join(load_texts(turns))
-
-
 def _columns(store: Store, system: str, measures: tuple[Measure, ...], items: Items) -> Columns:
-    wanted = list(dict.fromkeys(stat for one in measures for stat in one.stats))
-    if not wanted:
-        return Columns(system, np.zeros(0, dtype=np.int64), {})
-    found = stat_columns(store, system, wanted)
+    found = stat_columns(store, system, [one.column for one in measures])
     places = np.searchsorted(items.numbers, found.items)
-    return Columns(system, places, {one.key: _values(found, one) for one in measures})
-
-
-def _values(found: StatColumns, measure: Measure) -> Floats:
-    own = found.values[measure.stat]
-    return own if measure.less is None else own - found.values[measure.less]
+    return Columns(system, places, {one.key: found.values[one.column] for one in measures})
 
 
 PAGE = 50
