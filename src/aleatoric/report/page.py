@@ -18,7 +18,7 @@ from aleatoric.registry import Track, quietly
 from aleatoric.report.charts import PageFigure, page_figures, to_data, to_json
 from aleatoric.report.commands import command_of
 from aleatoric.report.figures import draw_all, file_name, make_folder, writing_into
-from aleatoric.report.parts import Part, parts_of
+from aleatoric.report.parts import ReportPart, parts_of
 from aleatoric.report.tables import printable, to_latex, to_markdown, with_interval
 from aleatoric.report.views import ItemList, SystemsTable, View, view_of_run
 from aleatoric.runs import Store
@@ -100,7 +100,7 @@ def make_report(
 
 
 def figure_data(
-    part: Part, track: Track[Any] = quietly, for_page: bool = False
+    part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
 ) -> dict[str, Picture]:
     """Return the data of all figures that the runs of a part allow, by name."""
     found = view_of_run(part.first).figures(part, track, for_page)
@@ -113,7 +113,7 @@ def figure_data(
     }
 
 
-def _run_tables(part: Part) -> list[Table]:
+def _run_tables(part: ReportPart) -> list[Table]:
     """Return the tables about single runs, with the path in the title if there are several."""
     own = {store.path: view_of_run(store).run_tables(store) for store in part.stores}
     several = sum(map(bool, own.values())) > 1
@@ -124,7 +124,7 @@ def _run_tables(part: Part) -> list[Table]:
     ]
 
 
-def write_tables(part: Part, folder: Path) -> Iterator[Path]:
+def write_tables(part: ReportPart, folder: Path) -> Iterator[Path]:
     """Write the tables of a part with intervals as LaTeX and as Markdown."""
     make_folder(folder)
     for table in (*view_of_run(part.first).paper_tables(part.results), *_run_tables(part)):
@@ -135,7 +135,7 @@ def write_tables(part: Part, folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _folders(parts: Sequence[Part], figures: Path) -> list[Path]:
+def _folders(parts: Sequence[ReportPart], figures: Path) -> list[Path]:
     """Return one folder per part: the one asked for, or folders in it if there are several."""
     if len(parts) == 1:
         return [figures]
@@ -146,7 +146,7 @@ def _folders(parts: Sequence[Part], figures: Path) -> list[Path]:
 
 
 def section(
-    part: Part, pictures: Mapping[str, Picture], place: int = 0, inputs: Sequence[str] = ()
+    part: ReportPart, pictures: Mapping[str, Picture], place: int = 0, inputs: Sequence[str] = ()
 ) -> Section:
     """Return everything that the page shows of a part; `inputs` are the items to show."""
     view, detailed = view_of_run(part.first), part.leading
@@ -201,17 +201,17 @@ def render(sections: Sequence[Section]) -> str:
     return page
 
 
-def _many(part: Part) -> list[str]:
+def _many(part: ReportPart) -> list[str]:
     return [part.systems_note] if part.systems_note else []
 
 
-def _remarks(part: Part) -> list[str]:
+def _remarks(part: ReportPart) -> list[str]:
     """Return remarks of the runs about their people: that they are simulated, for example."""
     remarks = [printable(r) for store in part.stores for r in store.manifest.get("remarks", ())]
     return [_sentence(remark) for remark in dict.fromkeys(remarks)]
 
 
-def _notes(part: Part) -> list[str]:
+def _notes(part: ReportPart) -> list[str]:
     remarks = {r for store in part.stores for r in store.manifest.get("remarks", ())}
     notes = [n for store in part.stores for n in base.notes(store) if n not in remarks]
     return list(dict.fromkeys(printable(note) for note in notes))
@@ -221,7 +221,7 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
-def _citations(part: Part, suffix: str) -> dict[tuple[str, str], Citation]:
+def _citations(part: ReportPart, suffix: str) -> dict[tuple[str, str], Citation]:
     where = {member.label: (member.store, member.system) for member in part.members}
     commands = {label: command_of(*place) for label, place in where.items()}
     controls = command_of(part.first, next(iter(part.first.systems()), None))

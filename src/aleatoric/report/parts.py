@@ -37,7 +37,7 @@ class ShownSystem:
 
 
 @dataclass(frozen=True)
-class Part:
+class ReportPart:
     """Runs of one corpus, measured alike, with their models; controls are those of the first."""
 
     stores: tuple[Store, ...]
@@ -78,7 +78,7 @@ class Part:
         return [found.get((r.system, r.metric), r) for r in values]
 
     @cached_property
-    def leading(self) -> Part:
+    def leading(self) -> ReportPart:
         """The part with its leading systems only, if it has more than a page can show in detail.
 
         Tests of all pairs and studies of every system would take too long: the table shows all
@@ -136,7 +136,7 @@ class Part:
         )
 
 
-def parts_of(stores: Sequence[Store]) -> list[Part]:
+def parts_of(stores: Sequence[Store]) -> list[ReportPart]:
     """Group runs into parts, in the order of the first run of each."""
     grouped: dict[str, list[Store]] = {}
     for store in stores:
@@ -144,7 +144,7 @@ def parts_of(stores: Sequence[Store]) -> list[Part]:
     return [part_of(own) for own in grouped.values()]
 
 
-def part_of(stores: Sequence[Store]) -> Part:
+def part_of(stores: Sequence[Store]) -> ReportPart:
     """Return the part of runs that are known to belong together."""
     models = {store.path: set(level_of(store).model_systems(store)) for store in stores}
     members = [
@@ -152,7 +152,7 @@ def part_of(stores: Sequence[Store]) -> Part:
         for label, (store, system) in labels_of(stores).items()
         if system in models[store.path]
     ]
-    return Part(tuple(stores), tuple(members))
+    return ReportPart(tuple(stores), tuple(members))
 
 
 def _meaning(store: Store) -> str:

@@ -243,7 +243,7 @@ Letters = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A number as it is shown and as it is sorted, and the result that it cites."""
 
     text: str
@@ -254,19 +254,19 @@ class Cell:
     """The system and the metric whose signature it has."""
 
     @classmethod
-    def named(cls, name: str) -> Cell:
+    def named(cls, name: str) -> TableCell:
         """Return the cell of a name."""
         return cls(name, name)
 
     @classmethod
-    def count(cls, n: int) -> Cell:
+    def count(cls, n: int) -> TableCell:
         """Return the cell of a number of items."""
         return cls(f"{n:,}", n)
 
     @classmethod
     def value(
         cls, result: Result | None, letters: Letters, times: float = 1.0, is_small: bool = False
-    ) -> Cell:
+    ) -> TableCell:
         """Return the cell of a result, multiplied by `times`; small values need more digits."""
         if result is None or result.estimate.value is None:
             return cls(UNDEFINED, None)
@@ -280,7 +280,7 @@ class Cell:
         return cls(text, estimate.value, interval, own, (result.system, result.metric))
 
     @classmethod
-    def perfect(cls, result: Result | None, times: float = 1.0) -> Cell:
+    def perfect(cls, result: Result | None, times: float = 1.0) -> TableCell:
         """Return the expected value of a perfect model, under both estimates of the truth."""
         perfect = result.perfect if result else None
         if result is None or perfect is None:

@@ -12,7 +12,7 @@ from aleatoric.levels import text
 from aleatoric.levels.text_fit import fit
 from aleatoric.levels.text_scoring import CONTROL, PAIR, Distances
 from aleatoric.registry import Track, quietly
-from aleatoric.report.parts import Part, ShownSystem
+from aleatoric.report.parts import ReportPart, ShownSystem
 from aleatoric.report.tables import interval_ends
 from aleatoric.runs import Store
 from aleatoric.studies.figure_data import (
@@ -43,7 +43,7 @@ _DECODERS = {
 }
 
 
-def text_figures(part: Part, track: Track[Any] = quietly) -> dict[str, Picture]:
+def text_figures(part: ReportPart, track: Track[Any] = quietly) -> dict[str, Picture]:
     """Figure name -> data: the whole part, then the worst and best fitted input of each system."""
     found = overall(part)
     for member in track(part.members, len(part.members), "draw inputs"):
@@ -51,7 +51,7 @@ def text_figures(part: Part, track: Track[Any] = quietly) -> dict[str, Picture]:
     return found
 
 
-def overall(part: Part) -> dict[str, Picture]:
+def overall(part: ReportPart) -> dict[str, Picture]:
     """Figure name -> data: people alone, then the systems beside the control."""
     probes = probes_of(part.first)
     found: dict[str, Picture] = {
@@ -105,7 +105,7 @@ def human_variability(store: Store, probes: Sequence[str]) -> Panels:
     return Panels("Human production variability", tuple(pictures), min(3, len(pictures)))
 
 
-def three_sides(part: Part, member: ShownSystem) -> Panels:
+def three_sides(part: ReportPart, member: ShownSystem) -> Panels:
     """Over inputs: mean distances among people, among a system's texts, and between both."""
     pictures = []
     for probe in main_of(probes_of(part.first)):
@@ -118,7 +118,7 @@ def three_sides(part: Part, member: ShownSystem) -> Panels:
     return Panels(member.label, tuple(pictures), min(3, len(pictures)))
 
 
-def differences(part: Part, side: str) -> Panels:
+def differences(part: ReportPart, side: str) -> Panels:
     """Figs. 3 and 8: over inputs, mean M or mean C of a system minus people's mean H.
 
     H are all pairs of people under every protocol, also where the paper's divergences use some.
@@ -135,7 +135,7 @@ def differences(part: Part, side: str) -> Panels:
     return Panels("", tuple(pictures), min(3, len(pictures)))
 
 
-def divergence_curves(part: Part, metric: str) -> Panels:
+def divergence_curves(part: ReportPart, metric: str) -> Panels:
     """Fig. 4: densities over inputs of a divergence from people, and of the human control."""
     pictures = []
     for probe in main_of(probes_of(part.first)):
@@ -246,7 +246,7 @@ def known(sample: Floats) -> Floats:
     return found
 
 
-def _extreme_instances(part: Part, member: ShownSystem) -> dict[str, Picture]:
+def _extreme_instances(part: ReportPart, member: ShownSystem) -> dict[str, Picture]:
     """The worst and the best fitted input of a system, by the first main probe."""
     probe, ending = main_of(probes_of(part.first))[0], part.ending(member)
     ends = fit(list(text.cases(member.store, member.system)), probe, n_listed=1)

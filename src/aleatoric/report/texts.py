@@ -15,12 +15,12 @@ from aleatoric.levels.text_variability import sentences, verdicts
 from aleatoric.registry import Track, quietly
 from aleatoric.report import text_figures
 from aleatoric.report.charts import to_data
-from aleatoric.report.parts import Part
+from aleatoric.report.parts import ReportPart
 from aleatoric.report.tables import (
     UNDEFINED,
-    Cell,
     Column,
     Letters,
+    TableCell,
     number,
     printable,
     short,
@@ -152,13 +152,13 @@ class TextView(View):
             for name in systems_of(found):
                 own = [found.get((name, f"{metric}/{probe}")) for metric in _COLUMNS]
                 if any(own):
-                    cells = (Cell.value(one, letters) for one in own)
-                    count = Cell.count(max(one.estimate.n_items for one in own if one))
-                    rows.append((Cell.named(probe), Cell.named(name), *cells, count))
+                    cells = (TableCell.value(one, letters) for one in own)
+                    count = TableCell.count(max(one.estimate.n_items for one in own if one))
+                    rows.append((TableCell.named(probe), TableCell.named(name), *cells, count))
         return columns, tuple(rows)
 
     def figures(
-        self, part: Part, track: Track[Any] = quietly, for_page: bool = False
+        self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
     ) -> dict[str, Picture]:
         """Return the paper's figures."""
         return text_figures.text_figures(part, track)
@@ -195,7 +195,7 @@ class TextView(View):
         return ItemAnswers(item.id, item.group, item.input, None, item.references, found.systems)
 
     def page_items(
-        self, part: Part, inputs: Sequence[str] = ()
+        self, part: ReportPart, inputs: Sequence[str] = ()
     ) -> tuple[Mapping[str, Any] | None, tuple[ItemList, ...]]:
         """Return inputs with all their texts, and the worst and best fitted ones of each system."""
         fits = [] if inputs else fits_of(part)
@@ -336,7 +336,7 @@ def _interval_note(found: Found) -> Iterator[str]:
         yield f"[low, high]: {interval.level:.0%} interval, {method}."
 
 
-def fits_of(part: Part) -> Fits:
+def fits_of(part: ReportPart) -> Fits:
     """Return the worst and best fitted inputs of every system, by probe and side."""
     found = []
     for member in part.members:
@@ -377,7 +377,7 @@ def drawn_inputs(fits: Fits) -> dict[str, str]:
 
 
 def inputs_data(
-    part: Part, fits: Fits, asked: Sequence[str] = (), most: int = MOST_CHARS
+    part: ReportPart, fits: Fits, asked: Sequence[str] = (), most: int = MOST_CHARS
 ) -> dict[str, Any]:
     """Return inputs with all their texts and numbers: those asked for, or as many as fit."""
     chosen = dict.fromkeys(asked) if asked else _that_fit(part, listed_inputs(fits), most)
@@ -400,11 +400,11 @@ def inputs_data(
     }
 
 
-def _labels(part: Part) -> list[str]:
+def _labels(part: ReportPart) -> list[str]:
     return [member.label for member in part.members]
 
 
-def _that_fit(part: Part, first: Iterable[str], most: int) -> dict[str, None]:
+def _that_fit(part: ReportPart, first: Iterable[str], most: int) -> dict[str, None]:
     """Return the inputs whose texts fit on a page, in the order of the corpus; `first` first."""
     sizes = _sizes(part)
     chosen: dict[str, None] = {}
@@ -416,7 +416,7 @@ def _that_fit(part: Part, first: Iterable[str], most: int) -> dict[str, None]:
     return {item_id: None for item_id in sizes if item_id in chosen}
 
 
-def _sizes(part: Part) -> dict[str, int]:
+def _sizes(part: ReportPart) -> dict[str, int]:
     found: dict[str, int] = {}
     for store in part.stores:
         for one in TextShelf(store).walk():
@@ -426,7 +426,7 @@ def _sizes(part: Part) -> dict[str, int]:
     return found
 
 
-def _numbers(part: Part, label: str) -> Numbers:
+def _numbers(part: ReportPart, label: str) -> Numbers:
     where = {m.label: (m.store, m.system) for m in part.members}
     store, system = where.get(label, (part.first, CONTROL))
     probes, saved = probes_of(part.first), set(store.stat_columns())
@@ -442,7 +442,7 @@ def _numbers(part: Part, label: str) -> Numbers:
 
 
 def _pictures(
-    part: Part, asked: Sequence[str], fits: Fits
+    part: ReportPart, asked: Sequence[str], fits: Fits
 ) -> Iterator[tuple[str, int | None, Panels]]:
     """Yield the distances of single inputs, with the place of the system each is listed for."""
     labels = _labels(part)
@@ -459,7 +459,7 @@ def _pictures(
 
 
 def _input_data(
-    part: Part,
+    part: ReportPart,
     item_id: str,
     values: Mapping[str, Numbers],
     pictured: int | None,

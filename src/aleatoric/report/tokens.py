@@ -13,12 +13,12 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.estimate import with_cut_note
 from aleatoric.levels import token
 from aleatoric.registry import Track, quietly
-from aleatoric.report.parts import Part
+from aleatoric.report.parts import ReportPart
 from aleatoric.report.tables import (
     UNDEFINED,
-    Cell,
     Column,
     Letters,
+    TableCell,
     interval_ends,
     number,
     p_calibrated,
@@ -121,14 +121,14 @@ class TokenView(View):
         rows = []
         for name in systems_of(found):
             ece = found.get((name, "ece"))
-            first = Cell.value(ece, letters, 100), Cell.perfect(ece, 100)
+            first = TableCell.value(ece, letters, 100), TableCell.perfect(ece, 100)
             others = [_cell(found.get((name, m)), letters) for m in metrics]
-            count = Cell.count(ece.estimate.n_items if ece else 0)
-            rows.append((Cell.named(name), *first, *others, count))
+            count = TableCell.count(ece.estimate.n_items if ece else 0)
+            rows.append((TableCell.named(name), *first, *others, count))
         return columns, tuple(rows)
 
     def figures(
-        self, part: Part, track: Track[Any] = quietly, for_page: bool = False
+        self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
     ) -> dict[str, Picture]:
         """Return reliability diagrams, and figures of studies if rows were kept."""
         found: dict[str, Picture] = {"ece_and_e_ece": calibration_dots(part)}
@@ -197,11 +197,11 @@ def _table_cell(result: Result | None) -> str:
     return f"{shown.value:.3g}" if is_small else with_interval(shown, 2)
 
 
-def _cell(result: Result | None, letters: Letters) -> Cell:
+def _cell(result: Result | None, letters: Letters) -> TableCell:
     if result is None:
-        return Cell.value(None, letters)
+        return TableCell.value(None, letters)
     times = 100.0 if is_percentage(result.metric) else 1.0
-    return Cell.value(result, letters, times, result.metric in _SMALL)
+    return TableCell.value(result, letters, times, result.metric in _SMALL)
 
 
 def _in_percent(estimate: Estimate) -> Estimate:
@@ -237,7 +237,7 @@ def _notes(results: Sequence[Result]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def calibration_dots(part: Part) -> Dots:
+def calibration_dots(part: ReportPart) -> Dots:
     """ECE of the likeliest token beside e-ECE of generation schemes, with intervals, in percent."""
     own = [r for r in part.results if r.metric == "ece" or r.metric.startswith("e_ece")]
     rows = tuple(dict.fromkeys(result.metric for result in own))

@@ -20,12 +20,12 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.estimate import CUT_MARK, CUT_NOTE, with_cut_note
 from aleatoric.levels.base import Level, find_level, level_of
 from aleatoric.registry import Track, quietly
-from aleatoric.report.parts import Part, ShownSystem
+from aleatoric.report.parts import ReportPart, ShownSystem
 from aleatoric.report.tables import (
     UNDEFINED,
-    Cell,
     Column,
     Letters,
+    TableCell,
     interval_ends,
     listed,
     number,
@@ -42,7 +42,7 @@ from aleatoric.types import FAILED, Case, Categorical, Draws, Item, Pair, Result
 
 Found = Mapping[tuple[str, str], Result]
 """System and metric -> result."""
-Rows = tuple[tuple[Cell, ...], ...]
+Rows = tuple[tuple[TableCell, ...], ...]
 Captions = Mapping[str, tuple[str, str]]
 """Figure -> its title, and how to read it."""
 FEW_GROUPS = 10
@@ -256,7 +256,7 @@ class View:
     def _models(self, results: Iterable[Result], metric: str) -> list[Result]:
         return [r for r in results if r.metric == metric and r.system not in self.level.controls]
 
-    def systems_table(self, part: Part) -> SystemsTable:
+    def systems_table(self, part: ReportPart) -> SystemsTable:
         """Return the table of systems, with letters if two or more can be compared."""
         compared = self.compare(part.leading)
         columns, rows = self.system_rows(
@@ -272,15 +272,15 @@ class View:
         lead = self.leading(found.values())
         rows = tuple(
             (
-                Cell.named(name),
-                *(Cell.value(found.get((name, metric)), letters) for metric in metrics),
-                Cell.count(n_items(found, name, lead)),
+                TableCell.named(name),
+                *(TableCell.value(found.get((name, metric)), letters) for metric in metrics),
+                TableCell.count(n_items(found, name, lead)),
             )
             for name in systems_of(found)
         )
         return (Column("system", "text"), *map(Column, metrics), Column("items")), rows
 
-    def compare(self, part: Part) -> Compared | None:
+    def compare(self, part: ReportPart) -> Compared | None:
         """Compare all pairs of systems by the main metrics; `None` if nothing can be compared."""
         labels = dict.fromkeys(member.label for member in part.members)
         known = Counter(result.metric for result in part.results if result.system in labels)
@@ -294,7 +294,7 @@ class View:
         except UsageError:
             return None  # systems that have no metric in common
 
-    def part_tables(self, part: Part) -> list[Table]:
+    def part_tables(self, part: ReportPart) -> list[Table]:
         """Return tables that stand below the table of systems."""
         return []
 
@@ -305,7 +305,7 @@ class View:
     # Figures -----------------------------------------------------------------------------------
 
     def figures(
-        self, part: Part, track: Track[Any] = quietly, for_page: bool = False
+        self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
     ) -> dict[str, Picture]:
         """Return the data of all figures by name; a page waits for fewer than a folder does."""
         metric = self.leading(part.results)
@@ -368,7 +368,7 @@ class View:
         return ItemAnswers(item.id, item.group, context, item.original, self.people(item), systems)
 
     def page_items(
-        self, part: Part, inputs: Sequence[str] = ()
+        self, part: ReportPart, inputs: Sequence[str] = ()
     ) -> tuple[Mapping[str, Any] | None, tuple[ItemList, ...]]:
         """Return the data of the items that a page shows, and lists of some of them."""
         if not part.members:
@@ -385,7 +385,7 @@ class View:
         return tuple(known[name] for name in names if name in known)
 
     def contexts(
-        self, part: Part, stats: Sequence[Measure] = (), most: int = MOST_CONTEXTS
+        self, part: ReportPart, stats: Sequence[Measure] = (), most: int = MOST_CONTEXTS
     ) -> dict[str, Any]:
         """Return the answers of people and systems per item, as numbers into one list of answers.
 

@@ -15,7 +15,7 @@ from aleatoric.levels.word_scoring import CONTROLS, ORACLE
 from aleatoric.metrics.distances import tvd
 from aleatoric.metrics.entropy import chao_shen
 from aleatoric.registry import Track, quietly
-from aleatoric.report.parts import Part, ShownSystem
+from aleatoric.report.parts import ReportPart, ShownSystem
 from aleatoric.report.tables import interval_ends
 from aleatoric.runs import Store
 from aleatoric.studies.figure_data import (
@@ -49,7 +49,7 @@ _ABSTRACT = {"tvd_syn": "TVD of parts of speech", "tvd_sem": "TVD of clusters of
 
 
 def word_figures(
-    part: Part,
+    part: ReportPart,
     track: Track[Any] = quietly,
     passage: str | None = None,
     studies: Sequence[str] = STUDIES,
@@ -100,7 +100,7 @@ def system_pictures(
         yield from study.figures.items()
 
 
-def agreement_dots(part: Part) -> Dots:
+def agreement_dots(part: ReportPart) -> Dots:
     """How often two people agree (H), two draws of each system (M), and one of each (C)."""
     found = {(r.system, r.metric): r.estimate for r in part.results}
     names = tuple(s for s in dict.fromkeys(s for s, _ in found) if s not in CONTROLS)
@@ -112,13 +112,13 @@ def agreement_dots(part: Part) -> Dots:
     return Dots("", "probability that two answers agree", names, value, low, high)
 
 
-def tvd_densities(part: Part) -> Lines:
+def tvd_densities(part: ReportPart) -> Lines:
     """Fig. 2: densities of TVD to people, and of the oracle under its first split."""
     lines = tuple(density(name, sample) for name, sample in samples_of(part, "tvd").items())
     return Lines("TVD to people, by context", "TVD", "density", lines)
 
 
-def samples_of(part: Part, metric: str) -> dict[str, Floats]:
+def samples_of(part: ReportPart, metric: str) -> dict[str, Floats]:
     """The oracle's values of a metric by item, then every system's."""
     own = {m.label: first_split(m.store, m.system, metric) for m in part.members}
     return {ORACLE: first_split(part.first, ORACLE, metric), **own}
@@ -157,7 +157,7 @@ def tvd_differences(by_system: dict[str, list[Case]], seed: int) -> Histograms:
     return replace(found, first_slot=1)
 
 
-def abstraction_histograms(part: Part) -> Panels:
+def abstraction_histograms(part: ReportPart) -> Panels:
     """Fig. 4: TVD of classes of words, of the oracle and of every system."""
     panels = [
         histograms(_ABSTRACT.get(metric, metric), metric, samples_of(part, metric), TVD_EDGES)

@@ -15,12 +15,12 @@ from aleatoric.levels.word_scoring import HUMAN, pair_of
 from aleatoric.nextword.answers import human_counts
 from aleatoric.registry import Track, quietly
 from aleatoric.report import finetune, word_figures
-from aleatoric.report.parts import Part
+from aleatoric.report.parts import ReportPart
 from aleatoric.report.tables import (
     UNDEFINED,
-    Cell,
     Column,
     Letters,
+    TableCell,
     between,
     listed,
     number,
@@ -185,12 +185,12 @@ class WordView(View):
         rows = []
         for name in systems_of(found):
             cells = [_cell(found, name, metric, letters) for metric in metrics]
-            cells.insert(place, Cell.perfect(found.get((name, "tvd"))))
-            count = Cell.count(n_items(found, name, "overlap"))
-            rows.append((Cell.named(name), *cells, count))
+            cells.insert(place, TableCell.perfect(found.get((name, "tvd"))))
+            count = TableCell.count(n_items(found, name, "overlap"))
+            rows.append((TableCell.named(name), *cells, count))
         return (Column("system", "text"), *columns, Column("items")), tuple(rows)
 
-    def part_tables(self, part: Part) -> list[Table]:
+    def part_tables(self, part: ReportPart) -> list[Table]:
         """Return the leading metrics by quartiles of human agreement."""
         if not part.members:
             return []
@@ -201,7 +201,7 @@ class WordView(View):
         return [replace(tables[0], rows=tuple(row for table in tables for row in table.rows))]
 
     def figures(
-        self, part: Part, track: Track[Any] = quietly, for_page: bool = False
+        self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
     ) -> dict[str, Picture]:
         """Return the papers' figures; the learning curve takes too long for a page."""
         studies = word_figures.PAGE_STUDIES if for_page else word_figures.STUDIES
@@ -273,15 +273,15 @@ def _table_cell(system: str, column: str, found: Found) -> str:
     if result is None:
         return UNDEFINED
     if column == PERFECT:
-        return Cell.perfect(result).text
+        return TableCell.perfect(result).text
     if column == "tvd":
         return _tvd_range(result, found.get((system, "tvd_debiased")))
     return with_interval(result.estimate) if column == "overlap" else number(result.estimate.value)
 
 
-def _cell(found: Found, system: str, metric: str, letters: Letters) -> Cell:
+def _cell(found: Found, system: str, metric: str, letters: Letters) -> TableCell:
     result = found.get((system, metric))
-    cell = Cell.value(result, letters)
+    cell = TableCell.value(result, letters)
     if result is None or metric != "tvd":
         return cell
     return replace(cell, text=_tvd_range(result, found.get((system, "tvd_debiased"))), interval="")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from aleatoric.nextword.rules import normalise
 from aleatoric.report.explorer.drawing import Data
-from aleatoric.report.explorer.library import OpenRun
 from aleatoric.report.explorer.listing import (
     Listing,
     NamedSystem,
@@ -29,6 +29,9 @@ from aleatoric.report.explorer.snapshot import Params, one
 from aleatoric.report.views import ItemAnswers, Measure, answer_name
 from aleatoric.types import Categorical
 
+if TYPE_CHECKING:
+    from aleatoric.report.explorer.library import OpenRun
+
 PEOPLE = "people"
 TOP = 12
 MOST = 200
@@ -41,7 +44,7 @@ Shares = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedItem:
     """The item that a page is about, and the list that led to it."""
 
     run: OpenRun
@@ -76,13 +79,13 @@ def item(site: Site, run: OpenRun, params: Params) -> Data:
     }
 
 
-def _asked(site: Site, run: OpenRun, params: Params) -> Asked:
+def _asked(site: Site, run: OpenRun, params: Params) -> AskedItem:
     no, place = _find(run, params)
     both = two_systems(site, params) if one(params, "a") and one(params, "b") else None
     if both is not None and both.listing.run is run:
-        return Asked(run, no, place, both.listing, (both.first.key, both.second.key))
+        return AskedItem(run, no, place, both.listing, (both.first.key, both.second.key))
     own = system_listing(site, run, params)
-    return Asked(run, no, place, own, (f"{run.key}:{own.columns.name}",))
+    return AskedItem(run, no, place, own, (f"{run.key}:{own.columns.name}",))
 
 
 def _find(run: OpenRun, params: Params) -> tuple[int, int]:
@@ -108,7 +111,7 @@ def _systems_beside(site: Site, run: OpenRun) -> list[NamedSystem]:
 
 
 def _answers(
-    site: Site, asked: Asked, named: list[NamedSystem]
+    site: Site, asked: AskedItem, named: list[NamedSystem]
 ) -> tuple[ItemAnswers, dict[str, Categorical | tuple[str, ...]]]:
     """Return the item with people's answers, and the answers of systems of all runs by label."""
     found: dict[str, Categorical | tuple[str, ...]] = {}
@@ -128,7 +131,7 @@ def _read(run: OpenRun, no: int) -> ItemAnswers:
 
 
 def _sides(
-    asked: Asked,
+    asked: AskedItem,
     people: ItemAnswers,
     systems: Mapping[str, Categorical | tuple[str, ...]],
     named: list[NamedSystem],
@@ -176,7 +179,7 @@ def _detail(share: float, distribution: Categorical) -> str:
     return f"{share:.1%}" if n is None else f"{share:.1%}, {round(share * n)} of {n}"
 
 
-def _mean_rows(asked: Asked, named: list[NamedSystem]) -> Iterator[BarRow]:
+def _mean_rows(asked: AskedItem, named: list[NamedSystem]) -> Iterator[BarRow]:
     """Yield mean distances of one input: among people, among a system's texts, between both."""
     seen = asked.run.snapshot
     for probe in seen.probes:
@@ -188,7 +191,7 @@ def _mean_rows(asked: Asked, named: list[NamedSystem]) -> Iterator[BarRow]:
             yield BarRow(probe, tuple(values), tuple(f"mean distance {v:.3f}" for v in values))
 
 
-def _saved(asked: Asked, own: NamedSystem, key: str) -> float:
+def _saved(asked: AskedItem, own: NamedSystem, key: str) -> float:
     scored = own.run.snapshot.systems.get(own.system)
     if scored is None or key not in scored.values:
         return math.nan
@@ -196,7 +199,7 @@ def _saved(asked: Asked, own: NamedSystem, key: str) -> float:
     return float(scored.values[key][at[0]]) if len(at) else math.nan
 
 
-def _tables(asked: Asked, named: list[NamedSystem]) -> Iterator[Data]:
+def _tables(asked: AskedItem, named: list[NamedSystem]) -> Iterator[Data]:
     """Yield the saved measures of an item: one table per probe, one row per system."""
     seen = asked.run.snapshot
     compared = [name for name in seen.systems if name not in seen.view.not_compared]
@@ -208,7 +211,7 @@ def _tables(asked: Asked, named: list[NamedSystem]) -> Iterator[Data]:
             yield {"title": probe, "columns": measures, "rows": rows}
 
 
-def _rows(asked: Asked, own: NamedSystem, measures: tuple[Measure, ...]) -> Iterator[Data]:
+def _rows(asked: AskedItem, own: NamedSystem, measures: tuple[Measure, ...]) -> Iterator[Data]:
     scored = own.run.snapshot.systems.get(own.system)
     if scored is None:
         return

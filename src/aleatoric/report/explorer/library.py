@@ -55,7 +55,7 @@ class SystemProgress:
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """The progress of a run; `total` is 0 if the number of items is not known."""
 
     total: int = 0
@@ -90,7 +90,7 @@ class OpenRun:
         self.key = key
         self.path = path
         self.name = path.resolve().name
-        self.progress = Progress()
+        self.progress = RunProgress()
         self.summary: Summary | None = None
         self.tags: Mapping[str, Flags] = {}
         self._asked_tagger = tagger
@@ -247,13 +247,13 @@ def _version(store: Store) -> tuple[int, ...]:
     return (store.stats_generation, store.n_items, *tokens)
 
 
-def _progress(store: Store, snapshot: Snapshot) -> Progress:
+def _progress(store: Store, snapshot: Snapshot) -> RunProgress:
     names = [name for name in store.systems() if not snapshot.is_control(name)]
     if not snapshot.view.has_items:
         systems = tuple(_token_progress(store, name) for name in names)
-        return Progress(0, systems, bool(systems))
+        return RunProgress(0, systems, bool(systems))
     systems = tuple(_item_progress(store, name, snapshot) for name in names)
-    return Progress(store.n_items, systems, store.has_stats(), scored_until(store, names[:1]))
+    return RunProgress(store.n_items, systems, store.has_stats(), scored_until(store, names[:1]))
 
 
 def _item_progress(store: Store, name: str, snapshot: Snapshot) -> SystemProgress:

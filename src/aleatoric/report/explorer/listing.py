@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
 
 from aleatoric.report.explorer.drawing import Data
-from aleatoric.report.explorer.library import Library, OpenRun
 from aleatoric.report.explorer.plots import Cell
 from aleatoric.report.explorer.rendering import Links, NotFoundError, Pairs
 from aleatoric.report.explorer.snapshot import (
     ORDER,
     PAGE,
-    Columns,
+    MeasureColumns,
     Params,
     Query,
     Range,
@@ -32,6 +31,9 @@ from aleatoric.report.tables import UNDEFINED, number
 from aleatoric.report.views import Measure
 from aleatoric.runs.run import AT_ONCE, heads_of
 from aleatoric.types import Ints
+
+if TYPE_CHECKING:
+    from aleatoric.report.explorer.library import Library, OpenRun
 
 N_GROUPS = 400
 """Groups that fit in a list to choose from."""
@@ -69,7 +71,7 @@ class Listing:
     """
 
     run: OpenRun
-    columns: Columns
+    columns: MeasureColumns
     shown: tuple[Measure, ...]
     query: Query
     rows: Ints
@@ -156,7 +158,7 @@ def two_systems(site: Site, params: Params) -> TwoSystems | None:
 def _listing(
     site: Site,
     run: OpenRun,
-    columns: Columns,
+    columns: MeasureColumns,
     shown: tuple[Measure, ...],
     query: Query,
     fixed: Sequence[tuple[str, str]],
@@ -204,11 +206,11 @@ def candidates(site: Site, run: OpenRun) -> list[NamedSystem]:
     return sorted(named, key=lambda own: own.run.snapshot.is_control(own.system))
 
 
-def joined(first: Columns, second: Columns, key: str) -> Columns:
+def joined(first: MeasureColumns, second: MeasureColumns, key: str) -> MeasureColumns:
     """Both systems' values of a measure on their common items, and their differences.
 
-    >>> x = Columns("x", np.array([0, 1]), {"tvd": np.array([0.5, 0.25])})
-    >>> y = Columns("y", np.array([1, 2]), {"tvd": np.array([0.75, 0.5])})
+    >>> x = MeasureColumns("x", np.array([0, 1]), {"tvd": np.array([0.5, 0.25])})
+    >>> y = MeasureColumns("y", np.array([1, 2]), {"tvd": np.array([0.75, 0.5])})
     >>> {name: own.tolist() for name, own in joined(x, y, "tvd").values.items()}
     {'a': [0.25], 'b': [0.75], 'difference': [-0.5], 'gap': [0.5]}
     """
@@ -220,7 +222,7 @@ def joined(first: Columns, second: Columns, key: str) -> Columns:
     a = first.values[key][places[0][1][one_at]]
     b = second.values[key][places[1][1][other_at]]
     values = {A: a, B: b, DIFFERENCE: a - b, GAP: np.abs(a - b)}
-    return Columns("", common.astype(np.int64), values)
+    return MeasureColumns("", common.astype(np.int64), values)
 
 
 def _compared(first: str, second: str, measure: Measure) -> tuple[Measure, ...]:
@@ -238,7 +240,7 @@ def _compared(first: str, second: str, measure: Measure) -> tuple[Measure, ...]:
     )
 
 
-def _columns(seen: Snapshot, name: str) -> Columns:
+def _columns(seen: Snapshot, name: str) -> MeasureColumns:
     if not seen.systems:
         return seen.everything
     if name and name not in seen.systems:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from aleatoric.report.explorer.drawing import (
     reliability_bins,
     reliability_plot,
 )
-from aleatoric.report.explorer.library import OpenRun
 from aleatoric.report.explorer.listing import (
     DIFFERENCE,
     A,
@@ -41,6 +40,9 @@ from aleatoric.report.tables import number
 from aleatoric.report.views import Measure
 from aleatoric.studies.figure_data import Reliability
 from aleatoric.types import Floats, Table
+
+if TYPE_CHECKING:
+    from aleatoric.report.explorer.library import OpenRun
 
 _FACTS = ("decoders", "estimator", "samples", "protocol", "n_splits", "seed", "probes", "schemes")
 _RELIABILITY = (

@@ -51,7 +51,7 @@ OF_ITEMS = ("contexts", "contexts.csv", "context")
 OF_TOKENS = ("tokens", "tokens.csv")
 
 
-class Answers:
+class Router:
     """Every page of the explorer."""
 
     def __init__(self, library: Library, token: str) -> None:
@@ -138,7 +138,7 @@ class Explorer(ThreadingHTTPServer):
     def __init__(self, library: Library, port: int = 0) -> None:
         self.token = secrets.token_urlsafe(18)
         self.library = library
-        self.answers = Answers(library, self.token)
+        self.answers = Router(library, self.token)
         try:
             super().__init__((ADDRESS, port), Handler)
         except (OSError, OverflowError) as error:

@@ -58,7 +58,7 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Columns:
+class MeasureColumns:
     """One system's measures; a row an item, or several where repeated rows stay separate."""
 
     name: str
@@ -82,7 +82,7 @@ class Snapshot:
     corpus: str
     corpus_sha256: str
     items: Items
-    systems: Mapping[str, Columns]
+    systems: Mapping[str, MeasureColumns]
     """Those that have been scored; empty before."""
     measures: tuple[Measure, ...] = ()
     tagger: str | None = None
@@ -102,9 +102,9 @@ class Snapshot:
         return system in self.view.level.controls
 
     @property
-    def everything(self) -> Columns:
+    def everything(self) -> MeasureColumns:
         """The items alone, as they come in the corpus: what an unscored run can show."""
-        return Columns("", np.arange(len(self.items)), {})
+        return MeasureColumns("", np.arange(len(self.items)), {})
 
 
 def take(store: Store, version: tuple[int, ...], earlier: Snapshot | None = None) -> Snapshot:
@@ -137,10 +137,12 @@ def _items(store: Store, view: View) -> Items:
     return Items(np.array(numbers, dtype=np.int64), tuple(names), codes, TextIndex.of(texts))
 
 
-def _columns(store: Store, system: str, measures: tuple[Measure, ...], items: Items) -> Columns:
+def _columns(
+    store: Store, system: str, measures: tuple[Measure, ...], items: Items
+) -> MeasureColumns:
     found = stat_columns(store, system, [one.column for one in measures])
     places = np.searchsorted(items.numbers, found.items)
-    return Columns(system, places, {one.key: found.values[one.column] for one in measures})
+    return MeasureColumns(system, places, {one.key: found.values[one.column] for one in measures})
 
 
 PAGE = 50
@@ -222,7 +224,7 @@ def one(params: Params, key: str) -> str:
 
 
 def select(
-    columns: Columns, items: Items, query: Query, tags: Mapping[str, NDArray[np.bool_]]
+    columns: MeasureColumns, items: Items, query: Query, tags: Mapping[str, NDArray[np.bool_]]
 ) -> Ints:
     """The places of the rows that a query asks for, in its order; undefined values come last.
 
@@ -257,7 +259,7 @@ def n_pages(rows: Ints, size: int = PAGE) -> int:
 
 
 def _wanted(
-    columns: Columns, items: Items, query: Query, tags: Mapping[str, NDArray[np.bool_]]
+    columns: MeasureColumns, items: Items, query: Query, tags: Mapping[str, NDArray[np.bool_]]
 ) -> NDArray[np.bool_]:
     keep = np.ones(len(items), dtype=np.bool_)
     if query.text:
