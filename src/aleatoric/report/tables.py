@@ -253,6 +253,11 @@ class TableCell:
     cites: tuple[str, str] | None = None
     """The system and the metric whose signature it has."""
 
+    def plain(self, with_interval: bool = True) -> str:
+        """Return the cell as plain text; counts have no commas."""
+        text = str(self.sort) if isinstance(self.sort, int) else self.text
+        return f"{text} {self.interval}".strip() if with_interval else text
+
     @classmethod
     def named(cls, name: str) -> TableCell:
         """Return the cell of a name."""

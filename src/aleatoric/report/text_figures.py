@@ -32,7 +32,7 @@ from aleatoric.types import Floats, Result
 
 Bounds = tuple[float, float]
 MAIN = ("lexical-1", "syntactic-2", "semantic")
-"""The probes of the paper's own figures; all others are in its appendix."""
+"""The probes of the paper's figures; all others are in its appendix."""
 N_BINS = 25
 _DIFFERENCES = {"fig3_mean_M_minus_H": "M", "fig8_mean_C_minus_H": "C"}
 _DECODERS = {
@@ -44,7 +44,7 @@ _DECODERS = {
 
 
 def text_figures(part: ReportPart, track: Track[Any] = quietly) -> dict[str, Picture]:
-    """Figure name -> data: the whole part, then the worst and best fitted input of each system."""
+    """Return the figures of the whole part, then the worst and best fitted input of each system."""
     found = overall(part)
     for member in track(part.members, len(part.members), "draw inputs"):
         found |= _extreme_instances(part, member)
@@ -52,7 +52,7 @@ def text_figures(part: ReportPart, track: Track[Any] = quietly) -> dict[str, Pic
 
 
 def overall(part: ReportPart) -> dict[str, Picture]:
-    """Figure name -> data: people alone, then the systems beside the control."""
+    """Return the figures of people alone, then of the systems beside the control."""
     probes = probes_of(part.first)
     found: dict[str, Picture] = {
         "fig2_human_variability": human_variability(part.first, main_of(probes))
@@ -73,26 +73,26 @@ def overall(part: ReportPart) -> dict[str, Picture]:
 
 
 def probes_of(store: Store) -> list[str]:
-    """The probes of a run."""
+    """Return the probes of a run."""
     return list(store.fact("probe_facts"))
 
 
 def main_of(probes: Sequence[str]) -> list[str]:
-    """The probes that the paper's own figures show, or all where the run has none of them."""
+    """Return the probes that the paper's figures show, or all if the run has none of them."""
     return [probe for probe in MAIN if probe in probes] or list(probes)
 
 
 def bounds_of(store: Store, probe: str) -> Bounds:
-    """The least and the greatest distance of a probe; a run may not say, or there may be none."""
+    """Return the least and the greatest distance of a probe, as far as the run knows them."""
     saved = store.meta("probe_bounds") or {}
     low, high = saved.get(probe, (0.0, np.inf))
     return float(low), float(high)
 
 
 def human_variability(store: Store, probes: Sequence[str]) -> Panels:
-    """Figs. 2 and 7: over inputs, the distance between two people's texts drawn at random.
+    """Figs. 2 and 7: per input, the distance between two people's texts drawn at random.
 
-    The mean beside it is that of all pairs, mean H, as everywhere else.
+    The mean in the legend is that of all pairs, mean H, as everywhere else.
     """
     pictures = []
     for probe in probes:
@@ -150,7 +150,7 @@ def divergence_curves(part: ReportPart, metric: str) -> Panels:
 
 
 def _densities(title: str, label: str, samples: Mapping[str, Floats], bounds: Bounds) -> Lines:
-    """A curve a sample, none beyond the bounds; whatever can be drawn, a name keeps its slot."""
+    """Return one curve per sample, within the bounds; a name keeps its slot in every figure."""
     shown = _shown_part(samples.values(), bounds)
     lines, marks = [], []
     for slot, (name, sample) in enumerate(samples.items()):
@@ -164,7 +164,7 @@ def _densities(title: str, label: str, samples: Mapping[str, Floats], bounds: Bo
 
 
 def _shown_part(samples: Iterable[Floats], bounds: Bounds) -> Bounds:
-    """The part of the axis that curves cover: from the lower bound to a little above all values."""
+    """Return the ends of the axis: from the lower bound to a little above all values."""
     every = np.concatenate([*samples])
     if not len(every):
         return 0.0, 1.0
@@ -174,12 +174,12 @@ def _shown_part(samples: Iterable[Floats], bounds: Bounds) -> Bounds:
 
 
 def _upper_end(samples: Iterable[Floats]) -> float:
-    """The greatest value of all; 1 where there is none above 0."""
+    """Return the greatest value of all; 1 if there is none above 0."""
     return max((float(sample.max()) for sample in samples if len(sample)), default=0.0) or 1.0
 
 
 def decoder_dots(results: Sequence[Result], metric: str, label: str) -> Dots:
-    """Figs. 5 and 9 to 11: a metric's mean by probe, system by system, with intervals."""
+    """Figs. 5 and 9 to 11: the mean of a metric per probe and system, with intervals."""
     own = [result for result in results if result.metric.startswith(f"{metric}/")]
     rows = tuple(dict.fromkeys(result.metric.partition("/")[2] for result in own))
     names = list(dict.fromkeys(result.system for result in own))
@@ -190,7 +190,7 @@ def decoder_dots(results: Sequence[Result], metric: str, label: str) -> Dots:
 
 
 def decoder_points(results: Sequence[Result], probes: Sequence[str]) -> Panels:
-    """Systems and decoders in the plane of W1(M, H) and W1(C, H), a panel a probe."""
+    """Systems and decoders in the plane of W1(M, H) and W1(C, H), one panel per probe."""
     found = {(r.system, r.metric): r.estimate for r in results}
     names = list(dict.fromkeys(result.system for result in results))
     pictures = []
@@ -216,7 +216,7 @@ def instance(distances: Distances, system: str | None, title: str, bounds: Bound
 
 
 def instance_panels(store: Store, chosen: Mapping[str, str | None]) -> Iterator[tuple[str, Panels]]:
-    """Of each chosen input its id and a panel a main probe, beside the system it is chosen for."""
+    """Yield the id of each chosen input, and one panel per main probe with its system."""
     for item_id, found in text.distances(store, chosen):
         system = chosen[item_id]
         pictures = [
@@ -228,7 +228,7 @@ def instance_panels(store: Store, chosen: Mapping[str, str | None]) -> Iterator[
 
 
 def values(store: Store, system: str, metric: str, minus: str | None = None) -> Floats:
-    """A metric's defined values, input by input, or what is left of them minus another's."""
+    """Return the defined values of a metric per input, or their differences from another metric."""
     pages = [page.values[metric][:, 0] for page in store.stat_pages(system)]
     if minus is not None:
         others = [page.values[minus][:, 0] for page in store.stat_pages(system)]
@@ -237,7 +237,7 @@ def values(store: Store, system: str, metric: str, minus: str | None = None) -> 
 
 
 def known(sample: Floats) -> Floats:
-    """The defined values of a sample.
+    """Return the defined values of a sample.
 
     >>> known(np.array([1.0, np.nan])).tolist()
     [1.0]
@@ -247,7 +247,7 @@ def known(sample: Floats) -> Floats:
 
 
 def _extreme_instances(part: ReportPart, member: ShownSystem) -> dict[str, Picture]:
-    """The worst and the best fitted input of a system, by the first main probe."""
+    """Return the worst and the best fitted input of a system, by the first main probe."""
     probe, ending = main_of(probes_of(part.first))[0], part.ending(member)
     ends = fit(list(text.cases(member.store, member.system)), probe, n_listed=1)
     names = {case.item.id: "worst" for case in ends.worst}

@@ -22,7 +22,6 @@ from aleatoric.levels.base import Level, find_level, level_of
 from aleatoric.registry import Track, quietly
 from aleatoric.report.parts import ReportPart, ShownSystem
 from aleatoric.report.tables import (
-    UNDEFINED,
     Column,
     Letters,
     TableCell,
@@ -189,20 +188,15 @@ class View:
 
     def tables(self, results: Sequence[Result]) -> list[Table]:
         """Return the results as tables: one row per system, one column per metric."""
-        found = by_system(results)
-        metrics = list(dict.fromkeys(result.metric for result in results))
-        rows = []
-        for system in systems_of(found):
-            own = [found.get((system, metric)) for metric in metrics]
-            cells = (with_interval(one.estimate) if one else UNDEFINED for one in own)
-            rows.append((system, *cells, str(n_items(found, system, self.leading(results)))))
+        columns, rows = self.system_rows(by_system(results), {})
+        headings = tuple(column.heading for column in columns)
+        texts = tuple(tuple(cell.plain() for cell in row) for row in rows)
         notes = dict.fromkeys(
             f"[low, high]: {ends.level:.0%} interval, {ends.method.partition(', cut at')[0]}."
             for result in results
             if (ends := result.estimate.interval)
         )
-        columns = ("system", *metrics, "items")
-        return [with_cut_note(Table(self.heading, columns, tuple(rows), tuple(notes)))]
+        return [with_cut_note(Table(self.heading, headings, texts, tuple(notes)))]
 
     def paper_tables(self, results: Sequence[Result]) -> list[Table]:
         """Return tables for a paper, with an interval beside every value."""

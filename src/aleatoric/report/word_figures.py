@@ -38,7 +38,7 @@ from aleatoric.types import FAILED, Case, Floats, Row
 TOP = 15
 MOST_PASSAGES = 80
 PAGE_STUDIES = ("replacement", "subsampling", "ard", "biased")
-"""Those that a page waits for; the learning curve takes longer than all others together."""
+"""Studies that a page waits for; the learning curve takes longer than all others together."""
 STUDIES = (*PAGE_STUDIES, "learning-curve")
 AGREEMENT_LABELS = {
     "agreement_H": "H: two people",
@@ -54,10 +54,10 @@ def word_figures(
     passage: str | None = None,
     studies: Sequence[str] = STUDIES,
 ) -> dict[str, Picture]:
-    """Figure name -> data: of all systems together, then of each system.
+    """Return the figures of all systems together, then of each system.
 
-    With several systems, a figure of one has the system's name after its own. A study that does
-    not fit a system (subsampling of an exact one, say) is left out.
+    With several systems, the name of a figure of one ends in the name of the system. A study that
+    does not apply to a system (such as subsampling of an exact one) is left out.
     """
     seed = part.first.manifest["seed"]
     by_label = {m.label: list(cases(m.store, m.system)) for m in part.members}
@@ -87,7 +87,7 @@ def system_pictures(
     passage: str | None = None,
     studies: Sequence[str] = STUDIES,
 ) -> Iterator[tuple[str, Picture]]:
-    """The figures of one system: words of contexts, then the studies'."""
+    """Yield the figures of one system: words of contexts, then those of studies."""
     if not own:
         return
     yield "fig1_context", Panels("", tuple(word_bars(c, system) for c in typical_contexts(own)))
@@ -119,20 +119,20 @@ def tvd_densities(part: ReportPart) -> Lines:
 
 
 def samples_of(part: ReportPart, metric: str) -> dict[str, Floats]:
-    """The oracle's values of a metric by item, then every system's."""
+    """Return the values of a metric per item, of the oracle and then of every system."""
     own = {m.label: first_split(m.store, m.system, metric) for m in part.members}
     return {ORACLE: first_split(part.first, ORACLE, metric), **own}
 
 
 def heat_maps(member: ShownSystem) -> Iterator[tuple[str, HeatMap]]:
-    """TVD passage by passage and word by word, where passages have several contexts."""
+    """Yield TVD per passage and context, if passages have several contexts."""
     rows: dict[str, list[Row]] = {}
     for row in member.store.rows(member.system, "tvd"):
         rows.setdefault(row.group, []).append(row)
     several = {group: own for group, own in rows.items() if len(own) > 1}
     shown = sorted(several, key=lambda g: -_mean(several[g]))[:MOST_PASSAGES]
     if shown:
-        # Those with the greatest distances are chosen, and stand in the order of the corpus.
+        # The passages with the greatest distances, in the order of the corpus.
         chosen = [group for group in several if group in set(shown)]
         values = tuple(plain([_known(row) for row in several[group]]) for group in chosen)
         ids = tuple(tuple(row.item_id for row in several[group]) for group in chosen)
@@ -149,7 +149,7 @@ def _mean(rows: Sequence[Row]) -> float:
 
 
 def tvd_differences(by_system: dict[str, list[Case]], seed: int) -> Histograms:
-    """Fig. 12: TVD(model, people) minus the mean TVD(half of the people, people), by context."""
+    """Fig. 12: TVD(model, people) minus the mean TVD(half of the people, people), per context."""
     samples = {name: _difference(own, seed) for name, own in by_system.items() if own}
     label = "TVD(model, people) − TVD(half of the people, people)"
     found = histograms("TVD differences", label, samples, np.linspace(-1, 1, 41))
@@ -167,7 +167,7 @@ def abstraction_histograms(part: ReportPart) -> Panels:
 
 
 def first_split(store: Store, system: str, metric: str) -> Floats:
-    """Saved values of a metric by item, of the first split where it differs by split."""
+    """Return the saved values of a metric per item, of the first split if it differs by split."""
     pages = [page.values[metric][:, 0] for page in store.stat_pages(system)]
     values = np.concatenate(pages) if pages else np.zeros(0)
     return values[np.isfinite(values)]
@@ -192,7 +192,7 @@ def word_bars(case: Case, system: str, top: int = TOP) -> WordBars:
 
 
 def typical_contexts(own: Sequence[Case]) -> list[Case]:
-    """An open context and a constrained one: at 90% and 10% of the people's entropy."""
+    """Return an open context and a constrained one: at 90% and 10% of people's entropy."""
     ordered = sorted(own, key=lambda case: chao_shen(case.pair.human))
     picks = {round(share * (len(ordered) - 1)) for share in (0.9, 0.1)}
     return [ordered[i] for i in sorted(picks, reverse=True)]

@@ -17,7 +17,6 @@ from aleatoric.registry import Track, quietly
 from aleatoric.report import finetune, word_figures
 from aleatoric.report.parts import ReportPart
 from aleatoric.report.tables import (
-    UNDEFINED,
     Column,
     Letters,
     TableCell,
@@ -133,18 +132,7 @@ class WordView(View):
 
     def paper_tables(self, results: Sequence[Result]) -> list[Table]:
         """Return the table of systems, with an interval beside every value."""
-        found, plain = by_system(results), word_table(results)
-        metrics = {heading: metric for metric, heading in HEADINGS.items()}
-        rows = tuple(
-            tuple(
-                with_interval(found[row[0], metrics[column]].estimate)
-                if (row[0], metrics.get(column, "")) in found
-                else cell
-                for column, cell in zip(plain.columns, row, strict=True)
-            )
-            for row in plain.rows
-        )
-        return [with_cut_note(replace(plain, rows=rows, notes=_notes(results)))]
+        return [word_table(results, for_paper=True)]
 
     def heading_of(self, metric: str) -> str:
         """Return how a metric is called in a figure."""
@@ -178,17 +166,7 @@ class WordView(View):
 
     def system_rows(self, found: Found, letters: Letters) -> tuple[tuple[Column, ...], Rows]:
         """Return overlap and squared distance first, the papers' metrics after them."""
-        metrics = [m for m in HEADINGS if any(metric == m for _, metric in found)]
-        place = metrics.index("tvd") + 1 if "tvd" in metrics else len(metrics)
-        columns = [Column(HEADINGS[m], help=_HELP.get(m, "")) for m in metrics]
-        columns.insert(place, Column(PERFECT, help=_HELP[PERFECT]))
-        rows = []
-        for name in systems_of(found):
-            cells = [_cell(found, name, metric, letters) for metric in metrics]
-            cells.insert(place, TableCell.perfect(found.get((name, "tvd"))))
-            count = TableCell.count(n_items(found, name, "overlap"))
-            rows.append((TableCell.named(name), *cells, count))
-        return (Column("system", "text"), *columns, Column("items")), tuple(rows)
+        return word_rows(found, letters)
 
     def part_tables(self, part: ReportPart) -> list[Table]:
         """Return the leading metrics by quartiles of human agreement."""
@@ -251,40 +229,40 @@ class FinetuneView(WordView):
         return finetune.curve_pictures(store)
 
 
-def word_table(results: Sequence[Result], title: str = "Word level") -> Table:
-    """One row per system: overlap and squared distance first, the papers' metrics after them."""
-    found = by_system(results)
-    metrics = [name for name in HEADINGS if any(metric == name for _, metric in found)]
-    columns = [name for m in metrics for name in ((m, PERFECT) if m == "tvd" else (m,))]
-    rows = tuple(
-        (
-            system,
-            *(_table_cell(system, column, found) for column in columns),
-            str(n_items(found, system, "overlap")),
-        )
-        for system in systems_of(found)
+def word_table(
+    results: Sequence[Result], title: str = "Word level", for_paper: bool = False
+) -> Table:
+    """One row per system; for a paper, every value has its interval."""
+    columns, rows = word_rows(by_system(results), {}, with_ranges=not for_paper)
+    headings = tuple(column.heading for column in columns)
+    shown = [for_paper or heading == HEADINGS["overlap"] for heading in headings]
+    texts = tuple(
+        tuple(cell.plain(ends) for cell, ends in zip(row, shown, strict=True)) for row in rows
     )
-    headings = [HEADINGS.get(column, column) for column in columns]
-    return with_cut_note(Table(title, ("system", *headings, "items"), rows, _notes(results)))
+    return with_cut_note(Table(title, headings, texts, _notes(results)))
 
 
-def _table_cell(system: str, column: str, found: Found) -> str:
-    result = found.get((system, "tvd" if column == PERFECT else column))
-    if result is None:
-        return UNDEFINED
-    if column == PERFECT:
-        return TableCell.perfect(result).text
-    if column == "tvd":
-        return _tvd_range(result, found.get((system, "tvd_debiased")))
-    return with_interval(result.estimate) if column == "overlap" else number(result.estimate.value)
-
-
-def _cell(found: Found, system: str, metric: str, letters: Letters) -> TableCell:
-    result = found.get((system, metric))
-    cell = TableCell.value(result, letters)
-    if result is None or metric != "tvd":
-        return cell
-    return replace(cell, text=_tvd_range(result, found.get((system, "tvd_debiased"))), interval="")
+def word_rows(
+    found: Found, letters: Letters, with_ranges: bool = True
+) -> tuple[tuple[Column, ...], Rows]:
+    """Return columns and cells; with ranges, TVD goes from its debiased to its plain value."""
+    known = {metric for _, metric in found}
+    columns = [Column("system", "text")]
+    for metric in (metric for metric in HEADINGS if metric in known):
+        columns.append(Column(HEADINGS[metric], help=_HELP.get(metric, "")))
+        columns += [Column(PERFECT, help=_HELP[PERFECT])] if metric == "tvd" else []
+    rows = []
+    for name in systems_of(found):
+        cells = [TableCell.named(name)]
+        for metric in (metric for metric in HEADINGS if metric in known):
+            result = found.get((name, metric))
+            cell = TableCell.value(result, letters)
+            if metric == "tvd" and result and with_ranges:
+                text = _tvd_range(result, found.get((name, "tvd_debiased")))
+                cell = replace(cell, text=text, interval="")
+            cells += [cell, TableCell.perfect(result)] if metric == "tvd" else [cell]
+        rows.append((*cells, TableCell.count(n_items(found, name, "overlap"))))
+    return (*columns, Column("items")), tuple(rows)
 
 
 def _tvd_range(plain: Result, debiased: Result | None) -> str:

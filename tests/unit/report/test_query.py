@@ -15,7 +15,6 @@ from aleatoric.report.explorer.snapshot import (
     MeasureColumns,
     Query,
     Range,
-    TextIndex,
     parse,
     select,
 )
@@ -49,7 +48,9 @@ def test_select_is_a_loop(found: list[tuple[float, float, str, str, bool]], quer
 def _arrays(found: list[tuple[float, float, str, str, bool]]) -> tuple[MeasureColumns, Items, dict]:
     groups = tuple(dict.fromkeys(row[3] for row in found))
     codes = np.array([groups.index(row[3]) for row in found], dtype=np.int64)
-    items = Items(np.arange(len(found)) + 1, groups, codes, TextIndex.of(row[2] for row in found))
+    items = Items(
+        np.arange(len(found)) + 1, groups, codes, tuple(row[2].casefold() for row in found)
+    )
     values = {"tvd": np.array([r[0] for r in found]), "h": np.array([r[1] for r in found])}
     tags = {"NOUN": np.array([row[4] for row in found], dtype=np.bool_)}
     return MeasureColumns("m", np.arange(len(found)), values), items, tags

@@ -12,7 +12,14 @@ import numpy as np
 
 from aleatoric.report.explorer.drawing import Data
 from aleatoric.report.explorer.plots import Cell
-from aleatoric.report.explorer.rendering import Links, NotFoundError, Pairs
+from aleatoric.report.explorer.rendering import (
+    CSV,
+    Answer,
+    Links,
+    NotFoundError,
+    Pairs,
+    csv_lines,
+)
 from aleatoric.report.explorer.snapshot import (
     ORDER,
     PAGE,
@@ -274,7 +281,14 @@ def listed(found: Listing) -> Data:
     }
 
 
-def csv_rows(found: Listing) -> Iterator[list[object]]:
+def csv_answer(found: Listing, filename: str, names: Sequence[str] | None = None) -> Answer:
+    """Return the whole list as CSV, in the order shown."""
+    own = names if names is not None else [measure.key for measure in found.shown]
+    heading = ["id", "group", "pos", *own, "context"]
+    return Answer(CSV, csv_lines(heading, _csv_rows(found)), filename=filename)
+
+
+def _csv_rows(found: Listing) -> Iterator[list[object]]:
     """Yield every row of the list; a part of them is read at a time."""
     values = [found.columns.values[own.key] for own in found.shown]
     with found.run.reading() as store:
@@ -285,12 +299,6 @@ def csv_rows(found: Listing) -> Iterator[list[object]]:
                 item_id, group, context = heads[found.number(row)]
                 tag = tag_of(found.run, int(found.columns.places[row]))
                 yield [item_id, group, tag, *(float(own[row]) for own in values), context]
-
-
-def csv_heading(found: Listing, names: Sequence[str] | None = None) -> list[str]:
-    """Return the names of the columns of `csv_rows`."""
-    own = names if names is not None else [measure.key for measure in found.shown]
-    return ["id", "group", "pos", *own, "context"]
 
 
 def narrowed(found: Listing, ranges: Sequence[Range]) -> str:

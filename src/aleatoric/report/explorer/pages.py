@@ -24,8 +24,7 @@ from aleatoric.report.explorer.listing import (
     TwoSystems,
     candidates,
     cell_address,
-    csv_heading,
-    csv_rows,
+    csv_answer,
     listed,
     narrowed,
     run_head,
@@ -170,8 +169,7 @@ def contexts(site: Site, run: OpenRun, params: Params) -> Data:
 
 def contexts_csv(site: Site, run: OpenRun, params: Params) -> Answer:
     """The whole filtered list, in the order shown."""
-    found = system_listing(site, run, params)
-    return Answer(CSV, csv_lines(csv_heading(found), csv_rows(found)), filename="contexts.csv")
+    return csv_answer(system_listing(site, run, params), "contexts.csv")
 
 
 def plots(found: Listing) -> list[Data]:
@@ -235,8 +233,7 @@ def compare_csv(site: Site, params: Params) -> Answer:
     if found is None:
         raise NotFoundError("There are no two systems to compare.")
     names = [found.first.label, found.second.label, DIFFERENCE, f"|{DIFFERENCE}|"]
-    heading = csv_heading(found.listing, names)
-    return Answer(CSV, csv_lines(heading, csv_rows(found.listing)), filename="compare.csv")
+    return csv_answer(found.listing, "compare.csv", names)
 
 
 def _share_lower(differences: Floats) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,32 +18,6 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class TextIndex:
-    """The texts of all items, ready to be looked through.
-
-    >>> index = TextIndex.of(["There are", "They were", "Where is"])
-    >>> index.holding("ERE").tolist(), index.holding("they ").tolist()
-    ([True, True, True], [False, True, False])
-    """
-
-    texts: tuple[str, ...]
-
-    @classmethod
-    def of(cls, texts: Iterable[str]) -> TextIndex:
-        """The index of some texts."""
-        return cls(tuple(text.casefold() for text in texts))
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def holding(self, query: str) -> Flags:
-        """Which texts hold the query as it stands, whatever its case."""
-        wanted = query.casefold()
-        # A text at a time: one long text is quicker for a rare word, far slower for a letter.
-        return np.array([wanted in text for text in self.texts], dtype=np.bool_)
-
-
-@dataclass(frozen=True)
 class Items:
     """Every item: its number in the run, its group, and its context to be searched."""
 
@@ -51,7 +25,8 @@ class Items:
     groups: tuple[str, ...]
     group_of: Ints
     """The place of each item's group among `groups`."""
-    texts: TextIndex
+    texts: tuple[str, ...]
+    """What is searched of each item, without regard to case: id and context."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -59,15 +34,15 @@ class Items:
 
 @dataclass(frozen=True)
 class MeasureColumns:
-    """One system's measures; a row an item, or several where repeated rows stay separate."""
+    """The measures of one system: one row per item, or several if repeated rows stay separate."""
 
     name: str
     places: Ints
-    """Where each row's item stands among the items."""
+    """The place of each row's item among the items."""
     values: Mapping[str, Floats]
 
     def mean(self, key: str) -> float | None:
-        """The mean of a measure over the items that have it."""
+        """Return the mean of a measure over the items that have it."""
         own = self.values.get(key, np.zeros(0))
         known = own[np.isfinite(own)]
         return float(known.mean()) if len(known) else None
@@ -75,7 +50,7 @@ class MeasureColumns:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that pages need of a run but its texts and draws."""
+    """Everything that pages need of a run, except its texts and draws."""
 
     version: tuple[int, ...]
     view: View
@@ -83,7 +58,7 @@ class Snapshot:
     corpus_sha256: str
     items: Items
     systems: Mapping[str, MeasureColumns]
-    """Those that have been scored; empty before."""
+    """The scored systems."""
     measures: tuple[Measure, ...] = ()
     tagger: str | None = None
     """What tags words, if the run was asked to tag them."""
@@ -103,7 +78,7 @@ class Snapshot:
 
     @property
     def everything(self) -> MeasureColumns:
-        """The items alone, as they come in the corpus: what an unscored run can show."""
+        """The items only, in the order of the corpus: what an unscored run can show."""
         return MeasureColumns("", np.arange(len(self.items)), {})
 
 
@@ -131,10 +106,10 @@ def _items(store: Store, view: View) -> Items:
     for no, item_id, group, context in item_heads(store):
         numbers.append(no)
         groups.append(group)
-        texts.append(f"{item_id} {view.one_line(context)}")
+        texts.append(f"{item_id} {view.one_line(context)}".casefold())
     names = {group: place for place, group in enumerate(dict.fromkeys(groups))}
     codes = np.array([names[group] for group in groups], dtype=np.int64)
-    return Items(np.array(numbers, dtype=np.int64), tuple(names), codes, TextIndex.of(texts))
+    return Items(np.array(numbers, dtype=np.int64), tuple(names), codes, tuple(texts))
 
 
 def _columns(
@@ -147,9 +122,9 @@ def _columns(
 
 PAGE = 50
 LONGEST = 500
-"""Characters of a search that are looked at."""
+"""Characters of a search that are used."""
 ORDER = "order"
-"""The sort key of the corpus' own order."""
+"""The sort key of the order of the corpus."""
 Params = Mapping[str, Sequence[str]]
 
 
@@ -167,7 +142,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Query:
-    """A search, filters, an order and a page; what an address holds after its question mark."""
+    """A search, filters, an order and a page: the parameters of an address."""
 
     text: str = ""
     group: str = ""
@@ -178,7 +153,7 @@ class Query:
     page: int = 1
 
     def params(self, **changes: object) -> list[tuple[str, str]]:
-        """As the pairs of an address, without what is not set.
+        """Return the pairs of an address, without those that are not set.
 
         >>> Query(text="a b", sort="tvd", descending=True).params(page=2)
         [('q', 'a b'), ('sort', 'tvd'), ('dir', 'desc'), ('page', '2')]
@@ -186,14 +161,14 @@ class Query:
         own = replace(self, **changes)  # type: ignore[arg-type]
         found = [("q", own.text), ("group", own.group), ("pos", own.tag)]
         found += [("range", str(one)) for one in own.ranges]
-        # Always said: which order comes first is the list's own affair.
+        # Always given: the default order depends on the list.
         found += [("sort", own.sort), ("dir", "desc" if own.descending else "asc")]
         found += [("page", str(own.page))]
         return [(key, value) for key, value in found if value and (key, value) != ("page", "1")]
 
 
 def parse(params: Params, first_sort: str = ORDER) -> Query:
-    """The query of an address; what cannot be read is left out.
+    """Return the query of an address; what cannot be read is ignored.
 
     >>> parse({"q": ["a"], "of": ["tvd"], "min": ["0.5"], "page": ["x"]}).ranges
     (Range(key='tvd', low=0.5, high=inf),)
@@ -215,7 +190,7 @@ def parse(params: Params, first_sort: str = ORDER) -> Query:
 
 
 def one(params: Params, key: str) -> str:
-    """The first value of a parameter, or nothing.
+    """Return the first value of a parameter, or an empty text.
 
     >>> one({"q": ["a", "b"]}, "q"), one({}, "q")
     ('a', '')
@@ -226,7 +201,7 @@ def one(params: Params, key: str) -> str:
 def select(
     columns: MeasureColumns, items: Items, query: Query, tags: Mapping[str, NDArray[np.bool_]]
 ) -> Ints:
-    """The places of the rows that a query asks for, in its order; undefined values come last.
+    """Return the places of the rows that a query asks for, in its order; undefined values last.
 
     `tags` maps a part of speech to the items that have it.
     """
@@ -241,7 +216,7 @@ def select(
 
 
 def page_of(rows: Ints, page: int, size: int = PAGE) -> Ints:
-    """The rows of a page, counted from 1.
+    """Return the rows of a page, counted from 1.
 
     >>> page_of(np.arange(7), 2, 5).tolist()
     [5, 6]
@@ -250,7 +225,7 @@ def page_of(rows: Ints, page: int, size: int = PAGE) -> Ints:
 
 
 def n_pages(rows: Ints, size: int = PAGE) -> int:
-    """How many pages there are; at least one.
+    """Return the number of pages; at least one.
 
     >>> n_pages(np.arange(0)), n_pages(np.arange(101), 50)
     (1, 3)
@@ -263,7 +238,8 @@ def _wanted(
 ) -> NDArray[np.bool_]:
     keep = np.ones(len(items), dtype=np.bool_)
     if query.text:
-        keep &= items.texts.holding(query.text)
+        wanted_text = query.text.casefold()
+        keep &= np.array([wanted_text in text for text in items.texts], dtype=np.bool_)
     if query.group:
         known = {name: code for code, name in enumerate(items.groups)}
         keep &= items.group_of == known.get(query.group, -1)
