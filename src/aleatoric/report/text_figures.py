@@ -275,24 +275,24 @@ _INSTANCE = (
 )
 CAPTIONS = {
     "energy": (
-        "How close to people, by probe",
+        "Closeness to people, by probe",
         "Energy distance 2 mean C − mean M − mean H, with intervals: 0 in expectation for a "
         "perfect generator at any number of texts. Further left is closer to people.",
     ),
-    "fig10_mean_M_minus_H": ("Does it vary more or less than people? By probe", _SIGNED),
+    "fig10_mean_M_minus_H": ("Variability compared with people, by probe", _SIGNED),
     "fig5_w1_C": (
         "W1 of distances to people's texts, by probe",
         "Mean W1 between the generator's and people's distances, with intervals. The open "
-        "marker is the control, one half of the people. Further left is nearer to people.",
+        "marker is the control, one half of the people. Further left is closer to people.",
     ),
     "decoders": (
-        "Decoders in the plane",
-        "Right: distances among its texts are distributed otherwise than among people's; up: "
-        "so are those to people's texts. The open marker is the control, at half the number "
-        "of texts.",
+        "Systems and decoders by both W1 distances",
+        "Further right: distances among the texts of the system differ more from those among "
+        "people's; further up: so do distances to people's texts. The open marker is the control, "
+        "at half the number of texts.",
     ),
     "fig9_w1_M": (
-        "The same, of a generator's texts among themselves",
+        "W1 of distances among a generator's texts, by probe",
         "As above, with W1(M, H).",
     ),
     "fig3_mean_M_minus_H": ("Variability per input", f"Over inputs. {_SIGNED}"),
@@ -307,15 +307,15 @@ CAPTIONS = {
     "variability": (
         "H, M and C side by side",
         "Over inputs: mean distance between two people's texts (H), two of the generator's "
-        "(M), and one of each (C). A like generator has all three alike.",
+        "(M), and one of each (C). For a perfect generator all three are equal.",
     ),
     "fig4_w1_C": (
-        "How divergences spread over inputs",
+        "Distribution of divergences over inputs",
         "How far the distances between a generator's texts and people's are from those among "
-        "people. The control is one half of the people in the generator's place.",
+        "people. The control is one half of the people in place of the generator.",
     ),
-    "fig2_human_variability": ("How people vary", _PEOPLE_APART),
-    "fig7_human_variability": ("How people vary, by the other probes", _PEOPLE_APART),
+    "fig2_human_variability": ("Human variability", _PEOPLE_APART),
+    "fig7_human_variability": ("Human variability, by the other probes", _PEOPLE_APART),
     "fig6_worst_fit": ("The input fitted worst", _INSTANCE),
     "fig6_best_fit": ("The input fitted best", _INSTANCE),
 }

@@ -47,26 +47,26 @@ _SUBSETS = (
 )
 CAPTIONS = {
     "ece_and_e_ece": (
-        "ECE beside e-ECE",
-        "ECE looks at the most likely token only; e-ECE at what the model would say under a "
-        "generation scheme. Further left is better calibrated.",
+        "ECE and e-ECE",
+        "ECE considers the most likely token only; e-ECE what the model would generate under a "
+        "scheme. Further left is better calibrated.",
     ),
     "reliability": (
         "Reliability diagrams",
-        "Points below the dotted line are over-confident. Bars show where a calibrated "
-        "model's points would lie with as many tokens; grey steps count the tokens.",
+        "Points below the dotted line are overconfident. Bars show where the points of a "
+        "calibrated model would lie with as many tokens; gray steps count the tokens.",
     ),
     "tab3_quartiles": (
         "Quartiles of uncertainty",
-        "Tokens in four parts by the entropy of the language there: where boxes rise, ECE and "
-        "e-ECE part where the language itself is uncertain.",
+        "Tokens in four parts by the entropy of the language: rising boxes mean that ECE and "
+        "e-ECE differ where the language itself is uncertain.",
     ),
     "d_by_frequency": (
         "Rare and frequent tokens",
-        "How far ECE and e-ECE part at a token, by how often the token occurs in the text.",
+        "Difference between ECE and e-ECE per token, by how often the token occurs in the text.",
     ),
-    "tab4_stability": ("How few tokens are enough", _SUBSETS),
-    "tab4_stability_documents": ("How few documents are enough", _SUBSETS),
+    "tab4_stability": ("Number of tokens needed", _SUBSETS),
+    "tab4_stability_documents": ("Number of documents needed", _SUBSETS),
 }
 
 

@@ -222,65 +222,66 @@ def _most_likely(shares: Mapping[str, float], top: int) -> list[str]:
 _TREND = "Each gray dot is a context; black dots are means by tenths. A flat line: no relation."
 CAPTIONS = {
     "systems": (
-        "Systems at a glance",
+        "Agreement of people and systems",
         "How often two people agree (H), two draws of the system (M), and a draw and a person "
         "(C), with 95% intervals. A perfect model has all three equal; M below H: the system "
         "varies more than people.",
     ),
     "training": (
         "Training and validation",
-        "Means over folds by epoch; epoch 0 is before training. Where validation rises while "
-        "training falls, passages are learnt by heart.",
+        "Means over folds by epoch; epoch 0 is before training. If validation rises while "
+        "training falls, the model memorizes the training passages.",
     ),
     "fig2_tvd_kde": (
-        "How distances to people spread",
-        "How often each distance occurs, over contexts. The oracle is one half of the people "
-        "against the other: a curve to its right is further from people than people are.",
+        "Distribution of distances to people",
+        "Density of the distance over contexts. The oracle is one half of the people against the "
+        "other half: a curve further right is further from people than people are.",
     ),
     "fig12_tvd_differences": (
         "Difference between model and human distance, per context",
-        "Right of 0 the model is further from people than half of the people is.",
+        "Right of 0, the model is further from people than one half of the people is.",
     ),
     "fig4_abstractions": (
         "Distances between classes of words",
-        "As above, after words are replaced by their part of speech or cluster of meaning: a "
-        "small distance here and a large one above means other words of the same kind.",
+        "As above, with words replaced by their part of speech or cluster of meaning. A small "
+        "distance here and a large one above: the model uses other words of the same kind.",
     ),
     "passages": (
-        "Where in the passages",
-        "Each row is a passage, each cell a context; darker is further from people. Choose a "
+        "Distance by passage and context",
+        "Each row is a passage, each cell a context; darker is further from people. Click a "
         "cell to see its words.",
     ),
     "fig14_replacement": (
-        "How much would have to be people",
-        "k% of the model's contexts are replaced by people's. The share at which the right "
-        "curve meets the people's line is what is missing.",
+        "Share of human answers that the model lacks",
+        "k% of the model's contexts are replaced by people's. The share at which the right curve "
+        "meets the human line is what the model lacks.",
     ),
     "fig3_coefficients": (
         "What predicts a large distance",
-        "Standardised coefficients with 95% intervals: right of 0, more of it goes with a "
-        "larger distance; open dots were pruned by the regression.",
+        "Standardized coefficients with 95% intervals: a predictor right of 0 goes with larger "
+        "distances; open dots were pruned by the regression.",
     ),
-    "fig6_oracle_tvd": ("Distance and people's disagreement among halves", _TREND),
+    "fig6_oracle_tvd": ("Distance and disagreement between halves of the people", _TREND),
     "fig7_context_length": ("Distance and length of the context", _TREND),
     "fig8_human_entropy": ("Distance and people's entropy", _TREND),
     "fig9_model_entropy": ("Distance and the model's entropy", _TREND),
     "fig10_tags": (
         "Distance by part of speech",
-        "Boxes hold the middle half of the contexts, the line is the median.",
+        "Boxes hold the middle half of the contexts; the line is the median.",
     ),
     "fig11_subsampling": (
-        "How many draws are enough",
-        "Error of the distance when fewer draws of the model are used than there are.",
+        "Number of draws needed",
+        "Error of the distance if fewer draws of the model are used.",
     ),
     "learning_curve": (
-        "What would more people show",
-        "Distances among people, and of the model to them, by how many are asked: what is left "
-        "between the two curves at the right is the model's own.",
+        "Effect of asking more people",
+        "Distances among people, and of the model to people, by the number of people. The gap "
+        "between the curves at the right is due to the model.",
     ),
     "fig5_biased": (
-        "Probabilities of words beside halves of the people",
-        "TVD to all people. Probabilities that are renormalised over a set of words get the "
-        "mass of all other words too, which brings the model nearer to people.",
+        "Effect of renormalized probabilities",
+        "TVD to all people, of the model and of halves of the people. Probabilities renormalized "
+        "over a set of words include the mass of all other words, which brings the model closer "
+        "to people.",
     ),
 }
