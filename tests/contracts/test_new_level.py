@@ -104,6 +104,8 @@ def test_it_is_reported(run: Store, tmp_path: Path) -> None:
     items = json.loads(rest.partition("</script>")[0])
     assert len(items["items"]) == 48
     assert items["words"] == ["tails", "heads"]
+    assert [one["key"] for one in items["measures"]] == ["sq_distance", "tvd"]
+    assert page.count("Items least like people, coin-") == 2
     assert {"leading.pdf", "table_coin.md", "table_coin.tex"} <= {file.name for file in files}
 
 

@@ -18,9 +18,10 @@ from aleatoric.registry import Track, quietly
 from aleatoric.report.charts import PageFigure, page_figures, to_data, to_json
 from aleatoric.report.commands import command_of
 from aleatoric.report.figures import draw_all, file_name, make_folder, writing_into
+from aleatoric.report.items import ItemList
 from aleatoric.report.parts import ReportPart, parts_of
 from aleatoric.report.tables import printable, to_latex, to_markdown, with_interval
-from aleatoric.report.views import ItemList, SystemsTable, View, view_of_run
+from aleatoric.report.views import SystemsTable, View, view_of_run
 from aleatoric.runs import Store
 from aleatoric.studies.figure_data import Picture
 from aleatoric.types import Table

@@ -35,6 +35,13 @@ class ShownSystem:
     store: Store
     system: str
 
+    def values(self, column: str) -> dict[str, float | None]:
+        """Return the values of a statistic by item: the first if there are several."""
+        found: dict[str, float | None] = {}
+        for row in self.store.rows(self.system, column):
+            found.setdefault(row.item_id, row.value)
+        return found
+
 
 @dataclass(frozen=True)
 class ReportPart:

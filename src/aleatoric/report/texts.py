@@ -15,6 +15,7 @@ from aleatoric.levels.text_variability import sentences, verdicts
 from aleatoric.registry import Track, quietly
 from aleatoric.report import text_figures
 from aleatoric.report.charts import to_data
+from aleatoric.report.items import ItemAnswers, ItemList, Measure
 from aleatoric.report.parts import ReportPart
 from aleatoric.report.tables import (
     UNDEFINED,
@@ -27,17 +28,7 @@ from aleatoric.report.tables import (
     with_interval,
 )
 from aleatoric.report.text_figures import instance_panels, main_of, probes_of
-from aleatoric.report.views import (
-    CONTEXT_CHARS,
-    Found,
-    ItemAnswers,
-    ItemList,
-    Measure,
-    Rows,
-    View,
-    by_system,
-    systems_of,
-)
+from aleatoric.report.views import CONTEXT_CHARS, Found, Rows, View, by_system, systems_of
 from aleatoric.runs import Store
 from aleatoric.runs.formats import load_texts
 from aleatoric.runs.run import TextShelf

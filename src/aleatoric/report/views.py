@@ -20,6 +20,16 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.estimate import CUT_MARK, CUT_NOTE, with_cut_note
 from aleatoric.levels.base import Level, find_level, level_of
 from aleatoric.registry import Track, quietly
+from aleatoric.report.items import (
+    ItemAnswers,
+    ItemList,
+    Measure,
+    answer_name,
+    evenly_chosen,
+    first_answers,
+    model_data,
+    people_data,
+)
 from aleatoric.report.parts import ReportPart, ShownSystem
 from aleatoric.report.tables import (
     Column,
@@ -37,7 +47,7 @@ from aleatoric.runs.run import item_and_draws
 from aleatoric.studies.compare import Compared, compare
 from aleatoric.studies.compare_statistics import better
 from aleatoric.studies.figure_data import Dots, Picture
-from aleatoric.types import FAILED, Case, Categorical, Draws, Item, Pair, Result, Table
+from aleatoric.types import Case, Categorical, Draws, Item, Pair, Result, Table
 
 Found = Mapping[tuple[str, str], Result]
 """System and metric -> result."""
@@ -50,59 +60,7 @@ CONTEXT_CHARS = 180
 """Characters of a context that lists show."""
 MOST_CONTEXTS = 4000
 """Contexts that fit on a page; of more, an even choice over the order of distances."""
-MOST_PEOPLE_WORDS = 60
-MOST_MODEL_WORDS = 20
 N_WORST = 10
-N_FIRST_WORDS = 5
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A number per item: a saved statistic with its heading and meaning."""
-
-    key: str
-    heading: str
-    about: str
-    stat: str = ""
-    """The saved statistic; by default that of the key."""
-    digits: int = 3
-
-    @property
-    def column(self) -> str:
-        """The saved statistic that it shows."""
-        return self.stat or self.key
-
-    @property
-    def probe(self) -> str:
-        """What follows the slash of its key; empty if there is none.
-
-        >>> Measure("w1_C/semantic", "", "").probe
-        'semantic'
-        """
-        return self.key.partition("/")[2]
-
-
-@dataclass(frozen=True)
-class ItemAnswers:
-    """One item with the answers of people and of systems: distributions, or texts."""
-
-    id: str
-    group: str
-    context: tuple[str, ...]
-    """One text, or the turns of a dialogue."""
-    original: str | None
-    people: Categorical | tuple[str, ...] | None
-    systems: Mapping[str, Categorical | tuple[str, ...]]
-
-
-@dataclass(frozen=True)
-class ItemList:
-    """Items of one system that a page lists: their ids, then numbers and texts."""
-
-    system: str
-    summary: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -150,7 +108,7 @@ class View:
     item_stats: ClassVar[tuple[str, ...]] = ()
     """Statistics of items on a page; by default the first two that are saved."""
     worst_by: ClassVar[str] = ""
-    """The statistic by which items are listed; by default the first one on the page."""
+    """The statistic by which items are listed; by default the first that is lower if better."""
     across: ClassVar[str] = ""
     """The measure against which the explorer plots others, without its probe."""
     lists_all_tables: ClassVar[bool] = False
@@ -316,12 +274,10 @@ class View:
     # Items -------------------------------------------------------------------------------------
 
     def measures(self, saved: Collection[str]) -> tuple[Measure, ...]:
-        """Return the measures of items that the saved statistics allow, the leading one first."""
+        """Return the measures of items that the saved statistics allow, those that rank first."""
         lead = self.level.leading
-        return tuple(
-            Measure(name, name, "a saved statistic")
-            for name in sorted(saved, key=lambda name: name != lead)
-        )
+        ordered = sorted(saved, key=lambda name: (name != lead, better(name) is None))
+        return tuple(Measure(name, name, "a saved statistic") for name in ordered)
 
     def one_line(self, context: str) -> str:
         """Return a saved context as one line of text."""
@@ -370,8 +326,13 @@ class View:
         stats = self._item_stats(part.first)
         if not stats:
             return None, ()
-        lists = (self._worst(member, self.worst_by or stats[0].column) for member in part.members)
+        worst_by = self._worst_by(stats)
+        lists = (self._worst(member, worst_by) for member in part.members if worst_by)
         return self.contexts(part, stats), tuple(lists)
+
+    def _worst_by(self, stats: Sequence[Measure]) -> str:
+        lower = (one.column for one in stats if better(one.column) == "lower")
+        return self.worst_by or next(lower, "")
 
     def _item_stats(self, store: Store) -> tuple[Measure, ...]:
         known = {one.column: one for one in self.measures(store.stat_columns())}
@@ -387,17 +348,17 @@ class View:
         either side is its share of other answers.
         """
         stats = stats or self._item_stats(part.first)
-        worst_by, numbers = self.worst_by or stats[0].column, dict[str, int]()
-        values = [{one.column: by_item(m, one.column) for one in stats} for m in part.members]
-        distances = [by_item(member, worst_by) for member in part.members]
+        worst_by, numbers = self._worst_by(stats) or stats[0].column, dict[str, int]()
+        values = [{one.column: m.values(one.column) for one in stats} for m in part.members]
+        distances = [member.values(worst_by) for member in part.members]
         chosen = evenly_chosen(distances, most)
         items: dict[str, dict[str, Any]] = {}
         for place, member in enumerate(part.members):
             for case in self._first_cases(member, chosen):
-                empty = _item_data(case, numbers, len(part.members))
+                empty = people_data(case, numbers, len(part.members))
                 row = items.setdefault(case.item.id, empty)
                 own = {name: short(v.get(case.item.id)) for name, v in values[place].items()}
-                row["systems"][place] = own | _model_data(case, numbers)
+                row["systems"][place] = own | model_data(case, numbers)
         return {
             "kind": "answers",
             "item": self.item.capitalize(),
@@ -420,13 +381,13 @@ class View:
 
     def _worst(self, member: ShownSystem, stat: str) -> ItemList:
         """Return the items of a system with the highest values of a statistic."""
-        values = {k: v for k, v in by_item(member, stat).items() if v is not None}
+        values = {k: v for k, v in member.values(stat).items() if v is not None}
         chosen = set(heapq.nlargest(N_WORST, values, key=lambda item_id: values[item_id]))
         cases = list(self._first_cases(member, chosen))
         rows = (
             (
                 *(case.item.id, number(values[case.item.id]), self.beginning(case.item.context)),
-                *(_first_answers(side) for side in (case.pair.human, case.pair.model)),
+                *(first_answers(side) for side in (case.pair.human, case.pair.model)),
             )
             for case in sorted(cases, key=lambda case: -values[case.item.id])
         )
@@ -510,72 +471,3 @@ def metric_dots(results: Sequence[Result], metric: str, label: str = "") -> Dots
     own = {r.system: interval_ends(r.estimate) for r in results if r.metric == metric}
     low, value, high = ({metric: tuple(ends[i] for ends in own.values())} for i in range(3))
     return Dots("", label or metric, tuple(own), value, low, high)
-
-
-def by_item(member: ShownSystem, column: str) -> dict[str, float | None]:
-    """Return the values of a statistic by item: the first if there are several."""
-    found: dict[str, float | None] = {}
-    for row in member.store.rows(member.system, column):
-        found.setdefault(row.item_id, row.value)
-    return found
-
-
-def evenly_chosen(values: Iterable[Mapping[str, float | None]], most: int) -> set[str] | None:
-    """Return the ids of an even choice over the order of distances; `None` if all fit."""
-    highest: dict[str, float] = {}
-    for own in values:
-        for item_id, value in own.items():
-            highest[item_id] = max(highest.get(item_id, 0.0), value or 0.0)
-    if len(highest) <= most:
-        return None
-    ordered = sorted(highest, key=lambda item_id: -highest[item_id])
-    step = (len(ordered) - 1) / (most - 1)
-    return {ordered[round(i * step)] for i in range(most)}
-
-
-def answer_name(answer: str) -> str:
-    """Return how an answer is shown."""
-    return "(no word)" if answer == FAILED else printable(answer)
-
-
-def _item_data(case: Case, numbers: dict[str, int], n_systems: int) -> dict[str, Any]:
-    item, human = case.item, case.pair.human
-    return {
-        "id": printable(item.id),
-        "group": printable(item.group),
-        "context": printable(item.context),
-        "original": None if item.original is None else printable(item.original),
-        "n": human.n,
-        "words": _numbered(_likeliest(human, MOST_PEOPLE_WORDS), human, numbers),
-        "systems": [None] * n_systems,
-    }
-
-
-def _model_data(case: Case, numbers: dict[str, int]) -> dict[str, Any]:
-    human, model = case.pair.human, case.pair.model
-    known = model.as_dict()
-    shared = [word for word in _likeliest(human, MOST_PEOPLE_WORDS) if word in known]
-    words = dict.fromkeys([*_likeliest(model, MOST_MODEL_WORDS), *shared])
-    return {"n": model.n, "words": _numbered(words, model, numbers)}
-
-
-def _likeliest(side: Categorical, most: int) -> list[str]:
-    mass = side.as_dict()
-    return heapq.nlargest(most, mass, key=lambda word: mass[word])
-
-
-def _numbered(
-    words: Iterable[str], side: Categorical, numbers: dict[str, int]
-) -> list[float | int | None]:
-    """Return number, share, number, share, ...: half the size of pairs."""
-    mass = side.as_dict()
-    found: list[float | int | None] = []
-    for word in words:
-        found += [numbers.setdefault(word, len(numbers)), round(mass[word], 4)]
-    return found
-
-
-def _first_answers(side: Categorical) -> str:
-    mass = side.as_dict()
-    words = _likeliest(side, N_FIRST_WORDS)
-    return ", ".join(f"{answer_name(word)[:40]} {mass[word]:.0%}" for word in words)

@@ -34,8 +34,8 @@ from aleatoric.report.explorer.snapshot import (
     parse,
     select,
 )
+from aleatoric.report.items import Measure
 from aleatoric.report.tables import UNDEFINED, number
-from aleatoric.report.views import Measure
 from aleatoric.runs.run import AT_ONCE, heads_of
 from aleatoric.types import Ints
 

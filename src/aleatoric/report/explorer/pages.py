@@ -35,8 +35,8 @@ from aleatoric.report.explorer.listing import (
 from aleatoric.report.explorer.plots import Axis, cloud, histogram
 from aleatoric.report.explorer.rendering import CSV, Answer, NotFoundError, csv_lines
 from aleatoric.report.explorer.snapshot import Params, Range, one
+from aleatoric.report.items import Measure
 from aleatoric.report.tables import number
-from aleatoric.report.views import Measure
 from aleatoric.studies.figure_data import Reliability
 from aleatoric.types import Floats, Table
 
