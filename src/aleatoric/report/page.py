@@ -18,7 +18,7 @@ from aleatoric.registry import Track, quietly
 from aleatoric.report.charts import PageFigure, page_figures, to_data, to_json
 from aleatoric.report.commands import command_of
 from aleatoric.report.figures import draw_all, file_name, make_folder, writing_into
-from aleatoric.report.items import ItemList
+from aleatoric.report.item_data import ItemList
 from aleatoric.report.parts import ReportPart, parts_of
 from aleatoric.report.tables import printable, to_latex, to_markdown, with_interval
 from aleatoric.report.views import SystemsTable, View, view_of_run
@@ -183,7 +183,7 @@ def write_html(sections: Sequence[Section], path: Path) -> None:
 
 
 def render(sections: Sequence[Section]) -> str:
-    """The page as text."""
+    """Return the page as text."""
     from markupsafe import Markup
 
     script = "\n".join(_resource(name) for name in SCRIPTS)

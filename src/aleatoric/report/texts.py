@@ -15,7 +15,7 @@ from aleatoric.levels.text_variability import sentences, verdicts
 from aleatoric.registry import Track, quietly
 from aleatoric.report import text_figures
 from aleatoric.report.charts import to_data
-from aleatoric.report.items import ItemAnswers, ItemList, Measure
+from aleatoric.report.item_data import ItemAnswers, ItemList, Measure
 from aleatoric.report.parts import ReportPart
 from aleatoric.report.tables import (
     UNDEFINED,
@@ -223,7 +223,7 @@ def _people(found: Found, probes: Sequence[str]) -> Table:
 def _closeness(
     found: Found, probes: Sequence[str], systems: Sequence[str], results: Sequence[Result]
 ) -> Table:
-    """The leading table: closeness to people and variability, with verdicts."""
+    """Return the leading table: closeness to people and variability, with verdicts."""
     same_length = any(metric.startswith(f"{SAME_LENGTH}/") for _, metric in found)
     signed = ["energy", "dmu_M", *([SAME_LENGTH] if same_length else ())]
     headings = {"energy": "energy ↓", "dmu_M": "μM − μH", SAME_LENGTH: "at same length"}
@@ -283,7 +283,7 @@ def _value(result: Result | None) -> str:
 
 
 def _inputs(estimate: Estimate) -> str:
-    """How many inputs have a value, and of how many where some have none."""
+    """Return how many inputs have a value, and of how many if some have none."""
     lacking = estimate.n_undefined + estimate.n_missing
     return (
         f"{estimate.n_items} of {estimate.n_items + lacking}" if lacking else f"{estimate.n_items}"
@@ -291,7 +291,7 @@ def _inputs(estimate: Estimate) -> str:
 
 
 def _matched(found: Found, probe: str, system: str, side: str) -> str:
-    """A matched W1; where it stands on other inputs than its neighbours, the control's on these."""
+    """Return a matched W1, with that of the control if it is computed on other inputs."""
     own = found.get((system, f"w1_{side}_matched/{probe}"))
     if own is None or own.estimate.value is None:
         return UNDEFINED

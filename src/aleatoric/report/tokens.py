@@ -253,7 +253,7 @@ def calibration_dots(part: ReportPart) -> Dots:
 
 
 def reliability(store: Store, system: str) -> Panels:
-    """A diagram of the plain curve and one of every scheme's, with counts and consistency bars."""
+    """Return reliability diagrams: one of the plain curve, one per generation scheme."""
     found = token.calibration(store, system)
     diagrams = [
         _diagram(name, curve, found.consistency[name]) for name, curve in found.curves.items()

@@ -20,7 +20,7 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.estimate import CUT_MARK, CUT_NOTE, with_cut_note
 from aleatoric.levels.base import Level, find_level, level_of
 from aleatoric.registry import Track, quietly
-from aleatoric.report.items import (
+from aleatoric.report.item_data import (
     ItemAnswers,
     ItemList,
     Measure,

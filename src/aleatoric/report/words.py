@@ -15,7 +15,7 @@ from aleatoric.levels.word_scoring import HUMAN, pair_of
 from aleatoric.nextword.answers import human_counts
 from aleatoric.registry import Track, quietly
 from aleatoric.report import finetune, word_figures
-from aleatoric.report.items import Measure
+from aleatoric.report.item_data import Measure
 from aleatoric.report.parts import ReportPart
 from aleatoric.report.tables import (
     Column,

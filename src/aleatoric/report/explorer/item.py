@@ -26,7 +26,7 @@ from aleatoric.report.explorer.listing import (
 from aleatoric.report.explorer.plots import BarRow, top_rows
 from aleatoric.report.explorer.rendering import NotFoundError
 from aleatoric.report.explorer.snapshot import Params, one
-from aleatoric.report.items import ItemAnswers, Measure, answer_name
+from aleatoric.report.item_data import ItemAnswers, Measure, answer_name
 from aleatoric.types import Categorical
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from aleatoric.report.explorer.snapshot import (
     parse,
     select,
 )
-from aleatoric.report.items import Measure
+from aleatoric.report.item_data import Measure
 from aleatoric.report.tables import UNDEFINED, number
 from aleatoric.runs.run import AT_ONCE, heads_of
 from aleatoric.types import Ints

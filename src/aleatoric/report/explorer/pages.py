@@ -35,7 +35,7 @@ from aleatoric.report.explorer.listing import (
 from aleatoric.report.explorer.plots import Axis, cloud, histogram
 from aleatoric.report.explorer.rendering import CSV, Answer, NotFoundError, csv_lines
 from aleatoric.report.explorer.snapshot import Params, Range, one
-from aleatoric.report.items import Measure
+from aleatoric.report.item_data import Measure
 from aleatoric.report.tables import number
 from aleatoric.studies.figure_data import Reliability
 from aleatoric.types import Floats, Table

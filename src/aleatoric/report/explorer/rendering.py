@@ -146,7 +146,7 @@ class Pages:
             )  # compiled now, so that the first reader does not wait
 
     def render(self, name: str, data: Mapping[str, Any]) -> str:
-        """A page as text."""
+        """Return a page as text."""
         return self._environment.get_template(f"{name}.html.j2").render(**data)
 
 

@@ -179,11 +179,11 @@ class Handler(BaseHTTPRequestHandler):
     server: Explorer
 
     def do_GET(self) -> None:
-        """A page."""
+        """Send a page."""
         self._send(self._answer())
 
     def do_HEAD(self) -> None:
-        """A page's headers."""
+        """Send the headers of a page."""
         self._send(self._answer())
 
     def _refuse(self) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.report.items import Measure
+from aleatoric.report.item_data import Measure
 from aleatoric.report.views import View, view_of_run
 from aleatoric.runs import Store
 from aleatoric.runs.run import item_heads, stat_columns
