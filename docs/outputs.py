@@ -22,8 +22,9 @@ from pathlib import Path
 
 from aleatoric.cli import main as aleatoric
 from aleatoric.levels.word import results
+from aleatoric.report.comparisons import comparison_tables
 from aleatoric.report.tables import between, to_markdown, with_interval
-from aleatoric.report.views import PERFECT, comparison_tables, word_table
+from aleatoric.report.words import PERFECT, word_table
 from aleatoric.runs import Store
 from aleatoric.studies.compare import compare
 from aleatoric.studies.compare_notes import by_agreement

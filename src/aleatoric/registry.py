@@ -24,6 +24,12 @@ PLUGINS: dict[str, dict[str, str]] = {
         "text": "aleatoric.levels.text:Text",
         "finetune": "aleatoric.tuning.finetuning:Finetune",
     },
+    "views": {
+        "word": "aleatoric.report.words:WordView",
+        "token": "aleatoric.report.tokens:TokenView",
+        "text": "aleatoric.report.texts:TextView",
+        "finetune": "aleatoric.report.words:FinetuneView",
+    },
     "corpora": {
         "provo": "aleatoric.data.provo:load",
         "cloze": "aleatoric.data.cloze:load",

@@ -120,7 +120,7 @@ def test_the_report_has_differences_perplexities_curves_and_the_command(
 ) -> None:
     with Store.open(made / "run") as store:
         part = part_of([store])
-        page = render([section(part, figure_data(part, studies=()))])
+        page = render([section(part, figure_data(part, for_page=True))])
         files = {path.name for path in write_tables(part, made / "tables")}
     for shown in ("<h3>Fine-tuning</h3>", "<h3>Training curves</h3>", 'data-figure="training"'):
         assert shown in page

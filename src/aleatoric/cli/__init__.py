@@ -110,8 +110,7 @@ def demo(
     run = made.run_toy if toy else made.run_smollm2
     with monitored(out / "run") as (_, monitor), run(out, seed, monitor) as store:
         results = base.results(store)
-        with shown():
-            show_results(results, base.notes(store), as_json, layout)
+        show_results(store, results, as_json, layout)
         for path in make_report([store], out / "report.html", None, track):
             say(f"wrote {path}")
     planted = (

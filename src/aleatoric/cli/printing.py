@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from aleatoric.errors import StorageError
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels.base import Monitor, level_of
 from aleatoric.registry import Advance
 from aleatoric.report.tables import printable
@@ -47,31 +48,28 @@ def run_folder(out: Path | None) -> Iterator[Path]:
 
 
 def show_results(
-    results: list[Result], notes: list[str], as_json: bool, layout: str, level: str = "word"
+    store: Store,
+    results: list[Result],
+    as_json: bool,
+    layout: str,
+    interval: str = DEFAULT_METHOD,
 ) -> None:
-    """Results as one JSON document, or as a table with its notes on stderr."""
-    if as_json:
-        document = {"results": [result.as_dict() for result in results], "notes": notes}
-        print_json(document | _verdicts(results, level))
-        return
-    from aleatoric.report.parts import LEADING, caveats, finding
-    from aleatoric.report.views import results_tables
+    """Print the results of a run as one JSON document, or as tables with notes on stderr."""
+    from aleatoric.report.views import view_of_run
 
-    show_tables(results_tables(results, level), False, layout)
-    if layout == "terminal":
-        for line in (finding(level, results), *caveats(results, LEADING[level])):
+    view, notes = view_of_run(store), level_of(store).notes(store)
+    if as_json:
+        document = view.document(store, results, interval)
+        with shown():
+            print_json(document | {"notes": notes})
+        return
+    tables, lines = view.printed(store, results, interval)
+    with shown():
+        show_tables(tables, False, layout)
+        for line in lines if layout == "terminal" else ():
             print(printable(line))
     for note in notes:
         say(note if note.startswith("warning: ") else f"note: {note}")
-
-
-def _verdicts(results: list[Result], level: str) -> dict[str, Any]:
-    """Return the verdicts of the text level, for JSON; other levels have none."""
-    if level != "text":
-        return {}
-    from aleatoric.levels.text_variability import verdicts
-
-    return {"verdicts": [asdict(verdict) for verdict in verdicts(results)]}
 
 
 def show_tables(tables: list[Table], as_json: bool, layout: str) -> None:
@@ -268,27 +266,6 @@ def stopped_message(out: Path | None) -> str:
 
 
 def show_run(store: Store, interval: str, as_json: bool, layout: str) -> None:
-    """A saved run as the command that made it shows it."""
-    level = level_of(store)
-    if level.job_type.command == "finetune":
-        show_finetuned(store, interval, as_json, layout)
-        return
-    found, notes = level.results(store, interval), level.notes(store)
-    with shown():
-        show_results(found, notes, as_json, layout, level.name)
-
-
-def show_finetuned(store: Store, interval: str, as_json: bool, layout: str) -> None:
-    """A fine-tuning run as one JSON document, or as tables: systems, then curves."""
-    from aleatoric.report.finetune import finetune_json, shown_tables
-
-    if as_json:
-        document = finetune_json(store, interval)
-        with shown():
-            print_json(document)
-        return
-    tables = shown_tables(store, interval)
-    with shown():
-        show_tables(tables, False, layout)
-    for note in level_of(store).notes(store):
-        say(f"note: {note}")
+    """Print a saved run as the command that made it prints it."""
+    results = level_of(store).results(store, interval)
+    show_results(store, results, as_json, layout, interval)

@@ -107,7 +107,7 @@ def compare(
 
     Example: `aleatoric compare runs/gpt2 runs/bloom --metric overlap`
     """
-    from aleatoric.report.views import comparison_tables
+    from aleatoric.report.comparisons import comparison_tables
     from aleatoric.studies import compare as comparing
 
     if not 0 < alpha < 1:

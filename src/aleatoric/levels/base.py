@@ -61,6 +61,10 @@ class Level(ABC):
     """The kinds of plugins that models of this level are."""
     controls: ClassVar[tuple[str, ...]] = ()
     """The systems that are people."""
+    leading: ClassVar[str] = ""
+    """The metric that systems are ordered by where not all of them can be shown in detail."""
+    compared: ClassVar[tuple[str, ...]] = ("*",)
+    """Patterns of the metrics that are compared where none is named, the leading ones first."""
     needs_out: ClassVar[bool] = False
     """Whether a run is only useful as a whole, with the files that it leaves behind."""
     packages: ClassVar[tuple[str, ...]] = ("numpy", "scipy")

@@ -425,6 +425,8 @@ class Text(Level):
     job_type = TextJob
     model_kinds = ("text_models",)
     controls = (CONTROL,)
+    leading = "energy/lexical-1"
+    compared = ("energy/*", "dmu_M/*", "w1_?/*")
     packages = (
         *("numpy", "scipy", "spacy", "textblob", "sentence-transformers"),
         *("torch", "transformers", "tokenizers"),

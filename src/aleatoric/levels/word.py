@@ -365,6 +365,8 @@ class NextWords(Level):
 
     name = "word"
     controls = CONTROLS
+    leading = "overlap"
+    compared = ("overlap", "sq_distance", "log_loss", "agreement_M", "tvd", "tvd_syn", "tvd_sem")
     studies = "analyses"
 
     def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:

@@ -201,15 +201,9 @@ def _notes(sizes: dict[Key, int], sampled: Sequence[str], seed: int) -> tuple[st
     return (drawn_down, f"matched: {', '.join(sampled)}: draws are samples of exact probabilities")
 
 
-__all__ = ["ALPHA", "DEFAULT_METRICS", "Compared", "Comparison", "compare", "labels_of"]
+__all__ = ["ALPHA", "Compared", "Comparison", "compare", "labels_of"]
 
 ALPHA = 0.05
-DEFAULT_METRICS = {
-    "word": ("overlap", "sq_distance", "log_loss", "agreement_M", "tvd", "tvd_syn", "tvd_sem"),
-    "text": ("energy/*", "dmu_M/*", "w1_?/*"),
-    "token": ("ece", "sce", "ace", "e_ece*", "sce_*", "ace_*"),
-}
-"""What is compared where no metric is named, the leading metrics first."""
 
 
 @dataclass(frozen=True)
@@ -356,8 +350,7 @@ def _metrics(members: Sequence[Member], asked: Sequence[str]) -> list[str]:
     """The metrics that were asked for and that at least two systems have, as they were asked."""
     known = Counter(name for member in members for name in member.results)
     shared = [name for name, count in known.items() if count > 1]
-    level = base.level_of(members[0].store).name
-    patterns = asked or DEFAULT_METRICS.get(level, ("*",))
+    patterns = asked or base.level_of(members[0].store).compared
     for pattern in asked:
         if not any(fnmatchcase(name, pattern) for name in shared):
             raise UsageError(f"there is no metric {pattern!r}; there are: {', '.join(shared)}.")
