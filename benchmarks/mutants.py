@@ -90,7 +90,8 @@ _COMPARED = {
 }  # fmt: skip
 _OPERATORS = {
     "Add": "Sub", "Sub": "Add", "Mult": "Div", "Div": "Mult", "FloorDiv": "Mult", "Pow": "Mult",
-    "Mod": "FloorDiv", "BitAnd": "BitOr", "BitOr": "BitAnd", "LShift": "RShift", "RShift": "LShift",
+    "Mod": "FloorDiv", "BitAnd": "BitOr", "BitOr": "BitAnd", "BitXor": "BitOr",
+    "LShift": "RShift", "RShift": "LShift",
     "MatMult": "Mult", "And": "Or", "Or": "And",
 }  # fmt: skip
 _PAIRS = (
