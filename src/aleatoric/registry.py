@@ -56,6 +56,10 @@ PLUGINS: dict[str, dict[str, str]] = {
         "hf": "aleatoric.models.hf:load",
         "gguf": "aleatoric.models.hf:load_gguf",
     },
+    "estimators": {
+        "exact": "aleatoric.nextword.live:open_live",
+        "mc": "aleatoric.nextword.live:open_live",
+    },
     "forced_models": {
         "smollm2": "aleatoric.models.forced:load_smollm2",
         "hf": "aleatoric.models.forced:load_hf",

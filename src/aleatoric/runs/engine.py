@@ -130,10 +130,6 @@ def open_model(spec: str, loading: Loading) -> WordModel:
 
 
 def _open_live(spec: str, kind: str, argument: str, loading: Loading) -> WordModel:
-    # Imported here: live models need torch, recorded ones do not.
-    from aleatoric.nextword.live import LiveModel
-    from aleatoric.nextword.tree import Limits
-
     options: dict[str, Any] = {name: getattr(loading, name) for name in ("dtype", "device", "bos")}
     if kind == "hf":
         argument, _, revision = argument.partition("@")
@@ -141,7 +137,9 @@ def _open_live(spec: str, kind: str, argument: str, loading: Loading) -> WordMod
     if not argument and kind != "smollm2":
         raise UsageError(f"{kind}: needs a name; write {kind}:NAME.")
     lm = registry.find("language_models", kind)(*filter(None, [argument]), **options)
-    return LiveModel(lm, spec.rstrip("/").rpartition("/")[2], loading.estimator, Limits())
+    label = spec.rstrip("/").rpartition("/")[2]
+    model: WordModel = registry.find("estimators", loading.estimator)(lm, label, loading.estimator)
+    return model
 
 
 def open_forced(spec: str, forcing: Forcing) -> ForcedModel:
