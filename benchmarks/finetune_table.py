@@ -27,8 +27,8 @@ from aleatoric.levels.base import Monitor, run_job
 from aleatoric.levels.word import score_word
 from aleatoric.nextword.answers import Reading, ReadItems
 from aleatoric.runs import FINETUNING, Store, formats
+from aleatoric.tuning.finetuning import FinetuneJob
 from aleatoric.tuning.recipe import LOSSES, VALIDATION, Recipe
-from aleatoric.tuning.session import FinetuneJob
 from aleatoric.types import Choices
 
 

@@ -68,7 +68,7 @@ def resume_draws(path: Path) -> None:
 
     def track(work, total, description):  # type: ignore[no-untyped-def]
         if description == "score":
-            stopping.ask()
+            stopping.request()
         else:
             print(f"{total} left to draw", end=" ")
         return work

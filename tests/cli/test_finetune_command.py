@@ -27,7 +27,7 @@ from aleatoric.report.parts import part_of
 from aleatoric.runs import DATABASE, Store
 from aleatoric.runs.session import Stopped, Stopping
 from aleatoric.tuning.exporting import export_weights
-from aleatoric.tuning.session import FinetuneJob, open_tunable
+from aleatoric.tuning.finetuning import FinetuneJob, open_tunable
 from aleatoric.tuning.training import Saved, check_identity, load_tensors
 
 
@@ -137,7 +137,7 @@ def test_a_run_that_is_not_finished_is_shown_as_far_as_it_is(made: Path, printed
 
     def stop_at_text(work: Any, total: int, description: str) -> Any:
         if description.startswith("text, fold 2"):
-            asked.ask()
+            asked.request()
         return work
 
     with Store.open(made / "run") as store:

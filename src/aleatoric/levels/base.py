@@ -30,7 +30,7 @@ from aleatoric.probes.base import (
 )
 from aleatoric.registry import Meter, Track, quietly, unmetered, versions
 from aleatoric.runs import COMPLETE, Store
-from aleatoric.runs.disk import told
+from aleatoric.runs.disk import reporting_faults
 from aleatoric.runs.engine import Engine, check_engine, check_specs, open_engine
 from aleatoric.runs.job import Job
 from aleatoric.runs.session import Stopping, working
@@ -215,7 +215,7 @@ def resume_run(path: Path, changes: Changes | None = None, monitor: Monitor | No
     changes, monitor = changes or Changes(), monitor or Monitor()
     store = Store.resume(path)
     try:
-        with told(path):
+        with reporting_faults(path):
             return _resumed(store, changes, monitor)
     except BaseException:
         store.close()
@@ -236,7 +236,7 @@ def _resumed(store: Store, changes: Changes, monitor: Monitor) -> Store:
         return store
     check_allowed_rule(rule, changes.word_rule, path)
     check_allowed_probes(manifest.get("probes") or (), monitor.allowed_probes, path, "resume")
-    pending = store.unfinished(job.models)
+    pending = store.unfinished_models(job.models)
     check_receivers(pending, changes.key_for, path)
     check_contents(manifest.get("contents") or {}, pending)
     level.check(job)
@@ -265,7 +265,7 @@ def _work(store: Store, job: Job, opened: Callable[[], Collected[Any]], monitor:
             with store.transaction():
                 level.save_items(store, job, corpus(), monitor)
         with open_engine(job.engine_options) as engine:
-            for spec in store.unfinished(job.models):
+            for spec in store.unfinished_models(job.models):
                 monitor.stopping.check()
                 level.ask(store, job, spec, engine, corpus, monitor)
                 store.set_finished(spec)
@@ -282,7 +282,7 @@ def score(store: Store, monitor: Monitor | None = None, again: bool = True) -> N
     monitor, level = monitor or Monitor(), level_of(store)
     again = again and not refused_probes(store, monitor.allowed_probes)
     if again or not level.has_statistics(store):
-        with store.alone():
+        with store.exclusive():
             level.score(store, monitor)
 
 

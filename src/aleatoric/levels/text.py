@@ -37,9 +37,9 @@ from aleatoric.probes.opening import default_names, left_out
 from aleatoric.registry import Track
 from aleatoric.runs import Store
 from aleatoric.runs.engine import Engine
-from aleatoric.runs.formats import Facts
+from aleatoric.runs.formats import SavedDict
 from aleatoric.runs.job import ClusterJob, option
-from aleatoric.runs.run import StoredRows, TextShelf
+from aleatoric.runs.run import StoredRows, StoredTexts
 from aleatoric.runs.session import (
     add_notes,
     check_version,
@@ -142,7 +142,7 @@ def cases(store: Store, system: str) -> Iterator[TextCase]:
             continue
         for row in store.rows(system, metric):
             values.setdefault(row.item_id, {})[metric] = row.value
-    for found in TextShelf(store).walk():
+    for found in StoredTexts(store).walk():
         if system in found.systems:
             item, texts = found.item, found.systems[system]
             yield TextCase(item, texts, values.get(item.id, {}))
@@ -153,7 +153,7 @@ def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict
     ours = [name for name in store.manifest["probes"] if not is_code(name)]
     if not ours:
         return
-    scorer, shelf = Scorer.of({**store.manifest, "probes": ours}, (), store), TextShelf(store)
+    scorer, shelf = Scorer.of({**store.manifest, "probes": ours}, (), store), StoredTexts(store)
     for item_id in item_ids:
         yield item_id, distances_of(shelf.find(item_id), scorer)
 
@@ -186,8 +186,8 @@ def _write(
         return
     store.add_system(name, facts)
     left = store.n_items - store.n_items_with_draws(name)
-    shelf = TextShelf(store)
-    written = model.write(monitor.stopping.before_each(shelf.waiting(name)), ask)
+    shelf = StoredTexts(store)
+    written = model.write(monitor.stopping.before_each(shelf.pending_items(name)), ask)
     # A recorded file is read whole or not at all: a bad last line must not leave half of it.
     is_whole = facts["estimator"] == RECORDED
     with monitor.stopping.finishing(), store.transaction() if is_whole else nullcontext():
@@ -214,7 +214,7 @@ def _own_notes(model: TextModel, name: str) -> list[str]:
     ]
 
 
-def _save(shelf: TextShelf, name: str, model: TextModel, written: Iterable[Texts]) -> None:
+def _save(shelf: StoredTexts, name: str, model: TextModel, written: Iterable[Texts]) -> None:
     """Keep what was written and its counts; an input without a text stays without."""
     store, key = shelf.store, f"tally {name}"
     earlier = store.meta(key) or {}
@@ -345,7 +345,7 @@ def _system_results(store: Store, system: str, interval: str) -> Iterator[Result
     names = [c for c in store.stat_columns() if not c.startswith((UNDEFINED, "n_pairs_"))]
     pages = ((page.groups, page.values) for page in store.stat_pages(system))
     means = {name: Mean(name) for name in names}
-    found = Facts(estimates(pages, means, store.manifest["seed"], interval))
+    found = SavedDict(estimates(pages, means, store.manifest["seed"], interval))
     missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
     gappy: set[str] = set() if system == CONTROL else _gappy_probes(store, system)
     for metric in metrics_of(store):
@@ -461,7 +461,7 @@ class Text(Level):
         items: Iterable[TextItem] = islice(corpus.items, total)
         if job.tokeniser is None and _language(job, corpus) not in _SPACELESS:
             items = map(_check_spaces, items)
-        TextShelf(store).add_items(monitor.track(items, total, f"read {corpus.name}"))
+        StoredTexts(store).add_items(monitor.track(items, total, f"read {corpus.name}"))
         add_notes(store, [*corpus.notes, *_left_out_notes(job, corpus)])
 
     def ask(

@@ -35,7 +35,7 @@ from aleatoric.registry import Track
 from aleatoric.rng import stream
 from aleatoric.runs import Store
 from aleatoric.runs.formats import StatRow
-from aleatoric.runs.run import EmbeddingCache, Produced, TextShelf
+from aleatoric.runs.run import EmbeddingCache, Produced, StoredTexts
 from aleatoric.types import Floats
 
 __all__ = [
@@ -200,7 +200,7 @@ def statistics(
     names = [name for name in store.systems() if name != CONTROL]
     statistics = [*statistic_names(scorer.protocol), *([SAME_LENGTH] if same_length else ())]
     columns = [f"{name}/{p.name}" for name in statistics for p in scorer.probes]
-    walk = track(TextShelf(store).walk(), store.n_items, "score")
+    walk = track(StoredTexts(store).walk(), store.n_items, "score")
     return [*columns, *LENGTHS, *COUNTS, *PAIRS], _rows(iter(walk), names, scorer, same_length)
 
 
@@ -282,7 +282,7 @@ def _every_text(found: Produced) -> Iterator[str]:
 
 
 def _holds_dialogues(store: Store, corpus: str) -> bool:
-    return is_dialogue(corpus, (found.item for found in TextShelf(store).walk()))
+    return is_dialogue(corpus, (found.item for found in StoredTexts(store).walk()))
 
 
 def _undefined(scores: Scores, system: str) -> dict[str, Floats]:

@@ -48,10 +48,10 @@ from aleatoric.runs.session import (
     add_notes,
     check_version,
     lost_notes,
+    pending_items,
     saved_notes,
     system_name,
     unfinished_notes,
-    waiting,
 )
 from aleatoric.types import Case, Choices, Corpus, Item, Results, Study
 
@@ -297,7 +297,7 @@ def _draw(
     if store.meta(f"done {name}"):
         return
     store.add_system(name, facts)
-    left = waiting(store, name, model)
+    left = pending_items(store, name, model)
     items: Iterable[Item] = monitor.track(left.items(monitor.stopping), left.number, name)
     changes = Changes()
     with monitor.stopping.finishing():

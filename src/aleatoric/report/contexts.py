@@ -16,7 +16,7 @@ from aleatoric.report.captions import short, shown, to_data
 from aleatoric.report.data import instance_panels, main_of, probes_of
 from aleatoric.report.parts import Member, Part
 from aleatoric.report.tables import number
-from aleatoric.runs.run import TextShelf
+from aleatoric.runs.run import StoredTexts
 from aleatoric.studies.figure_data import Panels
 from aleatoric.types import FAILED, Case, Categorical
 
@@ -118,7 +118,7 @@ def _that_fit(part: Part, first: Iterable[str], most: int) -> dict[str, None]:
 def _sizes(part: Part) -> dict[str, int]:
     found: dict[str, int] = {}
     for store in part.stores:
-        for one in TextShelf(store).walk():
+        for one in StoredTexts(store).walk():
             sides = [one.item.references, *one.systems.values()]
             size = sum(min(len(text), TEXT_CHARS) for side in sides for text in side)
             found[one.item.id] = found.get(one.item.id, 0) + size
@@ -167,10 +167,10 @@ def _text_item(
     pictured: int | None,
     picture: Panels | None,
 ) -> dict[str, Any]:
-    found = TextShelf(part.first).find(item_id)
+    found = StoredTexts(part.first).find(item_id)
     systems = []
     for member in part.members:
-        own = TextShelf(member.store).find(item_id).systems.get(member.system)
+        own = StoredTexts(member.store).find(item_id).systems.get(member.system)
         systems.append(None if own is None else _safe(own))
     return {
         "id": shown(item_id),

@@ -17,7 +17,7 @@ from aleatoric.report.views import p_value
 from aleatoric.runs import FINETUNING, Store
 from aleatoric.studies.compare import Compared, compare
 from aleatoric.studies.figure_data import Lines, LineSeries, Panels, Picture
-from aleatoric.tuning.session import is_finetuned
+from aleatoric.tuning.finetuning import is_finetuned
 from aleatoric.types import Result, Table
 
 

@@ -23,7 +23,7 @@ from aleatoric.metrics.agreement import Overlap
 from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.reduction import Chunk, FiniteMean, Mean
 from aleatoric.runs import Store
-from aleatoric.runs.formats import Facts
+from aleatoric.runs.formats import SavedDict
 from aleatoric.types import Estimate, Floats, Result
 
 Places = Sequence[NDArray[np.int64]]
@@ -145,7 +145,7 @@ def read_statistics(store: Store, system: str) -> ItemStatistics:
     groups = [group for page in pages for group in page.groups]
     names = pages[0].values if pages else {}
     values = {name: np.concatenate([page.values[name] for page in pages]) for name in names}
-    return ItemStatistics(_numbered(ids), groups, Facts(values))
+    return ItemStatistics(_numbered(ids), groups, SavedDict(values))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from aleatoric.report.explorer.plots import BarRow, top_rows
 from aleatoric.report.explorer.rendering import NotFoundError
 from aleatoric.report.explorer.snapshot import Measure, Params, is_control, one, probe_of
 from aleatoric.runs import Store
-from aleatoric.runs.run import Produced, TextShelf, item_and_draws
+from aleatoric.runs.run import Produced, StoredTexts, item_and_draws
 from aleatoric.types import FAILED, Categorical, Choices, Item
 
 PEOPLE = "people"
@@ -193,7 +193,7 @@ def _head(asked: Asked, item_id: str, group: str) -> Data:
 def _text_item(site: Site, asked: Asked, params: Params) -> Data:
     named = _series(candidates_of(site, asked.run), asked.chosen)
     with asked.run.reading() as store:
-        found = next(TextShelf(store).walk(asked.no - 1))
+        found = next(StoredTexts(store).walk(asked.no - 1))
     measures = asked.run.snapshot.measures
     return _head(asked, found.item.id, found.item.group) | {
         "kind": "text",
@@ -225,7 +225,7 @@ def _texts(
 
 
 def _other_texts(store: Store, item_id: str, system: str) -> tuple[str, ...]:
-    return tuple(TextShelf(store).find(item_id).systems.get(system, ()))
+    return tuple(StoredTexts(store).find(item_id).systems.get(system, ()))
 
 
 def _mean_rows(asked: Asked, named: list[Named]) -> Iterator[BarRow]:
