@@ -81,7 +81,7 @@ class Coin(Level):
         store.set_meta(f"done coin-{spec}", True)
 
     def _tosses(self, store: Store, job: CoinJob, spec: str) -> Iterator[Draws]:
-        for item in list(store.waiting(f"coin-{spec}")):
+        for item in list(store.pending_items(f"coin-{spec}")):
             heads = int(stream(job.seed, spec, item.id).binomial(job.tosses, float(spec)))
             counts = dict(zip(SIDES, (heads, job.tosses - heads), strict=True))
             yield Draws(item.id, {side: n for side, n in counts.items() if n})

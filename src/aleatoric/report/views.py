@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import filter as filter_names
 from functools import cache
 from itertools import islice
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
@@ -30,7 +30,6 @@ from aleatoric.report.item_data import (
     model_data,
     people_data,
 )
-from aleatoric.report.parts import ReportPart, ShownSystem
 from aleatoric.report.tables import (
     Column,
     Letters,
@@ -48,6 +47,9 @@ from aleatoric.studies.compare import Compared, compare
 from aleatoric.studies.compare_statistics import better
 from aleatoric.studies.figure_data import Dots, Picture
 from aleatoric.types import Case, Categorical, Draws, Item, Pair, Result, Table
+
+if TYPE_CHECKING:
+    from aleatoric.report.parts import ReportPart, ShownSystem
 
 Found = Mapping[tuple[str, str], Result]
 """System and metric -> result."""

@@ -13,14 +13,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.models.base import ComputedTogether, WordModel, whole_passages
 from aleatoric.runs.disk import before_any_work, command, reporting_faults
 from aleatoric.runs.formats import ITEMS_SAVED
-from aleatoric.runs.run import Store
 from aleatoric.types import Draws, Item
+
+if TYPE_CHECKING:
+    from aleatoric.runs.run import Store
 
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

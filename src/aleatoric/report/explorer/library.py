@@ -96,7 +96,7 @@ class OpenRun:
         self._asked_tagger = tagger
         self._tagged = False
         with self.reading() as store:
-            self.snapshot: Snapshot = take(store, _version(store))
+            self.snapshot: Snapshot = take(store, view_of_run(store), _version(store))
             self.manifest: dict[str, Any] = store.manifest
             self.progress = _progress(store, self.snapshot)
 
@@ -134,7 +134,7 @@ class OpenRun:
         with self.reading() as store:
             version = _version(store)
             if version != self.snapshot.version:
-                self.snapshot = take(store, version, self.snapshot)
+                self.snapshot = take(store, view_of_run(store), version, self.snapshot)
             elif self.progress.finished:
                 return
             self.progress = _progress(store, self.snapshot)

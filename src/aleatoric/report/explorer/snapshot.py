@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.report.item_data import Measure
-from aleatoric.report.views import View, view_of_run
 from aleatoric.runs import Store
 from aleatoric.runs.run import item_heads, stat_columns
 from aleatoric.types import Floats, Ints
+
+if TYPE_CHECKING:
+    from aleatoric.report.views import View
 
 Flags = NDArray[np.bool_]
 
@@ -83,9 +86,11 @@ class Snapshot:
         return MeasureColumns("", np.arange(len(self.items)), {})
 
 
-def take(store: Store, version: tuple[int, ...], earlier: Snapshot | None = None) -> Snapshot:
+def take(
+    store: Store, view: View, version: tuple[int, ...], earlier: Snapshot | None = None
+) -> Snapshot:
     """Read a run as it is now; the items of an earlier snapshot are reused if they are all."""
-    view, manifest = view_of_run(store), store.manifest
+    manifest = store.manifest
     whole = earlier is not None and len(earlier.items) == store.n_items
     items = earlier.items if earlier is not None and whole else _items(store, view)
     measures = view.measures(store.stat_columns()) if store.has_stats() else ()
