@@ -20,7 +20,7 @@ from aleatoric.levels.base import run_job
 from aleatoric.levels.text import TextJob
 from aleatoric.levels.text_scoring import CHUNK
 from aleatoric.models.base import TextTally, Writing
-from aleatoric.report.views import text_tables
+from aleatoric.report.texts import text_tables
 from aleatoric.rng import stream
 from aleatoric.runs import DATABASE, Store
 from aleatoric.types import Estimate, TextItem, Texts

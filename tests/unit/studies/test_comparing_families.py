@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aleatoric.runs import Store
+from aleatoric.runs.formats import META
 from aleatoric.studies.compare_notes import notes_of
 from aleatoric.studies.compare_statistics import (
     INFINITE,
@@ -57,7 +58,7 @@ def notes(metrics: list[str], **systems: ItemStatistics) -> list[str]:
     known = Estimate(0.0, None, 1, 1)
     store = Store.__new__(Store)
     store.db = sqlite3.connect(":memory:")
-    store.db.execute("CREATE TABLE meta (key TEXT, value TEXT)")
+    store.db.execute(META)
     members = [
         Member(store, label, label, {m: Result(label, m, signature, known) for m in own.values})
         for label, own in systems.items()
