@@ -27,7 +27,7 @@ from aleatoric.report.views import PERFECT, comparison_tables, word_table
 from aleatoric.runs import Store
 from aleatoric.studies.compare import compare
 from aleatoric.studies.compare_notes import by_agreement
-from aleatoric.studies.opening import run_study
+from aleatoric.levels.base import run_study
 from aleatoric.types import Result, Table
 
 PAGES = ("text.md", "index.md")

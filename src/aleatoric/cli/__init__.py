@@ -151,7 +151,7 @@ def score(
             with shown():
                 show_tables([by_agreement(store, system and [system])], as_json, layout)
         elif analysis:
-            from aleatoric.studies.opening import run_study
+            from aleatoric.levels.base import run_study
 
             found = [run_study(store, name, system, track) for name in analysis]
             with shown():

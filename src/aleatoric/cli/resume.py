@@ -24,7 +24,7 @@ from aleatoric.cli.options import (
 from aleatoric.cli.printing import monitored, say, show_run
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
-from aleatoric.levels.base import Changes, resume_run
+from aleatoric.levels.base import ResumeOptions, resume_run
 
 
 def resume(
@@ -64,10 +64,10 @@ def resume(
     given |= {"trust_remote_code": trust_remote_code or None}
     given |= {"engine": engine if engine != "local" else None}
     options = {name: value for name, value in given.items() if value is not None}
-    changes = Changes(options, tuple(key_for or ()), word_rule)
+    changes = ResumeOptions(options, tuple(key_for or ()), word_rule)
     if salvage is not None:
         shown = (interval, as_json, layout) != (DEFAULT_METHOD, False, "terminal")
-        if changes != Changes() or probe or shown:
+        if changes != ResumeOptions() or probe or shown:
             raise UsageError("--salvage only copies what is intact; give it no other option.")
         _salvage(run, salvage)
         return

@@ -35,7 +35,7 @@ from aleatoric.levels.word_scoring import (
 )
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.nextword.adaptive import parse_until, until_note
-from aleatoric.nextword.answers import Changes, Reading, ReadItems, read_draws
+from aleatoric.nextword.answers import AnswerChanges, Reading, ReadItems, read_draws
 from aleatoric.nextword.rules import check_known, is_code
 from aleatoric.probes.tools import fitting_tagger, language_caveat, language_code
 from aleatoric.registry import Track
@@ -299,7 +299,7 @@ def _draw(
     store.add_system(name, facts)
     left = waiting(store, name, model)
     items: Iterable[Item] = monitor.track(left.items(monitor.stopping), left.number, name)
-    changes = Changes()
+    changes = AnswerChanges()
     with monitor.stopping.finishing():
         draws = read_draws(left.new(model.draws(items, ask)), Reading.of(ask.choices), changes)
         joined = store.add_draws(name, draws, model.estimator == "recorded")
