@@ -21,13 +21,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from aleatoric.cli import main as aleatoric
+from aleatoric.levels.base import run_study
 from aleatoric.levels.word import results
 from aleatoric.report.tables import between, to_markdown, with_interval
 from aleatoric.report.views import PERFECT, comparison_tables, word_table
 from aleatoric.runs import Store
 from aleatoric.studies.compare import compare
 from aleatoric.studies.compare_notes import by_agreement
-from aleatoric.levels.base import run_study
 from aleatoric.types import Result, Table
 
 PAGES = ("text.md", "index.md")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
+
 from aleatoric.inference import control
 from aleatoric.inference.control import CONTROLS as CONTROLS
 from aleatoric.inference.control import HUMAN as HUMAN
@@ -196,7 +197,9 @@ def _with_correctness(
         # All splits of an item are defined, or none is.
         "correct_oracle": _or_none(float(matches.sum()) / len(matches)),
     }
-    return replace(scored, values={**scored.values, **correctness}, splits={"correct_oracle": matches})
+    return replace(
+        scored, values={**scored.values, **correctness}, splits={"correct_oracle": matches}
+    )
 
 
 def _agreements(pair: Pair, half: Categorical | None, draws: Draws) -> Values:
