@@ -26,8 +26,8 @@ from aleatoric.levels.word import results
 from aleatoric.report.tables import between, to_markdown, with_interval
 from aleatoric.report.views import PERFECT, comparison_tables, word_table
 from aleatoric.runs import Store
+from aleatoric.studies.by_agreement import by_agreement
 from aleatoric.studies.compare import compare
-from aleatoric.studies.compare_notes import by_agreement
 from aleatoric.types import Result, Table
 
 PAGES = ("text.md", "index.md")

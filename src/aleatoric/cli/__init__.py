@@ -146,7 +146,7 @@ def score(
         if export:
             _export(store, export)
         if by:
-            from aleatoric.studies.compare_notes import by_agreement
+            from aleatoric.studies.by_agreement import by_agreement
 
             with shown():
                 show_tables([by_agreement(store, system and [system])], as_json, layout)

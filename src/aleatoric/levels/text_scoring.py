@@ -312,7 +312,8 @@ def _counts(
     """Count texts, empty texts, texts that were cut, and pairs of texts."""
     n_texts, n_empty = len(texts), sum(not text.strip() for text in texts)
     n_cut = sum(len(text) < len(whole) for text, whole in zip(texts, originals, strict=True))
-    found = {"n_people": n_people, "n_texts": n_texts, "n_empty": n_empty, "n_cut": n_cut}
+    found: dict[str, float] = {"n_people": n_people, "n_texts": n_texts}
+    found |= {"n_empty": n_empty, "n_cut": n_cut}
     n_pairs = n_texts * (n_texts - 1) // 2
     if system == CONTROL:
         return found | {"n_pairs_H": n_pairs}

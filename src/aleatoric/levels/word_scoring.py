@@ -336,15 +336,12 @@ def _abstract_oracle_tvds(
 ) -> dict[str, Floats]:
     """Return TVD over classes of words, (items, splits) per abstraction."""
     n = settings.n_splits
-    counts = [
-        [half.counts[start : start + n] for half in (halves.target, halves.player)]
-        for start in range(0, n * len(everybody), n)
-    ]
+    rows = [slice(start, start + n) for start in range(0, n * len(everybody), n)]
     return {
         name: np.array(
             [
-                _abstract_oracle_tvd(people, *both, abstraction)
-                for people, both in zip(everybody, counts, strict=True)
+                _abstract_oracle_tvd(people, halves, own, abstraction)
+                for people, own in zip(everybody, rows, strict=True)
             ]
         )
         for name, abstraction in settings.abstractions.items()
@@ -352,7 +349,7 @@ def _abstract_oracle_tvds(
 
 
 def _abstract_oracle_tvd(
-    people: People, target: Ints, player: Ints, abstraction: Abstraction
+    people: People, halves: control.Halves, rows: slice, abstraction: Abstraction
 ) -> Floats:
     words = people.distribution.support
     classes = abstraction(people.item, words)
@@ -360,7 +357,10 @@ def _abstract_oracle_tvd(
     order = np.argsort(code, kind="stable")
     starts = np.flatnonzero(np.diff(code[order], prepend=-1))
     return tvd_of_counts(
-        *(np.add.reduceat(half[:, order], starts, axis=1) for half in (target, player))
+        *(
+            np.add.reduceat(half.counts[rows][:, order], starts, axis=1)
+            for half in (halves.target, halves.player)
+        )
     )
 
 

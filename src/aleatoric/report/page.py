@@ -27,7 +27,7 @@ from aleatoric.report.systems import SystemsTable, systems_table
 from aleatoric.report.tables import printable, to_latex, to_markdown, with_interval
 from aleatoric.report.views import paper_tables, results_tables
 from aleatoric.runs import Store
-from aleatoric.studies.compare_notes import by_agreement
+from aleatoric.studies.by_agreement import by_agreement
 from aleatoric.studies.figure_data import Picture
 from aleatoric.types import Result, Table
 

@@ -15,8 +15,13 @@ from aleatoric.levels import base
 from aleatoric.levels.text_variability import sentences, verdicts
 from aleatoric.report.tables import number, with_interval
 from aleatoric.runs import Store
-from aleatoric.studies.compare import ALPHA, Compared, labels_of
-from aleatoric.studies.compare_notes import dependent_draws, is_dependent
+from aleatoric.studies.compare import (
+    ALPHA,
+    Compared,
+    dependent_draws,
+    is_dependent,
+    labels_of,
+)
 from aleatoric.studies.compare_statistics import better
 from aleatoric.types import Result
 

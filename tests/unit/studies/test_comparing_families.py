@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from aleatoric.runs import Store
-from aleatoric.studies.compare_notes import notes_of
+from aleatoric.studies.compare import notes_of
 from aleatoric.studies.compare_statistics import (
     INFINITE,
+    ComparedSystem,
     Comparison,
     ItemEvidence,
     ItemStatistics,
-    Member,
     adjusted,
     letters_of,
     order_of,
@@ -59,7 +59,9 @@ def notes(metrics: list[str], **systems: ItemStatistics) -> list[str]:
     store.db = sqlite3.connect(":memory:")
     store.db.execute("CREATE TABLE meta (key TEXT, value TEXT)")
     members = [
-        Member(store, label, label, {m: Result(label, m, signature, known) for m in own.values})
+        ComparedSystem(
+            store, label, label, {m: Result(label, m, signature, known) for m in own.values}
+        )
         for label, own in systems.items()
     ]
     family = compared(metrics, **systems)
