@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from aleatoric.studies.compare_statistics import (
     DocumentEvidence,
     Evidence,
     ItemEvidence,
-    ItemStatistics,
     adjusted,
     better,
     by_metric,
@@ -42,6 +41,9 @@ _ABOUT_EQUAL = 1.1
 GROW_WITH_FEW_DRAWS = ("tvd", "tvd_syn", "tvd_sem", "js")
 BRACKET = ("tvd_debiased", "tvd")
 PROPER = ("sq_distance", "log_loss")
+Members = Sequence[ComparedSystem]
+Families = Mapping[str, Sequence[Comparison]]
+"""Metric -> comparisons whose p-values are adjusted together."""
 ALPHA = 0.05
 DEFAULT_METRICS = {
     "word": ("overlap", "sq_distance", "log_loss", "agreement_M", "tvd", "tvd_syn", "tvd_sem"),
@@ -115,20 +117,9 @@ def compare(
     check_method(interval)
     members = _without_clusters(_members(stores, systems), metrics)
     _check_comparable(members)
-    notes: list[str] = []
-    if matched:
-        members, statistics, notes = match(members, seed)
-        evidence: Evidence = _item_evidence(members, statistics, seed, interval)
-    else:
-        evidence = _evidence(members, seed, interval)
+    members, evidence, notes = _evidence(members, matched, seed, interval)
     names = _metrics(members, metrics)
-    pairs = [p for p in combinations(members, 2) if against in (None, p[0].label, p[1].label)]
-    comparisons = tuple(adjusted([*_compare_all(pairs, names, evidence)]))
-    if not comparisons:
-        listed = ", ".join(member.label for member in members)
-        raise UsageError(
-            f"{listed}: no two of these have answers; finish the runs with aleatoric resume."
-        )
+    comparisons = tuple(adjusted(_compare_all(members, against, names, evidence)))
     having = {name: [m.label for m in members if name in m.results] for name in names}
     common = {name: evidence.values(name, labels) for name, labels in having.items()}
     values = {name: by_system for name, (by_system, _) in common.items()}
@@ -182,7 +173,7 @@ def labels_of(stores: Sequence[Store]) -> dict[str, tuple[Store, str]]:
     }
 
 
-def _metrics(members: Sequence[ComparedSystem], metrics: Sequence[str]) -> list[str]:
+def _metrics(members: Members, metrics: Sequence[str]) -> list[str]:
     """Return the metrics that match a pattern and that at least two systems have."""
     known = Counter(name for member in members for name in member.results)
     shared = [name for name, count in known.items() if count > 1]
@@ -198,43 +189,44 @@ def _metrics(members: Sequence[ComparedSystem], metrics: Sequence[str]) -> list[
     return list(dict.fromkeys(found))
 
 
-def _evidence(members: Sequence[ComparedSystem], seed: int, interval: str) -> Evidence:
-    level = level_of(members[0].store)
+def _evidence(
+    members: list[ComparedSystem], matched: bool, seed: int, interval: str
+) -> tuple[list[ComparedSystem], Evidence, list[str]]:
+    """Return the systems, the statistics that they are compared by, and notes on matching."""
+    level, choices = level_of(members[0].store), members[0].store.manifest.get("choices", {})
+    if matched:
+        members, statistics, notes = match(members, seed)
+        return members, ItemEvidence(statistics, choices, seed, interval), notes
     found = {m.label: level.group_sums(m.store, m.system) for m in members}
     sums = {label: grouped for label, grouped in found.items() if grouped is not None}
     if len(sums) < len(members):
         statistics = {m.label: read_statistics(m.store, m.system) for m in members}
-        return _item_evidence(members, statistics, seed, interval)
+        return members, ItemEvidence(statistics, choices, seed, interval), []
     results = {m.label: {name: r.estimate for name, r in m.results.items()} for m in members}
-    return DocumentEvidence(sums, results, seed, interval)
-
-
-def _item_evidence(
-    members: Sequence[ComparedSystem],
-    statistics: Mapping[str, ItemStatistics],
-    seed: int,
-    interval: str,
-) -> Evidence:
-    choices = members[0].store.manifest.get("choices", {})
-    return ItemEvidence(statistics, choices, seed, interval)
+    return members, DocumentEvidence(sums, results, seed, interval), []
 
 
 def _compare_all(
-    pairs: Sequence[tuple[ComparedSystem, ComparedSystem]],
-    metrics: Sequence[str],
-    evidence: Evidence,
-) -> Iterator[Comparison]:
+    members: Members, against: str | None, metrics: Sequence[str], evidence: Evidence
+) -> list[Comparison]:
     """Compare every pair by every metric that both systems have."""
-    for metric in metrics:
-        for first, second in pairs:
-            one, other = first.results.get(metric), second.results.get(metric)
-            if one is None or other is None:
-                continue
-            found = evidence.compare(metric, first.label, second.label)
-            if found is not None:
-                found = replace(found, difference=bounded_difference(found.difference, metric))
-                signatures = str(one.signature), str(other.signature)
-                yield Comparison(metric, first.label, second.label, found, signatures=signatures)
+    comparisons = []
+    pairs = [p for p in combinations(members, 2) if against in (None, p[0].label, p[1].label)]
+    for metric, (first, second) in product(metrics, pairs):
+        if metric not in first.results or metric not in second.results:
+            continue
+        found = evidence.compare(metric, first.label, second.label)
+        if found is not None:
+            found = replace(found, difference=bounded_difference(found.difference, metric))
+            one, other = (str(side.results[metric].signature) for side in (first, second))
+            labels = first.label, second.label
+            comparisons.append(Comparison(metric, *labels, found, signatures=(one, other)))
+    if not comparisons:
+        listed = ", ".join(member.label for member in members)
+        raise UsageError(
+            f"{listed}: no two of these have answers; finish the runs with aleatoric resume."
+        )
+    return comparisons
 
 
 def _check_levels(stores: Sequence[Store]) -> None:
@@ -245,7 +237,7 @@ def _check_levels(stores: Sequence[Store]) -> None:
             raise _refusal(first, other, {"level": (level_of(first).name, level_of(other).name)})
 
 
-def _check_comparable(members: Sequence[ComparedSystem]) -> None:
+def _check_comparable(members: Members) -> None:
     """Refuse systems whose signatures differ in anything but the system itself."""
     for first, second in combinations(members, 2):
         for metric in first.results.keys() & second.results.keys():
@@ -256,9 +248,7 @@ def _check_comparable(members: Sequence[ComparedSystem]) -> None:
                 raise _refusal(first.store, second.store, found)
 
 
-def _without_clusters(
-    members: Sequence[ComparedSystem], metrics: Sequence[str]
-) -> list[ComparedSystem]:
+def _without_clusters(members: Members, metrics: Sequence[str]) -> list[ComparedSystem]:
     """Remove TVD_sem from systems of several runs: each run has its own clusters."""
     if len({member.store.path for member in members}) == 1:
         return list(members)
@@ -294,7 +284,7 @@ def _refusal(first: Store, second: Store, found: Mapping[str, tuple[str, str]]) 
 
 
 def notes_of(
-    members: Sequence[ComparedSystem],
+    members: Members,
     comparisons: Sequence[Comparison],
     evidence: Evidence,
     alpha: float,
@@ -302,8 +292,7 @@ def notes_of(
     """Yield all notes on the comparisons."""
     families = by_metric(comparisons)
     if "overlap" in families:
-        overlaps = {m.label: m.results["overlap"] for m in members if "overlap" in m.results}
-        yield from dependent_draws(overlaps)
+        yield from dependent_draws(_results_by(members, "overlap"))
     yield from _dependent_texts(members, families)
     yield from _uneven_draws(members, families)
     yield from _uneven_tokens(evidence)
@@ -325,21 +314,24 @@ def dependent_draws(overlaps: Mapping[str, Result]) -> Iterator[str]:
         )
 
 
-def _dependent_texts(
-    members: Sequence[ComparedSystem], families: Mapping[str, Sequence[Comparison]]
-) -> Iterator[str]:
+def _dependent_texts(members: Members, families: Families) -> Iterator[str]:
     """Warn about systems whose texts are closer to people's than independent texts are."""
     for metric in families:
         if metric.startswith("energy/"):
-            having = [m for m in members if metric in m.results]
-            intervals = {m.label: m.results[metric].estimate.interval for m in having}
-            names = [label for label, ends in intervals.items() if ends and ends.high < 0]
-            if names:
+            results = _results_by(members, metric).items()
+            ends = {label: result.estimate.interval for label, result in results}
+            if names := [
+                label for label, interval in ends.items() if interval and interval.high < 0
+            ]:
                 yield (
                     f"{metric}: {', '.join(names)}: the energy distance is significantly below 0, "
                     "which independent texts do not reach: the texts may be copies of people's. Do "
                     "not rank them"
                 )
+
+
+def _results_by(members: Members, metric: str) -> dict[str, Result]:
+    return {m.label: m.results[metric] for m in members if metric in m.results}
 
 
 def is_dependent(result: Result) -> bool:
@@ -390,7 +382,7 @@ def _reasons(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield f"{', '.join(metrics)}, {first} v {second}: {reason}"
 
 
-def _impossible(families: Mapping[str, Sequence[Comparison]], alpha: float) -> Iterator[str]:
+def _impossible(families: Families, alpha: float) -> Iterator[str]:
     """Note where no difference could have been significant, whatever the data."""
     texts: dict[str, list[str]] = {}
     for metric, family in families.items():
@@ -413,7 +405,7 @@ def _impossibility(hopeless: Sequence[Comparison], n_tests: int, alpha: float) -
     )
 
 
-def _contradictions(families: Mapping[str, Sequence[Comparison]], alpha: float) -> Iterator[str]:
+def _contradictions(families: Families, alpha: float) -> Iterator[str]:
     """Note pairs of systems that two proper metrics order differently."""
     square, loss = (families.get(metric, ()) for metric in PROPER)
     others = {(one.first, one.second): one for one in loss}
@@ -436,8 +428,8 @@ def _favours(one: Comparison, alpha: float) -> str:
 
 
 def _brackets(
-    members: Sequence[ComparedSystem],
-    families: Mapping[str, Sequence[Comparison]],
+    members: Members,
+    families: Families,
     evidence: Evidence,
 ) -> Iterator[str]:
     """Note pairs whose order by TVD is not identified."""
@@ -468,13 +460,12 @@ def _listed(comparisons: Sequence[Comparison]) -> str:
     return ", ".join(f"{one.first} v {one.second}" for one in comparisons)
 
 
-def _uneven_draws(
-    members: Sequence[ComparedSystem], metrics: Mapping[str, object]
-) -> Iterator[str]:
+def _uneven_draws(members: Members, metrics: Mapping[str, object]) -> Iterator[str]:
     """Warn about different numbers of draws if a metric grows with fewer draws."""
     concerned = [name for name in GROW_WITH_FEW_DRAWS if name in metrics]
     for metric in concerned[:1]:
-        draws = {m.label: m.results[metric].signature.n for m in members if metric in m.results}
+        results = _results_by(members, metric).items()
+        draws = {label: result.signature.n for label, result in results}
         if _is_uneven(list(draws.values())):
             listed = ", ".join(f"{label} {n}" for label, n in draws.items())
             yield (
@@ -484,7 +475,7 @@ def _uneven_draws(
             )
 
 
-def _persons(members: Sequence[ComparedSystem]) -> Iterator[str]:
+def _persons(members: Members) -> Iterator[str]:
     """Note that paired intervals and tests resample groups only."""
     if any(has_persons(member.store) for member in members):
         yield (
