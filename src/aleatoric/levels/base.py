@@ -9,7 +9,7 @@ one line in `aleatoric.registry`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -34,7 +34,7 @@ from aleatoric.runs.disk import told
 from aleatoric.runs.engine import Engine, check_engine, check_specs, open_engine
 from aleatoric.runs.job import Job
 from aleatoric.runs.session import Stopping, working
-from aleatoric.types import Collected, Results, Study
+from aleatoric.types import Collected, Pair, Results, Study
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,13 @@ class Level(ABC):
         """Ask one model for all answers that the run lacks, and save them."""
 
     def holds_work(self, store: Store) -> bool:
-        """Whether a new run holds answers that cost time, and is kept if an error ends it."""
-        return any(store.n_items_with_draws(name) for name in self.model_systems(store))
+        """Return whether a failed new run is kept: it holds answers of models that were asked."""
+        systems = store.systems()
+        return any(
+            store.n_items_with_draws(name)
+            for name in self.model_systems(store)
+            if systems[name].get("estimator") != "recorded"
+        )
 
     # Score, reduce -------------------------------------------------------------------------
 
@@ -145,6 +150,12 @@ class Level(ABC):
 
     def group_sums(self, store: Store, system: str) -> GroupedSums | None:
         """Return sums per group for comparing systems, or `None` to compare per item."""
+        return None
+
+    def pairs(
+        self, store: Store, systems: Collection[str]
+    ) -> Iterator[tuple[str, tuple[str, int], Pair]] | None:
+        """Yield system, item id with row number, and distributions; `None` at other levels."""
         return None
 
     def row_files(self, store: Store) -> list[tuple[str, Path]] | None:

@@ -115,8 +115,8 @@ class TextJob(ClusterJob):
 
     def writing(self, decoder: str) -> Writing:
         """Return the generation options under a decoder."""
-        asked = {name: getattr(self, name) for name in ASKED}
-        return Writing(decoder=decoder, seed=self.seed, samples=self.samples, **asked)
+        options = {name: getattr(self, name) for name in ASKED}
+        return Writing(decoder=decoder, seed=self.seed, samples=self.samples, **options)
 
 
 def model_systems(store: Store) -> list[str]:
@@ -445,11 +445,6 @@ class Text(Level):
             facts = _system_facts(spec, model, decoder, recorded, job.chat)
             name = system_name(store, model.label, facts, len(decoders) > 1, (CONTROL,))
             _write(store, name, facts, model, job.writing(decoder), monitor)
-
-    def holds_work(self, store: Store) -> bool:
-        """Whether a live model has written anything."""
-        live = (name for name, facts in store.systems().items() if facts["estimator"] == "sampled")
-        return any(store.n_items_with_draws(name) for name in live)
 
     studies = "text_analyses"
 

@@ -313,9 +313,7 @@ class Token(Level):
     def score(self, store: Store, monitor: Monitor) -> None:
         """Compute nothing: the saved sums are the statistics."""
 
-    def has_statistics(self, store: Store) -> bool:
-        """Whether a model has read anything."""
-        return bool(systems(store))
+    has_statistics = holds_work
 
     def results(
         self, store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None

@@ -53,10 +53,8 @@ from aleatoric.runs.session import (
     unfinished_notes,
     waiting,
 )
-from aleatoric.types import Case, Choices, Corpus, Item, Results, Study
+from aleatoric.types import Case, Choices, Corpus, Item, Pair, Results, Study
 
-LIVE = ("exact", "mc", "list")
-"""Estimators of models that are asked, as opposed to recorded words."""
 SCORED_AT_ONCE = 100
 ABSTRACTIONS = ("tvd_syn", "tvd_sem")
 ENGLISH_EMBEDDERS = ("minilm", "wordllama")
@@ -279,12 +277,7 @@ def cases(store: Store, system: str) -> Iterator[Case]:
 
 
 def _draw(
-    store: Store,
-    name: str,
-    facts: Mapping[str, Any],
-    model: WordModel,
-    ask: Ask,
-    monitor: Monitor,
+    store: Store, name: str, facts: Mapping[str, Any], model: WordModel, ask: Ask, monitor: Monitor
 ) -> None:
     """Save the draws of a system as they arrive, with notes on rows that match no item."""
     if store.meta(f"done {name}"):
@@ -368,6 +361,17 @@ class NextWords(Level):
         found = track(cases(store, system), store.n_items, f"{name} of {system}")
         return word_study(name, list(found), store.manifest)
 
+    def pairs(
+        self, store: Store, systems: Collection[str]
+    ) -> Iterator[tuple[str, tuple[str, int], Pair]]:
+        """Yield people's and a system's distribution per item, with system, item id and row."""
+        choices = Choices(**store.manifest["choices"])
+        for _, item, draws in store.walk():
+            for system in systems:
+                rows = draws.get(system, [])
+                for row, pair in enumerate(pair_of(item, rows, choices) if rows else ()):
+                    yield system, (item.id, row), pair
+
     def score(self, store: Store, monitor: Monitor) -> None:
         """Compute the statistics of every context and system."""
         score_word(store, monitor)
@@ -447,8 +451,3 @@ class Word(NextWords):
             name = system_name(store, model.label, facts, len(decoders) > 1, CONTROLS)
             sampling = (job.samples, job.seed, job.tolerance, job.choices, job.target_error)
             _draw(store, name, facts, model, Ask(decoder, *sampling), monitor)
-
-    def holds_work(self, store: Store) -> bool:
-        """Whether a live model has answered anything."""
-        live = (name for name, facts in store.systems().items() if facts["estimator"] in LIVE)
-        return any(store.n_items_with_draws(name) for name in live)

@@ -16,12 +16,7 @@ from aleatoric.inference.persons import METRICS as PERSON_METRICS
 from aleatoric.inference.persons import PersonChanges, PersonSums, covering_persons
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import AgreementGap, Overlap
-from aleatoric.metrics.calibration import (
-    ECE,
-    DebiasedECE,
-    equal_mass_edges,
-    equal_width_edges,
-)
+from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.nextword.adaptive import parse_until
 from aleatoric.runs import Store
@@ -38,10 +33,7 @@ PAIRWISE = (
 """Registered metrics of one pair of distributions."""
 BOUNDED = ("sq_distance", "agreement_M", "agreement_C", "log_loss", "tvd")
 """Metrics that exact probabilities give as lower and upper bounds."""
-EXACT_MEANS = (
-    *(f"{name}_{end}" for name in BOUNDED for end in ("low", "high")),
-    "mode_certified",
-)
+EXACT_MEANS = (*(f"{name}_{end}" for name in BOUNDED for end in ("low", "high")), "mode_certified")
 """For exact probabilities: all bounds, and the share of contexts with a certain mode."""
 COLUMNS = (
     *("sq_distance", *AGREEMENTS, "log_loss", *PAIRWISE, *EXACT_MEANS),

@@ -340,8 +340,8 @@ def _abstract_oracle_tvds(
     return {
         name: np.array(
             [
-                _abstract_oracle_tvd(people, halves, own, abstraction)
-                for people, own in zip(everybody, rows, strict=True)
+                _abstract_oracle_tvd(people, halves, splits, abstraction)
+                for people, splits in zip(everybody, rows, strict=True)
             ]
         )
         for name, abstraction in settings.abstractions.items()

@@ -54,7 +54,7 @@ def by_agreement(store: Store, systems: Collection[str] | None = None) -> Table:
         "Contexts are sorted by the agreement of one random half of their people and measured with "
         "the other half, then the other way round: a perfect model has overlap 1 in every row. "
         "The cut points are the quartiles of all halves of the run; equal values stay together, so "
-        "that rows may differ in size. halves: how many halves of people a row stands on, two per "
+        "that rows may differ in size. halves: number of halves of people per row, two per "
         "context.",
     )
     return with_cut_note(Table("By quartiles of human agreement", columns, tuple(rows), notes))

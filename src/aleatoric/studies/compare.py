@@ -24,6 +24,7 @@ from aleatoric.studies.compare_statistics import (
     DocumentEvidence,
     Evidence,
     ItemEvidence,
+    KeyedPairs,
     adjusted,
     better,
     by_metric,
@@ -195,7 +196,8 @@ def _evidence(
     """Return the systems, the statistics that they are compared by, and notes on matching."""
     level, choices = level_of(members[0].store), members[0].store.manifest.get("choices", {})
     if matched:
-        members, statistics, notes = match(members, seed)
+        check_matchable(members)
+        members, statistics, notes = match(members, lambda: _pairs(members), seed)
         return members, ItemEvidence(statistics, choices, seed, interval), notes
     found = {m.label: level.group_sums(m.store, m.system) for m in members}
     sums = {label: grouped for label, grouped in found.items() if grouped is not None}
@@ -204,6 +206,30 @@ def _evidence(
         return members, ItemEvidence(statistics, choices, seed, interval), []
     results = {m.label: {name: r.estimate for name, r in m.results.items()} for m in members}
     return members, DocumentEvidence(sums, results, seed, interval), []
+
+
+def check_matchable(members: Members) -> None:
+    """Refuse systems without draws of words."""
+    for member in members:
+        level = level_of(member.store)
+        if level.pairs(member.store, ()) is None:
+            raise UsageError(
+                f"{member.store.path}: is a run of the {level.name} level, and --matched is for "
+                "words; leave it out."
+            )
+        if member.system not in level.model_systems(member.store):
+            raise UsageError(
+                f"{member.label} is no model and has no draws to match; leave out --matched, or "
+                "name models with --system."
+            )
+
+
+def _pairs(members: Members) -> KeyedPairs:
+    """Yield people and every system on every item, reading each run once."""
+    for store in dict.fromkeys(member.store for member in members):
+        of_store = {member.system: member for member in members if member.store is store}
+        for system, key, pair in level_of(store).pairs(store, of_store) or ():
+            yield of_store[system], key, pair
 
 
 def _compare_all(
@@ -284,10 +310,7 @@ def _refusal(first: Store, second: Store, found: Mapping[str, tuple[str, str]]) 
 
 
 def notes_of(
-    members: Members,
-    comparisons: Sequence[Comparison],
-    evidence: Evidence,
-    alpha: float,
+    members: Members, comparisons: Sequence[Comparison], evidence: Evidence, alpha: float
 ) -> Iterator[str]:
     """Yield all notes on the comparisons."""
     families = by_metric(comparisons)
@@ -427,11 +450,7 @@ def _favours(one: Comparison, alpha: float) -> str:
     return f"{closer} is closer to people by {one.metric} ({tested})"
 
 
-def _brackets(
-    members: Members,
-    families: Families,
-    evidence: Evidence,
-) -> Iterator[str]:
+def _brackets(members: Members, families: Families, evidence: Evidence) -> Iterator[str]:
     """Note pairs whose order by TVD is not identified."""
     has_both = {m.label for m in members if all(name in m.results for name in BRACKET)}
     pairs = [one for one in families.get("tvd", ()) if {one.first, one.second} <= has_both]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -17,9 +17,6 @@ from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import Reduction
 from aleatoric.inference.multiple import benjamini_hochberg, different_pairs, holm, letters
 from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, NO_VALUE, Paired, paired, paired_sums
-from aleatoric.levels.base import level_of
-from aleatoric.levels.word import NextWords
-from aleatoric.levels.word_scoring import pair_of
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import Agreement, Overlap
 from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_mass_edges, equal_width_edges
@@ -27,7 +24,7 @@ from aleatoric.metrics.reduction import Chunk, FiniteMean, Mean
 from aleatoric.rng import stream
 from aleatoric.runs import Store
 from aleatoric.runs.formats import Facts
-from aleatoric.types import Categorical, Choices, Estimate, Floats, Pair, Result
+from aleatoric.types import Categorical, Estimate, Floats, Pair, Result
 
 Key = tuple[str, int]
 """Id of an item and the number of its row: an item that was recorded twice may count as two."""
@@ -248,11 +245,7 @@ Evidence = ItemEvidence | DocumentEvidence
 
 
 def compare_sums(
-    metric: str,
-    first: GroupedSums,
-    second: GroupedSums,
-    seed: int,
-    interval: str = DEFAULT_METHOD,
+    metric: str, first: GroupedSums, second: GroupedSums, seed: int, interval: str = DEFAULT_METHOD
 ) -> Paired | None:
     """Compare two systems on their common groups; `None` for a metric without sums per group."""
     if metric not in first.metrics or metric not in second.metrics:
@@ -399,23 +392,26 @@ class ComparedSystem:
     """Results by metric."""
 
 
+KeyedPairs = Iterable[tuple[ComparedSystem, Key, Pair]]
+"""Distributions of people and of a system, per system and item."""
+
+
 # Matched numbers of draws ------------------------------------------------------------------
 
 
 def match(
-    members: Sequence[ComparedSystem], seed: int
+    members: Sequence[ComparedSystem], pairs_of: Callable[[], KeyedPairs], seed: int
 ) -> tuple[list[ComparedSystem], dict[str, ItemStatistics], list[str]]:
     """Reduce every system to the smallest number of draws that any of them has on an item.
 
     Draws are subsampled without replacement, from one random stream per system and item. A system
-    with exact probabilities is sampled. Items on which no system has draws are left out. Return the
-    systems, their statistics by label, and notes.
+    with exact probabilities is sampled. Items on which no system has draws are left out. `pairs_of`
+    yields the distributions of all systems. Return the systems, their statistics by label, notes.
     """
-    _check_matchable(members)
-    sizes = _smallest_sizes(members)
+    sizes = _smallest_sizes(members, pairs_of())
     rows: dict[str, list[tuple[Key, str, list[float]]]] = {m.label: [] for m in members}
     sampled: dict[str, None] = {}
-    for member, key, pair in _pairs(members):
+    for member, key, pair in pairs_of():
         if key in sizes:
             if pair.model.n is None:
                 sampled[member.label] = None
@@ -423,7 +419,7 @@ def match(
             model = drawn(pair.model, sizes[key], rng)
             values = _pair_statistics(replace(pair, model=model))
             rows[member.label].append((key, pair.group, values))
-    statistics = {label: _item_statistics(own) for label, own in rows.items()}
+    statistics = {label: _item_statistics(table) for label, table in rows.items()}
     signed = [_signed(m, [sizes[key] for key, _, _ in rows[m.label]], seed) for m in members]
     return signed, statistics, _matching_notes(list(sizes.values()), list(sampled), seed)
 
@@ -451,38 +447,11 @@ def drawn(model: Categorical, n: int, rng: np.random.Generator) -> Categorical:
     return Categorical.from_counts(words | {f"\0unassigned {i}": 1 for i in range(rest)})
 
 
-def _check_matchable(members: Sequence[ComparedSystem]) -> None:
-    for member in members:
-        level = level_of(member.store)
-        if not isinstance(level, NextWords):
-            raise UsageError(
-                f"{member.store.path}: is a run of the {level.name} level, and --matched is for "
-                "words; leave it out."
-            )
-        if member.system not in level.model_systems(member.store):
-            raise UsageError(
-                f"{member.label} is no model and has no draws to match; leave out --matched, or "
-                "name models with --system."
-            )
-
-
-def _pairs(members: Sequence[ComparedSystem]) -> Iterator[tuple[ComparedSystem, Key, Pair]]:
-    """Yield people and every system on every item, reading each run once."""
-    for store in dict.fromkeys(member.store for member in members):
-        choices = Choices(**store.manifest["choices"])
-        of_store = [member for member in members if member.store is store]
-        for _, item, systems in store.walk():
-            for member in of_store:
-                draws = systems.get(member.system, [])
-                for row, pair in enumerate(pair_of(item, draws, choices) if draws else ()):
-                    yield member, (item.id, row), pair
-
-
-def _smallest_sizes(members: Sequence[ComparedSystem]) -> dict[Key, int]:
+def _smallest_sizes(members: Sequence[ComparedSystem], pairs: KeyedPairs) -> dict[Key, int]:
     """Return the smallest number of draws of any system per item; refuse systems without pairs."""
     sizes: dict[Key, int] = {}
     most: dict[str, int] = {}
-    for member, key, pair in _pairs(members):
+    for member, key, pair in pairs:
         if (n := pair.model.n) is not None:
             sizes[key] = min(n, sizes.get(key, n))
             most[member.label] = max(n, most.get(member.label, 0))

@@ -341,9 +341,10 @@ def _table_1(columns: Columns, bins: int) -> Table:
     for scheme, printed in PRINTED_SCHEMES.items():
         ours = []
         for prefix in ("draw_p_", "draw_scheme_p_"):
-            pair = _doubles(columns, f"{prefix}{scheme}", f"draw_a_{scheme}")
-            index = bin_index(pair[0], equal_width_edges(bins))
-            ours.append(f"{100 * float(ece_of(bin_sums(*pair, index, bins))):.2f}")
+            confidence, accuracy = _doubles(columns, f"{prefix}{scheme}", f"draw_a_{scheme}")
+            index = bin_index(confidence, equal_width_edges(bins))
+            error = float(ece_of(bin_sums(confidence, accuracy, index, bins)))
+            ours.append(f"{100 * error:.2f}")
         rows.append((SCHEME_NAMES[scheme], f"{printed:.2f}", *ours))
     notes = ("One token is drawn per position. P: of the model; P̃: after the scheme.",)
     columns_shown = ("scheme", "printed", "ours, confidence P", "ours, confidence P̃")

@@ -25,10 +25,7 @@ def export_rows(store: Store, path: Path) -> None:
     row_files = level_of(store).row_files(store)
     schema, batches = _item_rows(store) if row_files is None else _saved_rows(row_files)
     try:
-        with (
-            files.written_whole(path) as unfinished,
-            _writer(path, unfinished, schema) as writer,
-        ):
+        with files.written_whole(path) as unfinished, _writer(path, unfinished, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
     except OSError as error:

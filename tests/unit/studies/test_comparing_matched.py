@@ -112,12 +112,13 @@ def test_systems_without_any_draws_cannot_be_matched(tmp_path: Path) -> None:
 
 
 def test_only_words_are_matched(tmp_path: Path) -> None:
-    from aleatoric.studies.compare_statistics import ComparedSystem, match
+    from aleatoric.studies.compare import check_matchable
+    from aleatoric.studies.compare_statistics import ComparedSystem
 
     with Store.create(tmp_path / "texts", {"level": "text"}) as store:
         member = ComparedSystem(store, "x", "x", {})
         with pytest.raises(UsageError, match="is a run of the text level"):
-            match([member, member], seed=0)
+            check_matchable([member, member])
 
 
 def test_single_draws_cannot_be_matched(tmp_path: Path) -> None:
