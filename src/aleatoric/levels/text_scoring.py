@@ -178,11 +178,7 @@ class Scorer:
 
 
 def metric_names(columns: Iterable[str]) -> list[str]:
-    """Return the columns that are metrics: statistics of a probe, and lengths.
-
-    >>> metric_names(["w1_M/lexical-1", "pair_H/semantic", "n_texts", "length_H"])
-    ['w1_M/lexical-1', 'length_H']
-    """
+    """Return the columns that are metrics: statistics of a probe, and lengths."""
     others = (f"{PAIR}/", UNDEFINED)
     return [c for c in columns if c in LENGTHS or ("/" in c and not c.startswith(others))]
 

@@ -268,11 +268,6 @@ def corrected_batch(
 
     `_M` compares H_a with H_b, `_C` the distances between a and b with H_b. A half of one person
     has no pair: `_M` needs at least four people, `_C` three.
-
-    >>> from aleatoric.metrics.distances import w1
-    >>> distances = np.full((1, 4, 4), 0.5)
-    >>> corrected_batch(Inputs(["x"], distances, 4), {"w1": w1})["w1_M"].tolist()
-    [0.0]
     """
     splitting = splitting or Splitting()
     orders = people_orders(inputs.n_people, inputs.ids, splitting.seed, splitting.n_splits)

@@ -157,12 +157,7 @@ def gram(vectors: Floats) -> Gram:
 
 
 def kmeans(points: Gram, k: int, rng: np.random.Generator, n_init: int = N_INIT) -> Clustering:
-    """Return the best of `n_init` restarts of k-means.
-
-    >>> found = kmeans(gram(np.array([[0.0], [0.1], [5.0], [5.1]])), 2, np.random.default_rng(0))
-    >>> bool(found.labels[0] == found.labels[1] != found.labels[2]), round(found.sse, 3)
-    (True, 0.01)
-    """
+    """Return the best of `n_init` restarts of k-means."""
     centers = _seeds(points, k, rng, n_init)
     # Each point to its nearest seed, for every restart.
     starts = points.distances[:, centers].argmin(axis=2).T

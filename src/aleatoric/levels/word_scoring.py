@@ -128,12 +128,7 @@ def pair_of(item: Item, rows: Sequence[Draws], choices: Choices) -> Iterator[Pai
 
 
 def person_changes(answered: Answered, choices: Choices) -> Iterator[tuple[str, Floats]]:
-    """Yield, per system of an item, how its statistics change without each person.
-
-    >>> item = Item("1:2", "1", "There", ("are", "is", "are"), persons=("p1", "p2", "p3"))
-    >>> [(system, found.shape) for system, found in person_changes((item, {}), Choices())]
-    [('human', (3, 4))]
-    """
+    """Yield, per system of an item, how its statistics change without each person."""
     item, systems = answered
     words = [normalise(response) for response in item.responses]
     yield HUMAN, changes_without_each(words, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -74,18 +74,7 @@ class Rule:
     """Why the included items may have no value."""
 
 
-def rule_of(metric: str, available: Collection[str]) -> Rule | None:
-    """Return the rule of a metric; `None` if the available statistics are not enough for it.
-
-    >>> rule_of("overlap", ["agreement_H", "agreement_M", "agreement_C"]).columns
-    ('agreement_H', 'agreement_M', 'agreement_C')
-    >>> rule_of("tvd_excess", ["tvd"])
-    """
-    rule = _rule(metric)
-    return rule if set(rule.columns) <= set(available) else None
-
-
-def _rule(metric: str) -> Rule:
+def _rule_of(metric: str) -> Rule:
     if metric == "overlap":
         return Rule(AGREEMENTS, lambda chunks, choices: Overlap(), AGREEMENTS)
     if metric.startswith("log_loss"):
@@ -180,8 +169,8 @@ class ItemEvidence:
     ) -> tuple[Rule, list[str], list[Chunk]] | None:
         """Return the rule of a metric, and the groups and statistics of the common items."""
         systems = [self.systems[label] for label in labels]
-        rule = rule_of(metric, set.intersection(*(set(one.values) for one in systems)))
-        if rule is None:
+        rule = _rule_of(metric)
+        if not all(one.values.keys() >= set(rule.columns) for one in systems):
             return None
         rows = _common_rows([one.keys for one in systems])
         chunks: list[Chunk] = [

@@ -91,12 +91,7 @@ def errors(columns: Columns, heads: Columns | None, bins: int, seed: int) -> dic
 
 
 def predicted_errors(columns: Columns, bins: int) -> dict[str, float]:
-    """Return SCE and ACE as means over predicted classes.
-
-    >>> rows = {"predicted": np.array([3, 3]), "p_hat": np.ones(2), "a_hat": np.array([1.0, 0.0])}
-    >>> predicted_errors(rows, 2)
-    {'sce_predicted': 0.5, 'ace_predicted': 0.5, 'sce_weighted': 0.5, 'ace_weighted': 0.5}
-    """
+    """Return SCE and ACE as means over predicted classes."""
     confidence, correct = _doubles(columns, "p_hat", "a_hat")
     classes = [np.flatnonzero(columns["predicted"] == k) for k in np.unique(columns["predicted"])]
     edges = equal_width_edges(bins)
