@@ -19,7 +19,7 @@ from aleatoric import registry
 from aleatoric.calibration.results import GroupedSums
 from aleatoric.data.opening import check_same, corpus_facts
 from aleatoric.errors import UsageError
-from aleatoric.inference.bootstrap import DEFAULT_METHOD
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.models.checkpoints import check_contents, contents_of
 from aleatoric.models.openai import check_receivers
 from aleatoric.probes.base import (
@@ -34,7 +34,7 @@ from aleatoric.runs.disk import told
 from aleatoric.runs.engine import Engine, check_engine, check_specs, open_engine
 from aleatoric.runs.job import Job
 from aleatoric.runs.session import Stopping, working
-from aleatoric.types import Collected, Pair, Results, Study
+from aleatoric.types import Collected, Pair, Result, Results, Study
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,17 @@ class Level(ABC):
         return store.has_stats()
 
     @abstractmethod
+    def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
+        """Compute the metrics of one system with intervals from the saved statistics."""
+
     def results(
         self, store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
     ) -> Results:
-        """Compute metrics with intervals from the saved statistics; by default of all systems."""
+        """Compute the metrics of some or all systems with intervals, controls first."""
+        check_method(interval)
+        known = [*self.controls, *self.model_systems(store)]
+        shown = [name for name in known if systems is None or name in systems]
+        return Results(r for name in shown for r in self.system_results(store, name, interval))
 
     @abstractmethod
     def notes(self, store: Store) -> list[str]:
@@ -302,7 +309,7 @@ def refused_probes(store: Store, allowed_probes: Collection[str]) -> list[str]:
 def results(
     store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
 ) -> Results:
-    """Compute the metrics of a run with intervals; by default of all systems."""
+    """Compute the metrics of a run with intervals; by default of all systems, controls first."""
     return level_of(store).results(store, interval, systems)
 
 

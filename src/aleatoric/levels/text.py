@@ -11,7 +11,6 @@ from typing import Any
 from aleatoric import registry
 from aleatoric.data.opening import open_text_corpus
 from aleatoric.errors import UsageError, quoted
-from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import bounded, estimates, value_of, walk
 from aleatoric.levels.base import Level, Monitor
 from aleatoric.levels.text_fit import TextCase
@@ -49,7 +48,7 @@ from aleatoric.runs.session import (
     system_name,
     unfinished_notes,
 )
-from aleatoric.types import Estimate, MultiRef, Result, Results, Signature, Study, TextItem, Texts
+from aleatoric.types import Estimate, MultiRef, Result, Signature, Study, TextItem, Texts
 
 PROTOCOLS = ("corrected", "paper")
 RECORDED = "recorded"
@@ -469,13 +468,9 @@ class Text(Level):
             columns, rows = statistics(store, scorer, monitor.track, differing)
             store.write_stats(columns, monitor.stopping.checked(rows))
 
-    def results(
-        self, store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
-    ) -> Results:
-        """Compute metrics with intervals."""
-        known = [CONTROL, *model_systems(store)]
-        shown = [name for name in known if systems is None or name in systems]
-        return Results(r for name in shown for r in _system_results(store, name, interval))
+    def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
+        """Compute the means of all statistics with intervals."""
+        return _system_results(store, system, interval)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes, the most important caveats first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,7 @@ from aleatoric.calibration.statistics import TokenTable, part_files, read_table,
 from aleatoric.calibration.stream import CalibrationStream
 from aleatoric.data.opening import open_token_corpus
 from aleatoric.errors import DataError, UsageError
-from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import bounded
 from aleatoric.levels.base import Level, Monitor
 from aleatoric.models.base import ForcedModel, Forcing
@@ -34,7 +34,6 @@ from aleatoric.types import (
     ParallelText,
     Perfect,
     Result,
-    Results,
     Signature,
     Study,
     TextCorpus,
@@ -315,13 +314,9 @@ class Token(Level):
 
     has_statistics = holds_work
 
-    def results(
-        self, store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
-    ) -> Results:
+    def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute calibration errors with intervals from the saved sums."""
-        check_method(interval)
-        shown = [n for n in self.model_systems(store) if systems is None or n in systems]
-        return Results(r for name in shown for r in _system_results(store, name, interval))
+        return _system_results(store, system, interval)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes on documents without a token to predict, and on unfinished systems."""

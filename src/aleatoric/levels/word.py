@@ -13,18 +13,18 @@ import numpy as np
 from aleatoric import registry
 from aleatoric.data.opening import open_corpus
 from aleatoric.errors import UsageError
-from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.persons import PersonSums
 from aleatoric.levels.base import Level, Monitor
+from aleatoric.levels.base import results as results
 from aleatoric.levels.word_results import (
     COLUMNS,
     PAIRWISE,
     person_facts,
     person_notes,
+    system_results,
     tolerance_notes,
 )
 from aleatoric.levels.word_results import model_systems as model_systems
-from aleatoric.levels.word_results import results as results
 from aleatoric.levels.word_scoring import (
     CONTROLS,
     Answered,
@@ -53,7 +53,7 @@ from aleatoric.runs.session import (
     unfinished_notes,
     waiting,
 )
-from aleatoric.types import Case, Choices, Corpus, Item, Pair, Results, Study
+from aleatoric.types import Case, Choices, Corpus, Item, Pair, Result, Study
 
 SCORED_AT_ONCE = 100
 ABSTRACTIONS = ("tvd_syn", "tvd_sem")
@@ -376,11 +376,9 @@ class NextWords(Level):
         """Compute the statistics of every context and system."""
         score_word(store, monitor)
 
-    def results(
-        self, store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
-    ) -> Results:
-        """Compute metrics with intervals."""
-        return results(store, interval, systems)
+    def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
+        """Compute the metrics of one system with intervals."""
+        return system_results(store, system, interval)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes on joins, omitted answers, failed draws and tolerances."""

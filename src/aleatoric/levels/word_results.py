@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.control import CONTROLS, HUMAN, ORACLE
 from aleatoric.inference.estimate import GroupSums, Reduction, bounded, estimate, value_of, walk
 from aleatoric.inference.noise import perfect_of
@@ -22,7 +21,7 @@ from aleatoric.nextword.adaptive import parse_until
 from aleatoric.runs import Store
 from aleatoric.runs.formats import DamagedRowError
 from aleatoric.runs.run import StoredRows, stat_columns
-from aleatoric.types import Estimate, Result, Results, Signature
+from aleatoric.types import Estimate, Result, Signature
 
 TARGETS = ("original", "human", "oracle")
 """What the most likely word of a system is compared with for calibration errors."""
@@ -52,22 +51,13 @@ WITHHELD = "not given: the search found too little of the distribution; use --es
 INFINITE = "infinite or unknown: people gave words for which no probability above 0 was found"
 
 
-def results(
-    store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
-) -> Results:
-    """Compute metrics with intervals from saved statistics, controls first."""
-    check_method(interval)
-    names = [*CONTROLS, *model_systems(store)]
-    shown = [name for name in names if systems is None or name in systems]
-    return Results(r for name in shown for r in _system_results(store, name, interval))
-
-
 def model_systems(store: Store) -> list[str]:
     """Return the systems of a run that are models, not controls."""
     return [name for name in store.systems() if name not in CONTROLS]
 
 
-def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
+def system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
+    """Compute the metrics of one system with intervals from the saved statistics."""
     found, diagnostics = _estimates(store, system, interval)
     perfect = perfect_of(diagnostics["perfect_low"], diagnostics["perfect_high"])
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
