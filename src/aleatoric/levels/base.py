@@ -39,9 +39,9 @@ from aleatoric.types import Collected, Pair, Result, Results, Study
 
 @dataclass(frozen=True)
 class Monitor:
-    """How the work of a command is shown and stopped, and which user code it may call.
+    """Progress display and stop signal of a command, and the user-defined probes that it may run.
 
-    Code that a saved run names is called only if it is named here too: a run may come from others.
+    A user-defined probe of a saved run is called only if it is allowed here: a run may be foreign.
     """
 
     track: Track[Any] = quietly
@@ -51,7 +51,7 @@ class Monitor:
 
 
 class Level(ABC):
-    """One kind of comparison of people's answers with those of models."""
+    """One kind of comparison between answers of people and of models."""
 
     name: ClassVar[str]
     help: ClassVar[str]

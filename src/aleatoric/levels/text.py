@@ -310,27 +310,6 @@ def _language(job: TextJob, corpus: MultiRef) -> str:
     return "en" if job.protocol == "paper" else corpus.language
 
 
-def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
-    # Counts of pairs are totals, not means: they need no interval.
-    names = [c for c in store.stat_columns() if not c.startswith((UNDEFINED, "n_pairs_"))]
-    pages = ((page.groups, page.values) for page in store.stat_pages(system))
-    means = {name: Mean(name) for name in names}
-    found = Facts(estimates(pages, means, store.manifest["seed"], interval))
-    missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
-    gappy: set[str] = set() if system == CONTROL else _gappy_probes(store, system)
-    for metric in metrics_of(store):
-        if system == CONTROL and not _is_of_people(store, metric):
-            continue
-        if metric.startswith(f"{SAME_LENGTH}/") and not found[metric].n_items:
-            continue  # a system whose texts are as long as people's
-        estimate = bounded(replace(found[metric], n_missing=missing), metric)
-        if metric.startswith(_JUDGED) and metric.partition("/")[2] in gappy:
-            estimate = replace(estimate, interval=None, reason=GAPPY)
-        signature = _signature(store, system, metric, found)
-        rows = StoredRows(store, system, metric)
-        yield Result(system, metric, signature, estimate, rows=rows)
-
-
 def _gappy_probes(store: Store, system: str) -> set[str]:
     """Return the probes by which too many pairs of a system's texts have no distance.
 
@@ -470,7 +449,24 @@ class Text(Level):
 
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute the means of all statistics with intervals."""
-        return _system_results(store, system, interval)
+        # Counts of pairs are totals, not means: they need no interval.
+        names = [c for c in store.stat_columns() if not c.startswith((UNDEFINED, "n_pairs_"))]
+        pages = ((page.groups, page.values) for page in store.stat_pages(system))
+        means = {name: Mean(name) for name in names}
+        found = Facts(estimates(pages, means, store.manifest["seed"], interval))
+        missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
+        gappy: set[str] = set() if system == CONTROL else _gappy_probes(store, system)
+        for metric in metrics_of(store):
+            if system == CONTROL and not _is_of_people(store, metric):
+                continue
+            if metric.startswith(f"{SAME_LENGTH}/") and not found[metric].n_items:
+                continue  # a system whose texts are as long as people's
+            estimate = bounded(replace(found[metric], n_missing=missing), metric)
+            if metric.startswith(_JUDGED) and metric.partition("/")[2] in gappy:
+                estimate = replace(estimate, interval=None, reason=GAPPY)
+            signature = _signature(store, system, metric, found)
+            rows = StoredRows(store, system, metric)
+            yield Result(system, metric, signature, estimate, rows=rows)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes, the most important caveats first."""

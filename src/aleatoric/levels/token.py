@@ -81,7 +81,7 @@ class TokenJob(Job):
 
     @property
     def forcing(self) -> Forcing:
-        """How models are loaded and read the reference."""
+        """Options for loading models and reading the reference."""
         loading = (self.dtype, self.device, self.bos, self.trust_remote_code)
         return Forcing(*loading, self.window, self.stride)
 
@@ -196,20 +196,6 @@ def _stream(manifest: Mapping[str, Any], vocabulary: int) -> CalibrationStream:
     )
 
 
-def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
-    found = calibration(store, system, interval)
-    ordered = [name for name in METRICS if name in found.estimates]
-    others = [name for name in found.estimates if name not in METRICS]
-    for metric in (*ordered, *others):
-        signature, perfect = _signature(store, system, metric, found.n_tokens), None
-        if metric in found.curves:
-            # The error of a calibrated model with these confidences, due to few tokens alone.
-            expected = found.consistency[metric].expected
-            perfect = Perfect(expected, expected, "reference tokens drawn from the model itself")
-        estimate = bounded(found.estimates[metric], metric)
-        yield Result(system, metric, signature, estimate, perfect)
-
-
 def _signature(store: Store, system: str, metric: str, n_tokens: int) -> Signature:
     manifest, facts = store.manifest, store.systems()[system]
     decoder, estimator = _decoder(metric, manifest["schemes"])
@@ -316,7 +302,19 @@ class Token(Level):
 
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute calibration errors with intervals from the saved sums."""
-        return _system_results(store, system, interval)
+        found = calibration(store, system, interval)
+        ordered = [name for name in METRICS if name in found.estimates]
+        others = [name for name in found.estimates if name not in METRICS]
+        for metric in (*ordered, *others):
+            signature, perfect = _signature(store, system, metric, found.n_tokens), None
+            if metric in found.curves:
+                # The error of a calibrated model with these confidences, due to few tokens alone.
+                expected = found.consistency[metric].expected
+                perfect = Perfect(
+                    expected, expected, "reference tokens drawn from the model itself"
+                )
+            estimate = bounded(found.estimates[metric], metric)
+            yield Result(system, metric, signature, estimate, perfect)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes on documents without a token to predict, and on unfinished systems."""

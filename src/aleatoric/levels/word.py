@@ -113,7 +113,7 @@ class WordJob(ClusterJob):
 
     @property
     def loading(self) -> Loading:
-        """How live models are loaded and asked."""
+        """Options for loading and asking models."""
         return replace(super().loading, estimator=self.estimator)
 
     @cached_property

@@ -332,7 +332,7 @@ def dependent_draws(overlaps: Mapping[str, Result]) -> Iterator[str]:
     if names:
         yield (
             f"{', '.join(names)}: the overlap is significantly above 1, which independent draws of "
-            "no model reach. These draws depend on the people (copied or memorised answers) or on "
+            "no model reach. These draws depend on the people (copied or memorized answers) or on "
             "each other (a list of different words): do not rank them."
         )
 
@@ -437,11 +437,11 @@ def _contradictions(families: Families, alpha: float) -> Iterator[str]:
         if other is not None and (one.value or 0.0) * (other.value or 0.0) < 0:
             yield (
                 f"{PROPER[0]} and {PROPER[1]} order {one.first} and {one.second} differently: "
-                f"{_favours(one, alpha)}, {_favours(other, alpha)}"
+                f"{_favors(one, alpha)}, {_favors(other, alpha)}"
             )
 
 
-def _favours(one: Comparison, alpha: float) -> str:
+def _favors(one: Comparison, alpha: float) -> str:
     closer = one.first if (one.value or 0.0) < 0 else one.second
     if one.p_holm is None:
         tested = "not tested"
