@@ -76,7 +76,7 @@ class SlowToy(ToyModel):
 def load_words(argument: str) -> SlowToy:
     """The plugin's factory: a temperature, and what an item takes."""
     temperature, _, seconds = argument.partition(",")
-    return SlowToy(float(temperature), float(seconds or SECONDS))
+    return SlowToy(float(temperature), seconds=float(seconds or SECONDS))
 
 
 def load_signalling(argument: str) -> SlowToy:
