@@ -1,1 +1,1 @@
-"""Side-by-side runs; each module is a command that prints what it measured."""
+"""Side-by-side measurements; each module is a command that prints its results."""

@@ -1,11 +1,11 @@
-"""Measures what `aleatoric plan --cost` predicts with: one core, one model after another.
+"""Measure the constants that `aleatoric plan --cost` uses: one core, one model after another.
 
     OMP_NUM_THREADS=1 python -m benchmarks.cost_model --corpus provo_cloze.jsonl.gz
 
-Processor seconds, so that neighbours on the machine do not count. The constants are fitted to some
-sizes of model, numbers of contexts and samples, and checked on others; both errors are printed, and
-the constants as they stand in `aleatoric.studies.cost`. Models besides SmolLM2 have random
-weights: their distributions are flat, which makes trees large but tokens no dearer.
+Times are CPU seconds, so other processes on the machine do not count. The constants are fitted to
+some model sizes, numbers of contexts and samples, and checked on others. The command prints both
+errors, and the constants in the form of `aleatoric.studies.cost`. Models other than SmolLM2 have
+random weights: their flat distributions make trees large, but tokens no more expensive.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Coverage of 95% confidence intervals on simulated corpora whose truth is known.
 
-`python -m benchmarks.coverage` takes about twelve minutes of processor time; `--quick` runs a tenth
-of the simulations, and `--seed N` repeats the word tables with other random numbers. Four tables:
+`python -m benchmarks.coverage` takes about twelve minutes of CPU time; `--quick` runs a tenth of
+the simulations, and `--seed N` repeats the word tables with another seed. Four tables:
 
 1. Word metrics with 5 to 55 passages, with the default method. The passages' squared distances have
    a skewness of 1.5; those of recorded systems on Provo have 0.1 to 0.7.
@@ -9,7 +9,7 @@ of the simulations, and `--seed N` repeats the word tables with other random num
 3. A panel of the same people for all passages, with intervals over groups only and two-way
    intervals over groups and persons.
 4. Calibration errors of tokens with 5, 20 and 60 documents: how often calibration is rejected, and
-   how often an interval is given that does not hold the true error.
+   how often an interval does not contain the true error.
 """
 
 from __future__ import annotations

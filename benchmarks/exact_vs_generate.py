@@ -1,10 +1,11 @@
-"""The paper's sampling against `exact` and `mc`: one process, one model, the same contexts.
+"""Compare the paper's sampling with `exact` and `mc`: one process, one model, the same contexts.
 
     python benchmarks/exact_vs_generate.py --corpus provo_cloze.jsonl.gz
 
 The paper's procedure is `model.generate` with 1000 sequences of 5 new tokens and its own rule for
-the first word. `exact` and `mc` work on whole passages; their time is divided by the contexts.
-With `--full` every context of the corpus is scored by `exact`, and time and peak memory are shown.
+the first word. `exact` and `mc` process whole passages; their time is divided by the number of
+contexts. With `--full`, `exact` scores every context of the corpus, and time and peak memory are
+printed.
 """
 
 from __future__ import annotations

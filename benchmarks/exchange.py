@@ -1,6 +1,6 @@
-"""What the benchmark of other tools and their scripts say to each other: JSON in two files.
+"""Exchange format between the benchmark and the scripts of other tools: two JSON files.
 
-A peer runs in an environment of its own, so this module and the peers' scripts import nothing of
+Each tool runs in its own environment, so this module and the tools' scripts import nothing from
 the package.
 """
 

@@ -1,7 +1,7 @@
-"""How often tests find a difference where there is none, and where there is one.
+"""Rejection rates of tests with and without a true difference.
 
-A test at the level .05 should find one in .03 to .07 of simulations without a difference. Groups
-are correlated and of different sizes; answers come from Zipf-like distributions.
+Without a difference, a test at level .05 should reject in .03 to .07 of the simulations. Groups are
+correlated and of different sizes; answers come from Zipf-like distributions.
 """
 
 from __future__ import annotations

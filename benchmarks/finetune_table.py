@@ -3,9 +3,9 @@
     python benchmarks/finetune_table.py measure --model FOLDER --corpus FILE --out FOUND.json.gz
     python benchmarks/finetune_table.py table FOUND.json.gz --corpus FILE
 
-`measure` trains four folds a loss and writes every context's exact distributions with their bounds;
-on a GPU that takes minutes. It needs torch, transformers, safetensors, numpy and scipy alone.
-`table` needs no model: the people's control, intervals and paired differences come from
+`measure` trains four folds per loss and writes the exact distributions of every context with their
+bounds, which takes minutes on a GPU. It needs only torch, transformers, safetensors, numpy and
+scipy. `table` needs no model: it computes the human control, intervals and paired differences from
 that file.
 """
 
@@ -27,8 +27,8 @@ from aleatoric.levels.base import Monitor, run_job
 from aleatoric.levels.word import score_word
 from aleatoric.nextword.answers import Reading, ReadItems
 from aleatoric.runs import FINETUNING, Store, formats
+from aleatoric.tuning.finetuning import FinetuneJob
 from aleatoric.tuning.recipe import LOSSES, VALIDATION, Recipe
-from aleatoric.tuning.session import FinetuneJob
 from aleatoric.types import Choices
 
 

@@ -1,11 +1,11 @@
-"""A corpus of Provo's size through `exact` and `mc` on one device, beside the paper's procedure.
+"""Time `exact` and `mc` on a corpus of Provo's size on one device, next to the paper's procedure.
 
     python benchmarks/gpu_provo.py --tokenizer FOLDER [--device cuda]
 
-The model has GPT-2 small's shape and random weights, which will do for speed: sharpened by a
-temperature so that its next-word distributions are about as wide as a trained model's, and people
-who are 40 draws of the model itself, so that there is mass to search for. FOLDER holds GPT-2's
-`encoder.json` and `vocab.bpe`.
+The model has GPT-2 small's shape and random weights, which is sufficient to measure speed. A
+temperature sharpens it so that its next-word distributions are about as wide as those of a trained
+model. People's answers are 40 samples from the model itself, so that there is mass to search for.
+FOLDER contains GPT-2's `encoder.json` and `vocab.bpe`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The Triton pass on a GPU: right on odd shapes, and how fast it reads logits.
+"""Check the Triton pass on a GPU on odd shapes, and measure how fast it reads logits.
 
     python -m benchmarks.gpu_tokens [--rows 40000] [--width 50257]
 
-Checks the kernel against the naive computation (exits with 1 where they differ by more than 1e-5),
-then prints GB/s of logits, each counted once, for several tunings, beside a device copy, naive
-PyTorch and `torch.compile`.
+The kernel is checked against the naive computation (exit status 1 if they differ by more than
+1e-5). The command then prints GB/s of logits, each counted once, for several tunings, next to a
+device copy, naive PyTorch and `torch.compile`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A million simulated contexts through the whole pipeline: memory must not grow with them."""
+"""Run a million simulated contexts through the whole pipeline: memory must not grow with them."""
 
 from __future__ import annotations
 

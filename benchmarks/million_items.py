@@ -1,11 +1,12 @@
-"""A million items in one run directory: opened, resumed and scored without loading it all.
+"""Open, resume and score a run of a million items without loading all of it.
 
     python -m benchmarks.million_items [ITEMS] [SCORED]
 
-The run is written by the store itself, without a model: ITEMS items with their answers, but for the
-last thousand. Each step is a process of its own, whose peak memory is printed beside that of the
-same step on a run a hundredth the size. SCORED bounds the items of the run that is scored (0: all).
-Items are in groups of a hundred: of more than a thousand groups, results keep a number each.
+The store writes the run without a model: ITEMS items with their answers, except for the last
+thousand. Each step runs in its own process, whose peak memory is printed next to that of the same
+step on a run of a hundredth of the size. SCORED limits the items of the run that is scored
+(0: all). Items are in groups of a hundred; beyond a thousand groups, results keep one number per
+group.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def resume_draws(path: Path) -> None:
 
     def track(work, total, description):  # type: ignore[no-untyped-def]
         if description == "score":
-            stopping.ask()
+            stopping.request()
         else:
             print(f"{total} left to draw", end=" ")
         return work

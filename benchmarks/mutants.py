@@ -1,16 +1,16 @@
-"""Mutation testing: plant small defects in the source and count how many the tests catch.
+"""Mutation testing: introduce small defects in the source and count how many the tests detect.
 
     python -m benchmarks.mutants --seed 0 --number 400
 
 Each mutant changes one expression: a comparison, an operator, a constant, a condition, an argument,
-a returned value. Strings, annotations, decorators, assertions, error messages, sizes of batches,
+a returned value. Strings, annotations, decorators, assertions, error messages, batch sizes,
 tolerances below 1e-6, warnings and the keywords `strict`, `stable`, `kind`, `casting` and `dtype`
-are left alone: no result depends on them beyond rounding. Mutated modules are written to a copy of
-the source in a temporary folder; the working tree is never touched.
+are not mutated: beyond rounding, no result depends on them. Mutated modules are written to a copy
+of the source in a temporary folder; the working tree is never changed.
 
-First every test runs once on the unchanged copy, so that it is known which lines each test executes
-and how long it takes. A mutant then runs the doctests of its module and the tests that execute its
-lines, quickest first, until one fails. A mutant that runs out of time counts as caught.
+First, every test runs once on the unchanged copy to record which lines it executes and how long it
+takes. Each mutant then runs the doctests of its module and the tests that execute its lines,
+fastest first, until one fails. A mutant that times out counts as detected.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ _COMPARED = {
 }  # fmt: skip
 _OPERATORS = {
     "Add": "Sub", "Sub": "Add", "Mult": "Div", "Div": "Mult", "FloorDiv": "Mult", "Pow": "Mult",
-    "Mod": "FloorDiv", "BitAnd": "BitOr", "BitOr": "BitAnd", "LShift": "RShift", "RShift": "LShift",
+    "Mod": "FloorDiv", "BitAnd": "BitOr", "BitOr": "BitAnd", "BitXor": "BitOr",
+    "LShift": "RShift", "RShift": "LShift",
     "MatMult": "Mult", "And": "Or", "Or": "And",
 }  # fmt: skip
 _PAIRS = (

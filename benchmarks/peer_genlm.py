@@ -1,12 +1,12 @@
-"""genlm-bytes' part of `benchmarks.peers`: probabilities of words, in its environment.
+"""Word probabilities with genlm-bytes for `benchmarks.peers`, run in its own environment.
 
     python -m benchmarks.peer_genlm REQUEST ANSWER
 
-The beam starts at the context's own tokens, whose keys and values are cached, so no byte of the
-context is walked and no beginning-of-text token is put before it. Words that begin alike share
-their beams, and the words of a context are walked at once, so that the model runs in batches. A
-word ends at any byte that no word holds. Contexts are walked one after another: the backend
-groups queries by their new tokens alone, and would mix up two contexts with the same new tokens.
+The beam starts at the context's own tokens with cached keys and values, so no byte of the context
+is processed and no beginning-of-text token is added. Words with a common prefix share their beams,
+and the words of a context are processed together, so that the model runs in batches. A word ends at
+any byte that no word contains. Contexts are processed one after another: the backend groups queries
+only by their new tokens, and would mix up two contexts with the same new tokens.
 """
 
 from __future__ import annotations

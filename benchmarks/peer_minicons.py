@@ -1,9 +1,10 @@
-"""minicons' part of `benchmarks.peers`: probabilities of words, in minicons' environment.
+"""Word probabilities with minicons for `benchmarks.peers`, run in its own environment.
 
     python -m benchmarks.peer_minicons REQUEST ANSWER
 
-The words of a context are one batch. Once as it comes (the probability that the text goes on with
-these letters), once with its correction for the word's end.
+The words of a context are one batch. Probabilities are computed twice: with the default settings
+(the probability that the text continues with these letters), and with the correction for the end of
+the word.
 """
 
 from __future__ import annotations

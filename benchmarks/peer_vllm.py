@@ -1,10 +1,10 @@
-"""vLLM's part of `benchmarks.peers`: texts sampled after each context, in vLLM's environment.
+"""Texts sampled with vLLM for `benchmarks.peers`, run in its own environment.
 
     python -m benchmarks.peer_vllm REQUEST ANSWER
 
-All contexts go into one call, with prefix caching in the smallest blocks that its CPU kernels
-take. A text stops as early as vLLM can tell: at a space or mark after its first token, or at its
-fifth token. Where only punctuation came before, the word is not there yet: a second call goes on.
+All contexts are sent in one call, with prefix caching in the smallest blocks that the CPU kernels
+support. A text stops as early as vLLM can determine: at a space or punctuation mark after its first
+token, or at its fifth token. A text with only punctuation so far is continued in a second call.
 """
 
 from __future__ import annotations

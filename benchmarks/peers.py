@@ -1,12 +1,12 @@
-"""Other tools beside `mc` and `exact`: the same processor, model, contexts and threads.
+"""Compare other tools with `mc` and `exact`: the same processor, model, contexts and threads.
 
     python -m benchmarks.peers --corpus provo_cloze.jsonl.gz \\
         --vllm-python vllm/bin/python --words-python words/bin/python
 
-Each peer runs in its own environment and is timed after loading and a warm-up, as ours is. vLLM's
-samples are cut by our corrected rule; beside the distance of the two sampled distributions stands
-what two samples of one distribution would have. Word probabilities are compared with those of an
-`exact` search driven far beyond the default.
+Each tool runs in its own environment and, like ours, is timed after loading and a warm-up. vLLM's
+samples are cut by our corrected rule. The distance between the two sampled distributions is printed
+next to the expected distance between two samples of one distribution. Word probabilities are
+compared with those of an `exact` search with a much smaller tolerance than the default.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A permutation test for each of 2687 contexts, and a comparison of two systems on them: seconds.
+"""Time a permutation test for each of 2687 contexts, and a comparison of two systems on them.
 
-40 people a context, against 40 and against 1000 draws; Zipf-like answers.
+40 people per context, against 40 and against 1000 samples; Zipf-like answers.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""The planner's predicted standard errors beside those of corpora that are simulated many times.
+"""Compare the planner's predicted standard errors with those of repeatedly simulated corpora.
 
     python -m benchmarks.planner [--runs 500] [--pilots 8]
 
-Groups of contexts whose distributions are alike, Zipf-like supports of 3 to 59 words; a perfect
-model, a sharper one and a flatter one. For each pilot and each design, the ratio of the predicted
-standard error (mean over pilots) to the simulated one. Up to twice the pilot's people it must
-lie within 15%, with any number of samples; beyond that a prediction is an upper bound.
+Contexts of a group have similar distributions, with Zipf-like supports of 3 to 59 words; there is a
+perfect model, a sharper one and a flatter one. For each pilot and each design, the command prints
+the ratio of the predicted standard error (mean over pilots) to the simulated one. Up to twice the
+pilot's people it must be within 15%, for any number of samples; beyond that a prediction is an
+upper bound.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Scoring a corpus of Provo's size against 1000 samples a context: seconds and memory.
+"""Time and memory of scoring a corpus of Provo's size with 1000 samples per context.
 
-The samples have Zipf's shape and about as many different words a context (283) as GPT-2's.
+The samples follow Zipf's law, with about as many different words per context (283) as GPT-2's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Recovery study: on simulated corpora with a known truth, how often do intervals hold it?
+"""Recovery study: how often do intervals contain the known truth of simulated corpora?
 
-A corpus is drawn from a population of passages: contexts of one passage share a part of their
-steepness and the model's temperature, so they are alike, and supports are Zipfian. People and model
-are samples of their true distributions. The truth of a metric is its value over the whole
-population at the same sample sizes: what a corpus without end would give.
+A corpus is drawn from a population of passages. Contexts of one passage share a part of their
+steepness and the model's temperature, so they are correlated, and supports are Zipfian. People and
+model are samples of their true distributions. The truth of a metric is its value over the whole
+population at the same sample sizes, that is, on an infinite corpus.
 """
 
 from __future__ import annotations

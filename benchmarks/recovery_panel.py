@@ -1,9 +1,9 @@
 """Recovery study with a panel: the same people answer all passages, each with their own habits.
 
 Some people give likely answers more often than others: a person's answer follows a steep form of
-the context's distribution with a probability that belongs to the person, else a flat form. Persons
-are independent, so answers to one context are draws of the mean of the two forms, and the truth is
-known. The model's probabilities are exact.
+the context's distribution with a probability specific to the person, and otherwise a flat form.
+Persons are independent, so the answers to one context are samples of the mean of the two forms, and
+the truth is known. The model's probabilities are exact.
 """
 
 from __future__ import annotations

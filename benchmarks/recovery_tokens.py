@@ -1,4 +1,4 @@
-"""Recovery study of calibration errors: is what is said about them right on simulated texts?"""
+"""Recovery study: are tests and intervals of calibration errors valid on simulated texts?"""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""The page of full Provo with five systems: how large it is, and how soon it can be used.
+"""Size of the report of all of Provo with five systems, and the time until it can be used.
 
-`python -m benchmarks.report_size FOLDER` with the folder of Provo and its recorded systems. Four of
-the five systems are made up, so that every one of them answers every context. Opening the page
-needs playwright and Debian's chromium; without them the size alone is printed.
+`python -m benchmarks.report_size FOLDER` takes the folder of Provo and its recorded systems. Four
+of the five systems are simulated, so that all of them answer every context. Opening the page needs
+playwright and Debian's chromium; without them only the size is printed.
 
-`python -m benchmarks.report_size items 100000` makes a run of that many contexts with 20 answers
-and 40 draws each, `python -m benchmarks.report_size systems 1000` one of that many systems on 50
-contexts; both print the size of the database, and time and memory of `word`, `report` and `score`.
+`python -m benchmarks.report_size items 100000` creates a run of that many contexts with 20 answers
+and 40 samples each, `python -m benchmarks.report_size systems 1000` one of that many systems on 50
+contexts. Both print the size of the database, and the time and memory of `word`, `report` and
+`score`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What the store costs a live run: the time spent in it over the wall time of the run.
+"""Overhead of the store in a live run: the time spent in it over the wall time of the run.
 
     python -m benchmarks.store_overhead [SAMPLES]
 
-SmolLM2 draws next words for the demo's contexts, and every item is saved in a transaction of its
-own as it comes. All that touches the database counts: items, what is left to draw, draws, facts and
-statistics; what the store waits for (the model, the scores) does not.
+SmolLM2 samples next words for the demo's contexts, and every item is saved in its own transaction
+as it arrives. All database operations count: items, pending items, samples, facts and statistics.
+Time that the store spends waiting for the model or the scores does not count.
 """
 
 from __future__ import annotations

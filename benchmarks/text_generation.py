@@ -1,10 +1,10 @@
-"""Texts by our sampling loop against `model.generate`: one process, one model, one core.
+"""Compare our text sampling loop with `model.generate`: one process, one model, one core.
 
     python benchmarks/text_generation.py
 
-Both write `--samples` texts of at most `--tokens` tokens to each input, by ancestral sampling.
-`generate` runs the input once for every sample; the loop runs it once and shares it. Tokens count
-up to the end of each text. Every number is the best of `--rounds` rounds in turns.
+Both write `--samples` texts of at most `--tokens` tokens for each input, by ancestral sampling.
+`generate` runs the input once per sample; the loop runs it once and shares it. Tokens count up to
+the end of each text. Every number is the best of `--rounds` alternating rounds.
 """
 
 from __future__ import annotations

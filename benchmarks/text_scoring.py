@@ -1,16 +1,17 @@
-"""Scoring texts beside a straightforward implementation, and its memory on long streams.
+"""Compare text scoring with a naive implementation, and measure its memory on long streams.
 
     python -m benchmarks.text_scoring [--corpus FILE] [--naive N]
 
 Speed: 2000 inputs of 10 human and 10 generated texts, all six n-gram probes, means and W1, in one
-process, from the same tokens (spaCy's) and tags (TextBlob's). The other side is the paper's scoring
-as one writes it down: tuples and sets, pair by pair, and scipy for each input; it scores N of the
-inputs (by default 200), and its time is scaled to all of them. Both sides' numbers are compared.
-Memory: streams of 10^4 and 10^5 inputs, each in a process of its own, cut at white space.
+process, from the same tokens (spaCy's) and tags (TextBlob's). The naive side is a direct
+implementation of the paper's scoring: tuples and sets, pair by pair, and scipy for each input. It
+scores N of the inputs (by default 200), and its time is scaled to all of them. The numbers of both
+sides are compared. Memory: streams of 10^4 and 10^5 inputs, each in its own process, split at white
+space.
 
 With --corpus, people's texts are the references of a JSON-lines file, and the generated ones are
-references of the same or the next input with words left out; else all are made up, with words of
-Zipf's shape.
+references of the same or the next input with words removed; otherwise all texts are simulated, with
+Zipf-distributed words.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The calibration stream beside torchmetrics on two CPU cores, and its memory on long streams.
+"""Compare the calibration stream with torchmetrics on two CPU cores, and measure its memory.
 
     python -m benchmarks.token_stream
 
-Speed: both take the same chunks of logits over GPT-2's vocabulary, in turn, in one process, and
-give their result at the end. torchmetrics gives ECE; the stream gives ECE, e-ECE, Brier, log score,
-entropy and the class-wise errors. Memory: streams of 10^4 to 10^6 tokens, each in a process of its
-own, over a vocabulary of 100.
+Speed: both receive the same chunks of logits over GPT-2's vocabulary, in turn, in one process, and
+return their result at the end. torchmetrics computes ECE; the stream computes ECE, e-ECE, Brier,
+log score, entropy and the class-wise errors. Memory: streams of 10^4 to 10^6 tokens, each in its
+own process, over a vocabulary of 100.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How fast the explorer answers on 100,000 contexts of three systems: the slowest page."""
+"""Response time of the explorer on 100,000 contexts of three systems: the slowest page."""
 
 from __future__ import annotations
 

@@ -23,8 +23,9 @@ from pathlib import Path
 from aleatoric.cli import main as aleatoric
 from aleatoric.levels.base import run_study
 from aleatoric.levels.word import results
+from aleatoric.report.comparisons import comparison_tables
 from aleatoric.report.tables import between, to_markdown, with_interval
-from aleatoric.report.views import PERFECT, comparison_tables, word_table
+from aleatoric.report.words import PERFECT, word_table
 from aleatoric.runs import Store
 from aleatoric.studies.by_agreement import by_agreement
 from aleatoric.studies.compare import compare

@@ -29,7 +29,7 @@ def canonical_bytes(store: Store) -> bytes:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with Store.create(Path(folder) / "run", {"level": "word"}) as store:
     ...         canonical_bytes(store).splitlines()[0]
-    b'["manifest", "level", "word"]'
+    b'["manifest", "command", "word"]'
     """
     return "".join(f"{line}\n" for line in canonical_lines(store)).encode()
 
@@ -56,7 +56,7 @@ def _facts(store: Store) -> Iterator[Any]:
 
 
 def _items(store: Store) -> Iterator[Any]:
-    query = "SELECT no, id, grp, context, original, responses FROM items ORDER BY no"
+    query = f"{formats.select('items')} ORDER BY no"
     for _, *columns in map(formats.unseal, store.db.execute(query)):
         yield ["item", *columns]
 
@@ -67,8 +67,8 @@ def _systems(store: Store) -> Iterator[Any]:
 
 def _draws(store: Store) -> Iterator[Any]:
     query = (
-        "SELECT id, name, item, system, row, payload FROM draws JOIN items ON items.no = item "
-        "JOIN systems ON systems.no = system ORDER BY item, name, row"
+        "SELECT id, name, item, system, row, payload, draws.checksum FROM draws "
+        "JOIN items ON items.no = item JOIN systems ON systems.no = system ORDER BY item, name, row"
     )
     for item_id, name, *sealed in store.db.execute(query):
         *_, row, payload = formats.unseal(tuple(sealed))

@@ -1,4 +1,4 @@
-"""The demo: simulated people whose truth is known, and models around it.
+"""The demo: simulated people from a known distribution, and models to compare with them.
 
 The people are SmolLM2 itself at a planted temperature, so the right answer is known: that
 temperature has the highest overlap and the lowest squared distance.
@@ -44,7 +44,7 @@ NEXT_STEP = (
 
 
 def run_smollm2(out: Path, seed: int = 0, monitor: Monitor | None = None) -> Store:
-    """People who are SmolLM2 at a planted temperature, against its decoders; the open run."""
+    """Compare decoders of SmolLM2 with people who are SmolLM2 at a planted temperature."""
     people = out / "people.jsonl"
     check_place(out)
     if not people.exists():
@@ -55,37 +55,38 @@ def run_smollm2(out: Path, seed: int = 0, monitor: Monitor | None = None) -> Sto
 
 
 def run_toy(out: Path, seed: int = 0, monitor: Monitor | None = None) -> Store:
-    """A made-up language against the perfect model and tempered ones; the open run."""
+    """Compare the perfect model of a made-up language, and tempered ones, with its people."""
     models = ("toy", *(f"toy:temperature={t:g}" for t in TOY_TEMPERATURES))
     job = WordJob(TOY_CORPUS, models, samples=PEOPLE, seed=seed)
     return run_job(job, out / "run", monitor)
 
 
 def conclusion(results: Sequence[Result], planted: str, people: str) -> str:
-    """Whether the system that the simulated people were drawn from comes out as closest to them."""
+    """Say whether the system that the simulated people were drawn from is closest to them."""
     found = {
         metric: {r.system: r.estimate.value for r in results if r.metric == metric}
         for metric in ("overlap", "sq_distance")
     }
-    values = {m: {s: v for s, v in own.items() if v is not None} for m, own in found.items()}
+    values = {m: {s: v for s, v in by.items() if v is not None} for m, by in found.items()}
     systems = [s for s in values["overlap"] if s != ORACLE]
     most = max(systems, key=lambda s: values["overlap"][s])
     least = min(systems, key=lambda s: values["sq_distance"][s])
-    told = f"These people are simulated: they are {people}."
+    about_people = f"These people are simulated: they are {people}."
     if most == least == planted:
         return (
-            f"{told} As it should, {planted} has the highest overlap "
+            f"{about_people} As it should, {planted} has the highest overlap "
             f"({values['overlap'][planted]:.3f}) and the lowest squared distance "
             f"({values['sq_distance'][planted]:.4f}) of all {len(systems)} systems."
         )
     return (
-        f"{told} {planted} should have the highest overlap and the lowest squared distance; by "
-        f"chance {most} has the highest overlap here, and {least} the lowest squared distance."
+        f"{about_people} {planted} should have the highest overlap and the lowest squared "
+        f"distance; by chance {most} has the highest overlap here, and {least} the lowest "
+        "squared distance."
     )
 
 
 def contexts() -> Iterator[Item]:
-    """Every beginning of every passage, from a few words on, with the word that follows.
+    """Yield every beginning of every passage, from a few words on, with the word that follows.
 
     >>> next(contexts()).context
     'The old lighthouse keeper'
@@ -98,10 +99,10 @@ def contexts() -> Iterator[Item]:
 
 
 def _write_people(path: Path, seed: int, monitor: Monitor) -> None:
-    """Draw the answers of simulated people and keep them beside the run."""
+    """Draw the answers of simulated people and save them beside the run."""
     model = open_model("smollm2", Loading(estimator="mc"))
     items = {item.id: item for item in contexts()}
-    # Another stream than the systems': people and models must not share random numbers.
+    # Not the seed of the systems: people and models must not share random numbers.
     ask = Ask(PLANTED, PEOPLE, seed + 1)
     pending = monitor.stopping.before_each(items.values())
     asked = monitor.track(pending, len(items), "ask simulated people")

@@ -1,6 +1,7 @@
-"""Names to plugins, imported when asked for. A new plugin is one file and one line here.
+"""The registry of plugins: kind and name -> module, imported on demand.
 
-Packages outside add theirs as entry points in the group `aleatoric.KIND`.
+A new plugin is one file and one line here; other packages add theirs as entry points in the group
+`aleatoric.KIND`. Calls of user functions, versions and progress callbacks are here too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ PLUGINS: dict[str, dict[str, str]] = {
         "word": "aleatoric.levels.word:Word",
         "token": "aleatoric.levels.token:Token",
         "text": "aleatoric.levels.text:Text",
-        "finetune": "aleatoric.tuning.session:Finetune",
+        "finetune": "aleatoric.tuning.finetuning:Finetune",
+    },
+    "views": {
+        "word": "aleatoric.report.words:WordView",
+        "token": "aleatoric.report.tokens:TokenView",
+        "text": "aleatoric.report.texts:TextView",
+        "finetune": "aleatoric.report.words:FinetuneView",
     },
     "corpora": {
         "provo": "aleatoric.data.provo:load",
@@ -48,6 +55,10 @@ PLUGINS: dict[str, dict[str, str]] = {
         "smollm2": "aleatoric.models.hf:load_smollm2",
         "hf": "aleatoric.models.hf:load",
         "gguf": "aleatoric.models.hf:load_gguf",
+    },
+    "estimators": {
+        "exact": "aleatoric.nextword.live:open_live",
+        "mc": "aleatoric.nextword.live:open_live",
     },
     "forced_models": {
         "smollm2": "aleatoric.models.forced:load_smollm2",
@@ -133,30 +144,30 @@ EXTRAS |= {"ray": "ray"}
 
 
 def names(kind: str) -> list[str]:
-    """The registered names of a kind, ours and those of entry points.
+    """Return the registered names of a kind, ours and those of entry points.
 
     >>> "provo" in names("corpora")
     True
     """
-    return sorted({*PLUGINS[kind], *(point.name for point in _outside(kind))})
+    return sorted({*PLUGINS[kind], *(point.name for point in _entry_points(kind))})
 
 
 def find(kind: str, name: str) -> Any:
-    """The plugin `name` of a kind, imported now.
+    """Import and return the plugin `name` of a kind.
 
     >>> find("metrics", "tvd").__name__
     'tvd'
     """
     target = PLUGINS[kind].get(name)
     if target is None:
-        return _find_outside(kind, name)
+        for point in _entry_points(kind):
+            if point.name == name:
+                return point.load()
+        known = ", ".join(names(kind))
+        raise UsageError(f"there is no {kind} plugin named {name!r}; known: {known}.")
     module, attribute = target.split(":")
-    return getattr(_import(module), attribute)
-
-
-def _import(module: str) -> Any:
     try:
-        return import_module(module)
+        return getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
         root = (error.name or "").partition(".")[0]
         if root in EXTRAS:
@@ -164,20 +175,12 @@ def _import(module: str) -> Any:
         raise
 
 
-def _find_outside(kind: str, name: str) -> Any:
-    for point in _outside(kind):
-        if point.name == name:
-            return point.load()
-    known = ", ".join(names(kind))
-    raise UsageError(f"there is no {kind} plugin named {name!r}; known: {known}.")
-
-
-def _outside(kind: str) -> list[EntryPoint]:
+def _entry_points(kind: str) -> list[EntryPoint]:
     return list(entry_points(group=f"aleatoric.{kind}"))
 
 
 def function_at(place: str, what: str) -> Any:
-    """What stands at `module:function`; `what` names its role in messages.
+    """Return the user's function at `module:function`; `what` names its role in messages.
 
     >>> function_at("difflib:no_such_function", "probe")
     Traceback (most recent call last):
@@ -186,14 +189,21 @@ def function_at(place: str, what: str) -> Any:
     module, _, attribute = place.partition(":")
     if not module or not attribute:
         raise UsageError(f"the {what} {place} names no function; write module:function.")
-    found = _imported(module, place, what)
+    try:
+        with _current_folder_first():
+            found = import_module(module)
+    except (Exception, SystemExit) as error:
+        raise UsageError(
+            f"the {what} {place} cannot be imported ({error_line(error)}); write module:function, "
+            "with a module that is installed or in the current folder."
+        ) from error
     if not hasattr(found, attribute):
         raise UsageError(f"there is no function {attribute} in {module}; write module:function.")
     return getattr(found, attribute)
 
 
 def called(function: Callable[[str], object], place: str, what: str, text: str) -> object:
-    """What a user's function gives for a text; it may raise anything.
+    """Call a user's function with a text; any error becomes one for the user.
 
     >>> called(str.upper, "mine:upper", "word rule", "a")
     'A'
@@ -209,41 +219,25 @@ def called(function: Callable[[str], object], place: str, what: str, text: str) 
 
 
 def error_line(error: BaseException) -> str:
-    """What an error says, in one short line.
-
-    >>> error_line(ValueError("a"))
-    'ValueError: a'
-    """
+    """Return the class and message of an error as one short line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-
-
-def _imported(module: str, place: str, what: str) -> Any:
-    """A user's module, which may be in the current folder, and may raise anything."""
-    try:
-        with _current_folder_first():
-            return import_module(module)
-    except (Exception, SystemExit) as error:
-        raise UsageError(
-            f"the {what} {place} cannot be imported ({error_line(error)}); write module:function, "
-            "with a module that is installed or in the current folder."
-        ) from error
 
 
 @contextmanager
 def _current_folder_first() -> Iterator[None]:
-    """Imports look into the current folder too: the script of a command does not by itself."""
+    """Import from the current folder too, which the script of a command does not by itself."""
     here = ""
     sys.path.insert(0, here)
     try:
         yield
     finally:
-        # What the module itself did to the path stays.
+        # Changes that the module itself made to the path stay.
         if here in sys.path:
             sys.path.remove(here)
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Ours, Python's and those of the packages that are installed.
+    """Return the versions of aleatoric, Python and those packages that are installed.
 
     >>> sorted(versions(["numpy", "no-such-package"]))
     ['aleatoric', 'numpy', 'python']
@@ -259,28 +253,19 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
 T = TypeVar("T")
 Track = Callable[[Iterable[T], int, str], Iterable[T]]
-"""Shows progress over an iterable of known length, under a description."""
-
+"""Shows progress over an iterable of known length, with a description."""
 Advance = Callable[[int, int], None]
-"""So many more items are done, with so many tokens."""
+"""Takes the numbers of items and tokens done since the last call."""
 Meter = Callable[[str, int], AbstractContextManager[Advance]]
-"""Opens a display of items done and tokens a second, under a description, for so many items."""
+"""Opens a display of items done and tokens per second; takes a description and the total."""
 
 
 def quietly(work: Iterable[T], total: int, description: str) -> Iterable[T]:
-    """No progress shown.
-
-    >>> list(quietly([1, 2], 2, "work"))
-    [1, 2]
-    """
+    """Show no progress."""
     return work
 
 
 @contextmanager
 def unmetered(description: str, total: int) -> Iterator[Advance]:
-    """No speed shown.
-
-    >>> with unmetered("tokens", 3) as advance:
-    ...     advance(1, 20)
-    """
+    """Show no speed."""
     yield lambda items, tokens: None

@@ -238,3 +238,12 @@ def test_nothing_half_written_stays_behind(
         signal.signal(signal.SIGTERM, former)
     assert ran.status == {"folder": 2, "Ctrl-C": 130, "SIGTERM": 143}[how]
     assert [path.name for path in out.parent.iterdir()] == ([name] if how == "folder" else [])
+
+
+def test_the_command_line_starts_without_heavy_packages() -> None:
+    program = (
+        "import sys, aleatoric.cli\n"
+        "print(sorted({'torch', 'scipy.stats', 'pandas', 'matplotlib'} & sys.modules.keys()))"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.stdout == "[]\n", found.stderr

@@ -27,7 +27,7 @@ from aleatoric.report.parts import part_of
 from aleatoric.runs import DATABASE, Store
 from aleatoric.runs.session import Stopped, Stopping
 from aleatoric.tuning.exporting import export_weights
-from aleatoric.tuning.session import FinetuneJob, open_tunable
+from aleatoric.tuning.finetuning import FinetuneJob, open_tunable
 from aleatoric.tuning.training import Saved, check_identity, load_tensors
 
 
@@ -120,7 +120,7 @@ def test_the_report_has_differences_perplexities_curves_and_the_command(
 ) -> None:
     with Store.open(made / "run") as store:
         part = part_of([store])
-        page = render([section(part, figure_data(part, studies=()))])
+        page = render([section(part, figure_data(part, for_page=True))])
         files = {path.name for path in write_tables(part, made / "tables")}
     for shown in ("<h3>Fine-tuning</h3>", "<h3>Training curves</h3>", 'data-figure="training"'):
         assert shown in page
@@ -137,7 +137,7 @@ def test_a_run_that_is_not_finished_is_shown_as_far_as_it_is(made: Path, printed
 
     def stop_at_text(work: Any, total: int, description: str) -> Any:
         if description.startswith("text, fold 2"):
-            asked.ask()
+            asked.request()
         return work
 
     with Store.open(made / "run") as store:

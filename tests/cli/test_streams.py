@@ -49,7 +49,7 @@ INTERRUPTED = """
 import sys
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == "aleatoric.cli.compare":
+        if name == "aleatoric.cli.saved":
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupting())
 from aleatoric.__main__ import main

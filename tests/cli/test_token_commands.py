@@ -17,7 +17,7 @@ from aleatoric.calibration.stream import token_rows
 from aleatoric.levels import token
 from aleatoric.metrics.calibration import bin_index, bin_sums, ece_of, equal_width_edges
 from aleatoric.models import gguf
-from aleatoric.report.data import reliability
+from aleatoric.report.tokens import reliability
 from aleatoric.runs import Store
 
 DOCUMENTS = [

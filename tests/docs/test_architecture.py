@@ -12,7 +12,7 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
 def _rooms() -> list[str]:
-    table = PAGE.partition("## Rooms")[2].partition("## Six stages")[0]
+    table = PAGE.partition("## Subpackages")[2].partition("## Six stages")[0]
     cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
 

@@ -181,9 +181,9 @@ USAGE = [
     usage("a folder of a model that is not there", "no such file; check", "--model", "hf:none/"),
     usage("a GGUF file that is none", "c.jsonl: is no GGUF file; name", "--model", _NO_GGUF),
     usage("a recording that is a folder", "this is a folder; name", "--model", "recorded:{dir}"),
-    usage("a toy of an unknown option", "no toy model; use", "--model", "toy:size=3"),
-    usage("a toy at temperature 0", "no toy model; use", "--model", "toy:temperature=0"),
-    usage("a toy at temperature nan", "no toy model; use", "--model", "toy:temperature=nan"),
+    usage("a toy of an unknown option", "not a toy model; use", "--model", "toy:size=3"),
+    usage("a toy at temperature 0", "not a toy model; use", "--model", "toy:temperature=0"),
+    usage("a toy at temperature nan", "not a toy model; use", "--model", "toy:temperature=nan"),
     usage("an unknown protocol", "no protocol 'new'; use", "--protocol", "new"),
     usage("an unknown choice", "no choice 'colour'; the choices are", "--choose", "colour=red"),
     usage("a choice without a value", "is not known; use", "--choose", "bins"),
@@ -298,13 +298,13 @@ PLANS = [
     planned("no figure format ''; use", "--figure", "{dir}/plan"),
     planned("no room for --format csv; give one", "--json", "--format", "csv"),
     planned("no room for --format csv; give one", "--format", "csv", "--json"),
-    priced("--cost has no use for RUN; leave", "{dir}/none", "--figure", "{dir}/x.png"),
-    priced("--cost has no use for --assume; leave", "--assume", "garbage", "--power", "7"),
-    priced("--cost has no use for --se; leave", "--se", "0.01"),
-    priced("--cost has no use for --people; leave", "--people", "40"),
-    priced("--cost has no use for --figure; leave", "--figure", "{dir}/x.png"),
-    priced("--cost has no use for --level; leave", "--level", "0.95"),
-    priced("--cost has no use for --seed; leave", "--seed", "0"),
+    priced("--cost does not use RUN; leave", "{dir}/none", "--figure", "{dir}/x.png"),
+    priced("--cost does not use --assume; leave", "--assume", "garbage", "--power", "7"),
+    priced("--cost does not use --se; leave", "--se", "0.01"),
+    priced("--cost does not use --people; leave", "--people", "40"),
+    priced("--cost does not use --figure; leave", "--figure", "{dir}/x.png"),
+    priced("--cost does not use --level; leave", "--level", "0.95"),
+    priced("--cost does not use --seed; leave", "--seed", "0"),
     priced("in place of exact", "--new-tokens", "100", "--samples", "exact"),
     priced("in place of exact", "--new-tokens", "9", "--samples", "9", "--samples", "exact"),
 ]
@@ -312,10 +312,10 @@ PLANS = [
 ENGINES = [
     usage(f"an engine with {option} {value}", says, "--engine", "ray", option, value)
     for says, option, value in [
-        ("--actor-cpus 1e-05 is not counted; give", "--actor-cpus", "0.00001"),
-        ("--actor-cpus 0.00015 is not counted; give", "--actor-cpus", "0.00015"),
-        ("--actor-gpus 1e-05 is not counted; give", "--actor-gpus", "0.00001"),
-        ("--actor-gpus 1.5 is no number of cards; give", "--actor-gpus", "1.5"),
+        ("--actor-cpus 1e-05 cannot be assigned; give", "--actor-cpus", "0.00001"),
+        ("--actor-cpus 0.00015 cannot be assigned; give", "--actor-cpus", "0.00015"),
+        ("--actor-gpus 1e-05 cannot be assigned; give", "--actor-gpus", "0.00001"),
+        ("--actor-gpus 1.5 is not a number of GPUs; give", "--actor-gpus", "1.5"),
     ]
 ]
 

@@ -101,7 +101,7 @@ def test_a_template_without_a_place_for_the_input(cli: Callable, tmp_path: Path)
     model = ("--model", f"hf:{tmp_path / 'gpt2'}")
     ran = cli("text", "--corpus", tmp_path / "c.jsonl", *model, "--template", "Simplify")
     assert (ran.status, ran.out) == (2, "")
-    assert "has no {input}; write" in ran.err
+    assert "has no {input}; add it" in ran.err
 
 
 def test_what_is_undefined_is_counted(cli: Callable, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import torch
 from tuned_lms import population, save_corpus, save_lm
 
 from aleatoric.levels.base import run_job
-from aleatoric.tuning.session import FinetuneJob
+from aleatoric.tuning.finetuning import FinetuneJob
 from aleatoric.tuning.training import CHECKPOINT, TRAINED
 
 PATIENCE_S = 240

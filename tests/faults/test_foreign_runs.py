@@ -412,7 +412,8 @@ def reseal(run: Path, table: str, where: str, change: Callable[[Any], Any]) -> N
         (row,) = database.execute(f"SELECT * FROM {table} WHERE {where} LIMIT 1").fetchall()
         *key, content = formats.unseal(row)
         sealed = formats.seal((*key, change(content)))
-        database.execute(f"UPDATE {table} SET {names[-1]} = ? WHERE {where}", (sealed[-1],))
+        update = f"UPDATE {table} SET {names[-2]} = ?, {names[-1]} = ? WHERE {where}"
+        database.execute(update, sealed[-2:])
 
 
 @pytest.mark.parametrize("level_and_kind", spread(CRAFTED, 9), ids=" ".join)

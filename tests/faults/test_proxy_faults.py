@@ -18,7 +18,7 @@ from faulty_server import FaultyServer, serving
 from marks import spread
 
 from aleatoric.runs import Store
-from aleatoric.runs.run import TextShelf
+from aleatoric.runs.run import StoredTexts
 
 SAMPLES = 6
 OPTIONS = "server=vllm&n=2&backoff=0.01&timeout=0.5&retries=20"
@@ -70,7 +70,7 @@ def words_of(run: Path) -> dict[str, list[str]]:
 def texts_of(run: Path) -> dict[str, list[str]]:
     with Store.open(run) as store:
         return {str(own.item.id): [text for texts in own.systems.values() for text in texts]
-                for own in TextShelf(store).walk()}  # fmt: skip
+                for own in StoredTexts(store).walk()}  # fmt: skip
 
 
 LEVELS: dict[str, tuple[Callable[..., Any], Callable[[Path], dict[str, list[str]]]]] = {

@@ -29,7 +29,7 @@ from aleatoric.levels.text import TextJob
 from aleatoric.levels.word import WordJob
 from aleatoric.models.base import Ask
 from aleatoric.runs.job import EngineOptions, Loading
-from aleatoric.runs.ray_workers import Pool, Recipe, Size
+from aleatoric.runs.ray_workers import ModelSource, Pool, PoolSize
 from aleatoric.runs.session import Stopped, listening
 from aleatoric.types import Choices, Item
 
@@ -222,8 +222,8 @@ def test_a_signal_while_actors_load_their_model_stops_at_once(
 
 @pytest.mark.long
 def test_actors_of_an_answer_that_nobody_wants_any_more_are_not_replaced(orders: Path) -> None:
-    recipe = Recipe("words", f"wayward:{orders}", Loading(), os.getcwd())
-    pool = Pool(ray, recipe, Size(1, 1, 0))
+    source = ModelSource("words", f"wayward:{orders}", Loading(), os.getcwd())
+    pool = Pool(ray, source, PoolSize(1, 1, 0))
     items = [Item(str(n), "g", "baba", ("baba",), "baba") for n in range(60)]
     ask = Ask("ancestral", 2, 0, 0.02, Choices())
     asked = pool.answers([items[n : n + 2] for n in range(0, 60, 2)], ask)

@@ -148,7 +148,7 @@ def kill_many(level: str, folder: Path, kills: int, n_items: int) -> dict[str, A
     """Kill a run at random moments until `kills` have hit; each run must end like one unhurt."""
     started = time.monotonic()
     # Looking for the plugins of other packages takes longer than a whole run here.
-    registry._outside = cache(registry._outside)  # type: ignore[assignment]
+    registry._entry_points = cache(registry._entry_points)  # type: ignore[assignment]
     # In this process, so that its children have everything loaded.
     with run(level, folder, "unhurt", n_items) as store:
         expected = canonical_bytes(store)

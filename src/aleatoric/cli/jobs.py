@@ -1,63 +1,219 @@
-"""Commands whose options are the fields of a job: word, token, text, finetune and new levels."""
+"""Commands that ask models: word, token, text, finetune, new levels, and resume.
+
+Their options are the fields of jobs.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
-from aleatoric.cli.options import FormatOption, IntervalOption, JsonOption, OutOption
+from aleatoric import registry
+from aleatoric.cli.options import (
+    AllowedProbeOption,
+    FormatOption,
+    IntervalOption,
+    JsonOption,
+    OutOption,
+    RunArgument,
+)
 from aleatoric.cli.printing import monitored, say, show_run
-from aleatoric.errors import UsageError
+from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
-from aleatoric.levels.base import Level, run_job
-from aleatoric.runs.disk import command
+from aleatoric.levels.base import Level, ResumeOptions, find_level, resume_run, run_job
+from aleatoric.runs import Store
+from aleatoric.runs.disk import check_place, check_run, command
 from aleatoric.runs.job import Job, about, flag, shown_fields
 
 J = TypeVar("J", bound=Job)
-SHOWN: dict[str, tuple[Any, Any]] = {
+Signature = Mapping[str, tuple[Any, Any]]
+"""Parameter -> annotation and default, as typer takes them."""
+SHOWN: Signature = {
     "interval": (IntervalOption, DEFAULT_METHOD),
-    "out": (OutOption, None),
     "as_json": (JsonOption, False),
     "layout": (FormatOption, "terminal"),
 }
-"""The options of every such command that are no part of its job."""
+"""How results are shown, for all of these commands."""
+EXPORT = Annotated[
+    Path | None,
+    typer.Option(help="Write the weights of each fold here for transformers (lora: for peft)."),
+]
+RESUMED = (
+    *("device", "batch_tokens", "trust_remote_code", "engine", "address"),
+    *("actors", "actor_cpus", "actor_gpus"),
+)
+"""Fields of jobs that may be given again when a run is resumed."""
 
 
 def level_command(level: Level) -> Callable[..., None]:
     """Return the command of a level, with one option per field of its job."""
 
     def run(**options: Any) -> None:
-        out, interval = options["out"], options["interval"]
-        if level.needs_out and out is None:
-            raise UsageError("give a directory for the run, as --out runs/first.")
+        out = _checked_out(level, options)
         job = job_from(level.job_type, options)
-        check_method(interval)
         with (
             monitored(out, getattr(job, "probes", ())) as (folder, monitor),
             run_job(job, folder, monitor) as store,
         ):
-            show_run(store, interval, options["as_json"], options["layout"])
+            show_run(store, options["interval"], options["as_json"], options["layout"])
             if out is not None:
                 say(f"saved in {out}; see it again with: {command(out, 'score')}")
 
-    return with_options(run, level.job_type.command, level.help, level.job_type, SHOWN)
+    return _with_job_options(run, level, {})
 
 
-def with_options(
-    run: Callable[..., None],
-    name: str,
-    text: str,
-    job_type: type[Job],
-    more: Mapping[str, tuple[Any, Any]],
+def finetune_command() -> Callable[..., None]:
+    """Return the command that trains, tests, shows, and exports the weights."""
+    level = find_level("finetune")
+
+    def run(**options: Any) -> None:
+        from aleatoric.tuning.exporting import check_export, export_weights
+
+        out, export = _checked_out(level, options), options["export"]
+        job: Any = job_from(level.job_type, options)
+        if export:
+            check_export(job, export)
+        with monitored(out) as (folder, monitor), run_job(job, folder, monitor) as store:
+            show_run(store, options["interval"], options["as_json"], options["layout"])
+            _draw_curves(store)
+        where = (job.device, job.trust_remote_code)
+        for written in export_weights(out, export, *where) if out and export else ():
+            say(f"wrote {written}")
+        if out is not None:
+            say(f"saved in {out}; see it again with: {command(out, 'score')}")
+
+    return _with_job_options(run, level, {"export": (EXPORT, None)})
+
+
+def _checked_out(level: Level, options: Mapping[str, Any]) -> Path | None:
+    """Return the directory of the run; bad options are refused before the job is made."""
+    out: Path | None = options["out"]
+    if level.needs_out and out is None:
+        raise UsageError("give a directory for the run, as --out runs/first.")
+    check_method(options["interval"])
+    return out
+
+
+def _draw_curves(store: Store) -> None:
+    """Write the learning curves as a table, and as a figure if matplotlib is installed."""
+    from aleatoric.report.figures import draw_all
+    from aleatoric.report.finetune import curve_pictures, curve_table
+    from aleatoric.report.tables import to_csv
+
+    paths = [store.path / "curves.csv"]
+    paths[0].write_text(to_csv(curve_table(store)), encoding="utf-8")
+    try:
+        paths += draw_all(curve_pictures(store), store.path / "figures")
+    except MissingExtraError as missing:
+        say(f"note: no figure of the curves; {missing}")
+    for path in paths:
+        say(f"wrote {path}")
+
+
+def resume_command() -> Callable[..., None]:
+    """Return the command that resumes a run of any level."""
+
+    def run(run: Path, salvage: Path | None, **options: Any) -> None:
+        shown = {name: options.pop(name) for name in SHOWN}
+        check_method(shown["interval"])
+        probes, key_for = tuple(options.pop("probe") or ()), tuple(options.pop("key_for") or ())
+        word_rule = options.pop("word_rule")
+        # An option that is not given is None, or False for a flag.
+        given = {
+            name: value
+            for name, value in options.items()
+            if value is not None and value is not False
+        }
+        changes = ResumeOptions(given, key_for, word_rule)
+        if salvage is not None:
+            defaults = {name: default for name, (_, default) in SHOWN.items()}
+            if changes != ResumeOptions() or probes or shown != defaults:
+                raise UsageError("--salvage only copies what is intact; give it no other option.")
+            _salvage(run, salvage)
+            return
+        with (
+            monitored(run, probes) as (folder, monitor),
+            resume_run(folder, changes, monitor) as store,
+        ):
+            show_run(store, *shown.values())
+            if store.manifest["command"] == "finetune":
+                _draw_curves(store)
+
+    help_text = """Resume an interrupted run; finished work is not repeated.
+
+    Example: `aleatoric resume runs/gpt2`
+    """
+    return _with_options(run, "resume", help_text, _resume_options())
+
+
+def _resume_options() -> Signature:
+    def option(kind: Any, text: str) -> tuple[Any, Any]:
+        return Annotated[kind, typer.Option(help=text)], None
+
+    paths, texts = Path | None, list[str] | None
+    return {
+        "run": (RunArgument, inspect.Parameter.empty),
+        "salvage": option(paths, "For a damaged run: save what is intact as a new run here."),
+        **_resumed_fields(),
+        "probe": (AllowedProbeOption, None),
+        "word_rule": option(str | None, "Word level: allow the run's own rule, module:function."),
+        "key_for": option(texts, "Host of a server that may be sent your key; repeatable."),
+        **SHOWN,
+    }
+
+
+def _resumed_fields() -> dict[str, tuple[Any, Any]]:
+    """Return the options of fields that may be given again, from the first level that has them."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for name in registry.names("levels"):
+        job_type = find_level(name).job_type
+        kinds = get_type_hints(job_type)
+        for job_field in fields(job_type):
+            if job_field.name in RESUMED and not about(job_field).hidden:
+                kind = kinds[job_field.name]
+                default = False if kind is bool else None
+                optional = kind if kind is bool else kind | None
+                found.setdefault(
+                    job_field.name, (Annotated[optional, _option_of(job_field)], default)
+                )
+    return {name: found[name] for name in RESUMED if name in found}
+
+
+def _salvage(run: Path, out: Path) -> None:
+    from aleatoric.runs.salvage import salvage
+
+    check_run(run)
+    check_place(out)
+    for line in salvage(run, out):
+        say(line)
+    say(f"saved in {out}; what is lost is made again by {command(out)}")
+
+
+# Options from fields ------------------------------------------------------------------------
+
+
+def _with_job_options(
+    run: Callable[..., None], level: Level, more: Signature
 ) -> Callable[..., None]:
-    """Give a function the signature of a command: the fields of a job, and more options."""
+    job_type = level.job_type
     kinds = get_type_hints(job_type)
-    options = {own.name: option_of(own, kinds[own.name]) for own in shown_fields(job_type)}
-    options |= dict(more)
+    options = {
+        job_field.name: _annotated(job_field, kinds[job_field.name])
+        for job_field in shown_fields(job_type)
+    }
+    options |= {"interval": SHOWN["interval"], "out": (OutOption, None), **SHOWN, **more}
+    return _with_options(run, job_type.command, level.help, options)
+
+
+def _with_options(
+    run: Callable[..., None], name: str, text: str, options: Signature
+) -> Callable[..., None]:
+    """Give a function the name, help text and signature of a command."""
     run.__name__, run.__doc__ = name, text
     run.__annotations__ = {key: kind for key, (kind, _) in options.items()}
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -69,27 +225,35 @@ def with_options(
     return run
 
 
-def option_of(own: Field[Any], kind: Any) -> tuple[Any, Any]:
-    """Return the annotation and default of a field's option, as typer takes them."""
-    option, default = about(own), own.default
-    if option.single:
+def _annotated(job_field: Field[Any], kind: Any) -> tuple[Any, Any]:
+    default = job_field.default
+    if about(job_field).single:
         kind, default = get_args(kind)[0], MISSING
     elif get_origin(kind) is tuple:
         kind, default = list[get_args(kind)[0]] | None, None  # type: ignore[misc]
-    shown = typer.Option(flag(own), help=option.help, min=option.low, max=option.high)
-    return Annotated[kind, shown], inspect.Parameter.empty if default is MISSING else default
+    required = inspect.Parameter.empty
+    return Annotated[kind, _option_of(job_field)], required if default is MISSING else default
+
+
+def _option_of(job_field: Field[Any]) -> Any:
+    option = about(job_field)
+    return typer.Option(flag(job_field), help=option.help, min=option.low, max=option.high)
 
 
 def job_from(job_type: type[J], options: Mapping[str, Any]) -> J:
     """Return the job that the options of a command ask for."""
-    known = shown_fields(job_type)
-    given: dict[str, Any] = {own.name: options[own.name] for own in known}
-    values = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
-    return job_type(**{own.name: _given(values[own.name], own) for own in known})
+    values = {
+        job_field.name: (job_field, options[job_field.name]) for job_field in shown_fields(job_type)
+    }
+    return job_type(
+        **{name: _value(job_field, given) for name, (job_field, given) in values.items()}
+    )
 
 
-def _given(value: Any, own: Field[Any]) -> Any:
-    """An option that may be repeated and is not given at all has its default."""
-    if about(own).single:
-        return (value,)
-    return own.default if isinstance(own.default, tuple) and not value else value
+def _value(job_field: Field[Any], given: Any) -> Any:
+    """Return the value of a field; a repeatable option that is not given has its default."""
+    if about(job_field).single:
+        return (given,)
+    if isinstance(job_field.default, tuple) and not given:
+        return job_field.default
+    return tuple(given) if isinstance(given, list) else given

@@ -1,4 +1,4 @@
-"""`aleatoric plan`: parse, call, print."""
+"""`aleatoric plan`: how many people, samples and contexts a target needs, and what runs cost."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def plan(
     se: Annotated[float | None, typer.Option(help="Target: a standard error.")] = None,
     width: Annotated[float | None, typer.Option(help="Target: an interval's width.")] = None,
     power: Annotated[
-        float | None, typer.Option(help="Target: the chance to see --difference.")
+        float | None, typer.Option(help="Target: the power to detect --difference.")
     ] = None,
     difference: Annotated[
-        float | None, typer.Option(help="Between two systems' TVDs; plans for their difference.")
+        float | None, typer.Option(help="Difference between two systems' TVDs to plan for.")
     ] = None,
     system: Annotated[str | None, typer.Option(help="The run's system to plan for.")] = None,
     against: Annotated[
@@ -44,7 +44,9 @@ def plan(
     ] = None,
     correlation: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Of two systems over contexts, where only one is known."),
+        typer.Option(
+            min=0, max=1, help="Correlation of two systems over contexts if only one is known."
+        ),
     ] = None,
     people: Annotated[
         list[int] | None, typer.Option(min=2, max=10**6, help="People per context; repeatable.")
@@ -54,38 +56,43 @@ def plan(
     ] = None,
     groups: Annotated[
         list[int] | None,
-        typer.Option(min=2, max=10**9, help="Groups, else as many as are needed; repeatable."),
+        typer.Option(min=2, max=10**9, help="Groups; by default as many as needed; repeatable."),
     ] = None,
     contexts_per_group: Annotated[
-        float | None, typer.Option(help="Contexts a group, else as in the run.")
+        float | None, typer.Option(help="Contexts per group; by default as in the run.")
     ] = None,
-    level: Annotated[float, typer.Option(help="Of intervals and tests.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Confidence level of intervals and tests.")] = 0.95,
     figure: Annotated[Path | None, typer.Option(help="Draw it to FILE.png, .pdf or .svg.")] = None,
     cost: Annotated[
-        bool, typer.Option("--cost", help="Time, memory and disk in place of precision.")
+        bool, typer.Option("--cost", help="Estimate time, memory and disk instead of precision.")
     ] = False,
     contexts: Annotated[
-        int, typer.Option(min=1, max=10**12, help="Of --cost: contexts in all.")
+        int, typer.Option(min=1, max=10**12, help="With --cost: contexts in all.")
     ] = 1000,
     parameters: Annotated[
-        list[str] | None, typer.Option(help="Of --cost: a model's size, as 70B; repeatable.")
+        list[str] | None, typer.Option(help="With --cost: size of the model, as 70B; repeatable.")
     ] = None,
-    device: Annotated[str, typer.Option(help="Of --cost: cpu, h200, h100, a100 or l4.")] = "cpu",
+    device: Annotated[str, typer.Option(help="With --cost: cpu, h200, h100, a100 or l4.")] = "cpu",
     dtype: DtypeOption = "float32",
     workers: Annotated[
-        list[int] | None, typer.Option(min=1, max=10**6, help="Of --cost: repeatable.")
+        list[int] | None,
+        typer.Option(min=1, max=10**6, help="With --cost: number of workers; repeatable."),
     ] = None,
     context_tokens: Annotated[
-        float, typer.Option(min=0, max=10**6, help="Of --cost: tokens that no context shares.")
+        float,
+        typer.Option(
+            min=0, max=10**6, help="With --cost: tokens per context that no other shares."
+        ),
     ] = 2.0,
     new_tokens: Annotated[
-        int | None, typer.Option(min=1, max=10**6, help="Of --cost: samples are texts this long.")
+        int | None,
+        typer.Option(min=1, max=10**6, help="With --cost: samples are texts of this many tokens."),
     ] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     layout: FormatOption = "terminal",
 ) -> None:
-    """How many people, samples and contexts a target needs, or what a run costs.
+    """Plan how many people, samples and contexts a target needs, or what a run costs.
 
     Example: `aleatoric plan runs/gpt2 --system gpt2 --se 0.01 --figure plan.png`, or
     `aleatoric plan --cost --contexts 1000000 --parameters 70B --device h200 --dtype bfloat16`
@@ -94,52 +101,46 @@ def plan(
     if cost:
         work = (contexts, context_tokens, new_tokens)
         where = (device, dtype, tuple(workers or (1,)))
-        usual = (None, 1000) if new_tokens is None else (1000,)
-        sizes = sizes_of(samples, usual)
-        _show_cost(work, sizes, parameters or ["135M"], where, (as_json, layout))
+        _show_cost(work, samples, parameters or ["135M"], where, (as_json, layout))
         return
-    from aleatoric.report.plan import plan_table
-    from aleatoric.studies.plan import Grid, Target
+    from aleatoric.report.plan import plan_picture, plan_table
+    from aleatoric.studies.plan import Grid, Target, sizes
 
     target = Target(se, width, power, difference, level)
-    grid = Grid(tuple(people or ()), sizes_of(samples, ()), tuple(groups or ()), contexts_per_group)
+    n_samples = sizes(samples) if samples else ()
+    grid = Grid(tuple(people or ()), n_samples, tuple(groups or ()), contexts_per_group)
     target.check()
     grid.check()
     if figure is not None:
-        _check_figure(figure)
+        from aleatoric.report.figures import check_formats, draw_all
+
+        forms = (figure.suffix.lstrip("."),)
+        check_formats(forms)
     found = _plan(run, assume, target, grid, (system, against), correlation, seed)
     if as_json:
         print_json(found.as_dict())
     else:
         show_tables([plan_table(found)], False, layout)
     if figure is not None:
-        _draw(found, figure)
+        (path,) = draw_all({figure.stem: plan_picture(found)}, figure.parent, forms)
+        say(f"wrote {path}")
 
 
 def _check_form(ctx: typer.Context, cost: bool) -> None:
-    """Refuse options that only the other form of the command looks at."""
+    """Refuse options that only the other form of the command uses."""
     for parameter in ctx.command.params:
         name = parameter.name or ""
         if name not in (_OF_PRECISION if cost else _OF_COST) or not is_given(ctx, name):
             continue
         shown = parameter.opts[0] if parameter.param_type_name == "option" else name.upper()
         if cost:
-            raise UsageError(f"--cost has no use for {shown}; leave one of them out.")
+            raise UsageError(f"--cost does not use {shown}; leave one of them out.")
         raise UsageError(f"{shown} is an option of --cost; add --cost, or leave it out.")
-
-
-def sizes_of(
-    samples: list[str] | None, otherwise: tuple[int | None, ...]
-) -> tuple[int | None, ...]:
-    """Numbers of samples as they were written, or the usual ones."""
-    from aleatoric.studies.plan import sizes
-
-    return sizes(samples) if samples else otherwise
 
 
 def _show_cost(
     work: tuple[int, float, int | None],
-    samples: tuple[int | None, ...],
+    samples: list[str] | None,
     parameters: list[str],
     where: tuple[str, str, tuple[int, ...]],
     shown: tuple[bool, str],
@@ -153,13 +154,16 @@ def _show_cost(
         device_named,
         parse_parameters,
     )
+    from aleatoric.studies.plan import sizes
 
     (contexts, context_tokens, new_tokens), (name, dtype, workers) = work, where
     device = device_named(name, dtype)
-    asked = Work(contexts, None, context_tokens, new_tokens)
-    check_samples(asked, samples)
+    default = (None, 1000) if new_tokens is None else (1000,)
+    n_samples = sizes(samples) if samples else default
+    one_run = Work(contexts, None, context_tokens, new_tokens)
+    check_samples(one_run, n_samples)
     machines = [Machine(device, number, dtype) for number in workers]
-    rows = designs(asked, samples, [parse_parameters(own) for own in parameters], machines)
+    rows = designs(one_run, n_samples, [parse_parameters(size) for size in parameters], machines)
     if shown[0]:
         print_json({"costs": cost_dicts(rows)})
     else:
@@ -201,21 +205,3 @@ def _check_no_system(systems: tuple[str | None, str | None]) -> None:
     for option, name in zip(("--system", "--against"), systems, strict=True):
         if name is not None:
             raise UsageError(f"{option} names a system of a run; leave it out beside --assume.")
-
-
-def _check_figure(figure: Path) -> None:
-    from aleatoric.report.figures import check_formats
-
-    check_formats([_form(figure)])
-
-
-def _form(figure: Path) -> str:
-    return figure.suffix.lstrip(".")
-
-
-def _draw(found: RunPlan, figure: Path) -> None:
-    from aleatoric.report.figures import draw_all
-    from aleatoric.report.plan import plan_picture
-
-    (path,) = draw_all({figure.stem: plan_picture(found)}, figure.parent, (_form(figure),))
-    say(f"wrote {path}")

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from aleatoric.errors import StorageError
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels.base import Monitor, level_of
 from aleatoric.registry import Advance
 from aleatoric.report.tables import printable
@@ -31,14 +32,14 @@ from aleatoric.runs.session import Stopped, listening
 from aleatoric.types import Result, Table
 
 WIDTH = 200
-"""The width of tables that go to a file or a pipe: no number is cut there."""
+"""The width of tables in a file or a pipe."""
 MIN_COLUMNS = 4
-"""Columns of a table that are shown in a terminal of any width."""
+"""The fewest columns that a terminal shows of a table."""
 
 
 @contextmanager
 def run_folder(out: Path | None) -> Iterator[Path]:
-    """The asked-for directory, or one that is gone afterwards."""
+    """Yield the directory of a run, or a temporary one."""
     if out is not None:
         yield out
         return
@@ -47,35 +48,32 @@ def run_folder(out: Path | None) -> Iterator[Path]:
 
 
 def show_results(
-    results: list[Result], notes: list[str], as_json: bool, layout: str, level: str = "word"
+    store: Store,
+    results: list[Result],
+    as_json: bool,
+    layout: str,
+    interval: str = DEFAULT_METHOD,
 ) -> None:
-    """Results as one JSON document, or as a table with its notes on stderr."""
-    if as_json:
-        document = {"results": [result.as_dict() for result in results], "notes": notes}
-        print_json(document | _verdicts(results, level))
-        return
-    from aleatoric.report.parts import LEADING, caveats, finding
-    from aleatoric.report.views import results_tables
+    """Print the results of a run as one JSON document, or as tables with notes on stderr."""
+    from aleatoric.report.views import view_of_run
 
-    show_tables(results_tables(results, level), False, layout)
-    if layout == "terminal":
-        for line in (finding(level, results), *caveats(results, LEADING[level])):
+    view, notes = view_of_run(store), level_of(store).notes(store)
+    if as_json:
+        document = view.document(store, results, interval)
+        with shown():
+            print_json(document | {"notes": notes})
+        return
+    tables, lines = view.printed(store, results, interval)
+    with shown():
+        show_tables(tables, False, layout)
+        for line in lines if layout == "terminal" else ():
             print(printable(line))
     for note in notes:
         say(note if note.startswith("warning: ") else f"note: {note}")
 
 
-def _verdicts(results: list[Result], level: str) -> dict[str, Any]:
-    """Return the verdicts of the text level, for JSON; other levels have none."""
-    if level != "text":
-        return {}
-    from aleatoric.levels.text_variability import verdicts
-
-    return {"verdicts": [asdict(verdict) for verdict in verdicts(results)]}
-
-
 def show_tables(tables: list[Table], as_json: bool, layout: str) -> None:
-    """Tables as one JSON document, or in a layout."""
+    """Print tables as one JSON document, or in a layout."""
     from aleatoric.report import tables as render
 
     if as_json:
@@ -90,7 +88,7 @@ def show_tables(tables: list[Table], as_json: bool, layout: str) -> None:
 
 
 def _fitted(table: Table, console: Console) -> Table:
-    """The leading columns of a table that a terminal has room for, so that no number is cut."""
+    """Return the leading columns of a table that fit a terminal."""
     from aleatoric.report.tables import to_rich
 
     unbounded = Console(width=10_000)  # a table is measured as wide as its console at most
@@ -114,7 +112,7 @@ def _fitted(table: Table, console: Console) -> Table:
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """One JSON document on stdout, in ASCII where the encoding lacks a character of it."""
+    """Print one JSON document, in ASCII if the encoding of stdout lacks a character."""
     text = json_text(document)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -124,7 +122,7 @@ def print_json(document: dict[str, Any]) -> None:
 
 
 def json_text(document: Any) -> str:
-    """A document as JSON, with every character that could steer a terminal in its escaped form.
+    """Return a document as JSON; characters that could control a terminal are escaped.
 
     >>> print(json_text(["é", "\x9b31m", "\u202e"]))
     [
@@ -135,18 +133,18 @@ def json_text(document: Any) -> str:
     """
     plain = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
     if plain.isascii():
-        return plain  # json itself escapes what is below the letters
+        return plain  # json itself escapes control characters below 32
     return "".join(c if printable(c) == c else json.dumps(c)[1:-1] for c in plain)
 
 
 def say(text: str) -> None:
-    """A line on stderr."""
+    """Print a line on stderr."""
     Console(stderr=True, highlight=False).print(Text(printable(text)), soft_wrap=True)
 
 
 @contextmanager
 def byte_bar(description: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar of bytes on stderr where somebody is looking."""
+    """Show a progress bar of bytes on stderr if it is a terminal."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     console = Console(stderr=True)
@@ -158,7 +156,7 @@ def byte_bar(description: str) -> Iterator[Callable[[int, int | None], None]]:
 
 
 def track(work: Iterable[Any], total: int, description: str) -> Iterable[Any]:
-    """A progress bar on stderr where somebody is looking."""
+    """Show a progress bar on stderr if it is a terminal."""
     from rich.progress import track
 
     console = Console(stderr=True)
@@ -167,13 +165,13 @@ def track(work: Iterable[Any], total: int, description: str) -> Iterable[Any]:
 
 
 def _label(description: str) -> str:
-    """A description for a bar, which reads brackets as markup."""
+    """Escape a description for a bar, which reads brackets as markup."""
     return escape(printable(description).replace("\n", " "))
 
 
 @contextmanager
 def meter(description: str, total: int) -> Iterator[Advance]:
-    """Items and tokens a second on stderr: a bar where somebody is looking, and a last line."""
+    """Show items and tokens per second on stderr: a bar in a terminal, and a last line."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Left
 
@@ -198,12 +196,12 @@ def meter(description: str, total: int) -> Iterator[Advance]:
 
 
 STAND_INS = str.maketrans("↓↑→←‖−–—×²·…≤≥±’‘“”Σμ", "v^><|---x2..<>~''\"\"Su")
-"""Of the characters in our own tables, one for one, so that columns stay columns."""
+"""ASCII for the characters in our own tables, one for one, so that columns stay aligned."""
 _HANDLER = "aleatoric.plain"
 
 
 def plain(error: UnicodeError) -> tuple[str, int]:
-    """What is written in place of characters that an encoding lacks.
+    """Return a replacement for characters that an encoding lacks.
 
     >>> plain(UnicodeEncodeError("ascii", "TVD ↓", 4, 5, ""))
     ('v', 5)
@@ -215,7 +213,7 @@ def plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def prepare() -> None:
-    """Open what was closed to nowhere, and let no character end a command."""
+    """Replace closed output streams, and characters that their encoding lacks."""
     codecs.register_error(_HANDLER, plain)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -234,13 +232,13 @@ def monitored(
         with run_folder(out) as folder, listening() as stopping:
             yield folder, Monitor(track, meter, stopping, tuple(allowed_probes))
     except Stopped as stopped:
-        say(how_to_go_on(out))
+        say(stopped_message(out))
         raise typer.Exit(stopped.status) from None
 
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """Results are printed inside: where they cannot be, it is the output's fault, not the run's."""
+    """Print results inside: errors of the output are not errors of the run."""
     try:
         try:
             yield
@@ -248,16 +246,16 @@ def shown() -> Iterator[None]:
             sys.stdout.flush()
     except OSError as error:
         if error.errno == errno.EPIPE or error.filename is not None:
-            raise  # the reader has seen enough; a file that has a name is told of by its name
-        sys.stdout = io.StringIO()  # what is left is not tried again at the end
+            raise  # the reader closed the pipe, or the error names a file
+        sys.stdout = io.StringIO()  # otherwise the rest is flushed again at exit
         problem = f"the output cannot be written ({error.strerror})"
         raise StorageError(problem, "make room, or send it elsewhere") from None
 
 
-def how_to_go_on(out: Path | None) -> str:
-    """What there is of a stopped run.
+def stopped_message(out: Path | None) -> str:
+    """Say what is left of a stopped run, and how to resume it.
 
-    >>> how_to_go_on(None)
+    >>> stopped_message(None)
     'stopped; without --out nothing is kept'
     """
     if out is None:
@@ -268,27 +266,6 @@ def how_to_go_on(out: Path | None) -> str:
 
 
 def show_run(store: Store, interval: str, as_json: bool, layout: str) -> None:
-    """A saved run as the command that made it shows it."""
-    level = level_of(store)
-    if level.job_type.command == "finetune":
-        show_finetuned(store, interval, as_json, layout)
-        return
-    found, notes = level.results(store, interval), level.notes(store)
-    with shown():
-        show_results(found, notes, as_json, layout, level.name)
-
-
-def show_finetuned(store: Store, interval: str, as_json: bool, layout: str) -> None:
-    """A fine-tuning run as one JSON document, or as tables: systems, then curves."""
-    from aleatoric.report.finetune import finetune_json, shown_tables
-
-    if as_json:
-        document = finetune_json(store, interval)
-        with shown():
-            print_json(document)
-        return
-    tables = shown_tables(store, interval)
-    with shown():
-        show_tables(tables, False, layout)
-    for note in level_of(store).notes(store):
-        say(f"note: {note}")
+    """Print a saved run as the command that made it prints it."""
+    results = level_of(store).results(store, interval)
+    show_results(store, results, as_json, layout, interval)

@@ -1,4 +1,4 @@
-"""From what a user wrote after --corpus to a corpus: a name, a name with options, or a path."""
+"""Open the corpus that a user names with --corpus: a name, a name with options, or a path."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ from typing import Any, get_args
 from aleatoric import registry
 from aleatoric.data import fetch, files
 from aleatoric.data.documents import Cut
-from aleatoric.data.files import cache_dir
 from aleatoric.errors import DataError, UsageError
 from aleatoric.types import Collected, Corpus, MultiRef, ParallelText, TextCorpus
 
 _MOST_SIMULATED = {"contexts": 10**9, "people": 10**6, "passage": 10**4, "seed": 2**63}
-_OF_TEXTS = {
+_TEXT_FILES = {
     "asset": r"asset[._](valid|test)[._]",
     "wmt14-10ref": r"wmt14[-_]en[-_](de|fr)",
     "writingprompts": r".*\.wp_(source|target)$",
     "dailydialog++": r"dailydialogpp",
 }
-"""How the files of published texts are named, in the publishers' form and as JSON lines."""
-_OF_PROVO = ("Text_ID", "Word_Number", "Response_Count", "human")
+"""File names of published text corpora, in the publishers' form and as JSON lines."""
+_PROVO_COLUMNS = ("Text_ID", "Word_Number", "Response_Count", "human")
 
 
 def open_corpus(spec: str, encoding: str = "utf-8") -> Corpus:
-    """The corpus of `provo`, `simulated:contexts=10,people=5`, `cloze:FILE` or a path.
+    """Open the corpus of `provo`, `simulated:contexts=10,people=5`, `cloze:FILE` or a path.
 
     >>> len(open_corpus("simulated:contexts=3").items)
     3
@@ -36,21 +35,22 @@ def open_corpus(spec: str, encoding: str = "utf-8") -> Corpus:
     if name == "simulated":
         return _simulated(argument)
     if spec == "provo":
-        return _fetched("provo", encoding)
-    if argument and name in registry.names("corpora"):
-        return _load(name, Path(argument), _encoding_of(Path(argument), encoding))
-    path = Path(spec)
-    if not os.path.exists(path) and "." not in path.name and "/" not in spec:
-        known = ", ".join(registry.names("corpora"))
-        raise UsageError(f"there is no corpus or file {spec!r}; known corpora: {known}.")
+        path = _fetched("provo", "give its path with --corpus")
+    elif argument and name in registry.names("corpora"):
+        path = Path(argument)
+    else:
+        path = _existing_path(spec, "corpora")
+        name = ""
     encoding = _encoding_of(path, encoding)
-    return _load(sniff(path, encoding), path, encoding)
+    load = registry.find("corpora", name or sniff(path, encoding))
+    corpus: Corpus = load(path, encoding)
+    return corpus
 
 
 def open_token_corpus(
     spec: str, encoding: str = "utf-8", documents: str = "blank-lines"
 ) -> TextCorpus | ParallelText:
-    """The documents of a path or `text:FILE`, or the pairs of `parallel:SOURCE,TARGET`.
+    """Open the documents of a path or `text:FILE`, or the pairs of `parallel:SOURCE,TARGET`.
 
     `documents` says what a document is in plain text: see `aleatoric.data.documents`.
     """
@@ -60,17 +60,16 @@ def open_token_corpus(
     kind, _, argument = spec.partition(":")
     if kind == "parallel":
         return _parallel(spec, argument, encoding)
-    if kind == "text" and argument:
-        spec = argument
-    load = registry.find("token_corpora", "text")
-    corpus: TextCorpus = load(Path(spec), encoding, documents)
+    path = Path(argument if kind == "text" and argument else spec)
+    corpus: TextCorpus = registry.find("token_corpora", "text")(path, encoding, documents)
     return corpus
 
 
 def open_text_corpus(spec: str, encoding: str = "utf-8") -> MultiRef:
-    """The inputs and references of `asset`, `wmt14-10ref:FILE` or a path.
+    """Open the inputs and references of `asset`, `wmt14-10ref:FILE` or a path.
 
-    A name alone is what `aleatoric fetch` brought; a path is told by its name and its first line.
+    A name alone is what `aleatoric fetch` downloaded; the loader of a path is chosen by its name
+    and its first line.
 
     >>> open_text_corpus("asset-of-mine")  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
@@ -79,26 +78,35 @@ def open_text_corpus(spec: str, encoding: str = "utf-8") -> MultiRef:
     name, _, argument = spec.partition(":")
     known = registry.names("text_corpora")
     if name in known and argument:
-        return _load_texts(name, Path(argument), encoding)
-    if spec in (*fetch.SETS, *fetch.DOWNLOADS) and spec in known:
-        return _load_texts(spec, _fetched_texts(spec), encoding)
-    path = Path(spec)
-    if not os.path.exists(path) and "." not in path.name and "/" not in spec:
-        raise UsageError(
-            f"there is no corpus or file {spec!r}; known corpora: {', '.join(known)}, or a file."
-        )
-    return _load_texts(sniff_texts(path, encoding), path, encoding)
+        path = Path(argument)
+    elif spec in (*fetch.SETS, *fetch.DOWNLOADS) and spec in known:
+        path = _fetched(spec, f"give its path as {spec}:PATH")
+    else:
+        path = _existing_path(spec, "text_corpora")
+        name = sniff_texts(path, encoding)
+    corpus: MultiRef = registry.find("text_corpora", name)(path, encoding)
+    return corpus
+
+
+def sniff(path: Path, encoding: str = "utf-8") -> str:
+    """Return the loader of a file of next words, by the columns of its first row."""
+    read: Any = files.read_table if files.is_table(path) else files.read_json_lines
+    _, row = next(iter(read(path, encoding)), (None, None))
+    if row is None:
+        raise DataError.at(path, None, "holds no item", "give at least one context")
+    # One of the columns is enough: the loader then names those that are missing.
+    return "provo" if any(name in row for name in _PROVO_COLUMNS) else "cloze"
 
 
 def sniff_texts(path: Path, encoding: str = "utf-8") -> str:
-    """Which loader reads a file or folder of texts, told by names and by the first line.
+    """Return the loader of a file or folder of texts, by names and the first line.
 
     >>> sniff_texts(Path("wmt14-en-de.extra_refs.gz")), sniff_texts(Path("valid.wp_source"))
     ('wmt14-10ref', 'writingprompts')
     """
-    for name, pattern in _OF_TEXTS.items():
-        held = [own.name for own in path.iterdir()] if os.path.isdir(path) else []
-        if any(re.match(pattern, own.lower()) for own in (path.name, *held)):
+    inside = [file.name for file in path.iterdir()] if os.path.isdir(path) else []
+    for name, pattern in _TEXT_FILES.items():
+        if any(re.match(pattern, file.lower()) for file in (path.name, *inside)):
             return name
     if os.path.isdir(path):
         problem = "no corpus of texts is known that has these files"
@@ -111,26 +119,28 @@ def sniff_texts(path: Path, encoding: str = "utf-8") -> str:
 
 
 def corpus_facts(corpus: Collected[Any], spec: str, encoding: str) -> dict[str, str]:
-    """What identifies a corpus in a run: its bytes, how they were asked for and how read.
-
-    >>> corpus_facts(open_corpus("simulated"), "simulated", "utf-8")["spec"]
-    'simulated'
-    """
+    """Return what identifies a corpus in a run: its bytes, its name and its encoding."""
     known = {"name": corpus.name, "version": corpus.version, "sha256": corpus.sha256}
     return known | {"licence": corpus.licence, "spec": spec, "encoding": encoding}
 
 
 def check_same(corpus: Collected[Any], facts: Mapping[str, str]) -> None:
-    """Refuse a corpus that is not the one a run began with.
-
-    >>> corpus = open_corpus("simulated")
-    >>> check_same(corpus, corpus_facts(corpus, "simulated", "utf-8"))
-    """
+    """Refuse a corpus that is not the one a run began with."""
     if corpus.sha256 != facts["sha256"]:
         raise UsageError(
             f"{facts['spec']}: is not what it was when the run began; restore it, or begin "
             "another run."
         )
+
+
+def _existing_path(spec: str, kind: str) -> Path:
+    """Return the path of a corpus; a word that is neither a name nor a file is refused."""
+    path = Path(spec)
+    if not os.path.exists(path) and "." not in path.name and "/" not in spec:
+        known = ", ".join(registry.names(kind))
+        known += "" if kind == "corpora" else ", or a file"
+        raise UsageError(f"there is no corpus or file {spec!r}; known corpora: {known}.")
+    return path
 
 
 def _parallel(spec: str, argument: str, encoding: str) -> ParallelText:
@@ -142,53 +152,22 @@ def _parallel(spec: str, argument: str, encoding: str) -> ParallelText:
     return corpus
 
 
-def sniff(path: Path, encoding: str = "utf-8") -> str:
-    """Which loader reads a file, told by the columns of its first row."""
-    read: Any = files.read_table if files.is_table(path) else files.read_json_lines
-    _, row = next(iter(read(path, encoding)), (None, None))
-    if row is None:
-        raise DataError.at(path, None, "holds no item", "give at least one context")
-    # One of the columns is enough: the loader then names those that are missing.
-    return "provo" if any(name in row for name in _OF_PROVO) else "cloze"
-
-
-def _load(name: str, path: Path, encoding: str) -> Corpus:
-    corpus: Corpus = registry.find("corpora", name)(path, encoding)
-    return corpus
-
-
 def _encoding_of(path: Path, encoding: str) -> str:
-    """A published file is known by its bytes, and its encoding with it; no other is guessed."""
+    """Return the encoding of a published file, which is known by its bytes, or the given one."""
     if encoding != "utf-8" or not files.is_table(path):
         return encoding
     return fetch.published_encoding(files.sha256_of(path)) or encoding
 
 
-def _fetched(name: str, encoding: str) -> Corpus:
-    path = cache_dir() / fetch.DOWNLOADS[name].filename
-    if not path.exists():
-        raise UsageError(
-            f"{name} is not here yet: run aleatoric fetch {name}, or put {path.name} into "
-            f"{path.parent}, or give its path with --corpus."
-        )
-    fetch.check_unchanged(path)
-    return _load(name, path, _encoding_of(path, encoding))
-
-
-def _load_texts(name: str, path: Path, encoding: str) -> MultiRef:
-    corpus: MultiRef = registry.find("text_corpora", name)(path, encoding)
-    return corpus
-
-
-def _fetched_texts(name: str) -> Path:
-    """The first file of a fetched corpus, when all are here."""
+def _fetched(name: str, alternative: str) -> Path:
+    """Return the first file of a downloaded corpus, if all its files are there and unchanged."""
     published = fetch.files_of(name)
-    paths = [cache_dir() / download.filename for download in published]
+    paths = [files.cache_dir() / download.filename for download in published]
     missing = [path for path in paths if not path.exists()]
     if missing:
         raise UsageError(
             f"{name} is not here yet: run aleatoric fetch {name}, or put {missing[0].name} into "
-            f"{missing[0].parent}, or give its path as {name}:PATH."
+            f"{missing[0].parent}, or {alternative}."
         )
     for path in paths:
         fetch.check_unchanged(path)

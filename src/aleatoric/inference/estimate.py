@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from typing import Protocol
 
 import numpy as np
-from scipy.stats import t
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, Resampled, resample
 from aleatoric.types import Estimate, Floats, Interval, Table
@@ -297,6 +296,8 @@ def at_level(estimate: Estimate, level: float) -> Estimate:
     interval = estimate.interval
     if interval is None or estimate.value is None or level <= interval.level:
         return estimate
+    from scipy.stats import t  # importing it takes a second
+
     freedom = max(estimate.n_groups - 1, 1)
     factor = t.ppf((1 + level) / 2, freedom) / t.ppf((1 + interval.level) / 2, freedom)
     low, high = (

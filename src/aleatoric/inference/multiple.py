@@ -7,7 +7,6 @@ from itertools import combinations
 from string import ascii_lowercase
 
 import numpy as np
-from scipy.stats import false_discovery_control
 
 from aleatoric.types import Floats
 
@@ -27,6 +26,8 @@ def holm(p_values: PValues) -> list[float | None]:
 
 def benjamini_hochberg(p_values: PValues) -> list[float | None]:
     """Benjamini and Hochberg's adjusted p-values, which control the false discovery rate."""
+    from scipy.stats import false_discovery_control  # importing it takes a second
+
     return _adjusted(p_values, false_discovery_control)
 
 

@@ -30,7 +30,7 @@ from aleatoric.probes.base import (
 )
 from aleatoric.registry import Meter, Track, quietly, unmetered, versions
 from aleatoric.runs import COMPLETE, Store
-from aleatoric.runs.disk import told
+from aleatoric.runs.disk import reporting_faults
 from aleatoric.runs.engine import Engine, check_engine, check_specs, open_engine
 from aleatoric.runs.job import Job
 from aleatoric.runs.session import Stopping, working
@@ -61,6 +61,10 @@ class Level(ABC):
     """Registry kinds of the models of this level."""
     controls: ClassVar[tuple[str, ...]] = ()
     """Systems that are people, not models."""
+    leading: ClassVar[str] = ""
+    """Metric that orders the systems if not all of them can be shown in detail."""
+    compared: ClassVar[tuple[str, ...]] = ("*",)
+    """Patterns of the metrics that are compared by default, the leading ones first."""
     needs_out: ClassVar[bool] = False
     """Whether `--out` is required because the output files are the point of a run."""
     packages: ClassVar[tuple[str, ...]] = ("numpy", "scipy")
@@ -230,7 +234,7 @@ def resume_run(
     """Resume the run in `path` until it is complete; return the open run."""
     store = Store.resume(path)
     try:
-        with told(path):
+        with reporting_faults(path):
             return _resume(store, resume_options or ResumeOptions(), monitor or Monitor())
     except BaseException:
         store.close()
@@ -251,7 +255,7 @@ def _resume(store: Store, resume_options: ResumeOptions, monitor: Monitor) -> St
         return store
     check_allowed_rule(rule, resume_options.word_rule, path)
     check_allowed_probes(probes, monitor.allowed_probes, path, "resume")
-    pending = store.unfinished(job.models)
+    pending = store.unfinished_models(job.models)
     check_receivers(pending, resume_options.key_for, path)
     check_contents(manifest.get("contents") or {}, pending)
     level.check(job)
@@ -280,7 +284,7 @@ def _work(store: Store, job: Job, opened: Callable[[], Collected[Any]], monitor:
             with store.transaction():
                 level.save_items(store, job, corpus(), monitor)
         with open_engine(job.engine_options) as engine:
-            for spec in store.unfinished(job.models):
+            for spec in store.unfinished_models(job.models):
                 monitor.stopping.check()
                 level.ask(store, job, spec, engine, corpus, monitor)
                 store.set_finished(spec)
@@ -297,7 +301,7 @@ def score(store: Store, monitor: Monitor | None = None, again: bool = True) -> N
     monitor, level = monitor or Monitor(), level_of(store)
     again = again and not refused_probes(store, monitor.allowed_probes)
     if again or not level.has_statistics(store):
-        with store.alone():
+        with store.exclusive():
             level.score(store, monitor)
 
 

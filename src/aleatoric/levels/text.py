@@ -37,9 +37,9 @@ from aleatoric.probes.opening import default_names, left_out
 from aleatoric.registry import Track
 from aleatoric.runs import Store
 from aleatoric.runs.engine import Engine
-from aleatoric.runs.formats import Facts
+from aleatoric.runs.formats import SavedDict
 from aleatoric.runs.job import ClusterJob, option
-from aleatoric.runs.run import StoredRows, TextShelf
+from aleatoric.runs.run import StoredRows, StoredTexts
 from aleatoric.runs.session import (
     add_notes,
     check_version,
@@ -135,7 +135,7 @@ def cases(store: Store, system: str) -> Iterator[TextCase]:
         if metric.startswith(("w1_M/", "w1_C/")):
             for row in store.rows(system, metric):
                 values.setdefault(row.item_id, {})[metric] = row.value
-    for produced in TextShelf(store).walk():
+    for produced in StoredTexts(store).walk():
         if system in produced.systems:
             item = produced.item
             yield TextCase(item, produced.systems[system], values.get(item.id, {}))
@@ -146,7 +146,7 @@ def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict
     built_in = [name for name in store.manifest["probes"] if not is_code(name)]
     if not built_in:
         return
-    scorer, shelf = Scorer.of({**store.manifest, "probes": built_in}, (), store), TextShelf(store)
+    scorer, shelf = Scorer.of({**store.manifest, "probes": built_in}, (), store), StoredTexts(store)
     for item_id in item_ids:
         yield item_id, distances_of(shelf.find(item_id), scorer)
 
@@ -175,8 +175,8 @@ def _write(
         return
     store.add_system(name, facts)
     n_pending = store.n_items - store.n_items_with_draws(name)
-    shelf = TextShelf(store)
-    written = model.write(monitor.stopping.before_each(shelf.waiting(name)), ask)
+    shelf = StoredTexts(store)
+    written = model.write(monitor.stopping.before_each(shelf.pending_items(name)), ask)
     # A recorded file is saved in one transaction: a bad last line must not leave half of it.
     recorded = facts["estimator"] == RECORDED
     with monitor.stopping.finishing(), store.transaction() if recorded else nullcontext():
@@ -205,7 +205,7 @@ def _model_notes(model: TextModel, name: str) -> list[str]:
     ]
 
 
-def _save(shelf: TextShelf, name: str, model: TextModel, written: Iterable[Texts]) -> None:
+def _save(shelf: StoredTexts, name: str, model: TextModel, written: Iterable[Texts]) -> None:
     """Save texts and their counts; inputs without a text are skipped."""
     store, key = shelf.store, f"tally {name}"
     earlier = store.meta(key) or {}
@@ -364,6 +364,8 @@ class Text(Level):
     job_type = TextJob
     model_kinds = ("text_models",)
     controls = (CONTROL,)
+    leading = "energy/lexical-1"
+    compared = ("energy/*", "dmu_M/*", "w1_?/*")
     packages = (
         *("numpy", "scipy", "spacy", "textblob", "sentence-transformers"),
         *("torch", "transformers", "tokenizers"),
@@ -400,7 +402,7 @@ class Text(Level):
         items: Iterable[TextItem] = islice(corpus.items, total)
         if job.tokeniser is None and _language(job, corpus) not in _SPACELESS:
             items = map(_check_spaces, items)
-        TextShelf(store).add_items(monitor.track(items, total, f"read {corpus.name}"))
+        StoredTexts(store).add_items(monitor.track(items, total, f"read {corpus.name}"))
         add_notes(store, [*corpus.notes, *_left_out_notes(job, corpus)])
 
     def ask(
@@ -453,7 +455,7 @@ class Text(Level):
         names = [c for c in store.stat_columns() if not c.startswith((UNDEFINED, "n_pairs_"))]
         pages = ((page.groups, page.values) for page in store.stat_pages(system))
         means = {name: Mean(name) for name in names}
-        found = Facts(estimates(pages, means, store.manifest["seed"], interval))
+        found = SavedDict(estimates(pages, means, store.manifest["seed"], interval))
         missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
         gappy: set[str] = set() if system == CONTROL else _gappy_probes(store, system)
         for metric in metrics_of(store):

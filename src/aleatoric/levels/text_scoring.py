@@ -39,7 +39,7 @@ from aleatoric.registry import Track
 from aleatoric.rng import stream
 from aleatoric.runs import Store
 from aleatoric.runs.formats import StatRow
-from aleatoric.runs.run import EmbeddingCache, Produced, TextShelf
+from aleatoric.runs.run import EmbeddingCache, Produced, StoredTexts
 from aleatoric.types import Floats
 
 CONTROL = "control"
@@ -193,7 +193,7 @@ def statistics(
     names = [name for name in store.systems() if name != CONTROL]
     statistics = [*statistic_names(scorer.protocol), *([SAME_LENGTH] if same_length else ())]
     columns = [f"{name}/{p.name}" for name in statistics for p in scorer.probes]
-    walk = track(TextShelf(store).walk(), store.n_items, "score")
+    walk = track(StoredTexts(store).walk(), store.n_items, "score")
     return [*columns, *LENGTHS, *COUNTS, *PAIRS], _rows(iter(walk), names, scorer, same_length)
 
 
@@ -268,7 +268,7 @@ def _at_same_length(items: Sequence[ScoredTexts], system: int, scorer: Scorer) -
 
 
 def _holds_dialogues(store: Store, corpus: str) -> bool:
-    return is_dialogue(corpus, (produced.item for produced in TextShelf(store).walk()))
+    return is_dialogue(corpus, (produced.item for produced in StoredTexts(store).walk()))
 
 
 def _undefined(scores: Scores, system: str) -> Statistics:

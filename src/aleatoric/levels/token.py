@@ -235,6 +235,8 @@ class Token(Level):
     """
     job_type = TokenJob
     model_kinds = ("forced_models",)
+    leading = "ece"
+    compared = ("ece", "sce", "ace", "e_ece*", "sce_*", "ace_*")
     packages = ("numpy", "scipy", "torch", "transformers", "tokenizers")
 
     def check(self, job: TokenJob) -> None:

@@ -48,10 +48,10 @@ from aleatoric.runs.session import (
     add_notes,
     check_version,
     lost_notes,
+    pending_items,
     saved_notes,
     system_name,
     unfinished_notes,
-    waiting,
 )
 from aleatoric.types import Case, Choices, Corpus, Item, Pair, Result, Study
 
@@ -283,7 +283,7 @@ def _draw(
     if store.meta(f"done {name}"):
         return
     store.add_system(name, facts)
-    pending = waiting(store, name, model)
+    pending = pending_items(store, name, model)
     items: Iterable[Item] = monitor.track(pending.items(monitor.stopping), pending.number, name)
     changes = AnswerChanges()
     with monitor.stopping.finishing():
@@ -353,6 +353,8 @@ class NextWords(Level):
 
     name = "word"
     controls = CONTROLS
+    leading = "overlap"
+    compared = ("overlap", "sq_distance", "log_loss", "agreement_M", "tvd", "tvd_syn", "tvd_sem")
     studies = "analyses"
 
     def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:

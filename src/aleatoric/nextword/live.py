@@ -71,6 +71,11 @@ def _human(question: Question) -> dict[str, float]:
     return dict(zip(question.words, question.weights or (), strict=question.weights is not None))
 
 
+def open_live(lm: HFModel, label: str, estimator: str) -> LiveModel:
+    """Return a loaded language model as a source of next words."""
+    return LiveModel(lm, label, estimator, Limits())
+
+
 @dataclass(frozen=True)
 class LiveModel:
     """A loaded language model with an estimator of its next-word distribution."""

@@ -1,72 +1,50 @@
-"""What fine-tuning did: systems beside the control, differences from the base, curves."""
+"""Tables and curves of fine-tuning runs: systems, differences from the base, losses by epoch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels import word
-from aleatoric.levels.base import notes
 from aleatoric.levels.word_scoring import ORACLE
-from aleatoric.report.parts import Part
-from aleatoric.report.tables import UNDEFINED, number, with_interval
-from aleatoric.report.views import p_value
+from aleatoric.report.tables import UNDEFINED, number, p_value, with_interval
 from aleatoric.runs import FINETUNING, Store
 from aleatoric.studies.compare import Compared, compare
 from aleatoric.studies.figure_data import Lines, LineSeries, Panels, Picture
-from aleatoric.tuning.session import is_finetuned
 from aleatoric.types import Result, Table
 
 
 def finetune_tables(store: Store, interval: str = DEFAULT_METHOD) -> list[Table]:
-    """The systems of a fine-tuning run, then the curves of its folds."""
+    """Return the systems of a fine-tuning run, then the curves of its folds."""
     curves = curve_table(store)
     return [systems_table(store, interval), *([curves] if curves.rows else [])]
 
 
-def shown_tables(store: Store, interval: str = DEFAULT_METHOD) -> list[Table]:
-    """What fits a screen: the systems, then the curves as means over folds."""
+def shown_tables(
+    store: Store, interval: str = DEFAULT_METHOD, results: Sequence[Result] | None = None
+) -> list[Table]:
+    """Return what fits a screen: the systems, then the curves as means over folds."""
     curves = mean_curve_table(store)
-    return [systems_table(store, interval), *([curves] if curves.rows else [])]
+    return [systems_table(store, interval, results), *([curves] if curves.rows else [])]
 
 
-def training_tables(part: Part) -> list[Table]:
-    """Of each fine-tuning run of a part its systems and mean curves; named where there are more."""
-    runs = [store for store in part.stores if is_finetuned(store)]
-    return [
-        table if len(runs) == 1 else replace(table, title=f"{table.title} {store.path}")
-        for store in runs
-        for table in shown_tables(store)
-    ]
-
-
-def training_pictures(part: Part) -> dict[str, Picture]:
-    """The curves of each fine-tuning run of a part, under its name where there are more."""
-    runs = [store for store in part.stores if is_finetuned(store)]
-    return {
-        name if len(runs) == 1 else f"{name} {store.path}": picture
-        for store in runs
-        for name, picture in curve_pictures(store).items()
-    }
-
-
-def finetune_json(store: Store, interval: str = DEFAULT_METHOD) -> dict[str, Any]:
-    """Results, differences and all that training told, for `--json`."""
+def facts(store: Store, interval: str = DEFAULT_METHOD) -> dict[str, Any]:
+    """Return the differences from the base and the facts of training, for `--json`."""
     compared = differences(store, interval)
     return {
-        "results": [result.as_dict() for result in word.results(store, interval)],
         "comparisons": compared.as_dict()["comparisons"] if compared else [],
         "finetuning": store.meta(FINETUNING) or {},
-        "notes": notes(store),
     }
 
 
-def systems_table(store: Store, interval: str = DEFAULT_METHOD) -> Table:
+def systems_table(
+    store: Store, interval: str = DEFAULT_METHOD, results: Sequence[Result] | None = None
+) -> Table:
     """One row per system: overlap, squared distance, log loss, differences from the base, TVD."""
-    found = {(r.system, r.metric): r for r in word.results(store, interval)}
+    own = word.results(store, interval) if results is None else results
+    found = {(result.system, result.metric): result for result in own}
     compared = differences(store, interval)
     facts = store.meta(FINETUNING) or {}
     models = word.model_systems(store)
@@ -101,7 +79,7 @@ def _values(found: Mapping[tuple[str, str], Result], system: str) -> tuple[str, 
 
 
 def differences(store: Store, interval: str = DEFAULT_METHOD) -> Compared | None:
-    """The base minus every other system, paired; `None` where there is one system.
+    """Compare the base with every other system, paired; `None` if there is one system.
 
     The differences of one metric are the family that p-values are adjusted over.
     """
@@ -123,7 +101,7 @@ def _family_notes(compared: Compared | None) -> Iterator[str]:
 
 
 def _differences(compared: Compared | None, system: str, base: str) -> Iterator[str]:
-    """A system minus the base by each metric; the comparison has the base first."""
+    """Yield a system minus the base by each metric; the comparison has the base first."""
     found = {
         one.metric: one
         for one in (compared.comparisons if compared else ())
@@ -136,7 +114,7 @@ def _differences(compared: Compared | None, system: str, base: str) -> Iterator[
 
 
 def _turned(estimate: Any) -> str:
-    """An estimate with its sign changed."""
+    """Return an estimate with its sign changed."""
     if estimate.value is None:
         return UNDEFINED
     shown = f"{-estimate.value:+.3f}"
@@ -151,7 +129,7 @@ def _perplexity(facts: Mapping[str, Any]) -> str:
 
 
 def perplexity(nll: float) -> float:
-    """The exponential of a mean negative log-likelihood, infinite where that is too large.
+    """Return the exponential of a mean negative log-likelihood; infinite if it is too large.
 
     >>> perplexity(0.0), perplexity(1e9)
     (1.0, inf)
@@ -172,7 +150,7 @@ def _temperature_notes(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 COMPARED = ("sq_distance", "log_loss")
-"""What tells whether fine-tuning brought a model closer to people: two proper scores."""
+"""Two proper scores that show whether fine-tuning brought a model closer to people."""
 _LOSSES = ("train_loss", "validation_loss", "train_nll", "validation_nll", "validation_human")
 _CURVES = (
     *("training loss", "validation loss", "training perplexity", "validation perplexity"),
@@ -182,7 +160,7 @@ _IN_NATS = "Losses are in nats; epoch 0 is before training."
 
 
 def curve_table(store: Store) -> Table:
-    """A row a system, fold and epoch: losses and perplexities in training and validation."""
+    """One row per system, fold and epoch: losses and perplexities in training and validation."""
     rows = tuple(
         (system, fold, str(epoch["number"]), *_curve_cells(epoch))
         for system, fold, epoch in _epochs(store)
@@ -191,7 +169,7 @@ def curve_table(store: Store) -> Table:
 
 
 def mean_curve_table(store: Store) -> Table:
-    """A row a system and epoch: the means over the folds that came so far."""
+    """One row per system and epoch: the means over the folds that came so far."""
     rows = tuple(
         (system, str(epoch["number"]), str(epoch["folds"]), *_curve_cells(epoch))
         for system, epoch in _mean_epochs(store)
@@ -207,7 +185,7 @@ def _curve_cells(epoch: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _mean_epochs(store: Store) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """By system and epoch the means over folds; undefined where a loss is so in every fold."""
+    """Yield the means over folds, by system and epoch; undefined if a loss is so in every fold."""
     found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for system, _, epoch in _epochs(store):
         found.setdefault((system, epoch["number"]), []).append(epoch)
@@ -220,7 +198,7 @@ def _mean_epochs(store: Store) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _kept_notes(store: Store) -> Iterator[str]:
-    """Which epoch's weights each fold kept."""
+    """Yield the epoch whose weights each fold kept."""
     for system, facts in (store.meta(FINETUNING) or {}).items():
         if "kept" in facts:
             listed = ", ".join(f"{fold}: {epoch}" for fold, epoch in facts["kept"].items())
@@ -234,7 +212,7 @@ def _epochs(store: Store) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 
 
 def curve_pictures(store: Store) -> dict[str, Picture]:
-    """Losses and perplexities by epoch, a panel a system."""
+    """Return losses and perplexities by epoch, one panel per system."""
     systems = list(dict.fromkeys(system for system, _, _ in _epochs(store)))
     if not systems:
         return {}
@@ -253,7 +231,7 @@ def _panels(store: Store, system: str) -> Iterator[Lines]:
 
 
 def _mean_line(store: Store, system: str, name: str, column: str) -> LineSeries:
-    """The mean over folds by epoch, losses of texts as perplexities."""
+    """Return the mean over folds by epoch, losses of texts as perplexities."""
     own = {e["number"]: e[column] for label, e in _mean_epochs(store) if label == system}
     known = {place: value for place, value in sorted(own.items()) if value is not None}
     shown = map(perplexity, known.values()) if column.endswith("nll") else known.values()

@@ -8,10 +8,9 @@ from html import escape
 from typing import Any
 
 from aleatoric.errors import MissingExtraError, UsageError
-from aleatoric.report.captions import shown
 from aleatoric.report.figures import draw, safe
-from aleatoric.report.tables import between, interval_ends
-from aleatoric.report.views import HEADINGS, results_tables
+from aleatoric.report.tables import between, interval_ends, printable
+from aleatoric.report.views import view_of_results
 from aleatoric.types import Result, Results, Study, Table
 
 MAIN = ("overlap", "ece", "energy")
@@ -53,7 +52,7 @@ def results_html(results: Results) -> str:
     """Results as the tables of their level, with one signature below."""
     if not results:
         return "<p>no results</p>"
-    tables = results_tables(results, level_of(results))
+    tables = view_of_results(results).tables(results)
     return "".join(table_html(table) for table in tables) + _signed(results[0])
 
 
@@ -100,8 +99,7 @@ def plot_results(results: Results, axes: Any = None, metric: str | None = None) 
         axes.plot([value], [place], "o", color="black", markersize=5)
     axes.set_yticks(range(len(chosen)), [safe(result.system) for result in chosen])
     axes.set_ylim(len(chosen) - 0.5, -0.5)
-    name = chosen[0].metric
-    axes.set_xlabel(safe(HEADINGS.get(name, name).rstrip(" ↓↑")))
+    axes.set_xlabel(safe(view_of_results(results).heading_of(chosen[0].metric)))
     return axes
 
 
@@ -115,15 +113,6 @@ def plot_study(study: Study, figure: str | None = None) -> Any:
         known = ", ".join(study.figures)
         raise UsageError(f"{study.name} has no figure {name!r}; it has: {known}.")
     return draw(study.figures[name])[0]
-
-
-def level_of(results: Sequence[Result]) -> str:
-    """The level of results, told by their metrics."""
-    metrics = [result.metric for result in results]
-    if any("/" in metric for metric in metrics):
-        return "text"
-    of_words = ("overlap", "agreement_", "tvd", "ece_original", "ece_human")
-    return "word" if any(metric.startswith(of_words) for metric in metrics) else "token"
 
 
 def _of_metric(results: Sequence[Result], metric: str | None) -> list[Result]:
@@ -174,4 +163,4 @@ def _cells(row: Sequence[Any]) -> str:
 
 
 def _text(value: object) -> str:
-    return escape(shown(str(value)))
+    return escape(printable(str(value)))

@@ -1,4 +1,4 @@
-"""A `Table` as rich, Markdown, LaTeX or CSV text; every cell is escaped for where it goes."""
+"""Numbers as text, cells, and tables as rich, Markdown, LaTeX or CSV text with escaped cells."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import io
 import math
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from rich import box
 from rich.table import Table as RichTable
@@ -15,10 +16,10 @@ from rich.text import Text
 
 from aleatoric.errors import INVISIBLE_LETTERS
 from aleatoric.inference.estimate import CUT_MARK, is_cut
-from aleatoric.types import Estimate, Interval, Table
+from aleatoric.types import Estimate, Interval, Result, Table
 
 _STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Unicode's categories of characters that steer a terminal or a page, or are no characters."""
+"""Unicode categories of control characters, and of code points that are no characters."""
 _MARKDOWN = re.compile(r"([\\|\[\]`*])")
 _FORMULA = ("=", "+", "-", "@", "\t")
 _NUMBER = re.compile(r"[+-]?\d[\d.,]*(e[+-]?\d+)?%?")
@@ -37,17 +38,19 @@ _LATEX |= {"μ": r"$\mu$", "<": r"\textless{}", ">": r"\textgreater{}"}
 
 
 def printable(text: str) -> str:
-    """Text without characters that could steer a terminal; they are shown as escapes.
+    """Return a text with its control characters as escapes, safe for a terminal or a page.
 
     >>> printable("a\\x1b[31mb")
     'a\\\\x1b[31mb'
     """
+    if text.isprintable():
+        return text  # most texts, and quick to see
     return "".join(c if _harmless(c) else ascii(c)[1:-1] for c in text)
 
 
 def to_rich(table: Table) -> RichTable:
-    """For a terminal."""
-    # Text, not str: what stands in brackets is no markup here.
+    """Return a table for a terminal."""
+    # Text, not str: brackets are no markup here.
     title = Text(printable(table.title))
     shown = RichTable(title=title, box=box.SIMPLE_HEAD, caption_justify="left")
     for i, column in enumerate(table.columns):
@@ -60,7 +63,7 @@ def to_rich(table: Table) -> RichTable:
 
 
 def to_markdown(table: Table) -> str:
-    """For a README or an issue.
+    """Return a table for a README or an issue.
 
     >>> print(to_markdown(Table("t", ("a", "b"), (("x|y", "1"),))))
     | a | b |
@@ -74,7 +77,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """For a paper, with booktabs rules."""
+    """Return a table for a paper, with booktabs rules."""
     layout = "l" + "r" * (len(table.columns) - 1)
     lines = [" & ".join(_latex_cell(c) for c in row) + r" \\" for row in table.rows]
     head = " & ".join(_latex_cell(c) for c in table.columns) + r" \\"
@@ -83,7 +86,7 @@ def to_latex(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """For a spreadsheet, which takes no cell for a formula.
+    """Return a table for a spreadsheet; no cell is taken for a formula.
 
     >>> print(to_csv(Table("t", ("word", "n"), (("=1+1", -2), ("a,b", "-0.5")))))
     word,n
@@ -128,19 +131,19 @@ UNDEFINED = "–"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number as papers print it.
+    """Return a number as papers print it.
 
     >>> number(0.43239), number(None)
     ('0.432', '–')
     """
     if value is None:
         return UNDEFINED
-    # A negative that rounds to zero is zero.
+    # A negative number that rounds to zero is printed as zero.
     return f"{value:.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
 
 
 def with_interval(estimate: Estimate, digits: int = 3) -> str:
-    """A value with its interval, which has a mark where it is cut at a bound.
+    """Return a value with its interval, marked if it is cut at a bound.
 
     >>> with_interval(Estimate(0.5, None, 3, 1))
     '0.500'
@@ -154,7 +157,7 @@ def with_interval(estimate: Estimate, digits: int = 3) -> str:
 
 
 def interval_text(interval: Interval, digits: int = 3, times: float = 1.0) -> str:
-    """The two ends of an interval, multiplied by `times`.
+    """Return the two ends of an interval, multiplied by `times`.
 
     >>> interval_text(Interval(0.1, 0.9, 0.95, "t"), 1, 100)
     '[10.0, 90.0]'
@@ -164,7 +167,7 @@ def interval_text(interval: Interval, digits: int = 3, times: float = 1.0) -> st
 
 
 def p_calibrated(estimate: Estimate) -> str:
-    """The p-value of calibration, where it stands in place of an interval; else nothing.
+    """Return the p-value of calibration that stands in place of an interval, or nothing.
 
     >>> p_calibrated(Estimate(0.1, None, 9, 3, p_calibrated=0.4286))
     'p = 0.429'
@@ -175,7 +178,7 @@ def p_calibrated(estimate: Estimate) -> str:
 
 
 def between(low: float | None, high: float | None, digits: int = 3) -> str:
-    """A range of numbers; one number where both ends are equal.
+    """Return a range of numbers; one number if both ends are equal.
 
     >>> between(0.2, 0.3), between(0.2, 0.2), between(None, None)
     ('0.200–0.300', '0.200', '–')
@@ -187,7 +190,7 @@ def between(low: float | None, high: float | None, digits: int = 3) -> str:
 
 
 def interval_ends(estimate: Estimate | None, times: float = 1.0) -> tuple[float, float, float]:
-    """The low end, the value and the high end of an estimate; NaN where undefined.
+    """Return the low end, the value and the high end of an estimate; NaN where undefined.
 
     >>> interval_ends(Estimate(0.5, None, 3, 1), 100)
     (50.0, 50.0, 50.0)
@@ -197,3 +200,112 @@ def interval_ends(estimate: Estimate | None, times: float = 1.0) -> tuple[float,
     value, own = estimate.value, estimate.interval
     ends = (own.low, value, own.high) if own else (value, value, value)
     return times * ends[0], times * ends[1], times * ends[2]
+
+
+DIGITS = 5
+
+
+def short(value: float | None) -> float | None:
+    """Return a number with as many digits as a figure shows; `None` if it is undefined.
+
+    >>> short(1 / 3), short(math.nan), short(None)
+    (0.33333, None, None)
+    """
+    if value is None or not math.isfinite(value):
+        return None
+    rounded = float(f"{value:.{DIGITS}g}")
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+def p_value(p: float | None) -> str:
+    """Return a p-value as papers print it.
+
+    >>> p_value(0.00003), p_value(0.0421), p_value(None)
+    ('<.001', '.042', '–')
+    """
+    if p is None:
+        return UNDEFINED
+    return "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a sentence lists them.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    *before, last = names
+    return f"{', '.join(before)} and {last}" if before else last
+
+
+Letters = Mapping[str, Mapping[str, str]]
+"""Metric -> system -> letters."""
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """A number as it is shown and as it is sorted, and the result that it cites."""
+
+    text: str
+    sort: float | str | None
+    interval: str = ""
+    letters: str = ""
+    cites: tuple[str, str] | None = None
+    """The system and the metric whose signature it has."""
+
+    def plain(self, with_interval: bool = True) -> str:
+        """Return the cell as plain text; counts have no commas."""
+        text = str(self.sort) if isinstance(self.sort, int) else self.text
+        return f"{text} {self.interval}".strip() if with_interval else text
+
+    @classmethod
+    def named(cls, name: str) -> TableCell:
+        """Return the cell of a name."""
+        return cls(name, name)
+
+    @classmethod
+    def count(cls, n: int) -> TableCell:
+        """Return the cell of a number of items."""
+        return cls(f"{n:,}", n)
+
+    @classmethod
+    def value(
+        cls, result: Result | None, letters: Letters, times: float = 1.0, is_small: bool = False
+    ) -> TableCell:
+        """Return the cell of a result, multiplied by `times`; small values need more digits."""
+        if result is None or result.estimate.value is None:
+            return cls(UNDEFINED, None)
+        estimate, digits = result.estimate, 3 if times == 1 else 2
+        scaled = times * result.estimate.value
+        text = f"{scaled:.3g}" if is_small else number(scaled, digits)
+        interval = _calibration(estimate)
+        if estimate.interval and not is_small:
+            interval = interval_text(estimate.interval, digits, times)
+        own = letters.get(result.metric, {}).get(result.system, "")
+        return cls(text, estimate.value, interval, own, (result.system, result.metric))
+
+    @classmethod
+    def perfect(cls, result: Result | None, times: float = 1.0) -> TableCell:
+        """Return the expected value of a perfect model, under both estimates of the truth."""
+        perfect = result.perfect if result else None
+        if result is None or perfect is None:
+            return cls(UNDEFINED, None)
+        low, high = (None if end is None else times * end for end in (perfect.low, perfect.high))
+        text = between(low, high, 3 if times == 1 else 2)
+        return cls(text, perfect.low, cites=(result.system, result.metric))
+
+
+def _calibration(estimate: Estimate) -> str:
+    """Return what stands in place of the interval of a calibration error of tokens."""
+    p = p_calibrated(estimate)
+    is_consistent = estimate.p_calibrated is not None and estimate.p_calibrated > 0.05
+    return f"consistent with calibration ({p})" if p and is_consistent else p
+
+
+@dataclass(frozen=True)
+class Column:
+    """The heading of a column, what it means, and how it is sorted."""
+
+    heading: str
+    kind: str = "number"
+    help: str = ""

@@ -1,477 +1,475 @@
-"""Results as plain tables of text: what is shown, before how."""
+"""How the runs of a level are shown: tables, sentences, figures, and items with their answers.
+
+`View` shows the runs of any level. A level with tables or figures of its own has a subclass, which
+is registered under the name of its command in `aleatoric.registry`.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import heapq
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import filter as filter_names
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from aleatoric.inference.estimate import with_cut_note
-from aleatoric.levels.text_variability import sentences, verdicts
-from aleatoric.report.tables import UNDEFINED, between, number, p_calibrated, with_interval
-from aleatoric.studies.compare import Compared, Comparison
-from aleatoric.types import Estimate, Result, Table
-
-CONTROL = "control"
-SAME_LENGTH = "dmu_M_same_length"
-_SAME_LENGTH_NOTE = (
-    "at same length: μM − μH on texts of both sides cut to the same lengths, for systems whose "
-    "texts are over 10% longer or shorter than people's; their verdict on variability uses it."
+from aleatoric import registry
+from aleatoric.errors import UsageError
+from aleatoric.inference.estimate import CUT_MARK, CUT_NOTE, with_cut_note
+from aleatoric.levels.base import Level, find_level, level_of
+from aleatoric.registry import Track, quietly
+from aleatoric.report.item_data import (
+    ItemAnswers,
+    ItemList,
+    Measure,
+    answer_name,
+    evenly_chosen,
+    first_answers,
+    model_data,
+    people_data,
 )
-Found = dict[tuple[str, str], Result]
-_TITLES = {
-    "M": "Metrics of the paper: a generator's texts among themselves",
-    "C": "Metrics of the paper: a generator's texts against people's",
-}
-_WHAT = {
-    "M": "M: distances between a generator's texts; H: between people's.",
-    "C": "C: distances between a generator's texts and people's; H: between people's.",
-}
+from aleatoric.report.tables import (
+    Column,
+    Letters,
+    TableCell,
+    interval_ends,
+    listed,
+    number,
+    printable,
+    short,
+    with_interval,
+)
+from aleatoric.runs import Store
+from aleatoric.runs.run import item_and_draws
+from aleatoric.studies.compare import Compared, compare
+from aleatoric.studies.compare_statistics import better
+from aleatoric.studies.figure_data import Dots, Picture
+from aleatoric.types import Case, Categorical, Draws, Item, Pair, Result, Table
+
+if TYPE_CHECKING:
+    from aleatoric.report.parts import ReportPart, ShownSystem
+
+Found = Mapping[tuple[str, str], Result]
+"""System and metric -> result."""
+Rows = tuple[tuple[TableCell, ...], ...]
+Captions = Mapping[str, tuple[str, str]]
+"""Figure -> its title, and how to read it."""
+FEW_GROUPS = 10
+"""With fewer groups, intervals are wide and tests detect little."""
+CONTEXT_CHARS = 180
+"""Characters of a context that lists show."""
+MOST_CONTEXTS = 4000
+"""Contexts that fit on a page; of more, an even choice over the order of distances."""
+N_WORST = 10
 
 
-def text_tables(results: Sequence[Result]) -> list[Table]:
-    """People's variability, closeness and variability of systems, then the paper's metrics."""
-    found = {(result.system, result.metric): result for result in results}
-    probes = list(dict.fromkeys(r.metric.partition("/")[2] for r in results if "/" in r.metric))
-    systems = list(dict.fromkeys(result.system for result in results))
-    people = _people(found, probes)
-    tables = [people, *(_paper(found, probes, systems, side) for side in _TITLES)]
-    others = [name for name in systems if name != CONTROL]
-    if others:
-        tables.insert(1, _closeness(found, probes, others, results))
-    return [with_cut_note(table) for table in tables]
+@dataclass(frozen=True)
+class SystemsTable:
+    """The table of systems: one row per system, or one per system and probe."""
+
+    columns: tuple[Column, ...]
+    rows: Rows
+    compared: Compared | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def letters(self) -> bool:
+        """Whether cells have letters."""
+        return bool(self.compared and any(self.compared.letters.values()))
 
 
-def _people(found: Found, probes: Sequence[str]) -> Table:
-    """How people vary."""
-    rows = []
-    for probe in probes:
-        mean_h = found.get((CONTROL, f"mean_H/{probe}"))
-        if mean_h is not None:
-            rows.append((probe, with_interval(mean_h.estimate), _inputs(mean_h.estimate)))
-    notes = ["mean H: mean distance between two people's texts to the same input."]
-    length = found.get((CONTROL, "length_H"))
-    if length is not None:
-        notes.append(f"People's texts have {number(length.estimate.value, 1)} tokens on average.")
-    notes.extend(_text_interval_note(found))
-    return Table("Human variability", ("probe", "mean H", "inputs"), tuple(rows), tuple(notes))
+class View:
+    """How the runs of a level are shown, whatever the level."""
 
-
-def _closeness(
-    found: Found, probes: Sequence[str], systems: Sequence[str], results: Sequence[Result]
-) -> Table:
-    """The leading table: closeness to people and variability, with verdicts."""
-    same_length = any(metric.startswith(f"{SAME_LENGTH}/") for _, metric in found)
-    signed = ["energy", "dmu_M", *([SAME_LENGTH] if same_length else ())]
-    headings = {"energy": "energy ↓", "dmu_M": "μM − μH", SAME_LENGTH: "at same length"}
-    columns = ("probe", "system", *(headings[m] for m in signed), "mean M", "mean C", "inputs")
-    rows = []
-    for probe in probes:
-        for system in systems:
-            own = [found.get((system, f"{m}/{probe}")) for m in signed]
-            means = [found.get((system, f"{m}/{probe}")) for m in ("mean_M", "mean_C")]
-            if own[0] is None:
-                continue
-            cells = (*(_with_interval(one) for one in own), *map(_value, means))
-            rows.append((probe, system, *cells, _inputs(own[0].estimate)))
-    notes = [
-        *sentences(verdicts(results)),
-        *_length_notes(found, systems),
-        "energy: 2 mean C − mean M − mean H, closeness to people; 0 in expectation for a perfect "
-        "generator at any number of texts.",
-        "μM − μH: above 0 the generator varies more than people, below 0 less.",
-        *([_SAME_LENGTH_NOTE] if same_length else ()),
-        *_text_interval_note(found),
-    ]
-    return Table("Closeness to people and variability", columns, tuple(rows), tuple(notes))
-
-
-def _length_notes(found: Found, systems: Sequence[str]) -> Iterator[str]:
-    lengths = {name: found.get((name, "length_M")) for name in systems}
-    shown = [f"{name} {number(own.estimate.value, 1)}" for name, own in lengths.items() if own]
-    if shown:
-        yield f"Mean length of texts in tokens: {', '.join(shown)}."
-
-
-def _paper(found: Found, probes: Sequence[str], systems: Sequence[str], side: str) -> Table:
-    has_matched = any(metric.startswith(f"w1_{side}_matched/") for _, metric in found)
-    matched = ("matched",) if has_matched else ()
-    difference = f"μ{side} − μH"
-    columns = ("probe", "system", f"W1({side}, H) ↓", *matched, difference, "inputs")
-    rows = []
-    for probe in probes:
-        for system in systems:
-            w1 = found.get((system, f"w1_{side}/{probe}"))
-            if w1 is None:
-                continue
-            own = (_matched(found, probe, system, side),) if has_matched else ()
-            signed = _with_interval(found.get((system, f"dmu_{side}/{probe}")))
-            cells = (with_interval(w1.estimate), *own, signed, _inputs(w1.estimate))
-            rows.append((probe, system, *cells))
-    return Table(_TITLES[side], columns, tuple(rows), tuple(_notes(found, side, has_matched)))
-
-
-def _with_interval(result: Result | None) -> str:
-    return with_interval(result.estimate) if result else UNDEFINED
-
-
-def _value(result: Result | None) -> str:
-    return number(result.estimate.value if result else None)
-
-
-def _inputs(estimate: Estimate) -> str:
-    """How many inputs have a value, and of how many where some have none."""
-    lacking = estimate.n_undefined + estimate.n_missing
-    return (
-        f"{estimate.n_items} of {estimate.n_items + lacking}" if lacking else f"{estimate.n_items}"
+    title: ClassVar[str] = ""
+    """The heading of a run; by default the name of the level."""
+    lead: ClassVar[str] = (
+        "People and models answered the same items. Each metric compares the two sides; intervals "
+        "come from resampling groups of items."
     )
-
-
-def _matched(found: Found, probe: str, system: str, side: str) -> str:
-    """A matched W1; where it stands on other inputs than its neighbours, the control's on these."""
-    own = found.get((system, f"w1_{side}_matched/{probe}"))
-    if own is None or own.estimate.value is None:
-        return UNDEFINED
-    neighbours = [found.get((name, f"w1_{side}/{probe}")) for name in (system, CONTROL)]
-    n, control = own.estimate.n_items, found.get((system, f"w1_{side}_control/{probe}"))
-    if control is None or all(other and other.estimate.n_items == n for other in neighbours):
-        return number(own.estimate.value)
-    inputs = "1 input" if n == 1 else f"{n} inputs"
-    return f"{_value(own)} ({inputs}; control {_value(control)})"
-
-
-def _notes(found: Found, side: str, has_matched: bool) -> Iterator[str]:
-    yield _WHAT[side]
-    if side == "C":
-        yield (
-            "μC − μH: above 0 the generator's texts are further from people's than people's own "
-            "are from one another; it does not say that the generator varies more."
-        )
-    if any(system == CONTROL and metric.startswith(f"w1_{side}/") for system, metric in found):
-        yield "control: one half of the people in the generator's place, against the other half."
-    if has_matched:
-        yield (
-            "W1 falls as texts become more. matched: W1 with as few texts as the control has; "
-            "compare it with the control's. (n inputs; control W1): the inputs that allow it."
-        )
-    yield from _text_interval_note(found)
-
-
-def _text_interval_note(found: Found) -> Iterator[str]:
-    interval = next((r.estimate.interval for r in found.values() if r.estimate.interval), None)
-    if interval:
-        method = interval.method.partition(", cut at")[0]
-        yield f"[low, high]: {interval.level:.0%} interval, {method}."
-
-
-HEADINGS = {
-    "overlap": "overlap ↑",
-    "sq_distance": "D² ↓",
-    "log_loss": "log loss ↓",
-    "agreement_H": "H",
-    "agreement_M": "M",
-    "agreement_C": "C",
-    "tvd": "TVD",
-    "tvd_syn": "TVD syn",
-    "tvd_sem": "TVD sem",
-    "ece_original": "ECE original",
-    "ece_human": "ECE human",
-    "ece_oracle": "ECE oracle",
-}
-PERFECT = "TVD if perfect"
-
-
-def results_tables(results: Sequence[Result], level: str = "word") -> list[Table]:
-    """The results of a run as the tables of its level."""
-    if level == "text":
-        return text_tables(results)
-    return [token_table(results) if level == "token" else word_table(results)]
-
-
-def paper_tables(results: Sequence[Result], level: str) -> list[Table]:
-    """The tables of a level with an interval beside every value, for a paper."""
-    if level != "word":
-        return results_tables(results, level)
-    return [intervals_table(results)]
-
-
-def intervals_table(results: Sequence[Result], title: str = "Word level") -> Table:
-    """One row per system, every metric with its interval."""
-    found = {(result.system, result.metric): result for result in results}
-    plain = word_table(results, title)
-    metrics = {heading: metric for metric, heading in HEADINGS.items()}
-    rows = tuple(
-        tuple(
-            with_interval(found[row[0], metrics[column]].estimate)
-            if (row[0], metrics.get(column, "")) in found
-            else cell
-            for column, cell in zip(plain.columns, row, strict=True)
-        )
-        for row in plain.rows
+    items: ClassVar[str] = "items"
+    """What its items are called."""
+    items_title: ClassVar[str] = "Items and their answers"
+    items_help: ClassVar[str] = (
+        "Search, sort and choose an item: dark bars are people's answers, colored ones the "
+        "system's."
     )
-    return with_cut_note(replace(plain, rows=rows, notes=_word_notes(results)))
+    lists_title: ClassVar[str] = "Items least like people"
+    captions: ClassVar[Captions] = {
+        "leading": ("Systems", "The leading metric of every system, with its interval."),
+    }
+    hidden_figures: ClassVar[tuple[str, ...]] = ()
+    """Figures that are drawn to files but not shown on the page."""
+    letters_by: ClassVar[tuple[str, ...]] = ()
+    """Patterns of the metrics by which a page compares systems; by default the leading one.
 
-
-def word_table(results: Sequence[Result], title: str = "Word level") -> Table:
-    """One row per system: overlap and squared distance first, the papers' metrics after them."""
-    found = {(result.system, result.metric): result for result in results}
-    systems = list(dict.fromkeys(result.system for result in results))
-    metrics = [name for name in HEADINGS if any((s, name) in found for s in systems)]
-    columns = list(_word_columns(metrics))
-    n_items = _n_items(results)
-    rows = tuple(
-        (system, *(_word_cell(system, column, found) for column in columns), str(n_items[system]))
-        for system in systems
-    )
-    headings = [HEADINGS.get(column, column) for column in columns]
-    return with_cut_note(Table(title, ("system", *headings, "items"), rows, _word_notes(results)))
-
-
-def _word_columns(metrics: Iterable[str]) -> Iterable[str]:
-    for metric in metrics:
-        yield metric
-        if metric == "tvd":
-            yield PERFECT
-
-
-def _word_cell(system: str, column: str, found: Mapping[tuple[str, str], Result]) -> str:
-    result = found.get((system, "tvd" if column == PERFECT else column))
-    if result is None:
-        return UNDEFINED
-    if column == PERFECT:
-        perfect = result.perfect
-        return between(perfect.low, perfect.high) if perfect else UNDEFINED
-    if column == "tvd":
-        debiased = found.get((system, "tvd_debiased"))
-        return tvd_bracket(result, debiased)
-    return with_interval(result.estimate) if column == "overlap" else number(result.estimate.value)
-
-
-def tvd_bracket(plain: Result, debiased: Result | None) -> str:
-    """The range from the debiased to the plain TVD, between which the true value lies."""
-    if debiased is None or debiased.estimate.value is None:
-        return number(plain.estimate.value)
-    return between(max(0.0, debiased.estimate.value), plain.estimate.value)
-
-
-def _n_items(results: Sequence[Result]) -> dict[str, int]:
-    """System -> how many items its leading metrics stand on."""
-    most: dict[str, int] = {}
-    for result in results:
-        most[result.system] = max(most.get(result.system, 0), result.estimate.n_items)
-    leading = {r.system: r.estimate.n_items for r in results if r.metric == "overlap"}
-    return most | {system: n for system, n in leading.items() if n}
-
-
-def _word_notes(results: Sequence[Result]) -> tuple[str, ...]:
-    notes = [
-        "H: how often two people agree; M: two draws of the model; C: a draw and a person. "
-        "M < H: the model varies more than people.",
-        "overlap: 2 ΣC / Σ(H + M), 1 for a perfect model; D²: H + M − 2C, 0 for a perfect model. "
-        "D² is unbiased at any number of people and draws, overlap nearly so; by chance an "
-        "overlap may exceed 1, and a D² be below 0.",
-        "TVD: the papers' metric, from its debiased to its plain value; it depends on the numbers "
-        "of people and draws and is not used for ranking. TVD if perfect: an estimate of the plain "
-        "value of a perfect model; too low with fewer than about 20 people.",
-        "ECE is shown for reference only: it is misleading when people disagree.",
-    ]
-    if any(r.metric == "log_loss" for r in results):
-        notes.insert(
-            2,
-            "log loss: people's mean negative log-probability in nats, for exact models; bounds of "
-            "D², M, C, log loss and TVD are in --json (sq_distance_low, sq_distance_high, …).",
-        )
-    return (*notes, *_interval_note(results))
-
-
-def _interval_note(results: Sequence[Result]) -> Iterable[str]:
-    """How intervals were computed; systems are named where the method differs between them."""
-    methods: dict[str, list[str]] = {}
-    for result in results:
-        if result.metric == "overlap" and result.estimate.interval:
-            method = re.split(", cut at|, extended to", result.estimate.interval.method)[0]
-            methods.setdefault(method, []).append(result.system)
-    if methods:
-        named = (f"{method} ({', '.join(own)})" for method, own in methods.items())
-        yield f"[low, high]: 95% interval, {'; '.join(named if len(methods) > 1 else methods)}."
-
-
-def token_table(results: Sequence[Result], title: str = "Token level") -> Table:
-    """A row a metric and a column a system; calibration errors in percent, as papers print them."""
-    found = {(result.system, result.metric): result for result in results}
-    systems = list(dict.fromkeys(result.system for result in results))
-    metrics = list(dict.fromkeys(result.metric for result in results))
-    rows = []
-    for metric in metrics:
-        own = [found.get((system, metric)) for system in systems]
-        rows.append((_token_heading(metric), *map(_token_cell, own)))
-        if any(result and result.perfect for result in own):
-            rows.append(("  if calibrated", *map(_if_calibrated, own)))
-    counts = [_counts(found[system, metrics[0]]) for system in systems]
-    rows.append(("tokens (groups)", *counts))
-    return with_cut_note(Table(title, ("metric", *systems), tuple(rows), _token_notes(results)))
-
-
-def _counts(result: Result) -> str:
-    return f"{result.estimate.n_items} ({result.estimate.n_groups})"
-
-
-def _if_calibrated(result: Result | None) -> str:
-    perfect = result.perfect if result else None
-    return UNDEFINED if perfect is None or perfect.low is None else number(100 * perfect.low, 2)
-
-
-def _token_heading(metric: str) -> str:
-    return f"{metric} %" if is_percentage(metric) else metric
-
-
-def is_percentage(metric: str) -> bool:
-    """Whether a metric is a calibration error, shown in percent.
-
-    >>> is_percentage("e_ece_p"), is_percentage("entropy")
-    (True, False)
+    A small family, so that its tests keep their power.
     """
-    return metric.partition("[")[0].removeprefix("e_").partition("_")[0] in (
-        "ece",
-        "mce",
-        "sce",
-        "ace",
-    )
+    item_stats: ClassVar[tuple[str, ...]] = ()
+    """Statistics of items on a page; by default the first two that are saved."""
+    worst_by: ClassVar[str] = ""
+    """The statistic by which items are listed; by default the first that is lower if better."""
+    across: ClassVar[str] = ""
+    """The measure against which the explorer plots others, without its probe."""
+    lists_all_tables: ClassVar[bool] = False
+    """Whether a page shows `tables` too, because they hold more than the table of systems."""
+    has_items: ClassVar[bool] = True
+    """Whether single items are saved and can be looked at."""
+    takes_inputs: ClassVar[bool] = False
+    """Whether a page can be limited to some items."""
+    not_compared: ClassVar[tuple[str, ...]] = ()
+    """Controls without measures that models have too."""
+    has_gap: ClassVar[bool] = False
+    """Whether the answer fills a gap at the end of the context."""
+    tags_items: ClassVar[bool] = False
+    """Whether the last words of contexts can be tagged by part of speech."""
 
+    def __init__(self, level: Level) -> None:
+        self.level = level
 
-def _token_cell(result: Result | None) -> str:
-    if result is None:
-        return UNDEFINED
-    if not is_percentage(result.metric):
-        return with_interval(result.estimate)
-    shown = _in_percent(result.estimate)
-    # Over a whole vocabulary class-wise errors are tiny: two decimals would show none of them.
-    small = result.metric in ("sce", "ace") and shown.value is not None
-    return f"{shown.value:.3g}" if small else with_interval(shown, 2)
+    @property
+    def heading(self) -> str:
+        """The heading of a run."""
+        return self.title or self.level.name.capitalize()
 
+    @property
+    def item(self) -> str:
+        """What one item is called."""
+        return self.items.removesuffix("s")
 
-def _in_percent(estimate: Estimate) -> Estimate:
-    if estimate.value is None:
-        return estimate
-    own = estimate.interval
-    interval = own and replace(own, low=100 * own.low, high=100 * own.high)
-    return replace(estimate, value=100 * estimate.value, interval=interval)
+    @classmethod
+    def recognizes(cls, metrics: Collection[str]) -> bool:
+        """Whether results with these metrics are of this level."""
+        return False
 
+    # Results -----------------------------------------------------------------------------------
 
-def _token_notes(results: Sequence[Result]) -> tuple[str, ...]:
-    notes = [
-        "%: calibration errors in percent; --json gives fractions. nll and entropy in nats.",
-        "if calibrated: the mean error of a calibrated model with these confidences on as many "
-        "tokens.",
-    ]
-    if any(result.metric == "sce" for result in results):
-        notes.append(
-            "sce, ace: over all classes (Nixon et al. 2019); _predicted: the mean over predicted "
-            "classes of the class's own error; _weighted: the same, classes weighted by their "
-            "numbers of tokens."
+    def tables(self, results: Sequence[Result]) -> list[Table]:
+        """Return the results as tables: one row per system, one column per metric."""
+        columns, rows = self.system_rows(by_system(results), {})
+        headings = tuple(column.heading for column in columns)
+        texts = tuple(tuple(cell.plain() for cell in row) for row in rows)
+        notes = dict.fromkeys(
+            f"[low, high]: {ends.level:.0%} interval, {ends.method.partition(', cut at')[0]}."
+            for result in results
+            if (ends := result.estimate.interval)
         )
-    if any(p_calibrated(r.estimate) for r in results):
-        notes.append(
-            "(p = ...): consistent with calibration where p is above 0.05; p is the share of "
-            "calibrated models with an error at least as large. There is no interval then."
+        return [with_cut_note(Table(self.heading, headings, texts, tuple(notes)))]
+
+    def paper_tables(self, results: Sequence[Result]) -> list[Table]:
+        """Return tables for a paper, with an interval beside every value."""
+        return self.tables(results)
+
+    def document(self, store: Store, results: Sequence[Result], interval: str) -> dict[str, Any]:
+        """Return what `--json` prints of a run, besides its notes."""
+        return {"results": [result.as_dict() for result in results]}
+
+    def printed(
+        self, store: Store, results: Sequence[Result], interval: str
+    ) -> tuple[list[Table], list[str]]:
+        """Return the tables and sentences that the command line prints of a run."""
+        return self.tables(results), [self.finding(results), *self.caveats(results)]
+
+    def leading(self, results: Iterable[Result]) -> str:
+        """Return the metric that leads the level."""
+        return self.level.leading or next((result.metric for result in results), "")
+
+    def heading_of(self, metric: str) -> str:
+        """Return how a metric is called in a figure."""
+        return metric
+
+    def finding(self, results: Sequence[Result], compared: Compared | None = None) -> str:
+        """Return the main finding in sentences; empty if there is no system to speak of."""
+        metric = self.leading(results)
+        own = {r.system: r for r in self._models(results, metric) if r.estimate.value is not None}
+        if not own:
+            return ""
+        values = {system: result.estimate.value or 0.0 for system, result in own.items()}
+        direction = better(metric)
+        if len(own) == 1 or direction is None:
+            shown = (f"{s} has a {metric} of {with_interval(r.estimate)}." for s, r in own.items())
+            return " ".join(shown).replace(CUT_MARK, "")
+        best = (max if direction == "higher" else min)(values, key=lambda system: values[system])
+        most = "highest" if direction == "higher" else "lowest"
+        return f"Of {len(own)} systems, {best} has the {most} {metric}: {number(values[best])}."
+
+    def caveats(self, results: Sequence[Result]) -> Iterator[str]:
+        """Yield what changes the reading of the table: few groups, different items."""
+        asked = self._models(results, self.leading(results))
+        own = [result for result in asked if result.estimate.value is not None]
+        yield from _few_groups(own)
+        if on_different_items(own):
+            counts = ", ".join(f"{r.system} {r.estimate.n_items}" for r in own)
+            yield (
+                f"The systems were measured on different items ({counts}): compare them with "
+                "aleatoric compare, which uses the items that they share."
+            )
+
+    def _models(self, results: Iterable[Result], metric: str) -> list[Result]:
+        return [r for r in results if r.metric == metric and r.system not in self.level.controls]
+
+    def systems_table(self, part: ReportPart) -> SystemsTable:
+        """Return the table of systems, with letters if two or more can be compared."""
+        compared = self.compare(part.leading)
+        columns, rows = self.system_rows(
+            by_system(part.results), compared.letters if compared else {}
         )
-    methods = dict.fromkeys(r.estimate.interval.method for r in results if r.estimate.interval)
-    if methods:
-        notes.append(f"[low, high]: 95% interval. Methods: {'; '.join(methods)}.")
+        notes = compared.notes if compared else ()
+        marked = any(CUT_MARK in cell.interval for row in rows for cell in row)
+        return SystemsTable(columns, rows, compared, (*notes, CUT_NOTE) if marked else notes)
+
+    def system_rows(self, found: Found, letters: Letters) -> tuple[tuple[Column, ...], Rows]:
+        """Return the columns and rows of the table of systems."""
+        metrics = list(dict.fromkeys(metric for _, metric in found))
+        lead = self.leading(found.values())
+        rows = tuple(
+            (
+                TableCell.named(name),
+                *(TableCell.value(found.get((name, metric)), letters) for metric in metrics),
+                TableCell.count(n_items(found, name, lead)),
+            )
+            for name in systems_of(found)
+        )
+        return (Column("system", "text"), *map(Column, metrics), Column("items")), rows
+
+    def compare(self, part: ReportPart) -> Compared | None:
+        """Compare all pairs of systems by the main metrics; `None` if nothing can be compared."""
+        labels = dict.fromkeys(member.label for member in part.members)
+        known = Counter(result.metric for result in part.results if result.system in labels)
+        shared = {metric for metric, count in known.items() if count > 1}
+        wanted = self.letters_by or (self.leading(part.results),)
+        patterns = [pattern for pattern in wanted if filter_names(shared, pattern)]
+        if not patterns:
+            return None
+        try:
+            return compare(part.stores, list(labels), patterns, seed=part.first.manifest["seed"])
+        except UsageError:
+            return None  # systems that have no metric in common
+
+    def part_tables(self, part: ReportPart) -> list[Table]:
+        """Return tables that stand below the table of systems."""
+        return []
+
+    def run_tables(self, store: Store) -> list[Table]:
+        """Return tables about one run, besides those of its results."""
+        return []
+
+    # Figures -----------------------------------------------------------------------------------
+
+    def figures(
+        self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
+    ) -> dict[str, Picture]:
+        """Return the data of all figures by name; a page waits for fewer than a folder does."""
+        metric = self.leading(part.results)
+        return {"leading": metric_dots(part.results, metric)}
+
+    def run_figures(self, store: Store) -> dict[str, Picture]:
+        """Return the data of figures about one run, besides those of its results."""
+        return {}
+
+    def curves(self, store: Store) -> dict[str, Any]:
+        """Return the reliability diagrams of each system."""
+        return {}
+
+    # Items -------------------------------------------------------------------------------------
+
+    def measures(self, saved: Collection[str]) -> tuple[Measure, ...]:
+        """Return the measures of items that the saved statistics allow, those that rank first."""
+        lead = self.level.leading
+        ordered = sorted(saved, key=lambda name: (name != lead, better(name) is None))
+        return tuple(Measure(name, name, "a saved statistic") for name in ordered)
+
+    def one_line(self, context: str) -> str:
+        """Return a saved context as one line of text."""
+        return context
+
+    def beginning(self, context: str) -> str:
+        """Return what a list shows of a saved context: its end, where the answer follows."""
+        if len(context) <= CONTEXT_CHARS:
+            return context
+        return f"… {context[-CONTEXT_CHARS:].lstrip()}"
+
+    def cases(self, store: Store, system: str) -> Iterator[Case]:
+        """Yield the items that a system answered, with the distributions of both sides."""
+        for item, rows in store.walk_system(system):
+            people, model = self.people(item), self.model(item, rows, store)
+            if people is not None and model is not None:
+                yield Case(item, Pair(item.id, item.group, people, model))
+
+    def people(self, item: Item) -> Categorical | None:
+        """Return the distribution of people's answers."""
+        return Categorical.from_counts(Counter(item.responses)) if item.responses else None
+
+    def model(self, item: Item, rows: Sequence[Draws], store: Store) -> Categorical | None:
+        """Return the distribution of a system's saved answers: the first if there are several."""
+        for row in rows:
+            if row.exact is not None:
+                return row.exact.words
+            if row.counts:
+                return Categorical.from_counts(row.counts)
+        return None
+
+    def answers(self, store: Store, no: int) -> ItemAnswers:
+        """Return an item by its number, with everything that was answered to it."""
+        item, draws = item_and_draws(store, no)
+        found = {name: self.model(item, rows, store) for name, rows in draws.items()}
+        systems = {name: own for name, own in found.items() if own is not None}
+        context = (item.context,)
+        return ItemAnswers(item.id, item.group, context, item.original, self.people(item), systems)
+
+    def page_items(
+        self, part: ReportPart, inputs: Sequence[str] = ()
+    ) -> tuple[Mapping[str, Any] | None, tuple[ItemList, ...]]:
+        """Return the data of the items that a page shows, and lists of some of them."""
+        if not part.members:
+            return None, ()
+        stats = self._item_stats(part.first)
+        if not stats:
+            return None, ()
+        worst_by = self._worst_by(stats)
+        lists = (self._worst(member, worst_by) for member in part.members if worst_by)
+        return self.contexts(part, stats), tuple(lists)
+
+    def _worst_by(self, stats: Sequence[Measure]) -> str:
+        lower = (one.column for one in stats if better(one.column) == "lower")
+        return self.worst_by or next(lower, "")
+
+    def _item_stats(self, store: Store) -> tuple[Measure, ...]:
+        known = {one.column: one for one in self.measures(store.stat_columns())}
+        names = self.item_stats or tuple(islice(known, 2))
+        return tuple(known[name] for name in names if name in known)
+
+    def contexts(
+        self, part: ReportPart, stats: Sequence[Measure] = (), most: int = MOST_CONTEXTS
+    ) -> dict[str, Any]:
+        """Return the answers of people and systems per item, as numbers into one list of answers.
+
+        Of a system, the likeliest answers and those that people gave are listed; the rest of
+        either side is its share of other answers.
+        """
+        stats = stats or self._item_stats(part.first)
+        worst_by, numbers = self._worst_by(stats) or stats[0].column, dict[str, int]()
+        values = [{one.column: m.values(one.column) for one in stats} for m in part.members]
+        distances = [member.values(worst_by) for member in part.members]
+        chosen = evenly_chosen(distances, most)
+        items: dict[str, dict[str, Any]] = {}
+        for place, member in enumerate(part.members):
+            for case in self._first_cases(member, chosen):
+                empty = people_data(case, numbers, len(part.members))
+                row = items.setdefault(case.item.id, empty)
+                own = {name: short(v.get(case.item.id)) for name, v in values[place].items()}
+                row["systems"][place] = own | model_data(case, numbers)
+        return {
+            "kind": "answers",
+            "item": self.item.capitalize(),
+            "has_gap": self.has_gap,
+            "systems": [printable(member.label) for member in part.members],
+            "words": [answer_name(word) for word in numbers],
+            "items": list(items.values()),
+            "total": len({item_id for own in distances for item_id in own}),
+            "measures": [{"key": one.column, "heading": one.heading} for one in stats],
+            "listed": worst_by,
+        }
+
+    def _first_cases(self, member: ShownSystem, chosen: set[str] | None) -> Iterator[Case]:
+        """Yield one case per item: the first if a recording has several rows of it."""
+        seen: set[str] = set()
+        for case in self.cases(member.store, member.system):
+            if case.item.id not in seen and (chosen is None or case.item.id in chosen):
+                seen.add(case.item.id)
+                yield case
+
+    def _worst(self, member: ShownSystem, stat: str) -> ItemList:
+        """Return the items of a system with the highest values of a statistic."""
+        values = {k: v for k, v in member.values(stat).items() if v is not None}
+        chosen = set(heapq.nlargest(N_WORST, values, key=lambda item_id: values[item_id]))
+        cases = list(self._first_cases(member, chosen))
+        rows = (
+            (
+                *(case.item.id, number(values[case.item.id]), self.beginning(case.item.context)),
+                *(first_answers(side) for side in (case.pair.human, case.pair.model)),
+            )
+            for case in sorted(cases, key=lambda case: -values[case.item.id])
+        )
+        heading = next(o.heading for o in self.measures([stat]) if o.column == stat)
+        texts = (Column(name, "text") for name in ("context", "people", "model"))
+        columns = (Column("item"), Column(heading), *texts)
+        return ItemList(member.label, "", columns, tuple(rows))
+
+
+@cache
+def view_of(command: str) -> View:
+    """Return the view of a command: its own if there is one, else the one for all levels.
+
+    >>> view_of("word").items
+    'contexts'
+    """
+    is_known = command in registry.names("views")
+    found: View = (registry.find("views", command) if is_known else View)(find_level(command))
+    return found
+
+
+def view_of_run(store: Store) -> View:
+    """Return the view of a saved run."""
+    return view_of(level_of(store).job_type.command)
+
+
+def view_of_results(results: Iterable[Result]) -> View:
+    """Return the view of the level that has such metrics."""
+    metrics = {result.metric for result in results}
+    views = [view_of(name) for name in registry.names("views")]
+    known = (view for view in views if view.recognizes(metrics))
+    return next(known, _OtherResults(views[0].level))
+
+
+class _OtherResults(View):
+    """Results of an unknown level."""
+
+    title = "Results"
+
+
+def by_system(results: Iterable[Result]) -> dict[tuple[str, str], Result]:
+    """Return results by system and metric."""
+    return {(result.system, result.metric): result for result in results}
+
+
+def systems_of(found: Found) -> list[str]:
+    """Return the systems of results, in their order."""
+    return list(dict.fromkeys(system for system, _ in found))
+
+
+def n_items(found: Found, system: str, metric: str) -> int:
+    """Return the number of items of a system's leading metric, or the most that any metric has."""
+    leading = found.get((system, metric))
+    n = leading.estimate.n_items if leading else 0
+    return n or max(r.estimate.n_items for (name, _), r in found.items() if name == system)
+
+
+def on_different_items(own: Sequence[Result]) -> bool:
+    """Whether a system lacks items that another may have."""
+    counts = {result.estimate.n_items for result in own}
+    return len(own) > 1 and (len(counts) > 1 or any(result.estimate.n_missing for result in own))
+
+
+def _few_groups(own: Sequence[Result]) -> Iterator[str]:
+    few = {r.system: r.estimate.n_groups for r in own if r.estimate.n_groups < FEW_GROUPS}
+    if not few:
+        return
+    most = max(few.values())
+    which = "" if len(few) == len(own) else f"{listed(list(few))}: "
+    if most == 1:
+        yield f"{which}There is one group of items, so that no interval and no test is possible."
     else:
-        notes.append("no intervals: they need two documents or more.")
-    return tuple(notes)
-
-
-def comparison_tables(compared: Compared) -> list[Table]:
-    """All pairs, then all systems."""
-    return [pairs_table(compared), letters_table(compared)]
-
-
-def pairs_table(compared: Compared) -> Table:
-    """One row per metric and pair: difference, interval, p-values, effect sizes, counts."""
-    columns = (
-        *("metric", "first − second", "difference", "p", "p Holm", "p BH"),
-        *("d", "first lower", "items", "groups"),
-    )
-    rows = tuple(_pair_row(one) for one in compared.comparisons)
-    notes = (
-        "difference: over the items that both systems have, with its 95% interval (groups "
-        "resampled for both together).",
-        "p: permutation test, the two systems swapped in random groups; Holm and "
-        f"Benjamini-Hochberg (BH) within each metric ({_family_sizes(compared)}).",
-        "d: mean of the items' differences over their standard deviation; first lower: share of "
-        "items, ties count half.",
-    )
-    return with_cut_note(Table("Pairs of systems", columns, rows, notes))
-
-
-def letters_table(compared: Compared) -> Table:
-    """One row per system: its value by each metric on the common items, with its letters."""
-    metrics = list(compared.values)
-    systems = list(dict.fromkeys(name for own in compared.values.values() for name in own))
-    rows = tuple((name, *(_lettered(compared, m, name) for m in metrics)) for name in systems)
-    notes = [_common_note(compared)]
-    if any(compared.letters.values()):
-        notes.insert(
-            0,
-            "Systems that share a letter do not differ significantly (Holm within each metric, "
-            f"{compared.alpha:g}); a is best. Letters come from paired tests, each on the items "
-            "that its two systems share.",
+        yield (
+            f"{which}There is little to resample ({most} groups of items): intervals are "
+            "wide, and tests detect only large differences."
         )
-    return Table("Systems", ("system", *metrics), rows, tuple(notes))
 
 
-def _common_note(compared: Compared) -> str:
-    by_number: dict[int, list[str]] = {}
-    for metric, n_items in compared.n_items.items():
-        by_number.setdefault(n_items, []).append(metric)
-    if len(by_number) == 1:
-        return f"Values are over the {next(iter(by_number)):,} items that all systems share."
-    listed = "; ".join(f"{', '.join(own)}: {n:,}" for n, own in by_number.items())
-    return f"Values are over the items that all systems share ({listed})."
-
-
-def _family_sizes(compared: Compared) -> str:
-    """How many tests each metric has, said once where it is the same number for all.
-
-    One number stands for all metrics in most tables.
-    """
-    sizes = set(compared.families.values())
-    if len(sizes) == 1:
-        (n,) = sizes
-        return f"{n} {'test' if n == 1 else 'tests'} each"
-    return ", ".join(f"{metric}: {n}" for metric, n in compared.families.items())
-
-
-def p_value(p: float | None) -> str:
-    """A p-value as papers print it.
-
-    >>> p_value(0.00003), p_value(0.0421), p_value(None)
-    ('<.001', '.042', '–')
-    """
-    if p is None:
-        return UNDEFINED
-    return "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
-
-
-def _pair_row(one: Comparison) -> tuple[str, ...]:
-    found = one.paired
-    effect = found.effect
-    p = found.test.p if found.test else None
-    return (
-        one.metric,
-        f"{one.first} − {one.second}",
-        with_interval(found.difference),
-        *(p_value(each) for each in (p, one.p_holm, one.p_bh)),
-        number(effect.cohen_d, 2) if effect else UNDEFINED,
-        number(effect.share_lower, 2) if effect else UNDEFINED,
-        str(found.difference.n_items),
-        str(found.difference.n_groups),
-    )
-
-
-def _lettered(compared: Compared, metric: str, system: str) -> str:
-    value = compared.values[metric].get(system)
-    own = compared.letters.get(metric, {}).get(system, "")
-    return f"{number(value)} {own}".strip()
+def metric_dots(results: Sequence[Result], metric: str, label: str = "") -> Dots:
+    """Return one metric of every system with its interval."""
+    own = {r.system: interval_ends(r.estimate) for r in results if r.metric == metric}
+    low, value, high = ({metric: tuple(ends[i] for ends in own.values())} for i in range(3))
+    return Dots("", label or metric, tuple(own), value, low, high)

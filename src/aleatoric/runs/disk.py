@@ -1,4 +1,7 @@
-"""What SQLite and the disk say, as one sentence that a user can act on."""
+"""Files of a run directory: its lock, connections to its database, and errors of the disk.
+
+Whatever SQLite or the disk reports becomes one sentence that a user can act on.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import socket
 import sqlite3
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -23,6 +26,23 @@ from aleatoric.runs.formats import DATABASE, SCHEMA, SCHEMA_VERSION, DamagedRowE
 LOCK = "run.lock"
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NOT_PERMITTED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
+LITTLE = 256 << 10
+"""Bytes of free space that count as none."""
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_INTERRUPT)
+_UNOPENED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+_UNWRITABLE = (sqlite3.SQLITE_READONLY, *_UNOPENED)
+_UNWRITABLE_FILES = (errno.EACCES, errno.EPERM, errno.EROFS)
+_FULL_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+WAIT = 30.0
+"""Seconds that a statement waits for another process to end a transaction."""
+STEPS = 100_000
+"""Steps of SQLite's virtual machine between two checks of the limit."""
+MOST_STEPS = 10_000_000
+"""Steps that a statement may take on a database of any size: about a second."""
+STEPS_PER_BYTE = 20
+_MAGIC, _WAL = b"SQLite format 3\0", b"\2\2"
+_RESTORE = "restore a copy of the run, or run the original command again"
+_RUN_AGAIN = "run the original command again with another --out"
 
 
 class LockedError(UsageError):
@@ -48,16 +68,16 @@ class RunLock:
 
     @classmethod
     def take(cls, folder: Path) -> RunLock:
-        """The lock of a run directory; where another holds it, `LockedError` says who."""
+        """Lock a run directory; if another process holds the lock, `LockedError` names it."""
         path = folder / LOCK
         while True:
-            file = _opened(path)
+            file = _open_lock(path)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 holder = _holder(file)
                 file.close()
-                raise _refusal(folder, error, holder) from None
+                raise _lock_error(folder, error, holder) from None
             # The former holder may have removed the file between our opening and locking it.
             if _is_at(file, path):
                 lock = cls(path, file)
@@ -66,7 +86,7 @@ class RunLock:
             file.close()
 
     def release(self) -> None:
-        """Let others write; the file goes while it is still ours."""
+        """Let others write; the file is removed while it is still locked."""
         if not self._file.closed:
             self._path.unlink(missing_ok=True)
             self._file.close()
@@ -74,37 +94,31 @@ class RunLock:
     def _sign(self) -> None:
         now = datetime.now().astimezone().isoformat(" ", "seconds")
         self._file.truncate(0)
-        try:
-            json.dump(
-                {"process": os.getpid(), "host": socket.gethostname(), "since": now}, self._file
-            )
+        holder = {"process": os.getpid(), "host": socket.gethostname(), "since": now}
+        with suppress(OSError):  # on a full disk the lock holds without a signature
+            json.dump(holder, self._file)
             self._file.flush()
-        except OSError:
-            pass  # a full disk: the lock holds all the same, unsigned
 
 
-def _opened(path: Path) -> TextIO:
-    """The file of a lock, made where it is not there; what stands in its place is left alone."""
+def _open_lock(path: Path) -> TextIO:
+    """Open or create the file of a lock; anything else at its path is refused."""
     try:
-        # A run may come from others: a link would lead the writing to any file of the user's.
+        # A run may come from others: through a link, any file of the user could be overwritten.
         number = os.open(path, _FLAGS, 0o666)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
-            raise _no_lock(path) from None
+            raise _not_a_lock(path) from None
         if error.errno not in _NOT_PERMITTED:
             raise
-        raise UsageError(
-            f"{path.parent}: cannot be written ({error.strerror}); choose another --out, or copy "
-            "the run to a place where it can be."
-        ) from None
+        raise unwritable(path.parent, str(error.strerror)) from None
     found = os.fstat(number)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(number)
-        raise _no_lock(path)
+        raise _not_a_lock(path)
     return os.fdopen(number, "a+", encoding="utf-8")
 
 
-def _no_lock(path: Path) -> UsageError:
+def _not_a_lock(path: Path) -> UsageError:
     return UsageError(f"{path}: is no lock of a run but another file, or a link to one; remove it.")
 
 
@@ -124,7 +138,7 @@ def _holder(file: TextIO) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _refusal(folder: Path, error: OSError, holder: dict[str, Any]) -> UsageError:
+def _lock_error(folder: Path, error: OSError, holder: dict[str, Any]) -> UsageError:
     if not isinstance(error, BlockingIOError):
         problem = f"cannot be locked ({error.strerror})"
         return UsageError(f"{folder}: {problem}; choose a place on a disk of this machine.")
@@ -137,22 +151,16 @@ def _refusal(folder: Path, error: OSError, holder: dict[str, Any]) -> UsageError
     )
 
 
-LITTLE = 256 << 10
-"""Bytes of free room that are as good as none."""
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_INTERRUPT)
-_UNOPENED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
-_UNWRITABLE = (sqlite3.SQLITE_READONLY, *_UNOPENED)
-_UNWRITABLE_FILES = (errno.EACCES, errno.EPERM, errno.EROFS)
-_FULL_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Errors -------------------------------------------------------------------------------------
 
 
 @contextmanager
-def told(path: Path, reads: bool = False) -> Iterator[None]:
-    """What goes wrong with the run directory inside, told as an error meant for the user.
+def reporting_faults(path: Path, reads: bool = False) -> Iterator[None]:
+    """Turn faults of the database and the disk inside into errors for the user.
 
-    `reads` says that the run is opened to be read: one that cannot be opened is unreadable then.
+    `reads` says that the run is only read: if it cannot be opened, it is called unreadable.
 
-    >>> with told(Path("runs/a")):
+    >>> with reporting_faults(Path("runs/a")):
     ...     raise OSError(errno.ENOSPC, "No space left on device")
     Traceback (most recent call last):
     aleatoric.errors.StorageError: runs/a: the disk is full; what was finished is saved: make \
@@ -168,21 +176,21 @@ room and continue with aleatoric resume runs/a.
 
 
 def error_of(path: Path, error: BaseException | None, reads: bool = False) -> AleatoricError | None:
-    """The error for the user behind what SQLite or the disk says; `None` where there is none."""
+    """Return the error for the user behind an error of SQLite or the disk, or `None`."""
     if isinstance(error, OSError):
-        return _of_file(path, error)
+        return _file_error(path, error)
     if isinstance(error, sqlite3.DatabaseError | DamagedRowError):
-        return _of_database(path, error, reads)
+        return _database_error(path, error, reads)
     return None
 
 
-def _of_database(path: Path, error: Exception, reads: bool) -> AleatoricError | None:
+def _database_error(path: Path, error: Exception, reads: bool) -> AleatoricError | None:
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
-    if primary in _DAMAGED or code is None:  # bytes that are no UTF-8 have no code
+    if primary in _DAMAGED or code is None:  # bytes that are not UTF-8 have no code
         return damaged(path)
     if primary == sqlite3.SQLITE_FULL or (primary == sqlite3.SQLITE_IOERR and _has_no_room(path)):
-        return full(path)
+        return _full(path)
     if reads and primary in _UNOPENED:
         return unreadable(path, str(error))
     if primary in _UNWRITABLE:
@@ -190,21 +198,40 @@ def _of_database(path: Path, error: Exception, reads: bool) -> AleatoricError | 
     if primary == sqlite3.SQLITE_BUSY:
         return UsageError(f"{path}: another process holds its database; wait until it is done.")
     if primary != sqlite3.SQLITE_IOERR:
-        return None  # a mistake of ours, not the disk's
+        return None  # a bug of ours, not a fault of the disk
     return StorageError(
         f"{path}: its database cannot be used ({error})",
         f"what was finished is saved: check the disk and continue with {command(path)}",
     )
 
 
+def _file_error(path: Path, error: OSError) -> AleatoricError | None:
+    """Return the error for a file in the run directory; others are reported where they occur."""
+    # A failed write names no file; what a run writes lies in its directory.
+    named = None if error.filename is None else Path(str(error.filename))
+    inside = named is not None and named.absolute().is_relative_to(path.absolute())
+    if error.errno in _FULL_DISKS and (named is None or inside):
+        return _full(path)
+    if error.errno in _UNWRITABLE_FILES and inside:
+        return unwritable(path, error.strerror or "not allowed")
+    return None
+
+
+def _has_no_room(path: Path) -> bool:
+    """Whether less is free than SQLite may need: for some failures it names no reason."""
+    try:
+        return shutil.disk_usage(path).free < LITTLE
+    except OSError:
+        return False
+
+
 def damaged(path: Path) -> DataError:
-    """A database that holds something else than what was written."""
+    """Return the error for a database that does not hold what was written."""
     fix = f"restore a copy, or save what is intact with {command(path)} --salvage NEW_FOLDER"
     return DataError.at(path / DATABASE, None, "is damaged or no run", fix)
 
 
-def full(path: Path) -> StorageError:
-    """A disk without room."""
+def _full(path: Path) -> StorageError:
     return StorageError(
         f"{path}: the disk is full",
         f"what was finished is saved: make room and continue with {command(path)}",
@@ -212,14 +239,14 @@ def full(path: Path) -> StorageError:
 
 
 def before_any_work(error: AleatoricError) -> AleatoricError:
-    """The error of a run that is gone again, since it held nothing yet."""
+    """Return the error of a run that was removed again because it held nothing yet."""
     if not isinstance(error, StorageError):
         return error
     return StorageError(error.problem, "nothing was finished: make room and repeat the command")
 
 
 def unwritable(path: Path, reason: str) -> UsageError:
-    """A place where nothing can be written."""
+    """Return the error for a place where nothing can be written."""
     return UsageError(
         f"{path}: cannot be written ({reason}); choose another --out, or copy the run to a place "
         "where it can be."
@@ -227,33 +254,13 @@ def unwritable(path: Path, reason: str) -> UsageError:
 
 
 def unreadable(path: Path, reason: str) -> UsageError:
-    """A run that cannot be read.
-
-    >>> str(unreadable(Path("runs/a"), "Permission denied"))
-    'runs/a: cannot be read (Permission denied); check the path and who may read it, or copy the \
-run.'
-    """
+    """Return the error for a run that cannot be read."""
     fix = "check the path and who may read it, or copy the run"
     return UsageError(f"{path}: cannot be read ({reason}); {fix}.")
 
 
-def holds_database(path: Path) -> bool:
-    """Whether a directory holds the database of a run; one that cannot be looked at is refused.
-
-    >>> holds_database(Path("no such folder"))
-    False
-    """
-    try:
-        return (path / DATABASE).is_file()
-    except OSError as error:  # a name too long, or a folder that is closed to us
-        raise unreadable(path, error.strerror or str(error)) from None
-
-
 def check_place(path: Path) -> None:
-    """Refuse a place for a run whose name is too long, or that is closed to us.
-
-    >>> check_place(Path("runs/none"))
-    """
+    """Refuse a place for a run whose name is too long, or which may not be accessed."""
     try:
         (path / DATABASE).exists()
     except OSError as error:
@@ -261,20 +268,24 @@ def check_place(path: Path) -> None:
 
 
 def check_run(path: Path) -> None:
-    """Refuse what is no run directory.
+    """Refuse a path that is not a run directory.
 
     >>> check_run(Path("runs/none"))
     Traceback (most recent call last):
     aleatoric.errors.UsageError: runs/none: is no run directory; it has no run.sqlite.
     """
-    if not holds_database(path):
+    try:
+        is_run = (path / DATABASE).is_file()
+    except OSError as error:
+        raise unreadable(path, error.strerror or str(error)) from None
+    if not is_run:
         died = path.is_dir() and all(file.name == LOCK for file in path.iterdir())
         fix = "; if the run died before it was written, the original command starts it"
         raise UsageError(f"{path}: is no run directory; it has no {DATABASE}{fix if died else ''}.")
 
 
 def command(path: Path, name: str = "resume") -> str:
-    """How a run is continued, or given to another command: as it can be pasted into a shell.
+    """Return the command for a run as it can be pasted into a shell.
 
     >>> command(Path("my runs/a")), command(Path("-a"), "score")
     ("aleatoric resume 'my runs/a'", 'aleatoric score ./-a')
@@ -283,39 +294,11 @@ def command(path: Path, name: str = "resume") -> str:
     return f"aleatoric {name} {shlex.quote(place)}"
 
 
-def _has_no_room(path: Path) -> bool:
-    """Whether less is free than SQLite may need at once; it names no reason for some failures."""
-    try:
-        return shutil.disk_usage(path).free < LITTLE
-    except OSError:
-        return False
-
-
-def _of_file(path: Path, error: OSError) -> AleatoricError | None:
-    """An error of a file in the run directory; others are told where they come from."""
-    # A failed write names no file: what a run writes lies in its directory.
-    named = None if error.filename is None else Path(str(error.filename))
-    inside = named is not None and named.absolute().is_relative_to(path.absolute())
-    if error.errno in _FULL_DISKS and (named is None or inside):
-        return full(path)
-    if error.errno in _UNWRITABLE_FILES and inside:
-        return unwritable(path, error.strerror or "not allowed")
-    return None
-
-
-WAIT = 30.0
-"""Seconds that a statement waits for another process to end a transaction."""
-STEPS = 100_000
-"""Steps of SQLite's virtual machine between two looks at the limit."""
-MOST_STEPS = 10_000_000
-"""Steps that a statement may take on a database of any size: about a second."""
-STEPS_PER_BYTE = 20
-_MAGIC, _WAL = b"SQLite format 3\0", b"\2\2"
-_FIX = "restore a copy of the run, or run the original command again"
+# Connections --------------------------------------------------------------------------------
 
 
 def connect_to_write(file: Path) -> sqlite3.Connection:
-    """A connection that begins and ends transactions only when told to."""
+    """Return a connection that begins and ends transactions only explicitly."""
     check_files(file)
     connection = _connect(file, str(file), uri=False)
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -323,7 +306,7 @@ def connect_to_write(file: Path) -> sqlite3.Connection:
 
 
 def connect_to_read(file: Path) -> sqlite3.Connection:
-    """A connection through which SQLite itself refuses to write; others may write meanwhile."""
+    """Return a read-only connection; others may write meanwhile."""
     check_files(file)
     connection = _connect_read_only(file, "mode=ro")
     try:
@@ -338,7 +321,7 @@ def connect_to_read(file: Path) -> sqlite3.Connection:
 
 
 def connect_to_salvage(file: Path) -> sqlite3.Connection:
-    """A read-only connection to a database that may be damaged."""
+    """Return a read-only connection to a database that may be damaged."""
     check_files(file)
     connection = _connect_read_only(file, "mode=ro" if _has_log(file) else "immutable=1")
     # Otherwise a file that was cut short is refused because of the length in its header.
@@ -347,10 +330,7 @@ def connect_to_salvage(file: Path) -> sqlite3.Connection:
 
 
 def check_files(file: Path) -> None:
-    """Refuse files that SQLite must not open.
-
-    >>> check_files(Path("runs/none/run.sqlite"))
-    """
+    """Refuse files that SQLite must not open."""
     journal = _beside(file, "-journal")
     if os.path.lexists(journal):
         raise UsageError(f"{journal}: a run has no rollback journal; remove this file.")
@@ -370,23 +350,24 @@ def check_files(file: Path) -> None:
     if header and header[:16] != _MAGIC:
         raise damaged(file.parent)
     if header and header[18:] != _WAL:
-        raise UsageError(f"{file}: is not in the journal mode of a run (write-ahead log); {_FIX}.")
+        problem = "is not in the journal mode of a run (write-ahead log)"
+        raise UsageError(f"{file}: {problem}; {_RESTORE}.")
 
 
 def is_empty(connection: sqlite3.Connection) -> bool:
-    """Whether a database has no table yet: its maker died before its first transaction."""
+    """Whether a database has no table yet: its process died before the first transaction."""
     return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
 
 
 def check_format(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a database that is not of today's format, tables and indexes alone."""
+    """Refuse a database of another format, or with other tables and indexes."""
     if is_empty(connection):
         raise UsageError(
             f"{path}: was stopped before it began; the original command starts it again."
         )
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != SCHEMA_VERSION:
-        fix = "update aleatoric" if version > SCHEMA_VERSION else _FIX
+        fix = "update aleatoric" if version > SCHEMA_VERSION else _RUN_AGAIN
         raise UsageError(
             f"{path}: has run format {version}, and this version reads {SCHEMA_VERSION}; {fix}."
         )
@@ -396,13 +377,13 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
 def check_objects(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse tables, indexes, views and triggers that are not those of a run."""
     query = "SELECT type, name, tbl_name, sql FROM sqlite_master"
-    with closing(sqlite3.connect(":memory:")) as made:
+    with closing(sqlite3.connect(":memory:")) as expected:
         for statement in SCHEMA:
-            made.execute(statement)
-        unknown = set(connection.execute(query)) ^ set(made.execute(query))
+            expected.execute(statement)
+        unknown = set(connection.execute(query)) ^ set(expected.execute(query))
     if unknown:
         names = ", ".join(sorted(repr(str(row[1])) for row in unknown)[:3])
-        raise UsageError(f"{path}: its tables are not those of a run (see {names}); {_FIX}.")
+        raise UsageError(f"{path}: its tables are not those of a run (see {names}); {_RESTORE}.")
 
 
 class _LimitedConnection(sqlite3.Connection):
@@ -413,13 +394,11 @@ class _LimitedConnection(sqlite3.Connection):
         self.steps = [0]
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        """Begin to count, and execute a statement."""
         self.steps[0] = 0
         return super().execute(sql, parameters)
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
-        """Execute a statement with each row of parameters, without a limit."""
-        self.steps[0] = -(1 << 62)  # rows of our own, however many
+        self.steps[0] = -(1 << 62)  # rows of our own have no limit
         return super().executemany(sql, parameters)
 
 

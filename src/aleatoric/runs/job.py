@@ -1,4 +1,4 @@
-"""Jobs: what a command was asked for, as one frozen dataclass per command.
+"""Jobs: the options of a command as a frozen dataclass.
 
 The options of the command line, the manifest of a run, resumption and the printed command all
 derive from the fields of the job. A new option is one field.
@@ -6,12 +6,17 @@ derive from the fields of the job. A new option is one field.
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields
+from pathlib import Path
 from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
+from aleatoric import registry
+from aleatoric.errors import UsageError
 from aleatoric.runs.formats import DamagedRowError, is_number, is_text
 
 _KEY = "option"
@@ -85,21 +90,13 @@ class Job:
 
         The corpus and its encoding are saved with the other facts about the corpus.
         """
-        return {
-            own.name: _plain(getattr(self, own.name))
-            for own in fields(self)
-            if about(own).saved and own.name not in ("corpus", "encoding")
-        }
+        return {name: _plain(getattr(self, name)) for name in _saved_names(type(self))}
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any], changes: Mapping[str, Any]) -> Self:
         """Return the job of a saved run, with `changes` to fields that may change."""
         try:
-            values = {
-                own.name: manifest[own.name]
-                for own in fields(cls)
-                if about(own).saved and own.name not in ("corpus", "encoding")
-            }
+            values = {name: manifest[name] for name in _saved_names(cls)}
             corpus = manifest["corpus"]
             values |= {"corpus": corpus["spec"], "encoding": corpus["encoding"]}
             values = {name: _frozen(value) for name, value in values.items()}
@@ -111,22 +108,22 @@ class Job:
     def check_saved(cls, manifest: Mapping[str, Any]) -> None:
         """Refuse a manifest whose values are not of the types and ranges of the fields."""
         kinds = get_type_hints(cls)
-        for own in fields(cls):
-            value = manifest.get(own.name, own.default)
-            if own.name in ("corpus", "encoding") or own.name not in manifest:
+        for job_field in fields(cls):
+            value = manifest.get(job_field.name, job_field.default)
+            if job_field.name in ("corpus", "encoding") or job_field.name not in manifest:
                 continue
-            if not _fits(value, kinds[own.name]) or not _in_range(value, about(own)):
-                raise DamagedRowError(f"the manifest's {own.name} is {value!r:.40}")
+            if not _fits(value, kinds[job_field.name]) or not _in_range(value, about(job_field)):
+                raise DamagedRowError(f"the manifest's {job_field.name} is {value!r:.40}")
 
     def arguments(self, is_live: bool) -> Iterator[str]:
         """Yield the command-line arguments that differ from their defaults."""
-        for own in shown_fields(type(self)):
-            option_of, value = about(own), getattr(self, own.name)
-            if value == own.default or not option_of.fixed or not option_of.saved:
+        for job_field in shown_fields(type(self)):
+            option_of, value = about(job_field), getattr(self, job_field.name)
+            if value == job_field.default or not option_of.fixed or not option_of.saved:
                 continue
             if option_of.live and not is_live:
                 continue
-            yield from _flagged(flag(own), value)
+            yield from _flagged(flag(job_field), value)
 
 
 @dataclass(frozen=True)
@@ -135,7 +132,10 @@ class ClusterJob(Job):
 
     _: KW_ONLY
     address: str | None = option(
-        None, "Of a running Ray cluster: auto or HOST:PORT; by default one is started.", saved=False
+        None,
+        "With --engine ray: address of a running cluster, auto or HOST:PORT; by default a local "
+        "one is started.",
+        saved=False,
     )
     actors: int | None = option(
         None,
@@ -166,35 +166,33 @@ class ClusterJob(Job):
         return EngineOptions(self.engine, *cluster)
 
 
-def about(own: Field[Any]) -> Option:
+def about(job_field: Field[Any]) -> Option:
     """Return what is declared about a field."""
-    found: Option = own.metadata[_KEY]
+    found: Option = job_field.metadata[_KEY]
     return found
 
 
-def flag(own: Field[Any]) -> str:
+def flag(job_field: Field[Any]) -> str:
     """Return the name of a field's option."""
-    return about(own).flag or f"--{own.name.replace('_', '-')}"
+    return about(job_field).flag or f"--{job_field.name.replace('_', '-')}"
 
 
 def shown_fields(job_type: type[Job]) -> list[Field[Any]]:
     """Return the fields that are options: corpus and model, a command's own, then shared ones."""
-    known = [own for own in fields(job_type) if not about(own).hidden]
-    shared = {own.name for base in (Job, ClusterJob) for own in fields(base)}
-    first = [own for own in known if own.name in ("corpus", "models")]
+    known = [job_field for job_field in fields(job_type) if not about(job_field).hidden]
+    shared = {job_field.name for base in (Job, ClusterJob) for job_field in fields(base)}
+    first = [job_field for job_field in known if job_field.name in ("corpus", "models")]
     return [
         *first,
-        *(own for own in known if own.name not in shared),
-        *(own for own in known if own.name in shared and own not in first),
+        *(job_field for job_field in known if job_field.name not in shared),
+        *(job_field for job_field in known if job_field.name in shared and job_field not in first),
     ]
 
 
-def flag_of(job_type: type[Job], name: str) -> str | None:
-    """Return the option of a saved value; `None` if it may differ when a run is continued."""
-    found = next((own for own in fields(job_type) if own.name == name), None)
-    if found is None:
-        return f"--{name.replace('_', '-')}"
-    return flag(found) if about(found).fixed else None
+def _saved_names(job_type: type[Job]) -> list[str]:
+    """Return the fields of the manifest; corpus and encoding are among the facts of the corpus."""
+    saved = [job_field.name for job_field in fields(job_type) if about(job_field).saved]
+    return [name for name in saved if name not in ("corpus", "encoding")]
 
 
 def _plain(value: Any) -> Any:
@@ -269,3 +267,73 @@ class EngineOptions:
     """Of one actor."""
     gpus: float | None = None
     """Of one actor."""
+
+
+MAY_DIFFER = ("versions", "language")
+"""Facts of a manifest that may differ when a run is continued."""
+_OTHER_OPTIONS = {"choices": "--choose", "assignment": "--split"}
+"""Saved facts that are not fields of a job -> the options they follow from."""
+
+
+def check_same_options(path: Path, saved: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    """Refuse to continue the run in `path` with other options than it was started with."""
+    given = json.loads(json.dumps(dict(manifest)))
+    for problem in _differences(saved, given):
+        raise UsageError(f"{path}: holds another run ({problem}); choose another --out.")
+
+
+def _differences(saved: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what differs, the most informative first."""
+    if saved["command"] != given["command"]:
+        yield f"it is of aleatoric {saved['command']}"
+        return
+    job_type = registry.find("levels", given["command"]).job_type
+    names = [name for name in _differing(saved, given) if name not in MAY_DIFFER]
+    # Options say more than the facts that follow from them.
+    for name in sorted(names, key=lambda name: (name in _OTHER_OPTIONS, name)):
+        if name == "corpus":
+            yield from _corpus_differences(saved[name], given[name])
+        elif name == "contents":
+            known, found = saved.get(name) or {}, given.get(name) or {}
+            for spec in _differing(known, found):
+                if spec in known and spec in found:  # the files of some models are not known
+                    yield f"the files of --model {spec} have changed since"
+        elif changed := _OTHER_OPTIONS.get(name) or _flag_of(job_type, name):
+            yield f"its {changed} differs"
+
+
+def _differing(saved: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    names = sorted(saved.keys() | given.keys())
+    return [name for name in names if saved.get(name) != given.get(name)]
+
+
+def _flag_of(job_type: type[Job], name: str) -> str | None:
+    """Return the option of a saved value; `None` if it may differ when a run is continued."""
+    found = next((job_field for job_field in fields(job_type) if job_field.name == name), None)
+    if found is None:
+        return f"--{name.replace('_', '-')}"
+    return flag(found) if about(found).fixed else None
+
+
+def _corpus_differences(saved: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+    differing = _differing(saved, given)
+    if differing == ["spec"] and _resolved(saved["spec"]) == _resolved(given["spec"]):
+        return
+    if differing == ["encoding"]:
+        yield "its --encoding differs"
+    elif saved.get("spec") == given.get("spec") and "sha256" in differing:
+        yield "its --corpus has changed since"
+    else:
+        yield "its --corpus differs"
+
+
+def _resolved(spec: str) -> list[str]:
+    """Return the kind of a corpus, empty if it is not named, and its resolved paths.
+
+    >>> _resolved("w.jsonl") == _resolved("./w.jsonl"), _resolved("cloze:a/../w")[0]
+    (True, 'cloze')
+    """
+    kind, colon, argument = spec.partition(":")
+    if not colon:
+        kind, argument = "", spec
+    return [kind, *map(os.path.realpath, argument.split(","))]

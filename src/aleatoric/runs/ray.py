@@ -1,7 +1,7 @@
-"""The engine of a cluster: models live in Ray actors, this process gives out items and saves.
+"""The Ray engine: models live in Ray actors; this process sends out items and saves answers.
 
-Without an address a cluster of this one machine is started, and stopped at the end. Files that were
-recorded and servers are asked from this process: there is nothing of theirs to be spread.
+Without an address, a cluster of this machine is started, and stopped at the end. Recorded files and
+servers are asked from this process.
 """
 
 from __future__ import annotations
@@ -34,43 +34,33 @@ from aleatoric.models.base import (
 )
 from aleatoric.runs.engine import LocalEngine, check_estimator
 from aleatoric.runs.job import EngineOptions, Loading
-from aleatoric.runs.ray_workers import (
-    Answers,
-    Facts,
-    Level,
-    Pool,
-    Recipe,
-    Size,
-    has_room,
-    no_room,
-    resources,
-)
+from aleatoric.runs.ray_workers import ModelFacts, ModelSource, Pool, PoolSize, resources
 from aleatoric.types import Draws, Item, TextItem, Texts
 
 AT_ONCE = 32
-"""Items in a part of a model that does not say how many it takes."""
+"""Items per part for a model that does not say how many it takes."""
 IN_DRIVER = ("recorded", "openai")
 CPUS = 4
-"""Of an actor without a GPU, where its node has them: more of them wait for one another."""
+"""Most CPUs per actor without a GPU: more do not make it faster."""
 _LAST_PORT = 65535
-_ANSWER = 10.0
+_CONNECT_S = 10.0
 """Seconds in which a cluster must take a connection."""
 _LONGEST_FOLDER = 24
-_OBJECTS = 256 << 20
-"""What a cluster of this machine keeps for answers on their way, in bytes."""
+_OBJECT_STORE = 256 << 20
+"""Bytes for answers in transit in a cluster of this machine."""
 
 
 @contextmanager
 def open_ray(options: EngineOptions) -> Iterator[RayEngine]:
-    """An engine that joins or starts a cluster when the first model is opened."""
+    """Open an engine that joins or starts a cluster when the first model is opened."""
     engine = RayEngine(options)
-    # Ray writes of lost workers to the standard output, where only results may stand.
+    # Ray writes about lost workers to the standard output, which is for results only.
     with redirect_stdout(sys.stderr), closing(engine):
         yield engine
 
 
 class RayEngine:
-    """Gives models that live in actors; one model at a time."""
+    """Opens models in actors; one model at a time."""
 
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
@@ -79,34 +69,35 @@ class RayEngine:
         self._pool: Pool | None = None
 
     def word_model(self, spec: str, loading: Loading) -> WordModel:
-        """A source of next words, loaded in as many actors as there are to be."""
+        """Load a model of next words in every actor."""
         check_estimator(loading.estimator)
         if spec.partition(":")[0] in IN_DRIVER:
             return LocalEngine().word_model(spec, loading)
-        pool = self._open("words", spec, loading)
+        pool = self._open(ModelSource("words", spec, loading, os.getcwd()))
         return RayWords(pool, pool.facts())
 
     def text_model(self, spec: str, loading: LoadOptions) -> TextModel:
-        """A writer of texts, loaded in as many actors as there are to be."""
+        """Load a model of texts in every actor."""
         if spec.partition(":")[0] in IN_DRIVER:
             return LocalEngine().text_model(spec, loading)
-        pool = self._open("texts", spec, loading)
+        pool = self._open(ModelSource("texts", spec, loading, os.getcwd()))
         facts = pool.facts()
         return TalliedRayTexts(pool, facts) if facts.is_tallied else RayTexts(pool, facts)
 
     def close(self) -> None:
-        """End the actors; leave the cluster, or stop it where it was started here."""
+        """End the actors; leave the cluster, or stop it if it was started here."""
         self._close_pool()
         self._leaving.close()
 
-    def _open(self, level: Level, spec: str, loading: LoadOptions) -> Pool:
+    def _open(self, source: ModelSource) -> Pool:
         if self._ray is None:
             self._ray = connect(self._options, self._leaving)
         self._close_pool()  # the next model needs its room
-        size = size_of(self._options, resources(self._ray), _wants_gpu(spec, loading))
-        if not has_room(self._ray, size):
-            raise UsageError(f"{spec}: {no_room(size)}; use --actor-cpus and --actor-gpus.")
-        self._pool = Pool(self._ray, Recipe(level, spec, loading, os.getcwd()), size)
+        wants_gpu = _wants_gpu(source.spec, source.loading)
+        size = size_of(self._options, resources(self._ray), wants_gpu)
+        if not size.has_room(self._ray):
+            raise UsageError(f"{source.spec}: {size.no_room}; use --actor-cpus and --actor-gpus.")
+        self._pool = Pool(self._ray, source, size)
         return self._pool
 
     def _close_pool(self) -> None:
@@ -116,11 +107,11 @@ class RayEngine:
 
 
 @dataclass(frozen=True)
-class InActors:
-    """A model in actors: what is known of it, and what its copies had to say."""
+class RayModel:
+    """A model in actors."""
 
     pool: Pool = field(repr=False)
-    facts: Facts
+    facts: ModelFacts
     _notes: dict[str, None] = field(default_factory=dict, repr=False)
 
     @property
@@ -134,37 +125,39 @@ class InActors:
         return self.facts.version
 
     def notes(self) -> Sequence[str]:
-        """What any of the actors had to say."""
+        """Return the notes of all actors."""
         return [*self._notes]
+
+    def answers(self, parts: Iterable[Sequence[Any]], ask: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield answers with their counts, and keep the notes of the actors."""
+        for answers in self.pool.answers(parts, ask):
+            self._notes.update(dict.fromkeys(answers.notes))
+            yield from answers.given
 
 
 @dataclass(frozen=True)
-class RayWords(InActors):
-    """A source of next words in actors."""
+class RayWords(RayModel):
+    """A model of next words in actors."""
 
     @property
     def estimator(self) -> str:
-        """How its distributions come about."""
+        """How its distributions are estimated."""
         return self.facts.estimator
 
     @property
     def together(self) -> int | None:
-        """As in one process."""
+        """Contexts that are computed together, as in one process."""
         return self.facts.at_once if self.estimator == "exact" else None
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
-        """Words for items, in the parts that one process would ask for together."""
+        """Yield words for items, in the parts that one process would compute together."""
         parts = whole_passages(items, self.facts.at_once or AT_ONCE)
-        for answers in self.pool.answers(parts, ask):
-            self._notes.update(dict.fromkeys(answers.notes))
-            for one in answers.given:
-                if isinstance(one.answer, Draws):
-                    yield one.answer
+        return (draws for draws, _ in self.answers(parts, ask))
 
 
 @dataclass(frozen=True)
-class RayTexts(InActors):
-    """A writer of texts in actors."""
+class RayTexts(RayModel):
+    """A model of texts in actors."""
 
     @property
     def conventions(self) -> Mapping[str, str]:
@@ -172,42 +165,39 @@ class RayTexts(InActors):
         return self.facts.conventions
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
-        """The texts of each input, as parts are finished; a part fills the model once."""
+        """Yield the texts of each input as parts are finished; a part fills the model once."""
+        return (texts for texts, _ in self._counted(items, ask))
+
+    def _counted(
+        self, items: Iterable[TextItem], ask: Writing
+    ) -> Iterator[tuple[Texts, Mapping[str, int]]]:
         at_once = self.facts.at_once
         size = AT_ONCE if at_once is None else max(1, at_once // ask.samples)
-        for answers in self.pool.answers(pages(items, size), ask):
-            self._notes.update(dict.fromkeys(answers.notes))
-            yield from self._texts(answers)
-
-    def _texts(self, answers: Answers) -> Iterator[Texts]:
-        return (one.answer for one in answers.given if isinstance(one.answer, Texts))
+        return self.answers(pages(items, size), ask)
 
 
 @dataclass(frozen=True)
 class TalliedRayTexts(RayTexts):
-    """A writer of texts in actors that count cut and empty texts: the counts of all of them."""
+    """A model of texts in actors that count cut and empty texts; the counts are added up."""
 
     tally: TextTally = field(default_factory=TextTally, repr=False)
 
     def notes(self) -> Sequence[str]:
-        """What any of the actors had to say, and the counts."""
+        """Return the notes of all actors, and those on the counts."""
         return [*super().notes(), *self.tally.notes(self.label)]
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
-        """As any writer; an input is counted as its texts are given."""
+        """Yield texts as any model; an input is counted when its texts are given."""
         self.tally.start()
-        yield from super().write(items, ask)
-
-    def _texts(self, answers: Answers) -> Iterator[Texts]:
-        for one, texts in zip(answers.given, super()._texts(answers), strict=True):
-            self.tally.add(one.counts)
+        for texts, counts in self._counted(items, ask):
+            self.tally.add(counts)
             yield texts
 
 
 def connect(options: EngineOptions, leaving: ExitStack) -> Any:
-    """The module `ray`, connected; `leaving` ends the connection where it was made here.
+    """Return the module `ray`, connected; `leaving` ends a connection that is made here.
 
-    A connection that the caller's program has made with `ray.init` is used as it is.
+    A connection that the caller has made with `ray.init` is used as it is.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
     try:
@@ -236,9 +226,9 @@ def connect(options: EngineOptions, leaving: ExitStack) -> Any:
 
 @contextmanager
 def _private_cluster() -> Iterator[str]:
-    """Let a cluster started inside be reached by this user's processes on this machine alone.
+    """Let only this user's processes on this machine reach a cluster that is started inside.
 
-    Gives its temporary folder, in one that others cannot open: Ray opens its own to everybody.
+    Yields its temporary folder, inside one that others cannot open: Ray's own is open to everybody.
     """
     from ray._private import ray_constants
 
@@ -249,7 +239,7 @@ def _private_cluster() -> Iterator[str]:
         # Ray would write a token to ~/.ray that other users may be able to read.
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
         _forget_token()
-    # Paths of sockets are short: a long folder of temporary files does not hold them.
+    # Paths of sockets must be short: a long temporary folder cannot hold them.
     place = "/tmp" if len(tempfile.gettempdir()) > _LONGEST_FOLDER else None
     with tempfile.TemporaryDirectory("", "ray-", place, ignore_cleanup_errors=True) as folder:
         ray_constants.ENABLE_RAY_CLUSTER = False  # so that Ray binds to loopback, as on macOS
@@ -265,7 +255,7 @@ def _private_cluster() -> Iterator[str]:
 
 
 def _forget_token() -> None:
-    """Let Ray read its token from the environment again; its versions before 2.52 have none."""
+    """Let Ray read its token from the environment again; versions before 2.52 have none."""
     with suppress(ImportError, AttributeError):
         raylet: Any = import_module("ray._raylet")
         raylet.Config.initialize("")  # first: in token mode, a missing token ends the process
@@ -283,17 +273,14 @@ def _check_loopback(ray: Any) -> None:
 
 
 def check_address(address: str | None) -> None:
-    """Refuse an address where nothing listens: Ray itself would wait there for minutes.
-
-    >>> check_address("auto")
-    """
+    """Refuse an address where nothing listens: Ray itself would wait for minutes."""
     if address is None or address == "auto":
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal() or int(port) > _LAST_PORT:
         raise UsageError(f"--address {address!r} is no address; write HOST:PORT, or auto.")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
     except OSError as error:
         raise _unreachable(address, error) from None
 
@@ -309,20 +296,20 @@ def _unreachable(address: str | None, error: Exception) -> UsageError:
 
 
 def _own_cluster(options: EngineOptions) -> dict[str, Any]:
-    """How a cluster of this machine is started."""
-    # Who asks for more actors than this machine has cores is given them.
+    """Return the arguments that start a cluster on this machine."""
+    # More actors than this machine has cores are allowed if they are asked for.
     wanted = (options.actors or 1) * (options.cpus or 1)
     return {
         "address": "local",
         "num_cpus": max(os.cpu_count() or 1, -int(-wanted // 1)),
         "include_dashboard": False,
-        "object_store_memory": _OBJECTS,
+        "object_store_memory": _OBJECT_STORE,
     }
 
 
 @contextmanager
 def _own_sigterm() -> Iterator[None]:
-    """Ray puts its own handler in the place of the program's: put that back."""
+    """Restore the program's handler of SIGTERM, which Ray replaces."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -337,15 +324,17 @@ def _own_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def size_of(options: EngineOptions, nodes: Sequence[Mapping[str, float]], wants_gpu: bool) -> Size:
-    """How many actors, and what each takes: where nothing is said, all that the nodes have.
+def size_of(
+    options: EngineOptions, nodes: Sequence[Mapping[str, float]], wants_gpu: bool
+) -> PoolSize:
+    """Return how many actors to start and what each takes; by default all that the nodes have.
 
-    A GPU each, with one CPU, where there are GPUs; otherwise up to four CPUs each.
+    An actor gets one GPU and one CPU if there are GPUs, and up to four CPUs otherwise.
 
     >>> size_of(EngineOptions("ray"), [{"CPU": 16.0}, {"CPU": 32.0, "GPU": 2.0}], True)
-    Size(actors=2, cpus=1, gpus=1)
+    PoolSize(actors=2, cpus=1, gpus=1)
     >>> size_of(EngineOptions("ray"), [{"CPU": 16.0}, {"CPU": 2.0}], True)
-    Size(actors=9, cpus=2, gpus=0)
+    PoolSize(actors=9, cpus=2, gpus=0)
     """
     gpus = options.gpus
     if gpus is None:
@@ -354,19 +343,19 @@ def size_of(options: EngineOptions, nodes: Sequence[Mapping[str, float]], wants_
     if cpus is None:
         cpus = 1 if gpus else _share(nodes, options.actors)
     fitting = sum(_fitting(node, cpus, gpus) for node in nodes)
-    return Size(options.actors or max(1, fitting), cpus, gpus)
+    return PoolSize(options.actors or max(1, fitting), cpus, gpus)
 
 
 def _share(nodes: Sequence[Mapping[str, float]], actors: int | None) -> int:
-    """The CPUs of an actor: what the smallest node has, as far as all actors find room."""
+    """Return the CPUs per actor: those of the smallest node, as far as all actors fit."""
     counts = [int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1] or [1]
     return max(1, min(CPUS, min(counts), sum(counts) // (actors or 1)))
 
 
 def _fitting(node: Mapping[str, float], cpus: float, gpus: float) -> int:
-    """How many actors a node holds."""
-    of_each = [(node.get("CPU", 0), cpus), (node.get("GPU", 0), gpus)]
-    return min((int(has // each) for has, each in of_each if each), default=1)
+    """Return how many actors fit on a node."""
+    shares = [(node.get("CPU", 0), cpus), (node.get("GPU", 0), gpus)]
+    return min((int(available // share) for available, share in shares if share), default=1)
 
 
 def _wants_gpu(spec: str, loading: LoadOptions) -> bool:

@@ -1,9 +1,9 @@
-"""Actors that hold a model, and the parts of the work they have in hand.
+"""A pool of Ray actors that hold a model, and the parts of the work they have in progress.
 
-A part goes to whichever actor has room; few parts are ahead of the work, so that items are read
-from the run as they are needed. When an actor is lost, with its node or alone, its parts go to the
-others and a new actor takes its place wherever there is room for one. A part that its actors do not
-survive is given up after a few times, with its items named.
+A part goes to any actor with room; only few parts are sent ahead, so that items are read from the
+run as they are needed. If an actor is lost, alone or with its node, its parts go to other actors
+and a new actor is started where there is room. A part whose actors are lost several times is given
+up, with an error that names its items.
 """
 
 from __future__ import annotations
@@ -25,13 +25,20 @@ from aleatoric.registry import versions
 from aleatoric.runs.engine import open_model, open_text_model
 from aleatoric.types import Draws, Texts
 
-Level = Literal["words", "texts"]
 _PACKAGES = ("numpy", "torch", "transformers", "tokenizers")
+MOST_TRIES = 3
+"""How many actors may be lost over a part, or in a row while they load a model."""
+AHEAD = 2
+"""Parts sent to an actor: one in progress, and one to follow without a pause."""
+PATIENCE = 120.0
+"""Seconds without any actor after which the cluster counts as too small."""
+_POLL = 5.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What a loaded model is, as far as who asks it must know."""
+class ModelFacts:
+    """What the driver needs to know about a loaded model."""
 
     label: str
     version: str
@@ -39,115 +46,107 @@ class Facts:
     conventions: Mapping[str, str]
     is_tallied: bool
     at_once: int | None
-    """Contexts, or samples of texts, that are worked on together; `None` where it does not say."""
+    """Contexts, or samples of texts, per batch; `None` if the model does not say."""
     notes: tuple[str, ...]
     versions: Mapping[str, str]
-    """Of the packages that its numbers depend on."""
+    """Versions of the packages that its numbers depend on."""
 
-    def matches(self, other: Facts) -> bool:
-        """Whether another worker's answers may stand beside these; devices may differ."""
+    def matches(self, other: ModelFacts) -> bool:
+        """Whether another worker's answers may be mixed with these; devices may differ."""
         return replace(self, at_once=None, notes=()) == replace(other, at_once=None, notes=())
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An error that is meant for the user, as plain data: the name of its kind, and its words."""
+    """An error for the user as plain data, which can be sent between processes."""
 
     kind: str
     message: str
 
     @classmethod
     def of(cls, error: AleatoricError) -> Failure:
-        """The nearest kind that stands in `aleatoric.errors`.
-
-        >>> Failure.of(errors.MissingExtraError("torch", "hf")).kind
-        'MissingExtraError'
-        """
+        """Return the failure with the nearest class in `aleatoric.errors`."""
         known = [kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__]
         return cls(known[0].__name__, str(error))
 
     def error(self) -> AleatoricError:
-        """The error again, to be raised here.
-
-        >>> str(Failure("UsageError", "use toy.").error())
-        'use toy.'
-        """
+        """Return the error, to be raised here."""
         kind: type[AleatoricError] = getattr(errors, self.kind)
-        error = kind.__new__(kind)  # kinds that make their own words take other arguments
+        error = kind.__new__(kind)  # constructors of some classes take other arguments
         Exception.__init__(error, self.message)
         return error
 
 
 @dataclass(frozen=True)
-class Given:
-    """The answer to one item, and what it adds to the counts of a writer that counts."""
+class PartAnswers:
+    """The answers to a part, each with its counts, and the error that ended it, if any."""
 
-    answer: Draws | Texts
-    counts: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What came of a part: answers, and the error after which there are no more."""
-
-    given: tuple[Given, ...]
+    given: tuple[tuple[Draws | Texts, Mapping[str, int]], ...]
     notes: tuple[str, ...]
     failure: Failure | None = None
 
 
+@dataclass(frozen=True)
+class ModelSource:
+    """The model that an actor loads, and what it is asked for."""
+
+    task: Literal["words", "texts"]
+    spec: str
+    loading: Any
+    folder: str
+    """The folder that paths are relative to."""
+
+
 class ModelWorker:
-    """A model that is loaded where this object lives.
+    """A model in an actor.
 
     >>> from aleatoric.runs.engine import Loading
-    >>> worker = ModelWorker("words", "toy", Loading(), ".")
-    >>> worker.load().label
+    >>> ModelWorker(ModelSource("words", "toy", Loading(), ".")).load().label
     'toy'
     """
 
-    def __init__(self, level: Level, spec: str, loading: Any, folder: str) -> None:
-        self._level, self._spec, self._loading = level, spec, loading
+    def __init__(self, source: ModelSource) -> None:
+        self._source = source
         self._model: Any = None
-        if Path(folder).is_dir():  # paths are meant as in the folder of who asks
-            os.chdir(folder)
+        if Path(source.folder).is_dir():
+            os.chdir(source.folder)
 
-    def load(self) -> Facts | Failure:
-        """Load the model; what it is, or why it cannot be loaded."""
-        opened: Any = open_model if self._level == "words" else open_text_model
+    def load(self) -> ModelFacts | Failure:
+        """Load the model; return facts about it, or why it cannot be loaded."""
+        source = self._source
+        opened: Any = open_model if source.task == "words" else open_text_model
         try:
-            self._model = opened(self._spec, self._loading)
+            self._model = opened(source.spec, source.loading)
         except AleatoricError as error:
             return Failure.of(error)
         return self._facts()
 
-    def answer(self, items: Sequence[Any], ask: Any) -> Answers:
-        """The answers to a part of the items, up to the first error."""
-        given: list[Given] = []
+    def answer(self, items: Sequence[Any], ask: Any) -> PartAnswers:
+        """Return the answers to a part of the items, up to the first error."""
+        given: list[Any] = []
         try:
             given.extend(self._given(items, ask))  # what comes before an error is kept
         except AleatoricError as error:
-            return Answers(tuple(given), self._notes(), Failure.of(error))
-        return Answers(tuple(given), self._notes())
+            return PartAnswers(tuple(given), self._notes(), Failure.of(error))
+        return PartAnswers(tuple(given), self._notes())
 
-    def _given(self, items: Sequence[Any], ask: Any) -> Iterator[Given]:
-        work = self._model.draws if self._level == "words" else self._model.write
+    def _given(self, items: Sequence[Any], ask: Any) -> Iterator[tuple[Any, dict[str, int]]]:
+        work = self._model.draws if self._source.task == "words" else self._model.write
         before: dict[str, int] = {}
         for answer in work(items, ask):
-            counts = self._counts()
-            yield Given(answer, {name: n - before.get(name, 0) for name, n in counts.items()})
+            counts = asdict(self._model.tally) if isinstance(self._model, Tallied) else {}
+            yield answer, {name: n - before.get(name, 0) for name, n in counts.items()}
             before = counts
 
-    def _counts(self) -> dict[str, int]:
-        return asdict(self._model.tally) if isinstance(self._model, Tallied) else {}
-
     def _notes(self) -> tuple[str, ...]:
-        """Without those of its counts: these are added up by who asks."""
+        """Return the model's notes without those on its counts, which the driver adds up."""
         model = self._model
         counted = model.tally.notes(model.label) if isinstance(model, Tallied) else ()
         return tuple(note for note in model.notes() if note not in counted)
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> ModelFacts:
         model = self._model
-        return Facts(
+        return ModelFacts(
             label=model.label,
             version=model.version,
             estimator=getattr(model, "estimator", ""),
@@ -159,64 +158,65 @@ class ModelWorker:
         )
 
 
-MOST_TRIES = 3
-"""So many actors may be lost over a part, or in a row while they load a model."""
-AHEAD = 2
-"""Parts given to an actor: one that it works on, and one that it need not wait for."""
-PATIENCE = 120.0
-"""Seconds without any actor after which the cluster is called too small."""
-_LOOK = 5.0
-_log = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True, slots=True)
-class Size:
-    """How many actors there are to be, and what each of them takes."""
+class PoolSize:
+    """How many actors to start, and the CPUs and GPUs of each."""
 
     actors: int
     cpus: float
     gpus: float
 
+    def has_room(self, ray: Any) -> bool:
+        """Whether any node is large enough for an actor."""
+        return any(
+            node.get("CPU", 0) >= self.cpus and node.get("GPU", 0) >= self.gpus
+            for node in resources(ray)
+        )
 
-@dataclass(frozen=True)
-class Recipe:
-    """What an actor loads."""
+    @property
+    def no_room(self) -> str:
+        """That no node can hold an actor."""
+        return f"no node of the cluster has {self.cpus:g} CPUs and {self.gpus:g} GPUs for an actor"
 
-    level: Level
-    spec: str
-    loading: Any
-    folder: str
+
+def resources(ray: Any) -> list[dict[str, float]]:
+    """Return the resources of each living node."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 @dataclass(eq=False)
-class _Part:
-    """Items asked together; parts are numbered as they come."""
+class _WorkPart:
+    """Items that are asked together; parts are numbered in order."""
 
     number: int
     items: Sequence[Any]
     tries: int = 0
 
     @property
-    def named(self) -> str:
+    def name(self) -> str:
         first, last = self.items[0].id, self.items[-1].id
         return f"item {first!r}" if first == last else f"items {first!r} to {last!r}"
 
 
 @dataclass(eq=False)
 class _Actor:
-    """A handle, the model's facts once it is loaded, and the parts that it has, oldest first."""
+    """A handle, the facts of its model once loaded, and its parts in progress, oldest first."""
 
     handle: Any
     loading: Any
-    facts: Facts | None = None
-    parts: dict[Any, _Part] = field(default_factory=dict)
+    facts: ModelFacts | None = None
+    parts: dict[Any, _WorkPart] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> list[Any]:
+        return [*self.parts] if self.facts else [self.loading]
 
 
 class Pool:
     """The actors of one model; `ray` is the module, connected to a cluster."""
 
-    def __init__(self, ray: Any, recipe: Recipe, size: Size) -> None:
-        self._ray, self._recipe, self._size = ray, recipe, size
+    def __init__(self, ray: Any, source: ModelSource, size: PoolSize) -> None:
+        self._ray, self._source, self._size = ray, source, size
         self._actors: list[_Actor] = []
         self._n_lost_loading = 0
         self._alone_since: float | None = None
@@ -224,33 +224,36 @@ class Pool:
 
     @property
     def n_actors(self) -> int:
-        """How many actors there are, loaded or begun."""
+        """How many actors there are, loaded or starting."""
         return len(self._actors)
 
-    def facts(self) -> Facts:
-        """What the model is, as soon as one actor has loaded it."""
+    def facts(self) -> ModelFacts:
+        """Return facts about the model, as soon as one actor has loaded it."""
         while not (loaded := [actor.facts for actor in self._actors if actor.facts]):
             for _ in self._wait():
                 pass
         return loaded[0]
 
-    def answers(self, parts: Iterable[Sequence[Any]], ask: Any) -> Iterator[Answers]:
-        """The answers to parts as they come, in any order.
+    def answers(self, parts: Iterable[Sequence[Any]], ask: Any) -> Iterator[PartAnswers]:
+        """Yield the answers to parts as they come, in any order.
 
-        After an error no new part is begun, those in hand are finished, and the error of the first
-        of them is raised: the one that would have come first in one process.
+        After an error no new part is started, those in progress are finished, and the error of the
+        first of them is raised: the one that would have come first in one process.
         """
         work = _Work(parts)
         self._grow()
-        self.facts()  # nothing is given out before somebody is there to take it
+        self.facts()  # nothing is sent before an actor can take it
         try:
-            while self._give_out(work, ask):
+            while self._send(work, ask):
                 for answers, part in self._wait(work):
-                    work.note(part, answers)
+                    if answers.failure is not None:
+                        work.failures[part.number] = answers.failure
                     yield answers
             work.check()
         finally:
-            self._forget_unfinished()
+            # New actors take their place only if more is asked.
+            for actor in [actor for actor in self._actors if actor.parts]:
+                self._drop(actor)
 
     def close(self) -> None:
         """End all actors."""
@@ -258,8 +261,8 @@ class Pool:
             self._ray.kill(actor.handle)
         self._actors.clear()
 
-    def _give_out(self, work: _Work, ask: Any) -> bool:
-        """Fill up all actors that have room; whether anything is in hand or waits."""
+    def _send(self, work: _Work, ask: Any) -> bool:
+        """Send parts to all actors with room; return whether anything is left to wait for."""
         for depth in range(AHEAD):  # everybody's first part before anybody's second
             for actor in self._actors:
                 if actor.facts is None or len(actor.parts) > depth:
@@ -267,186 +270,143 @@ class Pool:
                 if (part := work.next_part()) is None:
                     break
                 actor.parts[actor.handle.answer.remote(part.items, ask)] = part
-        return work.has_waiting() or any(actor.parts for actor in self._actors)
+        return bool(work.repeated) or any(actor.parts for actor in self._actors)
 
-    def _wait(self, work: _Work | None = None) -> Iterator[tuple[Answers, _Part]]:
-        """What the next actors to finish anything have found."""
-        calls = {call: actor for actor in self._actors for call in self._calls(actor)}
-        done, _ = self._ray.wait([*calls], num_returns=1, timeout=_LOOK)
+    def _wait(self, work: _Work | None = None) -> Iterator[tuple[PartAnswers, _WorkPart]]:
+        """Yield the answers of the next actors that finish anything."""
+        calls = {call: actor for actor in self._actors for call in actor.calls}
+        done, _ = self._ray.wait([*calls], num_returns=1, timeout=_POLL)
         more, _ = self._ray.wait([*calls], num_returns=len(calls), timeout=0)
-        errors: list[Exception] = []
+        faults: list[Exception] = []
         for call in dict.fromkeys([*done, *more]):
             try:
                 found = self._take(calls[call], call, work)
-            except Exception as error:  # told when what others found is saved
-                errors.append(error)
+            except Exception as error:  # raised when the answers of the others are saved
+                faults.append(error)
                 continue
             if found is not None:
                 yield found
-        if errors:
-            raise errors[0]
+        if faults:
+            raise faults[0]
         self._check_room()
 
-    def _calls(self, actor: _Actor) -> list[Any]:
-        return [*actor.parts] if actor.facts else [actor.loading]
-
-    def _take(self, actor: _Actor, call: Any, work: _Work | None) -> tuple[Answers, _Part] | None:
+    def _take(
+        self, actor: _Actor, call: Any, work: _Work | None
+    ) -> tuple[PartAnswers, _WorkPart] | None:
         if actor not in self._actors:
-            return None  # lost with another call of its own
+            return None  # lost with another of its calls
+        known = self._ray.exceptions
         try:
             found = self._ray.get(call)
-        except self._losses() as error:
-            self._lose(actor, error, work)
-            return None
-        if actor.facts is None:
-            actor.facts = self._checked(found)
-            return None
-        return found, actor.parts.pop(call)
-
-    def _losses(self) -> tuple[type[Exception], ...]:
-        """What Ray raises where an actor, its node or its answer is gone."""
-        known = self._ray.exceptions
-        return (
+        except (
             known.RayActorError,
             known.WorkerCrashedError,
             known.NodeDiedError,
             known.ObjectLostError,
             known.OutOfMemoryError,
             known.RaySystemError,
-        )
+        ) as error:
+            self._replace(actor, error, work)
+            return None
+        if actor.facts is None:
+            actor.facts = self._checked(found)
+            return None
+        return found, actor.parts.pop(call)
 
-    def _lose(self, actor: _Actor, error: Exception, work: _Work | None) -> None:
-        """Put another in the place of a lost actor, and its parts back."""
+    def _replace(self, actor: _Actor, error: Exception, work: _Work | None) -> None:
+        """Start another actor in the place of a lost one, and put its parts back."""
         self._drop(actor)
-        parts = list(actor.parts.values())
-        about = f"{self._recipe.spec}: a worker was lost ({type(error).__name__})"
+        problem = f"{self._source.spec}: a worker was lost ({type(error).__name__})"
         if actor.facts is None:
             self._n_lost_loading += 1
             if self._n_lost_loading >= MOST_TRIES:
                 raise ModelError(
-                    f"{about} while it loaded the model, {MOST_TRIES} times in a row; look for "
+                    f"{problem} while it loaded the model, {MOST_TRIES} times in a row; look for "
                     "memory, and for aleatoric in the Python of every node: " + _last_line(error)
                 )
-        _log.warning("%s; %d parts are asked again elsewhere", about, len(parts))
+        _log.warning("%s; %d parts are asked again elsewhere", problem, len(actor.parts))
         if work is not None:
-            work.put_back(parts)
+            work.put_back(list(actor.parts.values()))
         self._grow()
 
     def _drop(self, actor: _Actor) -> None:
         self._actors.remove(actor)
-        self._ray.kill(actor.handle)  # it may live on where only the way to it was lost
+        self._ray.kill(actor.handle)  # it may be alive if only the connection was lost
 
-    def _checked(self, found: Facts | Failure) -> Facts:
+    def _checked(self, found: ModelFacts | Failure) -> ModelFacts:
+        """Refuse a worker whose versions or model differ from the others'."""
         if isinstance(found, Failure):
             raise found.error()
         self._n_lost_loading = 0
+        spec = self._source.spec
         if (theirs := found.versions["aleatoric"]) != aleatoric.__version__:
             raise UsageError(
-                f"{self._recipe.spec}: a node has aleatoric {theirs}, and this is "
-                f"{aleatoric.__version__}; install the same on every node."
+                f"{spec}: a node has aleatoric {theirs}, and this is {aleatoric.__version__}; "
+                "install the same on every node."
             )
-        others = [actor.facts for actor in self._actors if actor.facts]
-        if others and not found.matches(others[0]):
-            raise UsageError(_difference(self._recipe.spec, others[0], found))
+        first = next((actor.facts for actor in self._actors if actor.facts), found)
+        if not found.matches(first):
+            names = ("label", "version", "estimator", "conventions", "is_tallied", "versions")
+            name = next(name for name in names if getattr(first, name) != getattr(found, name))
+            both = f"{getattr(first, name)} and {getattr(found, name)}"
+            raise UsageError(
+                f"{spec}: two nodes have different {name} ({both}); install the same on every node."
+            )
         return found
 
     def _grow(self) -> None:
-        """As many actors as there are to be; Ray starts them where and when there is room."""
-        recipe, size = self._recipe, self._size
+        """Start the missing actors; Ray places them where and when there is room."""
+        size = self._size
         kind = self._ray.remote(ModelWorker).options(
             num_cpus=size.cpus, num_gpus=size.gpus, scheduling_strategy="SPREAD", max_restarts=0
         )
         while len(self._actors) < size.actors:
-            handle = kind.remote(recipe.level, recipe.spec, recipe.loading, recipe.folder)
+            handle = kind.remote(self._source)
             self._actors.append(_Actor(handle, handle.load.remote()))
 
     def _check_room(self) -> None:
-        """Nodes may come back, but not for ever waited for."""
-        if any(actor.facts for actor in self._actors) or has_room(self._ray, self._size):
+        """Give up after waiting long enough for nodes to come back."""
+        if any(actor.facts for actor in self._actors) or self._size.has_room(self._ray):
             self._alone_since = None
             return
         self._alone_since = self._alone_since or time.monotonic()
         if time.monotonic() - self._alone_since > PATIENCE:
             raise ModelError(
-                f"{self._recipe.spec}: {no_room(self._size)}; what was answered is saved: start "
+                f"{self._source.spec}: {self._size.no_room}; what was answered is saved: start "
                 "nodes and repeat the command."
             )
 
-    def _forget_unfinished(self) -> None:
-        """End actors that still work when nobody waits for them.
-
-        Others take their place only where something more is asked: most often this is the end.
-        """
-        for actor in [actor for actor in self._actors if actor.parts]:
-            self._drop(actor)
-
 
 class _Work:
-    """The parts of one question: still to come, to be asked again, and what went wrong."""
+    """The parts of one question: still to come, to be repeated, and failed."""
 
     def __init__(self, parts: Iterable[Sequence[Any]]) -> None:
-        self._coming = (_Part(number, items) for number, items in enumerate(parts))
-        self._again: deque[_Part] = deque()
-        self._failures: dict[int, Failure] = {}
+        self._coming = (_WorkPart(number, items) for number, items in enumerate(parts))
+        self.repeated: deque[_WorkPart] = deque()
+        self.failures: dict[int, Failure] = {}
 
-    def next_part(self) -> _Part | None:
-        if self._again:
-            return self._again.popleft()
-        return None if self._failures else next(self._coming, None)
+    def next_part(self) -> _WorkPart | None:
+        if self.repeated:
+            return self.repeated.popleft()
+        return None if self.failures else next(self._coming, None)
 
-    def has_waiting(self) -> bool:
-        return bool(self._again)
-
-    def put_back(self, parts: Sequence[_Part]) -> None:
-        """The parts of a lost actor; only the first of them was begun."""
+    def put_back(self, parts: Sequence[_WorkPart]) -> None:
+        """Repeat the parts of a lost actor; only the first of them had been started."""
         for place, part in enumerate(parts):
             part.tries += place == 0
             if part.tries >= MOST_TRIES:
                 message = (
-                    f"{part.named}: {MOST_TRIES} workers were lost over them, most often for lack "
-                    "of memory; use fewer --actors a node, and repeat the command to go on."
+                    f"{part.name}: {MOST_TRIES} workers were lost over them, most often for lack "
+                    "of memory; use fewer --actors per node, and repeat the command to continue."
                 )
-                self._failures[part.number] = Failure("ModelError", message)
+                self.failures[part.number] = Failure("ModelError", message)
             else:
-                self._again.append(part)
-
-    def note(self, part: _Part, answers: Answers) -> None:
-        if answers.failure is not None:
-            self._failures[part.number] = answers.failure
+                self.repeated.append(part)
 
     def check(self) -> None:
         """Raise the error of the first part that has one."""
-        if self._failures:
-            raise self._failures[min(self._failures)].error()
-
-
-def has_room(ray: Any, size: Size) -> bool:
-    """Whether any node is large enough for an actor."""
-    return any(
-        node.get("CPU", 0) >= size.cpus and node.get("GPU", 0) >= size.gpus
-        for node in resources(ray)
-    )
-
-
-def resources(ray: Any) -> list[dict[str, float]]:
-    """What each living node has."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
-
-
-def no_room(size: Size) -> str:
-    """That no node can hold an actor.
-
-    >>> no_room(Size(2, 4, 1))
-    'no node of the cluster has 4 CPUs and 1 GPUs for an actor'
-    """
-    return f"no node of the cluster has {size.cpus:g} CPUs and {size.gpus:g} GPUs for an actor"
-
-
-def _difference(spec: str, one: Facts, other: Facts) -> str:
-    names = ("label", "version", "estimator", "conventions", "is_tallied", "versions")
-    what = next(name for name in names if getattr(one, name) != getattr(other, name))
-    found = f"{getattr(one, what)} and {getattr(other, what)}"
-    return f"{spec}: two nodes have different {what} ({found}); install the same on every node."
+        if self.failures:
+            raise self.failures[min(self.failures)].error()
 
 
 def _last_line(error: Exception) -> str:

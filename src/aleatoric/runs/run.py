@@ -1,12 +1,11 @@
 """The run directory: one SQLite file between sampling, scoring and reporting.
 
 Items, draws and statistics are written in whole transactions; scoring reads draws and needs no
-model; every reader walks page by page, so that a run of any size fits in memory.
+model; all readers go page by page, so that a run of any size fits in memory.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
@@ -18,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from aleatoric import registry
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.runs import disk, formats
 from aleatoric.runs.disk import (
@@ -27,89 +25,26 @@ from aleatoric.runs.disk import (
     check_format,
     connect_to_read,
     connect_to_write,
-    is_empty,
 )
-from aleatoric.runs.formats import DATABASE, EMBEDDINGS, SCHEMA, SCHEMA_VERSION, temporary, texts
-from aleatoric.runs.job import flag_of
-from aleatoric.runs.tables import TOKEN_ROWS, ItemTables, Statistics, TokenTables
+from aleatoric.runs.formats import (
+    DATABASE,
+    EMBEDDINGS,
+    SCHEMA,
+    SCHEMA_VERSION,
+    insert,
+    seal,
+    select,
+    temporary,
+    unseal,
+    valid_texts,
+)
+from aleatoric.runs.job import check_same_options
+from aleatoric.runs.tables import TOKEN_ROWS, ItemTables, StatisticsTables, TokenTables
 from aleatoric.types import Draws, Floats, Ints, Item, Row, TextItem, Texts
 
-_MAY_DIFFER = ("versions", "language")
-_OTHER_OPTIONS = {"choices": "--choose", "assignment": "--split"}
-"""Saved facts that are no fields of a job -> the options they follow from."""
 
-
-def check_asked(path: Path, saved: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
-    """Refuse to continue the run in `path` with other options than it was started with."""
-    asked = json.loads(json.dumps(dict(manifest)))
-    for problem in _problems(saved, asked):
-        raise UsageError(f"{path}: holds another run ({problem}); choose another --out.")
-
-
-def _problems(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
-    """Yield all that differs, what says most first."""
-    if saved["command"] != asked["command"]:
-        yield f"it is of aleatoric {saved['command']}"
-        return
-    job_type = registry.find("levels", asked["command"]).job_type
-    names = [name for name in _differing(saved, asked) if name not in _MAY_DIFFER]
-    # What the corpus and the options are says more than what follows from them.
-    for name in sorted(names, key=lambda name: (name in _OTHER_OPTIONS, name)):
-        if name == "corpus":
-            yield from _corpus_problems(saved[name], asked[name])
-        elif name == "contents":
-            yield from _content_problems(saved.get(name) or {}, asked.get(name) or {})
-        elif flag := _OTHER_OPTIONS.get(name) or flag_of(job_type, name):
-            yield f"its {flag} differs"
-
-
-def _differing(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    names = sorted(saved.keys() | asked.keys())
-    return [name for name in names if saved.get(name) != asked.get(name)]
-
-
-def _content_problems(saved: Mapping[str, str], asked: Mapping[str, str]) -> Iterator[str]:
-    """Which models have other files; of one run or the other, they may not be known."""
-    for spec in sorted(saved.keys() & asked.keys()):
-        if saved[spec] != asked[spec]:
-            yield f"the files of --model {spec} have changed since"
-
-
-def _corpus_problems(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
-    """What differs of a corpus; one file has many paths."""
-    differing = _differing(saved, asked)
-    if differing == ["spec"] and _is_same_place(saved["spec"], asked["spec"]):
-        return
-    if differing == ["encoding"]:
-        yield "its --encoding differs"
-    elif saved.get("spec") == asked.get("spec") and "sha256" in differing:
-        yield "its --corpus has changed since"
-    else:
-        yield "its --corpus differs"
-
-
-def _is_same_place(saved: str, asked: str) -> bool:
-    """Whether two ways to name a corpus name the same files.
-
-    >>> _is_same_place("w.jsonl", "./w.jsonl"), _is_same_place("cloze:a/../w", "cloze:w")
-    (True, True)
-    >>> _is_same_place("w.jsonl", "cloze:w.jsonl"), _is_same_place("w.jsonl", "v.jsonl")
-    (False, False)
-    """
-    (kind, *first), (other_kind, *second) = _places(saved), _places(asked)
-    return kind == other_kind and first == second
-
-
-def _places(spec: str) -> list[str]:
-    """The kind of a corpus, empty where it is not named, and its resolved paths."""
-    kind, colon, argument = spec.partition(":")
-    if not colon:
-        kind, argument = "", spec
-    return [kind, *map(os.path.realpath, argument.split(","))]
-
-
-class Store(ItemTables, Statistics, TokenTables):
-    """A run directory, opened.
+class Store(ItemTables, StatisticsTables, TokenTables):
+    """An opened run directory.
 
     >>> import tempfile
     >>> from aleatoric.types import Item
@@ -124,31 +59,31 @@ class Store(ItemTables, Statistics, TokenTables):
         path: Path,
         connection: sqlite3.Connection,
         lock: RunLock | None = None,
-        made: Sequence[Path] = (),
+        new_folders: Sequence[Path] = (),
     ) -> None:
         super().__init__(path, connection)
         self._lock = lock
-        self._made = made  # folders that were not there before, innermost first
+        self._new_folders = new_folders  # innermost first
         self.is_created = False
 
     @classmethod
     def create(cls, path: Path, manifest: Mapping[str, Any]) -> Store:
-        """A new run directory, to be written by this process alone; an existing one is refused."""
+        """Create a run directory that only this process writes; an existing run is refused."""
         try:
-            made = [folder for folder in (path, *path.parents) if not folder.exists()]
+            new_folders = [folder for folder in (path, *path.parents) if not folder.exists()]
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise disk.unwritable(path, str(error)) from None
-        return _locked(path, lambda lock: cls._begun(path, manifest, lock, made))
+        return _locked(path, lambda lock: cls._new(path, manifest, lock, new_folders))
 
     @classmethod
     def continue_or_create(cls, path: Path, manifest: Mapping[str, Any]) -> Store:
-        """The run in `path` if it was asked for with the same words, or a new one, to write."""
+        """Open the run in `path` to write if it has the same manifest, or create it."""
         if not _holds_run(path):
             return cls.create(path, manifest)
         store = cls.resume(path)
         try:
-            check_asked(path, store.manifest, manifest)
+            check_same_options(path, store.manifest, manifest)
         except BaseException:
             store.close()
             raise
@@ -156,31 +91,28 @@ class Store(ItemTables, Statistics, TokenTables):
 
     @classmethod
     def resume(cls, path: Path) -> Store:
-        """An existing run directory, to be written by this process alone."""
+        """Open an existing run directory that only this process writes."""
         disk.check_run(path)
-        return _locked(path, lambda lock: cls._opened(path, lock))
+        return _locked(path, lambda lock: cls._existing(path, lock))
 
     @classmethod
     def open(cls, path: Path) -> Store:
-        """An existing run directory, to be read while others may write it.
+        """Open an existing run directory to read, while others may write it.
 
-        SQLite itself refuses to write through it; `alone` opens it to be written.
+        SQLite itself refuses to write through it; `exclusive` opens it to be written.
         """
         disk.check_run(path)
-        with disk.told(path, reads=True):
+        with disk.reporting_faults(path, reads=True):
             store = cls(path, connect_to_read(path / DATABASE))
-            try:
+            with _closed_on_error(store.db):
                 check_format(store.db, path)
-            except BaseException:
-                store.db.close()
-                raise
         return store
 
     def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *problem: Any) -> None:
-        """Close; what SQLite had to say is said so that a user can act on it."""
+        """Close; faults of SQLite and of the disk become errors that a user can act on."""
         self.close()
         error = disk.error_of(self.path, problem[1]) if len(problem) > 1 else None
         if error is not None:
@@ -192,23 +124,23 @@ class Store(ItemTables, Statistics, TokenTables):
         self.release()
 
     def release(self) -> None:
-        """Let others write the run; it stays open to be read."""
+        """Let others write the run; it stays open to read."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """Write statistics that no other process writes at the same time.
 
-        Where another process writes the run, they are computed from its items as they are now,
-        and kept apart from it.
+        If another process writes the run, they are computed from its present items and kept in
+        temporary tables.
         """
         if self._lock is not None:
             yield
             return
         self.check_whole()
-        if self.place == "main":
+        if self.database == "main":
             self._open_to_write()
         try:
             yield
@@ -216,86 +148,80 @@ class Store(ItemTables, Statistics, TokenTables):
             self.release()
 
     def _open_to_write(self) -> None:
-        """Open the run to be written; where that cannot be, statistics are kept apart from it."""
+        """Open the run to write; if that is impossible, use temporary tables."""
         if not (os.access(self.path, os.W_OK) and os.access(self.path / DATABASE, os.W_OK)):
-            self.read_apart()
+            self.use_temporary_tables()
             return
         try:
             self._lock = RunLock.take(self.path)
         except LockedError:
-            self.read_apart()
+            self.use_temporary_tables()
             return
-        with disk.told(self.path):
+        with disk.reporting_faults(self.path):
             written = connect_to_write(self.path / DATABASE)
             check_format(written, self.path)
             self.db.close()
             self.db = written
 
     def discard(self) -> None:
-        """Close and remove what this run wrote: nothing half-written stays behind."""
+        """Close and remove what this run wrote."""
         self.db.close()
         shutil.rmtree(self.path / TOKEN_ROWS, ignore_errors=True)
         for file in self.path.glob(DATABASE + "*"):
             file.unlink()
         self.release()
-        for folder in self._made:
+        for folder in self._new_folders:
             if not any(folder.iterdir()):
                 folder.rmdir()
 
     @classmethod
-    def _begun(
-        cls, path: Path, manifest: Mapping[str, Any], lock: RunLock, made: Sequence[Path]
+    def _new(
+        cls, path: Path, manifest: Mapping[str, Any], lock: RunLock, new_folders: Sequence[Path]
     ) -> Store:
-        """A new database, made in one transaction: a run is there with its manifest or not."""
+        """Create the database in one transaction: a run exists with its manifest or not at all."""
         if _holds_run(path):
             raise UsageError(f"{path}: holds a run already; choose another --out.")
-        with disk.told(path):
-            store = cls(path, connect_to_write(path / DATABASE), lock, made)
+        with disk.reporting_faults(path):
+            store = cls(path, connect_to_write(path / DATABASE), lock, new_folders)
         store.is_created = True
         try:
-            with disk.told(path):
+            with disk.reporting_faults(path):
                 if not (path / DATABASE).stat().st_size:
                     # Otherwise the header is written with a journal, which may stay behind.
                     store.db.execute("PRAGMA journal_mode = MEMORY")
                 store.db.execute("PRAGMA journal_mode = WAL")
-                store._make_tables(manifest)
+                with store.transaction():
+                    for statement in SCHEMA:
+                        store.db.execute(statement)
+                    store.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                    store.set_meta("manifest", dict(manifest))
         except AleatoricError as error:
             store.discard()
             raise disk.before_any_work(error) from error
         return store
 
-    def _make_tables(self, manifest: Mapping[str, Any]) -> None:
-        with self.transaction():
-            for statement in SCHEMA:
-                self.db.execute(statement)
-            self.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            self.set_meta("manifest", dict(manifest))
-
     @classmethod
-    def _opened(cls, path: Path, lock: RunLock) -> Store:
-        with disk.told(path):
+    def _existing(cls, path: Path, lock: RunLock) -> Store:
+        with disk.reporting_faults(path):
             store = cls(path, connect_to_write(path / DATABASE), lock)
-            try:
+            with _closed_on_error(store.db):
                 check_format(store.db, path)
                 store.check_whole()
-            except BaseException:
-                store.db.close()
-                raise
         return store
 
 
 def _holds_run(path: Path) -> bool:
-    """Whether a directory holds a database with anything in it."""
+    """Whether a directory holds a database with any table."""
     disk.check_place(path)
     if not (path / DATABASE).exists():
         return False
-    with disk.told(path), closing(connect_to_read(path / DATABASE)) as connection:
-        return not is_empty(connection)
+    with disk.reporting_faults(path), closing(connect_to_read(path / DATABASE)) as connection:
+        return not disk.is_empty(connection)
 
 
 def _locked(path: Path, opened: Callable[[RunLock], Store]) -> Store:
-    """Open a run under its lock, which is let go where that fails."""
-    with disk.told(path):
+    """Open a run under its lock, which is released if that fails."""
+    with disk.reporting_faults(path):
         lock = RunLock.take(path)
     try:
         return opened(lock)
@@ -304,13 +230,24 @@ def _locked(path: Path, opened: Callable[[RunLock], Store]) -> Store:
         raise
 
 
+@contextmanager
+def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
+
+
+# Parts of a run, read at once -----------------------------------------------------------------
+
 AT_ONCE = 500
-"""Places for values that one statement holds."""
+"""Values that one SQL statement takes."""
 
 
 @dataclass(frozen=True)
 class StatColumns:
-    """Statistics of one system: item numbers, rows of the same item, and a column a name."""
+    """Statistics of one system: item numbers, rows of the same item, and name -> values."""
 
     items: Ints
     rows: Ints
@@ -319,7 +256,7 @@ class StatColumns:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """A system's values of one column by item, read from the run whenever they are walked."""
+    """A system's values of one column by item, read from the run on every iteration."""
 
     store: Store
     system: str
@@ -330,18 +267,7 @@ class StoredRows:
 
 
 def stat_columns(store: Store, system: str, names: Sequence[str]) -> StatColumns:
-    """Some of a system's statistics as arrays; undefined is NaN.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from aleatoric.runs.formats import StatRow
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Store.create(Path(folder) / "run", {"level": "word"}) as store:
-    ...         _ = store.add_system("toy", {})
-    ...         store.write_stats(["tvd"], [StatRow(1, "toy", 0, {"tvd": 0.5}, {})])
-    ...         stat_columns(store, "toy", ["tvd"]).values["tvd"].tolist()
-    [0.5]
-    """
+    """Return some of a system's statistics as arrays; undefined is NaN."""
     tables = list(store.stat_tables(system))
     none = np.zeros(0, dtype=np.int64)
     items = np.concatenate([none, *(table.items for table in tables)])
@@ -354,7 +280,7 @@ def stat_columns(store: Store, system: str, names: Sequence[str]) -> StatColumns
 
 
 def scored_until(store: Store, systems: Sequence[str]) -> int:
-    """The number of the last item that a scoring still going on has reached; 0 without one."""
+    """Return the number of the last item that a scoring in progress has reached, or 0."""
     query = "SELECT max(last_item) FROM stats WHERE generation > ? AND system = ?"
     generation, numbers = store.stats_generation, [store.system_no(name) for name in systems]
     found = [store.db.execute(query, (generation, no)).fetchone()[0] for no in numbers]
@@ -362,70 +288,57 @@ def scored_until(store: Store, systems: Sequence[str]) -> int:
 
 
 def item_heads(store: Store) -> Iterator[tuple[int, str, str, str]]:
-    """Every item's number, id, group and context as it is saved, in order."""
+    """Yield the number, id, group and context of every item, in order."""
     query = "SELECT no, id, grp, context FROM items ORDER BY no"
-    return ((no, *texts(head)) for no, *head in store.db.execute(query))
+    return ((no, *valid_texts(head)) for no, *head in store.db.execute(query))
 
 
 def heads_of(store: Store, numbers: Sequence[int]) -> dict[int, tuple[str, str, str]]:
-    """Item number -> id, group and context of some items."""
-    found: dict[int, tuple[str, str, str]] = {}
+    """Return item number -> id, group and context of some items."""
+    found: dict[int, Any] = {}
     for start in range(0, len(numbers), AT_ONCE):
         some = [int(no) for no in numbers[start : start + AT_ONCE]]
-        query = f"SELECT no, id, grp, context FROM items WHERE no IN ({_placeholders(some)})"
-        rows = store.db.execute(query, some)
-        found |= {no: (id_, grp, text) for no, *head in rows for id_, grp, text in [texts(head)]}
+        places = ", ".join("?" * len(some))
+        query = f"SELECT no, id, grp, context FROM items WHERE no IN ({places})"
+        found |= {no: valid_texts(head) for no, *head in store.db.execute(query, some)}
     return found
 
 
 def item_and_draws(store: Store, no: int) -> tuple[Item, dict[str, list[Draws]]]:
-    """One context with each system's draws, as far as they are there."""
-    query = "SELECT no, id, grp, context, original, responses FROM items WHERE no = ?"
-    found_row = store.db.execute(query, (no,)).fetchone()
-    if found_row is None:
+    """Return one item with the saved draws of each system."""
+    items = store.items_between(no, no)
+    if not items:
         raise UsageError(f"{store.path}: has no item number {no}.")
-    item = formats.load_item(*formats.unseal(found_row)[1:])
-    found: dict[str, list[Draws]] = {}
-    query = (
-        "SELECT name, item, system, row, payload FROM draws JOIN systems ON systems.no = system "
-        "WHERE item = ? ORDER BY system, row"
-    )
-    for name, *sealed in store.db.execute(query, (no,)):
-        *_, row, payload = formats.unseal(tuple(sealed))
-        found.setdefault(name, []).append(formats.load_draws(item.id, row, payload))
-    return item, found
+    return items[0], store.draws_between(no, no, store.system_names()).get(no, {})
 
 
-def _placeholders(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
+# Texts --------------------------------------------------------------------------------------
 
-
-PAGE = 200
-"""Inputs read at once: texts are longer than words."""
-_ITEM = "SELECT no, id, grp, context, original, responses FROM items "
+TEXTS_PAGE = 200
+"""Inputs that are read at once: texts are longer than words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """An input with everything written to it: people's texts, and each system's."""
+    """An input with all its texts: those of people, and those of each system."""
 
     no: int
     item: TextItem
     systems: Mapping[str, tuple[str, ...]]
 
 
-class TextShelf:
-    """The texts of an opened run.
+class StoredTexts:
+    """The inputs and texts of an opened run.
 
     >>> import tempfile
     >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with Store.create(Path(folder) / "run", {"level": "text"}) as store:
-    ...         shelf = TextShelf(store)
-    ...         n = shelf.add_items([TextItem("1", "1", ("Hello?",), ("Hi.", "Yes?"))])
+    ...         stored = StoredTexts(store)
+    ...         n = stored.add_items([TextItem("1", "1", ("Hello?",), ("Hi.", "Yes?"))])
     ...         _ = store.add_system("toy", {})
-    ...         added = shelf.add("toy", Texts("1", ("Hm.",)))
-    ...         next(shelf.walk()).systems
+    ...         added = stored.add("toy", Texts("1", ("Hm.",)))
+    ...         next(stored.walk()).systems
     {'toy': ('Hm.',)}
     """
 
@@ -434,13 +347,13 @@ class TextShelf:
         self._db = store.db
 
     def add_items(self, items: Iterable[TextItem]) -> int:
-        """Save a corpus's inputs with people's texts in one transaction; returns their number."""
+        """Save inputs with their references in one transaction; return their number."""
         return self.store.add_item_rows(formats.dump_text_item(item) for item in items)
 
     def add(self, system: str, texts: Texts) -> bool:
-        """Save what a system wrote to an input, at once; whether the run has the input.
+        """Save what a system wrote for an input; return whether the run has the input.
 
-        Texts that come for an input again are further texts to it.
+        Texts that come for an input again are further texts for it.
         """
         item = self.store.item_no(texts.item_id)
         if item is None:
@@ -448,30 +361,28 @@ class TextShelf:
         number = self.store.system_no(system)
         count = "SELECT count(*) FROM draws WHERE item = ? AND system = ?"
         (row,) = self._db.execute(count, (item, number)).fetchone()
-        sealed = formats.seal((item, number, row, formats.dump(texts.texts)))
-        self._db.execute("INSERT INTO draws VALUES (?, ?, ?, ?)", sealed)
+        self._db.execute(insert("draws"), seal((item, number, row, formats.dump(texts.texts))))
         return True
 
     def clear(self, system: str) -> None:
-        """Forget what a system wrote."""
+        """Delete what a system wrote."""
         self._db.execute("DELETE FROM draws WHERE system = ?", (self.store.system_no(system),))
 
     def walk(self, after: int = -1) -> Iterator[Produced]:
-        """Every input in order with all its texts, page by page."""
+        """Yield every input in order with all its texts."""
         names = self.store.system_names()
-        query = _ITEM + "WHERE no > ? ORDER BY no LIMIT ?"
-        while page := self._db.execute(query, (after, PAGE)).fetchall():
+        for page in self.store.item_pages(TEXTS_PAGE, after):
             written = self._written(page[0][0], page[-1][0], names)
-            after = page[-1][0]
-            for no, *columns in map(formats.unseal, page):
+            for no, *columns in page:
                 yield Produced(no, formats.load_text_item(*columns), written.get(no, {}))
 
-    def waiting(self, system: str) -> Iterator[TextItem]:
-        """The inputs to which a system has written nothing yet."""
-        return (formats.load_text_item(*row) for row in self.store.waiting_rows(system, PAGE))
+    def pending_items(self, system: str) -> Iterator[TextItem]:
+        """Yield the inputs for which a system has written nothing yet."""
+        rows = self.store.pending_rows(system, TEXTS_PAGE)
+        return (formats.load_text_item(*row) for row in rows)
 
     def find(self, item_id: str) -> Produced:
-        """One input with all its texts."""
+        """Return one input with all its texts."""
         no = self.store.item_no(item_id)
         if no is None:
             raise UsageError(f"{self.store.path}: has no input {item_id!r}.")
@@ -480,20 +391,17 @@ class TextShelf:
     def _written(
         self, first: int, last: int, names: Mapping[int, str]
     ) -> dict[int, dict[str, tuple[str, ...]]]:
-        query = (
-            "SELECT item, system, row, payload FROM draws WHERE item BETWEEN ? AND ? "
-            "ORDER BY item, system, row"
-        )
+        query = f"{select('draws')} WHERE item BETWEEN ? AND ? ORDER BY item, system, row"
         found: dict[int, dict[str, tuple[str, ...]]] = {}
         for sealed in self._db.execute(query, (first, last)):
-            item, system, _, payload = formats.unseal(sealed)
-            own = found.setdefault(item, {})
-            own[names[system]] = own.get(names[system], ()) + formats.load_texts(payload)
+            item, system, _, payload = unseal(sealed)
+            texts = found.setdefault(item, {})
+            texts[names[system]] = texts.get(names[system], ()) + formats.load_texts(payload)
         return found
 
 
 class EmbeddingCache(MutableMapping[str, bytes]):
-    """Vectors of texts by content, kept in a run: what was encoded once is not encoded again.
+    """Vectors of texts by content hash, cached in a run.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -508,12 +416,12 @@ class EmbeddingCache(MutableMapping[str, bytes]):
     def __init__(self, store: Store) -> None:
         self._store = store
         self._db = store.db
-        self._table = f"{store.place}.embeddings"
-        if store.place == "temp":
+        self._table = f"{store.database}.embeddings"
+        if store.database == "temp":
             self._db.execute(temporary(EMBEDDINGS))
 
     def __getitem__(self, key: str) -> bytes:
-        # What a reader works out lies apart from what the run has.
+        # Temporary tables hold only what this reader computed.
         for table in dict.fromkeys([self._table, "main.embeddings"]):
             query = f"SELECT vector FROM {table} WHERE hash = ?"
             found = self._db.execute(query, (key,)).fetchone()
@@ -525,7 +433,7 @@ class EmbeddingCache(MutableMapping[str, bytes]):
         self._db.execute(f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", (key, vector))
 
     def update(self, vectors: Mapping[str, bytes]) -> None:  # type: ignore[override]
-        """Keep many vectors in one transaction."""
+        """Save many vectors in one transaction."""
         with self._store.transaction():
             for key, vector in vectors.items():
                 self[key] = vector

@@ -1,7 +1,7 @@
-"""What is intact in a damaged run, as a new run that can be scored and continued.
+"""Salvage: copy what is intact in a damaged run to a new run that can be scored and resumed.
 
-A damaged page makes SQLite fail where it is read and nowhere else: ranges that cannot be read are
-halved until the rows that are lost stand alone. The damaged run is only read.
+A damaged page makes SQLite fail only where it is read: ranges that cannot be read are halved until
+the lost rows stand alone. The damaged run is only read.
 """
 
 from __future__ import annotations
@@ -16,95 +16,49 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric.errors import AleatoricError, DataError, UsageError
-from aleatoric.runs import disk, formats
-from aleatoric.runs.disk import check_objects, connect_to_salvage
-from aleatoric.runs.formats import COLUMNS, DATABASE, ITEMS_SAVED
+from aleatoric.runs import disk
+from aleatoric.runs.formats import (
+    COLUMNS,
+    DATABASE,
+    ITEMS_SAVED,
+    DamagedRowError,
+    SqlRow,
+    insert,
+    select,
+    unseal,
+)
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import BASE_WEIGHTS, FINETUNING, TOKEN_ROWS, TRAINING, load_fact
 
 CHUNK = 1 << 20
-
-
-class _UnreadError(Exception):
-    """A file cannot be read; what goes wrong with its copy is another matter."""
-
-
-def copy_readable(source: Path, to: Path) -> list[Path]:
-    """Copy a folder, file by file; returns what of it cannot be read and is left out.
-
-    What cannot be written, as on a full disk, is raised.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as made:
-    ...     folder = Path(made)
-    ...     (folder / "a").mkdir()
-    ...     _ = (folder / "a" / "whole").write_text("x")
-    ...     (folder / "a" / "gone").symlink_to("nowhere")
-    ...     [file.name for file in copy_readable(folder / "a", folder / "b")]
-    ...     [file.name for file in (folder / "b").iterdir()]
-    ['gone']
-    ['whole']
-    """
-    unread: list[Path] = []
-    walked = os.walk(source, onerror=lambda error: unread.append(Path(error.filename)))
-    for folder, _, names in walked:
-        place = to / Path(folder).relative_to(source)
-        place.mkdir(parents=True, exist_ok=True)
-        files = [Path(folder) / name for name in sorted(names)]
-        unread += [file for file in files if not _copy(file, place / file.name)]
-    return unread
-
-
-def _copy(file: Path, to: Path) -> bool:
-    """Whether a file could be read to its end, and was copied."""
-    try:
-        with to.open("wb") as copy:
-            copy.writelines(_chunks(file))
-    except _UnreadError:
-        to.unlink()
-        return False
-    return True
-
-
-def _chunks(file: Path) -> Iterator[bytes]:
-    if not file.is_file():  # a pipe would be waited for
-        raise _UnreadError
-    try:
-        with file.open("rb") as opened:
-            while chunk := opened.read(CHUNK):
-                yield chunk
-    except OSError:
-        raise _UnreadError from None
-
-
 STRIDE = 512
-"""Rows that are asked for at once while all goes well."""
+"""Rows that are read at once as long as nothing is damaged."""
 MOST_SYSTEMS = STRIDE
 TABLES = ("systems", "items", "draws", "token_sums")
 
 
 def salvage(run: Path, out: Path) -> list[str]:
-    """Save what is intact of a damaged run in a new one; returns a sentence for each part.
+    """Save what is intact in a damaged run as a new run; return a sentence for each part.
 
-    What is lost is drawn again, from the same random streams, when the new run is continued.
+    What is lost is drawn again, from the same random streams, when the new run is resumed.
     """
     if not (run / DATABASE).is_file():
         raise UsageError(f"{run}: is no run directory; it has no {DATABASE}.")
     has_weights = (run / TRAINING).is_dir()
     if has_weights and (out / TRAINING).exists():
         raise UsageError(f"{out}: has a folder {TRAINING} already; choose another.")
-    with closing(connect_to_salvage(run / DATABASE)) as damaged:
+    with closing(disk.connect_to_salvage(run / DATABASE)) as damaged:
         store = Store.create(out, _manifest(damaged, run))
         try:
-            with _or_nothing(store, has_weights), disk.told(out):
+            with _all_or_nothing(store, has_weights), disk.reporting_faults(out):
                 return list(_copied(damaged, run, store))
         finally:
             store.close()
 
 
 @contextmanager
-def _or_nothing(store: Store, has_weights: bool) -> Iterator[None]:
-    """Where the copy fails, nothing of it stays behind."""
+def _all_or_nothing(store: Store, has_weights: bool) -> Iterator[None]:
+    """Remove the copy if it fails."""
     try:
         yield
     except BaseException as error:
@@ -118,7 +72,7 @@ def _or_nothing(store: Store, has_weights: bool) -> Iterator[None]:
 
 def _manifest(damaged: sqlite3.Connection, run: Path) -> dict[str, Any]:
     with suppress(sqlite3.DatabaseError):
-        check_objects(damaged, run)
+        disk.check_objects(damaged, run)
     manifest = _fact(damaged, "manifest")
     if manifest is None:
         problem, fix = "is damaged where the run is described", "restore a copy or run again"
@@ -127,19 +81,19 @@ def _manifest(damaged: sqlite3.Connection, run: Path) -> dict[str, Any]:
 
 
 def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[str]:
-    """Copy the parts of a run, each with a sentence on it."""
-    reader = Reader(damaged)
+    """Copy the parts of a run; yield a sentence for each."""
+    reader = _IntactRows(damaged)
     last = _last_item(damaged)
     with store.transaction():
         for table in TABLES:
             most = last if table in ("items", "draws") else MOST_SYSTEMS
-            _insert(store, table, reader.rows(table, most))
-        for table in ("draws", "token_sums"):  # whose they are cannot be told any more
+            # If damage made two rows look alike, the first stays and the other is made again.
+            store.db.executemany(insert(table, "INSERT OR IGNORE"), reader.rows(table, most))
+        for table in ("draws", "token_sums"):  # rows of a system that is lost
             store.db.execute(f"DELETE FROM {table} WHERE system NOT IN (SELECT no FROM systems)")
         unread = _copy_files(run, store)
-        told = [FINETUNING] if (run / TRAINING).is_dir() else []
-        is_told = all(_fact(damaged, key) is not None for key in told)
-        _copy_facts(damaged, store, last, is_told and not unread and not reader.n_lost)
+        has_facts = not (run / TRAINING).is_dir() or _fact(damaged, FINETUNING) is not None
+        _copy_facts(damaged, store, last, has_facts and not unread and not reader.n_lost)
     yield from (f"{file} cannot be read and is left out" for file in unread)
     if store.manifest["level"] == "token":
         intact = [name for name in store.systems() if store.token_sums(name) is not None]
@@ -151,21 +105,21 @@ def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[st
 
 
 @dataclass
-class Reader:
-    """Reads what can be read of a run, and counts the keys that cannot."""
+class _IntactRows:
+    """Reads the intact rows of a run, and counts the keys that cannot be read."""
 
     damaged: sqlite3.Connection
     n_lost: int = 0
 
-    def rows(self, table: str, last: int) -> Iterator[formats.RowOf]:
-        """The rows of a table up to a key."""
+    def rows(self, table: str, last: int) -> Iterator[SqlRow]:
+        """Yield the intact rows of a table up to a key."""
         for start in range(1, last + 1, STRIDE):
             yield from self._between(table, start, min(start + STRIDE - 1, last))
 
-    def _between(self, table: str, low: int, high: int) -> Iterator[formats.RowOf]:
+    def _between(self, table: str, low: int, high: int) -> Iterator[SqlRow]:
         try:
             rows = self._read(table, low, high)
-        except (sqlite3.DatabaseError, formats.DamagedRowError):
+        except (sqlite3.DatabaseError, DamagedRowError):
             if low == high:
                 self.n_lost += 1
                 return
@@ -175,49 +129,39 @@ class Reader:
         else:
             yield from rows
 
-    def _read(self, table: str, low: int, high: int) -> list[formats.RowOf]:
-        """The rows from one key to another, past indexes, which may be damaged alone."""
-        columns = COLUMNS[table]
-        chosen = f"SELECT {', '.join(columns)} FROM {table} NOT INDEXED"
-        query = f"{chosen} WHERE {columns[0]} BETWEEN ? AND ?"
+    def _read(self, table: str, low: int, high: int) -> list[SqlRow]:
+        """Read the rows between two keys, without indexes, which may be damaged themselves."""
+        query = f"{select(table)} NOT INDEXED WHERE {COLUMNS[table][0]} BETWEEN ? AND ?"
         rows = self.damaged.execute(query, (low, high)).fetchall()
         if not all(low <= row[0] <= high for row in rows):
-            raise formats.DamagedRowError("a row of another key")
+            raise DamagedRowError("a row of another key")
         for row in rows:
-            formats.unseal(row)
+            unseal(row)
         return rows
 
 
 def _last_item(damaged: sqlite3.Connection) -> int:
-    """The number of the last item, from whichever part still tells it."""
-    told = [_fact(damaged, ITEMS_SAVED) or 0]
+    """Return the number of the last item, from whichever part is readable."""
+    found = [_fact(damaged, ITEMS_SAVED) or 0]
     for query in ("SELECT max(no) FROM items", "SELECT max(item) FROM draws"):
         with suppress(sqlite3.DatabaseError):
-            told.append(damaged.execute(query).fetchone()[0] or 0)
-    return max(int(number) for number in told)
+            found.append(damaged.execute(query).fetchone()[0] or 0)
+    return max(int(number) for number in found)
 
 
 def _fact(damaged: sqlite3.Connection, key: str) -> Any:
-    """A saved fact by its index, or past it; `None` where neither can be read."""
+    """Return a saved fact, read with the index or without it; `None` if neither works."""
     for how in ("", "NOT INDEXED "):
-        query = f"SELECT key, value FROM meta {how}WHERE key = ? LIMIT 1"
-        with suppress(sqlite3.DatabaseError, formats.DamagedRowError, TypeError):
+        query = f"{select('meta')} {how}WHERE key = ? LIMIT 1"
+        with suppress(sqlite3.DatabaseError, DamagedRowError, TypeError):
             row = damaged.execute(query, (key,)).fetchone()
             if row is not None:
                 return load_fact(row)
     return None
 
 
-def _insert(store: Store, table: str, rows: Iterator[formats.RowOf]) -> None:
-    columns = COLUMNS[table]
-    places = ", ".join("?" * len(columns))
-    # Where damage made two rows look alike, the first stays and the other is made again.
-    insert = f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({places})"
-    store.db.executemany(insert, rows)
-
-
 def _copy_facts(damaged: sqlite3.Connection, store: Store, last: int, is_whole: bool) -> None:
-    """Facts that still hold: where something is lost, nothing is called done."""
+    """Copy the facts that still hold: if something is lost, nothing counts as done."""
     keys = ["notes", FINETUNING, BASE_WEIGHTS]
     if is_whole:
         keys.append("finished models")
@@ -231,14 +175,13 @@ def _copy_facts(damaged: sqlite3.Connection, store: Store, last: int, is_whole: 
 
 
 def _copy_files(run: Path, store: Store) -> list[Path]:
-    """Weights and rows of tokens lie in files of their own; returns those that cannot be read.
+    """Copy weights and per-token rows; return the files that cannot be read.
 
-    Training checks weights when it reads them. Rows of tokens are made with a system's sums: where
-    some are lost, both are made again.
+    Training checks weights when it reads them. If per-token rows are lost, they are made again
+    together with the system's sums.
     """
-    unread = (
-        copy_readable(run / TRAINING, store.path / TRAINING) if (run / TRAINING).is_dir() else []
-    )
+    source = run / TRAINING
+    unread = copy_readable(source, store.path / TRAINING) if source.is_dir() else []
     for name in store.systems():
         to = store.token_rows_folder(name)
         source = run / TOKEN_ROWS / to.name
@@ -249,3 +192,51 @@ def _copy_files(run: Path, store: Store) -> list[Path]:
             store.db.execute("DELETE FROM token_sums WHERE system = ?", (store.system_no(name),))
         unread += lost
     return unread
+
+
+def copy_readable(source: Path, to: Path) -> list[Path]:
+    """Copy the readable files of a folder; return the others, which are left out.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     source, to = Path(folder) / "a", Path(folder) / "b"
+    ...     source.mkdir()
+    ...     _ = (source / "whole").write_text("x")
+    ...     (source / "gone").symlink_to("nowhere")
+    ...     [file.name for file in copy_readable(source, to)], [file.name for file in to.iterdir()]
+    (['gone'], ['whole'])
+    """
+    unread: list[Path] = []
+    walked = os.walk(source, onerror=lambda error: unread.append(Path(error.filename)))
+    for folder, _, names in walked:
+        place = to / Path(folder).relative_to(source)
+        place.mkdir(parents=True, exist_ok=True)
+        files = [Path(folder) / name for name in sorted(names)]
+        unread += [file for file in files if not _copy(file, place / file.name)]
+    return unread
+
+
+class _UnreadError(Exception):
+    """A file cannot be read; errors of writing its copy are raised as they are."""
+
+
+def _copy(file: Path, to: Path) -> bool:
+    """Copy a file; return whether it could be read to its end."""
+    try:
+        with to.open("wb") as copy:
+            copy.writelines(_chunks(file))
+    except _UnreadError:
+        to.unlink()
+        return False
+    return True
+
+
+def _chunks(file: Path) -> Iterator[bytes]:
+    if not file.is_file():  # reading a pipe would block
+        raise _UnreadError
+    try:
+        with file.open("rb") as opened:
+            while chunk := opened.read(CHUNK):
+                yield chunk
+    except OSError:
+        raise _UnreadError from None

@@ -1,7 +1,7 @@
-"""How a run is asked to stop: once to finish what is in hand, twice to stop at once.
+"""A run while a command works on it: stopping on request, pending items, names, notes.
 
-Only while items are in hand is there anything to finish. While a model is loaded, a corpus read or
-results are worked out, the first signal already stops at once.
+A first Ctrl-C or SIGTERM lets the items in progress finish; a second one stops at once. While a
+model is loaded, a corpus is read or results are computed, the first one already stops at once.
 """
 
 from __future__ import annotations
@@ -13,26 +13,24 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.models.base import ComputedTogether, WordModel, whole_passages
-from aleatoric.runs import Store
-from aleatoric.runs.disk import before_any_work, command, told
+from aleatoric.runs.disk import before_any_work, command, reporting_faults
 from aleatoric.runs.formats import ITEMS_SAVED
 from aleatoric.types import Draws, Item
 
+if TYPE_CHECKING:
+    from aleatoric.runs.run import Store
+
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-HEARD = b"\nstopping: the items in hand are finished and saved; once more to stop at once\n"
+STOPPING = b"\nstopping: the items in progress are finished and saved; once more to stop at once\n"
 
 
 class Stopped(Exception):  # noqa: N818 - nothing went wrong
-    """A run ended early because somebody asked for it; all that it finished is saved.
-
-    >>> Stopped(signal.SIGINT).status, Stopped(signal.SIGTERM).status
-    (130, 143)
-    """
+    """A run ended early on request; everything that it finished is saved."""
 
     def __init__(self, number: int = signal.SIGINT) -> None:
         super().__init__("stopped")
@@ -40,59 +38,55 @@ class Stopped(Exception):  # noqa: N818 - nothing went wrong
 
 
 class Stopping:
-    """Whether a run has been asked to stop. Nobody asks one that is made and not shared.
+    """Whether a run has been requested to stop.
 
     >>> stopping = Stopping()
     >>> taken = stopping.before_each([1, 2, 3])
     >>> next(taken)
     1
-    >>> stopping.ask()
+    >>> stopping.request()
     >>> list(taken)
     []
     """
 
     def __init__(self) -> None:
-        self._number: int | None = None
-        self._is_finishing = False
+        self._signal: int | None = None
+        self.is_finishing = False
+        """Whether items are in progress that are to be finished and saved."""
 
     @property
-    def is_asked(self) -> bool:
-        """Whether to take up nothing more."""
-        return self._number is not None
-
-    @property
-    def is_finishing(self) -> bool:
-        """Whether items are in hand that are to be finished and saved."""
-        return self._is_finishing
+    def is_requested(self) -> bool:
+        """Whether to start nothing more."""
+        return self._signal is not None
 
     @contextmanager
     def finishing(self) -> Iterator[None]:
-        """Items are in hand inside: a stop waits for them, and is heeded when they are saved."""
-        self._is_finishing = True
+        """Finish the items in progress inside: a stop takes effect when they are saved."""
+        self.is_finishing = True
         try:
             yield
         finally:
-            self._is_finishing = False
+            self.is_finishing = False
         self.check()
 
-    def ask(self, number: int = signal.SIGINT) -> None:
-        """Ask, as a signal of this number does."""
-        self._number = number
+    def request(self, number: int = signal.SIGINT) -> None:
+        """Request a stop, as a signal with this number does."""
+        self._signal = number
 
     def before_each(self, items: Iterable[T]) -> Iterator[T]:
-        """Items until the stop is asked for: what was taken before is finished by its taker."""
+        """Yield items until a stop is requested."""
         for item in items:
-            if self.is_asked:
+            if self.is_requested:
                 return
             yield item
 
     def check(self) -> None:
-        """Raise `Stopped` where the stop has been asked for; to be called when all is saved."""
-        if self._number is not None:
-            raise Stopped(self._number)
+        """Raise `Stopped` if a stop is requested; to be called when everything is saved."""
+        if self._signal is not None:
+            raise Stopped(self._signal)
 
     def checked(self, rows: Iterable[T]) -> Iterator[T]:
-        """Rows of work that is worthless unfinished: it is given up as soon as a stop is asked."""
+        """Yield rows of work that is worthless unfinished; a stop ends it at once."""
         for row in rows:
             self.check()
             yield row
@@ -100,10 +94,7 @@ class Stopping:
 
 @contextmanager
 def listening() -> Iterator[Stopping]:
-    """Ctrl-C and SIGTERM, once and twice, while a run goes on.
-
-    Signals reach the main thread alone: in another, nobody listens.
-    """
+    """Handle Ctrl-C and SIGTERM during a run; signals only reach the main thread."""
     stopping = Stopping()
     if threading.current_thread() is not threading.main_thread():
         yield stopping
@@ -121,79 +112,63 @@ def listening() -> Iterator[Stopping]:
 
 
 def _handler(stopping: Stopping) -> Callable[[int, FrameType | None], None]:
-    def heard(number: int, _: FrameType | None) -> None:
-        if stopping.is_asked:
+    def handle(number: int, _: FrameType | None) -> None:
+        if stopping.is_requested:
             raise KeyboardInterrupt
-        stopping.ask(number)
+        stopping.request(number)
         if not stopping.is_finishing:
             raise KeyboardInterrupt
-        # A signal may come while something is printed, and printing is not to be interrupted by
-        # itself: the bytes go past it.
+        # A signal may interrupt a print, which must not be entered again: write past it.
         with suppress(OSError):
-            os.write(2, HEARD)
+            os.write(2, STOPPING)
 
-    return heard
+    return handle
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """Items to be asked for, in parts that a stop does not cut."""
+class PendingItems:
+    """Items without an answer, in parts that a stop does not cut."""
 
     number: int
     parts: Iterator[list[Item]]
-    _known: set[str] = field(default_factory=set)
+    _answered: set[str] = field(default_factory=set)
 
     def items(self, stopping: Stopping) -> Iterator[Item]:
-        """All of them, up to the part in hand when a stop is asked for."""
+        """Yield all items, up to the part in progress when a stop is requested."""
         for part in stopping.before_each(self.parts):
             yield from part
 
     def new(self, draws: Iterable[Draws]) -> Iterator[Draws]:
-        """The answers that the run does not hold yet."""
-        return (one for one in draws if one.item_id not in self._known)
+        """Yield the answers that the run does not hold yet."""
+        return (one for one in draws if one.item_id not in self._answered)
 
 
-def waiting(store: Store, system: str, model: WordModel) -> Waiting:
-    """What is left to be asked of a model.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from aleatoric.runs.engine import Loading, open_model
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Store.create(Path(folder) / "run", {"level": "word"}) as store:
-    ...         _ = store.add_items([Item("1:2", "1", "There", ("are", "is"))])
-    ...         _ = store.add_system("toy", {"model": "toy"})
-    ...         waiting(store, "toy", open_model("toy", Loading())).number
-    1
-    """
+def pending_items(store: Store, system: str, model: WordModel) -> PendingItems:
+    """Return what is left to ask a model."""
     size = model.together if isinstance(model, ComputedTogether) else None
     if size is None:
         left = store.n_items - store.n_items_with_draws(system)
-        return Waiting(left, ([item] for item in store.waiting(system)))
-    return _in_company(store, system, size)
-
-
-def _in_company(store: Store, system: str, size: int) -> Waiting:
-    """Whole parts, as a run that was never stopped has them, of which any item is not answered."""
+        return PendingItems(left, ([item] for item in store.pending_items(system)))
+    # Whole parts, as in a run that was never stopped, if any of their items is not answered.
     number, spans, known = 0, [], set[str]()
-    for part in whole_passages(store.marks(system), size):
-        answered = [mark.id for mark in part if mark.is_answered]
+    for part in whole_passages(store.item_states(system), size):
+        answered = [state.id for state in part if state.is_answered]
         if len(answered) < len(part):
             number += len(part)
             spans.append((part[0].no, part[-1].no))
             known.update(answered)
-    return Waiting(number, (store.items_between(*span) for span in spans), known)
+    return PendingItems(number, (store.items_between(*span) for span in spans), known)
 
 
 @contextmanager
 def working(store: Store, holds_work: Callable[[Store], bool]) -> Iterator[None]:
-    """Work on a run that this process alone writes; others may write it afterwards.
+    """Work on a run that only this process writes; others may write it afterwards.
 
-    A new run goes again where its input is bad, unless it `holds_work` that cost time. Anything
-    else that ends the work leaves what was saved.
+    If its input is bad, a new run is removed again unless it `holds_work` that took time. Whatever
+    else ends the work leaves what was saved.
     """
     try:
-        with told(store.path):
+        with reporting_faults(store.path):
             yield
     except AleatoricError as error:
         if store.is_created and not _safely(holds_work, store):
@@ -208,24 +183,24 @@ def working(store: Store, holds_work: Callable[[Store], bool]) -> Iterator[None]
 
 
 def _safely(holds_work: Callable[[Store], bool], store: Store) -> bool:
-    """Whether a run holds work; one that cannot be read might."""
+    """Whether a run holds work; a run that cannot be read might."""
     try:
-        with told(store.path):
+        with reporting_faults(store.path):
             return holds_work(store)
     except AleatoricError:
         return True
 
 
 PLAIN = ("ancestral", "as recorded", "none")
-"""Decoders that change nothing: every other one is part of a system's name."""
+"""Decoders that change nothing: any other decoder is part of a system's name."""
 
 
 def system_name(
     store: Store, label: str, facts: Mapping[str, Any], several: bool, controls: Collection[str]
 ) -> str:
-    """The name a system has in the run, or a new one that no other has.
+    """Return the name of a system in the run, or a new name that no other system has.
 
-    A decoder is part of it unless it is the only one and plain.
+    The decoder is part of it unless it is plain and there are not `several`.
     """
     for name, known in store.systems().items():
         if known == facts:
@@ -249,13 +224,19 @@ def check_version(store: Store, spec: str, version: str) -> None:
 
 
 def saved_notes(store: Store) -> list[str]:
-    """What was noted while items were read and answered."""
+    """Return the notes on items and answers."""
     found: list[str] = store.meta("notes") or []
     return found
 
 
+def add_notes(store: Store, found: Iterable[str]) -> None:
+    """Save notes that the run does not have yet."""
+    saved = saved_notes(store)
+    store.set_meta("notes", [*saved, *(note for note in found if note not in saved)])
+
+
 def lost_notes(store: Store) -> Iterator[str]:
-    """What a salvaged run lacks of its corpus, until it is resumed."""
+    """Yield a warning if a salvaged run lacks items and has not been resumed."""
     n_saved = store.meta(ITEMS_SAVED) or 0
     if n_saved > store.n_items:
         yield (
@@ -264,14 +245,8 @@ def lost_notes(store: Store) -> Iterator[str]:
         )
 
 
-def add_notes(store: Store, found: Iterable[str]) -> None:
-    """Save notes that the run has not."""
-    saved = saved_notes(store)
-    store.set_meta("notes", [*saved, *(note for note in found if note not in saved)])
-
-
 def unfinished_notes(store: Store, systems: Iterable[str]) -> Iterator[str]:
-    """Name the systems that have not answered all items, and how to continue."""
+    """Yield a note for each system that has not answered all items."""
     for name in systems:
         if not store.meta(f"done {name}"):
             yield f"{name}: is not finished; continue it with {command(store.path)}"

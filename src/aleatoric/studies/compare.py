@@ -36,7 +36,7 @@ from aleatoric.studies.compare_statistics import (
 )
 from aleatoric.types import Result
 
-__all__ = ["ALPHA", "DEFAULT_METRICS", "Compared", "Comparison", "compare", "labels_of"]
+__all__ = ["ALPHA", "Compared", "Comparison", "compare", "labels_of"]
 
 _ABOUT_EQUAL = 1.1
 GROW_WITH_FEW_DRAWS = ("tvd", "tvd_syn", "tvd_sem", "js")
@@ -46,12 +46,6 @@ Members = Sequence[ComparedSystem]
 Families = Mapping[str, Sequence[Comparison]]
 """Metric -> comparisons whose p-values are adjusted together."""
 ALPHA = 0.05
-DEFAULT_METRICS = {
-    "word": ("overlap", "sq_distance", "log_loss", "agreement_M", "tvd", "tvd_syn", "tvd_sem"),
-    "text": ("energy/*", "dmu_M/*", "w1_?/*"),
-    "token": ("ece", "sce", "ace", "e_ece*", "sce_*", "ace_*"),
-}
-"""Metrics compared by default, the leading ones first."""
 
 
 @dataclass(frozen=True)
@@ -178,8 +172,7 @@ def _metrics(members: Members, metrics: Sequence[str]) -> list[str]:
     """Return the metrics that match a pattern and that at least two systems have."""
     known = Counter(name for member in members for name in member.results)
     shared = [name for name, count in known.items() if count > 1]
-    level = level_of(members[0].store).name
-    patterns = metrics or DEFAULT_METRICS.get(level, ("*",))
+    patterns = metrics or level_of(members[0].store).compared
     for pattern in metrics:
         if not any(fnmatchcase(name, pattern) for name in shared):
             raise UsageError(f"there is no metric {pattern!r}; there are: {', '.join(shared)}.")

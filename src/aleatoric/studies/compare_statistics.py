@@ -23,7 +23,7 @@ from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_mass_edges, eq
 from aleatoric.metrics.reduction import Chunk, FiniteMean, Mean
 from aleatoric.rng import stream
 from aleatoric.runs import Store
-from aleatoric.runs.formats import Facts
+from aleatoric.runs.formats import SavedDict
 from aleatoric.types import Categorical, Estimate, Floats, Pair, Result
 
 Key = tuple[str, int]
@@ -125,7 +125,7 @@ def read_statistics(store: Store, system: str) -> ItemStatistics:
     for item_id in (item_id for page in pages for item_id in page.ids):
         keys.append((item_id, n_rows.get(item_id, 0)))
         n_rows[item_id] = n_rows.get(item_id, 0) + 1
-    return ItemStatistics(keys, groups, Facts(values))
+    return ItemStatistics(keys, groups, SavedDict(values))
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ NOTES = (
 
 
 @dataclass(frozen=True)
-class TableCell:
+class PaperCell:
     """One cell of the published table, and our values."""
 
     system: str
@@ -57,7 +57,7 @@ class TableCell:
         return {**named, **found, "printed": self.printed, "paper": paper}
 
 
-def reproduce(data: Path, seed: int = 0, track: Track[Any] = quietly) -> list[TableCell]:
+def reproduce(data: Path, seed: int = 0, track: Track[Any] = quietly) -> list[PaperCell]:
     """Score every recorded system of a folder under both protocols."""
     corpus, models = find_files(data)
     found: dict[str, dict[tuple[str, str], Result]] = {}
@@ -85,7 +85,7 @@ def find_files(data: Path) -> tuple[Path, tuple[str, ...]]:
     return people[0], models
 
 
-def to_table(cells: Iterable[TableCell]) -> Table:
+def to_table(cells: Iterable[PaperCell]) -> Table:
     """The three values of every cell, and the number of items behind them."""
     columns = ("system", "metric", "printed", "ours, paper", "n", "ours, corrected", "n")
     rows = []
@@ -95,12 +95,12 @@ def to_table(cells: Iterable[TableCell]) -> Table:
     return Table("Predict the Next Word, Table 1", columns, tuple(rows), NOTES)
 
 
-def _cells(found: dict[str, dict[tuple[str, str], Result]]) -> list[TableCell]:
+def _cells(found: dict[str, dict[tuple[str, str], Result]]) -> list[PaperCell]:
     systems = list(dict.fromkeys(system for system, _ in found["corrected"]))
     known = [name for name in PRINTED if name in systems]
     others = [name for name in systems if name not in PRINTED]
     return [
-        TableCell(
+        PaperCell(
             system,
             metric,
             PRINTED.get(system, {}).get(metric),

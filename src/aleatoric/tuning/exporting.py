@@ -1,4 +1,4 @@
-"""The weights of a fine-tuning run for transformers and peft, fold by fold."""
+"""Export of fine-tuned weights for transformers and peft, fold by fold."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from aleatoric.errors import UsageError
 from aleatoric.models.checkpoints import quiet
 from aleatoric.runs import Store
 from aleatoric.runs.disk import command
+from aleatoric.tuning.finetuning import FinetuneJob, fold_folder, is_finetuned, open_tunable
 from aleatoric.tuning.recipe import SPLITS, VALIDATION, Recipe, read_assignment
-from aleatoric.tuning.session import FinetuneJob, fold_folder, is_finetuned, open_tunable
 from aleatoric.tuning.training import (
+    TRAINED,
     Tunable,
     check_identity,
     load_tensors,
@@ -28,16 +29,16 @@ from aleatoric.tuning.training import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aleatoric.tuning.training import Tunable
+_ADAPTER = "adapter_model.safetensors"
 
 
 def export_weights(
     run: Path, to: Path, device: str | None = None, trust_remote_code: bool = False
 ) -> Iterator[Path]:
-    """Write every loss's folds to `to`/LOSS/fold-N; yields each folder when it is there.
+    """Write the folds of every loss to `to`/LOSS/fold-N; yield each folder when it is written.
 
-    Folders of `--train lora` are adapters of peft, all others whole models of transformers. The
-    weights are refused where the base model is not the one that they were trained from.
+    With `--train lora` folders are adapters of peft, otherwise whole models of transformers. A base
+    model other than the one that was trained is refused.
     """
     with Store.open(run) as store:
         manifest = store.manifest
@@ -57,17 +58,17 @@ def check_export(job: FinetuneJob, to: Path) -> None:
     """Refuse a folder that the weights of a job could not be written to, before it is trained."""
     numbers = list(range(1, job.folds + 1))
     if job.split not in SPLITS:
-        by_hand = read_assignment(Path(job.split)).values()
-        numbers = sorted({fold for fold in by_hand if isinstance(fold, int)})
+        assigned = read_assignment(Path(job.split)).values()
+        numbers = sorted({fold for fold in assigned if isinstance(fold, int)})
     _check_free(to, [(loss, number) for loss in job.losses for number in numbers])
 
 
 def _check_free(to: Path, places: Sequence[tuple[str, int]]) -> None:
-    """Refuse what would be overwritten, and where nothing can be written."""
+    """Refuse existing folders, and places where nothing can be written."""
     try:
         taken = [own for own in (to / loss / f"fold-{n}" for loss, n in places) if own.exists()]
         there = next(folder for folder in (to, *to.absolute().parents) if folder.exists())
-    except OSError as error:  # a name too long, or a folder that is closed to us
+    except OSError as error:  # a name too long, or no permission
         reason = error.strerror
         raise UsageError(f"{to}: cannot be written ({reason}); choose another folder.") from None
     if taken:
@@ -77,9 +78,7 @@ def _check_free(to: Path, places: Sequence[tuple[str, int]]) -> None:
 
 
 def _check_trained(run: Path, places: Sequence[tuple[str, int]]) -> None:
-    """Refuse, before any model is loaded, what is not trained yet."""
-    from aleatoric.tuning.training import TRAINED
-
+    """Refuse folds that are not trained yet, before any model is loaded."""
     for loss, number in places:
         if not (fold_folder(run, loss, number) / TRAINED).exists():
             problem = f"fold {number} of {loss} is not trained yet"
@@ -89,25 +88,18 @@ def _check_trained(run: Path, places: Sequence[tuple[str, int]]) -> None:
 def _exported(
     run: Path, to: Path, job: FinetuneJob, places: list[tuple[str, int]]
 ) -> Iterator[Path]:
-    from aleatoric.tuning.training import TRAINED
-
     model: Tunable = open_tunable(job)
     for loss, number in places:
-        weights = read_weights(fold_folder(run, loss, number) / TRAINED, model)
+        path = fold_folder(run, loss, number) / TRAINED
+        saved = load_tensors(path)
+        check_identity(path, saved, model_identity(model))
         folder = to / loss / f"fold-{number}"
-        export_fold(model, weights, job.recipe_of(loss), folder)
+        _export_fold(model, saved.tensors, job.recipe_of(loss), folder)
         yield folder
 
 
-_ADAPTER = "adapter_model.safetensors"
-
-
-def export_fold(model: Tunable, weights: Mapping[str, Tensor], recipe: Recipe, to: Path) -> None:
-    """Write trained weights to a new folder, whole or not at all: an adapter, or a whole model.
-
-    Low-rank additions become an adapter of peft, which names the base model; of everything else
-    the whole model is written, its tokenizer beside it.
-    """
+def _export_fold(model: Tunable, weights: Mapping[str, Tensor], recipe: Recipe, to: Path) -> None:
+    """Write an adapter of peft or a whole model, and the tokenizer, to a new folder."""
     with _new_folder(to) as folder:
         model.lm.tokenizer.save_pretrained(folder)
         if recipe.train == "lora":
@@ -130,7 +122,7 @@ def _write_model(model: Tunable, weights: Mapping[str, Tensor], folder: Path) ->
 def _write_adapter(
     model: Tunable, weights: Mapping[str, Tensor], recipe: Recipe, folder: Path
 ) -> None:
-    """The additions under peft's own names, and its description of them."""
+    """Write low-rank weights under peft's names, and its configuration."""
     layers = {name.partition(".lora_")[0].rpartition(".")[2] for name in weights}
     config = lora_config(
         recipe.lora_rank,
@@ -139,7 +131,7 @@ def _write_adapter(
         base_model_name_or_path=_base_name(model.lm.model),
         revision=model.lm.revision,
         inference_mode=True,
-        # Peft finds this out by itself, and warns each time.
+        # Otherwise peft detects this itself, and warns each time.
         fan_in_fan_out=any(getattr(m, "fan_in_fan_out", False) for m in model.lm.model.modules()),
     )
     config.save_pretrained(folder)
@@ -148,14 +140,14 @@ def _write_adapter(
 
 
 def _base_name(model: Any) -> str:
-    """The name on the hub, or the directory as seen from anywhere."""
+    """Return the name on the hub, or the absolute directory."""
     name = str(model.name_or_path)
     return str(Path(name).resolve()) if Path(name).exists() else name
 
 
 @contextmanager
 def _new_folder(to: Path) -> Iterator[Path]:
-    """A folder that is there when all is written; what is there before stays untouched."""
+    """Write a folder whole or not at all; an existing one is refused."""
     if to.exists():
         raise UsageError(f"{to}: is there already; choose another folder to export to.")
     from safetensors import SafetensorError
@@ -170,10 +162,3 @@ def _new_folder(to: Path) -> Iterator[Path]:
         raise unwritten(to, error) from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-
-
-def read_weights(path: Path, model: Tunable) -> dict[str, Tensor]:
-    """The weights that training kept, where they belong to this model."""
-    saved = load_tensors(path)
-    check_identity(path, saved, model_identity(model))
-    return saved.tensors

@@ -1,8 +1,8 @@
-"""The soft-label loss: people's words against the model's word probabilities, differentiable.
+"""Losses of fine-tuning: soft labels (people's words) and the next tokens of texts.
 
-The tokens of a passage and of all its words' continuations are run in one forward pass with a tree
-attention mask. A word's probability is the sum that its trace names, so that gradients flow through
-every surface form, segmentation and boundary that the exact estimator counts.
+For soft labels, the tokens of a passage and of all continuations by people's words are run in one
+forward pass with a tree attention mask. The probability of a word is a sum over all its surface
+forms, segmentations and boundaries, as in the exact estimator, and gradients flow through all.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from aleatoric.nextword.exact import Question, Search
 from aleatoric.nextword.trace import NO_WORD, Trace, trace
 from aleatoric.nextword.tree import TreeLM
 from aleatoric.nextword.vocabulary import Vocabulary
-from aleatoric.tuning.recipe import Passage
+from aleatoric.tuning.recipe import FoldPassage
 from aleatoric.types import Categorical, Ints, Item
 
 LEAST = 1e-30
-"""Below this a word's probability counts as this much: its logarithm must be finite."""
+"""The smallest probability of a word: its logarithm must be finite."""
 
 
 @dataclass(frozen=True, eq=False)
 class WordTree:
-    """A passage's contexts with the nodes behind them, as tensors for one forward pass."""
+    """The contexts of a passage and the tree nodes after them, as tensors for one forward pass."""
 
     contexts: int
     ids: Tensor
     positions: Tensor
     mask: Tensor
     keep: Tensor
-    """The columns whose logits are the trace's rows."""
+    """The positions whose logits are the rows of the trace."""
     levels: tuple[tuple[Tensor, Tensor], ...]
-    """Nodes of one depth after another: their parents' rows and their tokens."""
+    """Per depth, the rows of the nodes' parents, and the nodes' tokens."""
     step_rows: Tensor
     step_tokens: Tensor
     step_words: Tensor
     end_rows: Tensor
     end_columns: Tensor
     end_words: Tensor
-    """Words, and behind them the contexts, for what ends without a word."""
+    """Words first, then contexts for texts that end without a word."""
     ends: Tensor
     """[vocabulary, tables]: 1 where a token ends the word."""
     word_contexts: Tensor
@@ -55,7 +55,7 @@ class WordTree:
     """People's probabilities of the words."""
 
     def to(self, device: Any) -> WordTree:
-        """The same tree on a device."""
+        """Return the same tree on a device."""
         moved = {name: _moved(value, device) for name, value in self.__dict__.items()}
         return WordTree(**moved)
 
@@ -67,7 +67,7 @@ def _moved(value: Any, device: Any) -> Any:
 
 
 def question_of(item: Item) -> Question:
-    """What people answered to an item, as a question to the exact estimator.
+    """Return people's answers to an item as a question to the exact estimator.
 
     >>> question_of(Item("1:2", "1", "There", ("are", "is", "Are", "are"))).weights
     (0.75, 0.25)
@@ -79,11 +79,11 @@ def question_of(item: Item) -> Question:
 def word_tree(
     lm: TreeLM, items: Sequence[Item], vocabulary: Vocabulary, search: Search | None = None
 ) -> WordTree:
-    """The tree of a passage's items, with its nodes found by the model as it is now."""
+    """Return the tree of a passage's items; its nodes are found with the present weights."""
     questions = [question_of(item) for item in items]
     found = trace(lm, questions, vocabulary, search)
-    asked = [weight for index in found.contexts for weight in questions[index].weights or ()]
-    return _assembled(found, np.array(asked), vocabulary)
+    weights = [weight for index in found.contexts for weight in questions[index].weights or ()]
+    return _assembled(found, np.array(weights), vocabulary)
 
 
 def _assembled(found: Trace, weights: Any, vocabulary: Vocabulary) -> WordTree:
@@ -114,7 +114,7 @@ def _assembled(found: Trace, weights: Any, vocabulary: Vocabulary) -> WordTree:
 
 
 def _spans(found: Trace) -> tuple[Ints, Ints, Ints]:
-    """Where each context's columns start and stop in the trunk, and the trunk's tokens."""
+    """Return where each context starts and stops in the trunk, and the tokens of the trunk."""
     spans: dict[int, tuple[int, int]] = {}
     tokens: list[int] = []
     for passage in found.passages:
@@ -129,13 +129,13 @@ def _positions(found: Trace) -> Ints:
 
 
 def _outcomes(found: Trace) -> Ints:
-    """The words that ends lead to; behind all words, the contexts whose text then has none."""
+    """Return the word of each end, or the number of words plus the context if there is none."""
     owner = np.concatenate([np.arange(len(found.contexts)), found.owners])[found.end_rows]
     return np.where(found.end_words == NO_WORD, len(found.word_contexts) + owner, found.end_words)
 
 
 def _chains(found: Trace) -> list[list[int]]:
-    """The nodes before each node, and itself."""
+    """Return the ancestors of each node, and itself."""
     chains: list[list[int]] = []
     for number, parent in enumerate((found.parents - len(found.contexts)).tolist()):
         chains.append([*(chains[parent] if parent >= 0 else ()), number])
@@ -143,7 +143,7 @@ def _chains(found: Trace) -> list[list[int]]:
 
 
 def _mask(found: Trace, starts: Ints, stops: Ints, width: int) -> Tensor:
-    """Who sees whom: the trunk its own passage so far, a node its context and its ancestors."""
+    """Return the attention mask: the trunk is causal, nodes see their context and ancestors."""
     chains = _chains(found)
     size = width + len(chains)
     mask = torch.zeros((size, size), dtype=torch.bool)
@@ -170,7 +170,7 @@ def _long(values: Any) -> Tensor:
 
 
 def tree_logits(model: Any, tree: WordTree) -> Tensor:
-    """The next-token logits of a tree's rows, in one pass that gradients can go back through."""
+    """Return the next-token logits of a tree's rows, with gradients."""
     hidden = torch.zeros(tree.mask.shape, dtype=model.dtype, device=tree.mask.device)
     hidden = hidden.masked_fill_(~tree.mask, torch.finfo(model.dtype).min)
     out = model(
@@ -185,7 +185,7 @@ def tree_logits(model: Any, tree: WordTree) -> Tensor:
 
 
 def word_probabilities(logits: Tensor, tree: WordTree) -> Tensor:
-    """The probability of every word of every context, given that there is a word."""
+    """Return the probability of every word of every context, given that there is a word."""
     wide = logits if logits.dtype == torch.float64 else logits.float()
     shares = wide.softmax(-1)
     masses = _masses(shares, tree)
@@ -200,7 +200,7 @@ def word_probabilities(logits: Tensor, tree: WordTree) -> Tensor:
 
 
 def _masses(shares: Tensor, tree: WordTree) -> Tensor:
-    """The probability of reaching each row from its context, in float64: many small factors."""
+    """Return the probability of reaching each row, in float64 because factors are small."""
     masses = [torch.ones(tree.contexts, dtype=torch.float64, device=shares.device)]
     for parents, tokens in tree.levels:
         before = torch.cat(masses)
@@ -209,26 +209,26 @@ def _masses(shares: Tensor, tree: WordTree) -> Tensor:
 
 
 def soft_label_losses(probabilities: Tensor, tree: WordTree) -> Tensor:
-    """Each context's cross-entropy of people's distribution against the model's, in nats."""
+    """Return the cross-entropy of people's distribution with the model's per context, in nats."""
     parts = -tree.weights * probabilities.clamp_min(LEAST).log()
     return parts.new_zeros(tree.contexts).index_add(0, tree.word_contexts, parts)
 
 
 IGNORED = -100
-Row = tuple[int, ...]
+TokenRow = tuple[int, ...]
 
 
-def text_rows(lm: HFModel, passage: Passage) -> list[Row]:
-    """The tokens of a passage's texts, of each as many as the model takes.
+def text_rows(lm: HFModel, passage: FoldPassage) -> list[TokenRow]:
+    """Return the tokens of a passage's texts, cut to the model's window.
 
-    A text of one token has none to be predicted and is left out.
+    Texts of one token are left out: nothing is predicted in them.
     """
     rows = (row[: lm.window] for row in lm.encode_all(passage.texts))
     return [row for row in rows if len(row) > 1]
 
 
-def padded(rows: Sequence[Row], device: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Tokens, which of them are real, and what is to be predicted, padded on the right.
+def padded(rows: Sequence[TokenRow], device: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Return tokens, the mask of real tokens, and targets, padded on the right.
 
     >>> ids, real, wanted = padded([(5, 6), (7,)], "cpu")
     >>> ids.tolist(), wanted.tolist()
@@ -243,20 +243,20 @@ def padded(rows: Sequence[Row], device: Any) -> tuple[Tensor, Tensor, Tensor]:
     return ids, real, wanted
 
 
-def text_losses(model: Any, rows: Sequence[Row], batch: int) -> Iterator[Tensor]:
-    """The mean negative log-likelihood of the rows' real tokens, in nats, part by part.
+def text_losses(model: Any, rows: Sequence[TokenRow], batch: int) -> Iterator[Tensor]:
+    """Yield parts of the mean negative log-likelihood of the rows, in nats.
 
-    The parts of `batch` rows add up to it: gradients of one can be taken before the next is run.
+    They add up to it: gradients of one batch can be taken before the next is run.
     """
     tokens = max(1, predicted(rows))
     return (_summed(model, part) / tokens for part in _parts(rows, batch))
 
 
-def _parts(rows: Sequence[Row], batch: int) -> list[Sequence[Row]]:
+def _parts(rows: Sequence[TokenRow], batch: int) -> list[Sequence[TokenRow]]:
     return [rows[low : low + batch] for low in range(0, len(rows), batch)]
 
 
-def _summed(model: Any, rows: Sequence[Row], temperature: float = 1.0) -> Tensor:
+def _summed(model: Any, rows: Sequence[TokenRow], temperature: float = 1.0) -> Tensor:
     ids, real, wanted = padded(rows, model.device)
     logits = model(input_ids=ids, attention_mask=real.long(), use_cache=False).logits
     wide = (logits if logits.dtype == torch.float64 else logits.float()) / temperature
@@ -265,17 +265,15 @@ def _summed(model: Any, rows: Sequence[Row], temperature: float = 1.0) -> Tensor
     )
 
 
-def predicted(rows: Sequence[Row]) -> int:
-    """How many tokens of the rows are predicted: all but the first of each.
-
-    >>> predicted([(5, 6), (7,)])
-    1
-    """
+def predicted(rows: Sequence[TokenRow]) -> int:
+    """Return how many tokens are predicted: all but the first of each row."""
     return sum(len(row) - 1 for row in rows)
 
 
-def mean_nll(model: Any, rows: Sequence[Row], batch: int = 8, temperature: float = 1.0) -> float:
-    """The mean negative log-likelihood of all predicted tokens, without training."""
+def mean_nll(
+    model: Any, rows: Sequence[TokenRow], batch: int = 8, temperature: float = 1.0
+) -> float:
+    """Return the mean negative log-likelihood of all predicted tokens, without training."""
     model.eval()
     with torch.no_grad():
         total = sum(_summed(model, part, temperature).double() for part in _parts(rows, batch))

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ from aleatoric.models.hf import HFModel
 from aleatoric.registry import Track, quietly
 from aleatoric.rng import stream
 from aleatoric.tuning.losses import (
-    Row,
+    TokenRow,
     WordTree,
     mean_nll,
     soft_label_losses,
@@ -47,11 +47,7 @@ from aleatoric.tuning.losses import (
     tree_logits,
     word_probabilities,
 )
-from aleatoric.tuning.recipe import PAPER, Fold, Passage, Recipe, block_count
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
+from aleatoric.tuning.recipe import PAPER, Fold, FoldPassage, Recipe, block_count
 
 _FACTS = "facts"
 _FULL_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -60,25 +56,21 @@ _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """Named tensors, and what is to be known of them."""
+    """Named tensors and facts about them."""
 
     tensors: dict[str, Tensor]
     facts: dict[str, Any]
 
     def part(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors whose names begin with `prefix/`, without it."""
-        start = f"{prefix}/"
-        return {
-            name.removeprefix(start): value
-            for name, value in self.tensors.items()
-            if name.startswith(start)
-        }
+        """Return the tensors whose names begin with `prefix/`, without it."""
+        names = [name for name in self.tensors if name.startswith(f"{prefix}/")]
+        return {name.partition("/")[2]: self.tensors[name] for name in names}
 
 
 def save_tensors(
     path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any] | None = None
 ) -> None:
-    """Write tensors beside their place and move them there, so that no half file is ever seen."""
+    """Write tensors to a temporary file and move it into place, so that no file is partial."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -87,30 +79,31 @@ def save_tensors(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file(plain, beside, {_FACTS: json.dumps(dict(facts or {}))})
-        _sync(beside)
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
         os.replace(beside, path)
     except (OSError, SafetensorError) as error:
         raise unwritten(path, error) from None
     finally:
-        with suppress(OSError):  # gone where all went well
+        with suppress(OSError):  # it was moved
             beside.unlink()
 
 
 def unwritten(path: Path, error: Exception) -> AleatoricError:
-    """What the disk said while weights were written, as one sentence.
+    """Return the error for weights that could not be written.
 
     >>> print(unwritten(Path("w"), ValueError("No space left on device (os error 28)")))
     w: the disk is full; make room and repeat the command.
     """
-    told = _OS_ERROR.search(str(error))  # safetensors tells the number in its sentence alone
-    number = error.errno if isinstance(error, OSError) else told and int(told[1])
+    found = _OS_ERROR.search(str(error))  # safetensors gives the number only in its message
+    number = error.errno if isinstance(error, OSError) else found and int(found[1])
     if number in _FULL_DISKS:
         return StorageError(f"{path}: the disk is full", "make room and repeat the command")
     return UsageError(f"{path}: cannot be written ({error}); choose another place.")
 
 
 def load_tensors(path: Path, device: str = "cpu") -> Saved:
-    """What `save_tensors` wrote; a damaged file is refused."""
+    """Read what `save_tensors` wrote; a damaged file is refused."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -122,22 +115,17 @@ def load_tensors(path: Path, device: str = "cpu") -> Saved:
         raise DataError.at(path, None, f"is damaged ({error})", fix) from None
 
 
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
 CHECKPOINT, TRAINED = "checkpoint.safetensors", "trained.safetensors"
 Trees = Mapping[str, WordTree]
-"""Passages' word trees by group; those of passages without a soft-label loss may be missing."""
+"""Word trees by group; missing for passages without a soft-label loss."""
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """How a model stands after an epoch; 0 is before training. Losses are in nats.
+    """Losses after an epoch, in nats; epoch 0 is before training.
 
-    `train_loss` is the mean over the epoch's steps of what was minimised, `validation_loss` the
-    same loss on the validation passages; the others are means over tokens (nll) and contexts.
+    `train_loss` is the mean of the minimized loss over the steps of the epoch, `validation_loss`
+    the same loss on the validation passages; the others are means over tokens (nll) and contexts.
     """
 
     number: int
@@ -151,7 +139,7 @@ class Epoch:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """The kept weights, from which epoch they are, and the way to them."""
+    """The kept weights, the epoch they are from, and the losses of all epochs."""
 
     weights: dict[str, Tensor]
     kept: int
@@ -159,8 +147,8 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Where training stands: whole epochs are in the history, `batches` are done of the next."""
+class TrainingState:
+    """The state of training: finished epochs, and the `batches` done of the next."""
 
     batches: int = 0
     steps: int = 0
@@ -178,14 +166,14 @@ def train_fold(
     save_every: int = 0,
     track: Track[int] = quietly,
 ) -> Trained:
-    """The model of a fold: read from `folder` if it is there, else trained from where it stopped.
+    """Return the trained model of a fold, read from `folder`, or trained from its checkpoint.
 
     A checkpoint is written after every epoch, and after every `save_every` steps.
     """
     identity = _identity(model, fold, recipe)
     if (folder / TRAINED).exists():
         return _read_trained(folder / TRAINED, identity)
-    with _same_every_time(model.lm), _told_memory(f"{recipe.loss}, fold {fold.number}"):
+    with _deterministic(model.lm), _reporting_memory(f"{recipe.loss}, fold {fold.number}"):
         training = _Training(model, fold, recipe, trees, folder, identity)
         trained = training.run(save_every, track)
     facts = {"identity": identity, "kept": trained.kept}
@@ -203,27 +191,27 @@ def _read_trained(path: Path, identity: Mapping[str, Any]) -> Trained:
 
 
 def _identity(model: Tunable, fold: Fold, recipe: Recipe) -> dict[str, Any]:
-    """What must be the same for saved weights to be these."""
+    """Return what must be equal for saved weights to belong to this training."""
     sides = {"train": fold.train, "validation": fold.validation}
-    passages = {name: [_passage_mark(p) for p in own] for name, own in sides.items()}
-    return {"recipe": recipe.as_dict(), "fold": fold.number} | model_identity(model) | passages
+    passages = {name: [_passage_digest(p) for p in side] for name, side in sides.items()}
+    return {"recipe": asdict(recipe), "fold": fold.number} | model_identity(model) | passages
 
 
 def model_identity(model: Tunable) -> dict[str, Any]:
-    """What tells a model's weights before training, those that train and the others."""
+    """Return digests of the weights before training: those that train, and the others."""
     return {"model": model.digest, "base": model.base_digest}
 
 
-def _passage_mark(passage: Passage) -> str:
-    said = "\0".join(f"{i.id}\0{i.context}\0{i.responses}\0{i.original}" for i in passage.items)
-    return f"{passage.group}:{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+def _passage_digest(passage: FoldPassage) -> str:
+    text = "\0".join(f"{i.id}\0{i.context}\0{i.responses}\0{i.original}" for i in passage.items)
+    return f"{passage.group}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def check_identity(path: Path, saved: Saved, identity: Mapping[str, Any]) -> None:
-    """Refuse saved weights that are of another training, or of another model."""
+    """Refuse saved weights of another training, or of another model."""
     known = saved.facts.get("identity", {})
     for name, value in identity.items():
-        # Weights of the first version tell only of those parameters that train.
+        # Weights of the first version only identify the parameters that train.
         if known.get(name) == value or (name == "base" and name not in known):
             continue
         if name in ("model", "base"):
@@ -233,7 +221,7 @@ def check_identity(path: Path, saved: Saved, identity: Mapping[str, Any]) -> Non
 
 
 class _Training:
-    """A model on its way through the epochs of one fold."""
+    """The training of one fold."""
 
     def __init__(
         self,
@@ -247,7 +235,7 @@ class _Training:
         self._model, self._fold, self._recipe, self._trees = model, fold, recipe, trees
         self._network, self._device = model.lm.model, model.lm.device
         self._path, self._identity = folder / CHECKPOINT, identity
-        self._rows: dict[str, list[Row]] = {
+        self._rows: dict[str, list[TokenRow]] = {
             p.group: text_rows(model.lm, p) for p in (*fold.train, *fold.validation)
         }
         self._steps = recipe.steps(len(fold.train))
@@ -260,17 +248,17 @@ class _Training:
             weight_decay=recipe.weight_decay,
         )
         self._best: dict[str, Tensor] = {}
-        self._state = Progress()
+        self._state = TrainingState()
 
     def run(self, save_every: int, track: Track[int]) -> Trained:
-        """All epochs, or as many as early stopping leaves."""
+        """Train all epochs, or until early stopping."""
         if self._path.exists():
             self._restore()
         else:
             self._end_epoch(None)
         left = range(self._state.steps, self._steps)
         for step in track(left, len(left), f"{self._recipe.loss}, fold {self._fold.number}"):
-            if self._has_waited():
+            if self._is_out_of_patience():
                 break
             self._advance()
             if not self._state.batches or (save_every and (step + 1) % save_every == 0):
@@ -279,14 +267,14 @@ class _Training:
         self._model.load(weights)
         return Trained(weights, self._state.kept, self._state.history)
 
-    def _has_waited(self) -> bool:
-        """Whether the validation loss has not fallen for as many epochs as patience lasts."""
+    def _is_out_of_patience(self) -> bool:
+        """Whether the validation loss has not decreased for `patience` epochs."""
         state, patience = self._state, self._recipe.patience
         done = len(state.history) - 1
         return patience is not None and not state.batches and done - state.kept >= patience
 
     def _advance(self) -> None:
-        """One step, and the end of the epoch where it is the last one."""
+        """Do one step, and end the epoch after its last one."""
         batches = self._batches(len(self._state.history))
         loss = self._step(batches[self._state.batches])
         state = self._state
@@ -296,14 +284,14 @@ class _Training:
         if self._state.batches == len(batches):
             self._end_epoch(self._state.loss / len(batches))
 
-    def _batches(self, epoch: int) -> list[list[Passage]]:
-        """The passages of an epoch, in an order that depends on seed, fold and epoch alone."""
+    def _batches(self, epoch: int) -> list[list[FoldPassage]]:
+        """Return the batches of an epoch; their order depends on seed, fold and epoch only."""
         train, size = self._fold.train, self._recipe.batch
         order = stream(self._recipe.seed, "passages", self._fold.number, epoch)
         passages = [train[i] for i in order.permutation(len(train))]
         return [passages[low : low + size] for low in range(0, len(passages), size)]
 
-    def _step(self, batch: Sequence[Passage]) -> float:
+    def _step(self, batch: Sequence[FoldPassage]) -> float:
         for group in self._optimiser.param_groups:
             group["lr"] = self._recipe.rate_at(self._state.steps + 1, self._steps)
         self._network.train()
@@ -317,7 +305,7 @@ class _Training:
         return loss
 
     def _check_finite(self, loss: float, what: str, step: int) -> None:
-        """Stop where a loss is no number any more: no step from there leads anywhere."""
+        """Stop training if a loss is not finite."""
         if math.isfinite(loss):
             return
         state, recipe = self._state, self._recipe
@@ -332,8 +320,8 @@ class _Training:
         keys = ("step", self._fold.number, self._state.steps)
         return int(stream(self._recipe.seed, *keys).integers(2**31))
 
-    def _backward(self, batch: Sequence[Passage]) -> Iterator[Tensor]:
-        """Add up the gradients of a batch, a passage's tree at a time: memory stays small."""
+    def _backward(self, batch: Sequence[FoldPassage]) -> Iterator[Tensor]:
+        """Accumulate the gradients of a batch, one tree at a time to save memory."""
         share = self._recipe.human_share
         if share < 1:
             for part in text_losses(self._network, self._rows_of(batch), self._recipe.batch):
@@ -344,7 +332,7 @@ class _Training:
             for tree in trees:
                 yield _back(share * human_losses(self._network, tree).sum() / contexts)
 
-    def _rows_of(self, passages: Sequence[Passage]) -> list[Row]:
+    def _rows_of(self, passages: Sequence[FoldPassage]) -> list[TokenRow]:
         return [row for passage in passages for row in self._rows[passage.group]]
 
     def _end_epoch(self, train_loss: float | None) -> None:
@@ -356,7 +344,7 @@ class _Training:
         if self._recipe.patience and better:
             self._best = self._model.weights()
         history = (*state.history, epoch)
-        self._state = Progress(0, state.steps, 0.0, kept, history)
+        self._state = TrainingState(0, state.steps, 0.0, kept, history)
 
     def _measured(self, number: int, train_loss: float | None) -> Epoch:
         share, sides = self._recipe.human_share, (self._fold.train, self._fold.validation)
@@ -370,12 +358,14 @@ class _Training:
         return Epoch(number, self._state.steps, train_loss, loss, train, validation, human)
 
     def _save(self) -> None:
-        weights = {f"weights/{name}": own for name, own in self._model.parameters.items()}
-        best = {f"best/{name}": own for name, own in self._best.items()}
+        weights = {
+            f"weights/{name}": parameter for name, parameter in self._model.parameters.items()
+        }
+        best = {f"best/{name}": parameter for name, parameter in self._best.items()}
         moments = {
             f"{kind}/{name}": value
-            for name, own in self._model.parameters.items()
-            for kind, value in self._optimiser.state.get(own, {}).items()
+            for name, parameter in self._model.parameters.items()
+            for kind, value in self._optimiser.state.get(parameter, {}).items()
         }
         facts = {"identity": self._identity, "state": asdict(self._state)}
         save_tensors(self._path, weights | best | moments, facts)
@@ -384,25 +374,27 @@ class _Training:
         saved = load_tensors(self._path)
         check_identity(self._path, saved, self._identity)
         self._model.load(saved.part("weights"))
-        self._best = {name: own.to(self._device) for name, own in saved.part("best").items()}
+        self._best = {
+            name: parameter.to(self._device) for name, parameter in saved.part("best").items()
+        }
         for kind in ("step", "exp_avg", "exp_avg_sq"):
             for name, value in saved.part(kind).items():
-                own = self._model.parameters[name]
+                parameter = self._model.parameters[name]
                 # AdamW keeps its count of steps on the CPU.
-                placed = value if kind == "step" else value.to(own.device)
-                self._optimiser.state[own][kind] = placed
+                placed = value if kind == "step" else value.to(parameter.device)
+                self._optimiser.state[parameter][kind] = placed
         state = saved.facts["state"]
         history = tuple(Epoch(**epoch) for epoch in state.pop("history"))
-        self._state = Progress(**state, history=history)
+        self._state = TrainingState(**state, history=history)
 
 
 def human_losses(network: Any, tree: WordTree) -> Tensor:
-    """Each context's soft-label loss."""
+    """Return the soft-label loss per context."""
     return soft_label_losses(word_probabilities(tree_logits(network, tree), tree), tree)
 
 
 def mean_human_loss(network: Any, trees: Sequence[WordTree]) -> float:
-    """The mean soft-label loss over all contexts, without training."""
+    """Return the mean soft-label loss over all contexts, without training."""
     network.eval()
     with torch.no_grad():
         total = sum(float(human_losses(network, tree).sum()) for tree in trees)
@@ -415,8 +407,8 @@ def _back(loss: Tensor) -> Tensor:
 
 
 @contextmanager
-def _same_every_time(lm: Any) -> Iterator[None]:
-    """On the CPU only algorithms that give the same bits again; leaves torch as it was."""
+def _deterministic(lm: Any) -> Iterator[None]:
+    """Use deterministic algorithms on the CPU; torch's settings are restored afterwards."""
     before = torch.are_deterministic_algorithms_enabled()
     on_cpu = str(lm.device) == "cpu"
     with torch.random.fork_rng():
@@ -429,8 +421,8 @@ def _same_every_time(lm: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _told_memory(place: str) -> Iterator[None]:
-    """Too little memory, told in a sentence; the last checkpoint stays."""
+def _reporting_memory(place: str) -> Iterator[None]:
+    """Turn a lack of memory into an error for the user."""
     try:
         yield
     except Exception as error:
@@ -441,7 +433,7 @@ def _told_memory(place: str) -> Iterator[None]:
 
 
 LORA_SCALE = 2
-"""How much low-rank additions count: peft's alpha over the rank."""
+"""Scale of low-rank additions: peft's alpha over the rank."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -453,43 +445,35 @@ class Tunable:
     initial: Mapping[str, Tensor]
 
     def weights(self) -> dict[str, Tensor]:
-        """Copies of the parameters as they are now."""
-        return {name: own.detach().clone() for name, own in self.parameters.items()}
+        """Return copies of the present parameters."""
+        return {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Put weights in place."""
+        """Copy weights into the parameters."""
         if weights.keys() != self.parameters.keys():
             raise ModelError("these weights belong to other parameters than those that train.")
-        for name, own in self.parameters.items():
-            own.data.copy_(weights[name])
+        for name, parameter in self.parameters.items():
+            parameter.data.copy_(weights[name])
 
     def reset(self) -> None:
-        """Back to the model before training."""
+        """Restore the model before training."""
         self.load(self.initial)
 
     @cached_property
     def digest(self) -> str:
-        """What tells the parameters that train, as they were before, from any other's."""
+        """A digest of the initial values of the parameters that train."""
         return _digest(self.initial)
 
     @cached_property
     def base_digest(self) -> str:
-        """What tells the parameters that stay as they are from any other's."""
-        return _digest(
-            {name: own for name, own in _kept(self.lm.model) if name not in self.initial}
-        )
-
-
-def _kept(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """All of a model that is written where it is saved, tied parameters once."""
-    saved = model.state_dict().keys()
-    for name, own in chain(model.named_parameters(), model.named_buffers()):
-        if name in saved:
-            yield name, own.detach()
+        """A digest of all other saved parameters and buffers; tied ones count once."""
+        model = self.lm.model
+        saved = model.state_dict().keys() - self.initial.keys()
+        every = chain(model.named_parameters(), model.named_buffers())
+        return _digest({name: parameter.detach() for name, parameter in every if name in saved})
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
-
     found = hashlib.sha256()
     for name, value in sorted(tensors.items()):
         found.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
@@ -499,12 +483,12 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def make_tunable(lm: HFModel, which: str = PAPER, rank: int = 8, seed: int = 0) -> Tunable:
-    """Let the named parameters train: `last-2-blocks`, `all` or `lora`.
+    """Make parameters trainable: `last-2-blocks`, `all` or `lora`.
 
-    A block is one layer of the transformer; the norm and the head behind the last one stay fixed.
+    A block is one layer of the transformer; the norm and the head after the last one stay fixed.
     """
-    for own in lm.model.parameters():
-        own.requires_grad_(False)
+    for parameter in lm.model.parameters():
+        parameter.requires_grad_(False)
     if which == "lora":
         _add_lora(lm.model, rank, seed)
     elif which == "all":
@@ -512,41 +496,41 @@ def make_tunable(lm: HFModel, which: str = PAPER, rank: int = 8, seed: int = 0) 
     else:
         for block in _last_blocks(lm.model, block_count(which)):
             block.requires_grad_(True)
-    chosen = {name: own for name, own in lm.model.named_parameters() if own.requires_grad}
-    return Tunable(lm, chosen, {name: own.detach().clone() for name, own in chosen.items()})
+    chosen = {
+        name: parameter
+        for name, parameter in lm.model.named_parameters()
+        if parameter.requires_grad
+    }
+    return Tunable(
+        lm, chosen, {name: parameter.detach().clone() for name, parameter in chosen.items()}
+    )
 
 
 def _last_blocks(model: Any, count: int) -> list[Any]:
-    blocks = next(_stacks(model), None)
+    layers = model.config.get_text_config().num_hidden_layers
+    lists = (part for part in model.modules() if isinstance(part, torch.nn.ModuleList))
+    blocks = next((part for part in lists if len(part) == layers), None)
     if blocks is None:
-        raise ModelError("the model's blocks cannot be told apart; use --train all or lora.")
+        raise ModelError("the model's blocks cannot be identified; use --train all or lora.")
     if count > len(blocks):
         raise UsageError(f"--train last-{count}-blocks: the model has {len(blocks)}; use fewer.")
     return list(blocks[-count:])
 
 
-def _stacks(model: Any) -> Iterator[Any]:
-    """Lists of modules as long as the model has layers."""
-    layers = model.config.get_text_config().num_hidden_layers
-    for module in model.modules():
-        if isinstance(module, torch.nn.ModuleList) and len(module) == layers:
-            yield module
-
-
 def _add_lora(model: Any, rank: int, seed: int) -> None:
-    """Low-rank additions to all linear layers; they begin as nothing."""
+    """Add low-rank matrices to all linear layers; they start at zero."""
     config = lora_config(rank)
     from peft import inject_adapter_in_model
 
     with torch.random.fork_rng(), warnings.catch_warnings():
-        # GPT-2's layers keep their weights turned around: peft sees it, sets it right and says so.
+        # GPT-2's layers keep their weights transposed: peft corrects its setting and warns.
         warnings.filterwarnings("ignore", "fan_in_fan_out is set to False")
         torch.manual_seed(seed)
         inject_adapter_in_model(config, model)
 
 
 def lora_config(rank: int, **more: Any) -> Any:
-    """What peft must know of our additions: scale 2, no dropout, all linear layers but the head."""
+    """Return peft's configuration: scale 2, no dropout, all linear layers except the head."""
     try:
         from peft import LoraConfig
     except ModuleNotFoundError:

@@ -20,7 +20,7 @@ from aleatoric.levels.base import run_job
 from aleatoric.levels.text import TextJob
 from aleatoric.levels.text_scoring import CHUNK
 from aleatoric.models.base import TextTally, Writing
-from aleatoric.report.views import text_tables
+from aleatoric.report.texts import text_tables
 from aleatoric.rng import stream
 from aleatoric.runs import DATABASE, Store
 from aleatoric.types import Estimate, TextItem, Texts
@@ -99,7 +99,7 @@ def test_every_statistic_is_that_of_the_definition(tmp_path: Path, writer: ToyWr
             name: rows(store, "toy", f"{name}/lexical-1")
             for name in ("energy", "mean_H", "mean_M", "mean_C", "w1_M", "w1_C", "dmu_M", "dmu_C")
         }
-        for produced in text_pipeline.TextShelf(store).walk():
+        for produced in text_pipeline.StoredTexts(store).walk():
             people, own = produced.item.references, produced.systems["toy"]
             h, m, c = pairs(people), pairs(own), grid(own, people)
             wanted = {"mean_H": np.mean(h), "mean_M": np.mean(m), "mean_C": np.mean(c)}
@@ -134,7 +134,7 @@ def test_systems_are_named_by_label_and_decoder(tmp_path: Path, writer: ToyWrite
     with run_job(asked, tmp_path / "run") as store:
         assert text_pipeline.model_systems(store) == ["toy ancestral", "toy top_p=0.9"]
         first, second = (
-            [found.systems[name] for found in text_pipeline.TextShelf(store).walk()]
+            [found.systems[name] for found in text_pipeline.StoredTexts(store).walk()]
             for name in text_pipeline.model_systems(store)
         )
         assert first != second

@@ -16,7 +16,7 @@ from aleatoric.levels import word as pipeline
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob, results
 from aleatoric.nextword.answers import Reading, ReadItems
-from aleatoric.report.views import word_table
+from aleatoric.report.words import word_table
 from aleatoric.runs import Store
 from aleatoric.studies.compare import compare
 from aleatoric.types import Choices, Item, Result

@@ -15,8 +15,8 @@ from marks import sampled, spread
 from aleatoric.errors import UsageError
 from aleatoric.levels import word
 from aleatoric.levels.base import run_job
-from aleatoric.report import data as collect
 from aleatoric.report import figures
+from aleatoric.report import word_figures as collect
 from aleatoric.report.page import make_report
 from aleatoric.report.parts import part_of
 from aleatoric.runs import Store

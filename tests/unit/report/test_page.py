@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
+from aleatoric import registry
 from aleatoric.levels import word
 from aleatoric.levels.base import run_job
-from aleatoric.report import contexts as page_words
-from aleatoric.report import data as collect
 from aleatoric.report import page as html
 from aleatoric.report import parts
-from aleatoric.report.captions import CAPTIONS, page_figures, to_data, to_json
+from aleatoric.report import word_figures as collect
+from aleatoric.report.charts import page_figures, to_data, to_json
 from aleatoric.report.commands import command_of
 from aleatoric.report.page import make_report
-from aleatoric.report.parts import Part, part_of, parts_of
-from aleatoric.report.systems import systems_table
+from aleatoric.report.parts import ReportPart, part_of, parts_of
+from aleatoric.report.views import view_of
 from aleatoric.runs import Store
 from aleatoric.studies.compare import compare
 from aleatoric.studies.figure_data import Boxes, HeatMap, Lines, LineSeries
@@ -72,7 +72,7 @@ def store(folder: Path) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def part(store: Store) -> Part:
+def part(store: Store) -> ReportPart:
     return part_of([store])
 
 
@@ -127,9 +127,9 @@ def test_the_command_says_what_is_not_the_default(folder: Path) -> None:
     assert "--encoding" not in words
 
 
-def test_the_table_of_systems_holds_results_and_letters(store: Store, part: Part) -> None:
+def test_the_table_of_systems_holds_results_and_letters(store: Store, part: ReportPart) -> None:
     results = part.results
-    table = systems_table(part, results)
+    table = view_of("word").systems_table(part)
     headings = [column.heading for column in table.columns]
     assert headings[:3] == ["system", "overlap ↑", "D² ↓"]
     rows = {row[0].text: dict(zip(headings, row, strict=True)) for row in table.rows}
@@ -163,12 +163,12 @@ def test_of_many_systems_the_table_has_all_and_the_rest_the_leading_ones(
             assert result.estimate.interval == shown
     assert own.systems.compared is not None
     assert set(own.systems.compared.values["overlap"]) == set(leading)
-    assert [one["system"] for one in own.worst] == [m.label for m in part.leading.members]
+    assert [one.system for one in own.item_lists] == [m.label for m in part.leading.members]
     assert not any(last in figure.title for figure in own.figures)
 
 
-def test_contexts_hold_both_sides_of_every_item(store: Store, part: Part) -> None:
-    found = page_words.contexts(part)
+def test_contexts_hold_both_sides_of_every_item(store: Store, part: ReportPart) -> None:
+    found = view_of("word").contexts(part)
     assert (found["total"], len(found["items"])) == (12, 12)
     saved = {row.item_id: row.value for row in store.rows("m1", "tvd")}
     words = found["words"]
@@ -182,18 +182,18 @@ def test_contexts_hold_both_sides_of_every_item(store: Store, part: Part) -> Non
     assert len(found["items"][1]["context"]) > 10_000
 
 
-def test_a_page_of_many_contexts_keeps_both_ends(store: Store, part: Part) -> None:
+def test_a_page_of_many_contexts_keeps_both_ends(store: Store, part: ReportPart) -> None:
     highest: dict[str, float] = {}
     for member in part.members:
         for row in store.rows(member.system, "tvd"):
             highest[row.item_id] = max(highest.get(row.item_id, 0.0), row.value or 0.0)
-    found = page_words.contexts(part, most=5)
+    found = view_of("word").contexts(part, most=5)
     kept = [highest[item["id"]] for item in found["items"]]
     assert (len(kept), found["total"]) == (5, 12)
     assert (max(kept), min(kept)) == (max(highest.values()), min(highest.values()))
 
 
-def test_the_heat_map_has_every_value_in_its_place(store: Store, part: Part) -> None:
+def test_the_heat_map_has_every_value_in_its_place(store: Store, part: ReportPart) -> None:
     ((name, found),) = collect.heat_maps(part.members[0])
     assert name == "passages"
     assert isinstance(found, HeatMap)
@@ -203,7 +203,7 @@ def test_the_heat_map_has_every_value_in_its_place(store: Store, part: Part) -> 
     assert shown == saved
 
 
-def test_the_glance_shows_the_three_agreements(part: Part) -> None:
+def test_the_glance_shows_the_three_agreements(part: ReportPart) -> None:
     found = collect.agreement_dots(part)
     results = {(r.system, r.metric): r.estimate.value for r in part.results}
     for metric, label in collect.AGREEMENT_LABELS.items():
@@ -248,14 +248,14 @@ def test_the_names_that_stay(page: str) -> None:
 def test_figures_of_single_systems_are_joined() -> None:
     one, two = (Lines(name, "x", "y", ()) for name in "ab")
     data = {"fig2_tvd_kde": one, "passages gpt2": one, "passages a b": two, "own": one}
-    found = {figure.name: figure for figure in page_figures("word", data)}
+    found = {figure.name: figure for figure in page_figures(view_of("word").captions, data)}
     assert list(found) == ["fig2_tvd_kde", "passages", "own"]
     assert found["passages"].variants == {"gpt2": one, "a b": two}
 
 
 def test_every_caption_is_a_sentence() -> None:
-    for own in CAPTIONS.values():
-        for title, how_to_read in own.values():
+    for name in registry.names("views"):
+        for title, how_to_read in view_of(name).captions.values():
             assert title[0].isupper()
             assert how_to_read.endswith(".")
 
@@ -299,7 +299,7 @@ def test_texts_and_curves_stand_out_in_both_themes() -> None:
                 assert contrast(theme[name], theme[ground]) >= 4.5, (name, ground)
 
 
-def test_tables_for_a_paper_have_intervals(store: Store, tmp_path: Path, part: Part) -> None:
+def test_tables_for_a_paper_have_intervals(store: Store, tmp_path: Path, part: ReportPart) -> None:
     from aleatoric.report.page import write_tables
 
     latex, markdown = write_tables(part, tmp_path / "new")

@@ -8,14 +8,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aleatoric.report.explorer.compare import joined
+from aleatoric.report.explorer.listing import joined
 from aleatoric.report.explorer.plots import cloud, histogram
 from aleatoric.report.explorer.snapshot import (
-    Columns,
     Items,
+    MeasureColumns,
     Query,
     Range,
-    TextIndex,
     parse,
     select,
 )
@@ -46,13 +45,15 @@ def test_select_is_a_loop(found: list[tuple[float, float, str, str, bool]], quer
     assert select(columns, items, query, tags).tolist() == _naive(found, query)
 
 
-def _arrays(found: list[tuple[float, float, str, str, bool]]) -> tuple[Columns, Items, dict]:
+def _arrays(found: list[tuple[float, float, str, str, bool]]) -> tuple[MeasureColumns, Items, dict]:
     groups = tuple(dict.fromkeys(row[3] for row in found))
     codes = np.array([groups.index(row[3]) for row in found], dtype=np.int64)
-    items = Items(np.arange(len(found)) + 1, groups, codes, TextIndex.of(row[2] for row in found))
+    items = Items(
+        np.arange(len(found)) + 1, groups, codes, tuple(row[2].casefold() for row in found)
+    )
     values = {"tvd": np.array([r[0] for r in found]), "h": np.array([r[1] for r in found])}
     tags = {"NOUN": np.array([row[4] for row in found], dtype=np.bool_)}
-    return Columns("m", np.arange(len(found)), values), items, tags
+    return MeasureColumns("m", np.arange(len(found)), values), items, tags
 
 
 def _naive(found: list[tuple[float, float, str, str, bool]], query: Query) -> list[int]:
@@ -104,6 +105,6 @@ def test_every_defined_value_is_in_one_bin(sample: list[float]) -> None:
 
 
 def test_the_first_row_of_an_item_stands_for_it() -> None:
-    twice = Columns("x", np.array([0, 0, 3]), {"tvd": np.array([0.25, 0.5, 0.75])})
-    once = Columns("y", np.array([0, 3]), {"tvd": np.array([0.125, 0.5])})
+    twice = MeasureColumns("x", np.array([0, 0, 3]), {"tvd": np.array([0.25, 0.5, 0.75])})
+    once = MeasureColumns("y", np.array([0, 3]), {"tvd": np.array([0.125, 0.5])})
     assert joined(twice, once, "tvd").values["a"].tolist() == [0.25, 0.75]

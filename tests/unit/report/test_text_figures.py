@@ -14,12 +14,11 @@ from aleatoric.levels.base import results, run_job
 from aleatoric.levels.text import TextJob
 from aleatoric.levels.text_fit import TextCase, fit, run
 from aleatoric.levels.text_scoring import Distances
-from aleatoric.report import contexts
-from aleatoric.report import data as collect_texts
-from aleatoric.report.captions import CAPTIONS
+from aleatoric.report import text_figures as collect_texts
+from aleatoric.report import texts as text_views
 from aleatoric.report.figures import draw
 from aleatoric.report.parts import part_of
-from aleatoric.report.views import text_tables
+from aleatoric.report.texts import text_tables
 from aleatoric.runs import Store
 from aleatoric.studies.figure_data import Dots, Histograms, Lines, Panels, histograms
 from aleatoric.types import TextItem
@@ -193,15 +192,17 @@ def test_tables_have_a_row_a_probe_and_system(store: Store) -> None:
 
 
 def test_every_listed_input_has_its_texts(store: Store) -> None:
-    ends = contexts.ends_of(part_of([store]))
+    ends = text_views.fits_of(part_of([store]))
     assert len(ends) == 8  # two systems, two probes, M and C
-    listed = contexts.listed(ends)
-    data = contexts.inputs_data(part_of([store]), ends)
+    listed = text_views.listed_inputs(ends)
+    data = text_views.inputs_data(part_of([store]), ends)
     shown = {one["id"]: one for one in data["items"]}
     assert set(shown) >= set(listed)
     assert data["systems"] == ["copier", "human"]
     assert all(all(one["systems"]) and one["people"] for one in shown.values())
-    assert {one["id"] for one in data["items"] if one["picture"]} == set(contexts.drawn(ends))
+    assert {one["id"] for one in data["items"] if one["picture"]} == set(
+        text_views.drawn_inputs(ends)
+    )
 
 
 def case(name: str, w1: float | None) -> TextCase:
@@ -267,7 +268,7 @@ def test_figures_and_tables_have_one_mean_h(store: Store) -> None:
 
 def test_only_self_variability_is_called_variability() -> None:
     """Fig. 11 shows distance to people's texts, which a parrot has too."""
-    captions = {name: " ".join(own) for name, own in CAPTIONS["text"].items()}
+    captions = {name: " ".join(own) for name, own in collect_texts.CAPTIONS.items()}
     for name in ("fig8_mean_C_minus_H", "fig11_mean_C_minus_H"):
         assert "does not mean that the generator varies more" in captions[name]
     for name in ("fig3_mean_M_minus_H", "fig10_mean_M_minus_H"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aleatoric.inference.estimate import CUT_NOTE
-from aleatoric.report.views import word_table
+from aleatoric.report.words import word_table
 from aleatoric.types import Estimate, Interval, Result, Signature
 
 T, BOOTSTRAP = "Student's t, jackknife over groups", "group bootstrap, studentised"

@@ -20,7 +20,7 @@ from aleatoric.nextword.tree import ContextError
 from aleatoric.runs.engine import check_engine
 from aleatoric.runs.job import EngineOptions, Loading
 from aleatoric.runs.ray import check_address, size_of
-from aleatoric.runs.ray_workers import Facts, Failure, ModelWorker, Size
+from aleatoric.runs.ray_workers import Failure, ModelFacts, ModelSource, ModelWorker, PoolSize
 from aleatoric.types import Item
 
 ITEMS = [Item(f"1:{i}", "1", f"ba {i}", ("x",)) for i in range(4)]
@@ -56,7 +56,7 @@ def test_shares_that_a_cluster_counts_are_taken(parts: int) -> None:
 
 def test_parts_of_several_cards_are_refused() -> None:
     check_engine(EngineOptions("ray", cpus=1.5))
-    with pytest.raises(UsageError, match=r"--actor-gpus 1.5 is no number of cards"):
+    with pytest.raises(UsageError, match=r"--actor-gpus 1.5 is not a number of GPUs"):
         check_engine(EngineOptions("ray", gpus=1.5))
 
 
@@ -77,17 +77,17 @@ def test_an_address_where_nothing_listens_is_refused_at_once() -> None:
 @pytest.mark.parametrize(
     ("options", "nodes", "wants_gpu", "size"),
     [
-        ({}, [{"CPU": 64, "GPU": 8}], True, Size(8, 1, 1)),
-        ({}, [{"CPU": 64, "GPU": 8}], False, Size(16, 4, 0)),
-        ({"gpus": 0.5}, [{"CPU": 64, "GPU": 8}], True, Size(16, 1, 0.5)),
-        ({"actors": 3}, [{"CPU": 64, "GPU": 8}], True, Size(3, 1, 1)),
-        ({"cpus": 8}, [{"CPU": 20}, {"CPU": 7}], True, Size(2, 8, 0)),
-        ({}, [{"CPU": 1}, {"CPU": 0}], True, Size(1, 1, 0)),
-        ({"actors": 2}, [{"CPU": 2}], True, Size(2, 1, 0)),
-        ({"actors": 5}, [{"CPU": 2}], True, Size(5, 1, 0)),
+        ({}, [{"CPU": 64, "GPU": 8}], True, PoolSize(8, 1, 1)),
+        ({}, [{"CPU": 64, "GPU": 8}], False, PoolSize(16, 4, 0)),
+        ({"gpus": 0.5}, [{"CPU": 64, "GPU": 8}], True, PoolSize(16, 1, 0.5)),
+        ({"actors": 3}, [{"CPU": 64, "GPU": 8}], True, PoolSize(3, 1, 1)),
+        ({"cpus": 8}, [{"CPU": 20}, {"CPU": 7}], True, PoolSize(2, 8, 0)),
+        ({}, [{"CPU": 1}, {"CPU": 0}], True, PoolSize(1, 1, 0)),
+        ({"actors": 2}, [{"CPU": 2}], True, PoolSize(2, 1, 0)),
+        ({"actors": 5}, [{"CPU": 2}], True, PoolSize(5, 1, 0)),
     ],
 )
-def test_actors_fill_the_nodes(options: dict, nodes: list, wants_gpu: bool, size: Size) -> None:
+def test_actors_fill_the_nodes(options: dict, nodes: list, wants_gpu: bool, size: PoolSize) -> None:
     assert size_of(EngineOptions("ray", **options), nodes, wants_gpu) == size
 
 
@@ -110,12 +110,12 @@ def test_a_worker_gives_what_its_model_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    worker = ModelWorker("words", "toy", Loading(), str(tmp_path))
+    worker = ModelWorker(ModelSource("words", "toy", Loading(), str(tmp_path)))
     facts = worker.load()
-    assert isinstance(facts, Facts)
+    assert isinstance(facts, ModelFacts)
     assert (facts.label, facts.estimator, facts.is_tallied) == ("toy", "mc", False)
     answers = worker.answer(ITEMS, Ask("ancestral", 5, 0))
-    assert [one.answer.item_id for one in answers.given] == [item.id for item in ITEMS]
+    assert [answer.item_id for answer, _ in answers.given] == [item.id for item in ITEMS]
     assert answers.failure is None
 
 
@@ -123,10 +123,10 @@ def test_a_worker_says_why_it_cannot_load_or_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    bad = ModelWorker("words", "toy:heat=1", Loading(), str(tmp_path)).load()
+    bad = ModelWorker(ModelSource("words", "toy:heat=1", Loading(), str(tmp_path))).load()
     assert isinstance(bad, Failure)
     assert bad.kind == "UsageError"
-    worker = ModelWorker("words", "toy", Loading(), str(tmp_path))
+    worker = ModelWorker(ModelSource("words", "toy", Loading(), str(tmp_path)))
     worker.load()
     answers = worker.answer(ITEMS, Ask("top_k=2", 5, 0))
     assert answers.failure is not None
@@ -140,10 +140,10 @@ def test_answers_before_an_error_are_kept(tmp_path: Path, monkeypatch: pytest.Mo
         "aleatoric.runs.ray_workers.open_model", lambda spec, loading: wayward.load(spec)
     )
     (tmp_path / "error-1:2").touch()
-    worker = ModelWorker("words", str(tmp_path), Loading(), str(tmp_path))
+    worker = ModelWorker(ModelSource("words", str(tmp_path), Loading(), str(tmp_path)))
     worker.load()
     answers = worker.answer(ITEMS, Ask("ancestral", 5, 0))
-    assert [one.answer.item_id for one in answers.given] == ["1:0", "1:1"]
+    assert [answer.item_id for answer, _ in answers.given] == ["1:0", "1:1"]
     assert answers.failure is not None
     assert isinstance(answers.failure.error(), ModelError)
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from aleatoric.errors import DataError, UsageError
-from aleatoric.levels.base import notes, run_job
-from aleatoric.levels.word import WordJob, results, score_word
+from aleatoric.levels.base import notes, results, run_job, score
+from aleatoric.levels.text import TextJob
+from aleatoric.levels.word import WordJob, score_word
 from aleatoric.runs import DATABASE, Store
 from aleatoric.runs.formats import StatRow
 from aleatoric.runs.tables import PAGE
-from aleatoric.types import Draws, Item
+from aleatoric.types import Categorical, Draws, Exact, Item
 
 ITEMS = [Item("1:2", "1", "There", ("are", "is")), Item("1:3", "1", "There are", ("two",), "now")]
 
@@ -195,3 +198,56 @@ def test_who_reads_statistics_reads_on_while_they_are_replaced(
         assert len([*rows]) == PAGE + 4
         assert not reader.db.in_transaction
         assert sum(len(page.groups) for page in reader.stat_pages("m")) == replaced_by
+
+
+def test_sqlite_reads_the_json_of_manifest_items_and_draws(tmp_path: Path) -> None:
+    job = WordJob("simulated:contexts=3", ("toy",), samples=5, seed=7)
+    with run_job(job, tmp_path / "run") as store:
+        first, systems = next((item, systems) for _, item, systems in store.walk())
+    with closing(sqlite3.connect(tmp_path / "run" / DATABASE)) as plain:
+
+        def value(query: str) -> object:
+            return plain.execute(query).fetchone()[0]
+
+        assert value("SELECT json_extract(value, '$.seed') FROM meta WHERE key = 'manifest'") == 7
+        answer = value("SELECT json_extract(responses, '$[1]') FROM items ORDER BY no")
+        assert answer == first.responses[1]
+        counts = value("SELECT json_extract(payload, '$.counts') FROM draws ORDER BY item")
+        assert json.loads(str(counts)) == systems["toy"][0].counts
+        assert value("SELECT json_extract(facts, '$.estimator') FROM systems") == "mc"
+        for table, column in (("meta", "value"), ("items", "responses"), ("draws", "payload")):
+            assert value(f"SELECT min(json_valid({column})) FROM {table}") == 1
+
+
+def test_an_infinite_bound_is_plain_json(store: Store) -> None:
+    store.add_items(ITEMS)
+    store.add_system("m", {"model": "x"})
+    bounds = {"log_loss": (math.inf, None), "tvd": (0.25, 0.5)}
+    exact = Exact(Categorical(("a",), (0.5,), 0.5), bounds, True, 0.0)
+    store.add_draws("m", [Draws("1:2", {}, exact=exact)])
+    assert next(store.walk_system("m"))[1][0].exact == exact
+    assert store.db.execute("SELECT json_valid(payload) FROM draws").fetchone() == (1,)
+
+
+def test_a_run_reads_its_manifest_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, written = tmp_path / "texts.jsonl", tmp_path / "written.jsonl"
+    rows = [{"id": str(n), "input": "Hello?", "references": ["a b", "b c d"]} for n in (1, 2)]
+    texts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [{"id": str(n), "texts": ["a b", "c"]} for n in (1, 2)]
+    written.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    models = (f"recorded:{written}",)
+    job = TextJob(str(texts), models, probes=("lexical-1",), tokeniser="whitespace")
+    run_job(job, tmp_path / "run").close()
+    reads = []
+    read = Store.meta
+
+    def counted(self: Store, key: str) -> object:
+        reads.append(key)
+        return read(self, key)
+
+    monkeypatch.setattr(Store, "meta", counted)
+    with Store.open(tmp_path / "run") as store:
+        score(store)
+        assert results(store)
+        assert notes(store)
+    assert reads.count("manifest") == 1

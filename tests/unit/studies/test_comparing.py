@@ -11,7 +11,7 @@ from aleatoric.inference.multiple import holm
 from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, ONE_GROUP
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob, results
-from aleatoric.report.views import comparison_tables
+from aleatoric.report.comparisons import comparison_tables
 from aleatoric.runs import Store
 from aleatoric.studies.compare import compare
 

@@ -57,7 +57,7 @@ def notes(metrics: list[str], **systems: ItemStatistics) -> list[str]:
     known = Estimate(0.0, None, 1, 1)
     store = Store.__new__(Store)
     store.db = sqlite3.connect(":memory:")
-    store.db.execute("CREATE TABLE meta (key TEXT, value TEXT)")
+    store.db.execute("CREATE TABLE meta (key TEXT, value TEXT, checksum TEXT)")
     members = [
         ComparedSystem(
             store, label, label, {m: Result(label, m, signature, known) for m in own.values}

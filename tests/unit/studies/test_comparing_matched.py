@@ -13,7 +13,7 @@ from aleatoric.errors import UsageError
 from aleatoric.levels.base import notes, run_job
 from aleatoric.levels.word import WordJob, results, score_word
 from aleatoric.levels.word_results import unknown_metrics
-from aleatoric.report.parts import caveats
+from aleatoric.report.views import view_of
 from aleatoric.runs import Store
 from aleatoric.studies.by_agreement import by_agreement
 from aleatoric.studies.compare import compare
@@ -125,7 +125,9 @@ def test_single_draws_cannot_be_matched(tmp_path: Path) -> None:
     with run(tmp_path, one=samples(1, 0), many=samples(30, 1)) as store:
         with pytest.raises(UsageError, match="one: has one draw per item, and agreements need two"):
             compare([store], matched=True)
-        assert "(one 24) count only in TVD and ECE" in " ".join(caveats(results(store), "overlap"))
+        assert "(one 24) count only in TVD and ECE" in " ".join(
+            view_of("word").caveats(results(store))
+        )
 
 
 def test_systems_without_a_common_item_have_no_values_and_a_note(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tuned_lms import population, words_lm
 from aleatoric.errors import DataError, ModelError, UsageError
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.tuning.losses import WordTree, mean_nll, text_losses, text_rows, word_tree
-from aleatoric.tuning.recipe import Fold, Passage, Recipe, assign, make_folds, passages_of
+from aleatoric.tuning.recipe import Fold, FoldPassage, Recipe, assign, make_folds, passages_of
 from aleatoric.tuning.training import (
     CHECKPOINT,
     TRAINED,
@@ -199,7 +199,7 @@ def test_all_texts_of_a_group_train_unless_they_begin_another() -> None:
     contexts |= {"rowan": ""}
     items = [Item(c, "1", c, ("olive",), original) for c, original in contexts.items()]
     lm = words_lm()
-    rows = text_rows(lm, Passage("1", tuple(items)))
+    rows = text_rows(lm, FoldPassage("1", tuple(items)))
     assert rows == [lm.encode("alder birch cedar elder"), lm.encode("hazel larch maple")]
 
 

@@ -12,7 +12,7 @@ from aleatoric.errors import DataError, UsageError
 from aleatoric.tuning.recipe import (
     VALIDATION,
     Fold,
-    Passage,
+    FoldPassage,
     assign,
     check_no_leak,
     make_folds,
@@ -24,16 +24,16 @@ from aleatoric.types import Item
 TEXT = "There are now rumblings that Apple might soon invade the smart watch space, though it"
 
 
-def passage(group: str, text: str) -> Passage:
+def passage(group: str, text: str) -> FoldPassage:
     words = text.split()
     items = [
         Item(f"{group}:{n + 1}", group, " ".join(words[:n]), ("a", "b"), words[n])
         for n in range(1, len(words))
     ]
-    return Passage(group, tuple(items))
+    return FoldPassage(group, tuple(items))
 
 
-def provo_like() -> list[Passage]:
+def provo_like() -> list[FoldPassage]:
     return [passage(str(n), f"The word{n} is of passage{n} alone") for n in range(1, 56)]
 
 

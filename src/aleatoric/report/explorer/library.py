@@ -1,7 +1,7 @@
-"""The runs that are shown: what is known of each, kept up to date beside the pages.
+"""The runs that the explorer shows, kept up to date in the background.
 
-Pages read what lies here and never wait: a watcher looks for news every second, and what takes
-long (intervals, tags) is worked out by a second thread.
+Pages read what is here and never wait: one thread looks for changes every second, a second one
+computes what takes long (intervals, tags).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,74 +23,30 @@ from aleatoric import registry
 from aleatoric.data import files
 from aleatoric.data.files import cache_dir
 from aleatoric.errors import AleatoricError
-from aleatoric.levels import base, token
+from aleatoric.levels.base import level_of
 from aleatoric.probes.taggers import TAGS
-from aleatoric.report import data
-from aleatoric.report.explorer.snapshot import Snapshot, model_names, take
-from aleatoric.report.views import results_tables
+from aleatoric.report.explorer.snapshot import Flags, Snapshot, take
+from aleatoric.report.views import view_of_run
 from aleatoric.runs import Store
 from aleatoric.runs.run import item_heads, scored_until
 from aleatoric.studies.ard import last_tag
 from aleatoric.types import Table
 
-Flags = NDArray[np.bool_]
 Codes = NDArray[np.int8]
-
-
-def tag_contexts(contexts: Iterable[str], tagger: str) -> Codes:
-    """The place among `TAGS` of the tag of each context's last token."""
-    kind, _, argument = tagger.partition(":")
-    own = registry.find("taggers", kind)(argument)
-    known = {name: code for code, name in enumerate(TAGS)}
-    return np.array([known.get(last_tag(one, own), known["X"]) for one in contexts], dtype=np.int8)
-
-
-def by_tag(codes: Codes) -> dict[str, Flags]:
-    """Tag -> the items that have it, for the tags that occur.
-
-    >>> {tag: own.tolist() for tag, own in by_tag(np.array([5, 0, 5], dtype=np.int8)).items()}
-    {'ADJ': [False, True, False], 'NOUN': [True, False, True]}
-    """
-    present = np.unique(codes)
-    return {TAGS[code]: codes == code for code in present if 0 <= code < len(TAGS)}
-
-
-def cache_file(folder: Path, facts: Mapping[str, object]) -> Path:
-    """Where the tags of these contexts by this tagger are kept."""
-    named = "\n".join(f"{key}={facts[key]}" for key in sorted(facts))
-    return folder / "view" / f"tags-{hashlib.sha256(named.encode()).hexdigest()[:24]}.npy"
-
-
-def load(file: Path, n_items: int) -> Codes | None:
-    """Kept tags, where they are of as many items."""
-    try:
-        found = np.load(file, allow_pickle=False)
-    except (OSError, ValueError):
-        return None
-    return found if found.shape == (n_items,) and found.dtype == np.int8 else None
-
-
-def save(file: Path, codes: Codes) -> None:
-    """Keep tags; a cache that cannot be written is no error, they are worked out again."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with files.written_whole(file) as unfinished, unfinished.open("wb") as opened:
-            np.save(opened, codes)
-    except OSError:
-        return
+"""The place of a tag among `TAGS`, per item."""
 
 
 LOOK_S = 1.0
-"""Seconds between two looks at a run."""
+"""Seconds between two checks of a run."""
 STOP_S = 5.0
-"""How long the end waits for a look that is going on."""
+"""Seconds to wait at the end for a check in progress."""
 IDLE = 10
-"""A look may take a tenth of the time: after a longer one the watcher waits longer."""
+"""Checks take at most a tenth of the time: after a long one the watcher waits longer."""
 
 
 @dataclass(frozen=True)
 class SystemProgress:
-    """How far one system has come."""
+    """The progress of one system."""
 
     name: str
     done: int
@@ -99,78 +55,96 @@ class SystemProgress:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far a run has come; `total` is 0 where nobody knows how much there is."""
+class RunProgress:
+    """The progress of a run; `total` is 0 if the number of items is not known."""
 
     total: int = 0
     systems: tuple[SystemProgress, ...] = ()
     scored: bool = False
     scoring: int = 0
-    """Items that a scoring still going on has done."""
+    """Items done by a scoring in progress."""
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more is to come."""
+        """Whether everything is asked and scored."""
         return self.scored and not self.scoring and all(one.finished for one in self.systems)
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What takes long to work out: results with their intervals, and curves."""
+    """What takes long to compute: results with their intervals, and curves."""
 
     version: tuple[int, ...]
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
     signatures: tuple[str, ...] = ()
     curves: Mapping[str, Any] = field(default_factory=dict)
-    """System -> its reliability diagrams, at the token level."""
+    """System -> its reliability diagrams, if the level has them."""
     problem: str = ""
 
 
 class OpenRun:
-    """One run: a snapshot, how far it has come, its results once they are there."""
+    """One run: a snapshot, its progress, and its results once they are computed."""
 
     def __init__(self, key: str, path: Path, tagger: str | None = None) -> None:
         self.key = key
         self.path = path
         self.name = path.resolve().name
-        self.progress = Progress()
+        self.progress = RunProgress()
         self.summary: Summary | None = None
         self.tags: Mapping[str, Flags] = {}
         self._asked_tagger = tagger
         self._tagged = False
         with self.reading() as store:
-            self.snapshot: Snapshot = take(store, _version(store))
+            self.snapshot: Snapshot = take(store, view_of_run(store), _version(store))
             self.manifest: dict[str, Any] = store.manifest
             self.progress = _progress(store, self.snapshot)
 
     @contextmanager
     def reading(self) -> Iterator[Store]:
-        """The run for a moment, on a connection that cannot write."""
+        """Open the run for a moment, on a connection that cannot write."""
         with Store.open(self.path) as store:
             yield store
 
     @property
+    def title(self) -> str:
+        """The level and the corpus."""
+        return f"{self.snapshot.view.heading}: {self.snapshot.corpus}"
+
+    def progress_data(self) -> dict[str, Any]:
+        """Return the progress of the run, for pages and for those that poll it."""
+        found, version = self.progress, self.snapshot.version
+        return {
+            "total": found.total,
+            "scored": found.scored,
+            "scoring": found.scoring,
+            "finished": found.finished,
+            "version": ".".join(map(str, version)),
+            "summary": self.summary is not None and self.summary.version == version,
+            "systems": [asdict(own) for own in found.systems],
+        }
+
+    @property
     def tagger(self) -> str | None:
-        """What tags contexts, if anything does."""
+        """The tagger of contexts, if there is one."""
         return self._asked_tagger or self.snapshot.tagger
 
     def look(self) -> None:
-        """See whether anything is new."""
+        """Read what has changed."""
         with self.reading() as store:
             version = _version(store)
             if version != self.snapshot.version:
-                self.snapshot = take(store, version, self.snapshot)
+                self.snapshot = take(store, view_of_run(store), version, self.snapshot)
             elif self.progress.finished:
                 return
             self.progress = _progress(store, self.snapshot)
 
     def work(self) -> bool:
-        """Do one long thing that is due; whether there was one."""
+        """Do one long computation that is due; return whether there was one."""
         if self._is_summary_due():
             self.summary = self._summarise()
             return True
-        if not self._tagged and self.tagger is not None and self.snapshot.level == "word":
+        if not self._tagged and self.tagger is not None and self.snapshot.view.tags_items:
             self._tagged = True
             self._tag()
             return True
@@ -219,21 +193,21 @@ class Library:
         )
 
     def find(self, key: str) -> OpenRun | None:
-        """A run by its key in addresses."""
+        """Return a run by its key in addresses."""
         return next((run for run in self.runs if run.key == key), None)
 
     def beside(self, run: OpenRun) -> list[OpenRun]:
-        """The run, and after it those of the same corpus and level."""
+        """Return the run, and after it those of the same corpus and level."""
         own = _kind(run)
         return [run, *(one for one in self.runs if one is not run and _kind(one) == own)]
 
     def start(self) -> None:
-        """Keep everything up to date from now on."""
+        """Start the background threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """End both threads; a long calculation ends with the process."""
+        """Stop both threads; a long computation ends with the process."""
         self._stopping.set()
         watcher = self._threads[0]
         if watcher.is_alive():
@@ -243,7 +217,7 @@ class Library:
         while not self._stopping.is_set():
             started = time.monotonic()
             for run in self.runs:
-                # A run may be locked for a moment, or moved away: it is looked at again.
+                # A run may be locked for a moment, or moved away: it is checked again later.
                 _quietly(run.look)
             took = time.monotonic() - started
             self._stopping.wait(max(LOOK_S, IDLE * took))
@@ -264,28 +238,28 @@ def _quietly(step: Any) -> Any:
 
 def _kind(run: OpenRun) -> tuple[str, str, int]:
     seen = run.snapshot
-    return seen.level, seen.corpus_sha256, len(seen.items)
+    return seen.view.level.name, seen.corpus_sha256, len(seen.items)
 
 
 def _version(store: Store) -> tuple[int, ...]:
-    """Changes with the statistics, the items, and the tokens that were read."""
+    """Return numbers that change with the statistics, the items and the tokens read."""
     tokens = [store.tokens_read(name) for name in store.systems()]
     return (store.stats_generation, store.n_items, *tokens)
 
 
-def _progress(store: Store, snapshot: Snapshot) -> Progress:
-    names = model_names(store)
-    if snapshot.level == "token":
+def _progress(store: Store, snapshot: Snapshot) -> RunProgress:
+    names = [name for name in store.systems() if not snapshot.is_control(name)]
+    if not snapshot.view.has_items:
         systems = tuple(_token_progress(store, name) for name in names)
-        return Progress(0, systems, bool(systems))
+        return RunProgress(0, systems, bool(systems))
     systems = tuple(_item_progress(store, name, snapshot) for name in names)
-    return Progress(store.n_items, systems, store.has_stats(), scored_until(store, names[:1]))
+    return RunProgress(store.n_items, systems, store.has_stats(), scored_until(store, names[:1]))
 
 
 def _item_progress(store: Store, name: str, snapshot: Snapshot) -> SystemProgress:
     finished, scored = bool(store.meta(f"done {name}")), snapshot.systems.get(name)
     if finished and scored is not None:
-        # Counting reads every draw: what is over was counted when it was scored.
+        # Counting reads every draw: finished systems were counted when they were scored.
         return SystemProgress(name, len(np.unique(scored.places)), True)
     return SystemProgress(name, store.n_items_with_draws(name), finished)
 
@@ -297,12 +271,51 @@ def _token_progress(store: Store, name: str) -> SystemProgress:
 
 
 def _summary(store: Store, version: tuple[int, ...]) -> Summary:
-    level = base.level_of(store).name
-    results = base.results(store)
-    curves = {}
-    if level == "token":
-        names = token.systems(store)
-        curves = {name: data.reliability(store, name) for name in names}
+    view, level = view_of_run(store), level_of(store)
+    results = level.results(store)
     signatures = dict.fromkeys(str(result.signature) for result in results)
-    tables = tuple(results_tables(results, level))
-    return Summary(version, tables, tuple(base.notes(store)), tuple(signatures), curves)
+    tables, notes = tuple(view.tables(results)), tuple(level.notes(store))
+    return Summary(version, tables, notes, tuple(signatures), view.curves(store))
+
+
+def tag_contexts(contexts: Iterable[str], tagger: str) -> Codes:
+    """Tag the last token of each context."""
+    kind, _, argument = tagger.partition(":")
+    own = registry.find("taggers", kind)(argument)
+    known = {name: code for code, name in enumerate(TAGS)}
+    return np.array([known.get(last_tag(one, own), known["X"]) for one in contexts], dtype=np.int8)
+
+
+def by_tag(codes: Codes) -> dict[str, Flags]:
+    """Return the items that have each tag that occurs.
+
+    >>> {tag: own.tolist() for tag, own in by_tag(np.array([5, 0, 5], dtype=np.int8)).items()}
+    {'ADJ': [False, True, False], 'NOUN': [True, False, True]}
+    """
+    present = np.unique(codes)
+    return {TAGS[code]: codes == code for code in present if 0 <= code < len(TAGS)}
+
+
+def cache_file(folder: Path, facts: Mapping[str, object]) -> Path:
+    """Return the cache file of these contexts and this tagger."""
+    named = "\n".join(f"{key}={facts[key]}" for key in sorted(facts))
+    return folder / "view" / f"tags-{hashlib.sha256(named.encode()).hexdigest()[:24]}.npy"
+
+
+def load(file: Path, n_items: int) -> Codes | None:
+    """Load cached tags; `None` if they are not of as many items."""
+    try:
+        found = np.load(file, allow_pickle=False)
+    except (OSError, ValueError):
+        return None
+    return found if found.shape == (n_items,) and found.dtype == np.int8 else None
+
+
+def save(file: Path, codes: Codes) -> None:
+    """Cache tags; a cache that cannot be written is no error."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with files.written_whole(file) as unfinished, unfinished.open("wb") as opened:
+            np.save(opened, codes)
+    except OSError:
+        return

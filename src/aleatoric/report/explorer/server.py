@@ -1,7 +1,7 @@
-"""The local server: this machine alone, with a secret in every address, and nothing but reading.
+"""The local web server of the explorer: read-only, on this machine, with a secret address.
 
-Who does not know the token gets nothing. A page of another site cannot reach the server under a
-name of its own (the Host header is checked), frame it, or have a script run in it.
+Requests without the token are refused. A page of another site cannot reach the server under
+another host name (the Host header is checked), embed it in a frame, or run a script in it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from aleatoric.errors import UsageError
-from aleatoric.report.explorer import compare, item, pages
-from aleatoric.report.explorer.common import Data, Site, progress_data
+from aleatoric.report.explorer import pages
+from aleatoric.report.explorer.drawing import Data
+from aleatoric.report.explorer.item import item
 from aleatoric.report.explorer.library import Library, OpenRun
+from aleatoric.report.explorer.listing import Site
 from aleatoric.report.explorer.rendering import (
     HTML,
     STATIC,
@@ -34,16 +36,22 @@ from aleatoric.report.explorer.snapshot import Params
 
 RunPage = Callable[[Site, OpenRun, Params], Data]
 RUN_PAGES: dict[str, tuple[str, RunPage]] = {
-    "": ("overview", lambda site, run, _: pages.overview(site, run)),
+    "": ("overview", pages.overview),
     "contexts": ("contexts", pages.contexts),
-    "context": ("item", item.item),
+    "context": ("item", item),
     "tokens": ("tokens", pages.tokens),
 }
-"""Last part of an address -> the template and what it shows."""
+"""Last part of an address -> the template and its data."""
+RUN_FILES: dict[str, Callable[[Site, OpenRun, Params], Answer]] = {
+    "contexts.csv": pages.contexts_csv,
+    "tokens.csv": pages.tokens_csv,
+    "progress.json": lambda site, run, params: document(run.progress_data()),
+}
 OF_ITEMS = ("contexts", "contexts.csv", "context")
+OF_TOKENS = ("tokens", "tokens.csv")
 
 
-class Answers:
+class Router:
     """Every page of the explorer."""
 
     def __init__(self, library: Library, token: str) -> None:
@@ -52,16 +60,16 @@ class Answers:
         self._static = static_files()
 
     def answer(self, parts: Sequence[str], params: Params) -> Answer:
-        """The answer to an address behind the token; what is not there says so, in a page."""
+        """Return the answer to an address behind the token; unknown ones get an error page."""
         try:
             return self._find(list(parts), params)
         except NotFoundError as error:
             return self.problem(404, str(error))
 
     def problem(self, status: int, text: str) -> Answer:
-        """A page that says what is wrong."""
+        """Return a page that says what is wrong."""
         home = self.site.links.to()
-        data = {"title": "Not there", "text": text, "home": home, "watch": None}
+        data = {"title": "Not found", "text": text, "home": home, "watch": None}
         return page(self._pages.render("problem", data), status)
 
     def _find(self, parts: list[str], params: Params) -> Answer:
@@ -71,9 +79,9 @@ class Answers:
             case ["static", name] if name in self._static:
                 return Answer(STATIC[name], self._static[name], lasting=True)
             case ["compare"]:
-                return self._page("compare", compare.compare(self.site, params))
+                return self._page("compare", pages.compare(self.site, params))
             case ["compare.csv"]:
-                return compare.compare_csv(self.site, params)
+                return pages.compare_csv(self.site, params)
             case ["run", key]:
                 return self._run(key, "", params)
             case ["run", key, what] if what:
@@ -90,15 +98,11 @@ class Answers:
         run = self.site.library.find(key)
         if run is None:
             raise NotFoundError("There is no such run.")
-        if (what in OF_ITEMS) == (run.snapshot.level == "token") and what in (*OF_ITEMS, "tokens"):
-            raise NotFoundError(f"A run of the {run.snapshot.level} level has no such page.")
-        files: dict[str, Callable[[], Answer]] = {
-            "contexts.csv": lambda: pages.contexts_csv(self.site, run, params),
-            "tokens.csv": lambda: pages.tokens_csv(run, params),
-            "progress.json": lambda: document(progress_data(run)),
-        }
-        if what in files:
-            return files[what]()
+        view = run.snapshot.view
+        if what in (OF_TOKENS if view.has_items else OF_ITEMS):
+            raise NotFoundError(f"A run of the {view.level.name} level has no such page.")
+        if what in RUN_FILES:
+            return RUN_FILES[what](self.site, run, params)
         if what not in RUN_PAGES:
             raise NotFoundError("There is no such page.")
         template, build = RUN_PAGES[what]
@@ -110,7 +114,7 @@ class Answers:
 
 ADDRESS = "127.0.0.1"
 QUIET_S = 30
-"""A connection that says nothing for so long is closed."""
+"""Seconds after which an idle connection is closed."""
 MOST_PARAMS = 60
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -134,7 +138,7 @@ class Explorer(ThreadingHTTPServer):
     def __init__(self, library: Library, port: int = 0) -> None:
         self.token = secrets.token_urlsafe(18)
         self.library = library
-        self.answers = Answers(library, self.token)
+        self.answers = Router(library, self.token)
         try:
             super().__init__((ADDRESS, port), Handler)
         except (OSError, OverflowError) as error:
@@ -144,7 +148,7 @@ class Explorer(ThreadingHTTPServer):
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port of the server."""
         return int(self.server_address[1])
 
     @property
@@ -158,14 +162,14 @@ class Explorer(ThreadingHTTPServer):
         return (f"{ADDRESS}:{self.port}", f"localhost:{self.port}")
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away is no error; anything else is one line."""
+        """Print an error as one line; a browser that disconnects is no error."""
         error = sys.exception()
         if not isinstance(error, ConnectionError | TimeoutError):
             sys.stderr.write(f"error: a request failed ({type(error).__name__}: {error})\n")
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection: checks who asks, then answers."""
+    """One connection: checks its requests, then answers them."""
 
     protocol_version = "HTTP/1.1"
     server_version = "aleatoric"
@@ -175,16 +179,16 @@ class Handler(BaseHTTPRequestHandler):
     server: Explorer
 
     def do_GET(self) -> None:
-        """A page."""
+        """Send a page."""
         self._send(self._answer())
 
     def do_HEAD(self) -> None:
-        """A page's headers."""
+        """Send the headers of a page."""
         self._send(self._answer())
 
     def _refuse(self) -> None:
-        self.close_connection = True  # what was sent with it is not read
-        allowed = self._refusal() or _plain(405, "This server is only read from.")
+        self.close_connection = True  # the body is not read
+        allowed = self._refusal() or _plain(405, "This server is read-only.")
         self._send(allowed)
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815
@@ -212,9 +216,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.server.answers.problem(500, "This page could not be made.")
 
     def _refusal(self) -> Answer | None:
-        """Why the one who asks gets nothing, or `None`."""
+        """Return a refusal of the request, or `None`."""
         if self.headers.get("Host", "") not in self.server.hosts:
-            return _plain(403, "This server answers to its own name alone.")
+            return _plain(403, "This server answers only to its own host name.")
         first = self.path.partition("?")[0].split("/")[1:2]
         given = unquote(first[0]) if first else ""
         if not hmac.compare_digest(given.encode(), self.server.token.encode()):
@@ -228,7 +232,7 @@ class Handler(BaseHTTPRequestHandler):
         if isinstance(answer.body, bytes):
             self.send_header("Content-Length", str(len(answer.body)))
         else:
-            # Nobody knows how long it will be: its end is that of the connection.
+            # The length is not known: the end of the connection ends the answer.
             self.send_header("Connection", "close")
             self.close_connection = True
         self.end_headers()
@@ -251,6 +255,6 @@ def _own_headers(answer: Answer) -> dict[str, str]:
 
 
 def _plain(status: int, text: str) -> Answer:
-    """A refusal that says nothing of what is here."""
+    """Return a refusal that reveals nothing about the runs."""
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>aleatoric</title>'
     return Answer(HTML, f"{head}<p>{text}</p></html>".encode(), status)

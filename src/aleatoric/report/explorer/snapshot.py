@@ -1,150 +1,24 @@
-"""A run as arrays, taken at one moment: what every page sorts, filters and draws from."""
+"""A run as arrays, read at one moment, and queries over them: search, filter, sort."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.levels.base import level_of
-from aleatoric.levels.text_scoring import CONTROL
-from aleatoric.levels.word_scoring import CONTROLS
+from aleatoric.report.item_data import Measure
 from aleatoric.runs import Store
-from aleatoric.runs.formats import load_texts
-from aleatoric.runs.run import StatColumns, item_heads, stat_columns
+from aleatoric.runs.run import item_heads, stat_columns
 from aleatoric.types import Floats, Ints
 
-
-@dataclass(frozen=True)
-class Measure:
-    """A number per item: a saved statistic, or one minus another."""
-
-    key: str
-    heading: str
-    about: str
-    stat: str
-    less: str | None = None
-    digits: int = 3
-
-    @property
-    def stats(self) -> tuple[str, ...]:
-        """The saved statistics that it stands on."""
-        return (self.stat,) if self.less is None else (self.stat, self.less)
-
-
-WORD = (
-    Measure(
-        "sq_distance",
-        "D²",
-        "squared distance H + M − 2C: 0 on average for a perfect model",
-        "sq_distance",
-    ),
-    Measure("H", "H", "how often two people agree", "agreement_H"),
-    Measure("M", "M", "how often two draws of the model agree", "agreement_M"),
-    Measure("C", "C", "how often a draw of the model agrees with a person", "agreement_C"),
-    Measure("log_loss", "log loss", "people's mean negative log-probability", "log_loss"),
-    Measure("tvd", "TVD", "share of probability that would have to move to match people", "tvd"),
-    Measure("entropy_human", "H people", "how undecided people are, in nats", "entropy_human"),
-    Measure("entropy_model", "H model", "how undecided the model is, in nats", "entropy_model"),
-    Measure("tvd_syn", "TVD syn", "TVD of parts of speech", "tvd_syn"),
-    Measure("tvd_sem", "TVD sem", "TVD of clusters of meaning", "tvd_sem"),
-    Measure(
-        "mass", "on people's", "model's probability of words that people said", "mass_on_human"
-    ),
-    Measure(
-        "rank",
-        "rank",
-        "place of people's first word in the model's list; none where it was never drawn",
-        "rank_of_human_mode",
-        None,
-        0,
-    ),
-    Measure("n_human", "people", "answers of people", "n_human", None, 0),
-    Measure("n_model", "draws", "draws of the model; none where it is exact", "n_model", None, 0),
-)
-"""Of contexts; those that a run has not saved are left out."""
-
-_OF_PROBE = (
-    ("energy", "energy", "2 mean C − mean M − mean H: 0 in expectation for a perfect generator"),
-    ("dmu_M", "μM − μH", "above 0: the model's texts vary more than people's; below 0: less"),
-    ("mean_H", "mean H", "mean distance between two people's texts"),
-    ("mean_M", "mean M", "mean distance between two of the model's texts"),
-    ("mean_C", "mean C", "mean distance between one of each"),
-    ("w1_C", "W1(C, H)", "how far model-to-people distances are from people's own"),
-    ("w1_M", "W1(M, H)", "how far the model's own distances are from people's"),
-    (
-        "dmu_C",
-        "μC − μH",
-        "above 0: the model's texts are further from people's than people's are from one another; "
-        "says nothing of variability",
-    ),
-)
-
-
-def word_measures(saved: Collection[str]) -> tuple[Measure, ...]:
-    """The measures of contexts that the saved statistics allow.
-
-    >>> [one.key for one in word_measures(["tvd", "agreement_H"])]
-    ['H', 'tvd']
-    """
-    return tuple(one for one in WORD if all(stat in saved for stat in one.stats))
-
-
-def text_measures(saved: Collection[str], probes: Sequence[str]) -> tuple[Measure, ...]:
-    """The measures of inputs, probe by probe.
-
-    >>> [one.key for one in text_measures(["w1_C/lexical-1", "mean_H/lexical-1"], ["lexical-1"])]
-    ['mean_H/lexical-1', 'w1_C/lexical-1']
-    """
-    found = (measure for probe in probes for measure in _probe_measures(probe))
-    return tuple(one for one in found if all(stat in saved for stat in one.stats))
-
-
-def _probe_measures(probe: str) -> Iterator[Measure]:
-    for key, heading, about in _OF_PROBE:
-        stat = f"{key}/{probe}"
-        yield Measure(stat, heading, about, stat)
-
-
-def probe_of(measure: Measure) -> str:
-    """The probe that a measure belongs to; empty at the word level.
-
-    >>> probe_of(WORD[0]), probe_of(Measure("w1_C/semantic", "", "", ""))
-    ('', 'semantic')
-    """
-    return measure.key.partition("/")[2]
-
+if TYPE_CHECKING:
+    from aleatoric.report.views import View
 
 Flags = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class TextIndex:
-    """The texts of all items, ready to be looked through.
-
-    >>> index = TextIndex.of(["There are", "They were", "Where is"])
-    >>> index.holding("ERE").tolist(), index.holding("they ").tolist()
-    ([True, True, True], [False, True, False])
-    """
-
-    texts: tuple[str, ...]
-
-    @classmethod
-    def of(cls, texts: Iterable[str]) -> TextIndex:
-        """The index of some texts."""
-        return cls(tuple(text.casefold() for text in texts))
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def holding(self, query: str) -> Flags:
-        """Which texts hold the query as it stands, whatever its case."""
-        wanted = query.casefold()
-        # A text at a time: one long text is quicker for a rare word, far slower for a letter.
-        return np.array([wanted in text for text in self.texts], dtype=np.bool_)
 
 
 @dataclass(frozen=True)
@@ -155,23 +29,24 @@ class Items:
     groups: tuple[str, ...]
     group_of: Ints
     """The place of each item's group among `groups`."""
-    texts: TextIndex
+    texts: tuple[str, ...]
+    """What is searched of each item, without regard to case: id and context."""
 
     def __len__(self) -> int:
         return len(self.numbers)
 
 
 @dataclass(frozen=True)
-class Columns:
-    """One system's measures; a row an item, or several where repeated rows stay separate."""
+class MeasureColumns:
+    """The measures of one system: one row per item, or several if repeated rows stay separate."""
 
     name: str
     places: Ints
-    """Where each row's item stands among the items."""
+    """The place of each row's item among the items."""
     values: Mapping[str, Floats]
 
     def mean(self, key: str) -> float | None:
-        """The mean of a measure over the items that have it."""
+        """Return the mean of a measure over the items that have it."""
         own = self.values.get(key, np.zeros(0))
         known = own[np.isfinite(own)]
         return float(known.mean()) if len(known) else None
@@ -179,106 +54,83 @@ class Columns:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that pages need of a run but its texts and draws."""
+    """Everything that pages need of a run, except its texts and draws."""
 
     version: tuple[int, ...]
-    level: str
+    view: View
     corpus: str
     corpus_sha256: str
     items: Items
-    systems: Mapping[str, Columns]
-    """Those that have been scored; empty before."""
+    systems: Mapping[str, MeasureColumns]
+    """The scored systems."""
     measures: tuple[Measure, ...] = ()
     tagger: str | None = None
-    """What tags words, where the run was asked for it."""
-    probes: tuple[str, ...] = ()
-
-    def measure(self, key: str) -> Measure | None:
-        """A measure by its key."""
-        return next((one for one in self.measures if one.key == key), None)
+    """What tags words, if the run was asked to tag them."""
 
     @property
-    def everything(self) -> Columns:
-        """The items alone, as they come in the corpus: what an unscored run can show."""
-        return Columns("", np.arange(len(self.items)), {})
+    def probes(self) -> tuple[str, ...]:
+        """The probes that have measures of their own."""
+        return tuple(dict.fromkeys(one.probe for one in self.measures if one.probe))
+
+    def measure(self, key: str) -> Measure | None:
+        """Return a measure by its key."""
+        return next((one for one in self.measures if one.key == key), None)
+
+    def is_control(self, system: str) -> bool:
+        """Whether a system is people, not a model."""
+        return system in self.view.level.controls
+
+    @property
+    def everything(self) -> MeasureColumns:
+        """The items only, in the order of the corpus: what an unscored run can show."""
+        return MeasureColumns("", np.arange(len(self.items)), {})
 
 
-def take(store: Store, version: tuple[int, ...], earlier: Snapshot | None = None) -> Snapshot:
-    """Read a run as it is now; the items of an earlier look are taken over where they are all."""
-    level, manifest = level_of(store).name, store.manifest
+def take(
+    store: Store, view: View, version: tuple[int, ...], earlier: Snapshot | None = None
+) -> Snapshot:
+    """Read a run as it is now; the items of an earlier snapshot are reused if they are all."""
+    manifest = store.manifest
     whole = earlier is not None and len(earlier.items) == store.n_items
-    items = earlier.items if earlier is not None and whole else _items(store, level)
-    saved = store.stat_columns() if level != "token" and store.has_stats() else []
-    probes = tuple(store.meta("probe_facts") or ()) if level == "text" else ()
-    measures = text_measures(saved, probes) if level == "text" else word_measures(saved)
-    names = list(store.systems()) if saved else []
+    items = earlier.items if earlier is not None and whole else _items(store, view)
+    measures = view.measures(store.stat_columns()) if store.has_stats() else ()
+    names = list(store.systems()) if measures else []
     return Snapshot(
         version=version,
-        level=level,
+        view=view,
         corpus=manifest["corpus"]["name"],
         corpus_sha256=manifest["corpus"]["sha256"],
         items=items,
         systems={name: _columns(store, name, measures, items) for name in names},
         measures=measures,
         tagger=manifest["tagger"] if "tvd_syn" in manifest.get("abstractions", ()) else None,
-        probes=probes,
     )
 
 
-def model_names(store: Store) -> list[str]:
-    """The systems of a run of any level that are models, not controls."""
-    return [name for name in store.systems() if not is_control(name)]
-
-
-def is_control(name: str) -> bool:
-    """Whether a system is people's control, not a model.
-
-    >>> is_control("oracle"), is_control("gpt2")
-    (True, False)
-    """
-    return name in (CONTROL, *CONTROLS)
-
-
-def _items(store: Store, level: str) -> Items:
-    plain: Callable[[str], str] = in_one_line if level == "text" else str
+def _items(store: Store, view: View) -> Items:
     numbers, groups, texts = [], [], []
     for no, item_id, group, context in item_heads(store):
         numbers.append(no)
         groups.append(group)
-        texts.append(f"{item_id} {plain(context)}")
+        texts.append(f"{item_id} {view.one_line(context)}".casefold())
     names = {group: place for place, group in enumerate(dict.fromkeys(groups))}
     codes = np.array([names[group] for group in groups], dtype=np.int64)
-    return Items(np.array(numbers, dtype=np.int64), tuple(names), codes, TextIndex.of(texts))
+    return Items(np.array(numbers, dtype=np.int64), tuple(names), codes, tuple(texts))
 
 
-def in_one_line(turns: str) -> str:
-    """The saved turns of an input, one after the other.
-
-    >>> in_one_line('["How?", "So."]')
-    'How? / So.'
-    """
-    return " / ".join(load_texts(turns))
-
-
-def _columns(store: Store, system: str, measures: tuple[Measure, ...], items: Items) -> Columns:
-    wanted = list(dict.fromkeys(stat for one in measures for stat in one.stats))
-    if not wanted:
-        return Columns(system, np.zeros(0, dtype=np.int64), {})
-    found = stat_columns(store, system, wanted)
+def _columns(
+    store: Store, system: str, measures: tuple[Measure, ...], items: Items
+) -> MeasureColumns:
+    found = stat_columns(store, system, [one.column for one in measures])
     places = np.searchsorted(items.numbers, found.items)
-    return Columns(system, places, {one.key: _values(found, one) for one in measures})
-
-
-def _values(found: StatColumns, measure: Measure) -> Floats:
-    own = found.values[measure.stat]
-    return own if measure.less is None else own - found.values[measure.less]
+    return MeasureColumns(system, places, {one.key: found.values[one.column] for one in measures})
 
 
 PAGE = 50
 LONGEST = 500
-"""Characters of a search that are looked at."""
+"""Characters of a search that are used."""
 ORDER = "order"
-"""The sort key of the corpus' own order."""
+"""The sort key of the order of the corpus."""
 Params = Mapping[str, Sequence[str]]
 
 
@@ -296,7 +148,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Query:
-    """A search, filters, an order and a page; what an address holds after its question mark."""
+    """A search, filters, an order and a page: the parameters of an address."""
 
     text: str = ""
     group: str = ""
@@ -307,7 +159,7 @@ class Query:
     page: int = 1
 
     def params(self, **changes: object) -> list[tuple[str, str]]:
-        """As the pairs of an address, without what is not set.
+        """Return the pairs of an address, without those that are not set.
 
         >>> Query(text="a b", sort="tvd", descending=True).params(page=2)
         [('q', 'a b'), ('sort', 'tvd'), ('dir', 'desc'), ('page', '2')]
@@ -315,14 +167,14 @@ class Query:
         own = replace(self, **changes)  # type: ignore[arg-type]
         found = [("q", own.text), ("group", own.group), ("pos", own.tag)]
         found += [("range", str(one)) for one in own.ranges]
-        # Always said: which order comes first is the list's own affair.
+        # Always given: the default order depends on the list.
         found += [("sort", own.sort), ("dir", "desc" if own.descending else "asc")]
         found += [("page", str(own.page))]
         return [(key, value) for key, value in found if value and (key, value) != ("page", "1")]
 
 
 def parse(params: Params, first_sort: str = ORDER) -> Query:
-    """The query of an address; what cannot be read is left out.
+    """Return the query of an address; what cannot be read is ignored.
 
     >>> parse({"q": ["a"], "of": ["tvd"], "min": ["0.5"], "page": ["x"]}).ranges
     (Range(key='tvd', low=0.5, high=inf),)
@@ -344,7 +196,7 @@ def parse(params: Params, first_sort: str = ORDER) -> Query:
 
 
 def one(params: Params, key: str) -> str:
-    """The first value of a parameter, or nothing.
+    """Return the first value of a parameter, or an empty text.
 
     >>> one({"q": ["a", "b"]}, "q"), one({}, "q")
     ('a', '')
@@ -353,9 +205,9 @@ def one(params: Params, key: str) -> str:
 
 
 def select(
-    columns: Columns, items: Items, query: Query, tags: Mapping[str, NDArray[np.bool_]]
+    columns: MeasureColumns, items: Items, query: Query, tags: Mapping[str, NDArray[np.bool_]]
 ) -> Ints:
-    """The places of the rows that a query asks for, in its order; undefined values come last.
+    """Return the places of the rows that a query asks for, in its order; undefined values last.
 
     `tags` maps a part of speech to the items that have it.
     """
@@ -370,7 +222,7 @@ def select(
 
 
 def page_of(rows: Ints, page: int, size: int = PAGE) -> Ints:
-    """The rows of a page, counted from 1.
+    """Return the rows of a page, counted from 1.
 
     >>> page_of(np.arange(7), 2, 5).tolist()
     [5, 6]
@@ -379,7 +231,7 @@ def page_of(rows: Ints, page: int, size: int = PAGE) -> Ints:
 
 
 def n_pages(rows: Ints, size: int = PAGE) -> int:
-    """How many pages there are; at least one.
+    """Return the number of pages; at least one.
 
     >>> n_pages(np.arange(0)), n_pages(np.arange(101), 50)
     (1, 3)
@@ -388,11 +240,12 @@ def n_pages(rows: Ints, size: int = PAGE) -> int:
 
 
 def _wanted(
-    columns: Columns, items: Items, query: Query, tags: Mapping[str, NDArray[np.bool_]]
+    columns: MeasureColumns, items: Items, query: Query, tags: Mapping[str, NDArray[np.bool_]]
 ) -> NDArray[np.bool_]:
     keep = np.ones(len(items), dtype=np.bool_)
     if query.text:
-        keep &= items.texts.holding(query.text)
+        wanted_text = query.text.casefold()
+        keep &= np.array([wanted_text in text for text in items.texts], dtype=np.bool_)
     if query.group:
         known = {name: code for code, name in enumerate(items.groups)}
         keep &= items.group_of == known.get(query.group, -1)

@@ -1,6 +1,6 @@
 "use strict";
-// Small charts in SVG: no library, so that the page stays light and opens at once.
-// A chart is an <svg> and a list of hits: places that a pointer or the arrow keys can visit.
+// Small charts in SVG, without a library: the page stays small and opens quickly.
+// A chart is an <svg> and a list of hits: points that the pointer or the arrow keys can reach.
 
 const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 const N_SLOTS = 8;
@@ -20,7 +20,7 @@ function tag(name, attributes = {}, ...children) {
   return node;
 }
 
-// Texts come from corpora and models: they are isolated, so that their direction stays theirs.
+// Texts of corpora and models are isolated, so that their writing direction affects nothing else.
 const isolated = (text) => tag("bdi", {}, text);
 
 function shortNumber(value) {
@@ -62,7 +62,7 @@ function extent(values, pad = 0.04) {
   return [low - room, high + room];
 }
 
-// The drawing area of one chart: what is drawn, where, and what can be visited.
+// The drawing area of one chart, its marks and its hits.
 class Plot {
   constructor(width, height, margins) {
     this.width = width;
@@ -126,7 +126,7 @@ class Plot {
     });
   }
 
-  // Names of series above the drawing; returns nothing, the room was asked for by legendRoom.
+  // The legend above the drawing; legendRoom reserves its space.
   legend(entries) {
     let x = 10, y = 34;
     for (const entry of entries) {
@@ -165,7 +165,7 @@ function pathOf(points) {
   return path;
 }
 
-// A whole figure as one <svg>; several panels stand side by side where there is room.
+// A whole figure as one <svg>; panels stand side by side if there is room.
 function drawFigure(picture, width) {
   const panels = picture.kind === "Panels" ? picture.pictures : [picture];
   const wanted = picture.kind === "Panels" ? picture.columns : 1;
@@ -192,7 +192,7 @@ function drawFigure(picture, width) {
   return { node: figure, hits };
 }
 
-// Pointer and keys: the nearest hit is named in the tooltip, Enter or a click follows its link.
+// Pointer and keys: the tooltip shows the nearest hit; Enter or a click follows its link.
 function makeVisitable(figure, hits, follow) {
   const cursor = svg("circle", { class: "cursor", r: 6, cx: -20, cy: -20 });
   figure.append(cursor);
@@ -230,7 +230,7 @@ function makeVisitable(figure, hits, follow) {
 function nearest(hits, x, y) {
   let best = 0, least = Infinity;
   hits.forEach((hit, i) => {
-    // A hit with a height of its own is a row: what counts is which row the pointer is in.
+    // A hit with a height is a row: the pointer selects the row that it is in.
     const down = hit.row ? Math.max(0, Math.abs(hit.y - y) - hit.row) * 1e4 : hit.y - y;
     const distance = (hit.x - x) ** 2 + down ** 2;
     if (distance < least) { least = distance; best = i; }

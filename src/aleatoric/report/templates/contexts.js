@@ -1,4 +1,4 @@
-// Any context or input of the run: search, sort, choose, and see people beside the systems.
+// The items of a run: search, sort, choose, and see people beside the systems.
 
 const MOST_LISTED = 300;
 
@@ -36,7 +36,7 @@ class Picker {
   }
 
   number(item, system, key) {
-    if (this.data.kind === "word") return item.systems[system]?.[key];
+    if (this.data.kind === "answers") return item.systems[system]?.[key];
     return item.numbers[system + 1]?.[key]?.[0];
   }
 
@@ -54,18 +54,18 @@ class Picker {
     const options = this.found.slice(0, MOST_LISTED).map((i) => this.option(this.data.items[i]));
     this.list.replaceChildren(...options);
     const more = this.found.length > MOST_LISTED ? `, the first ${MOST_LISTED} are listed` : "";
-    const fits = this.data.items.length < this.data.total ? ` (${this.data.items.length} of the run's ${this.data.total} fit this page; aleatoric view shows all)` : "";
+    const fits = this.data.items.length < this.data.total ? ` (${this.data.items.length} of ${this.data.total} items of the run fit on this page; aleatoric view shows all)` : "";
     this.find("context-count").textContent = `${this.found.length} of ${this.data.items.length} match${more}${fits}`;
     if (this.shown) this.list.value = this.shown.id;
   }
 
   option(item) {
-    const key = this.order.value === "order" ? (this.data.kind === "word" ? "tvd" : "w1_C") : this.order.value;
+    const key = this.order.value === "order" ? this.data.listed : this.order.value;
     const values = this.chosen().map((s) => this.number(item, s, key)).filter((v) => v !== null && v !== undefined);
     const number = values.length ? `${Math.max(...values).toFixed(3)}  ` : "";
     const text = item.context ?? item.input.join(" / ");
     const shown = text.length > 90 ? "…" + text.slice(-90) : text;
-    const option = tag("option", { value: item.id, "data-context-id": item.id }, `${number}${clipped(item.id, 24)}  ${this.data.kind === "word" ? shown : clipped(text, 90)}`);
+    const option = tag("option", { value: item.id, "data-context-id": item.id }, `${number}${clipped(item.id, 24)}  ${this.data.kind === "answers" ? shown : clipped(text, 90)}`);
     return option;
   }
 
@@ -87,7 +87,7 @@ class Picker {
     if (byReader) this.note();
   }
 
-  // The address of what is shown, so that it can be sent to a colleague.
+  // Put the item into the address, so that it can be shared.
   note() {
     if (!this.shown) return;
     const name = this.system.value === "all" || !this.data.systems.length ? "" : `&system=${encodeURIComponent(this.data.systems[Number(this.system.value)])}`;
@@ -97,7 +97,7 @@ class Picker {
   draw() {
     if (!this.shown) return;
     this.current = null;
-    const make = this.data.kind === "word" ? wordView : textView;
+    const make = this.data.kind === "answers" ? answersView : textView;
     this.view.replaceChildren(...make(this));
   }
 
@@ -113,24 +113,24 @@ class Picker {
   }
 }
 
-function wordView(picker) {
+function answersView(picker) {
   const item = picker.shown, chosen = picker.chosen();
   const picture = wordBars(picker, item, chosen);
-  const facts = chosen.map((s) => wordFacts(picker.data.systems[s], item.systems[s]));
-  const original = item.original === null ? "" : tag("p", { class: "small" }, "The text goes on: ", isolated(item.original));
+  const facts = chosen.map((s) => itemFacts(picker.data, picker.data.systems[s], item.systems[s]));
+  const original = item.original === null ? "" : tag("p", { class: "small" }, "Next word in the text: ", isolated(item.original));
   return [
-    tag("h4", {}, "Context ", isolated(item.id), tag("span", { class: "small" }, ` (passage ${item.group}, ${item.n} answers)`)),
-    tag("blockquote", { class: "context", tabindex: 0 }, isolated(item.context), tag("span", { class: "gap" }, " ___")),
+    tag("h4", {}, `${picker.data.item} `, isolated(item.id), tag("span", { class: "small" }, ` (group ${item.group}, ${item.n} answers)`)),
+    tag("blockquote", { class: "context", tabindex: 0 }, isolated(item.context), picker.data.has_gap ? tag("span", { class: "gap" }, " ___") : ""),
     original,
     ...facts,
-    picker.chart(picture, `Next words of people and ${chosen.map((s) => picker.data.systems[s]).join(", ")}`),
+    picker.chart(picture, `Answers of people and ${chosen.map((s) => picker.data.systems[s]).join(", ")}`),
   ].filter(Boolean);
 }
 
-function wordFacts(name, own) {
-  if (!own) return tag("p", { class: "small" }, isolated(name), " has no answer to this context.");
+function itemFacts(data, name, own) {
+  if (!own) return tag("p", { class: "small" }, isolated(name), " has no answer to this item.");
   const draws = own.n === null ? "exact probabilities" : `${own.n} draws`;
-  return tag("p", { class: "small" }, isolated(name), `: D² ${shortNumber(own.sq_distance)}, TVD ${shortNumber(own.tvd)} (${draws})`);
+  return tag("p", { class: "small" }, isolated(name), `: ${data.measures.map((one) => `${one.heading} ${shortNumber(own[one.key])}`).join(", ")} (${draws})`);
 }
 
 function shares(flat) {
@@ -147,14 +147,14 @@ function wordBars(picker, item, chosen) {
   const most = (w) => Math.max(people.get(w) ?? 0, ...models.map((m) => m.get(w) ?? 0));
   const order = [...all].sort((a, b) => (people.get(b) ?? 0) - (people.get(a) ?? 0) || most(b) - most(a));
   const rows = order.slice(0, 30);
-  // What is not listed of a side may still be said by it: its rarer words are not on the page.
+  // A system may give answers that are not listed: its rarer ones are not on the page.
   const series = [people, ...models].map((side, i) => {
     const values = rows.map((w) => side.get(w) ?? (i === 0 || people.has(w) ? 0 : null));
     const rest = Math.max(0, 1 - values.reduce((sum, v) => sum + (v ?? 0), 0));
     return { label: i ? picker.data.systems[known[i - 1]] : "people", slot: i ? known[i - 1] + 1 : 0, values: [...values, rest] };
   });
   const words = rows.map((w) => picker.data.words[w]);
-  return { kind: "Bars", title: "", words: [...words, "(other words)"], series };
+  return { kind: "Bars", title: "", words: [...words, "(other)"], series };
 }
 
 function textView(picker) {
@@ -162,7 +162,7 @@ function textView(picker) {
   const parts = [tag("h4", {}, "Input ", isolated(item.id), tag("span", { class: "small" }, ` (group ${item.group})`))];
   for (const turn of item.input) parts.push(tag("blockquote", { class: "context", tabindex: 0 }, isolated(turn)));
   parts.push(textNumbers(picker, item, chosen));
-  if (item.picture && !chosen.includes(item.pictured) && item.pictured !== null) parts.push(tag("p", { class: "small" }, "Distances of this input are drawn for ", isolated(picker.data.systems[item.pictured]), ": choose that system to see them."));
+  if (item.picture && !chosen.includes(item.pictured) && item.pictured !== null) parts.push(tag("p", { class: "small" }, "The distances of this input are drawn for ", isolated(picker.data.systems[item.pictured]), ": choose that system to see them."));
   else if (item.picture) parts.push(picker.chart(item.picture, "Distances between people's texts, the generator's, and both"));
   const columns = tag("div", { class: "columns" }, textList("People", item.people));
   for (const s of chosen) columns.append(textList(picker.data.systems[s], item.systems[s] ?? []));

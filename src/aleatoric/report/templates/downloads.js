@@ -1,4 +1,4 @@
-// A figure as CSV, SVG or PNG: made in the page, without a network.
+// Figures as CSV, SVG or PNG, made in the page without a network.
 
 function csvOf(picture) {
   const panels = picture.kind === "Panels" ? picture.pictures : [picture];
@@ -27,7 +27,7 @@ function save(name, blob) {
 
 const KEPT_STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity", "font-size", "font-family", "font-weight"];
 
-// A drawing that needs no style sheet, in light colours whatever the page shows now.
+// A drawing without a style sheet, in light colors whatever the theme.
 function standalone(figure) {
   const root = document.documentElement;
   const before = root.dataset.theme;
@@ -60,7 +60,7 @@ function savePng(figure, name) {
 
 const fileName = (name) => name.replace(/[^\w.=-]+/g, "-").replace(/^[-.]+|[-.]+$/g, "") || "figure";
 
-// What a figure's buttons do; `current` gives what is drawn now.
+// Connect the buttons of a figure; `current` returns what is drawn now.
 function connectDownloads(box, name, current) {
   const connect = (selector, act) => {
     const button = box.querySelector(selector);

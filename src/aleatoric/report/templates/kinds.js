@@ -1,4 +1,4 @@
-// One entry a kind of picture: how it is drawn, and its data as rows of a table.
+// One entry per kind of figure: how it is drawn, and its data as rows of a table.
 
 const BASE = { left: 54, right: 14, bottom: 42 };
 

@@ -1,4 +1,4 @@
-// The page itself: theme, tables that sort, figures that are drawn when they come into sight, links.
+// The page itself: theme, sortable tables, figures that are drawn when they become visible, links.
 
 const root = document.documentElement;
 
@@ -30,7 +30,7 @@ function connectSorting(table) {
       const compare = head.dataset.sort === "number" ? (a, b) => Number(a) - Number(b) : (a, b) => a.localeCompare(b);
       const rows = [...body.rows].sort((one, two) => {
         const [a, b] = [key(one), key(two)];
-        // What is undefined stands last, whatever the direction.
+        // Undefined values come last in both directions.
         if (a === "" || b === "") return (a === "") - (b === "");
         return (down ? -1 : 1) * compare(a, b);
       });

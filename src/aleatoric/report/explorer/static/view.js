@@ -1,5 +1,5 @@
 "use strict";
-// Everything works without this script but for tooltips, keys, saving figures and live progress.
+// Without this script, everything works except tooltips, keys, saving figures and live progress.
 (() => {
   const root = document.documentElement;
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
@@ -11,7 +11,7 @@
   }
   all("[data-theme-toggle]").forEach((button) => button.addEventListener("click", toggleTheme));
 
-  // Tooltips: texts only, never markup.
+  // Tooltips: text only, never markup.
   const tooltip = first("#tooltip");
   function tipOf(mark) {
     const data = mark.dataset;
@@ -40,20 +40,20 @@
   });
   addEventListener("scroll", hideTip, { passive: true });
 
-  // Forms that follow a choice at once.
+  // Forms that are submitted when a choice changes.
   all("form.filters").forEach((form) => form.addEventListener("change", (event) => {
     const field = event.target;
     if (!("auto" in field.dataset)) return;
     if ("resort" in field.dataset) all("[name=sort], [name=dir]", form).forEach((one) => one.remove());
     form.requestSubmit(form.querySelector("button.main"));
   }));
-  // Empty fields would make addresses long.
+  // Leave empty fields out of addresses.
   all("form.filters").forEach((form) => form.addEventListener("formdata", (event) => {
     for (const [key, value] of [...event.formData.entries()]) if (value === "") event.formData.delete(key);
     if (!event.formData.has("min") && !event.formData.has("max")) event.formData.delete("of");
   }));
 
-  // Tables sorted in place: by the first number of a cell, else by its text.
+  // Tables are sorted in place: by the first number of a cell, or by its text.
   const valueOf = (cell) => {
     const found = cell.textContent.replace("−", "-").match(/-?\d+(\.\d+)?/);
     return found ? Number(found[0]) : null;
@@ -82,7 +82,7 @@
     });
   });
 
-  // A figure as a file of its own: what the style sheet gives is written into it.
+  // A figure as a file, with the styles of the style sheet written into it.
   const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "fill-opacity", "font-size", "font-family", "font-weight"];
   function standing(svg) {
     const copy = svg.cloneNode(true), box = svg.getBoundingClientRect();
@@ -132,7 +132,7 @@
     if (act) { event.preventDefault(); act(); }
   });
 
-  // A run that is still going: ask again and again, and start afresh when there are new numbers.
+  // A run in progress: poll it, and reload the page when there are new numbers.
   const watched = document.body.dataset.watch, panel = first("#progress");
   function showProgress(found) {
     for (const own of found.systems) {

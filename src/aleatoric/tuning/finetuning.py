@@ -30,10 +30,9 @@ from aleatoric.tuning.recipe import (
     SPLITS,
     VALIDATION,
     Fold,
-    Passage,
+    FoldPassage,
     Recipe,
     assign,
-    check_temperatures,
     make_folds,
     parse_temperatures,
     passages_of,
@@ -49,8 +48,6 @@ if TYPE_CHECKING:
 
 
 _FEW = 5
-
-
 _TRAINING = (
     *("mix", "train", "rate", "epsilon", "weight_decay", "batch", "epochs", "schedule"),
     *("warmup", "clip_norm", "patience", "lora_rank", "tolerance", "seed"),
@@ -92,7 +89,9 @@ class FinetuneJob(Job):
         None, "Stop after this many epochs without a lower validation loss.", low=1
     )
     lora_rank: int = option(8, "Rank with --train lora.", low=1)
-    save_every: int = option(0, "Also save a checkpoint every so many steps.", low=0, fixed=False)
+    save_every: int = option(
+        0, "Also save a checkpoint every N steps; 0 saves after epochs only.", low=0, fixed=False
+    )
     temperatures: str = option(
         ",".join(f"{value:g}" for value in GRID),
         "Temperatures tried on the training passages; none skips them.",
@@ -108,9 +107,8 @@ class FinetuneJob(Job):
     def __post_init__(self) -> None:
         if not self.losses or self.save_every < 0:
             raise UsageError("name one loss or more, and save every 0, 1, ... steps.")
-        for loss in self.losses:
-            self.recipe_of(loss)
-        check_temperatures(self.grid)
+        # Both refuse bad values.
+        _ = [self.recipe_of(loss) for loss in self.losses], self.grid
 
     @property
     def model(self) -> str:
@@ -138,36 +136,24 @@ class FinetuneJob(Job):
 
 
 def folds_of(job: FinetuneJob, corpus: Corpus) -> list[Fold]:
-    """The folds of a corpus by the job's split; a leak is refused."""
+    """Return the folds of a corpus by the job's split; a leak is refused."""
     passages = passages_of(corpus.items)
     if job.split in SPLITS:
         groups = [passage.group for passage in passages]
         chosen = assign(groups, job.split, job.folds, job.validation, job.recipe.seed)
         return make_folds(passages, chosen)
-    by_hand = read_assignment(Path(job.split))
-    unknown = sorted(by_hand.keys() - {passage.group for passage in passages})
+    assigned = read_assignment(Path(job.split))
+    unknown = sorted(assigned.keys() - {passage.group for passage in passages})
     if unknown:
         raise UsageError(
             f"{job.split}: names the group {unknown[0]!r}, which {job.corpus} does not have; "
             "correct or remove its row."
         )
-    return make_folds([p for p in passages if p.group in by_hand], by_hand)
+    return make_folds([p for p in passages if p.group in assigned], assigned)
 
 
-def check_steps(job: FinetuneJob, folds: Sequence[Fold]) -> None:
-    """Refuse a warmup that outlasts the training of a fold."""
-    for fold in folds:
-        job.recipe.check_warmup(job.recipe.steps(len(fold.train)))
-
-
-def evaluated(corpus: Corpus, folds: Sequence[Fold]) -> Iterator[Item]:
-    """The items that some fold's model is tested on."""
-    held_out = {passage.group for fold in folds for passage in fold.held_out}
-    return (item for item in corpus.items if item.group in held_out)
-
-
-def split_notes(corpus: Corpus, folds: Sequence[Fold]) -> Iterator[str]:
-    """How the passages were parted, and which have no part in it."""
+def _split_notes(corpus: Corpus, folds: Sequence[Fold]) -> Iterator[str]:
+    """Yield notes on the folds, and on passages that are in none."""
     tested = sum(len(fold.held_out) for fold in folds)
     yield (
         f"{tested} passages in {len(folds)} folds, each tested by a model trained on the other "
@@ -184,25 +170,13 @@ def split_notes(corpus: Corpus, folds: Sequence[Fold]) -> Iterator[str]:
 
 
 def _few(names: Sequence[str]) -> str:
-    """A few names, and how many more there are.
-
-    >>> _few(["a", "b"]), _few(list("abcdefg"))
-    ('a, b', 'a, b, c, d, e and 2 more')
-    """
+    """Return a few names, and how many more there are."""
     more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
     return ", ".join(f"{name:.40}" for name in names[:_FEW]) + more
 
 
-@dataclass(frozen=True)
-class Fluency:
-    """How well a system predicts the held-out passages themselves: nats over so many tokens."""
-
-    nll: float
-    tokens: int
-
-
 def open_tunable(job: FinetuneJob) -> Tunable:
-    """The base model of a run, with the parameters that train."""
+    """Open the base model of a run, with the parameters that train."""
     return _tunable(_open_live(job), job.recipe)
 
 
@@ -210,7 +184,7 @@ def _open_live(job: FinetuneJob) -> LiveModel:
     from aleatoric.nextword.live import LiveModel
 
     opened = open_model(job.model, job.loading)
-    assert isinstance(opened, LiveModel)  # check_specs let only live models pass
+    assert isinstance(opened, LiveModel)  # check_specs only accepts live models
     return opened
 
 
@@ -221,16 +195,16 @@ def _tunable(live: LiveModel, recipe: Recipe) -> Tunable:
 
 
 def fold_folder(run: Path, loss: str, number: int) -> Path:
-    """Where the weights of a loss's fold lie."""
+    """Return the folder of the weights of a fold."""
     return run / TRAINING / loss / f"fold-{number}"
 
 
-def _leave(fold: int) -> None:
-    """The model stays as it is for every fold."""
+def _keep_weights(fold: int) -> None:
+    """Use the same weights for every fold."""
 
 
-class Session:
-    """A run being worked on, with its model loaded once."""
+class FinetuneSession:
+    """Trains and asks the systems of a run, with the model loaded once."""
 
     def __init__(
         self,
@@ -246,7 +220,7 @@ class Session:
         self._facts: dict[str, Any] = store.meta(FINETUNING) or {}
 
     def _track(self, work: Iterable[Any], total: int, description: str) -> Iterable[Any]:
-        """Work that is shown, and given up between its steps where a stop is asked for."""
+        """Show the progress of work that a stop ends between its steps."""
         return self._stopping.checked(self._shown(work, total, description))
 
     @cached_property
@@ -263,43 +237,43 @@ class Session:
 
     @cached_property
     def _trees(self) -> dict[str, WordTree]:
-        """The word trees of all passages, found by the base model: each once for all folds."""
+        """The word trees of all passages, found once by the base model for all folds."""
         from aleatoric.tuning.losses import word_tree
 
         self._tunable.reset()
         passages = [*self._passages()]
         search = Search(tolerance=self._job.recipe.tolerance)
-        shown: Iterable[Passage] = self._track(passages, len(passages), "word trees")
+        shown: Iterable[FoldPassage] = self._track(passages, len(passages), "word trees")
         lm = self._live.lm
         return {
             p.group: word_tree(lm, p.items, self._vocabulary, search).to(lm.device) for p in shown
         }
 
-    def _passages(self) -> Iterator[Passage]:
+    def _passages(self) -> Iterator[FoldPassage]:
         yield from self._folds[0].validation
         for fold in self._folds:
             yield from fold.held_out
 
     def run(self) -> None:
-        """The base, its best temperature, and every loss."""
+        """Ask the base model, the base at its best temperature, and the model of every loss."""
         base = self._live.label
         if not all(self._store.meta(f"done {base} {loss}-tuned") for loss in self._job.losses):
-            self._check_base()  # what cannot be trained is told before hours are spent
-        self._draw(base, self._live, lambda: {"fluency": self._fluency(_leave)})
+            self._check_base()  # refuses what cannot be trained before hours are spent
+        self._draw(base, self._live, lambda: self._fluency(_keep_weights))
         self._draw_best_temperature(f"{base} temperature")
         for loss in self._job.losses:
             self._draw_tuned(f"{base} {loss}-tuned", loss)
 
     def _check_base(self) -> None:
-        """Refuse to go on with another model than the run began with."""
-        own = f"{self._tunable.digest} {self._tunable.base_digest}"
+        """Refuse to continue with another model than the run began with."""
+        weights = f"{self._tunable.digest} {self._tunable.base_digest}"
         known = self._store.meta(BASE_WEIGHTS)
         if known is None:
-            self._store.set_meta(BASE_WEIGHTS, own)
-        elif known != own:
-            problem = f"was begun with other weights of {self._job.model}"
+            self._store.set_meta(BASE_WEIGHTS, weights)
+        elif known != weights:
+            problem = f"began with other weights of {self._job.model}"
             raise UsageError(
-                f"{self._store.path}: {problem}; use those again, or begin another run."
+                f"{self._store.path}: {problem}; use those again, or start another run."
             )
 
     def _draw_best_temperature(self, name: str) -> None:
@@ -309,13 +283,11 @@ class Session:
         decoders = {number: f"temperature={value:g}" for number, value in chosen.items()}
         listed = ",".join(decoders[number] for number in sorted(decoders))
         model = self._folded(name, f"best of {len(self._job.grid)} on training", decoders)
-        told = {"temperatures": chosen, "temperatures_by_log_loss": by_log_loss}
-        self._draw(name, model, lambda: told | {"fluency": self._fluency(_leave, chosen)}, listed)
+        facts = {"temperatures": chosen, "temperatures_by_log_loss": by_log_loss}
+        self._draw(name, model, lambda: facts | self._fluency(_keep_weights, chosen), listed)
 
     def _temperatures(self) -> tuple[dict[int, float], dict[int, float]]:
-        """The best temperature on each fold's training passages, by each of the two scores."""
-        from aleatoric.tuning.recipe import SCORES
-
+        """Return the best temperature on each fold's training passages, by each score."""
         self._tunable.reset()
         items = [item for _, item, _ in self._store.walk()]
         ask = Ask("ancestral", 0, self._job.recipe.seed, self._job.tolerance, self._job.choices)
@@ -344,14 +316,14 @@ class Session:
         recipe = self._job.recipe_of(loss)
         version = f"{self._live.version},{loss},{recipe.train},{len(trained)} folds"
         model = self._folded(name, version, {}, ready)
-        self._draw(name, model, lambda: _told(trained) | {"fluency": self._fluency(ready)})
+        self._draw(name, model, lambda: _training_facts(trained) | self._fluency(ready))
         self._tunable.reset()
 
     def _train(self, fold: Fold, loss: str) -> Trained:
         from aleatoric.tuning.training import TRAINED, train_fold
 
         recipe, folder = self._job.recipe_of(loss), fold_folder(self._store.path, loss, fold.number)
-        # Trees take a while: what is trained already needs none.
+        # Trees take a while, and a trained fold needs none.
         needed = recipe.human_share > 0 and not (folder / TRAINED).exists()
         trees = self._trees if needed else {}
         every, track = self._job.save_every, self._track
@@ -362,14 +334,14 @@ class Session:
         label: str,
         version: str,
         decoders: Mapping[int, str],
-        ready: Callable[[int], None] = _leave,
+        ready: Callable[[int], None] = _keep_weights,
     ) -> WordModel:
         return FoldedModel(self._live, label, version, self._fold_of, ready, decoders)
 
     def _fluency(
         self, ready: Callable[[int], None], temperatures: Mapping[int, float] | None = None
     ) -> dict[str, Any]:
-        """The loss of the held-out passages under each fold's own model, pooled over tokens."""
+        """Return the mean loss of held-out tokens under their fold's model, and their number."""
         from aleatoric.tuning.losses import mean_nll, predicted, text_rows
 
         total, tokens = 0.0, 0
@@ -380,7 +352,7 @@ class Session:
             nll = mean_nll(self._live.lm.model, rows, temperature=temperature)
             total += nll * predicted(rows)
             tokens += predicted(rows)
-        return asdict(Fluency(total / max(1, tokens), tokens))
+        return {"fluency": {"nll": total / max(1, tokens), "tokens": tokens}}
 
     def _draw(
         self,
@@ -389,18 +361,18 @@ class Session:
         more: Callable[[], Mapping[str, Any]],
         decoder: str = "ancestral",
     ) -> None:
-        """Save a system's distributions as they come, and then what else is known of it."""
+        """Save a system's distributions as they come, and then more facts about it."""
         store, job = self._store, self._job
         if store.meta(f"done {name}"):
             return
         facts = {"model": f"{job.model}@{model.version}", "decoder": decoder}
         store.add_system(name, facts | {"estimator": model.estimator, "label": name})
-        waiting: Iterable[Item] = store.waiting(name)
+        pending: Iterable[Item] = store.pending_items(name)
         if isinstance(model, FoldedModel):
-            waiting = by_fold(waiting, self._fold_of)
+            pending = by_fold(pending, self._fold_of)
         left = store.n_items - store.n_items_with_draws(name)
         ask = Ask("ancestral", 0, job.recipe.seed, job.tolerance, job.choices)
-        shown = self._shown(self._stopping.before_each(waiting), left, name)
+        shown = self._shown(self._stopping.before_each(pending), left, name)
         with self._stopping.finishing():
             store.add_draws(name, model.draws(shown, ask), whole=False)
         self._keep(name, dict(more()))
@@ -411,22 +383,26 @@ class Session:
         self._store.set_meta(FINETUNING, self._facts)
 
 
-def _told(trained: Mapping[int, Trained]) -> dict[str, Any]:
-    """The curves of the folds, and the epochs whose weights were kept."""
+def _training_facts(trained: Mapping[int, Trained]) -> dict[str, Any]:
+    """Return the curves of the folds, and the epochs whose weights were kept."""
     return {
-        "curves": {n: [asdict(epoch) for epoch in own.history] for n, own in trained.items()},
-        "kept": {n: own.kept for n, own in trained.items()},
+        "curves": {n: [asdict(epoch) for epoch in fold.history] for n, fold in trained.items()},
+        "kept": {n: fold.kept for n, fold in trained.items()},
     }
 
 
 def _mean(values: Collection[float]) -> float | None:
-    """The mean; `None` where it is infinite or there are no values."""
+    """Return the mean; `None` if it is infinite or there are no values."""
     total = sum(values)
     return total / len(values) if values and math.isfinite(total) else None
 
 
+Scores = Mapping[str, Mapping[str, float]]
+"""Score -> item id -> value."""
+
+
 def scores(model: WordModel, items: Sequence[Item], temperature: float, ask: Ask) -> Scores:
-    """The squared distance and the log loss of each item at a temperature."""
+    """Return the squared distance and the log loss of each item at a temperature."""
     by_id = {item.id: item for item in items}
     found: dict[str, dict[str, float]] = {name: {} for name in SCORES}
     for draws in model.draws(items, replace(ask, decoder=f"temperature={temperature:g}")):
@@ -438,7 +414,7 @@ def scores(model: WordModel, items: Sequence[Item], temperature: float, ask: Ask
 
 
 def best_temperature(fold: Fold, found: Mapping[float, Scores], score: str = SCORES[0]) -> float:
-    """The temperature with the lowest mean score over the fold's training passages."""
+    """Return the temperature with the lowest mean score over the fold's training passages."""
     ids = [item.id for passage in fold.train for item in passage.items]
     return min(found, key=lambda value: sum(found[value][score].get(i, 0.0) for i in ids))
 
@@ -450,7 +426,7 @@ class Finetune(NextWords):
     and one system per loss, whose folds are pooled.
     """
 
-    help = """Does training help? Folds of passages, each tested by a model that never saw it.
+    help = """Fine-tune a model on people's answers and test it on passages it never saw.
 
     Example: `aleatoric finetune --corpus provo --model smollm2 --loss human --out runs/tuned`
     """
@@ -480,7 +456,8 @@ class Finetune(NextWords):
     def facts(self, job: FinetuneJob, corpus: Corpus) -> dict[str, Any]:
         """Return the fold of every passage, and how words are drawn and scored."""
         folds = folds_of(job, corpus)
-        check_steps(job, folds)
+        for fold in folds:
+            job.recipe.check_warmup(job.recipe.steps(len(fold.train)))
         where = {p.group: fold.number for fold in folds for p in fold.held_out}
         return {
             "assignment": where | {p.group: VALIDATION for p in folds[0].validation},
@@ -495,8 +472,9 @@ class Finetune(NextWords):
     def save_items(self, store: Store, job: FinetuneJob, corpus: Corpus, monitor: Monitor) -> None:
         """Save the contexts that some fold's model is tested on."""
         folds = folds_of(job, corpus)
-        store.add_items(evaluated(corpus, folds))
-        store.set_meta("notes", [*corpus.notes, *split_notes(corpus, folds)])
+        held_out = {passage.group for fold in folds for passage in fold.held_out}
+        store.add_items(item for item in corpus.items if item.group in held_out)
+        store.set_meta("notes", [*corpus.notes, *_split_notes(corpus, folds)])
 
     def ask(
         self,
@@ -508,7 +486,7 @@ class Finetune(NextWords):
         monitor: Monitor,
     ) -> None:
         """Train every fold with every loss, and save the next words of all systems."""
-        Session(store, job, folds_of(job, corpus()), monitor).run()
+        FinetuneSession(store, job, folds_of(job, corpus()), monitor).run()
 
     def holds_work(self, store: Store) -> bool:
         """Whether anything is drawn or trained."""
@@ -519,7 +497,3 @@ class Finetune(NextWords):
 def is_finetuned(store: Store) -> bool:
     """Whether a run is one of `aleatoric finetune`."""
     return bool(store.manifest.get("command") == FinetuneJob.command)
-
-
-Scores = Mapping[str, Mapping[str, float]]
-"""Score -> item id -> value."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aleatoric.errors import UsageError
-from aleatoric.runs.run import check_asked
+from aleatoric.runs.job import check_same_options
 
 CORPUS = {"name": "w", "version": "1", "sha256": "ab", "spec": "w.jsonl", "encoding": "utf-8"}
 SAVED: dict[str, Any] = {
@@ -45,7 +45,7 @@ SAVED: dict[str, Any] = {
 )
 def test_what_differs_is_named(change: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError) as refused:
-        check_asked(Path("run"), SAVED, SAVED | change)
+        check_same_options(Path("run"), SAVED, SAVED | change)
     assert str(refused.value) == f"run: holds another run ({says}); choose another --out."
 
 
@@ -55,4 +55,6 @@ def test_another_path_to_the_same_file_is_the_same_corpus(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "w.jsonl")
     for spec in ("w.jsonl", "./w.jsonl", str(tmp_path / "w.jsonl"), "link.jsonl"):
-        check_asked(Path("run"), SAVED, SAVED | {"corpus": CORPUS | {"spec": spec}, "device": None})
+        check_same_options(
+            Path("run"), SAVED, SAVED | {"corpus": CORPUS | {"spec": spec}, "device": None}
+        )

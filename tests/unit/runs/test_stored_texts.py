@@ -9,7 +9,7 @@ import pytest
 
 from aleatoric.errors import UsageError
 from aleatoric.runs import Store
-from aleatoric.runs.run import PAGE, EmbeddingCache, TextShelf
+from aleatoric.runs.run import TEXTS_PAGE, EmbeddingCache, StoredTexts
 from aleatoric.types import TextItem, Texts
 
 HOSTILE = "\x00<script>\ud800 'é\" --\n"
@@ -26,14 +26,14 @@ def item(name: object, *references: str) -> TextItem:
 
 
 def test_inputs_come_back_as_they_were(store: Store) -> None:
-    shelf = TextShelf(store)
-    items = [item(n, f"a {n}", "é") for n in range(PAGE + 3)]
+    shelf = StoredTexts(store)
+    items = [item(n, f"a {n}", "é") for n in range(TEXTS_PAGE + 3)]
     assert shelf.add_items(items) == len(items)
     assert [found.item for found in shelf.walk()] == items
 
 
 def test_texts_are_saved_as_they_come_and_joined_by_id(store: Store) -> None:
-    shelf = TextShelf(store)
+    shelf = StoredTexts(store)
     shelf.add_items([item(1), item(2)])
     store.add_system("m", {})
     store.add_system("n", {})
@@ -42,13 +42,13 @@ def test_texts_are_saved_as_they_come_and_joined_by_id(store: Store) -> None:
     assert shelf.add("n", Texts("2", ("z",)))
     assert not shelf.add("m", Texts("3", ("x",)))
     assert shelf.find("2").systems == {"m": ("x", "", "y"), "n": ("z",)}
-    assert [found.id for found in shelf.waiting("m")] == ["1"]
+    assert [found.id for found in shelf.pending_items("m")] == ["1"]
     with pytest.raises(UsageError, match="no input '3'"):
         shelf.find("3")
 
 
 def test_hostile_texts_survive(store: Store) -> None:
-    shelf = TextShelf(store)
+    shelf = StoredTexts(store)
     hostile = HOSTILE.replace("\ud800", "")
     shelf.add_items([item(hostile, hostile, "b")])
     store.add_system("m", {})

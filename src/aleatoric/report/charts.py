@@ -1,0 +1,100 @@
+"""Figures for the page: their captions joined to their data, and the data as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from aleatoric.report.tables import printable, short
+from aleatoric.studies.figure_data import Boxes, Picture, Scatter
+
+MOST_POINTS = 4000
+"""Points of a scatter that are drawn; of more, every so many-th."""
+
+
+@dataclass(frozen=True)
+class PageFigure:
+    """A figure of the page; with several variants, a reader chooses one by system."""
+
+    name: str
+    title: str
+    how_to_read: str
+    variants: Mapping[str, Picture]
+
+
+def page_figures(
+    captions: Mapping[str, tuple[str, str]],
+    pictures: Mapping[str, Picture],
+    hidden: tuple[str, ...] = (),
+) -> Iterator[PageFigure]:
+    """Yield the figures in the order of their captions; those of single systems become one."""
+    grouped: dict[str, dict[str, Picture]] = {}
+    for name, picture in pictures.items():
+        base, _, system = name.partition(" ")
+        grouped.setdefault(base, {})[system] = picture
+    others = [base for base in grouped if base not in captions and base not in hidden]
+    for base in (*(base for base in captions if base in grouped), *others):
+        title, how_to_read = captions.get(base, (base, "A figure of a study."))
+        yield PageFigure(base, title, how_to_read, grouped[base])
+
+
+def to_json(data: Any) -> str:
+    """Return JSON for a script element; no text in it can end the element.
+
+    >>> to_json({"text": "</script>"})
+    '{"text":"\\\\u003c/script\\\\u003e"}'
+    """
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def to_data(picture: Picture) -> dict[str, Any]:
+    """Return a picture as plain data with its kind.
+
+    >>> from aleatoric.studies.figure_data import Lines, LineSeries
+    >>> to_data(Lines("t", "x", "y", (LineSeries("a", (0.0,), (1 / 3,)),)))["lines"][0]["y"]
+    [0.33333]
+    """
+    if isinstance(picture, Boxes):
+        return {**_plain(replace(picture, values={})), "boxes": _boxes(picture.values)}
+    if isinstance(picture, Scatter):
+        every = -(-len(picture.x) // MOST_POINTS) or 1
+        picture = replace(picture, x=picture.x[::every], y=picture.y[::every])
+    found: dict[str, Any] = _plain(picture)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        own = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {"kind": type(value).__name__, **own}
+    if isinstance(value, Mapping):
+        return {printable(str(key)): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, str):
+        return printable(value)
+    return short(value) if isinstance(value, float) else value
+
+
+def _boxes(samples: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the number of values, the quartiles and the ends of the whiskers, per category."""
+    return {
+        printable(name): _box(np.asarray(own, dtype=np.float64)) for name, own in samples.items()
+    }
+
+
+def _box(sample: Any) -> dict[str, Any]:
+    if not len(sample):
+        return {"n": 0}
+    low, middle, high = (float(q) for q in np.quantile(sample, [0.25, 0.5, 0.75]))
+    # Quartiles of values that are equal up to rounding may lie beyond all of them.
+    rounding = 1e-9 * float(np.abs(sample).max())
+    reach = 1.5 * abs(high - low) + rounding
+    within = sample[(sample >= low - reach) & (sample <= high + reach)]
+    ends = [short(float(end)) for end in (within.min(), within.max())]
+    return {"n": len(sample), "ends": ends, "quartiles": [short(q) for q in (low, middle, high)]}

@@ -1,0 +1,88 @@
+"""Comparisons of systems as tables: all pairs, and all systems with letters."""
+
+from __future__ import annotations
+
+from aleatoric.inference.estimate import with_cut_note
+from aleatoric.report.tables import UNDEFINED, number, p_value, with_interval
+from aleatoric.studies.compare import Compared, Comparison
+from aleatoric.types import Table
+
+
+def comparison_tables(compared: Compared) -> list[Table]:
+    """Return the table of all pairs, then that of all systems."""
+    return [pairs_table(compared), letters_table(compared)]
+
+
+def pairs_table(compared: Compared) -> Table:
+    """One row per metric and pair: difference, interval, p-values, effect sizes, counts."""
+    columns = (
+        *("metric", "first − second", "difference", "p", "p Holm", "p BH"),
+        *("d", "first lower", "items", "groups"),
+    )
+    rows = tuple(_pair_row(one) for one in compared.comparisons)
+    notes = (
+        "difference: over the items that both systems have, with its 95% interval (groups "
+        "resampled for both together).",
+        "p: permutation test, the two systems swapped in random groups; Holm and "
+        f"Benjamini-Hochberg (BH) within each metric ({_family_sizes(compared)}).",
+        "d: mean of the items' differences over their standard deviation; first lower: share of "
+        "items, ties count half.",
+    )
+    return with_cut_note(Table("Pairs of systems", columns, rows, notes))
+
+
+def letters_table(compared: Compared) -> Table:
+    """One row per system: its value of each metric on the common items, with its letters."""
+    metrics = list(compared.values)
+    systems = list(dict.fromkeys(name for own in compared.values.values() for name in own))
+    rows = tuple((name, *(_lettered(compared, m, name) for m in metrics)) for name in systems)
+    notes = [_common_note(compared)]
+    if any(compared.letters.values()):
+        notes.insert(
+            0,
+            "Systems that share a letter do not differ significantly (Holm within each metric, "
+            f"{compared.alpha:g}); a is best. Letters come from paired tests, each on the items "
+            "that its two systems share.",
+        )
+    return Table("Systems", ("system", *metrics), rows, tuple(notes))
+
+
+def _common_note(compared: Compared) -> str:
+    by_number: dict[int, list[str]] = {}
+    for metric, n_items in compared.n_items.items():
+        by_number.setdefault(n_items, []).append(metric)
+    if len(by_number) == 1:
+        return f"Values are over the {next(iter(by_number)):,} items that all systems share."
+    listed = "; ".join(f"{', '.join(own)}: {n:,}" for n, own in by_number.items())
+    return f"Values are over the items that all systems share ({listed})."
+
+
+def _family_sizes(compared: Compared) -> str:
+    """Return how many tests each metric has; one number if it is the same for all."""
+    sizes = set(compared.families.values())
+    if len(sizes) == 1:
+        (n,) = sizes
+        return f"{n} {'test' if n == 1 else 'tests'} each"
+    return ", ".join(f"{metric}: {n}" for metric, n in compared.families.items())
+
+
+def _pair_row(one: Comparison) -> tuple[str, ...]:
+    found = one.paired
+    effect = found.effect
+    p = found.test.p if found.test else None
+    return (
+        one.metric,
+        f"{one.first} − {one.second}",
+        with_interval(found.difference),
+        *(p_value(each) for each in (p, one.p_holm, one.p_bh)),
+        number(effect.cohen_d, 2) if effect else UNDEFINED,
+        number(effect.share_lower, 2) if effect else UNDEFINED,
+        str(found.difference.n_items),
+        str(found.difference.n_groups),
+    )
+
+
+def _lettered(compared: Compared, metric: str, system: str) -> str:
+    value = compared.values[metric].get(system)
+    own = compared.letters.get(metric, {}).get(system, "")
+    return f"{number(value)} {own}".strip()

@@ -1,0 +1,396 @@
+"""Lists of items: of one system, or of two systems side by side; with addresses and as CSV."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+
+from aleatoric.report.explorer.drawing import Data
+from aleatoric.report.explorer.plots import PlotCell
+from aleatoric.report.explorer.rendering import (
+    CSV,
+    Answer,
+    Links,
+    NotFoundError,
+    Pairs,
+    csv_lines,
+)
+from aleatoric.report.explorer.snapshot import (
+    ORDER,
+    PAGE,
+    MeasureColumns,
+    Params,
+    Query,
+    Range,
+    Snapshot,
+    n_pages,
+    one,
+    page_of,
+    parse,
+    select,
+)
+from aleatoric.report.item_data import Measure
+from aleatoric.report.tables import UNDEFINED, number
+from aleatoric.runs.run import AT_ONCE, heads_of
+from aleatoric.types import Ints
+
+if TYPE_CHECKING:
+    from aleatoric.report.explorer.library import Library, OpenRun
+
+N_GROUPS = 400
+"""Groups that fit in a list to choose from."""
+A, B, DIFFERENCE, GAP = "a", "b", "difference", "gap"
+
+
+@dataclass(frozen=True)
+class Site:
+    """The runs, and how to link to them."""
+
+    library: Library
+    links: Links
+
+
+@dataclass(frozen=True)
+class NamedSystem:
+    """A system of a run, as readers and addresses name it."""
+
+    run: OpenRun
+    system: str
+    label: str
+
+    @property
+    def key(self) -> str:
+        """Its name in addresses."""
+        return f"{self.run.key}:{self.system}"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Rows in an order, with the addresses of the list itself and of its items.
+
+    `fixed` are the parameters that say what the list is about; `shown` are the columns of its
+    table; `at` makes an address of the list from parameters and `item_at` one of an item's page.
+    """
+
+    run: OpenRun
+    columns: MeasureColumns
+    shown: tuple[Measure, ...]
+    query: Query
+    rows: Ints
+    fixed: tuple[tuple[str, str], ...]
+    at: Callable[[Pairs], str]
+    item_at: Callable[[Pairs], str]
+
+    def params(self, **changes: object) -> list[tuple[str, str]]:
+        """Return the parameters of this list, with some of the query's changed."""
+        return [*self.fixed, *self.query.params(**changes)]
+
+    def number(self, row: int) -> int:
+        """Return the number in the run of a row's item."""
+        return int(self.run.snapshot.items.numbers[self.columns.places[row]])
+
+    @property
+    def page(self) -> int:
+        """The page that is shown: the last one if a later one is asked for."""
+        return min(self.query.page, n_pages(self.rows))
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether a search or a filter leaves items out."""
+        return len(self.rows) < len(self.columns.places)
+
+
+@dataclass(frozen=True)
+class TwoSystems:
+    """Two systems by one measure, and the list of the items that both have."""
+
+    first: NamedSystem
+    second: NamedSystem
+    measure: Measure
+    listing: Listing
+
+
+def run_head(site: Site, run: OpenRun, here: str) -> Data:
+    """Return what stands above every page of a run."""
+    view = run.snapshot.view
+    tabs = [("Overview", "", site.links.run(run.key))]
+    if view.has_items:
+        tabs.append((view.items.title(), "contexts", site.links.run(run.key, "contexts")))
+        tabs.append(("Compare", "compare", site.links.to("compare", params=[("run", run.key)])))
+    else:
+        tabs.append(("Reliability", "tokens", site.links.run(run.key, "tokens")))
+    return {
+        "run": run,
+        "tabs": [{"title": t, "here": key == here, "href": href} for t, key, href in tabs],
+        "home": site.links.to() if len(site.library.runs) > 1 else None,
+        "watch": None if run.progress.finished else site.links.run(run.key, "progress.json"),
+    }
+
+
+def system_listing(site: Site, run: OpenRun, params: Params) -> Listing:
+    """Return the list of one system's items that an address asks for."""
+    seen = run.snapshot
+    columns = _columns(seen, one(params, "system"))
+    probe = one(params, "probe")
+    probe = probe if probe in seen.probes else next(iter(seen.probes), "")
+    measures = tuple(own for own in seen.measures if own.probe == probe)
+    fixed = (("system", columns.name), ("probe", probe))
+    query = parse(params, measures[0].key if measures else ORDER)
+    return _listing(site, run, columns, measures, query, fixed, "contexts")
+
+
+def two_systems(site: Site, params: Params) -> TwoSystems | None:
+    """Return the comparison that an address asks for; `None` if there are no two systems."""
+    known = candidates(site, run_of(site, params))
+    if len(known) < 2:
+        return None
+    by_key = {own.key: own for own in known}
+    first = by_key.get(one(params, A), known[0])
+    second = by_key.get(one(params, B)) or next(own for own in known if own != first)
+    seen = first.run.snapshot
+    measure = seen.measure(one(params, "measure")) or seen.measures[0]
+    one_side, other = (own.run.snapshot.systems[own.system] for own in (first, second))
+    columns = joined(one_side, other, measure.key)
+    shown = _compared(first.label, second.label, measure)
+    fixed = (("a", first.key), ("b", second.key), ("measure", measure.key))
+    own = _listing(site, first.run, columns, shown, parse(params, GAP), fixed, "")
+    return TwoSystems(first, second, measure, own)
+
+
+def _listing(
+    site: Site,
+    run: OpenRun,
+    columns: MeasureColumns,
+    shown: tuple[Measure, ...],
+    query: Query,
+    fixed: Sequence[tuple[str, str]],
+    page: str,
+) -> Listing:
+    links = site.links
+    return Listing(
+        run=run,
+        columns=columns,
+        shown=shown,
+        query=query,
+        rows=select(columns, run.snapshot.items, query, run.tags),
+        fixed=tuple((key, value) for key, value in fixed if value),
+        at=lambda pairs: (
+            links.run(run.key, page, params=pairs) if page else links.to("compare", params=pairs)
+        ),
+        item_at=lambda pairs: links.run(run.key, "context", params=pairs),
+    )
+
+
+def run_of(site: Site, params: Params) -> OpenRun:
+    """Return the run that a comparison starts from."""
+    run = site.library.find(one(params, A).partition(":")[0] or one(params, "run") or "0")
+    if run is None:
+        raise NotFoundError("There is no such run.")
+    return run
+
+
+def candidates(site: Site, run: OpenRun) -> list[NamedSystem]:
+    """Return the systems that can be compared with those of a run: models before controls.
+
+    A name that two runs share is followed by the name of its run.
+    """
+    pairs = [
+        (own, name)
+        for own in site.library.beside(run)
+        for name in own.snapshot.systems
+        if name not in own.snapshot.view.not_compared
+    ]
+    names = [name for _, name in pairs]
+    named = [
+        NamedSystem(own, name, name if names.count(name) == 1 else f"{name} ({own.name})")
+        for own, name in pairs
+    ]
+    return sorted(named, key=lambda own: own.run.snapshot.is_control(own.system))
+
+
+def joined(first: MeasureColumns, second: MeasureColumns, key: str) -> MeasureColumns:
+    """Both systems' values of a measure on their common items, and their differences.
+
+    >>> x = MeasureColumns("x", np.array([0, 1]), {"tvd": np.array([0.5, 0.25])})
+    >>> y = MeasureColumns("y", np.array([1, 2]), {"tvd": np.array([0.75, 0.5])})
+    >>> {name: own.tolist() for name, own in joined(x, y, "tvd").values.items()}
+    {'a': [0.25], 'b': [0.75], 'difference': [-0.5], 'gap': [0.5]}
+    """
+    # If an item has several rows, the first one stands for it.
+    places = [np.unique(own.places, return_index=True) for own in (first, second)]
+    common, one_at, other_at = np.intersect1d(
+        places[0][0], places[1][0], assume_unique=True, return_indices=True
+    )
+    a = first.values[key][places[0][1][one_at]]
+    b = second.values[key][places[1][1][other_at]]
+    values = {A: a, B: b, DIFFERENCE: a - b, GAP: np.abs(a - b)}
+    return MeasureColumns("", common.astype(np.int64), values)
+
+
+def _compared(first: str, second: str, measure: Measure) -> tuple[Measure, ...]:
+    """Return the columns of a comparison."""
+    what = measure.heading
+    headings = {
+        A: (first, f"{what} of {first}"),
+        B: (second, f"{what} of {second}"),
+        DIFFERENCE: ("difference", f"{what} of the first minus that of the second"),
+        GAP: ("|difference|", "absolute difference between the two"),
+    }
+    return tuple(
+        replace(measure, key=key, heading=heading, about=about)
+        for key, (heading, about) in headings.items()
+    )
+
+
+def _columns(seen: Snapshot, name: str) -> MeasureColumns:
+    if not seen.systems:
+        return seen.everything
+    if name and name not in seen.systems:
+        raise NotFoundError(f"This run has no scored system “{name}”.")
+    models = [own for key, own in seen.systems.items() if not seen.is_control(key)]
+    return seen.systems[name] if name else next(iter(models or seen.systems.values()))
+
+
+def listed(found: Listing) -> Data:
+    """Return what the template of a list shows."""
+    last, page, groups = n_pages(found.rows), found.page, found.run.snapshot.items.groups
+    return {
+        "query": found.query,
+        "n_found": len(found.rows),
+        "n_all": len(found.columns.places),
+        "first": (page - 1) * PAGE + 1 if len(found.rows) else 0,
+        "page": page,
+        "pages": last,
+        "earlier": found.at(found.params(page=page - 1)) if page > 1 else None,
+        "later": found.at(found.params(page=page + 1)) if page < last else None,
+        "columns": [_heading(found, own) for own in found.shown],
+        "rows": list(_lines(found, page_of(found.rows, page))),
+        "ranges": [_chip(found, own) for own in found.query.ranges],
+        "here": found.at(()),
+        "fixed": found.fixed,
+        "tags": sorted(found.run.tags),
+        "groups": groups if len(groups) <= N_GROUPS else (),
+        "items": found.run.snapshot.view.items,
+        "clear": found.at(found.fixed),
+        "is_narrowed": found.is_narrowed,
+    }
+
+
+def csv_answer(found: Listing, filename: str, names: Sequence[str] | None = None) -> Answer:
+    """Return the whole list as CSV, in the order shown."""
+    own = names if names is not None else [measure.key for measure in found.shown]
+    heading = ["id", "group", "pos", *own, "context"]
+    return Answer(CSV, csv_lines(heading, _csv_rows(found)), filename=filename)
+
+
+def _csv_rows(found: Listing) -> Iterator[list[object]]:
+    """Yield every row of the list; a part of them is read at a time."""
+    values = [found.columns.values[own.key] for own in found.shown]
+    with found.run.reading() as store:
+        for start in range(0, len(found.rows), AT_ONCE):
+            rows = found.rows[start : start + AT_ONCE].tolist()
+            heads = heads_of(store, [found.number(row) for row in rows])
+            for row in rows:
+                item_id, group, context = heads[found.number(row)]
+                tag = tag_of(found.run, int(found.columns.places[row]))
+                yield [item_id, group, tag, *(float(own[row]) for own in values), context]
+
+
+def narrowed(found: Listing, ranges: Sequence[Range]) -> str:
+    """Return the address of the list of those items that lie in some ranges."""
+    keys = {own.key for own in ranges}
+    kept = tuple(own for own in found.query.ranges if own.key not in keys)
+    return found.at(found.params(ranges=(*kept, *ranges), page=1))
+
+
+def cell_address(found: Listing, keys: tuple[str, str]) -> Callable[[PlotCell], str]:
+    """Return the address of a mark: an item's page, or the list of several items."""
+    # A plot has a thousand marks: the common part of their addresses is made once.
+    item = found.item_at(found.params())
+    kept = found.at(found.params(page=1))
+
+    def address(cell: PlotCell) -> str:
+        if cell.count > 1:
+            ends = zip(keys, (cell.x_ends, cell.y_ends), strict=True)
+            return kept + "".join(_in_address(Range(key, *own)) for key, own in ends)
+        return f"{item}&no={found.number(cell.row)}"
+
+    return address
+
+
+def _in_address(own: Range) -> str:
+    """Return a range as a further parameter of an address.
+
+    >>> _in_address(Range("w1_C/a&b", 0.5, 1e16))
+    '&range=w1_C/a%26b:0.5:1e%2B16'
+    """
+    # Quoting is slow and numbers need little of it.
+    ends = f"{own.low!r}:{own.high!r}".replace("+", "%2B")
+    key = own.key if own.key.isidentifier() and own.key.isascii() else quote(own.key)
+    return f"&range={key}:{ends}"
+
+
+def neighbors(found: Listing, place: int) -> Data:
+    """Return the items before and after one in the list, and its position there."""
+    at = (found.columns.places[found.rows] == place).nonzero()[0]
+    if not len(at):
+        return {"position": None, "n_listed": len(found.rows), "before": None, "after": None}
+    position = int(at[0])
+    links: dict[str, Any] = {
+        name: found.item_at([("no", str(found.number(int(found.rows[i])))), *found.params()])
+        if 0 <= i < len(found.rows)
+        else None
+        for name, i in (("before", position - 1), ("after", position + 1))
+    }
+    back = found.params(page=position // PAGE + 1)
+    return links | {"position": position + 1, "n_listed": len(found.rows), "back": found.at(back)}
+
+
+def shown_value(value: float, measure: Measure) -> str:
+    """Return a value of a measure as it stands in a table."""
+    return UNDEFINED if math.isnan(value) else number(float(value), measure.digits)
+
+
+def tag_of(run: OpenRun, place: int) -> str:
+    """Return the part of speech of an item, if contexts are tagged."""
+    return next((tag for tag, own in run.tags.items() if own[place]), "")
+
+
+def _heading(found: Listing, measure: Measure) -> Data:
+    """Return a heading that sorts by its measure, the other way round if it is sorted already."""
+    is_sorted, down = found.query.sort == measure.key, found.query.descending
+    params = found.params(sort=measure.key, descending=not (is_sorted and down), page=1)
+    way = ("descending" if down else "ascending") if is_sorted else None
+    return {"measure": measure, "href": found.at(params), "sorted": way}
+
+
+def _lines(found: Listing, rows: Ints) -> Iterator[Data]:
+    with found.run.reading() as store:
+        heads = heads_of(store, [found.number(row) for row in rows.tolist()])
+    for row in rows.tolist():
+        item_id, group, context = heads[found.number(row)]
+        values = ((found.columns.values[own.key][row], own) for own in found.shown)
+        yield {
+            "id": item_id,
+            "group": group,
+            "tag": tag_of(found.run, int(found.columns.places[row])),
+            "context": found.run.snapshot.view.beginning(context),
+            "cells": [shown_value(*own) for own in values],
+            "href": found.item_at([("id", item_id), *found.params()]),
+        }
+
+
+def _chip(found: Listing, own: Range) -> Data:
+    """Return a range in force, with the address of the list without it."""
+    named = {m.key: m.heading for m in (*found.run.snapshot.measures, *found.shown)}
+    left = tuple(other for other in found.query.ranges if other != own)
+    return {
+        "text": f"{own.low:.3g} ≤ {named.get(own.key, own.key)} ≤ {own.high:.3g}",
+        "href": found.at(found.params(ranges=left, page=1)),
+        "value": str(own),
+    }

@@ -1,0 +1,321 @@
+"""The figures of text-level runs: the paper's figures, and their captions on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aleatoric.levels import text
+from aleatoric.levels.text_fit import fit
+from aleatoric.levels.text_scoring import CONTROL, PAIR, Distances
+from aleatoric.registry import Track, quietly
+from aleatoric.report.parts import ReportPart, ShownSystem
+from aleatoric.report.tables import interval_ends
+from aleatoric.runs import Store
+from aleatoric.studies.figure_data import (
+    Dots,
+    Guide,
+    Lines,
+    LineSeries,
+    MetricPoint,
+    Panels,
+    Picture,
+    Points,
+    density,
+    has_spread,
+    histograms,
+)
+from aleatoric.types import Floats, Result
+
+Bounds = tuple[float, float]
+MAIN = ("lexical-1", "syntactic-2", "semantic")
+"""The probes of the paper's figures; all others are in its appendix."""
+N_BINS = 25
+_DIFFERENCES = {"fig3_mean_M_minus_H": "M", "fig8_mean_C_minus_H": "C"}
+_DECODERS = {
+    "fig5_w1_C": ("w1_C", "mean W1(C, H)"),
+    "fig9_w1_M": ("w1_M", "mean W1(M, H)"),
+    "fig10_mean_M_minus_H": ("dmu_M", "mean of μM − μH"),
+    "fig11_mean_C_minus_H": ("dmu_C", "mean of μC − μH"),
+}
+
+
+def text_figures(part: ReportPart, track: Track[Any] = quietly) -> dict[str, Picture]:
+    """Return the figures of the whole part, then the worst and best fitted input of each system."""
+    found = overall(part)
+    for member in track(part.members, len(part.members), "draw inputs"):
+        found |= _extreme_instances(part, member)
+    return found
+
+
+def overall(part: ReportPart) -> dict[str, Picture]:
+    """Return the figures of people alone, then of the systems beside the control."""
+    probes = probes_of(part.first)
+    found: dict[str, Picture] = {
+        "fig2_human_variability": human_variability(part.first, main_of(probes))
+    }
+    others = [probe for probe in probes if probe not in main_of(probes)]
+    if others:
+        found["fig7_human_variability"] = human_variability(part.first, others)
+    if part.members:
+        found |= {name: differences(part, side) for name, side in _DIFFERENCES.items()}
+        found["fig4_w1_C"] = divergence_curves(part, "w1_C")
+        results = part.results
+        found["energy"] = decoder_dots(results, "energy", "energy distance")
+        found |= {name: decoder_dots(results, *what) for name, what in _DECODERS.items()}
+        found["decoders"] = decoder_points(results, main_of(probes))
+    for member in part.members:
+        found[f"variability{part.ending(member)}"] = three_sides(part, member)
+    return found
+
+
+def probes_of(store: Store) -> list[str]:
+    """Return the probes of a run."""
+    return list(store.fact("probe_facts"))
+
+
+def main_of(probes: Sequence[str]) -> list[str]:
+    """Return the probes that the paper's figures show, or all if the run has none of them."""
+    return [probe for probe in MAIN if probe in probes] or list(probes)
+
+
+def bounds_of(store: Store, probe: str) -> Bounds:
+    """Return the least and the greatest distance of a probe, as far as the run knows them."""
+    saved = store.meta("probe_bounds") or {}
+    low, high = saved.get(probe, (0.0, np.inf))
+    return float(low), float(high)
+
+
+def human_variability(store: Store, probes: Sequence[str]) -> Panels:
+    """Figs. 2 and 7: per input, the distance between two people's texts drawn at random.
+
+    The mean in the legend is that of all pairs, mean H, as everywhere else.
+    """
+    pictures = []
+    for probe in probes:
+        sample = values(store, CONTROL, f"{PAIR}/{probe}")
+        edges = np.linspace(0, _upper_end([sample]), N_BINS + 1)
+        found = histograms(probe, "distance", {"two people": sample}, edges)
+        if len(mean_h := values(store, CONTROL, f"mean_H/{probe}")):
+            found = replace(found, means={"two people": float(mean_h.mean())})
+        pictures.append(found)
+    return Panels("Human production variability", tuple(pictures), min(3, len(pictures)))
+
+
+def three_sides(part: ReportPart, member: ShownSystem) -> Panels:
+    """Over inputs: mean distances among people, among a system's texts, and between both."""
+    pictures = []
+    for probe in main_of(probes_of(part.first)):
+        sides = {"H: people": (part.first, CONTROL, f"mean_H/{probe}")}
+        sides["M: generator"] = (member.store, member.system, f"mean_M/{probe}")
+        sides["C: both"] = (member.store, member.system, f"mean_C/{probe}")
+        samples = {name: values(*where) for name, where in sides.items()}
+        bounds = bounds_of(part.first, probe)
+        pictures.append(_densities(probe, "mean distance", samples, bounds))
+    return Panels(member.label, tuple(pictures), min(3, len(pictures)))
+
+
+def differences(part: ReportPart, side: str) -> Panels:
+    """Figs. 3 and 8: over inputs, mean M or mean C of a system minus people's mean H.
+
+    H are all pairs of people under every protocol, also where the paper's divergences use some.
+    """
+    pictures = []
+    for probe in main_of(probes_of(part.first)):
+        ends = f"mean_{side}/{probe}", f"mean_H/{probe}"
+        samples = {m.label: values(m.store, m.system, *ends) for m in part.members}
+        end = _upper_end([np.abs(sample) for sample in samples.values()])
+        edges = np.linspace(-end, end, 2 * N_BINS + 1)
+        found = histograms(probe, f"μ{side} − μH", samples, edges)
+        # The first slot is the control's in every figure, also where it is not shown.
+        pictures.append(replace(found, first_slot=1))
+    return Panels("", tuple(pictures), min(3, len(pictures)))
+
+
+def divergence_curves(part: ReportPart, metric: str) -> Panels:
+    """Fig. 4: densities over inputs of a divergence from people, and of the human control."""
+    pictures = []
+    for probe in main_of(probes_of(part.first)):
+        name = f"{metric}/{probe}"
+        samples = {CONTROL: values(part.first, CONTROL, name)}
+        samples |= {m.label: values(m.store, m.system, name) for m in part.members}
+        low, high = bounds_of(part.first, probe)
+        # No two distributions are further apart than the ends of what both lie in.
+        label, bounds = f"W1({metric[-1]}, H)", (0.0, high - low)
+        pictures.append(_densities(probe, label, samples, bounds))
+    return Panels("", tuple(pictures), min(3, len(pictures)))
+
+
+def _densities(title: str, label: str, samples: Mapping[str, Floats], bounds: Bounds) -> Lines:
+    """Return one curve per sample, within the bounds; a name keeps its slot in every figure."""
+    shown = _shown_part(samples.values(), bounds)
+    lines, marks = [], []
+    for slot, (name, sample) in enumerate(samples.items()):
+        if has_spread(sample):
+            lines.append(replace(density(name, sample, *bounds, shown), slot=slot))
+        elif len(sample):
+            marks.append(Guide(f"{name} (all the same)", x=float(sample[0]), slot=slot))
+        else:
+            lines.append(LineSeries(f"{name} (undefined)", (), (), slot=slot))
+    return Lines(title, label, "density", tuple(lines), tuple(marks), shown)
+
+
+def _shown_part(samples: Iterable[Floats], bounds: Bounds) -> Bounds:
+    """Return the ends of the axis: from the lower bound to a little above all values."""
+    every = np.concatenate([*samples])
+    if not len(every):
+        return 0.0, 1.0
+    low = bounds[0] if np.isfinite(bounds[0]) else float(every.min() - 0.3 * np.ptp(every))
+    top = max(float(every.max()), low)
+    return low, min(bounds[1], top + 0.3 * ((top - low) or 1.0))
+
+
+def _upper_end(samples: Iterable[Floats]) -> float:
+    """Return the greatest value of all; 1 if there is none above 0."""
+    return max((float(sample.max()) for sample in samples if len(sample)), default=0.0) or 1.0
+
+
+def decoder_dots(results: Sequence[Result], metric: str, label: str) -> Dots:
+    """Figs. 5 and 9 to 11: the mean of a metric per probe and system, with intervals."""
+    own = [result for result in results if result.metric.startswith(f"{metric}/")]
+    rows = tuple(dict.fromkeys(result.metric.partition("/")[2] for result in own))
+    names = list(dict.fromkeys(result.system for result in own))
+    found = {(r.system, r.metric.partition("/")[2]): r.estimate for r in own}
+    ends = {name: [interval_ends(found.get((name, row))) for row in rows] for name in names}
+    low, value, high = ({n: tuple(e[i] for e in ends[n]) for n in names} for i in range(3))
+    return Dots("", label, rows, value, low, high, CONTROL)
+
+
+def decoder_points(results: Sequence[Result], probes: Sequence[str]) -> Panels:
+    """Systems and decoders in the plane of W1(M, H) and W1(C, H), one panel per probe."""
+    found = {(r.system, r.metric): r.estimate for r in results}
+    names = list(dict.fromkeys(result.system for result in results))
+    pictures = []
+    for probe in probes:
+        places = []
+        for name in names:
+            x, y = (interval_ends(found.get((name, f"w1_{side}/{probe}"))) for side in "MC")
+            if np.isfinite([*x, *y]).all():
+                places.append(MetricPoint(name, x[1], y[1], (x[0], x[2]), (y[0], y[2])))
+        axes = ("mean W1(M, H)", "mean W1(C, H)")
+        pictures.append(Points(probe, *axes, tuple(places), CONTROL))
+    return Panels("", tuple(pictures), min(3, len(pictures)))
+
+
+def instance(distances: Distances, system: str | None, title: str, bounds: Bounds) -> Lines:
+    """Figs. 6 and 12 to 16: the three distributions of distances of one input."""
+    samples = {"H: people": distances.human}
+    if system is not None:
+        samples["M: generator"] = distances.own[system]
+        samples["C: both"] = distances.cross[system]
+    drawn = {name: known(own) for name, own in samples.items()}
+    return _densities(title, "distance", drawn, bounds)
+
+
+def instance_panels(store: Store, chosen: Mapping[str, str | None]) -> Iterator[tuple[str, Panels]]:
+    """Yield the id of each chosen input, and one panel per main probe with its system."""
+    for item_id, found in text.distances(store, chosen):
+        system = chosen[item_id]
+        pictures = [
+            instance(found[probe], system, probe, bounds_of(store, probe))
+            for probe in main_of(list(found))
+        ]
+        title = f"input {item_id}, {system or 'people alone'}"
+        yield item_id, Panels(title, tuple(pictures), min(3, len(pictures)))
+
+
+def values(store: Store, system: str, metric: str, minus: str | None = None) -> Floats:
+    """Return the defined values of a metric per input, or their differences from another metric."""
+    pages = [page.values[metric][:, 0] for page in store.stat_pages(system)]
+    if minus is not None:
+        others = [page.values[minus][:, 0] for page in store.stat_pages(system)]
+        pages = [one - other for one, other in zip(pages, others, strict=True)]
+    return known(np.concatenate(pages)) if pages else np.zeros(0)
+
+
+def known(sample: Floats) -> Floats:
+    """Return the defined values of a sample.
+
+    >>> known(np.array([1.0, np.nan])).tolist()
+    [1.0]
+    """
+    found: Floats = sample[np.isfinite(sample)]
+    return found
+
+
+def _extreme_instances(part: ReportPart, member: ShownSystem) -> dict[str, Picture]:
+    """Return the worst and the best fitted input of a system, by the first main probe."""
+    probe, ending = main_of(probes_of(part.first))[0], part.ending(member)
+    ends = fit(list(text.cases(member.store, member.system)), probe, n_listed=1)
+    names = {case.item.id: "worst" for case in ends.worst}
+    names |= {case.item.id: "best" for case in ends.best}
+    panels = instance_panels(member.store, dict.fromkeys(names, member.system))
+    return {f"fig6_{names[item_id]}_fit{ending}": one for item_id, one in panels}
+
+
+_PEOPLE_APART = (
+    "How far apart two people's texts to the same input are: one pair per input, drawn at random. "
+    "The mean is that of all pairs, mean H."
+)
+_SIGNED = (
+    "Right of 0 the generator varies more than people (its texts differ more from one another), "
+    "left of 0 it varies less."
+)
+_FARTHER = (
+    "Right of 0 a generator's texts are further from people's than people's own are from one "
+    "another. This does not mean that the generator varies more: one that repeats a single "
+    "sentence has it too."
+)
+_INSTANCE = (
+    "One input: distances between people's texts (H), between the generator's (M) and between "
+    "both (C)."
+)
+CAPTIONS = {
+    "energy": (
+        "Closeness to people, by probe",
+        "Energy distance 2 mean C − mean M − mean H, with intervals: 0 in expectation for a "
+        "perfect generator at any number of texts. Further left is closer to people.",
+    ),
+    "fig10_mean_M_minus_H": ("Variability compared with people, by probe", _SIGNED),
+    "fig5_w1_C": (
+        "W1 of distances to people's texts, by probe",
+        "Mean W1 between the generator's and people's distances, with intervals. The open "
+        "marker is the control, one half of the people. Further left is closer to people.",
+    ),
+    "decoders": (
+        "Systems and decoders by both W1 distances",
+        "Further right: distances among the texts of the system differ more from those among "
+        "people's; further up: so do distances to people's texts. The open marker is the control, "
+        "at half the number of texts.",
+    ),
+    "fig9_w1_M": (
+        "W1 of distances among a generator's texts, by probe",
+        "As above, with W1(M, H).",
+    ),
+    "fig3_mean_M_minus_H": ("Variability per input", f"Over inputs. {_SIGNED}"),
+    "fig8_mean_C_minus_H": (
+        "Are the texts further from people's than people's are?",
+        f"Over inputs. {_FARTHER}",
+    ),
+    "fig11_mean_C_minus_H": (
+        "Mean distance to people's texts minus people's own, by probe",
+        _FARTHER,
+    ),
+    "variability": (
+        "H, M and C side by side",
+        "Over inputs: mean distance between two people's texts (H), two of the generator's "
+        "(M), and one of each (C). For a perfect generator all three are equal.",
+    ),
+    "fig4_w1_C": (
+        "Distribution of divergences over inputs",
+        "How far the distances between a generator's texts and people's are from those among "
+        "people. The control is one half of the people in place of the generator.",
+    ),
+    "fig2_human_variability": ("Human variability", _PEOPLE_APART),
+    "fig7_human_variability": ("Human variability, by the other probes", _PEOPLE_APART),
+    "fig6_worst_fit": ("The input fitted worst", _INSTANCE),
+    "fig6_best_fit": ("The input fitted best", _INSTANCE),
+}

@@ -1,0 +1,289 @@
+"""How token-level runs are shown: calibration errors and reliability diagrams."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from aleatoric import registry
+from aleatoric.calibration.consistency import Consistency
+from aleatoric.calibration.sums import Curve
+from aleatoric.errors import UsageError
+from aleatoric.inference.estimate import with_cut_note
+from aleatoric.levels import token
+from aleatoric.registry import Track, quietly
+from aleatoric.report.parts import ReportPart
+from aleatoric.report.tables import (
+    UNDEFINED,
+    Column,
+    Letters,
+    TableCell,
+    interval_ends,
+    number,
+    p_calibrated,
+    with_interval,
+)
+from aleatoric.report.views import Found, Rows, View, by_system, systems_of
+from aleatoric.runs import Store
+from aleatoric.studies.compare import Compared
+from aleatoric.studies.figure_data import Dots, Panels, Picture, Reliability, plain
+from aleatoric.types import Estimate, Result, Study, Table
+
+CALIBRATED = "if calibrated %"
+_SHOWN = ("ece", "e_ece", "e_ece_p", "e_ece_k", "mce", "sce", "ace", "brier", "nll", "accuracy")
+_SMALL = ("sce", "ace")
+"""Over a whole vocabulary class-wise errors are tiny: two decimals would show none of them."""
+_HELP = {
+    CALIBRATED: "the ECE of a calibrated model with these confidences on as many tokens",
+    "ece": "expected calibration error of the most likely token",
+    "e_ece": "expected calibration error under ancestral sampling",
+    "e_ece_p": "under nucleus sampling",
+    "e_ece_k": "under top-k sampling",
+}
+_SUBSETS = (
+    "ECE and e-ECE on random subsets of growing size, with one standard deviation over ten "
+    "subsets; the horizontal lines are the values on all data."
+)
+CAPTIONS = {
+    "ece_and_e_ece": (
+        "ECE and e-ECE",
+        "ECE considers the most likely token only; e-ECE what the model would generate under a "
+        "scheme. Further left is better calibrated.",
+    ),
+    "reliability": (
+        "Reliability diagrams",
+        "Points below the dotted line are overconfident. Bars show where the points of a "
+        "calibrated model would lie with as many tokens; gray steps count the tokens.",
+    ),
+    "tab3_quartiles": (
+        "Quartiles of uncertainty",
+        "Tokens in four parts by the entropy of the language: rising boxes mean that ECE and "
+        "e-ECE differ where the language itself is uncertain.",
+    ),
+    "d_by_frequency": (
+        "Rare and frequent tokens",
+        "Difference between ECE and e-ECE per token, by how often the token occurs in the text.",
+    ),
+    "tab4_stability": ("Number of tokens needed", _SUBSETS),
+    "tab4_stability_documents": ("Number of documents needed", _SUBSETS),
+}
+
+
+class TokenView(View):
+    """Reference tokens: calibration errors in percent, and reliability diagrams."""
+
+    title = "Reference tokens"
+    lead = (
+        "At each position of a text the model gives a distribution over its vocabulary, and the "
+        "text has a token. This page shows whether the model is right as often as it is confident: "
+        "for its most likely token (ECE), and for what it would say under a generation scheme "
+        "(e-ECE)."
+    )
+    items = "tokens"
+    captions = CAPTIONS
+    letters_by = ("ece", "e_ece*")
+    lists_all_tables = True
+    has_items = False
+
+    @classmethod
+    def recognizes(cls, metrics: Collection[str]) -> bool:
+        """Whether metrics of tokens are among these."""
+        return any(metric in ("ece", "e_ece", "nll") for metric in metrics)
+
+    def tables(self, results: Sequence[Result]) -> list[Table]:
+        """Return one row per metric and one column per system."""
+        return [token_table(results)]
+
+    def finding(self, results: Sequence[Result], compared: Compared | None = None) -> str:
+        """Say which system is calibrated best by ECE."""
+        own = [r for r in self._models(results, "ece") if r.estimate.value is not None]
+        if not own:
+            return ""
+        best = min(own, key=lambda result: result.estimate.value or 0.0)
+        low = best.perfect.low if best.perfect else None
+        beside = f" (a calibrated model would have {100 * low:.2f}%)" if low is not None else ""
+        value = f"{100 * (best.estimate.value or 0.0):.2f}%{beside}"
+        if len(own) == 1:
+            return f"{best.system} has an ECE of {value}."
+        return f"Of {len(own)} systems, {best.system} is best calibrated: its ECE is {value}."
+
+    def system_rows(self, found: Found, letters: Letters) -> tuple[tuple[Column, ...], Rows]:
+        """Return ECE beside that of a calibrated model, then the other metrics."""
+        metrics = [m for m in _SHOWN[1:] if any(metric == m for _, metric in found)]
+        columns = (
+            Column("system", "text"),
+            Column("ECE % ↓", help=_HELP["ece"]),
+            Column(CALIBRATED, help=_HELP[CALIBRATED]),
+            *(Column(_heading(m), help=_HELP.get(m, "")) for m in metrics),
+            Column("tokens"),
+        )
+        rows = []
+        for name in systems_of(found):
+            ece = found.get((name, "ece"))
+            first = TableCell.value(ece, letters, 100), TableCell.perfect(ece, 100)
+            others = [_cell(found.get((name, m)), letters) for m in metrics]
+            count = TableCell.count(ece.estimate.n_items if ece else 0)
+            rows.append((TableCell.named(name), *first, *others, count))
+        return columns, tuple(rows)
+
+    def figures(
+        self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
+    ) -> dict[str, Picture]:
+        """Return reliability diagrams, and figures of studies if rows were kept."""
+        found: dict[str, Picture] = {"ece_and_e_ece": calibration_dots(part)}
+        for member in track(part.members, len(part.members), "study systems"):
+            ending = part.ending(member)
+            found[f"reliability{ending}"] = reliability(member.store, member.system)
+            own = _studies(member.store, member.system)
+            found |= {f"{name}{ending}": one for name, one in own.items()}
+        return found
+
+    def curves(self, store: Store) -> dict[str, Any]:
+        """Return the reliability diagrams of each system."""
+        return {name: reliability(store, name) for name in token.systems(store)}
+
+
+def token_table(results: Sequence[Result], title: str = "Token level") -> Table:
+    """One row per metric, one column per system; calibration errors in percent, as in papers."""
+    found = by_system(results)
+    systems = systems_of(found)
+    metrics = list(dict.fromkeys(result.metric for result in results))
+    rows = []
+    for metric in metrics:
+        own = [found.get((system, metric)) for system in systems]
+        rows.append((_heading(metric), *map(_table_cell, own)))
+        if any(result and result.perfect for result in own):
+            rows.append(("  if calibrated", *map(_if_calibrated, own)))
+    counts = [_counts(found[system, metrics[0]]) for system in systems]
+    rows.append(("tokens (groups)", *counts))
+    return with_cut_note(Table(title, ("metric", *systems), tuple(rows), _notes(results)))
+
+
+def _counts(result: Result) -> str:
+    return f"{result.estimate.n_items} ({result.estimate.n_groups})"
+
+
+def _if_calibrated(result: Result | None) -> str:
+    perfect = result.perfect if result else None
+    return UNDEFINED if perfect is None or perfect.low is None else number(100 * perfect.low, 2)
+
+
+def _heading(metric: str) -> str:
+    return f"{metric} %" if is_percentage(metric) else metric
+
+
+def is_percentage(metric: str) -> bool:
+    """Whether a metric is a calibration error, shown in percent.
+
+    >>> is_percentage("e_ece_p"), is_percentage("entropy")
+    (True, False)
+    """
+    return metric.partition("[")[0].removeprefix("e_").partition("_")[0] in (
+        "ece",
+        "mce",
+        "sce",
+        "ace",
+    )
+
+
+def _table_cell(result: Result | None) -> str:
+    if result is None:
+        return UNDEFINED
+    if not is_percentage(result.metric):
+        return with_interval(result.estimate)
+    shown = _in_percent(result.estimate)
+    is_small = result.metric in _SMALL and shown.value is not None
+    return f"{shown.value:.3g}" if is_small else with_interval(shown, 2)
+
+
+def _cell(result: Result | None, letters: Letters) -> TableCell:
+    if result is None:
+        return TableCell.value(None, letters)
+    times = 100.0 if is_percentage(result.metric) else 1.0
+    return TableCell.value(result, letters, times, result.metric in _SMALL)
+
+
+def _in_percent(estimate: Estimate) -> Estimate:
+    if estimate.value is None:
+        return estimate
+    own = estimate.interval
+    interval = own and replace(own, low=100 * own.low, high=100 * own.high)
+    return replace(estimate, value=100 * estimate.value, interval=interval)
+
+
+def _notes(results: Sequence[Result]) -> tuple[str, ...]:
+    notes = [
+        "%: calibration errors in percent; --json gives fractions. nll and entropy in nats.",
+        "if calibrated: the mean error of a calibrated model with these confidences on as many "
+        "tokens.",
+    ]
+    if any(result.metric == "sce" for result in results):
+        notes.append(
+            "sce, ace: over all classes (Nixon et al. 2019); _predicted: the mean over predicted "
+            "classes of the class's own error; _weighted: the same, classes weighted by their "
+            "numbers of tokens."
+        )
+    if any(p_calibrated(r.estimate) for r in results):
+        notes.append(
+            "(p = ...): consistent with calibration where p is above 0.05; p is the share of "
+            "calibrated models with an error at least as large. There is no interval then."
+        )
+    methods = dict.fromkeys(r.estimate.interval.method for r in results if r.estimate.interval)
+    if methods:
+        notes.append(f"[low, high]: 95% interval. Methods: {'; '.join(methods)}.")
+    else:
+        notes.append("no intervals: they need at least two documents.")
+    return tuple(notes)
+
+
+def calibration_dots(part: ReportPart) -> Dots:
+    """ECE of the likeliest token beside e-ECE of generation schemes, with intervals, in percent."""
+    own = [r for r in part.results if r.metric == "ece" or r.metric.startswith("e_ece")]
+    rows = tuple(dict.fromkeys(result.metric for result in own))
+    floors = [r.perfect.low for r in own if r.metric == "ece" and r.perfect and r.perfect.low]
+    found = {(r.system, r.metric): r.estimate for r in own}
+    ends = {
+        m.label: [interval_ends(found.get((m.label, row)), 100) for row in rows]
+        for m in part.members
+    }
+    low, value, high = ({n: tuple(e[i] for e in ends[n]) for n in ends} for i in range(3))
+    title = f"ECE if calibrated: {100 * max(floors):.2f}% or less" if floors else ""
+    return Dots(title, "calibration error (%)", rows, value, low, high)
+
+
+def reliability(store: Store, system: str) -> Panels:
+    """Return reliability diagrams: one of the plain curve, one per generation scheme."""
+    found = token.calibration(store, system)
+    diagrams = [
+        _diagram(name, curve, found.consistency[name]) for name, curve in found.curves.items()
+    ]
+    return Panels(system, tuple(diagrams))
+
+
+def _diagram(name: str, curve: Curve, consistency: Consistency) -> Reliability:
+    error = 100 * curve.errors()["ece"]
+    return Reliability(
+        f"{name} = {error:.2f}%",
+        curve.edges,
+        plain(curve.confidence),
+        plain(curve.accuracy),
+        plain(consistency.low),
+        plain(consistency.high),
+        plain(curve.counts),
+    )
+
+
+def _studies(store: Store, system: str) -> dict[str, Picture]:
+    if not store.manifest["keep_rows"]:
+        return {}
+    table, manifest = token.token_table(store, system), store.manifest
+    found: dict[str, Picture] = {}
+    for name in registry.names("token_analyses"):
+        try:
+            run = registry.find("token_analyses", name)
+            study: Study = run(table, manifest["seed"], manifest["bins"])
+        except UsageError:
+            continue  # too few tokens or documents for it
+        found |= study.figures
+    return found

@@ -1,0 +1,286 @@
+"""The figures of word-level runs: the papers' figures, and their captions on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aleatoric.errors import UsageError
+from aleatoric.levels.word import cases, word_study
+from aleatoric.levels.word_scoring import CONTROLS, ORACLE
+from aleatoric.metrics.distances import tvd
+from aleatoric.metrics.entropy import chao_shen
+from aleatoric.registry import Track, quietly
+from aleatoric.report.parts import ReportPart, ShownSystem
+from aleatoric.report.tables import interval_ends
+from aleatoric.runs import Store
+from aleatoric.studies.figure_data import (
+    TVD_EDGES,
+    Dots,
+    HeatMap,
+    Histograms,
+    Lines,
+    Panels,
+    Picture,
+    WordBars,
+    density,
+    histograms,
+    plain,
+)
+from aleatoric.studies.people import split_tvds
+from aleatoric.types import FAILED, Case, Floats, Row
+
+TOP = 15
+MOST_PASSAGES = 80
+PAGE_STUDIES = ("replacement", "subsampling", "ard", "biased")
+"""Studies that a page waits for; the learning curve takes longer than all others together."""
+STUDIES = (*PAGE_STUDIES, "learning-curve")
+AGREEMENT_LABELS = {
+    "agreement_H": "H: two people",
+    "agreement_M": "M: the model with itself",
+    "agreement_C": "C: the model with a person",
+}
+_ABSTRACT = {"tvd_syn": "TVD of parts of speech", "tvd_sem": "TVD of clusters of meaning"}
+
+
+def word_figures(
+    part: ReportPart,
+    track: Track[Any] = quietly,
+    passage: str | None = None,
+    studies: Sequence[str] = STUDIES,
+) -> dict[str, Picture]:
+    """Return the figures of all systems together, then of each system.
+
+    With several systems, the name of a figure of one ends in the name of the system. A study that
+    does not apply to a system (such as subsampling of an exact one) is left out.
+    """
+    seed = part.first.manifest["seed"]
+    by_label = {m.label: list(cases(m.store, m.system)) for m in part.members}
+    found: dict[str, Picture] = {
+        "systems": agreement_dots(part),
+        "fig2_tvd_kde": tvd_densities(part),
+    }
+    with suppress(UsageError):  # where no context has two answers
+        found["fig12_tvd_differences"] = tvd_differences(by_label, seed)
+    if part.first.manifest["abstractions"]:
+        found["fig4_abstractions"] = abstraction_histograms(part)
+    for member in track(part.members, len(part.members), "study systems"):
+        own, ending = by_label[member.label], part.ending(member)
+        pictures: dict[str, Picture] = {**dict(heat_maps(member))}
+        manifest = member.store.manifest
+        pictures |= dict(system_pictures(member.label, own, manifest, passage, studies))
+        if member is not part.members[0]:
+            pictures.pop("figH_passage", None)  # many sheets: one system's are enough
+        found |= {f"{name}{ending}": picture for name, picture in pictures.items()}
+    return found
+
+
+def system_pictures(
+    system: str,
+    own: Sequence[Case],
+    manifest: Mapping[str, Any],
+    passage: str | None = None,
+    studies: Sequence[str] = STUDIES,
+) -> Iterator[tuple[str, Picture]]:
+    """Yield the figures of one system: words of contexts, then those of studies."""
+    if not own:
+        return
+    yield "fig1_context", Panels("", tuple(word_bars(c, system) for c in typical_contexts(own)))
+    yield "figH_passage", passage_bars(own, system, passage)
+    for name in studies:
+        try:
+            study = word_study(name, own, manifest)
+        except UsageError:
+            continue
+        yield from study.figures.items()
+
+
+def agreement_dots(part: ReportPart) -> Dots:
+    """How often two people agree (H), two draws of each system (M), and one of each (C)."""
+    found = {(r.system, r.metric): r.estimate for r in part.results}
+    names = tuple(s for s in dict.fromkeys(s for s, _ in found) if s not in CONTROLS)
+    series = {
+        label: [interval_ends(found.get((name, metric))) for name in names]
+        for metric, label in AGREEMENT_LABELS.items()
+    }
+    low, value, high = ({n: plain([e[i] for e in s]) for n, s in series.items()} for i in range(3))
+    return Dots("", "probability that two answers agree", names, value, low, high)
+
+
+def tvd_densities(part: ReportPart) -> Lines:
+    """Fig. 2: densities of TVD to people, and of the oracle under its first split."""
+    lines = tuple(density(name, sample) for name, sample in samples_of(part, "tvd").items())
+    return Lines("TVD to people, by context", "TVD", "density", lines)
+
+
+def samples_of(part: ReportPart, metric: str) -> dict[str, Floats]:
+    """Return the values of a metric per item, of the oracle and then of every system."""
+    own = {m.label: first_split(m.store, m.system, metric) for m in part.members}
+    return {ORACLE: first_split(part.first, ORACLE, metric), **own}
+
+
+def heat_maps(member: ShownSystem) -> Iterator[tuple[str, HeatMap]]:
+    """Yield TVD per passage and context, if passages have several contexts."""
+    rows: dict[str, list[Row]] = {}
+    for row in member.store.rows(member.system, "tvd"):
+        rows.setdefault(row.group, []).append(row)
+    several = {group: own for group, own in rows.items() if len(own) > 1}
+    shown = sorted(several, key=lambda g: -_mean(several[g]))[:MOST_PASSAGES]
+    if shown:
+        # The passages with the greatest distances, in the order of the corpus.
+        chosen = [group for group in several if group in set(shown)]
+        values = tuple(plain([_known(row) for row in several[group]]) for group in chosen)
+        ids = tuple(tuple(row.item_id for row in several[group]) for group in chosen)
+        labels = ("context of the passage", "passage", "TVD")
+        yield "passages", HeatMap(member.label, *labels, tuple(chosen), values, ids)
+
+
+def _known(row: Row) -> float:
+    return np.nan if row.value is None else row.value
+
+
+def _mean(rows: Sequence[Row]) -> float:
+    return float(np.mean([row.value for row in rows if row.value is not None] or [0.0]))
+
+
+def tvd_differences(by_system: dict[str, list[Case]], seed: int) -> Histograms:
+    """Fig. 12: TVD(model, people) minus the mean TVD(half of the people, people), per context."""
+    samples = {name: _difference(own, seed) for name, own in by_system.items() if own}
+    label = "TVD(model, people) − TVD(half of the people, people)"
+    found = histograms("TVD differences", label, samples, np.linspace(-1, 1, 41))
+    # The first slot is the oracle's in every figure, also where it is not shown.
+    return replace(found, first_slot=1)
+
+
+def abstraction_histograms(part: ReportPart) -> Panels:
+    """Fig. 4: TVD of classes of words, of the oracle and of every system."""
+    panels = [
+        histograms(_ABSTRACT.get(metric, metric), metric, samples_of(part, metric), TVD_EDGES)
+        for metric in part.first.manifest["abstractions"]
+    ]
+    return Panels("", tuple(panels))
+
+
+def first_split(store: Store, system: str, metric: str) -> Floats:
+    """Return the saved values of a metric per item, of the first split if it differs by split."""
+    pages = [page.values[metric][:, 0] for page in store.stat_pages(system)]
+    values = np.concatenate(pages) if pages else np.zeros(0)
+    return values[np.isfinite(values)]
+
+
+def word_bars(case: Case, system: str, top: int = TOP) -> WordBars:
+    """Fig. 1: the most probable words of people and of the model, with both shares of each.
+
+    >>> from aleatoric.types import Categorical, Item, Pair
+    >>> people = Categorical.from_counts({"a": 3, "b": 1})
+    >>> model = Categorical.from_counts({"a": 1, "c": 3})
+    >>> case = Case(Item("1:2", "1", "There", ("a",)), Pair("1:2", "1", people, model))
+    >>> word_bars(case, "model").words
+    ('a', 'b', 'c')
+    """
+    human, model = case.pair.human.as_dict(), case.pair.model.as_dict()
+    likely = [*_most_likely(human, top), *_most_likely(model, top)]
+    words = sorted(set(likely), key=lambda w: (-human.get(w, 0.0), -model.get(w, 0.0), w))
+    shown = tuple("(no word)" if word == FAILED else word for word in words)
+    shares = [plain([side.get(word, 0.0) for word in words]) for side in (human, model)]
+    return WordBars(case.item.context, system, shown, shares[0], shares[1], tvd(case.pair))
+
+
+def typical_contexts(own: Sequence[Case]) -> list[Case]:
+    """Return an open context and a constrained one: at 90% and 10% of people's entropy."""
+    ordered = sorted(own, key=lambda case: chao_shen(case.pair.human))
+    picks = {round(share * (len(ordered) - 1)) for share in (0.9, 0.1)}
+    return [ordered[i] for i in sorted(picks, reverse=True)]
+
+
+def passage_bars(own: Sequence[Case], system: str, passage: str | None = None) -> Panels:
+    """App. H: the words of every context of a passage, by default of the first one."""
+    chosen = passage if passage is not None else own[0].pair.group
+    members = [case for case in own if case.pair.group == chosen]
+    if not members:
+        raise UsageError(f"{system} has no context of passage {chosen!r}.")
+    bars = tuple(word_bars(case, system) for case in members)
+    return Panels(f"Passage {chosen}", bars, columns=3)
+
+
+def _difference(own: Sequence[Case], seed: int) -> Floats:
+    tvds = split_tvds(own, seed)
+    model = np.array([tvd(case.pair) for case in tvds.cases])
+    difference: Floats = model - tvds.oracle_all.mean(axis=1)
+    return difference
+
+
+def _most_likely(shares: Mapping[str, float], top: int) -> list[str]:
+    return sorted(shares, key=lambda word: -shares[word])[:top]
+
+
+_TREND = "Each gray dot is a context; black dots are means by tenths. A flat line: no relation."
+CAPTIONS = {
+    "systems": (
+        "Agreement of people and systems",
+        "How often two people agree (H), two draws of the system (M), and a draw and a person "
+        "(C), with 95% intervals. A perfect model has all three equal; M below H: the system "
+        "varies more than people.",
+    ),
+    "training": (
+        "Training and validation",
+        "Means over folds by epoch; epoch 0 is before training. If validation rises while "
+        "training falls, the model memorizes the training passages.",
+    ),
+    "fig2_tvd_kde": (
+        "Distribution of distances to people",
+        "Density of the distance over contexts. The oracle is one half of the people against the "
+        "other half: a curve further right is further from people than people are.",
+    ),
+    "fig12_tvd_differences": (
+        "Difference between model and human distance, per context",
+        "Right of 0, the model is further from people than one half of the people is.",
+    ),
+    "fig4_abstractions": (
+        "Distances between classes of words",
+        "As above, with words replaced by their part of speech or cluster of meaning. A small "
+        "distance here and a large one above: the model uses other words of the same kind.",
+    ),
+    "passages": (
+        "Distance by passage and context",
+        "Each row is a passage, each cell a context; darker is further from people. Click a "
+        "cell to see its words.",
+    ),
+    "fig14_replacement": (
+        "Share of human answers that the model lacks",
+        "k% of the model's contexts are replaced by people's. The share at which the right curve "
+        "meets the human line is what the model lacks.",
+    ),
+    "fig3_coefficients": (
+        "What predicts a large distance",
+        "Standardized coefficients with 95% intervals: a predictor right of 0 goes with larger "
+        "distances; open dots were pruned by the regression.",
+    ),
+    "fig6_oracle_tvd": ("Distance and disagreement between halves of the people", _TREND),
+    "fig7_context_length": ("Distance and length of the context", _TREND),
+    "fig8_human_entropy": ("Distance and people's entropy", _TREND),
+    "fig9_model_entropy": ("Distance and the model's entropy", _TREND),
+    "fig10_tags": (
+        "Distance by part of speech",
+        "Boxes hold the middle half of the contexts; the line is the median.",
+    ),
+    "fig11_subsampling": (
+        "Number of draws needed",
+        "Error of the distance if fewer draws of the model are used.",
+    ),
+    "learning_curve": (
+        "Effect of asking more people",
+        "Distances among people, and of the model to people, by the number of people. The gap "
+        "between the curves at the right is due to the model.",
+    ),
+    "fig5_biased": (
+        "Effect of renormalized probabilities",
+        "TVD to all people, of the model and of halves of the people. Probabilities renormalized "
+        "over a set of words include the mass of all other words, which brings the model closer "
+        "to people.",
+    ),
+}

@@ -1,0 +1,385 @@
+"""How word-level runs are shown: tables, findings, contexts; and fine-tuning runs with curves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from aleatoric.inference.estimate import CUT_MARK, at_level, with_cut_note
+from aleatoric.levels.word import cases
+from aleatoric.levels.word_scoring import HUMAN, pair_of
+from aleatoric.nextword.answers import human_counts
+from aleatoric.registry import Track, quietly
+from aleatoric.report import finetune, word_figures
+from aleatoric.report.item_data import Measure
+from aleatoric.report.parts import ReportPart
+from aleatoric.report.tables import (
+    Column,
+    Letters,
+    TableCell,
+    between,
+    listed,
+    number,
+    with_interval,
+)
+from aleatoric.report.views import (
+    Found,
+    Rows,
+    View,
+    by_system,
+    n_items,
+    on_different_items,
+    systems_of,
+)
+from aleatoric.runs import Store
+from aleatoric.studies.by_agreement import by_agreement
+from aleatoric.studies.compare import ALPHA, Compared, dependent_draws, is_dependent
+from aleatoric.studies.figure_data import Picture
+from aleatoric.types import Case, Categorical, Choices, Draws, Item, Result, Table
+
+PERFECT = "TVD if perfect"
+HEADINGS = {
+    "overlap": "overlap ↑",
+    "sq_distance": "D² ↓",
+    "log_loss": "log loss ↓",
+    "agreement_H": "H",
+    "agreement_M": "M",
+    "agreement_C": "C",
+    "tvd": "TVD",
+    "tvd_syn": "TVD syn",
+    "tvd_sem": "TVD sem",
+    "ece_original": "ECE original",
+    "ece_human": "ECE human",
+    "ece_oracle": "ECE oracle",
+}
+_HELP = {
+    "overlap": "2 ΣC / Σ(H + M): 1 for a perfect model, 0 if nothing is shared",
+    "sq_distance": "squared distance H + M − 2C: 0 on average for a perfect model",
+    "log_loss": "people's mean negative log-probability under the model, in nats",
+    "agreement_H": "how often two people agree",
+    "agreement_M": "how often two draws of the model agree; below H: it varies more than people",
+    "agreement_C": "how often a draw of the model agrees with a person",
+    "tvd": "the papers' metric, from its debiased to its plain value; not for ranking",
+    PERFECT: "the plain TVD that a perfect model would have with as many people and draws",
+    "ece_original": "calibration to the word of the text",
+    "ece_human": "calibration to people's most frequent word",
+    "ece_oracle": "calibration to the most frequent word of one half of the people",
+}
+_MEASURES = (
+    Measure("sq_distance", "D²", _HELP["sq_distance"]),
+    Measure("H", "H", _HELP["agreement_H"], "agreement_H"),
+    Measure("M", "M", "how often two draws of the model agree", "agreement_M"),
+    Measure("C", "C", _HELP["agreement_C"], "agreement_C"),
+    Measure("log_loss", "log loss", "people's mean negative log-probability"),
+    Measure("tvd", "TVD", "share of probability that would have to move to match people"),
+    Measure("entropy_human", "H people", "entropy of people's answers, in nats"),
+    Measure("entropy_model", "H model", "entropy of the model's answers, in nats"),
+    Measure("tvd_syn", "TVD syn", "TVD of parts of speech"),
+    Measure("tvd_sem", "TVD sem", "TVD of clusters of meaning"),
+    Measure("mass", "on people's", "model's probability of people's words", "mass_on_human"),
+    Measure(
+        "rank",
+        "rank",
+        "rank of people's most frequent word in the model's list; none if it was never drawn",
+        "rank_of_human_mode",
+        0,
+    ),
+    Measure("n_human", "people", "answers of people", digits=0),
+    Measure("n_model", "draws", "draws of the model; none if it is exact", digits=0),
+)
+
+
+class WordView(View):
+    """Next words: overlap and distance to people, with the papers' metrics and figures."""
+
+    title = "Next words"
+    lead = (
+        "People were asked for the next word of each context, and disagreed. This page shows "
+        "whether each system spreads its probability over next words as people do: how often two "
+        "people agree (H), how often two draws of the system agree (M), and how often a draw "
+        "agrees with a person (C). The overlap 2C / (H + M) is 1 for a perfect model."
+    )
+    items = "contexts"
+    items_title = "Contexts: people beside the systems"
+    items_help = (
+        "Search, sort and choose a context: dark bars are people's answers, colored ones the "
+        "system's. The two differ in the words that only one side gives."
+    )
+    lists_title = "Contexts least like people"
+    captions = word_figures.CAPTIONS
+    hidden_figures = ("fig1_context", "figH_passage")
+    letters_by = ("overlap", "sq_distance", "log_loss")
+    item_stats = ("sq_distance", "tvd")
+    worst_by = "tvd"
+    across = "entropy_human"
+    not_compared = (HUMAN,)
+    has_gap = True
+    tags_items = True
+
+    @classmethod
+    def recognizes(cls, metrics: Collection[str]) -> bool:
+        """Whether metrics of words are among these."""
+        known = ("overlap", "agreement_H", "tvd", "ece_original", "ece_human")
+        return any(metric.startswith(known) and "/" not in metric for metric in metrics)
+
+    def tables(self, results: Sequence[Result]) -> list[Table]:
+        """Return the table of systems."""
+        return [word_table(results)]
+
+    def paper_tables(self, results: Sequence[Result]) -> list[Table]:
+        """Return the table of systems, with an interval beside every value."""
+        return [word_table(results, for_paper=True)]
+
+    def heading_of(self, metric: str) -> str:
+        """Return how a metric is called in a figure."""
+        return HEADINGS.get(metric, metric).rstrip(" ↓↑")
+
+    def finding(self, results: Sequence[Result], compared: Compared | None = None) -> str:
+        """Say who is closest to people, and who varies more or less than people."""
+        known = [result for result in results if result.estimate.value is not None]
+        own = {result.system: result for result in self._models(known, "overlap")}
+        if not own:
+            return ""
+        first = closest(own, compared) if len(own) > 1 else _alone(*next(iter(own.items())))
+        independent = [system for system, result in own.items() if not is_dependent(result)]
+        gaps = {
+            r.system: r for r in known if r.metric == "agreement_gap" and r.system in independent
+        }
+        directions = {system: _direction(r, len(gaps)) for system, r in gaps.items()}
+        return " ".join([first, *variability(directions)])
+
+    def caveats(self, results: Sequence[Result]) -> Iterator[str]:
+        """Yield caveats on dependent draws and single answers, then those of all levels."""
+        asked = self._models(results, "overlap")
+        yield from dependent_draws({r.system: r for r in asked if r.estimate.value is not None})
+        counted = [f"{r.system} {n}" for r in asked if (n := r.estimate.n_undefined)]
+        if counted:
+            yield (
+                "Overlap, squared distance and agreements need two people and two draws per item. "
+                f"Items that lack them ({', '.join(counted)}) count only in TVD and ECE."
+            )
+        yield from super().caveats(results)
+
+    def system_rows(self, found: Found, letters: Letters) -> tuple[tuple[Column, ...], Rows]:
+        """Return overlap and squared distance first, the papers' metrics after them."""
+        return word_rows(found, letters)
+
+    def part_tables(self, part: ReportPart) -> list[Table]:
+        """Return the leading metrics by quartiles of human agreement."""
+        if not part.members:
+            return []
+        shown: dict[Path, list[str]] = {store.path: [] for store in part.stores}
+        for member in part.members:
+            shown[member.store.path].append(member.system)
+        tables = [by_agreement(store, shown[store.path]) for store in part.stores]
+        return [replace(tables[0], rows=tuple(row for table in tables for row in table.rows))]
+
+    def figures(
+        self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
+    ) -> dict[str, Picture]:
+        """Return the papers' figures; the learning curve takes too long for a page."""
+        studies = word_figures.PAGE_STUDIES if for_page else word_figures.STUDIES
+        return word_figures.word_figures(part, track, studies=studies)
+
+    def measures(self, saved: Collection[str]) -> tuple[Measure, ...]:
+        """Return the measures of contexts that the saved statistics allow."""
+        return tuple(one for one in _MEASURES if one.column in saved)
+
+    def cases(self, store: Store, system: str) -> Iterator[Case]:
+        """Yield the contexts that a system answered, with the words of both sides."""
+        return cases(store, system)
+
+    def people(self, item: Item) -> Categorical | None:
+        """Return the distribution of people's words."""
+        if not item.responses:
+            return None
+        return Categorical.from_counts(human_counts(item.responses))
+
+    def model(self, item: Item, rows: Sequence[Draws], store: Store) -> Categorical | None:
+        """Return the distribution of a system's words: the first if repeated rows are separate."""
+        if not item.responses:
+            return None
+        pairs = pair_of(item, rows, Choices.saved(store.manifest["choices"]))
+        return next((pair.model for pair in islice(pairs, 1)), None)
+
+
+class FinetuneView(WordView):
+    """Next words of fine-tuned models: also the differences from the base, and curves."""
+
+    def document(self, store: Store, results: Sequence[Result], interval: str) -> dict[str, Any]:
+        """Return the results, the differences from the base, and the facts of training."""
+        return super().document(store, results, interval) | finetune.facts(store, interval)
+
+    def printed(
+        self, store: Store, results: Sequence[Result], interval: str
+    ) -> tuple[list[Table], list[str]]:
+        """Return the systems, then the curves as means over folds."""
+        return finetune.shown_tables(store, interval, results), []
+
+    def run_tables(self, store: Store) -> list[Table]:
+        """Return the systems and mean curves of a fine-tuning run."""
+        return finetune.shown_tables(store)
+
+    def run_figures(self, store: Store) -> dict[str, Picture]:
+        """Return losses and perplexities by epoch."""
+        return finetune.curve_pictures(store)
+
+
+def word_table(
+    results: Sequence[Result], title: str = "Word level", for_paper: bool = False
+) -> Table:
+    """One row per system; for a paper, every value has its interval."""
+    columns, rows = word_rows(by_system(results), {}, with_ranges=not for_paper)
+    headings = tuple(column.heading for column in columns)
+    shown = [for_paper or heading == HEADINGS["overlap"] for heading in headings]
+    texts = tuple(
+        tuple(cell.plain(ends) for cell, ends in zip(row, shown, strict=True)) for row in rows
+    )
+    return with_cut_note(Table(title, headings, texts, _notes(results)))
+
+
+def word_rows(
+    found: Found, letters: Letters, with_ranges: bool = True
+) -> tuple[tuple[Column, ...], Rows]:
+    """Return columns and cells; with ranges, TVD goes from its debiased to its plain value."""
+    known = {metric for _, metric in found}
+    columns = [Column("system", "text")]
+    for metric in (metric for metric in HEADINGS if metric in known):
+        columns.append(Column(HEADINGS[metric], help=_HELP.get(metric, "")))
+        columns += [Column(PERFECT, help=_HELP[PERFECT])] if metric == "tvd" else []
+    rows = []
+    for name in systems_of(found):
+        cells = [TableCell.named(name)]
+        for metric in (metric for metric in HEADINGS if metric in known):
+            result = found.get((name, metric))
+            cell = TableCell.value(result, letters)
+            if metric == "tvd" and result and with_ranges:
+                text = _tvd_range(result, found.get((name, "tvd_debiased")))
+                cell = replace(cell, text=text, interval="")
+            cells += [cell, TableCell.perfect(result)] if metric == "tvd" else [cell]
+        rows.append((*cells, TableCell.count(n_items(found, name, "overlap"))))
+    return (*columns, Column("items")), tuple(rows)
+
+
+def _tvd_range(plain: Result, debiased: Result | None) -> str:
+    """Return the range from the debiased to the plain TVD, in which the true value lies."""
+    if debiased is None or debiased.estimate.value is None:
+        return number(plain.estimate.value)
+    return between(max(0.0, debiased.estimate.value), plain.estimate.value)
+
+
+def _notes(results: Sequence[Result]) -> tuple[str, ...]:
+    notes = [
+        "H: how often two people agree; M: two draws of the model; C: a draw and a person. "
+        "M < H: the model varies more than people.",
+        "overlap: 2 ΣC / Σ(H + M), 1 for a perfect model; D²: H + M − 2C, 0 for a perfect model. "
+        "D² is unbiased at any number of people and draws, overlap nearly so; by chance an "
+        "overlap may exceed 1, and a D² be below 0.",
+        "TVD: the papers' metric, from its debiased to its plain value; it depends on the numbers "
+        "of people and draws and is not used for ranking. TVD if perfect: an estimate of the plain "
+        "value of a perfect model; too low with fewer than about 20 people.",
+        "ECE is shown for reference only: it is misleading when people disagree.",
+    ]
+    if any(result.metric == "log_loss" for result in results):
+        notes.insert(
+            2,
+            "log loss: people's mean negative log-probability in nats, for exact models; bounds of "
+            "D², M, C, log loss and TVD are in --json (sq_distance_low, sq_distance_high, …).",
+        )
+    return (*notes, *_interval_note(results))
+
+
+def _interval_note(results: Sequence[Result]) -> Iterator[str]:
+    """Say how intervals were computed, and for which systems if the method differs."""
+    methods: dict[str, list[str]] = {}
+    for result in results:
+        if result.metric == "overlap" and result.estimate.interval:
+            method = re.split(", cut at|, extended to", result.estimate.interval.method)[0]
+            methods.setdefault(method, []).append(result.system)
+    if methods:
+        named = (f"{method} ({', '.join(own)})" for method, own in methods.items())
+        yield f"[low, high]: 95% interval, {'; '.join(named if len(methods) > 1 else methods)}."
+
+
+def _alone(system: str, result: Result) -> str:
+    interval, value = result.estimate.interval, with_interval(result.estimate).rstrip(CUT_MARK)
+    said = f"{system} overlaps with people by {value}; a perfect model would have 1."
+    if interval is None:
+        return said
+    if interval.high < 1:
+        return f"{said} It is significantly below that."
+    if is_dependent(result):
+        return f"{said} It is significantly above that, so that its draws are not independent."
+    return f"{said} It does not differ significantly from that."
+
+
+def closest(own: Mapping[str, Result], compared: Compared | None) -> str:
+    """Say who is closest to people by overlap, on common items; ties are named as ties."""
+    independent = {s: r for s, r in own.items() if not is_dependent(r)}
+    if compared is None and on_different_items(list(own.values())):
+        return "The systems were measured on different items; aleatoric compare ranks them."
+    values = compared.values.get("overlap", {}) if compared else {}
+    known = {s: v for s, v in values.items() if v is not None and s in independent}
+    known = known or {s: r.estimate.value or 0.0 for s, r in independent.items()}
+    if not known:
+        return "No system has draws that are independent of the people and of each other."
+    ordered = [s for s in (compared.order.get("overlap", ()) if compared else ()) if s in known]
+    best = next(iter(ordered), max(known, key=lambda system: known[system]))
+    highest = f"{best} has the highest overlap with people ({number(known[best])} of 1)"
+    if compared is None:
+        return f"{highest}; aleatoric compare tests the differences between systems."
+    letters = compared.letters.get("overlap", {})
+    if not letters:
+        return (
+            f"{highest}, but no test is possible here, so that the order of systems is not certain."
+        )
+    return _with_ties(best, known, letters)
+
+
+def _with_ties(best: str, known: Mapping[str, float], letters: Mapping[str, str]) -> str:
+    first = set(letters.get(best, ""))
+    tied = [s for s in known if s != best and first & set(letters.get(s, ""))]
+    if tied:
+        ordered = sorted([best, *tied], key=lambda system: -known[system])
+        names = listed([f"{system} ({number(known[system])})" for system in ordered])
+        return f"{names} have the highest overlap with people and do not differ significantly."
+    n = len(known) - 1
+    others = "the other system" if n == 1 else f"all {n} other systems"
+    return (
+        f"{best} is closest to people: its overlap is {number(known[best])} of 1, "
+        f"significantly higher than that of {others}."
+    )
+
+
+def _direction(result: Result, n_systems: int) -> str:
+    """Return how the variability of a system differs, adjusted for the number of systems."""
+    interval = at_level(result.estimate, 1 - ALPHA / n_systems).interval
+    if interval is None:
+        return "unknown"
+    if interval.low > 0:
+        return "less"
+    return "more" if interval.high < 0 else "same"
+
+
+def variability(directions: Mapping[str, str]) -> Iterator[str]:
+    """Say which systems vary more or less than people.
+
+    >>> list(variability({"a": "less", "b": "same"}))
+    ['a varies less than people.', 'b does not differ significantly from people in variability.']
+    """
+    phrases = {
+        "more": ("varies more than people", "vary more than people"),
+        "less": ("varies less than people", "vary less than people"),
+        "same": (
+            "does not differ significantly from people in variability",
+            "do not differ significantly from people in variability",
+        ),
+    }
+    for direction, (one, several) in phrases.items():
+        systems = [system for system, own in directions.items() if own == direction]
+        if systems:
+            yield f"{listed(systems)} {one if len(systems) == 1 else several}."
