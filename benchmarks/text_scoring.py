@@ -22,8 +22,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from itertools import combinations, product
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, islice, product
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,7 @@ import psutil
 from numpy.typing import NDArray
 from scipy.stats import wasserstein_distance
 
-from aleatoric.levels.text_variability import ScoredTexts, stream_scores
+from aleatoric.levels.text_variability import ScoredTexts, Scores, score_blocks
 from aleatoric.metrics.distances import w1
 from aleatoric.probes.base import Probe
 from aleatoric.probes.opening import NgramProbe
@@ -109,9 +109,16 @@ def known(tokens: Cut, tags: Cut) -> TextReader:
 
 def fast(items: Sequence[ScoredTexts], reader: TextReader) -> Values:
     """Means and W1 by metric and probe, with what the package has."""
-    batches = list(stream_scores(items, ["system"], probes_of(reader), {"w1": w1}))
+    batches = list(stream_scores(items, reader))
     keys = batches[0].systems["system"]
     return {key: np.concatenate([b.systems["system"][key] for b in batches]) for key in keys}
+
+
+def stream_scores(items: Iterable[ScoredTexts], reader: TextReader) -> Iterator[Scores]:
+    """The statistics of any number of inputs, in batches."""
+    walk, probes = iter(items), probes_of(reader)
+    while batch := list(islice(walk, 256)):
+        yield score_blocks(batch, ["system"], probes, {"w1": w1})
 
 
 def probes_of(reader: TextReader) -> list[Probe]:
@@ -189,7 +196,7 @@ def streamed(n: int) -> str:
         open_tokeniser("whitespace"), lambda cut: [[w[-1] for w in own] for own in cut]
     )
     process, most = psutil.Process(), 0
-    for _ in stream_scores(made_up(n), ["system"], probes_of(reader), {"w1": w1}):
+    for _ in stream_scores(made_up(n), reader):
         most = max(most, process.memory_info().rss)
     return f"{most / 1e6:.1f} {time.perf_counter() - start:.1f}"
 

@@ -21,14 +21,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from aleatoric.cli import main as aleatoric
+from aleatoric.levels.base import run_study
 from aleatoric.levels.word import results
 from aleatoric.report.comparisons import comparison_tables
 from aleatoric.report.tables import between, to_markdown, with_interval
 from aleatoric.report.words import PERFECT, word_table
 from aleatoric.runs import Store
+from aleatoric.studies.by_agreement import by_agreement
 from aleatoric.studies.compare import compare
-from aleatoric.studies.compare_notes import by_agreement
-from aleatoric.studies.opening import run_study
 from aleatoric.types import Result, Table
 
 PAGES = ("text.md", "index.md")

@@ -6,14 +6,13 @@ Items are coins, answers are heads or tails, and a model is a probability of hea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aleatoric.data import files
 from aleatoric.errors import UsageError
-from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import bounded, estimates
 from aleatoric.levels.base import Level, Monitor
 from aleatoric.metrics.agreement import COLUMNS, Agreement, Overlap
@@ -23,7 +22,7 @@ from aleatoric.rng import stream
 from aleatoric.runs import Store
 from aleatoric.runs.formats import StatRow
 from aleatoric.runs.job import Job, option
-from aleatoric.types import Categorical, Corpus, Draws, Item, Pair, Result, Results, Signature
+from aleatoric.types import Categorical, Corpus, Draws, Item, Pair, Result, Signature
 
 SIDES = ("heads", "tails")
 
@@ -99,14 +98,8 @@ class Coin(Level):
                 values = found.columns() if found else {}
                 yield StatRow(no, system, 0, {**values, "tvd": tvd(pair)}, {})
 
-    def results(
-        self, store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
-    ) -> Results:
+    def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute overlap, squared distance and TVD."""
-        names = [name for name in store.systems() if systems is None or name in systems]
-        return Results(result for name in names for result in self._results(store, name, interval))
-
-    def _results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         manifest, reductions = store.manifest, {"overlap": Overlap()}
         means = {name: Mean(name) for name in ("sq_distance", "tvd")}
         pages = ((page.groups, page.values) for page in store.stat_pages(system))

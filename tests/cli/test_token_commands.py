@@ -150,16 +150,16 @@ def test_a_run_that_was_stopped_goes_on_after_its_last_part(
 ) -> None:
     more = ("--json", "--batch-tokens", 2, "--keep-rows", "--scheme", "ancestral,samples=2")
     whole = cli(*asked(text, models / "gpt2", *more, "--out", tmp_path / "whole"))
-    score, seen = token._score, []
+    chunks, seen = token.chunks, []
 
     def stopped(*arguments: Any) -> Any:
         if seen:
             raise KeyboardInterrupt
         seen.append(1)
-        return score(*arguments)
+        return chunks(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(token, "_score", stopped)
+        patch.setattr(token, "chunks", stopped)
         assert cli(*asked(text, models / "gpt2", *more, "--out", tmp_path / "part")).status != 0
     half = cli("score", tmp_path / "part", "--json")
     assert "is not finished" in half.out

@@ -14,7 +14,7 @@ from doc_pages import ROOT
 
 from aleatoric.levels.word import results
 from aleatoric.runs import Store
-from aleatoric.studies.compare_notes import by_agreement
+from aleatoric.studies.by_agreement import by_agreement
 from aleatoric.types import Result
 
 SYSTEMS = ("gpt2", "bloom", "gpt2_temp05", "chatgpt_diverse")

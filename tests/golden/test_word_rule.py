@@ -18,7 +18,7 @@ from aleatoric.data.provo import load
 from aleatoric.models.base import Ask
 from aleatoric.models.recorded import load as load_recorded
 from aleatoric.nextword.answers import (
-    Changes,
+    AnswerChanges,
     Reading,
     ReadItems,
     human_counts,
@@ -38,7 +38,7 @@ def people(provo: Path, choices: Choices) -> tuple[dict[str, dict[str, int]], li
 def recording(provo: Path, system: str, choices: Choices) -> dict[str, Counter[str]]:
     model = load_recorded(str(provo / f"{system}.jsonl.gz"))
     found: dict[str, Counter[str]] = {}
-    for draws in read_draws(model.draws((), Ask("", 0, 0)), Reading.of(choices), Changes()):
+    for draws in read_draws(model.draws((), Ask("", 0, 0)), Reading.of(choices), AnswerChanges()):
         found.setdefault(draws.item_id, Counter()).update(normalised_counts(draws.counts))
     return found
 

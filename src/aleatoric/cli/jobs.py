@@ -25,7 +25,7 @@ from aleatoric.cli.options import (
 from aleatoric.cli.printing import monitored, say, show_run
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
-from aleatoric.levels.base import Changes, Level, find_level, resume_run, run_job
+from aleatoric.levels.base import Level, ResumeOptions, find_level, resume_run, run_job
 from aleatoric.runs import Store
 from aleatoric.runs.disk import check_place, check_run, command
 from aleatoric.runs.job import Job, about, flag, shown_fields
@@ -129,9 +129,10 @@ def resume_command() -> Callable[..., None]:
             for name, value in options.items()
             if value is not None and value is not False
         }
-        changes = Changes(given, key_for, word_rule)
+        changes = ResumeOptions(given, key_for, word_rule)
         if salvage is not None:
-            if changes != Changes() or probes or shown != {n: d for n, (_, d) in SHOWN.items()}:
+            defaults = {name: default for name, (_, default) in SHOWN.items()}
+            if changes != ResumeOptions() or probes or shown != defaults:
                 raise UsageError("--salvage only copies what is intact; give it no other option.")
             _salvage(run, salvage)
             return

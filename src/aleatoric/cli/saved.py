@@ -65,12 +65,12 @@ def score(
         for path in export or ():
             _export(store, path)
         if by:
-            from aleatoric.studies.compare_notes import by_agreement
+            from aleatoric.studies.by_agreement import by_agreement
 
             with shown():
                 show_tables([by_agreement(store, system and [system])], as_json, layout)
         elif analysis:
-            from aleatoric.studies.opening import run_study
+            from aleatoric.levels.base import run_study
 
             found = [run_study(store, name, system, track) for name in analysis]
             with shown():

@@ -12,6 +12,9 @@ import numpy as np
 from aleatoric.rng import stream
 from aleatoric.types import Floats, Ints
 
+HUMAN, ORACLE = "human", "oracle"
+"""Systems that are people: all of them, and one random half scored against the other."""
+CONTROLS = (HUMAN, ORACLE)
 N_PERMUTATIONS = 1999
 EXACT_CELLS = 4_000_000
 """The exact distribution is computed if it takes no more additions than this."""

@@ -1,1 +1,1 @@
-"""How items are worked through by live models."""
+"""The levels of comparison: next words, reference tokens, whole texts; base.py has the stages."""

@@ -9,7 +9,7 @@ one line in `aleatoric.registry`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from aleatoric import registry
 from aleatoric.calibration.results import GroupedSums
 from aleatoric.data.opening import check_same, corpus_facts
 from aleatoric.errors import UsageError
-from aleatoric.inference.bootstrap import DEFAULT_METHOD
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.models.checkpoints import check_contents, contents_of
 from aleatoric.models.openai import check_receivers
 from aleatoric.probes.base import (
@@ -34,14 +34,14 @@ from aleatoric.runs.disk import reporting_faults
 from aleatoric.runs.engine import Engine, check_engine, check_specs, open_engine
 from aleatoric.runs.job import Job
 from aleatoric.runs.session import Stopping, working
-from aleatoric.types import Collected, Results, Study
+from aleatoric.types import Collected, Pair, Result, Results, Study
 
 
 @dataclass(frozen=True)
 class Monitor:
-    """How the work of a command is shown and stopped, and which user code it may call.
+    """Progress display and stop signal of a command, and the user-defined probes that it may run.
 
-    Code that a saved run names is called only if it is named here too: a run may come from others.
+    A user-defined probe of a saved run is called only if it is allowed here: a run may be foreign.
     """
 
     track: Track[Any] = quietly
@@ -51,24 +51,24 @@ class Monitor:
 
 
 class Level(ABC):
-    """One kind of comparison of people's answers with those of models."""
+    """One kind of comparison between answers of people and of models."""
 
     name: ClassVar[str]
     help: ClassVar[str]
-    """What the command of the level says about itself."""
+    """Help text of the level's command."""
     job_type: ClassVar[type[Job]]
     model_kinds: ClassVar[tuple[str, ...]]
-    """The kinds of plugins that models of this level are."""
+    """Registry kinds of the models of this level."""
     controls: ClassVar[tuple[str, ...]] = ()
-    """The systems that are people."""
+    """Systems that are people, not models."""
     leading: ClassVar[str] = ""
-    """The metric that systems are ordered by where not all of them can be shown in detail."""
+    """Metric that orders the systems if not all of them can be shown in detail."""
     compared: ClassVar[tuple[str, ...]] = ("*",)
-    """Patterns of the metrics that are compared where none is named, the leading ones first."""
+    """Patterns of the metrics that are compared by default, the leading ones first."""
     needs_out: ClassVar[bool] = False
-    """Whether a run is only useful as a whole, with the files that it leaves behind."""
+    """Whether `--out` is required because the output files are the point of a run."""
     packages: ClassVar[tuple[str, ...]] = ("numpy", "scipy")
-    """The packages whose versions are saved with a run."""
+    """Packages whose versions are saved with a run."""
 
     # Open ----------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class Level(ABC):
         """Open the corpus."""
 
     def facts(self, job: Any, corpus: Any) -> dict[str, Any]:
-        """Return what the manifest holds beyond the fields of the job."""
+        """Return entries of the manifest beyond the fields of the job."""
         return {}
 
     def prepare(self, manifest: Mapping[str, Any], allowed_probes: Collection[str]) -> None:  # noqa: B027
@@ -108,11 +108,16 @@ class Level(ABC):
         corpus: Callable[[], Any],
         monitor: Monitor,
     ) -> None:
-        """Ask one model for everything that the run does not hold yet, and save it."""
+        """Ask one model for all answers that the run lacks, and save them."""
 
     def holds_work(self, store: Store) -> bool:
-        """Whether a new run holds answers that cost time, and is kept if an error ends it."""
-        return any(store.n_items_with_draws(name) for name in self.model_systems(store))
+        """Return whether a failed new run is kept: it holds answers of models that were asked."""
+        systems = store.systems()
+        return any(
+            store.n_items_with_draws(name)
+            for name in self.model_systems(store)
+            if systems[name].get("estimator") != "recorded"
+        )
 
     # Score, reduce -------------------------------------------------------------------------
 
@@ -125,14 +130,21 @@ class Level(ABC):
         return store.has_stats()
 
     @abstractmethod
+    def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
+        """Compute the metrics of one system with intervals from the saved statistics."""
+
     def results(
         self, store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
     ) -> Results:
-        """Compute metrics with intervals from the saved statistics, of all systems or of some."""
+        """Compute the metrics of some or all systems with intervals, controls first."""
+        check_method(interval)
+        known = [*self.controls, *self.model_systems(store)]
+        shown = [name for name in known if systems is None or name in systems]
+        return Results(r for name in shown for r in self.system_results(store, name, interval))
 
     @abstractmethod
     def notes(self, store: Store) -> list[str]:
-        """Return what a reader of the numbers should know."""
+        """Return caveats about the numbers."""
 
     def model_systems(self, store: Store) -> list[str]:
         """Return the systems that are models."""
@@ -141,18 +153,24 @@ class Level(ABC):
     # Beyond results ------------------------------------------------------------------------
 
     studies: ClassVar[str] = ""
-    """The kind of plugins that are studies of this level."""
+    """Registry kind of the studies of this level."""
 
     def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:
         """Run the study `name` on one system."""
         raise UsageError(f"{store.path}: there are no studies of the {self.name} level.")
 
     def group_sums(self, store: Store, system: str) -> GroupedSums | None:
-        """Return the sums per group that systems are compared by; `None`: compare by items."""
+        """Return sums per group for comparing systems, or `None` to compare per item."""
+        return None
+
+    def pairs(
+        self, store: Store, systems: Collection[str]
+    ) -> Iterator[tuple[str, tuple[str, int], Pair]] | None:
+        """Yield system, item id with row number, and distributions; `None` at other levels."""
         return None
 
     def row_files(self, store: Store) -> list[tuple[str, Path]] | None:
-        """Return Parquet files of rows with their systems; `None`: rows are the statistics."""
+        """Return systems with their Parquet files of rows, or `None` to export the statistics."""
         return None
 
 
@@ -163,13 +181,9 @@ def level_of(store: Store) -> Level:
 
 @cache
 def find_level(name: str) -> Level:
-    """Return the level of a command.
-
-    >>> find_level("word").name
-    'word'
-    """
-    found: Level = registry.find("levels", name)()
-    return found
+    """Return the level of a command, such as `word`."""
+    level: Level = registry.find("levels", name)()
+    return level
 
 
 def manifest_of(job: Job, corpus: Collected[Any]) -> dict[str, Any]:
@@ -187,10 +201,10 @@ def manifest_of(job: Job, corpus: Collected[Any]) -> dict[str, Any]:
 
 
 def run_job(job: Job, out: Path, monitor: Monitor | None = None) -> Store:
-    """Do all that a job asks for, in the directory `out`; return the open run.
+    """Run a job in the directory `out` and return the open run.
 
-    What the run holds already is not done again. If the input is bad, nothing of a new run is left
-    behind; if the run is stopped, everything finished is kept.
+    Finished parts of an existing run are not repeated. A new run with bad input leaves no files; an
+    interrupted run keeps everything that was finished.
     """
     monitor = monitor or Monitor()
     level = find_level(job.command)
@@ -202,10 +216,10 @@ def run_job(job: Job, out: Path, monitor: Monitor | None = None) -> Store:
 
 
 @dataclass(frozen=True)
-class Changes:
-    """What may change when a run is resumed, and what the run may do on this machine.
+class ResumeOptions:
+    """Overrides and permissions for resuming a run.
 
-    `options` are fields of the job. User code runs, and a server is sent a key, only if it is
+    `options` are fields of the job. User code runs, and a server receives a key, only if it is
     named here.
     """
 
@@ -214,44 +228,45 @@ class Changes:
     word_rule: str | None = None
 
 
-def resume_run(path: Path, changes: Changes | None = None, monitor: Monitor | None = None) -> Store:
-    """Continue the run in `path` until all that it was asked for is done; return the open run."""
-    changes, monitor = changes or Changes(), monitor or Monitor()
+def resume_run(
+    path: Path, resume_options: ResumeOptions | None = None, monitor: Monitor | None = None
+) -> Store:
+    """Resume the run in `path` until it is complete; return the open run."""
     store = Store.resume(path)
     try:
         with reporting_faults(path):
-            return _resumed(store, changes, monitor)
+            return _resume(store, resume_options or ResumeOptions(), monitor or Monitor())
     except BaseException:
         store.close()
         raise
 
 
-def _resumed(store: Store, changes: Changes, monitor: Monitor) -> Store:
+def _resume(store: Store, resume_options: ResumeOptions, monitor: Monitor) -> Store:
     level, manifest, path = level_of(store), store.manifest, str(store.path)
-    rule = manifest.get("choices", {}).get("rule")
-    check_changes(level, changes)
-    check_known_probes(monitor.allowed_probes, manifest.get("probes") or ())
-    if changes.word_rule not in (None, rule):
-        raise UsageError(f"--word-rule {changes.word_rule} is not the run's; leave it out.")
-    job = level.job_type.from_manifest(manifest, changes.options)
+    rule, probes = manifest.get("choices", {}).get("rule"), manifest.get("probes") or ()
+    _check_options(level, resume_options)
+    check_known_probes(monitor.allowed_probes, probes)
+    if resume_options.word_rule not in (None, rule):
+        raise UsageError(f"--word-rule {resume_options.word_rule} is not the run's; leave it out.")
+    job = level.job_type.from_manifest(manifest, resume_options.options)
     level.check_engine(job)
     if store.meta(COMPLETE):
         store.release()
         return store
-    check_allowed_rule(rule, changes.word_rule, path)
-    check_allowed_probes(manifest.get("probes") or (), monitor.allowed_probes, path, "resume")
+    check_allowed_rule(rule, resume_options.word_rule, path)
+    check_allowed_probes(probes, monitor.allowed_probes, path, "resume")
     pending = store.unfinished_models(job.models)
-    check_receivers(pending, changes.key_for, path)
+    check_receivers(pending, resume_options.key_for, path)
     check_contents(manifest.get("contents") or {}, pending)
     level.check(job)
     level.prepare(manifest, monitor.allowed_probes)
     return _work(store, job, lambda: level.open(job), monitor)
 
 
-def check_changes(level: Level, changes: Changes) -> None:
-    """Refuse changes to options that the command of a run does not have."""
-    known = {own.name for own in fields(level.job_type)}
-    for name in changes.options.keys() - known:
+def _check_options(level: Level, resume_options: ResumeOptions) -> None:
+    """Refuse overrides of options that the command of a run does not have."""
+    known = {field.name for field in fields(level.job_type)}
+    for name in resume_options.options.keys() - known:
         raise UsageError(
             f"--{name.replace('_', '-')} is no option of aleatoric {level.job_type.command}; "
             "leave it out."
@@ -259,7 +274,7 @@ def check_changes(level: Level, changes: Changes) -> None:
 
 
 def _work(store: Store, job: Job, opened: Callable[[], Collected[Any]], monitor: Monitor) -> Store:
-    """Do what is left of a run, which this process alone writes."""
+    """Ask, save and score what a run still lacks; only this process writes to it."""
     level, corpus = find_level(job.command), cache(opened)
     with working(store, level.holds_work):
         # Statistics may be replaced in steps: a run that dies between them is not complete.
@@ -279,9 +294,9 @@ def _work(store: Store, job: Job, opened: Callable[[], Collected[Any]], monitor:
 
 
 def score(store: Store, monitor: Monitor | None = None, again: bool = True) -> None:
-    """Compute the statistics of a saved run: all of them `again`, or only if there are none.
+    """Compute the statistics of a saved run; without `again` only if it has none.
 
-    Nothing is scored again if the run names probes that this command does not allow.
+    A run with probes that this command does not allow is not scored again.
     """
     monitor, level = monitor or Monitor(), level_of(store)
     again = again and not refused_probes(store, monitor.allowed_probes)
@@ -291,17 +306,35 @@ def score(store: Store, monitor: Monitor | None = None, again: bool = True) -> N
 
 
 def refused_probes(store: Store, allowed_probes: Collection[str]) -> list[str]:
-    """Return the user functions that a run names and this command does not: they are not called."""
+    """Return the user-defined probes of a run that this command does not allow."""
     return disallowed_probes(store.manifest.get("probes") or (), allowed_probes)
 
 
 def results(
     store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
 ) -> Results:
-    """Compute the metrics of a run with intervals, of all systems or of some."""
+    """Compute the metrics of a run with intervals; by default of all systems, controls first."""
     return level_of(store).results(store, interval, systems)
 
 
 def notes(store: Store) -> list[str]:
-    """Return what a reader of a run's numbers should know."""
+    """Return caveats about the numbers of a run."""
     return level_of(store).notes(store)
+
+
+def run_study(
+    store: Store, name: str, system: str | None = None, track: Track[Any] = quietly
+) -> Study:
+    """Run the study `name` on one system of a run; by default on its only model."""
+    level = level_of(store)
+    models = level.model_systems(store)
+    if not models:
+        fix = f"give --model to aleatoric {level.name}"
+        raise UsageError(f"{store.path}: has no model to study; {fix}.")
+    if system is None and len(models) > 1:
+        raise UsageError(f"{store.path}: name one system with --system: {', '.join(models)}.")
+    system = system or models[0]
+    if system not in models:
+        listed = ", ".join(models)
+        raise UsageError(f"{store.path}: has no model {system!r} to study; its models: {listed}.")
+    return level.study(store, name, system, track)

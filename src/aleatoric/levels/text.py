@@ -1,4 +1,4 @@
-"""The text level: do a model's sampled texts vary as people's texts vary?"""
+"""The text level: do the texts sampled from a model vary as much as people's texts?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 from aleatoric import registry
 from aleatoric.data.opening import open_text_corpus
 from aleatoric.errors import UsageError, quoted
-from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import bounded, estimates, value_of, walk
 from aleatoric.levels.base import Level, Monitor
 from aleatoric.levels.text_fit import TextCase
@@ -27,6 +26,7 @@ from aleatoric.levels.text_scoring import (
     distances_of,
     metric_names,
     statistics,
+    undefined_counts,
     undefined_pairs,
 )
 from aleatoric.metrics.reduction import Mean
@@ -48,12 +48,22 @@ from aleatoric.runs.session import (
     system_name,
     unfinished_notes,
 )
-from aleatoric.types import Estimate, MultiRef, Result, Results, Signature, Study, TextItem, Texts
+from aleatoric.types import Estimate, MultiRef, Result, Signature, Study, TextItem, Texts
 
 PROTOCOLS = ("corrected", "paper")
 RECORDED = "recorded"
 ASKED = ("max_new_tokens", "template", "chat", "turns", "stop")
-"""What else a generator is asked, beside the decoder, the seed and the number of texts."""
+"""Generation options besides the decoder, the seed and the number of texts."""
+MOST_UNDEFINED = 0.2
+"""Share of pairs without a distance above which there is no interval and no verdict."""
+GAPPY = "more than 20% of the pairs of texts have no distance by this probe"
+_JUDGED = ("energy/", "dmu_M/", f"{SAME_LENGTH}/")
+_OF_GENERATORS = (
+    *("energy/", "mean_M/", "mean_C/", "length_M", f"{SAME_LENGTH}/"),
+    *(f"w1_{side}{BESIDE_MATCHED}/" for side in ("M", "C")),
+)
+_SPACELESS = ("zh", "ja", "th", "lo", "my", "km")
+"""Languages whose tokenizers need no spaces between words."""
 
 
 @dataclass(frozen=True)
@@ -103,67 +113,46 @@ class TextJob(ClusterJob):
     limit: int | None = option(None, "Use only this many inputs, the first ones.", low=1)
 
     def writing(self, decoder: str) -> Writing:
-        """How texts are asked for under a decoder."""
-        asked = {name: getattr(self, name) for name in ASKED}
-        return Writing(decoder=decoder, seed=self.seed, samples=self.samples, **asked)
-
-
-def score_text(store: Store, monitor: Monitor | None = None) -> None:
-    """Compute the per-input statistics of a saved run; needs no model that writes."""
-    monitor = monitor or Monitor()
-    scorer = Scorer.of(store.manifest, monitor.allowed_probes, store)
-    facts = {"model": CONTROL, "decoder": "none", "estimator": "people", "conventions": {}}
-    store.add_system(CONTROL, facts)
-    store.set_meta("probe_facts", scorer.facts())
-    store.set_meta("probe_bounds", {probe.name: probe.bounds for probe in scorer.probes})
-    store.set_meta("has_control", scorer.has_control)
-    columns, rows = statistics(store, scorer, monitor.track)
-    store.write_stats(columns, monitor.stopping.checked(rows))
-    if differing := [name for name in model_systems(store) if _lengths_differ(store, name)]:
-        columns, rows = statistics(store, scorer, monitor.track, differing)
-        store.write_stats(columns, monitor.stopping.checked(rows))
+        """Return the generation options under a decoder."""
+        options = {name: getattr(self, name) for name in ASKED}
+        return Writing(decoder=decoder, seed=self.seed, samples=self.samples, **options)
 
 
 def model_systems(store: Store) -> list[str]:
-    """The systems of a run that are models, not the control."""
+    """Return the systems of a run that are models, not the control."""
     return [name for name in store.systems() if name != CONTROL]
 
 
 def metrics_of(store: Store) -> list[str]:
-    """The metrics of a run, in the order in which they are given."""
+    """Return the metrics of a run, in display order."""
     return metric_names(store.stat_columns())
 
 
 def cases(store: Store, system: str) -> Iterator[TextCase]:
-    """Inputs with what a system wrote to them and its W1 from people, for studies."""
+    """Yield the inputs with a system's texts and their W1 from people, for studies."""
     values: dict[str, dict[str, float | None]] = {}
     for metric in metrics_of(store):
-        if not metric.startswith(("w1_M/", "w1_C/")):
-            continue
-        for row in store.rows(system, metric):
-            values.setdefault(row.item_id, {})[metric] = row.value
-    for found in StoredTexts(store).walk():
-        if system in found.systems:
-            item, texts = found.item, found.systems[system]
-            yield TextCase(item, texts, values.get(item.id, {}))
+        if metric.startswith(("w1_M/", "w1_C/")):
+            for row in store.rows(system, metric):
+                values.setdefault(row.item_id, {})[metric] = row.value
+    for produced in StoredTexts(store).walk():
+        if system in produced.systems:
+            item = produced.item
+            yield TextCase(item, produced.systems[system], values.get(item.id, {}))
 
 
 def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Distances]]]:
-    """Of each of these inputs its id and the distances by every probe of ours, computed again."""
-    ours = [name for name in store.manifest["probes"] if not is_code(name)]
-    if not ours:
+    """Recompute and yield the distances of these inputs by every built-in probe, with their ids."""
+    built_in = [name for name in store.manifest["probes"] if not is_code(name)]
+    if not built_in:
         return
-    scorer, shelf = Scorer.of({**store.manifest, "probes": ours}, (), store), StoredTexts(store)
+    scorer, shelf = Scorer.of({**store.manifest, "probes": built_in}, (), store), StoredTexts(store)
     for item_id in item_ids:
         yield item_id, distances_of(shelf.find(item_id), scorer)
 
 
-_SPACELESS = ("zh", "ja", "th", "lo", "my", "km")
-"""Languages whose tokenisers need no spaces between words."""
-
-
 def _check_spaces(item: TextItem) -> TextItem:
-    """Refuse texts that a tokeniser which needs spaces would leave in one piece."""
+    """Refuse texts without spaces if the tokenizer needs them."""
     if 2 * sum(map(is_spaceless, item.references)) > len(item.references):
         raise UsageError(
             f"item {quoted(item.id)}: is in a script that is written without spaces between words; "
@@ -181,41 +170,43 @@ def _write(
     ask: Writing,
     monitor: Monitor,
 ) -> None:
-    """Save a system's texts as they come, with notes on what did not join."""
+    """Save the texts of a system as they arrive, and the model's notes."""
     if store.meta(f"done {name}"):
         return
     store.add_system(name, facts)
-    left = store.n_items - store.n_items_with_draws(name)
+    n_pending = store.n_items - store.n_items_with_draws(name)
     shelf = StoredTexts(store)
     written = model.write(monitor.stopping.before_each(shelf.pending_items(name)), ask)
-    # A recorded file is read whole or not at all: a bad last line must not leave half of it.
-    is_whole = facts["estimator"] == RECORDED
-    with monitor.stopping.finishing(), store.transaction() if is_whole else nullcontext():
-        if is_whole:
+    # A recorded file is saved in one transaction: a bad last line must not leave half of it.
+    recorded = facts["estimator"] == RECORDED
+    with monitor.stopping.finishing(), store.transaction() if recorded else nullcontext():
+        if recorded:
             shelf.clear(name)  # of a damaged run that lost a part of it
-        _save(shelf, name, model, monitor.track(written, left, name))
-    _check_any(store, name)
+        _save(shelf, name, model, monitor.track(written, n_pending, name))
+    if not store.n_items_with_draws(name):
+        spec = facts["model"].rpartition("@")[0]
+        raise UsageError(f"{spec}: has no text to any input of the corpus; check its rows.")
     with store.transaction():
-        add_notes(store, _own_notes(model, name))
+        add_notes(store, _model_notes(model, name))
         store.set_meta(f"done {name}", True)
 
 
-def _own_notes(model: TextModel, name: str) -> list[str]:
-    """What a model says of its texts, under the system's name: one model may be several systems.
+def _model_notes(model: TextModel, name: str) -> list[str]:
+    """Return a model's notes under the name of the system; one model may be several systems.
 
-    Its counts of texts are about the latest session alone; those of the run are saved with inputs.
+    Counts of texts are left out: they cover the latest session only, and the run has its own.
     """
-    before = f"{model.label}: "
+    prefix = f"{model.label}: "
     counted = model.tally.notes(model.label) if isinstance(model, Tallied) else []
     return [
-        f"{name}: {note.removeprefix(before)}" if note.startswith(before) else note
+        f"{name}: {note.removeprefix(prefix)}" if note.startswith(prefix) else note
         for note in model.notes()
         if note not in counted
     ]
 
 
 def _save(shelf: StoredTexts, name: str, model: TextModel, written: Iterable[Texts]) -> None:
-    """Keep what was written and its counts; an input without a text stays without."""
+    """Save texts and their counts; inputs without a text are skipped."""
     store, key = shelf.store, f"tally {name}"
     earlier = store.meta(key) or {}
     for texts in written:
@@ -231,7 +222,7 @@ def _system_facts(
 ) -> dict[str, Any]:
     conventions = dict(model.conventions)
     if chat and "bos" in conventions:
-        conventions["bos"] = "template"  # a chat template writes the beginning of text itself
+        conventions["bos"] = "template"  # a chat template adds the BOS token itself
     return {
         "model": f"{spec}@{model.version}",
         "decoder": decoder,
@@ -241,20 +232,14 @@ def _system_facts(
     }
 
 
-def _check_any(store: Store, name: str) -> None:
-    if not store.n_items_with_draws(name):
-        model = store.systems()[name]["model"].rpartition("@")[0]
-        raise UsageError(f"{model}: has no text to any input of the corpus; check its rows.")
-
-
 def _tally_notes(store: Store) -> Iterator[str]:
-    """Cut and empty texts, of all that a system wrote in however many sessions."""
+    """Note truncated and empty texts of systems that count them, over all sessions."""
     for name in model_systems(store):
         yield from TextTally(**(store.meta(f"tally {name}") or {})).notes(name)
 
 
 def _empty_notes(store: Store) -> Iterator[str]:
-    """Empty texts of systems that do not count their own; a corpus counts its empty references."""
+    """Note empty texts of systems that do not count them."""
     if not store.has_stats():
         return
     for name in model_systems(store):
@@ -262,29 +247,24 @@ def _empty_notes(store: Store) -> Iterator[str]:
             yield f"{empty} of {name}'s texts are empty"
 
 
-def _mean_lengths(store: Store, system: str) -> tuple[float | None, float | None]:
-    """Mean lengths of people's and a system's texts to the inputs that the system wrote to."""
+def _mean_lengths(store: Store, system: str) -> list[float | None]:
+    """Return mean lengths of people's and a system's texts, on the inputs of the system."""
     pages = ((page.groups, page.values) for page in store.stat_pages(system))
     reductions = {name: Mean(name) for name in LENGTHS}
     sums = walk(pages, reductions)
-    people, own = (value_of(sums[name], reductions[name]) for name in LENGTHS)
-    return people, own
-
-
-def _lengths_differ(store: Store, system: str) -> bool:
-    return lengths_differ(*_mean_lengths(store, system))
+    return [value_of(sums[name], reductions[name]) for name in LENGTHS]
 
 
 def _length_notes(store: Store) -> Iterator[str]:
-    """Warn of systems whose texts are longer or shorter than people's."""
+    """Warn about systems whose texts are longer or shorter than people's."""
     if not set(LENGTHS) <= set(store.stat_columns()):
         return
     for name in model_systems(store):
-        people, own = _mean_lengths(store, name)
-        if lengths_differ(people, own):
+        people, model = _mean_lengths(store, name)
+        if lengths_differ(people, model):
             yield (
                 f"warning: lengths differ by more than {TOLERATED_RATIO - 1:.0%}: {name}'s texts "
-                f"have {own:.1f} tokens on average, people's {people:.1f}. Distances of n-grams "
+                f"have {model:.1f} tokens on average, people's {people:.1f}. Distances of n-grams "
                 "depend on length, so mean M, mean C and energy compare length too; the verdict "
                 f"on variability uses texts cut to the same lengths ({SAME_LENGTH})"
             )
@@ -296,18 +276,18 @@ def _control_notes(store: Store) -> Iterator[str]:
 
 
 def _cut_notes(store: Store) -> Iterator[str]:
-    """How many texts were cut."""
-    if "n_cut" not in (store.stat_columns()):
+    """Note how many texts were cut."""
+    if "n_cut" not in store.stat_columns():
         return
     for name in (CONTROL, *model_systems(store)):
         if n_cut := store.total(name, "n_cut"):
             whose = "people" if name == CONTROL else name
-            of, most = store.total(name, "n_texts"), store.manifest["max_length"]
-            yield f"{whose}: {n_cut} of {of} texts were cut to {most} tokens"
+            n_texts, limit = store.total(name, "n_texts"), store.manifest["max_length"]
+            yield f"{whose}: {n_cut} of {n_texts} texts were cut to {limit} tokens"
 
 
 def _left_out_notes(job: TextJob, corpus: MultiRef) -> list[str]:
-    """Name the probes that run by default but cannot for this language, with how to get them."""
+    """Note which default probes are not available for this language, and how to get them."""
     if job.probes:
         return []
     by_reason: dict[str, list[str]] = {}
@@ -317,7 +297,7 @@ def _left_out_notes(job: TextJob, corpus: MultiRef) -> list[str]:
 
 
 def _undefined_notes(store: Store) -> Iterator[str]:
-    """How many pairs of texts have no distance: by system and part, each probe that has such."""
+    """Note how many pairs of texts have no distance, per system, part and probe."""
     for name in (CONTROL, *model_systems(store)):
         for part in ("H",) if name == CONTROL else ("M", "C"):
             if found := ", ".join(undefined_pairs(store, name, part)):
@@ -325,59 +305,23 @@ def _undefined_notes(store: Store) -> Iterator[str]:
                 yield f"{whose}: pairs of texts without a distance ({part}), left out: {found}"
 
 
-MOST_UNDEFINED = 0.2
-"""The share of pairs without a distance above which there is no interval and no verdict."""
-GAPPY = "more than 20% of the pairs of texts have no distance by this probe"
-_JUDGED = ("energy/", "dmu_M/", f"{SAME_LENGTH}/")
-_OF_GENERATORS = (
-    *("energy/", "mean_M/", "mean_C/", "length_M", f"{SAME_LENGTH}/"),
-    *(f"w1_{side}{BESIDE_MATCHED}/" for side in ("M", "C")),
-)
-
-
 def _language(job: TextJob, corpus: MultiRef) -> str:
-    # The authors read German with English tools too.
+    # The authors used English tools for German too.
     return "en" if job.protocol == "paper" else corpus.language
 
 
-def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
-    # Counts of pairs are added up, not averaged: no interval is worked out for them.
-    names = [c for c in store.stat_columns() if not c.startswith((UNDEFINED, "n_pairs_"))]
-    pages = ((page.groups, page.values) for page in store.stat_pages(system))
-    means = {name: Mean(name) for name in names}
-    found = SavedDict(estimates(pages, means, store.manifest["seed"], interval))
-    missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
-    gappy: set[str] = set() if system == CONTROL else _gappy_probes(store, system)
-    for metric in metrics_of(store):
-        if system == CONTROL and not _is_of_people(store, metric):
-            continue
-        if metric.startswith(f"{SAME_LENGTH}/") and not found[metric].n_items:
-            continue  # a system whose texts are as long as people's
-        estimate = bounded(replace(found[metric], n_missing=missing), metric)
-        if metric.startswith(_JUDGED) and metric.partition("/")[2] in gappy:
-            estimate = replace(estimate, interval=None, reason=GAPPY)
-        signature = _signature(store, system, metric, found)
-        rows = StoredRows(store, system, metric)
-        yield Result(system, metric, signature, estimate, rows=rows)
-
-
 def _gappy_probes(store: Store, system: str) -> set[str]:
-    """The probes by which too many pairs of a system's texts have no distance.
+    """Return the probes by which too many pairs of a system's texts have no distance.
 
-    The pairs that are left are not a fair choice: of nine equal words and one text of two words,
-    only the pairs with the latter have bigrams.
+    The remaining pairs are a biased sample: with nine one-word texts and one of two words, only
+    the pairs with the latter have bigrams.
     """
-    before, pairs = f"{UNDEFINED}M/", store.total(system, "n_pairs_M")
-    columns = [c for c in store.stat_columns() if c.startswith(before)]
-    return {
-        column.removeprefix(before)
-        for column in columns
-        if store.total(system, column) > MOST_UNDEFINED * pairs
-    }
+    n_pairs, counts = store.total(system, "n_pairs_M"), undefined_counts(store, system, "M")
+    return {probe for probe, count in counts.items() if count > MOST_UNDEFINED * n_pairs}
 
 
 def _is_of_people(store: Store, metric: str) -> bool:
-    """Whether people have a metric: H, its lengths, and the control where there is one."""
+    """Return whether people have a metric: H, lengths, and the control if there is one."""
     if store.meta("has_control") is False and not metric.startswith(("mean_H/", "length_H")):
         return False
     return not metric.startswith(_OF_GENERATORS)
@@ -389,14 +333,16 @@ def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estim
     choices = {"protocol": manifest["protocol"]}
     if manifest["protocol"] != "paper":
         choices["n_splits"] = str(manifest["n_splits"])
-    choices |= store.fact("probe_facts").get(metric.partition("/")[2], {})
+    choices |= store.fact("probe_facts").get(metric.partition("/")[2], {}) | facts["conventions"]
+    if facts["estimator"] == "sampled":
+        choices |= {name: str(manifest[name]) for name in ASKED}
     return Signature(
         manifest["corpus"]["name"],
         manifest["corpus"]["sha256"],
         facts["model"],
         facts["decoder"],
         facts["estimator"],
-        choices | facts["conventions"] | _asked(manifest, facts),
+        choices,
         f"{people or 0:g}x{texts or 0:g}",
         manifest["seed"],
         metric,
@@ -404,15 +350,8 @@ def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estim
     )
 
 
-def _asked(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, str]:
-    """How a live system was asked for its texts; recorded texts were not asked for."""
-    if facts["estimator"] != "sampled":
-        return {}
-    return {name: str(manifest[name]) for name in ASKED}
-
-
 class Text(Level):
-    """Whole texts: how far apart people's texts are, a model's texts, and the two from another."""
+    """Whole texts: distances among people's texts, among a model's texts, and between both."""
 
     name = "text"
     help = """Whole texts: does a generator vary as people do?
@@ -478,7 +417,7 @@ class Text(Level):
         """Save the texts of one model under every decoder."""
         model = engine.text_model(spec, job.loading)
         check_version(store, spec, model.version)
-        # Recorded texts were decoded already: one system, whatever decoders are asked for.
+        # Recorded texts were decoded already: --decoder does not apply.
         recorded = spec.partition(":")[0] == RECORDED
         decoders = ("as recorded",) if recorded else job.decoders
         for decoder in decoders:
@@ -486,11 +425,6 @@ class Text(Level):
             facts = _system_facts(spec, model, decoder, recorded, job.chat)
             name = system_name(store, model.label, facts, len(decoders) > 1, (CONTROL,))
             _write(store, name, facts, model, job.writing(decoder), monitor)
-
-    def holds_work(self, store: Store) -> bool:
-        """Whether a live model has written anything."""
-        live = (name for name, facts in store.systems().items() if facts["estimator"] == "sampled")
-        return any(store.n_items_with_draws(name) for name in live)
 
     studies = "text_analyses"
 
@@ -502,18 +436,42 @@ class Text(Level):
 
     def score(self, store: Store, monitor: Monitor) -> None:
         """Compute the statistics of every input and system."""
-        score_text(store, monitor)
+        scorer = Scorer.of(store.manifest, monitor.allowed_probes, store)
+        facts = {"model": CONTROL, "decoder": "none", "estimator": "people", "conventions": {}}
+        store.add_system(CONTROL, facts)
+        store.set_meta("probe_facts", scorer.facts())
+        store.set_meta("probe_bounds", {probe.name: probe.bounds for probe in scorer.probes})
+        store.set_meta("has_control", scorer.has_control)
+        columns, rows = statistics(store, scorer, monitor.track)
+        store.write_stats(columns, monitor.stopping.checked(rows))
+        models = model_systems(store)
+        if differing := [m for m in models if lengths_differ(*_mean_lengths(store, m))]:
+            columns, rows = statistics(store, scorer, monitor.track, differing)
+            store.write_stats(columns, monitor.stopping.checked(rows))
 
-    def results(
-        self, store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
-    ) -> Results:
-        """Compute metrics with intervals."""
-        known = [CONTROL, *model_systems(store)]
-        shown = [name for name in known if systems is None or name in systems]
-        return Results(r for name in shown for r in _system_results(store, name, interval))
+    def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
+        """Compute the means of all statistics with intervals."""
+        # Counts of pairs are totals, not means: they need no interval.
+        names = [c for c in store.stat_columns() if not c.startswith((UNDEFINED, "n_pairs_"))]
+        pages = ((page.groups, page.values) for page in store.stat_pages(system))
+        means = {name: Mean(name) for name in names}
+        found = SavedDict(estimates(pages, means, store.manifest["seed"], interval))
+        missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
+        gappy: set[str] = set() if system == CONTROL else _gappy_probes(store, system)
+        for metric in metrics_of(store):
+            if system == CONTROL and not _is_of_people(store, metric):
+                continue
+            if metric.startswith(f"{SAME_LENGTH}/") and not found[metric].n_items:
+                continue  # a system whose texts are as long as people's
+            estimate = bounded(replace(found[metric], n_missing=missing), metric)
+            if metric.startswith(_JUDGED) and metric.partition("/")[2] in gappy:
+                estimate = replace(estimate, interval=None, reason=GAPPY)
+            signature = _signature(store, system, metric, found)
+            rows = StoredRows(store, system, metric)
+            yield Result(system, metric, signature, estimate, rows=rows)
 
     def notes(self, store: Store) -> list[str]:
-        """Return notes, those that change how numbers are read first."""
+        """Return notes, the most important caveats first."""
         parts = (
             *(lost_notes, _length_notes, _control_notes, saved_notes, _cut_notes),
             *(_tally_notes, _empty_notes, _undefined_notes),

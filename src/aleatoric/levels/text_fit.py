@@ -46,7 +46,7 @@ class Fit:
 
     @property
     def metric(self) -> str:
-        """The metric by which the inputs are ordered."""
+        """The metric that orders the inputs."""
         return f"w1_{self.side}/{self.probe}"
 
     @property
@@ -59,21 +59,14 @@ class Fit:
 
 
 def fit(cases: Sequence[TextCase], probe: str, side: Side = "C", n_listed: int = N_LISTED) -> Fit:
-    """The worst and the best fitted inputs; no input is in both lists, and ties are sorted by id.
+    """Return the worst and best fitted inputs; no input is in both lists, ties are sorted by id.
 
-    Inputs most of whose pairs have no distance are listed only if there are no others: a W1 of
-    the few remaining pairs says little.
-
-    >>> cases = [TextCase(TextItem(i, i, (i,), ()), (), {"w1_C/p": w}) for i, w in
-    ...          [("a", 0.1), ("b", 0.5), ("c", None)]]
-    >>> found = fit(cases, "p")
-    >>> [case.item.id for case in found.worst], [case.item.id for case in found.best]
-    (['b'], ['a'])
+    Inputs most of whose pairs have no distance are listed only if there are no others.
     """
     metric, threshold = f"w1_{side}/{probe}", THRESHOLDS.get(probe, OTHER_THRESHOLD)
     known = [(value, case) for case in cases if (value := case.values.get(metric)) is not None]
-    telling = [pair for pair in known if _mostly_defined(pair[1], probe, side)]
-    ordered = sorted(telling or known, key=lambda pair: (-pair[0], pair[1].item.id))
+    reliable = [pair for pair in known if _mostly_defined(pair[1], probe, side)]
+    ordered = sorted(reliable or known, key=lambda pair: (-pair[0], pair[1].item.id))
     listed = min(n_listed, (len(ordered) + 1) // 2)
     worst = tuple(case for _, case in ordered[:listed])
     best = tuple(case for _, case in ordered[::-1][: min(listed, len(ordered) - listed)])
@@ -82,9 +75,9 @@ def fit(cases: Sequence[TextCase], probe: str, side: Side = "C", n_listed: int =
 
 
 def _mostly_defined(case: TextCase, probe: str, side: Side) -> bool:
-    """Whether at least half of an input's pairs have a distance, on both sides of the comparison.
+    """Return whether at least half of the pairs have a distance, on both sides of the comparison.
 
-    Words are cut at white space; nothing is known about user-defined probes.
+    Words are split at white space; user-defined probes are assumed to be always defined.
     """
     kind, _, order = probe.partition("-")
     if kind not in _NEED_BOTH:
@@ -96,12 +89,12 @@ def _mostly_defined(case: TextCase, probe: str, side: Side) -> bool:
 
 
 def _filled(texts: Sequence[str], n_words: int) -> Filled:
-    """A text has content if it has at least `n_words` words."""
+    """Count the texts, and those with at least `n_words` words."""
     return len(texts), sum(len(text.split(None, n_words)) >= n_words for text in texts)
 
 
 def _half(left: Filled, right: Filled | None, need_both: bool) -> bool:
-    """Whether half of the pairs of left with right, or within left, have a distance."""
+    """Return whether half of the pairs of left and right, or within left, have a distance."""
     pairs, both = (comb(n, 2) if right is None else n * right[i] for i, n in enumerate(left))
     empty = [n - filled for n, filled in (left, right or left)]
     neither = comb(empty[0], 2) if right is None else empty[0] * empty[1]
@@ -109,7 +102,7 @@ def _half(left: Filled, right: Filled | None, need_both: bool) -> bool:
 
 
 def run(cases: Sequence[TextCase], seed: int) -> Study:
-    """The inputs fitted worst and best by every probe, by W1(C, H) and by W1(M, H)."""
+    """List the worst and best fitted inputs per probe, by W1(C, H) and by W1(M, H)."""
     probes = dict.fromkeys(
         name.partition("/")[2] for case in cases for name in case.values if "w1_C/" in name
     )
@@ -120,7 +113,7 @@ def run(cases: Sequence[TextCase], seed: int) -> Study:
 
 
 def _table(side: Side, fits: Sequence[Fit]) -> Table:
-    """The worst and best inputs by every probe, with their first texts."""
+    """Return a table of the worst and best inputs per probe, with their first texts."""
     rows = []
     for found in fits:
         rows += [_row("worst", case, found) for case in found.worst]
@@ -139,6 +132,6 @@ def _row(end: str, case: TextCase, found: Fit) -> tuple[str, ...]:
 
 
 def _short(texts: Iterable[str]) -> str:
-    """The first texts, each cut to what fits a table."""
+    """Join the first texts, each shortened to fit a table."""
     first = list(texts)[:N_TEXTS]
     return " / ".join(textwrap.shorten(text, TEXT_CHARS, placeholder="…") or "∅" for text in first)

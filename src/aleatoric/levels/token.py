@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -10,7 +10,6 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric import registry
 from aleatoric.calibration.results import CalibrationResult, GroupedSums, pack, unpack
@@ -19,11 +18,11 @@ from aleatoric.calibration.statistics import TokenTable, part_files, read_table,
 from aleatoric.calibration.stream import CalibrationStream
 from aleatoric.data.opening import open_token_corpus
 from aleatoric.errors import DataError, UsageError
-from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import bounded
 from aleatoric.levels.base import Level, Monitor
 from aleatoric.models.base import ForcedModel, Forcing
-from aleatoric.models.forced import ForcedPart, chunks, parts
+from aleatoric.models.forced import chunks, parts
 from aleatoric.registry import Advance, Track
 from aleatoric.runs import Store, TokenSums
 from aleatoric.runs.engine import Engine, check_one_process, open_forced
@@ -35,21 +34,20 @@ from aleatoric.types import (
     ParallelText,
     Perfect,
     Result,
-    Results,
     Signature,
     Study,
     TextCorpus,
 )
 
-BATCHES_A_PART = 8
-"""So many batches are scored between two saves: what a killed run loses at most."""
+BATCHES_PER_PART = 8
+"""Batches between two saves: the most that a killed run loses."""
 METRICS = (
     *("ece", "mce", "sce", "ace", "e_ece", "e_ece_p", "e_ece_k", "brier", "nll"),
     *("sce_predicted", "ace_predicted", "sce_weighted", "ace_weighted"),
     *("ece_mass", "ece_debiased", "ece_sweep", "ece_smooth"),
     *("agreement_M", "agreement_C", "entropy", "accuracy", "vocabulary_unseen"),
 )
-"""The order in which metrics are given; those of other schemes follow."""
+"""Display order of metrics; those of other schemes follow."""
 
 
 @dataclass(frozen=True)
@@ -83,18 +81,18 @@ class TokenJob(Job):
 
     @property
     def forcing(self) -> Forcing:
-        """How models are loaded and read the reference."""
+        """Options for loading models and reading the reference."""
         loading = (self.dtype, self.device, self.bos, self.trust_remote_code)
         return Forcing(*loading, self.window, self.stride)
 
 
 def systems(store: Store) -> list[str]:
-    """The models that have read anything."""
+    """Return the models that have read at least one token."""
     return [name for name in store.systems() if store.tokens_read(name)]
 
 
 def calibration(store: Store, system: str, interval: str = DEFAULT_METHOD) -> CalibrationResult:
-    """All of a system's estimates and curves."""
+    """Compute all estimates and curves of a system."""
     return _restored(store, system).result(interval)
 
 
@@ -115,10 +113,10 @@ def _restore(stream: CalibrationStream, sums: TokenSums) -> None:
 
 
 def token_table(store: Store, system: str) -> TokenTable:
-    """A system's rows, where they were kept.
+    """Return the saved rows of a system.
 
-    Another system that has read the very same tokens lends its entropy as the language's own
-    uncertainty; without one, the system's own entropy stands for it.
+    Intrinsic uncertainty is estimated by the entropy of another system that read the same tokens,
+    or else by the system's own entropy.
     """
     table = read_table(store.token_rows_folder(system), system)
     for name in systems(store):
@@ -140,70 +138,30 @@ def _read_parts(
     advance: Advance,
     stopping: Stopping,
 ) -> TokenSums:
-    """Score items after those done, and save after each part.
+    """Score the remaining items, and save after each part.
 
-    A stop waits for the end of a part: the parts of a run that went on must be those of one that
-    was never stopped, since sums of floating-point numbers depend on their order.
+    A stop waits for the end of a part: sums of floating-point numbers depend on their order, so a
+    resumed run must have the same parts as an uninterrupted one.
     """
     stream = _stream(store.manifest, model.vocabulary_size)
     if done.items:
         _restore(stream, done)
-    for part in parts(model, items, BATCHES_A_PART * batch_tokens):
+    for part in parts(model, items, BATCHES_PER_PART * batch_tokens):
         with stopping.finishing():
-            positions = _score(stream, model, part, batch_tokens, advance)
-            _keep_rows(store, name, stream, positions, done.items)
-            done = _save(store, name, stream, done, part)
+            positions = [np.zeros(0, dtype=np.int64)]
+            for chunk in chunks(model, part.strips, batch_tokens):
+                stream.update(chunk.logits, chunk.targets, chunk.groups)
+                positions.append(chunk.positions)
+                advance(0, len(chunk.positions))
+            if (rows := stream.take_rows()) is not None:
+                # Named by its first item, so that a repeated part replaces the file.
+                path = store.token_rows_folder(name) / f"{done.items:012}.parquet"
+                write_part(path, *rows, np.concatenate(positions))
+            counts = (done.items + part.n_items, done.unscored + part.n_unscored, stream.n_tokens)
+            done = TokenSums(*counts, pack(stream.save()))
+            store.save_token_sums(name, done)
             advance(part.n_items, 0)
     return done
-
-
-def _score(
-    stream: CalibrationStream,
-    model: ForcedModel,
-    part: ForcedPart,
-    batch_tokens: int,
-    advance: Advance,
-) -> NDArray[np.int64]:
-    """Feed a part to the stream; where each of its tokens stands in its document."""
-    positions = [np.zeros(0, dtype=np.int64)]
-    for chunk in chunks(model, part.strips, batch_tokens):
-        stream.update(chunk.logits, chunk.targets, chunk.groups)
-        positions.append(chunk.positions)
-        advance(0, len(chunk.positions))
-    return np.concatenate(positions)
-
-
-def _keep_rows(
-    store: Store,
-    name: str,
-    stream: CalibrationStream,
-    positions: NDArray[np.int64],
-    first_item: int,
-) -> None:
-    """Write the rows of a part; named by its first item, so that a repeated part replaces them."""
-    kept = stream.take_rows()
-    if kept is not None:
-        path = store.token_rows_folder(name) / f"{first_item:012}.parquet"
-        write_part(path, *kept, positions)
-
-
-def _save(
-    store: Store, name: str, stream: CalibrationStream, done: TokenSums, part: ForcedPart
-) -> TokenSums:
-    sums = TokenSums(
-        done.items + part.n_items,
-        done.unscored + part.n_unscored,
-        stream.n_tokens,
-        pack(stream.save()),
-    )
-    store.save_token_sums(name, sums)
-    return sums
-
-
-def _name_of(store: Store, spec: str) -> str | None:
-    """The name that a model has in the run already."""
-    known = store.systems().items()
-    return next((name for name, facts in known if facts["spec"] == spec), None)
 
 
 def _add_system(store: Store, spec: str, model: ForcedModel) -> str:
@@ -238,25 +196,9 @@ def _stream(manifest: Mapping[str, Any], vocabulary: int) -> CalibrationStream:
     )
 
 
-def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
-    found = calibration(store, system, interval)
-    ordered = [name for name in METRICS if name in found.estimates]
-    others = [name for name in found.estimates if name not in METRICS]
-    for metric in (*ordered, *others):
-        signature = _signature(store, system, metric, found.n_tokens)
-        perfect = _perfect(found.consistency[metric].expected) if metric in found.curves else None
-        own = bounded(found.estimates[metric], metric)
-        yield Result(system, metric, signature, own, perfect)
-
-
-def _perfect(expected: float) -> Perfect:
-    """The error of a calibrated model with these confidences: few tokens alone make one."""
-    return Perfect(expected, expected, "reference tokens drawn from the model itself")
-
-
 def _signature(store: Store, system: str, metric: str, n_tokens: int) -> Signature:
     manifest, facts = store.manifest, store.systems()[system]
-    decoder, estimator = _form(metric, manifest["schemes"])
+    decoder, estimator = _decoder(metric, manifest["schemes"])
     choices = facts["conventions"] | {"bins": str(manifest["bins"]), "closed": "at-1"}
     if facts["reads"] == "text":
         choices["documents"] = manifest["documents"]
@@ -274,8 +216,8 @@ def _signature(store: Store, system: str, metric: str, n_tokens: int) -> Signatu
     )
 
 
-def _form(metric: str, schemes: Iterable[str]) -> tuple[str, str]:
-    """The decoder of a metric, and over what its expectation is taken."""
+def _decoder(metric: str, schemes: Iterable[str]) -> tuple[str, str]:
+    """Return the decoder of a metric, and how its expectation is computed."""
     for scheme in map(Scheme.parse, schemes):
         if scheme.metric == metric:
             form = f"{scheme.samples}-samples" if scheme.samples else "whole-space"
@@ -284,7 +226,7 @@ def _form(metric: str, schemes: Iterable[str]) -> tuple[str, str]:
 
 
 class Token(Level):
-    """Reference tokens: a model's teacher-forced distribution against the token that follows."""
+    """Reference tokens: a model's teacher-forced distribution and the token that follows."""
 
     name = "token"
     help = """Reference tokens: is the model's distribution calibrated?
@@ -308,18 +250,18 @@ class Token(Level):
         check_one_process(job.engine_options, "token")
 
     def open(self, job: TokenJob) -> TextCorpus | ParallelText:
-        """Open the documents or sentence pairs; read through once, to find bad lines early."""
+        """Open the documents or sentence pairs."""
         corpus = open_token_corpus(job.corpus, job.encoding, job.documents)
-        len(corpus.items)
+        len(corpus.items)  # reads everything once, to find bad lines early
         return corpus
 
     def facts(self, job: TokenJob, corpus: Any) -> dict[str, Any]:
         """Return all schemes of e-ECE, the paper's first."""
-        asked = [str(Scheme.parse(scheme)) for scheme in job.schemes]
-        return {"schemes": list(dict.fromkeys([*map(str, EXPECTED), *asked]))}
+        schemes = [*EXPECTED, *map(Scheme.parse, job.schemes)]
+        return {"schemes": list(dict.fromkeys(map(str, schemes)))}
 
     def save_items(self, store: Store, job: TokenJob, corpus: Any, monitor: Monitor) -> None:
-        """Save nothing: documents are read again from the corpus."""
+        """Save nothing: documents are read from the corpus when needed."""
 
     def ask(
         self,
@@ -331,7 +273,8 @@ class Token(Level):
         monitor: Monitor,
     ) -> None:
         """Read what is left of the corpus with one model, and save the sums of each part."""
-        name = _name_of(store, spec)
+        known = store.systems().items()
+        name = next((name for name, facts in known if facts["spec"] == spec), None)
         if name is not None and store.meta(f"done {name}"):
             return
         model, opened = open_forced(spec, job.forcing), corpus()
@@ -341,9 +284,9 @@ class Token(Level):
         done = store.token_sums(name) or TokenSums(0, 0, 0, b"")
         with monitor.meter(name, len(opened.items)) as advance:
             advance(done.items, 0)
-            left = islice(opened.items, done.items, None)
+            pending = islice(opened.items, done.items, None)
             reading = (job.batch_tokens, advance, monitor.stopping)
-            done = _read_parts(store, name, model, left, done, *reading)
+            done = _read_parts(store, name, model, pending, done, *reading)
         if not done.tokens:
             raise DataError(
                 f"{opened.name}: no document is longer than a token; give longer texts."
@@ -357,17 +300,23 @@ class Token(Level):
     def score(self, store: Store, monitor: Monitor) -> None:
         """Compute nothing: the saved sums are the statistics."""
 
-    def has_statistics(self, store: Store) -> bool:
-        """Whether a model has read anything."""
-        return bool(systems(store))
+    has_statistics = holds_work
 
-    def results(
-        self, store: Store, interval: str = DEFAULT_METHOD, asked: Collection[str] | None = None
-    ) -> Results:
+    def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute calibration errors with intervals from the saved sums."""
-        check_method(interval)
-        named = [name for name in systems(store) if asked is None or name in asked]
-        return Results(r for name in named for r in _system_results(store, name, interval))
+        found = calibration(store, system, interval)
+        ordered = [name for name in METRICS if name in found.estimates]
+        others = [name for name in found.estimates if name not in METRICS]
+        for metric in (*ordered, *others):
+            signature, perfect = _signature(store, system, metric, found.n_tokens), None
+            if metric in found.curves:
+                # The error of a calibrated model with these confidences, due to few tokens alone.
+                expected = found.consistency[metric].expected
+                perfect = Perfect(
+                    expected, expected, "reference tokens drawn from the model itself"
+                )
+            estimate = bounded(found.estimates[metric], metric)
+            yield Result(system, metric, signature, estimate, perfect)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes on documents without a token to predict, and on unfinished systems."""
@@ -399,11 +348,11 @@ class Token(Level):
 
     def row_files(self, store: Store) -> list[tuple[str, Path]]:
         """Return the files of rows per token."""
-        kept = [
+        found = [
             (name, file)
             for name in systems(store)
             for file in part_files(store.token_rows_folder(name))
         ]
-        if not kept:
+        if not found:
             raise UsageError(f"{store.path}: has no rows per token; run it with --keep-rows.")
-        return kept
+        return found

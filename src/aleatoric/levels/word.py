@@ -13,18 +13,18 @@ import numpy as np
 from aleatoric import registry
 from aleatoric.data.opening import open_corpus
 from aleatoric.errors import UsageError
-from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.persons import PersonSums
 from aleatoric.levels.base import Level, Monitor
+from aleatoric.levels.base import results as results
 from aleatoric.levels.word_results import (
     COLUMNS,
     PAIRWISE,
     person_facts,
     person_notes,
+    system_results,
     tolerance_notes,
 )
 from aleatoric.levels.word_results import model_systems as model_systems
-from aleatoric.levels.word_results import results as results
 from aleatoric.levels.word_scoring import (
     CONTROLS,
     Answered,
@@ -35,7 +35,7 @@ from aleatoric.levels.word_scoring import (
 )
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.nextword.adaptive import parse_until, until_note
-from aleatoric.nextword.answers import Changes, Reading, ReadItems, read_draws
+from aleatoric.nextword.answers import AnswerChanges, Reading, ReadItems, read_draws
 from aleatoric.nextword.rules import check_known, is_code
 from aleatoric.probes.tools import fitting_tagger, language_caveat, language_code
 from aleatoric.registry import Track
@@ -53,9 +53,8 @@ from aleatoric.runs.session import (
     system_name,
     unfinished_notes,
 )
-from aleatoric.types import Case, Choices, Corpus, Item, Results, Study
+from aleatoric.types import Case, Choices, Corpus, Item, Pair, Result, Study
 
-LIVE = ("exact", "mc", "list")
 SCORED_AT_ONCE = 100
 ABSTRACTIONS = ("tvd_syn", "tvd_sem")
 ENGLISH_EMBEDDERS = ("minilm", "wordllama")
@@ -114,7 +113,7 @@ class WordJob(ClusterJob):
 
     @property
     def loading(self) -> Loading:
-        """How live models are loaded and asked."""
+        """Options for loading and asking models."""
         return replace(super().loading, estimator=self.estimator)
 
     @cached_property
@@ -129,9 +128,9 @@ class WordJob(ClusterJob):
 
 
 def choose(protocol: str, overrides: Iterable[str], word_rule: str | None = None) -> Choices:
-    """The choices of a protocol, some replaced by `name=value`, and its word rule by another.
+    """Return the choices of a protocol, with overrides `name=value` and another word rule.
 
-    A word rule may be a user's own `module:function`; as a choice it must be an installed one.
+    `word_rule` may be a user's `module:function`; the override `rule=...` must be installed.
 
     >>> choose("paper", ["bins=closed"]).bins
     'closed'
@@ -165,57 +164,49 @@ def _allowed(name: str, value: str) -> Any:
 def score_word(store: Store, monitor: Monitor | None = None) -> None:
     """Compute the per-item statistics of a saved run; needs no model."""
     monitor = monitor or Monitor()
-    settings = scoring_settings(store)
+    manifest = store.manifest
+    metrics = {name: registry.find("metrics", name) for name in PAIRWISE}
+    choices, seed = Choices(**manifest["choices"]), manifest["seed"]
+    settings = Settings(choices, metrics, _abstractions(manifest), manifest["n_splits"], seed)
     columns = [*COLUMNS, *settings.abstractions]
     for name in CONTROLS:
         store.add_system(name, {"model": name, "decoder": "none", "estimator": "people"})
     persons = PersonSums()
-    rows = track_rows(store, settings, monitor.track, persons)
+    rows = _stat_rows(store, settings, monitor.track, persons)
     store.write_stats(columns, monitor.stopping.checked(rows), lambda: person_facts(persons))
 
 
-def track_rows(
+def _stat_rows(
     store: Store, settings: Settings, track: Track[Any], persons: PersonSums
 ) -> Iterator[StatRow]:
-    """Statistics of every item and system, in the order of the items.
-
-    Where answers have persons, what each changes is added to `persons`.
-    """
+    """Yield the statistics of every item and system; add the change due to each person."""
     walk = iter(track(store.walk(), store.n_items, "score"))
     while page := list(islice(walk, SCORED_AT_ONCE)):
         answered = [(item, systems) for _, item, systems in page]
-        found = score_items(answered, _on_joint_supports(settings, answered))
-        for (no, item, systems), rows in zip(page, found, strict=True):
-            for one in rows:
-                yield StatRow(no, one.system, one.row, one.values, one.splits)
+        scored = score_items(answered, _on_joint_supports(settings, answered))
+        for (no, item, systems), rows in zip(page, scored, strict=True):
+            for row in rows:
+                yield StatRow(no, row.system, row.row, row.values, row.splits)
             if item.persons is not None:
                 for system, changes in person_changes((item, systems), settings.choices):
                     persons.add(system, item.group, item.persons, changes)
 
 
 def _on_joint_supports(settings: Settings, answered: Sequence[Answered]) -> Settings:
-    """Settings whose classes of words are the same for the oracle and all systems of an item."""
+    """Use the same classes of words for the oracle and all systems of an item."""
     if not settings.abstractions:
         return settings
     from aleatoric.levels.word_classes import on_joint_support
 
     joint = {
-        name: on_joint_support(own, answered, settings.choices)
-        for name, own in settings.abstractions.items()
+        name: on_joint_support(abstraction, answered, settings.choices)
+        for name, abstraction in settings.abstractions.items()
     }
     return replace(settings, abstractions=joint)
 
 
-def scoring_settings(store: Store) -> Settings:
-    """The settings that a run's manifest asks for."""
-    manifest = store.manifest
-    metrics = {name: registry.find("metrics", name) for name in PAIRWISE}
-    choices, seed = Choices(**manifest["choices"]), manifest["seed"]
-    return Settings(choices, metrics, _abstractions(manifest), manifest["n_splits"], seed)
-
-
 def _abstraction_notes(store: Store) -> Iterator[str]:
-    """What TVD over classes of words depends on."""
+    """Note what TVD over classes of words depends on."""
     manifest = store.manifest
     if "tvd_syn" in manifest["abstractions"]:
         caveat = language_caveat(manifest["tagger"], manifest.get("language"))
@@ -236,7 +227,7 @@ def _abstraction_notes(store: Store) -> Iterator[str]:
 
 
 def _rank_notes(store: Store) -> Iterator[str]:
-    """On how many contexts people's first choice has no rank, because a model never drew it."""
+    """Note on how many contexts a model never drew the most frequent human answer."""
     if not store.has_stats() or not {"tvd", RANK} <= set(store.stat_columns()):
         return
     parts = []
@@ -254,7 +245,7 @@ def _rank_notes(store: Store) -> Iterator[str]:
 
 
 def _failed_notes(store: Store) -> Iterator[str]:
-    """How many draws of each model held no word."""
+    """Note how many draws of each model held no word, and unfinished systems."""
     if not store.has_stats():
         return
     kept = store.manifest["choices"]["failed"] == "outcome"
@@ -268,7 +259,7 @@ def _failed_notes(store: Store) -> Iterator[str]:
 
 
 def _until_notes(store: Store) -> Iterator[str]:
-    """How many draws were taken where sampling stopped by itself, and where it could not."""
+    """Note how many draws adaptive sampling took, and where it did not converge."""
     if store.manifest.get("until") is None:
         return
     error = parse_until(store.manifest["until"])
@@ -278,7 +269,7 @@ def _until_notes(store: Store) -> Iterator[str]:
 
 
 def cases(store: Store, system: str) -> Iterator[Case]:
-    """Items with people's and a system's distribution, for the studies."""
+    """Yield the items with people's and a system's distribution, for studies."""
     choices = Choices(**store.manifest["choices"])
     for item, draws in store.walk_system(system):
         for pair in pair_of(item, draws, choices):
@@ -286,22 +277,17 @@ def cases(store: Store, system: str) -> Iterator[Case]:
 
 
 def _draw(
-    store: Store,
-    name: str,
-    facts: Mapping[str, Any],
-    model: WordModel,
-    ask: Ask,
-    monitor: Monitor,
+    store: Store, name: str, facts: Mapping[str, Any], model: WordModel, ask: Ask, monitor: Monitor
 ) -> None:
-    """Save a system's draws as they come, with notes on what did not join."""
+    """Save the draws of a system as they arrive, with notes on rows that match no item."""
     if store.meta(f"done {name}"):
         return
     store.add_system(name, facts)
-    left = pending_items(store, name, model)
-    items: Iterable[Item] = monitor.track(left.items(monitor.stopping), left.number, name)
-    changes = Changes()
+    pending = pending_items(store, name, model)
+    items: Iterable[Item] = monitor.track(pending.items(monitor.stopping), pending.number, name)
+    changes = AnswerChanges()
     with monitor.stopping.finishing():
-        draws = read_draws(left.new(model.draws(items, ask)), Reading.of(ask.choices), changes)
+        draws = read_draws(pending.new(model.draws(items, ask)), Reading.of(ask.choices), changes)
         joined = store.add_draws(name, draws, model.estimator == "recorded")
     with store.transaction():
         add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
@@ -328,19 +314,18 @@ def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> It
         yield f"{name}: {joined.repeated} rows repeat an item and count as {meaning}"
 
 
-def word_study(name: str, own: Sequence[Case], manifest: Mapping[str, Any]) -> Study:
+def word_study(name: str, cases: Sequence[Case], manifest: Mapping[str, Any]) -> Study:
     """Run a study of next words; the regression tags them in the language of the corpus."""
     run: Callable[..., Study] = registry.find("analyses", name)
     if name != "ard":
-        return run(own, manifest["seed"])
+        return run(cases, manifest["seed"])
     language = manifest.get("language")
-    asked = manifest["tagger"] if "tvd_syn" in manifest["abstractions"] else None
-    tagger = fitting_tagger(asked, language)
-    kind, _, argument = tagger.partition(":")
-    study = run(own, manifest["seed"], registry.find("taggers", kind)(argument))
+    chosen = manifest["tagger"] if "tvd_syn" in manifest["abstractions"] else None
+    tagger = fitting_tagger(chosen, language)
+    study = run(cases, manifest["seed"], _open("taggers", tagger))
     caveat = language_caveat(tagger, language)
     notes = () if caveat is None else (f"Caveat: {caveat}.",)
-    tables = [replace(one, notes=(*one.notes, *notes)) for one in study.tables]
+    tables = [replace(table, notes=(*table.notes, *notes)) for table in study.tables]
     return replace(study, tables=tuple(tables))
 
 
@@ -354,14 +339,17 @@ def _abstraction(name: str, manifest: Mapping[str, Any]) -> Any:
     from aleatoric.levels import word_classes
 
     if name == "tvd_syn":
-        kind, _, argument = manifest["tagger"].partition(":")
-        return word_classes.by_tag(registry.find("taggers", kind)(argument))
-    kind, _, argument = manifest["embedder"].partition(":")
-    return word_classes.by_cluster(registry.find("embedders", kind)(argument), manifest["seed"])
+        return word_classes.by_tag(_open("taggers", manifest["tagger"]))
+    return word_classes.by_cluster(_open("embedders", manifest["embedder"]), manifest["seed"])
+
+
+def _open(kind: str, spec: str) -> Any:
+    name, _, argument = spec.partition(":")
+    return registry.find(kind, name)(argument)
 
 
 class NextWords(Level):
-    """What all commands share whose systems give next words."""
+    """The part of the word level that fine-tuning shares: scoring, results, notes, studies."""
 
     name = "word"
     controls = CONTROLS
@@ -371,19 +359,28 @@ class NextWords(Level):
 
     def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:
         """Run the study `name` on the contexts of one system."""
-        registry.find(self.studies, name)  # an unknown name shows before anything is read
+        registry.find(self.studies, name)  # refuse an unknown name before reading anything
         found = track(cases(store, system), store.n_items, f"{name} of {system}")
         return word_study(name, list(found), store.manifest)
+
+    def pairs(
+        self, store: Store, systems: Collection[str]
+    ) -> Iterator[tuple[str, tuple[str, int], Pair]]:
+        """Yield people's and a system's distribution per item, with system, item id and row."""
+        choices = Choices(**store.manifest["choices"])
+        for _, item, draws in store.walk():
+            for system in systems:
+                rows = draws.get(system, [])
+                for row, pair in enumerate(pair_of(item, rows, choices) if rows else ()):
+                    yield system, (item.id, row), pair
 
     def score(self, store: Store, monitor: Monitor) -> None:
         """Compute the statistics of every context and system."""
         score_word(store, monitor)
 
-    def results(
-        self, store: Store, interval: str = DEFAULT_METHOD, systems: Collection[str] | None = None
-    ) -> Results:
-        """Compute metrics with intervals."""
-        return results(store, interval, systems)
+    def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
+        """Compute the metrics of one system with intervals."""
+        return system_results(store, system, interval)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes on joins, omitted answers, failed draws and tolerances."""
@@ -445,18 +442,12 @@ class Word(NextWords):
         """Save the next words of one model under every decoder."""
         model = engine.word_model(spec, job.loading)
         check_version(store, spec, model.version)
-        # Recorded words were decoded already: one system, whatever decoders are asked for.
+        # Recorded words were decoded already: --decoder does not apply.
         decoders = ("as recorded",) if model.estimator == "recorded" else job.decoders
         for decoder in decoders:
             monitor.stopping.check()
             facts = {"model": f"{spec}@{model.version}", "decoder": decoder}
             facts |= {"estimator": model.estimator, "label": model.label}
             name = system_name(store, model.label, facts, len(decoders) > 1, CONTROLS)
-            error = job.target_error
-            ask = Ask(decoder, job.samples, job.seed, job.tolerance, job.choices, error)
-            _draw(store, name, facts, model, ask, monitor)
-
-    def holds_work(self, store: Store) -> bool:
-        """Whether a live model has answered anything."""
-        live = (name for name, facts in store.systems().items() if facts["estimator"] in LIVE)
-        return any(store.n_items_with_draws(name) for name in live)
+            sampling = (job.samples, job.seed, job.tolerance, job.choices, job.target_error)
+            _draw(store, name, facts, model, Ask(decoder, *sampling), monitor)

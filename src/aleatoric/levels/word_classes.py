@@ -1,7 +1,7 @@
 """Classes of words by part of speech or by meaning, for TVD_syn and TVD_sem (§5, App. G).
 
-Clusters of meaning are found by our own k-means: on the small sets of words of one context it is
-about 20 times as fast as scikit-learn's, because it computes all inner products only once.
+The clusters come from our own k-means: on the few words of one context it is about 20 times as fast
+as scikit-learn's, because it computes all inner products only once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aleatoric.nextword.answers import human_counts
 from aleatoric.probes import encoders
 from aleatoric.probes.taggers import Tagger
 from aleatoric.rng import stream
-from aleatoric.types import FAILED, Choices, Draws, Floats, Item
+from aleatoric.types import FAILED, Choices, Floats, Item
 
 Labels = NDArray[np.int64]
 N_INIT = 20
@@ -34,15 +34,14 @@ MAX_ITER = 400
 Embedder = Callable[[Sequence[str]], Mapping[str, Floats]]
 """Words -> vectors; a word without a vector is left out."""
 UNKNOWN = "\0no vector"
-"""The one class of all words without a vector."""
+"""The common class of words without a vector."""
 LEAST_GAIN = 0.05
 MOST_WORDS = 4000
-"""k-means holds all distances between the words of a context: time and memory grow with their
-square."""
+"""Limit per context, because k-means needs time and memory quadratic in the words."""
 
 
 def by_tag(tagger: Tagger) -> Abstraction:
-    """Classes by the universal tag of a word in its context, for TVD_syn."""
+    """Return classes by the universal part-of-speech tag in context, for TVD_syn."""
 
     def classes(item: Item, words: Sequence[str]) -> dict[str, str]:
         real = [word for word in words if word != FAILED]
@@ -52,12 +51,12 @@ def by_tag(tagger: Tagger) -> Abstraction:
 
 
 def by_cluster(embedder: Embedder, seed: int) -> Abstraction:
-    """Classes by k-means clusters of the words' standardized vectors, for TVD_sem."""
+    """Return classes by k-means clusters of standardized word vectors, for TVD_sem."""
 
     def classes(item: Item, words: Sequence[str]) -> dict[str, str]:
         real = [word for word in words if word != FAILED]
         vectors = embedder(real)
-        # Sorted, so that clusters do not depend on the order of the words.
+        # Sorted, because clusters must not depend on the order of the words.
         known = sorted(word for word in real if word in vectors)
         if len(known) > MOST_WORDS:
             raise UsageError(
@@ -74,55 +73,45 @@ def by_cluster(embedder: Embedder, seed: int) -> Abstraction:
 def on_joint_support(
     abstraction: Abstraction, answered: Sequence[Answered], choices: Choices
 ) -> Abstraction:
-    """Classes of all words of an item at once: those of its people and of every system.
+    """Classify the words of people and of all systems of an item together.
 
-    Clusters depend on the words that are clustered together. With the joint support every system
-    and the oracle are compared on the same clusters.
+    Clusters depend on the words that are clustered: all systems and the oracle share them.
     """
     systems_of = {item.id: systems for item, systems in answered}
     known: dict[str, Mapping[str, str]] = {}
 
     def classes(item: Item, words: Sequence[str]) -> Mapping[str, str]:
         if item.id not in known:
-            known[item.id] = abstraction(item, _joint_support(item, systems_of[item.id], choices))
+            support = dict.fromkeys(human_counts(item.responses))
+            for rows in systems_of[item.id].values():
+                for pair in pair_of(item, rows, choices):
+                    support |= dict.fromkeys(pair.model.support)
+            known[item.id] = abstraction(item, list(support))
         return known[item.id]
 
     return classes
 
 
-def _joint_support(
-    item: Item, systems: Mapping[str, Sequence[Draws]], choices: Choices
-) -> list[str]:
-    """People's words, then those of every system, each once."""
-    pairs = [pair for rows in systems.values() for pair in pair_of(item, rows, choices)]
-    words = [*human_counts(item.responses), *(w for pair in pairs for w in pair.model.support)]
-    return list(dict.fromkeys(words))
-
-
 def cluster(vectors: Sequence[Floats], rng: np.random.Generator) -> list[int]:
-    """The clusters of standardized vectors; up to two are not clustered, as in the paper."""
+    """Cluster standardized vectors; up to two are not clustered, as in the paper."""
     if len(vectors) <= 2:
         return list(range(len(vectors)))
     points = gram(_standardized(np.array(vectors, dtype=np.float64)))
     found = [kmeans(points, k, rng) for k in candidates(len(vectors))]
-    return [int(label) for label in chosen(found).labels]
+    labels: list[int] = chosen(found).labels.tolist()
+    return labels
 
 
 def candidates(k_max: int) -> range:
-    """The numbers of clusters tried for `k_max` > 2 words: App. G's range(2, k_max, k_max // 3).
-
-    >>> list(candidates(3)), list(candidates(7)), list(candidates(300))
-    ([2], [2, 4, 6], [2, 102, 202])
-    """
+    """Return the numbers of clusters to try for `k_max` > 2 words, as in App. G."""
     return range(2, k_max, max(1, k_max // 3))
 
 
 def chosen(found: Sequence[Clustering], least_gain: float = LEAST_GAIN) -> Clustering:
-    """The selection "by SSE": the first k whose successor lowers it by less than 5%, else the last.
+    """Select a clustering by SSE: the first whose successor lowers it by less than 5%, or the last.
 
-    The paper does not print its rule; this is the one of its published code, on squared errors
-    as the paper describes them (the code sums plain distances). With three widely spaced
-    candidates it mostly takes the largest: clusters of one or two words.
+    The rule is that of the paper's code, on squared errors as the paper describes them (the code
+    sums plain distances). It mostly selects the largest k: clusters of one or two words.
     """
     for one, following in pairwise(found):
         if one.sse - following.sse < least_gain * one.sse:
@@ -131,14 +120,14 @@ def chosen(found: Sequence[Clustering], least_gain: float = LEAST_GAIN) -> Clust
 
 
 def _standardized(vectors: Floats) -> Floats:
-    """Every dimension with mean 0 and standard deviation 1; a constant one becomes 0."""
+    """Scale every dimension to mean 0 and standard deviation 1; a constant one to 0."""
     spread = vectors.std(axis=0)
     scaled: Floats = (vectors - vectors.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     return scaled
 
 
 def _and_failed(classes: dict[str, str], words: Sequence[str]) -> dict[str, str]:
-    """A failed draw, if kept as an outcome, is a class of its own."""
+    """Add a class for failed draws if they are kept as an outcome."""
     return classes | {FAILED: FAILED} if FAILED in words else classes
 
 
@@ -158,8 +147,8 @@ class Gram(NamedTuple):
 
 
 def gram(vectors: Floats) -> Gram:
-    """The Gram matrix of centered vectors, one per row, and the distances that follow from it."""
-    # Centering keeps the distances and makes rounding errors smaller.
+    """Return the Gram matrix of centered row vectors, and the distances that follow from it."""
+    # Centering keeps the distances and reduces rounding errors.
     centered = vectors - vectors.mean(axis=0)
     products = centered @ centered.T
     squares = np.diag(products).copy()
@@ -168,12 +157,7 @@ def gram(vectors: Floats) -> Gram:
 
 
 def kmeans(points: Gram, k: int, rng: np.random.Generator, n_init: int = N_INIT) -> Clustering:
-    """The best of `n_init` restarts of k-means.
-
-    >>> found = kmeans(gram(np.array([[0.0], [0.1], [5.0], [5.1]])), 2, np.random.default_rng(0))
-    >>> bool(found.labels[0] == found.labels[1] != found.labels[2]), round(found.sse, 3)
-    (True, 0.01)
-    """
+    """Return the best of `n_init` restarts of k-means."""
     centers = _seeds(points, k, rng, n_init)
     # Each point to its nearest seed, for every restart.
     starts = points.distances[:, centers].argmin(axis=2).T
@@ -181,7 +165,7 @@ def kmeans(points: Gram, k: int, rng: np.random.Generator, n_init: int = N_INIT)
 
 
 def _converged(points: Gram, labels: Labels) -> Clustering:
-    """Move points to their nearest mean until none moves."""
+    """Assign points to their nearest mean until none moves."""
     for _ in range(MAX_ITER):
         labels, moved, sse = _step(points, labels)
         if (moved == labels).all():
@@ -191,9 +175,9 @@ def _converged(points: Gram, labels: Labels) -> Clustering:
 
 
 def _step(points: Gram, labels: Labels) -> tuple[Labels, Labels, float]:
-    """Labels counted from 0 without gaps, those of the nearest means, and the SSE before the move.
+    """Return gapless labels, the labels of the nearest means, and the SSE before the move.
 
-    An empty cluster is dropped: it only makes its restart worse.
+    Empty clusters are dropped.
     """
     order = np.argsort(labels, kind="stable")
     starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
@@ -209,7 +193,7 @@ def _step(points: Gram, labels: Labels) -> tuple[Labels, Labels, float]:
 
 
 def _seeds(points: Gram, k: int, rng: np.random.Generator, n_init: int) -> Labels:
-    """Greedy k-means++: the best of a few candidates drawn by squared distance."""
+    """Choose seeds by greedy k-means++: the best of a few candidates drawn by squared distance."""
     n, trials = len(points.squares), 2 + int(np.log(k))
     chosen = np.empty((n_init, k), dtype=np.int64)
     chosen[:, 0] = rng.integers(n, size=n_init)
@@ -224,11 +208,11 @@ def _seeds(points: Gram, k: int, rng: np.random.Generator, n_init: int) -> Label
 
 
 def _drawn(weights: Floats, trials: int, rng: np.random.Generator) -> Labels:
-    """Indices drawn with probability proportional to the weights of each row."""
+    """Draw indices with probability proportional to the weights of each row."""
     cumulative = weights.cumsum(axis=1)
     at = rng.random((len(weights), trials)) * cumulative[:, -1:]
     below = (cumulative[:, None, :] <= at[:, :, None]).sum(axis=2)
-    # If all weights are 0, every point is a seed already, and any will do.
+    # If all weights are 0, every point is a seed already: any index will do.
     drawn: Labels = np.minimum(below, weights.shape[1] - 1)
     return drawn
 
@@ -237,7 +221,7 @@ WordVectors = dict[str, NDArray[np.float32]]
 
 
 def read_vectors(path: Path) -> WordVectors:
-    """Every word of a file with its vector; the first counts if a word is repeated."""
+    """Read a word2vec or GloVe file; of repeated words the first is used."""
     if not os.path.isfile(path):
         raise DataError.at(path, None, "is not a file", "give a word2vec or GloVe file")
     try:
@@ -251,7 +235,7 @@ def read_vectors(path: Path) -> WordVectors:
 
 
 def _read_text(path: Path) -> WordVectors:
-    """One word and its numbers per line; word2vec's header, a count and a size, is skipped."""
+    """Read one word and its numbers per line, skipping word2vec's header of count and size."""
     table: WordVectors = {}
     size: int | None = None
     for (_, line), text in files.read_lines(path):
@@ -293,7 +277,7 @@ def _is_number(text: str) -> bool:
 
 
 def _read_binary(file: IO[bytes], path: Path) -> WordVectors:
-    """word2vec's binary form: a line with count and size, then word, space, float32s."""
+    """Read word2vec's binary format: a line with count and size, then word, space, float32s."""
     header = file.readline(100).split()
     if len(header) != 2 or not all(part.isdigit() for part in header):
         fix = "give word2vec's binary form, or name a text file .txt"
@@ -301,12 +285,7 @@ def _read_binary(file: IO[bytes], path: Path) -> WordVectors:
     count, size = (int(part) for part in header)
     if not 0 < size <= 100_000:
         raise DataError.at(path, 1, f"a vector of {size} numbers is not usable", "check the file")
-    return dict(_binary_entries(file, path, count, size))
-
-
-def _binary_entries(
-    file: IO[bytes], path: Path, count: int, size: int
-) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    table: WordVectors = {}
     for number in range(1, count + 1):
         word = _binary_word(file)
         raw = file.read(4 * size)
@@ -315,11 +294,12 @@ def _binary_entries(
             raise DataError.at(path, None, problem, "get the whole file")
         vector = np.frombuffer(raw, dtype="<f4")
         if np.isfinite(vector).all():
-            yield word, vector
+            table[word] = vector
+    return table
 
 
 def _binary_word(file: IO[bytes]) -> str | None:
-    """The bytes up to a space; `None` at the end of the file. A newline may lead."""
+    """Read up to a space, without a leading newline; `None` at the end of the file."""
     letters = bytearray()
     while (byte := file.read(1)) != b" ":
         if not byte or len(letters) > 10_000:
@@ -329,7 +309,7 @@ def _binary_word(file: IO[bytes]) -> str | None:
 
 
 class CachedEmbedder:
-    """An encoder that encodes each word only once."""
+    """Encoder of words with a cache."""
 
     def __init__(self, encode: Callable[[list[str]], NDArray[Any]]) -> None:
         self._encode = encode
@@ -337,7 +317,7 @@ class CachedEmbedder:
         self._known: dict[str, NDArray[np.float32]] = {}
 
     def __call__(self, words: Sequence[str]) -> Mapping[str, Floats]:
-        """A vector for every word."""
+        """Return the vector of every word."""
         new = [word for word in dict.fromkeys(words) if word not in self._known]
         if new:
             vectors = np.asarray(self._encode(new), dtype=np.float32)
@@ -346,13 +326,13 @@ class CachedEmbedder:
 
 
 def minilm(argument: str = "") -> Embedder:
-    """The sentence encoder all-MiniLM-L6-v2 on single words; ships with the extra `nlp`."""
+    """Open the sentence encoder all-MiniLM-L6-v2, from the extra `nlp`."""
     _no_argument("minilm", argument)
     return CachedEmbedder(encoders.minilm().encode)
 
 
 def wordllama(argument: str = "") -> Embedder:
-    """WordLlama's static vectors (256 dimensions); ships with the extra `nlp`, loads offline."""
+    """Open WordLlama's static vectors (256 dimensions), from the extra `nlp`; works offline."""
     _no_argument("wordllama", argument)
     try:
         import wordllama as package
@@ -364,13 +344,13 @@ def wordllama(argument: str = "") -> Embedder:
 
 
 def vectors(argument: str = "") -> Embedder:
-    """Vectors of a word2vec or GloVe file: `vectors:FILE`, text or .bin, plain or gzip."""
+    """Open the vectors of a word2vec or GloVe file: `vectors:FILE`, text or .bin, maybe gzip."""
     if not argument:
         raise UsageError("vectors needs a file; write --embedder vectors:FILE.")
     table = read_vectors(Path(argument))
 
     def embed(words: Sequence[str]) -> Mapping[str, Floats]:
-        """Answers are case-folded, but a file may have a word only with a capital."""
+        # Answers are case-folded, but a file may have a word only with a capital.
         found: dict[str, Floats] = {}
         for word in words:
             variants = (word, word.capitalize(), word.upper())
@@ -389,7 +369,7 @@ def _no_argument(name: str, argument: str) -> None:
 
 @contextmanager
 def _wordllama_cache(package: Path) -> Iterator[Path]:
-    """A folder laid out as WordLlama's download cache, where its loader expects the tokenizer."""
+    """Create a folder like WordLlama's download cache, where its loader finds the tokenizer."""
     with tempfile.TemporaryDirectory() as folder:
         tokenizers = Path(folder) / "tokenizers"
         tokenizers.mkdir()

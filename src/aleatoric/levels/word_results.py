@@ -1,122 +1,115 @@
-"""The results of a word-level run, from the statistics that it holds."""
+"""Metrics of a word-level run with intervals, reduced from its saved statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
+from aleatoric.inference.control import CONTROLS, HUMAN, ORACLE
 from aleatoric.inference.estimate import GroupSums, Reduction, bounded, estimate, value_of, walk
 from aleatoric.inference.noise import perfect_of
 from aleatoric.inference.persons import METRICS as PERSON_METRICS
 from aleatoric.inference.persons import PersonChanges, PersonSums, covering_persons
-from aleatoric.levels.word_scoring import CONTROLS, HUMAN, ORACLE
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import AgreementGap, Overlap
-from aleatoric.metrics.calibration import (
-    ECE,
-    Bins,
-    DebiasedECE,
-    equal_mass_edges,
-    equal_width_edges,
-)
+from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.nextword.adaptive import parse_until
 from aleatoric.runs import Store
 from aleatoric.runs.formats import DamagedRowError
 from aleatoric.runs.run import StoredRows, stat_columns
-from aleatoric.types import Estimate, Result, Results, Signature
+from aleatoric.types import Estimate, Result, Signature
 
 TARGETS = ("original", "human", "oracle")
-"""What a system's most likely word is compared with for calibration errors."""
+"""What the most likely word of a system is compared with for calibration errors."""
 PAIRWISE = (
     *("tvd", "tvd_debiased", "js", "entropy_human", "entropy_model"),
     *("mass_on_human", "rank_of_human_mode"),
 )
-"""Statistics of one pair of distributions, by their names in the registry."""
+"""Registered metrics of one pair of distributions."""
 BOUNDED = ("sq_distance", "agreement_M", "agreement_C", "log_loss", "tvd")
-"""Metrics of exact probabilities that are known between bounds."""
-EXACT_MEANS = (
-    *(f"{name}_{end}" for name in BOUNDED for end in ("low", "high")),
-    "mode_certified",
-)
-"""For exact probabilities: all bounds, and the share of contexts whose mode is certain."""
+"""Metrics that exact probabilities give as lower and upper bounds."""
+EXACT_MEANS = (*(f"{name}_{end}" for name in BOUNDED for end in ("low", "high")), "mode_certified")
+"""For exact probabilities: all bounds, and the share of contexts with a certain mode."""
 COLUMNS = (
     *("sq_distance", *AGREEMENTS, "log_loss", *PAIRWISE, *EXACT_MEANS),
     *("agreement_C_half", "log_loss_half", "perfect_low", "perfect_high"),
     *("confidence", "failed", "n_human", "n_model"),
     *(f"correct_{target}" for target in TARGETS),
 )
-"""Every statistic that is saved per item and system, beside the abstractions."""
+"""Statistics saved per item and system, besides those of the abstractions."""
+_DIAGNOSTICS = ("n_model", "perfect_low", "perfect_high")
+"""Means without an interval: number of draws, and expected TVD of a perfect model."""
 PERSONS = "persons"
-"""The fact, per system, of how its statistics change without each person."""
+"""Prefix of the saved changes of a system's statistics without each person."""
 WIDE = 0.1
-"""A mean whose bounds are further apart than this is not given."""
+"""A mean whose bounds are further apart than this is not reported."""
 WITHHELD = "not given: the search found too little of the distribution; use --estimator mc"
 INFINITE = "infinite or unknown: people gave words for which no probability above 0 was found"
 
 
-def results(
-    store: Store, interval: str = DEFAULT_METHOD, asked: Collection[str] | None = None
-) -> Results:
-    """The metrics of all systems, or of those asked for, with intervals, from saved statistics."""
-    check_method(interval)
-    systems = [name for name in _shown_order(store) if asked is None or name in asked]
-    return Results(r for name in systems for r in _system_results(store, name, interval))
-
-
 def model_systems(store: Store) -> list[str]:
-    """The systems of a run that are models, not controls."""
+    """Return the systems of a run that are models, not controls."""
     return [name for name in store.systems() if name not in CONTROLS]
 
 
-def _shown_order(store: Store) -> list[str]:
-    """Controls first, then models as they were asked for."""
-    return [*CONTROLS, *model_systems(store)]
+def system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
+    """Compute the metrics of one system with intervals from the saved statistics."""
+    found, diagnostics = _estimates(store, system, interval)
+    perfect = perfect_of(diagnostics["perfect_low"], diagnostics["perfect_high"])
+    missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
+    for metric, estimated in found.items():
+        if estimated.value is None and not _is_expected(store, system, metric):
+            continue
+        if metric.startswith("log_loss") and estimated.value is None:
+            estimated = replace(estimated, reason=INFINITE)
+        yield Result(
+            system,
+            metric,
+            _signature(store, system, metric, diagnostics["n_model"]),
+            bounded(replace(estimated, n_missing=missing), metric),
+            perfect=perfect if metric == "tvd" and system != HUMAN else None,
+            rows=StoredRows(store, system, _column(metric)),
+        )
 
 
-def _system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
-    manifest, facts = store.manifest, store.systems()[system]
-    shown, others = _reductions(store, system), _diagnostics(store)
-    pages = ((page.groups, page.values) for page in store.stat_pages(system))
-    sums = walk(pages, shown | others)
-    found = {name: estimate(sums[name], r, manifest["seed"], interval) for name, r in shown.items()}
-    found |= _covering_persons(store, system, interval, found, sums, shown)
+def _estimates(
+    store: Store, system: str, interval: str
+) -> tuple[dict[str, Estimate], dict[str, float | None]]:
+    """Return the estimates of all metrics of a system, and the means of its diagnostics."""
+    reductions, seed = _reductions(store, system), store.manifest["seed"]
+    others = {name: Mean(name) for name in _DIAGNOSTICS}
+    sums = walk(((p.groups, p.values) for p in store.stat_pages(system)), reductions | others)
+    found = {name: estimate(sums[name], r, seed, interval) for name, r in reductions.items()}
+    found |= _covering_persons(store, system, interval, found, sums, reductions)
     found |= {
         name: replace(found[name], value=None, interval=None, reason=WITHHELD)
         for name in unknown_metrics(found)
     }
-    plain = {name: value_of(sums[name], r) for name, r in others.items()}
-    drawn, perfect = plain["n_model"], perfect_of(plain["perfect_low"], plain["perfect_high"])
-    missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
-    for metric, own in found.items():
-        if own.value is None and not _is_asked(store, system, metric):
-            continue
-        if metric.startswith("log_loss") and own.value is None:
-            own = replace(own, reason=INFINITE)
-        signature = Signature(
-            manifest["corpus"]["name"],
-            manifest["corpus"]["sha256"],
-            facts["model"],
-            facts["decoder"],
-            facts["estimator"],
-            _choices_in_force(manifest, metric, facts["estimator"]),
-            "exact" if drawn is None else f"{drawn:g}",
-            manifest["seed"],
-            metric,
-            manifest["versions"]["aleatoric"],
-        )
-        counted = bounded(replace(own, n_missing=missing), metric)
-        beside = perfect if metric == "tvd" and system != HUMAN else None
-        rows = StoredRows(store, system, _column(metric))
-        yield Result(system, metric, signature, counted, perfect=beside, rows=rows)
+    return found, {name: value_of(sums[name], r) for name, r in others.items()}
+
+
+def _signature(store: Store, system: str, metric: str, n_draws: float | None) -> Signature:
+    manifest, facts = store.manifest, store.systems()[system]
+    return Signature(
+        manifest["corpus"]["name"],
+        manifest["corpus"]["sha256"],
+        facts["model"],
+        facts["decoder"],
+        facts["estimator"],
+        _choices_in_force(manifest, metric, facts["estimator"]),
+        "exact" if n_draws is None else f"{n_draws:g}",
+        manifest["seed"],
+        metric,
+        manifest["versions"]["aleatoric"],
+    )
 
 
 def unknown_metrics(found: Mapping[str, Estimate]) -> set[str]:
-    """The metrics of exact probabilities whose bounds are too wide for a value.
+    """Return the metrics of exact probabilities whose bounds are too wide to report a value.
 
     >>> low, high = (Estimate(value, None, 9, 3) for value in (0.0, 0.9))
     >>> unknown_metrics({"overlap": low, "agreement_M_low": low, "agreement_M_high": high})
@@ -124,7 +117,7 @@ def unknown_metrics(found: Mapping[str, Estimate]) -> set[str]:
     """
     ends = {name: (found.get(f"{name}_low"), found.get(f"{name}_high")) for name in BOUNDED}
     wide = {name for name, (low, high) in ends.items() if low and high and _are_apart(low, high)}
-    wide -= {"log_loss"}  # in nats: it is not given where it has no upper bound
+    wide -= {"log_loss"}  # in nats, not in [0, 1]: withheld only without an upper bound
     if (highest := found.get("log_loss_high")) and highest.value is None:
         wide |= {"log_loss"}
     if wide & {"agreement_M", "agreement_C"}:
@@ -144,7 +137,7 @@ def _are_apart(low: Estimate, high: Estimate) -> bool:
 
 
 def tolerance_notes(store: Store) -> Iterator[str]:
-    """On how many contexts the bounds of D² are further apart than was asked for."""
+    """Note on how many contexts the bounds of D² are further apart than the tolerance."""
     ends = ("sq_distance_low", "sq_distance_high")
     if not store.has_stats() or not set(ends) <= set(store.stat_columns()):
         return
@@ -168,17 +161,17 @@ def tolerance_notes(store: Store) -> Iterator[str]:
 
 
 def has_persons(store: Store) -> bool:
-    """Whether the answers of a scored run have persons."""
+    """Return whether the answers of a scored run have persons."""
     return store.meta(f"{PERSONS} {HUMAN}") is not None
 
 
 def person_facts(persons: PersonSums) -> dict[str, Any]:
-    """What is saved of persons with the statistics of a run; nothing where none are known."""
-    return {f"{PERSONS} {system}": own for system, own in persons.facts().items()}
+    """Return what is saved about persons with the statistics of a run."""
+    return {f"{PERSONS} {system}": facts for system, facts in persons.facts().items()}
 
 
 def person_notes(store: Store) -> Iterator[str]:
-    """Which intervals cover people."""
+    """Note which intervals cover people."""
     if store.has_stats() and has_persons(store):
         yield (
             f"answers have persons: the intervals of {', '.join(PERSON_METRICS)} cover people as "
@@ -195,7 +188,7 @@ def _covering_persons(
     sums: Mapping[str, GroupSums],
     reductions: Mapping[str, Reduction],
 ) -> dict[str, Estimate]:
-    """Intervals over groups and persons, of the metrics that have them."""
+    """Return estimates with intervals over groups and persons, for the metrics that have them."""
     facts = store.meta(f"{PERSONS} {system}")
     if facts is None or interval not in ("auto", "t"):
         return {}
@@ -210,8 +203,8 @@ def _covering_persons(
     }
 
 
-def _is_asked(store: Store, system: str, metric: str) -> bool:
-    """Whether a reader misses this value: people have no distance to themselves, halves have."""
+def _is_expected(store: Store, system: str, metric: str) -> bool:
+    """Return whether an undefined value is shown: people have no distance to themselves."""
     if metric.startswith("log_loss"):
         return bool(store.systems()[system]["estimator"] == "exact")
     of_halves = ("tvd", "tvd_debiased", "overlap", "sq_distance", *AGREEMENTS, "ece_oracle")
@@ -219,69 +212,52 @@ def _is_asked(store: Store, system: str, metric: str) -> bool:
 
 
 def _choices_in_force(manifest: Mapping[str, Any], metric: str, estimator: str) -> dict[str, str]:
-    """Everything beyond model, decoder and seed that changes this number."""
-    found: dict[str, str] = manifest["choices"] | {"n_splits": str(manifest["n_splits"])}
+    """Return everything besides model, decoder and seed that changes this number."""
+    choices: dict[str, str] = manifest["choices"] | {"n_splits": str(manifest["n_splits"])}
     if estimator == "exact":
-        found["tolerance"] = f"{manifest['tolerance']:g}"
+        choices["tolerance"] = f"{manifest['tolerance']:g}"
     if estimator == "mc" and manifest.get("until") is not None:
-        found["until"] = f"se={parse_until(manifest['until']):g}"
+        choices["until"] = f"se={parse_until(manifest['until']):g}"
     tools = {"tvd_syn": "tagger", "tvd_sem": "embedder"}
     if metric in tools:
-        found[tools[metric]] = manifest[tools[metric]]
+        choices[tools[metric]] = manifest[tools[metric]]
     if metric == "tvd_sem":
-        found["clusters"] = "joint"
-    return found
+        choices["clusters"] = "joint"
+    return choices
 
 
 def _reductions(store: Store, system: str) -> dict[str, Reduction]:
-    """What is shown of a system, the leading metrics first."""
+    """Return the reductions of a system's metrics, the leading metrics first."""
     if system == HUMAN:
         found: dict[str, Reduction] = {"agreement_H": Mean("agreement_H")}
     else:
         found = {"overlap": Overlap(), "sq_distance": Mean("sq_distance")}
         found |= {name: Mean(name) for name in AGREEMENTS} | {"agreement_gap": AgreementGap()}
-        names = (*PAIRWISE, *store.manifest["abstractions"])
-        found |= {name: Mean(name) for name in names}
+        found |= {name: Mean(name) for name in (*PAIRWISE, *store.manifest["abstractions"])}
     if store.systems()[system]["estimator"] == "exact":
         for name in ("log_loss", "log_loss_low", "log_loss_high"):
             found[name] = FiniteMean(name, "confidence")
         found |= {name: Mean(name) for name in EXACT_MEANS if name not in found}
-    bins = _bins(store, system)
-    found |= {f"ece_{t}": ECE(f"correct_{t}", bins.edges, bins.closed) for t in TARGETS}
+    bins = _edges(store, system), store.manifest["choices"]["bins"] == "closed"
+    found |= {f"ece_{t}": ECE(f"correct_{t}", *bins) for t in TARGETS}
     if system == ORACLE:
         return found
-    # Splits of people would make of each bin twenty: only what is not split is debiased.
+    # Targets that differ per split would need a bin per split: they are not debiased.
     unsplit = ("original", "human")
-    return found | {
-        f"ece_debiased_{t}": DebiasedECE(f"correct_{t}", bins.edges, bins.closed) for t in unsplit
-    }
+    return found | {f"ece_debiased_{t}": DebiasedECE(f"correct_{t}", *bins) for t in unsplit}
 
 
-def _diagnostics(store: Store) -> dict[str, Reduction]:
-    """Means without an interval: the number of draws, and the expected TVD of a perfect model."""
-    return {name: Mean(name) for name in ("n_model", "perfect_low", "perfect_high")}
-
-
-def _bins(store: Store, system: str) -> Bins:
-    choices = store.manifest["choices"]
-    return Bins(_edges(store, system, choices["binning"]), choices["bins"] == "closed")
-
-
-def _edges(store: Store, system: str, binning: str) -> tuple[float, ...]:
-    if binning == "equal-width":
+def _edges(store: Store, system: str) -> tuple[float, ...]:
+    if store.manifest["choices"]["binning"] == "equal-width":
         return equal_width_edges()
-    # The oracle's confidences differ by split: its first split stands for them.
+    # The confidences of the oracle differ per split: its first split is used.
     found = np.concatenate([page.values["confidence"][:, 0] for page in store.stat_pages(system)])
     confidences = np.sort(found[np.isfinite(found)])
     return equal_mass_edges(confidences.tolist(), len(confidences))
 
 
 def _column(metric: str) -> str:
-    """The statistic that stands for a metric per item: of ECE correctness, of the overlap C.
-
-    >>> _column("ece_debiased_human"), _column("tvd"), _column("overlap")
-    ('correct_human', 'tvd', 'agreement_C')
-    """
+    """Return the statistic shown per item for a metric: correctness for ECE, C for the overlap."""
     if metric in ("overlap", "agreement_gap"):
         return {"overlap": "agreement_C", "agreement_gap": "agreement_M"}[metric]
     return metric.replace("ece_debiased_", "ece_").replace("ece_", "correct_")

@@ -1,16 +1,18 @@
-"""Per-item statistics at the word level: people, their control, and each system on one item."""
+"""Per-item statistics at the word level: people, the human control, and each model."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.inference import control
+from aleatoric.inference.control import CONTROLS as CONTROLS
+from aleatoric.inference.control import HUMAN as HUMAN
+from aleatoric.inference.control import ORACLE as ORACLE
 from aleatoric.inference.noise import perfect_tvd
 from aleatoric.inference.persons import changes_without_each
 from aleatoric.metrics.agreement import (
@@ -26,19 +28,22 @@ from aleatoric.nextword.answers import cut, human_counts, model_distribution, po
 from aleatoric.nextword.rules import WordRule, bare, is_code, normalise, rule_named
 from aleatoric.types import Categorical, Choices, Draws, Floats, Ints, Item, Pair
 
-HUMAN, ORACLE = "human", "oracle"
-CONTROLS = (HUMAN, ORACLE)
 CELLS_AT_ONCE = 500_000
-"""Of the table of random halves: a page of items has a tenth of it, unless answers are many."""
+"""Largest table of random halves, in cells; a typical page of items needs a tenth of it."""
 
 Metric = Callable[[Pair], float | None]
 Abstraction = Callable[[Item, Sequence[str]], Mapping[str, str]]
-"""Words of an item's context -> their classes: parts of speech, clusters of meaning, ..."""
+"""Maps words in an item's context to classes: parts of speech, clusters of meaning, ..."""
+Answered = tuple[Item, Mapping[str, Sequence[Draws]]]
+"""An item with the draws of every system that answered it."""
+Values = dict[str, float | None]
+"""Statistic -> value; `None` if undefined."""
+_shared_orders = lru_cache(maxsize=256)(control.shared_orders)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What scoring needs to know: the protocol, the metrics, the splits and the seed."""
+    """Protocol, metrics, number of splits and seed of scoring."""
 
     choices: Choices
     metrics: Mapping[str, Metric]
@@ -54,11 +59,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Scored:
-    """One system's statistics on one item: scalars, and what differs by random split."""
+    """Statistics of one system on one item: scalars, and arrays over random splits."""
 
     system: str
-    item_id: str
-    group: str
     row: int
     values: Mapping[str, float | None]
     splits: Mapping[str, Floats] = field(default_factory=dict)
@@ -66,7 +69,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class People:
-    """An item's answers, counted."""
+    """Counted answers of one item."""
 
     item: Item
     counts: Ints
@@ -75,39 +78,35 @@ class People:
 
     @property
     def n(self) -> int:
-        """How many people answered."""
+        """The number of answers."""
         return len(self.item.responses)
-
-
-Answered = tuple[Item, Mapping[str, Sequence[Draws]]]
-"""An item with the draws of every system that answered it."""
 
 
 @dataclass(frozen=True)
 class Control:
-    """People against people on one item: their statistics, and what the target halves gave."""
+    """People against people on one item; an item with one answer has no halves."""
 
     scored: Scored
-    majorities: NDArray[np.int64] | None = None
-    """The majority of the target half per split, as a number of a word; none for one answer."""
+    majorities: Ints | None = None
+    """Index of the majority word of the target half, per split."""
     half: Categorical | None = None
-    """The target half of the first split."""
+    """Target half of the first split."""
 
 
 def score_items(answered: Sequence[Answered], settings: Settings) -> Iterator[list[Scored]]:
-    """For each item the statistics of the two controls and of every system that answered it.
+    """Yield, per item, the statistics of both controls and of every system that answered it.
 
-    Halves of all items are scored together, which takes a fraction of the time; an item's numbers
-    do not depend on the other items.
+    The halves of all items are scored in one batch for speed; an item's numbers do not depend on
+    the other items.
     """
-    everybody = [read_people(item) for item, _ in answered]
+    everybody = [_read_people(item) for item, _ in answered]
     controls = _score_oracles(everybody, settings)
-    for people, own, (_, systems) in zip(everybody, controls, answered, strict=True):
+    for people, oracle, (_, systems) in zip(everybody, controls, answered, strict=True):
         yield [
-            _score_human(people, own, settings),
-            own.scored,
+            _score_human(people, oracle, settings),
+            oracle.scored,
             *(
-                _score_model(people, own, system, draws, settings)
+                _score_model(people, oracle, system, draws, settings)
                 for system, rows in systems.items()
                 for draws in _prepared(rows, settings)
             ),
@@ -115,7 +114,7 @@ def score_items(answered: Sequence[Answered], settings: Settings) -> Iterator[li
 
 
 def pair_of(item: Item, rows: Sequence[Draws], choices: Choices) -> Iterator[Pair]:
-    """People and one system on one item; several pairs where repeated rows stay separate.
+    """Yield people's and one system's distribution on one item, per repeated row if kept separate.
 
     >>> item = Item("1:2", "1", "There", ("are", "is"))
     >>> [p.model.n for p in pair_of(item, [Draws("1:2", {"are": 3})], Choices())]
@@ -129,12 +128,7 @@ def pair_of(item: Item, rows: Sequence[Draws], choices: Choices) -> Iterator[Pai
 
 
 def person_changes(answered: Answered, choices: Choices) -> Iterator[tuple[str, Floats]]:
-    """For each system of an item: its statistics' changes if one person had not answered.
-
-    >>> item = Item("1:2", "1", "There", ("are", "is", "are"), persons=("p1", "p2", "p3"))
-    >>> [(system, found.shape) for system, found in person_changes((item, {}), Choices())]
-    [('human', (3, 4))]
-    """
+    """Yield, per system of an item, how its statistics change without each person."""
     item, systems = answered
     words = [normalise(response) for response in item.responses]
     yield HUMAN, changes_without_each(words, None)
@@ -144,8 +138,7 @@ def person_changes(answered: Answered, choices: Choices) -> Iterator[tuple[str, 
             yield system, changes_without_each(words, pair.model.as_dict(), is_known)
 
 
-def read_people(item: Item) -> People:
-    """Count an item's answers."""
+def _read_people(item: Item) -> People:
     counts = human_counts(item.responses)
     distribution = Categorical.from_counts(counts)
     return People(item, np.array(list(counts.values())), distribution, mode(distribution))
@@ -157,88 +150,93 @@ def _prepared(rows: Sequence[Draws], settings: Settings) -> Iterable[Draws]:
     return done if settings.choices.repeats == "separate" else [pool(done)]
 
 
-_shared_orders = lru_cache(maxsize=256)(control.shared_orders)
-
-
 def _score_model(
-    people: People, own: Control, system: str, draws: Draws, settings: Settings
+    people: People, oracle: Control, system: str, draws: Draws, settings: Settings
 ) -> Scored:
     item = people.item
     model = model_distribution(draws, settings.choices.failed == "outcome")
-    values: dict[str, float | None] = {"failed": draws.failed, "n_human": people.distribution.n}
+    values: Values = {"failed": draws.failed, "n_human": people.distribution.n}
     if model is None:
-        return Scored(system, item.id, item.group, draws.row, values)
+        return Scored(system, draws.row, values)
     pair = Pair(item.id, item.group, people.distribution, model)
     values |= {name: metric(pair) for name, metric in settings.metrics.items()}
     values |= {name: _abstract_tvd(item, pair, f) for name, f in settings.abstractions.items()}
-    values |= _agreements(pair, own, draws) | _perfect(people, people.n, model.n)
+    values |= _agreements(pair, oracle.half, draws) | _perfect(people, people.n, model.n)
     values["n_model"] = model.n
-    answer, confidence = mode(model), max(model.probs)
-    values |= _correctness(people, answer, confidence, settings.choices)
-    oracle = _matches_majority(answer, people, own, settings)
-    values["correct_oracle"] = _mean(oracle)
-    return Scored(system, item.id, item.group, draws.row, values, {"correct_oracle": oracle})
+    return _with_correctness(
+        Scored(system, draws.row, values), mode(model), max(model.probs), people, oracle, settings
+    )
 
 
-def _agreements(pair: Pair, own: Control, draws: Draws) -> dict[str, float | None]:
-    """H, M, C and what follows from them; for exact probabilities the log loss and all bounds."""
-    found = Agreement.of(pair)
-    values = found.columns() if found else {}
-    half = cross_agreement(own.half, pair.model) if found and own.half else None
-    values["agreement_C_half"] = half
+def _score_human(people: People, oracle: Control, settings: Settings) -> Scored:
+    values: Values = {"n_human": people.n, "n_model": people.n}
+    values["agreement_H"] = self_agreement(people.distribution)
+    scored, confidence = Scored(HUMAN, 0, values), max(people.distribution.probs)
+    return _with_correctness(scored, people.majority, confidence, people, oracle, settings)
+
+
+def _with_correctness(
+    scored: Scored,
+    answer: str,
+    confidence: float,
+    people: People,
+    oracle: Control,
+    settings: Settings,
+) -> Scored:
+    """Add whether an answer is the original word, the majority, and the majority of each half."""
+    matches = _matches_majority(answer, people, oracle, settings)
+    correctness = {
+        "confidence": confidence,
+        "correct_original": _matches_original(answer, people.item.original, settings.choices),
+        "correct_human": float(answer == people.majority),
+        # All splits of an item are defined, or none is.
+        "correct_oracle": _or_none(float(matches.sum()) / len(matches)),
+    }
+    return replace(
+        scored, values={**scored.values, **correctness}, splits={"correct_oracle": matches}
+    )
+
+
+def _agreements(pair: Pair, half: Categorical | None, draws: Draws) -> Values:
+    """Return H, M, C and derived values; for exact probabilities also log loss and bounds."""
+    agreement = Agreement.of(pair)
+    values = agreement.columns() if agreement else {}
+    values["agreement_C_half"] = cross_agreement(half, pair.model) if agreement and half else None
     if draws.exact is None:
         return values
-    values |= _log_losses(pair, own.half)
+    values["log_loss"] = log_loss(pair.human, pair.model)
+    values["log_loss_half"] = log_loss(half, pair.model) if half else None
     values["mode_certified"] = float(draws.exact.certified)
     for name, (low, high) in draws.exact.bounds.items():
         values |= {f"{name}_low": low, f"{name}_high": high}
     return values
 
 
-def _log_losses(pair: Pair, half: Categorical | None) -> dict[str, float | None]:
-    """People's log loss under the model, and that of half of them."""
-    return {
-        "log_loss": log_loss(pair.human, pair.model),
-        "log_loss_half": log_loss(half, pair.model) if half else None,
-    }
-
-
-def _perfect(people: People, n_human: int, n_model: int | None) -> dict[str, float | None]:
-    """The expected TVD of a perfect model at these sample sizes."""
-    found = perfect_tvd(people.counts, n_human, n_model)
-    return {"perfect_low": found[0], "perfect_high": found[1]} if found else {}
-
-
-def _score_human(people: People, own: Control, settings: Settings) -> Scored:
-    item, n = people.item, people.n
-    values: dict[str, float | None] = {"n_human": n, "n_model": n}
-    values["agreement_H"] = self_agreement(people.distribution)
-    confidence = max(people.distribution.probs)
-    values |= _correctness(people, people.majority, confidence, settings.choices)
-    oracle = _matches_majority(people.majority, people, own, settings)
-    values["correct_oracle"] = _mean(oracle)
-    return Scored(HUMAN, item.id, item.group, 0, values, {"correct_oracle": oracle})
+def _perfect(people: People, n_human: int, n_model: int | None) -> Values:
+    """Return bounds of the expected TVD of a perfect model at these sample sizes."""
+    bounds = perfect_tvd(people.counts, n_human, n_model)
+    return {"perfect_low": bounds[0], "perfect_high": bounds[1]} if bounds else {}
 
 
 def _score_oracles(everybody: Sequence[People], settings: Settings) -> list[Control]:
-    """People against people on every item; one answer cannot be split."""
-    found = [Control(_oracle(people, {"n_human": people.n})) for people in everybody]
-    split = [place for place, people in enumerate(everybody) if people.n > 1]
-    widths = [len(everybody[place].counts) * settings.n_splits for place in split]
+    """Score people against people on every item; one answer cannot be split."""
+    controls = [Control(Scored(ORACLE, 0, {"n_human": people.n})) for people in everybody]
+    splittable = [index for index, people in enumerate(everybody) if people.n > 1]
+    widths = [len(everybody[index].counts) * settings.n_splits for index in splittable]
     for batch in control.batches(widths, CELLS_AT_ONCE):
-        places = [split[i] for i in batch]
-        together = _score_halves([everybody[place] for place in places], settings)
-        for place, own in zip(places, together, strict=True):
-            found[place] = own
-    return found
+        indices = [splittable[i] for i in batch]
+        scored = _score_halves([everybody[index] for index in indices], settings)
+        for index, one in zip(indices, scored, strict=True):
+            controls[index] = one
+    return controls
 
 
 def _score_halves(everybody: Sequence[People], settings: Settings) -> Iterator[Control]:
-    """One half plays the model, the other is the target, for every split."""
+    """Score one half (the player) as a model of the other half (the target), per split."""
     codes = [np.repeat(np.arange(len(people.counts)), people.counts) for people in everybody]
     halves = control.split_all(codes, [_orders(people, settings) for people in everybody])
     shape = len(everybody), settings.n_splits
-    scores = {name: own.reshape(shape) for name, own in _distances(halves).items()}
+    scores = {name: values.reshape(shape) for name, values in _distances(halves).items()}
     scores |= _abstract_oracle_tvds(everybody, halves, settings)
     scores |= _oracle_correctness(everybody, halves, shape, settings.choices)
     means = np.stack(list(scores.values())).mean(axis=2).T.tolist()
@@ -247,26 +245,20 @@ def _score_halves(everybody: Sequence[People], settings: Settings) -> Iterator[C
         sizes = people.n // 2, people.n - people.n // 2
         values = {name: _or_none(mean) for name, mean in zip(scores, means[row], strict=True)}
         values |= {"n_human": sizes[0], "n_model": sizes[1]} | _perfect(people, *sizes)
-        scored = _oracle(people, values, {name: own[row] for name, own in scores.items()})
+        scored = Scored(ORACLE, 0, values, {name: split[row] for name, split in scores.items()})
         first = halves.target.counts[row * settings.n_splits, : len(people.counts)]
         yield Control(scored, majorities[row], _half(people, first))
 
 
 def _half(people: People, counts: Ints) -> Categorical:
-    """The target half of one split as a distribution over the words that it gave."""
+    """Return the target half of one split as a distribution over its words."""
     words = people.distribution.support
     given = {words[i]: int(counts[i]) for i in np.flatnonzero(counts)}
     return Categorical.from_counts(given)
 
 
-def _oracle(
-    people: People, values: Mapping[str, float | None], splits: Mapping[str, Floats] | None = None
-) -> Scored:
-    return Scored(ORACLE, people.item.id, people.item.group, 0, values, splits or {})
-
-
 def _orders(people: People, settings: Settings) -> Ints:
-    """Of each split the order of an item's answers: the first half is the target."""
+    """Return the order of an item's answers per split; the first half is the target."""
     if settings.choices.splits == "shared":
         return _shared_orders(people.n, settings.n_splits, settings.seed)
     return control.independent_orders(people.n, settings.n_splits, settings.seed, people.item.id)
@@ -283,35 +275,25 @@ def _distances(halves: control.Halves) -> dict[str, Floats]:
     }
 
 
-def _correctness(
-    people: People, answer: str, confidence: float, choices: Choices
-) -> dict[str, float | None]:
-    return {
-        "confidence": confidence,
-        "correct_original": _matches_original(answer, people.item.original, choices),
-        "correct_human": float(answer == people.majority),
-    }
-
-
 def _oracle_correctness(
     everybody: Sequence[People], halves: control.Halves, shape: tuple[int, int], choices: Choices
 ) -> dict[str, Floats]:
-    answers, targets = (own.majority.reshape(shape) for own in (halves.player, halves.target))
+    answers, targets = (half.majority.reshape(shape) for half in (halves.player, halves.target))
     majorities = np.array([[p.distribution.support.index(p.majority)] for p in everybody])
-    pairs = zip(everybody, answers.tolist(), strict=True)
+    rows = zip(everybody, answers.tolist(), strict=True)
     return {
-        "correct_original": np.array([_match_originals(p, own, choices) for p, own in pairs]),
+        "correct_original": np.array([_match_originals(p, row, choices) for p, row in rows]),
         "correct_human": (answers == majorities).astype(np.float64),
         "correct_oracle": (answers == targets).astype(np.float64),
     }
 
 
 def _match_originals(people: People, answers: Sequence[int], choices: Choices) -> list[float]:
-    """Whether words, told by their numbers, are the passage's own; NaN where that is not known."""
+    """Return whether words, given by index, are the original word; NaN if there is none."""
     words, original = people.distribution.support, people.item.original
-    # A few different words are all splits' majorities: each is compared once.
-    matches = {i: _or_nan(_matches_original(words[i], original, choices)) for i in set(answers)}
-    return [matches[i] for i in answers]
+    # Most splits share a majority: each distinct word is compared once.
+    matches = {i: _matches_original(words[i], original, choices) for i in set(answers)}
+    return [np.nan if (match := matches[i]) is None else match for i in answers]
 
 
 def _matches_original(answer: str, original: str | None, choices: Choices) -> float | None:
@@ -319,26 +301,22 @@ def _matches_original(answer: str, original: str | None, choices: Choices) -> fl
         return None
     if choices.original == "raw":
         return float(answer == original)
+    # Answers are cut by the word rule, so the original is too; a user's rule cut it when read.
+    if choices.answers == "rule" and not is_code(choices.rule):
+        original = rule_named(choices.rule)(original) or ""
     # Both sides bare, so that "you're" matches where either side lost its apostrophe.
-    target = bare(_first_word_of(original, choices))
+    target = bare(original)
     return float(bare(answer) == target) if target else None
 
 
-def _first_word_of(original: str, choices: Choices) -> str:
-    """The passage's word, cut as answers are; one under a user's own rule was cut when read."""
-    if choices.answers != "rule" or is_code(choices.rule):
-        return original
-    return rule_named(choices.rule)(original) or ""
-
-
-def _matches_majority(answer: str, people: People, own: Control, settings: Settings) -> Floats:
-    """Whether an answer is the majority of the target half, per split."""
-    if own.majorities is None:
+def _matches_majority(answer: str, people: People, oracle: Control, settings: Settings) -> Floats:
+    """Return whether an answer is the majority of the target half, per split."""
+    if oracle.majorities is None:
         return np.full(settings.n_splits, np.nan)
     words = people.distribution.support
-    index = words.index(answer) if answer in people.distribution.as_dict() else -1
-    agrees: Floats = (own.majorities == index).astype(np.float64)
-    return agrees
+    index = words.index(answer) if answer in words else -1
+    matches: Floats = (oracle.majorities == index).astype(np.float64)
+    return matches
 
 
 def _abstract_tvd(item: Item, pair: Pair, abstraction: Abstraction) -> float:
@@ -351,16 +329,14 @@ def _abstract_tvd(item: Item, pair: Pair, abstraction: Abstraction) -> float:
 def _abstract_oracle_tvds(
     everybody: Sequence[People], halves: control.Halves, settings: Settings
 ) -> dict[str, Floats]:
-    """TVD of classes of words, by item and split."""
+    """Return TVD over classes of words, (items, splits) per abstraction."""
     n = settings.n_splits
     rows = [slice(start, start + n) for start in range(0, n * len(everybody), n)]
     return {
         name: np.array(
             [
-                _abstract_oracle_tvd(
-                    people, halves.target.counts[own], halves.player.counts[own], abstraction
-                )
-                for people, own in zip(everybody, rows, strict=True)
+                _abstract_oracle_tvd(people, halves, splits, abstraction)
+                for people, splits in zip(everybody, rows, strict=True)
             ]
         )
         for name, abstraction in settings.abstractions.items()
@@ -368,31 +344,20 @@ def _abstract_oracle_tvds(
 
 
 def _abstract_oracle_tvd(
-    people: People, target: Ints, player: Ints, abstraction: Abstraction
+    people: People, halves: control.Halves, rows: slice, abstraction: Abstraction
 ) -> Floats:
     words = people.distribution.support
     classes = abstraction(people.item, words)
-    of_word, starts = _class_order([classes[word] for word in words])
-    return tvd_of_counts(
-        *(np.add.reduceat(half[:, of_word], starts, axis=1) for half in (target, player))
-    )
-
-
-def _class_order(classes: Sequence[str]) -> tuple[Ints, Ints]:
-    """Places of the words sorted by class, and where each class starts among them."""
-    _, code = np.unique(classes, return_inverse=True)
+    _, code = np.unique([classes[word] for word in words], return_inverse=True)
     order = np.argsort(code, kind="stable")
-    return order, np.flatnonzero(np.diff(code[order], prepend=-1))
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value
+    starts = np.flatnonzero(np.diff(code[order], prepend=-1))
+    return tvd_of_counts(
+        *(
+            np.add.reduceat(half.counts[rows][:, order], starts, axis=1)
+            for half in (halves.target, halves.player)
+        )
+    )
 
 
 def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _mean(splits: Floats) -> float | None:
-    """The mean over splits; none of an item's splits is defined, or all are."""
-    return _or_none(float(splits.sum()) / len(splits))

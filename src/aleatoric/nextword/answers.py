@@ -149,10 +149,10 @@ class Reading:
         return cls(choices, text, answer)
 
 
-class Changes:
+class AnswerChanges:
     """Counts what the word rule changed in words that were given as such, for a note.
 
-    >>> changes = Changes()
+    >>> changes = AnswerChanges()
     >>> for word in ("she", "she.", "New York", "???"):
     ...     _ = changes.read(word, 1, Reading.of(Choices()).answer)
     >>> changes.note("answers")
@@ -232,7 +232,7 @@ class ReadItems:
     def __init__(self, items: Iterable[Item], reading: Reading) -> None:
         self._items = items
         self._reading = reading
-        self._changes = Changes()
+        self._changes = AnswerChanges()
         self._left_out: list[str] = []
         self._n_items = self._n_spaced = 0
 
@@ -278,7 +278,7 @@ class ReadItems:
         return self._reading.answer(item.original)
 
 
-def read_draws(draws: Iterable[Draws], reading: Reading, changes: Changes) -> Iterator[Draws]:
+def read_draws(draws: Iterable[Draws], reading: Reading, changes: AnswerChanges) -> Iterator[Draws]:
     """Yield draws whose words are read like people's answers.
 
     Raw texts are cut when they are scored, except for a user-defined rule, which runs only here.
@@ -294,7 +294,7 @@ def read_draws(draws: Iterable[Draws], reading: Reading, changes: Changes) -> It
 
 
 def _read_logprobs(
-    logprobs: Mapping[str, float], reading: Reading, changes: Changes
+    logprobs: Mapping[str, float], reading: Reading, changes: AnswerChanges
 ) -> dict[str, float]:
     """Log-probabilities of words; the probabilities of forms of one word add up."""
     found: dict[str, float] = {}

@@ -36,8 +36,8 @@ from aleatoric.report.views import (
     systems_of,
 )
 from aleatoric.runs import Store
-from aleatoric.studies.compare import ALPHA, Compared
-from aleatoric.studies.compare_notes import by_agreement, dependent_draws, is_dependent
+from aleatoric.studies.by_agreement import by_agreement
+from aleatoric.studies.compare import ALPHA, Compared, dependent_draws, is_dependent
 from aleatoric.studies.figure_data import Picture
 from aleatoric.types import Case, Categorical, Choices, Draws, Item, Result, Table
 

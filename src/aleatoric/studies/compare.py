@@ -1,234 +1,76 @@
-"""Saved runs to comparisons: every pair of systems, metric by metric, on the items both have."""
+"""Comparing the systems of saved runs: every pair by every metric, on their common items."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.estimate import bounded_difference
-from aleatoric.levels import base
-from aleatoric.levels.word import NextWords
-from aleatoric.levels.word_results import WITHHELD
-from aleatoric.levels.word_scoring import pair_of
-from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
-from aleatoric.metrics.agreement import Agreement
-from aleatoric.rng import stream
+from aleatoric.levels.base import level_of
+from aleatoric.levels.base import results as results_of
+from aleatoric.levels.word_results import WITHHELD, has_persons
 from aleatoric.runs import Store
-from aleatoric.studies.compare_notes import Evidence, notes_of, value_notes
 from aleatoric.studies.compare_statistics import (
+    ComparedSystem,
     Comparison,
     DocumentEvidence,
+    Evidence,
     ItemEvidence,
-    ItemStatistics,
-    Key,
-    Member,
+    KeyedPairs,
     adjusted,
+    better,
     by_metric,
-    check_comparable,
-    check_levels,
     letters_of,
+    match,
     order_of,
     read_statistics,
-    without_clusters,
+    tokens_differ,
 )
-from aleatoric.types import Categorical, Choices, Pair, Result
-
-PAIRWISE = ("tvd", "tvd_debiased", "js")
-STATISTICS = (*PAIRWISE, *AGREEMENTS, "sq_distance")
-METRICS = ("overlap", *STATISTICS)
-"""What can be compared between matched systems."""
-
-
-@dataclass(frozen=True)
-class Matched:
-    """Systems with equal numbers of draws: their statistics, and what was done to get them."""
-
-    members: tuple[Member, ...]
-    statistics: dict[str, ItemStatistics]
-    notes: tuple[str, ...]
-
-
-def match(members: Sequence[Member], seed: int) -> Matched:
-    """Draw every system down to the smallest number of draws that any of them has on an item.
-
-    Draws are taken without replacement, from a random stream per system and item. A system of
-    exact probabilities is sampled from them. Items on which no system has draws are left out.
-    """
-    _check(members)
-    sizes = _smallest(members)
-    if not sizes:
-        listed = ", ".join(member.label for member in members)
-        raise UsageError(
-            f"--matched needs a system with draws, and {listed} have exact probabilities; leave "
-            "it out."
-        )
-    _check_sizes(members, sizes)
-    rows: dict[str, list[tuple[Key, str, list[float]]]] = {m.label: [] for m in members}
-    sampled: dict[str, None] = {}
-    for member, key, pair in _pairs(members):
-        if key in sizes:
-            if pair.model.n is None:
-                sampled[member.label] = None
-            rng = stream(seed, "matched", member.system, *key)
-            model = drawn(pair.model, sizes[key], rng)
-            rows[member.label].append((key, pair.group, _statistics(replace(pair, model=model))))
-    statistics = {label: _table(own) for label, own in rows.items()}
-    notes = _notes(sizes, list(sampled), seed)
-    return Matched(tuple(_signed(m, sizes, statistics, seed) for m in members), statistics, notes)
-
-
-def drawn(model: Categorical, n: int, rng: np.random.Generator) -> Categorical:
-    """A sample of n: of the draws without replacement, or of exact probabilities.
-
-    Unassigned mass is drawn as words that nobody else gave, each of them once.
-
-    >>> drawn(Categorical.from_counts({"a": 2, "b": 1}), 3, np.random.default_rng(0)).as_dict()
-    {'a': 0.6666666666666666, 'b': 0.3333333333333333}
-    >>> drawn(Categorical(("a",), (0.0,), rest=1.0), 2, np.random.default_rng(0)).probs
-    (0.5, 0.5)
-    """
-    probs = np.array(model.probs)
-    if model.n is not None:
-        counts = rng.multivariate_hypergeometric(
-            np.rint(probs * model.n).astype(np.int64), n, method="marginals"
-        )
-        rest = 0
-    else:
-        mass = np.append(probs, model.rest)
-        *counts, rest = rng.multinomial(n, mass / mass.sum()).tolist()
-    words = {w: int(k) for w, k in zip(model.support, counts, strict=True) if k}
-    return Categorical.from_counts(words | {f"\0unassigned {i}": 1 for i in range(rest)})
-
-
-def _check(members: Sequence[Member]) -> None:
-    for member in members:
-        level = base.level_of(member.store)
-        if not isinstance(level, NextWords):
-            raise UsageError(
-                f"{member.store.path}: is a run of the {level.name} level, and --matched is for "
-                "words; leave it out."
-            )
-        if member.system not in level.model_systems(member.store):
-            raise UsageError(
-                f"{member.label} is no model and has no draws to match; leave out --matched, or "
-                "name models with --system."
-            )
-
-
-def _check_sizes(members: Sequence[Member], sizes: Mapping[Key, int]) -> None:
-    """Refuse a system of single draws: two draws of one system would never meet."""
-    if max(sizes.values()) > 1:
-        return
-    single = {m.label for m, _, pair in _pairs(members) if pair.model.n is not None}
-    single -= {m.label for m, _, pair in _pairs(members) if (pair.model.n or 0) > 1}
-    raise UsageError(
-        f"--matched: {', '.join(sorted(single))}: has one draw per item, and agreements need two; "
-        "name the other systems with --system."
-    )
-
-
-def _pairs(members: Sequence[Member]) -> Iterator[tuple[Member, Key, Pair]]:
-    """People and every system on every item; one walk per run."""
-    for store in dict.fromkeys(member.store for member in members):
-        choices = Choices(**store.manifest["choices"])
-        own = [member for member in members if member.store is store]
-        for _, item, systems in store.walk():
-            for member in own:
-                rows = systems.get(member.system, [])
-                for place, pair in enumerate(pair_of(item, rows, choices) if rows else ()):
-                    yield member, (item.id, place), pair
-
-
-def _smallest(members: Sequence[Member]) -> dict[Key, int]:
-    """The smallest number of draws that any system has, per item."""
-    sizes: dict[Key, int] = {}
-    for _, key, pair in _pairs(members):
-        if pair.model.n is not None:
-            sizes[key] = min(pair.model.n, sizes.get(key, pair.model.n))
-    return sizes
-
-
-def _statistics(pair: Pair) -> list[float]:
-    values: dict[str, float | None] = {}
-    values |= {name: registry.find("metrics", name)(pair) for name in PAIRWISE}
-    found = Agreement.of(pair)
-    values |= found.columns() if found else {}
-    known = (values.get(name) for name in STATISTICS)
-    return [np.nan if value is None else value for value in known]
-
-
-def _table(rows: Sequence[tuple[Key, str, list[float]]]) -> ItemStatistics:
-    values = np.array([own for _, _, own in rows]).reshape(-1, len(STATISTICS))
-    columns = {name: values[:, i : i + 1] for i, name in enumerate(STATISTICS)}
-    return ItemStatistics([key for key, _, _ in rows], [group for _, group, _ in rows], columns)
-
-
-def _signed(
-    member: Member, sizes: dict[Key, int], statistics: dict[str, ItemStatistics], seed: int
-) -> Member:
-    """A system with the results that can be matched, whose signatures say that they are."""
-    keys = statistics[member.label].keys
-    n = f"{np.mean([sizes[key] for key in keys]):g} matched" if keys else "0 matched"
-    results = {}
-    for metric in METRICS:
-        if metric in member.results:
-            old = member.results[metric]
-            protocol = {**old.signature.protocol, "matched": f"seed={seed}"}
-            signature = replace(old.signature, n=n, protocol=protocol)
-            results[metric] = replace(old, signature=signature)
-    return replace(member, results=results)
-
-
-def _notes(sizes: dict[Key, int], sampled: Sequence[str], seed: int) -> tuple[str, ...]:
-    low, high = min(sizes.values()), max(sizes.values())
-    number = f"{low}" if low == high else f"{low} to {high}"
-    drawn_down = (
-        f"matched: every system has the same number of draws per item ({number}), taken without "
-        f"replacement with seed {seed}"
-    )
-    if not sampled:
-        return (drawn_down,)
-    return (drawn_down, f"matched: {', '.join(sampled)}: draws are samples of exact probabilities")
-
+from aleatoric.types import Result
 
 __all__ = ["ALPHA", "Compared", "Comparison", "compare", "labels_of"]
 
+_ABOUT_EQUAL = 1.1
+GROW_WITH_FEW_DRAWS = ("tvd", "tvd_syn", "tvd_sem", "js")
+BRACKET = ("tvd_debiased", "tvd")
+PROPER = ("sq_distance", "log_loss")
+Members = Sequence[ComparedSystem]
+Families = Mapping[str, Sequence[Comparison]]
+"""Metric -> comparisons whose p-values are adjusted together."""
 ALPHA = 0.05
 
 
 @dataclass(frozen=True)
 class Compared:
-    """All comparisons of some systems: one family of tests per metric."""
+    """All comparisons of some systems, with one family of tests per metric."""
 
     comparisons: tuple[Comparison, ...]
     values: Mapping[str, Mapping[str, float | None]]
-    """Metric -> system -> its value on the items that all systems with this metric have."""
+    """Metric -> system -> value on the items common to all systems with this metric."""
     n_items: Mapping[str, int]
-    """Metric -> the number of those items (tokens, at the token level)."""
+    """Metric -> number of those items (tokens at the token level)."""
     order: Mapping[str, Sequence[str]]
-    """Metric -> the systems, best first, by their paired differences; none if it ranks nothing."""
+    """Metric -> systems, best first, by their paired differences; empty without a direction."""
     letters: Mapping[str, Mapping[str, str]]
-    """Metric -> system -> its letters; systems that share one do not differ significantly.
+    """Metric -> system -> letters; systems that share one do not differ significantly.
 
-    Empty for a metric that ranks nothing, and where a pair has no test that could reach the level.
+    Empty for a metric without a direction, or if a pair has no test that could be significant.
     """
     alpha: float
     notes: tuple[str, ...]
     matched: bool = False
-    """Whether all systems were drawn down to the same number of draws per item."""
+    """Whether all systems were reduced to the same number of draws per item."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form printed by `--json`."""
+        """Return the JSON form printed by `--json`."""
         return {
             "comparisons": [one.as_dict() for one in self.comparisons],
             "values": self.values,
@@ -243,7 +85,7 @@ class Compared:
 
     @property
     def families(self) -> dict[str, int]:
-        """Metric -> the number of tests that its p-values are adjusted over."""
+        """Return the number of tests over which the p-values of each metric are adjusted."""
         return {
             metric: sum(one.paired.test is not None for one in family)
             for metric, family in by_metric(self.comparisons).items()
@@ -262,52 +104,39 @@ def compare(
 ) -> Compared:
     """Compare every two systems of one or more runs by every metric.
 
-    `systems` are labels, all models where none is given; `metrics` are names or patterns;
-    `interval` names the method of the intervals. With `against`, one of the systems, only its
-    pairs with the others are compared: a smaller family of tests, without order and letters. With
-    `matched`, all systems are first drawn down to the same number of draws per item.
+    `systems` are labels, by default of all models; `metrics` are names or patterns; `interval` is
+    the method of the intervals. With `against`, only the pairs of that system are compared: a
+    smaller family of tests, without order and letters. With `matched`, all systems are first
+    reduced to the same number of draws per item.
     """
     check_method(interval)
-    members = without_clusters(_members(stores, systems), metrics)
-    check_comparable(members)
-    notes: tuple[str, ...] = ()
-    if matched:
-        drawn = match(members, seed)
-        members, notes = list(drawn.members), drawn.notes
-        evidence = _item_evidence(members, drawn.statistics, seed, interval)
-    else:
-        evidence = _evidence(members, seed, interval)
+    members = _without_clusters(_members(stores, systems), metrics)
+    _check_comparable(members)
+    members, evidence, notes = _evidence(members, matched, seed, interval)
     names = _metrics(members, metrics)
-    pairs = [p for p in combinations(members, 2) if against in (None, p[0].label, p[1].label)]
-    family = tuple(adjusted([*_compare_all(pairs, names, evidence)]))
-    if not family:
-        listed = ", ".join(member.label for member in members)
-        raise UsageError(
-            f"{listed}: no two of these have answers; finish the runs with aleatoric resume."
-        )
-    common = {name: evidence.values(name, _having(name, members)) for name in names}
-    values = {name: own for name, (own, _) in common.items()}
+    comparisons = tuple(adjusted(_compare_all(members, against, names, evidence)))
+    having = {name: [m.label for m in members if name in m.results] for name in names}
+    common = {name: evidence.values(name, labels) for name, labels in having.items()}
+    values = {name: by_system for name, (by_system, _) in common.items()}
     n_items = {name: n for name, (_, n) in common.items()}
-    order = {} if against else {m: order_of(m, own) for m, own in by_metric(family).items()}
-    shown = {m: letters_of(order[m], own, alpha) for m, own in by_metric(family).items() if order}
-    return Compared(
-        family,
-        values,
-        n_items,
-        order,
-        shown,
-        alpha,
-        (*notes, *notes_of(members, family, evidence, alpha), *value_notes(order, values, n_items)),
-        matched,
-    )
+    families = by_metric(comparisons)
+    order = {} if against else {m: order_of(m, family) for m, family in families.items()}
+    letters = {m: letters_of(order[m], family, alpha) for m, family in families.items() if order}
+    notes += [
+        *notes_of(members, comparisons, evidence, alpha),
+        *_value_notes(order, values, n_items),
+    ]
+    return Compared(comparisons, values, n_items, order, letters, alpha, tuple(notes), matched)
 
 
-def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[Member]:
-    """The asked-for systems of all runs under labels that no two share."""
-    check_levels(stores)
+def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[ComparedSystem]:
+    """Return the chosen systems of all runs, by default all models, with their results."""
+    _check_levels(stores)
     known = labels_of(stores)
-    models = [label for label, (store, name) in known.items() if name in _models(store)]
-    chosen = list(dict.fromkeys(systems)) or models
+    models = {store.path: level_of(store).model_systems(store) for store in stores}
+    chosen = list(dict.fromkeys(systems)) or [
+        label for label, (store, name) in known.items() if name in models[store.path]
+    ]
     for label in chosen:
         if label not in known:
             raise UsageError(f"there is no system {label!r}; there are: {', '.join(known)}.")
@@ -317,23 +146,20 @@ def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[Member]:
             f"{paths}: has {len(chosen)} system to compare ({', '.join(chosen) or 'none'}); "
             "name another run or another --system."
         )
-    places = {label: known[label] for label in chosen}
-    of_store: dict[Path, list[str]] = {}
-    for store, name in places.values():
-        of_store.setdefault(store.path, []).append(name)
     found: dict[tuple[Path, str], dict[str, Result]] = {}
     for store in stores:
-        for result in base.results(store, systems=of_store.get(store.path, ())):
+        names = [name for owner, name in map(known.__getitem__, chosen) if owner.path == store.path]
+        for result in results_of(store, systems=names):
             if result.estimate.reason != WITHHELD:
                 found.setdefault((store.path, result.system), {})[result.metric] = result
     return [
-        Member(store, name, label, found.get((store.path, name), {}))
-        for label, (store, name) in places.items()
+        ComparedSystem(*known[label], label, found.get((known[label][0].path, known[label][1]), {}))
+        for label in chosen
     ]
 
 
 def labels_of(stores: Sequence[Store]) -> dict[str, tuple[Store, str]]:
-    """A name for every system: its own, with its run before it where several runs have it."""
+    """Return a label for every system: its name, prefixed by its run if several runs have it."""
     places = [(store, name) for store in stores for name in store.systems()]
     counts = Counter(name for _, name in places)
     return {
@@ -342,16 +168,12 @@ def labels_of(stores: Sequence[Store]) -> dict[str, tuple[Store, str]]:
     }
 
 
-def _models(store: Store) -> list[str]:
-    return base.level_of(store).model_systems(store)
-
-
-def _metrics(members: Sequence[Member], asked: Sequence[str]) -> list[str]:
-    """The metrics that were asked for and that at least two systems have, as they were asked."""
+def _metrics(members: Members, metrics: Sequence[str]) -> list[str]:
+    """Return the metrics that match a pattern and that at least two systems have."""
     known = Counter(name for member in members for name in member.results)
     shared = [name for name, count in known.items() if count > 1]
-    patterns = asked or base.level_of(members[0].store).compared
-    for pattern in asked:
+    patterns = metrics or level_of(members[0].store).compared
+    for pattern in metrics:
         if not any(fnmatchcase(name, pattern) for name in shared):
             raise UsageError(f"there is no metric {pattern!r}; there are: {', '.join(shared)}.")
     found = [name for pattern in patterns for name in shared if fnmatchcase(name, pattern)]
@@ -361,41 +183,339 @@ def _metrics(members: Sequence[Member], asked: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _having(metric: str, members: Sequence[Member]) -> list[str]:
-    return [member.label for member in members if metric in member.results]
-
-
-def _evidence(members: Sequence[Member], seed: int, interval: str) -> Evidence:
-    level = base.level_of(members[0].store)
+def _evidence(
+    members: list[ComparedSystem], matched: bool, seed: int, interval: str
+) -> tuple[list[ComparedSystem], Evidence, list[str]]:
+    """Return the systems, the statistics that they are compared by, and notes on matching."""
+    level, choices = level_of(members[0].store), members[0].store.manifest.get("choices", {})
+    if matched:
+        check_matchable(members)
+        members, statistics, notes = match(members, lambda: _pairs(members), seed)
+        return members, ItemEvidence(statistics, choices, seed, interval), notes
     found = {m.label: level.group_sums(m.store, m.system) for m in members}
-    sums = {label: own for label, own in found.items() if own is not None}
+    sums = {label: grouped for label, grouped in found.items() if grouped is not None}
     if len(sums) < len(members):
         statistics = {m.label: read_statistics(m.store, m.system) for m in members}
-        return _item_evidence(members, statistics, seed, interval)
+        return members, ItemEvidence(statistics, choices, seed, interval), []
     results = {m.label: {name: r.estimate for name, r in m.results.items()} for m in members}
-    return DocumentEvidence(sums, results, seed, interval)
+    return members, DocumentEvidence(sums, results, seed, interval), []
 
 
-def _item_evidence(
-    members: Sequence[Member], statistics: Mapping[str, ItemStatistics], seed: int, interval: str
-) -> Evidence:
-    choices = members[0].store.manifest.get("choices", {})
-    return ItemEvidence(statistics, choices, seed, interval)
+def check_matchable(members: Members) -> None:
+    """Refuse systems without draws of words."""
+    for member in members:
+        level = level_of(member.store)
+        if level.pairs(member.store, ()) is None:
+            raise UsageError(
+                f"{member.store.path}: is a run of the {level.name} level, and --matched is for "
+                "words; leave it out."
+            )
+        if member.system not in level.model_systems(member.store):
+            raise UsageError(
+                f"{member.label} is no model and has no draws to match; leave out --matched, or "
+                "name models with --system."
+            )
+
+
+def _pairs(members: Members) -> KeyedPairs:
+    """Yield people and every system on every item, reading each run once."""
+    for store in dict.fromkeys(member.store for member in members):
+        of_store = {member.system: member for member in members if member.store is store}
+        for system, key, pair in level_of(store).pairs(store, of_store) or ():
+            yield of_store[system], key, pair
 
 
 def _compare_all(
-    pairs: Sequence[tuple[Member, Member]], metrics: Sequence[str], evidence: Evidence
-) -> Iterator[Comparison]:
-    """Every pair by every metric that both systems have."""
-    for metric in metrics:
-        for first, second in pairs:
-            one, other = first.results.get(metric), second.results.get(metric)
-            if one is None or other is None:
-                continue
-            found = evidence.compare(metric, first.label, second.label)
-            found = found and replace(
-                found, difference=bounded_difference(found.difference, metric)
+    members: Members, against: str | None, metrics: Sequence[str], evidence: Evidence
+) -> list[Comparison]:
+    """Compare every pair by every metric that both systems have."""
+    comparisons = []
+    pairs = [p for p in combinations(members, 2) if against in (None, p[0].label, p[1].label)]
+    for metric, (first, second) in product(metrics, pairs):
+        if metric not in first.results or metric not in second.results:
+            continue
+        found = evidence.compare(metric, first.label, second.label)
+        if found is not None:
+            found = replace(found, difference=bounded_difference(found.difference, metric))
+            one, other = (str(side.results[metric].signature) for side in (first, second))
+            labels = first.label, second.label
+            comparisons.append(Comparison(metric, *labels, found, signatures=(one, other)))
+    if not comparisons:
+        listed = ", ".join(member.label for member in members)
+        raise UsageError(
+            f"{listed}: no two of these have answers; finish the runs with aleatoric resume."
+        )
+    return comparisons
+
+
+def _check_levels(stores: Sequence[Store]) -> None:
+    """Refuse runs of different levels."""
+    first, *others = stores
+    for other in others:
+        if level_of(first).name != level_of(other).name:
+            raise _refusal(first, other, {"level": (level_of(first).name, level_of(other).name)})
+
+
+def _check_comparable(members: Members) -> None:
+    """Refuse systems whose signatures differ in anything but the system itself."""
+    for first, second in combinations(members, 2):
+        for metric in first.results.keys() & second.results.keys():
+            one, other = _fields(first, metric), _fields(second, metric)
+            shared = (name for name in one if name in other)
+            found = {n: (one[n], other[n]) for n in shared if one[n] != other[n]}
+            if found:
+                raise _refusal(first.store, second.store, found)
+
+
+def _without_clusters(members: Members, metrics: Sequence[str]) -> list[ComparedSystem]:
+    """Remove TVD_sem from systems of several runs: each run has its own clusters."""
+    if len({member.store.path for member in members}) == 1:
+        return list(members)
+    if "tvd_sem" in metrics:
+        raise UsageError(
+            "tvd_sem cannot be compared between runs: its clusters are those of one run's systems; "
+            "give all models to one command."
+        )
+    return [
+        replace(m, results={name: r for name, r in m.results.items() if name != "tvd_sem"})
+        for m in members
+    ]
+
+
+def _fields(member: ComparedSystem, metric: str) -> dict[str, str]:
+    """Return what must agree: corpus and protocol, without the conventions of the system."""
+    signature = member.results[metric].signature
+    conventions = member.store.systems()[member.system].get("conventions", {})
+    protocol = {k: v for k, v in signature.protocol.items() if k not in conventions}
+    return {"corpus": f"{signature.corpus}#{signature.corpus_sha256[:12]}", **protocol}
+
+
+def _refusal(first: Store, second: Store, found: Mapping[str, tuple[str, str]]) -> UsageError:
+    listed = ", ".join(f"{name} ({one} v {other})" for name, (one, other) in found.items())
+    differ = "differs" if len(found) == 1 else "differ"
+    return UsageError(
+        f"{first.path} and {second.path} cannot be compared: {listed} {differ}; "
+        "run both on the same corpus with the same choices."
+    )
+
+
+# Notes -------------------------------------------------------------------------------------
+
+
+def notes_of(
+    members: Members, comparisons: Sequence[Comparison], evidence: Evidence, alpha: float
+) -> Iterator[str]:
+    """Yield all notes on the comparisons."""
+    families = by_metric(comparisons)
+    if "overlap" in families:
+        yield from dependent_draws(_results_by(members, "overlap"))
+    yield from _dependent_texts(members, families)
+    yield from _uneven_draws(members, families)
+    yield from _uneven_tokens(evidence)
+    yield from _persons(members)
+    yield from _reasons(comparisons)
+    yield from _impossible(families, alpha)
+    yield from _contradictions(families, alpha)
+    yield from _brackets(members, families, evidence)
+
+
+def dependent_draws(overlaps: Mapping[str, Result]) -> Iterator[str]:
+    """Warn about systems with an overlap that independent draws cannot have."""
+    names = [label for label, result in overlaps.items() if is_dependent(result)]
+    if names:
+        yield (
+            f"{', '.join(names)}: the overlap is significantly above 1, which independent draws of "
+            "no model reach. These draws depend on the people (copied or memorized answers) or on "
+            "each other (a list of different words): do not rank them."
+        )
+
+
+def _dependent_texts(members: Members, families: Families) -> Iterator[str]:
+    """Warn about systems whose texts are closer to people's than independent texts are."""
+    for metric in families:
+        if metric.startswith("energy/"):
+            results = _results_by(members, metric).items()
+            ends = {label: result.estimate.interval for label, result in results}
+            if names := [
+                label for label, interval in ends.items() if interval and interval.high < 0
+            ]:
+                yield (
+                    f"{metric}: {', '.join(names)}: the energy distance is significantly below 0, "
+                    "which independent texts do not reach: the texts may be copies of people's. Do "
+                    "not rank them"
+                )
+
+
+def _results_by(members: Members, metric: str) -> dict[str, Result]:
+    return {m.label: m.results[metric] for m in members if metric in m.results}
+
+
+def is_dependent(result: Result) -> bool:
+    """Return whether an overlap is significantly above 1."""
+    interval = result.estimate.interval
+    return interval is not None and interval.low > 1
+
+
+def _value_notes(
+    orders: Mapping[str, Sequence[str]],
+    values: Mapping[str, Mapping[str, float | None]],
+    n_items: Mapping[str, int],
+) -> Iterator[str]:
+    """Note metrics without common items, and those whose values are not in the order of systems.
+
+    Systems are ordered by their paired differences.
+    """
+    if lacking := [metric for metric, n in n_items.items() if n == 0]:
+        yield (
+            f"{', '.join(lacking)}: no item is common to all systems, so that no value is shown; "
+            "name systems that share items with --system"
+        )
+    found = [
+        metric
+        for metric, order in orders.items()
+        if _is_out_of_order([values[metric][label] for label in order], better(metric))
+    ]
+    if found:
+        yield (
+            f"{', '.join(found)}: systems are ordered by their paired differences, each on the "
+            "items of its pair; their values on the items common to all are in another order"
+        )
+
+
+def _is_out_of_order(values: Sequence[float | None], direction: str | None) -> bool:
+    known = [value for value in values if value is not None]
+    return known != sorted(known, reverse=direction == "higher")
+
+
+def _reasons(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Note why pairs have no test: one line per pair and reason."""
+    concerned: dict[tuple[str, str, str], list[str]] = {}
+    for one in comparisons:
+        if one.paired.reason:
+            key = (one.first, one.second, one.paired.reason)
+            concerned.setdefault(key, []).append(one.metric)
+    for (first, second, reason), metrics in concerned.items():
+        yield f"{', '.join(metrics)}, {first} v {second}: {reason}"
+
+
+def _impossible(families: Families, alpha: float) -> Iterator[str]:
+    """Note where no difference could have been significant, whatever the data."""
+    texts: dict[str, list[str]] = {}
+    for metric, family in families.items():
+        tested = [one for one in family if one.paired.test is not None]
+        hopeless = [one for one in tested if one.is_impossible(alpha)]
+        if hopeless:
+            whom = "" if len(hopeless) == len(tested) else f"{_listed(hopeless)}: "
+            texts.setdefault(whom + _impossibility(hopeless, len(tested), alpha), []).append(metric)
+    for text, metrics in texts.items():
+        yield f"{', '.join(metrics)}: {text}"
+
+
+def _impossibility(hopeless: Sequence[Comparison], n_tests: int, alpha: float) -> str:
+    smallest = min(one.smallest for one in hopeless if one.smallest is not None)
+    n_groups = max(one.paired.difference.n_groups for one in hopeless)
+    tests = f" and {n_tests} tests" if n_tests > 1 else ""
+    return (
+        f"with {n_groups} groups{tests} no adjusted p-value below {smallest:.3g} is possible: "
+        f"this comparison cannot find a difference at {alpha:g}"
+    )
+
+
+def _contradictions(families: Families, alpha: float) -> Iterator[str]:
+    """Note pairs of systems that two proper metrics order differently."""
+    square, loss = (families.get(metric, ()) for metric in PROPER)
+    others = {(one.first, one.second): one for one in loss}
+    for one in square:
+        other = others.get((one.first, one.second))
+        if other is not None and (one.value or 0.0) * (other.value or 0.0) < 0:
+            yield (
+                f"{PROPER[0]} and {PROPER[1]} order {one.first} and {one.second} differently: "
+                f"{_favors(one, alpha)}, {_favors(other, alpha)}"
             )
-            if found is not None:
-                signatures = str(one.signature), str(other.signature)
-                yield Comparison(metric, first.label, second.label, found, signatures=signatures)
+
+
+def _favors(one: Comparison, alpha: float) -> str:
+    closer = one.first if (one.value or 0.0) < 0 else one.second
+    if one.p_holm is None:
+        tested = "not tested"
+    else:
+        tested = "significant" if one.is_significant(alpha) else "not significant"
+    return f"{closer} is closer to people by {one.metric} ({tested})"
+
+
+def _brackets(members: Members, families: Families, evidence: Evidence) -> Iterator[str]:
+    """Note pairs whose order by TVD is not identified."""
+    has_both = {m.label for m in members if all(name in m.results for name in BRACKET)}
+    pairs = [one for one in families.get("tvd", ()) if {one.first, one.second} <= has_both]
+    found = [one for one in pairs if _brackets_overlap(one.first, one.second, evidence)]
+    if found:
+        yield (
+            f"tvd: the brackets [tvd_debiased, tvd] of {_listed(found)} overlap: the order of "
+            "these systems by TVD is not identified"
+        )
+
+
+def _brackets_overlap(first: str, second: str, evidence: Evidence) -> bool:
+    """Return whether the ranges of two systems' true TVD on their common items overlap."""
+    ends = [evidence.values(metric, (first, second))[0] for metric in BRACKET]
+    ranges = []
+    for label in (first, second):
+        known = [value for values in ends if (value := values[label]) is not None]
+        if len(known) < len(BRACKET):
+            return False
+        ranges.append((min(known), max(known)))
+    (low, high), (other_low, other_high) = ranges
+    return low <= other_high and other_low <= high
+
+
+def _listed(comparisons: Sequence[Comparison]) -> str:
+    return ", ".join(f"{one.first} v {one.second}" for one in comparisons)
+
+
+def _uneven_draws(members: Members, metrics: Mapping[str, object]) -> Iterator[str]:
+    """Warn about different numbers of draws if a metric grows with fewer draws."""
+    concerned = [name for name in GROW_WITH_FEW_DRAWS if name in metrics]
+    for metric in concerned[:1]:
+        results = _results_by(members, metric).items()
+        draws = {label: result.signature.n for label, result in results}
+        if _is_uneven(list(draws.values())):
+            listed = ", ".join(f"{label} {n}" for label, n in draws.items())
+            yield (
+                f"the systems have different numbers of draws per context ({listed}), and fewer "
+                f"draws alone raise {', '.join(concerned)}: rely on overlap and sq_distance, or "
+                "use --matched"
+            )
+
+
+def _persons(members: Members) -> Iterator[str]:
+    """Note that paired intervals and tests resample groups only."""
+    if any(has_persons(member.store) for member in members):
+        yield (
+            "answers have persons, but the intervals and tests of differences are over groups "
+            "only: they are about these people, not about other people"
+        )
+
+
+def _uneven_tokens(evidence: Evidence) -> Iterator[str]:
+    """Note systems with different tokens: they solve different tasks."""
+    if not isinstance(evidence, DocumentEvidence):
+        return
+    for (first, one), (second, other) in combinations(evidence.systems.items(), 2):
+        if tokens_differ(one, other):
+            yield (
+                f"{first} and {second} cut the documents into different tokens: their errors are "
+                "of different tasks, and swapping them is a test of both together"
+            )
+
+
+def _is_uneven(draws: Sequence[str]) -> bool:
+    """Return whether numbers of draws differ by over 10%; matched draws do not."""
+    numbers = [math.inf if n == "exact" else _number(n) for n in draws]
+    return min(numbers) < max(numbers) and min(numbers) * _ABOUT_EQUAL < max(numbers)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -1,46 +1,50 @@
-"""Per-item statistics of saved systems, and how a metric is computed from them."""
+"""Paired comparison of systems: their statistics on common items, tests and adjusted p-values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
-from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric import registry
 from aleatoric.calibration.results import GroupedSums
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import Reduction
 from aleatoric.inference.multiple import benjamini_hochberg, different_pairs, holm, letters
 from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, NO_VALUE, Paired, paired, paired_sums
-from aleatoric.levels.base import level_of
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
-from aleatoric.metrics.agreement import Overlap
+from aleatoric.metrics.agreement import Agreement, Overlap
 from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.reduction import Chunk, FiniteMean, Mean
+from aleatoric.rng import stream
 from aleatoric.runs import Store
 from aleatoric.runs.formats import SavedDict
-from aleatoric.types import Estimate, Floats, Result
+from aleatoric.types import Categorical, Estimate, Floats, Pair, Result
 
-Places = Sequence[NDArray[np.int64]]
 Key = tuple[str, int]
-"""An item, and which of its rows: items that were recorded twice may count as two."""
+"""Id of an item and the number of its row: an item that was recorded twice may count as two."""
 Values = dict[str, float | None]
 """System -> value."""
 INFINITE = "the log loss of a system is infinite or unknown on a common item"
+NOT_BY_GROUP = "its sums are not kept by group: there is nothing to resample or to swap"
 HIGHER_IS_BETTER = ("overlap", "overlap/*", "accuracy")
 LOWER_IS_BETTER = (
     *("sq_distance*", "log_loss*", "tvd*", "js", "energy/*", "w1_*"),
     *("ece*", "e_ece*", "mce*", "sce*", "ace*", "smooth_ece*", "brier*", "nll*"),
 )
+MATCHED_PAIRWISE = ("tvd", "tvd_debiased", "js")
+MATCHED_STATISTICS = (*MATCHED_PAIRWISE, *AGREEMENTS, "sq_distance")
+MATCHED_METRICS = ("overlap", *MATCHED_STATISTICS)
+"""Metrics that can be compared between systems with matched numbers of draws."""
 
 
 def better(metric: str) -> Literal["higher", "lower"] | None:
-    """Which values of a metric are better; `None` for a metric that ranks nothing.
+    """Return which values of a metric are better; `None` for a metric without a direction.
 
     A model should agree with itself as often as people do, not more or less: `agreement_M` has no
     better direction, and neither has a signed difference.
@@ -53,73 +57,45 @@ def better(metric: str) -> Literal["higher", "lower"] | None:
     return "lower" if any(fnmatchcase(metric, p) for p in LOWER_IS_BETTER) else None
 
 
+# Metrics per item --------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Rule:
-    """How a metric is computed: the statistics that it needs per item, and their reduction."""
+    """How a metric is computed from per-item statistics."""
 
     columns: tuple[str, ...]
+    """Statistics that it needs."""
     reduction: Callable[[Sequence[Chunk], Mapping[str, str]], Reduction]
-    """The statistics of all compared systems and the protocol's choices -> the reduction."""
+    """Statistics of all compared systems and choices of the protocol -> the reduction."""
     defining: tuple[str, ...]
-    """The statistics that an item must have to take part."""
+    """Statistics that an item must have to be included."""
     undefined: str = NO_VALUE
-    """Why items that take part may have no value together."""
+    """Why the included items may have no value."""
 
 
-def rule_of(metric: str, available: Collection[str]) -> Rule | None:
-    """The rule of a metric; `None` where the available statistics are not enough for it.
-
-    >>> rule_of("overlap", ["agreement_H", "agreement_M", "agreement_C"]).columns
-    ('agreement_H', 'agreement_M', 'agreement_C')
-    >>> rule_of("tvd_excess", ["tvd"])
-    """
-    makers = (make for pattern, make in _RULES.items() if fnmatchcase(metric, pattern))
-    rule = next(makers, _mean)(metric)
-    return rule if set(rule.columns) <= set(available) else None
-
-
-def _mean(metric: str) -> Rule:
+def _rule_of(metric: str) -> Rule:
+    if metric == "overlap":
+        return Rule(AGREEMENTS, lambda chunks, choices: Overlap(), AGREEMENTS)
+    if metric.startswith("log_loss"):
+        # Items with an infinite loss are included: leaving them out would favor the system.
+        loss = FiniteMean(metric, "confidence")
+        columns: tuple[str, ...] = (metric, "confidence")
+        return Rule(columns, lambda chunks, choices: loss, ("confidence",), INFINITE)
+    if metric.startswith("ece_"):
+        kind = DebiasedECE if metric.startswith("ece_debiased_") else ECE
+        correct = "correct_" + metric.removeprefix("ece_").removeprefix("debiased_")
+        columns = ("confidence", correct)
+        return Rule(
+            columns, lambda chunks, choices: kind(correct, *_bins(chunks, choices)), columns
+        )
     return Rule((metric,), lambda chunks, choices: Mean(metric), (metric,))
 
 
-def _overlap(metric: str) -> Rule:
-    return Rule(AGREEMENTS, lambda chunks, choices: Overlap(), AGREEMENTS)
-
-
-def _log_loss(metric: str) -> Rule:
-    reduction = FiniteMean(metric, "confidence")
-    # An infinite loss is no missing item: leaving it out would flatter the system.
-    columns = (metric, "confidence")
-    return Rule(columns, lambda chunks, choices: reduction, ("confidence",), INFINITE)
-
-
-def _ece(metric: str) -> Rule:
-    correct = metric.replace("ece_", "correct_", 1)
-    columns = ("confidence", correct)
-    return Rule(columns, lambda chunks, choices: ECE(correct, *_bins(chunks, choices)), columns)
-
-
-def _debiased_ece(metric: str) -> Rule:
-    correct = metric.replace("ece_debiased_", "correct_", 1)
-    columns = ("confidence", correct)
-    return Rule(
-        columns, lambda chunks, choices: DebiasedECE(correct, *_bins(chunks, choices)), columns
-    )
-
-
-_RULES: Mapping[str, Callable[[str], Rule]] = {
-    "overlap": _overlap,
-    "log_loss*": _log_loss,
-    "ece_debiased_*": _debiased_ece,
-    "ece_*": _ece,
-}
-"""Patterns of metrics that are not the mean of the statistic of their name."""
-
-
 def _bins(chunks: Sequence[Chunk], choices: Mapping[str, str]) -> tuple[tuple[float, ...], bool]:
-    """The inner edges of the bins of confidence, and whether the last one holds a confidence of 1.
+    """Return the inner edges of the confidence bins, and whether the last includes 1.
 
-    Bins of equal mass are those of all systems together: swapped groups must keep their bins.
+    Equal-mass bins are computed on all systems together: swapped groups must keep their bins.
     """
     closed = choices.get("bins", "closed") == "closed"
     if choices.get("binning", "equal-width") == "equal-width":
@@ -131,7 +107,7 @@ def _bins(chunks: Sequence[Chunk], choices: Mapping[str, str]) -> tuple[tuple[fl
 
 @dataclass(frozen=True)
 class ItemStatistics:
-    """Every statistic of one system: one row per item, (items, splits) values."""
+    """All statistics of one system: one row per item, values of shape (items, splits)."""
 
     keys: Sequence[Key]
     groups: Sequence[str]
@@ -139,18 +115,22 @@ class ItemStatistics:
 
 
 def read_statistics(store: Store, system: str) -> ItemStatistics:
-    """All of a system's saved statistics."""
+    """Read all saved statistics of a system."""
     pages = list(store.stat_pages(system))
-    ids = [item_id for page in pages for item_id in page.ids]
     groups = [group for page in pages for group in page.groups]
     names = pages[0].values if pages else {}
     values = {name: np.concatenate([page.values[name] for page in pages]) for name in names}
-    return ItemStatistics(_numbered(ids), groups, SavedDict(values))
+    n_rows: dict[str, int] = {}
+    keys = []
+    for item_id in (item_id for page in pages for item_id in page.ids):
+        keys.append((item_id, n_rows.get(item_id, 0)))
+        n_rows[item_id] = n_rows.get(item_id, 0) + 1
+    return ItemStatistics(keys, groups, SavedDict(values))
 
 
 @dataclass(frozen=True)
 class ItemEvidence:
-    """What comparisons of words and texts stand on: the statistics of every system's items."""
+    """Per-item statistics of every system, for comparing words and texts."""
 
     systems: Mapping[str, ItemStatistics]
     choices: Mapping[str, str]
@@ -158,188 +138,137 @@ class ItemEvidence:
     interval: str = DEFAULT_METHOD
 
     def compare(self, metric: str, first: str, second: str) -> Paired | None:
-        """Two systems by one metric on their common items; `None` if the metric is not theirs."""
-        sides = self.systems[first], self.systems[second]
-        return compare_metric(metric, *sides, self.choices, self.seed, self.interval)
+        """Compare two systems on their common items; `None` if they lack the metric."""
+        found = self._common(metric, (first, second))
+        if found is None:
+            return None
+        rule, groups, (one, other) = found
+        reduction = rule.reduction([one, other], self.choices)
+        result = paired(one, other, groups, reduction, self.seed, self.interval, rule.defining)
+        return replace(result, reason=rule.undefined) if result.reason == NO_VALUE else result
 
     def values(self, metric: str, labels: Sequence[str]) -> tuple[Values, int]:
-        """Every system's value on the items that all of them have, and the number of those."""
-        sides = [self.systems[label] for label in labels]
-        values, n_items = common_values(metric, sides, self.choices)
-        return dict(zip(labels, values, strict=True)), n_items
+        """Return the value of every system on the items that all of them have, and their number."""
+        found = self._common(metric, labels)
+        if found is None:
+            return dict.fromkeys(labels), 0
+        rule, _, chunks = found
+        known = np.logical_and.reduce(
+            [np.isfinite(chunk[name]).any(axis=1) for chunk in chunks for name in rule.defining]
+        )
+        reduction, values = rule.reduction(chunks, self.choices), Values()
+        for label, chunk in zip(labels, chunks, strict=True):
+            rows = reduction.columns({name: column[known] for name, column in chunk.items()})
+            by_split = reduction.values(rows.sum(axis=0))
+            mean = float(by_split.mean()) if by_split.size else np.nan
+            values[label] = None if np.isnan(mean) else mean
+        return values, int(known.sum())
+
+    def _common(
+        self, metric: str, labels: Sequence[str]
+    ) -> tuple[Rule, list[str], list[Chunk]] | None:
+        """Return the rule of a metric, and the groups and statistics of the common items."""
+        systems = [self.systems[label] for label in labels]
+        rule = _rule_of(metric)
+        if not all(one.values.keys() >= set(rule.columns) for one in systems):
+            return None
+        rows = _common_rows([one.keys for one in systems])
+        chunks: list[Chunk] = [
+            {name: one.values[name][taken] for name in rule.columns}
+            for one, taken in zip(systems, rows, strict=True)
+        ]
+        return rule, [systems[0].groups[i] for i in rows[0].tolist()], chunks
 
 
-def compare_metric(
-    metric: str,
-    first: ItemStatistics,
-    second: ItemStatistics,
-    choices: Mapping[str, str],
-    seed: int,
-    interval: str = DEFAULT_METHOD,
-) -> Paired | None:
-    """Two systems by one metric on their common items; `None` where the metric is not theirs."""
-    rule = rule_of(metric, first.values.keys() & second.values.keys())
-    if rule is None:
-        return None
-    places = _common([first.keys, second.keys])
-    one, other = _chunks([first, second], places, rule)
-    groups = [first.groups[i] for i in places[0].tolist()]
-    reduction = rule.reduction([one, other], choices)
-    found = paired(one, other, groups, reduction, seed, interval, rule.defining)
-    return replace(found, reason=rule.undefined) if found.reason == NO_VALUE else found
+def _common_rows(keys: Sequence[Sequence[Any]]) -> list[NDArray[np.int64]]:
+    """Return the rows of the keys that all systems have, in the order of the first system."""
+    places = [{key: i for i, key in enumerate(one)} for one in keys]
+    shared = [key for key in keys[0] if all(key in one for one in places)]
+    return [np.array([one[key] for key in shared], dtype=np.int64) for one in places]
 
 
-def common_values(
-    metric: str, systems: Sequence[ItemStatistics], choices: Mapping[str, str]
-) -> tuple[list[float | None], int]:
-    """Every system's value of a metric on the items on which all have one, and their number."""
-    rule = rule_of(metric, set.intersection(*(set(own.values) for own in systems)))
-    if rule is None:
-        return [None] * len(systems), 0
-    chunks = _chunks(systems, _common([own.keys for own in systems]), rule)
-    known = np.logical_and.reduce([_is_defined(chunk, rule.defining) for chunk in chunks])
-    reduction = rule.reduction(chunks, choices)
-    found = [
-        reduction.values(reduction.columns(_taken(chunk, known)).sum(axis=0)) for chunk in chunks
-    ]
-    means = [float(by_split.mean()) if by_split.size else np.nan for by_split in found]
-    return [None if np.isnan(mean) else mean for mean in means], int(known.sum())
-
-
-def _chunks(systems: Sequence[ItemStatistics], places: Places, rule: Rule) -> list[Chunk]:
-    return [
-        {name: own.values[name][taken] for name in rule.columns}
-        for own, taken in zip(systems, places, strict=True)
-    ]
-
-
-def _is_defined(chunk: Chunk, defining: Sequence[str]) -> NDArray[np.bool_]:
-    known: NDArray[np.bool_] = np.logical_and.reduce(
-        [np.isfinite(chunk[name]).any(axis=1) for name in defining]
-    )
-    return known
-
-
-def _taken(chunk: Chunk, rows: NDArray[np.bool_]) -> Chunk:
-    return {name: values[rows] for name, values in chunk.items()}
-
-
-def _common(keys: Sequence[Sequence[Key]]) -> Places:
-    """The places of the items that all systems have, per system, in the order of the first."""
-    first, *others = keys
-    places = [{key: i for i, key in enumerate(own)} for own in others]
-    shared = [(i, key) for i, key in enumerate(first) if all(key in own for own in places)]
-    found = [[i for i, _ in shared], *([own[key] for _, key in shared] for own in places)]
-    return [np.array(own, dtype=np.int64) for own in found]
-
-
-def _numbered(ids: Sequence[str]) -> list[Key]:
-    """Each item's id with the number of its row among the item's own."""
-    seen: dict[str, int] = {}
-    keys = []
-    for item_id in ids:
-        keys.append((item_id, seen.get(item_id, 0)))
-        seen[item_id] = seen.get(item_id, 0) + 1
-    return keys
-
-
-NOT_BY_GROUP = "its sums are not kept by group: there is nothing to resample or to swap"
+# Metrics per document ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class DocumentEvidence:
-    """What comparisons of token-level systems stand on: sums by document, and whole results."""
+    """Sums per document and overall results of every system, for comparing token-level runs."""
 
     systems: Mapping[str, GroupedSums]
     results: Mapping[str, Mapping[str, Estimate]]
-    """System -> metric -> its estimate over all of its documents."""
+    """System -> metric -> estimate over all documents of the system."""
     seed: int
     interval: str = DEFAULT_METHOD
 
     def compare(self, metric: str, first: str, second: str) -> Paired | None:
-        """Two systems by one metric on their common documents; `None` if it is not theirs."""
-        sides = self.systems[first], self.systems[second]
-        found = compare_sums(metric, *sides, self.seed, self.interval)
+        """Compare two systems on their common documents; `None` if they lack the metric."""
+        systems = self.systems[first], self.systems[second]
+        found = compare_sums(metric, *systems, self.seed, self.interval)
         if found is not None:
             return found
         return compare_values(*(self.results[label].get(metric) for label in (first, second)))
 
     def values(self, metric: str, labels: Sequence[str]) -> tuple[Values, int]:
-        """Every system's value on the documents that all have read, and their number of tokens.
+        """Return the value of every system on the documents that all have read, and their tokens.
 
-        Metrics without sums by document have their value over all documents of the system.
+        For metrics without sums per document, the values are over all documents of a system.
         """
-        sides = [self.systems[label] for label in labels]
-        if not all(metric in own.metrics for own in sides):
-            whole = [self.results[label][metric] for label in labels]
-            values = [estimate.value for estimate in whole]
-            n_tokens = min(estimate.n_items for estimate in whole)
-        else:
-            values, n_tokens = common_token_values(metric, sides)
-        return dict(zip(labels, values, strict=True)), n_tokens
+        systems = [self.systems[label] for label in labels]
+        if not all(metric in one.metrics for one in systems):
+            whole = {label: self.results[label][metric] for label in labels}
+            n_tokens = min(estimate.n_items for estimate in whole.values())
+            return {label: estimate.value for label, estimate in whole.items()}, n_tokens
+        shared = set.intersection(*(set(one.names) for one in systems))
+        if not shared:
+            return dict.fromkeys(labels), 0
+        rows = [[i for i, name in enumerate(one.names) if name in shared] for one in systems]
+        values = Values()
+        for label, one, taken in zip(labels, systems, rows, strict=True):
+            sums = one.metrics[metric]
+            value = float(sums.value(sums.table[taken].sum(axis=0)[None])[0])
+            values[label] = None if np.isnan(value) else value
+        return values, int(systems[0].tokens[rows[0]].sum())
+
+
+Evidence = ItemEvidence | DocumentEvidence
 
 
 def compare_sums(
-    metric: str,
-    first: GroupedSums,
-    second: GroupedSums,
-    seed: int,
-    interval: str = DEFAULT_METHOD,
+    metric: str, first: GroupedSums, second: GroupedSums, seed: int, interval: str = DEFAULT_METHOD
 ) -> Paired | None:
-    """Two systems by one metric on their common groups; `None` where it has no sums by group."""
+    """Compare two systems on their common groups; `None` for a metric without sums per group."""
     if metric not in first.metrics or metric not in second.metrics:
         return None
-    places = _common_groups(first.names, second.names)
-    if not places.shape[1]:
+    rows = _common_rows([first.names, second.names])
+    n_groups = len(rows[0])
+    if not n_groups:
         return Paired(Estimate(None, None, 0, 0, reason=NO_ITEMS), None, None, NO_ITEMS)
     one, other = first.metrics[metric], second.metrics[metric]
-    tokens = int(first.tokens[places[0]].sum())
-    counted = Estimate(None, None, tokens, places.shape[1])
-    tables = one.table[places[0]], other.table[places[1]]
+    counted = Estimate(None, None, int(first.tokens[rows[0]].sum()), n_groups)
+    tables = one.table[rows[0]], other.table[rows[1]]
     return paired_sums(*tables, one.value, counted, seed, interval)
 
 
-def common_token_values(
-    metric: str, systems: Sequence[GroupedSums]
-) -> tuple[list[float | None], int]:
-    """Every system's value on the groups that all have, and the tokens that the first has there."""
-    shared = set.intersection(*(set(own.names) for own in systems))
-    if not shared:
-        return [None] * len(systems), 0
-    rows = [[i for i, name in enumerate(own.names) if name in shared] for own in systems]
-    summed = [own.metrics[metric] for own in systems]
-    found = [
-        float(one.value(one.table[taken].sum(axis=0)[None])[0])
-        for one, taken in zip(summed, rows, strict=True)
-    ]
-    values = [None if np.isnan(value) else value for value in found]
-    return values, int(systems[0].tokens[rows[0]].sum())
-
-
 def compare_values(first: Estimate | None, second: Estimate | None) -> Paired | None:
-    """The bare difference of two values whose sums are not kept by group."""
+    """Return the plain difference of two values whose sums are not kept by group."""
     if first is None or second is None or first.value is None or second.value is None:
         return None
-    gap = Estimate(first.value - second.value, None, first.n_items, first.n_groups)
-    return Paired(gap, None, None, NOT_BY_GROUP)
+    difference = Estimate(first.value - second.value, None, first.n_items, first.n_groups)
+    return Paired(difference, None, None, NOT_BY_GROUP)
 
 
 def tokens_differ(first: GroupedSums, second: GroupedSums) -> bool:
-    """Whether two systems cut the same documents into different numbers of tokens."""
-    places = _common_groups(first.names, second.names)
-    return not np.array_equal(first.tokens[places[0]], second.tokens[places[1]])
+    """Return whether two systems split the same documents into different numbers of tokens."""
+    rows = _common_rows([first.names, second.names])
+    return not np.array_equal(first.tokens[rows[0]], second.tokens[rows[1]])
 
 
-def _common_groups(first: Sequence[str], second: Sequence[str]) -> NDArray[np.int64]:
-    """(2, n): the places of the common groups in each, in the order of the first."""
-    place = {name: i for i, name in enumerate(second)}
-    both = [(i, place[name]) for i, name in enumerate(first) if name in place]
-    return np.array(both, dtype=np.int64).reshape(-1, 2).T
+# Families of comparisons -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems by one metric, with p-values adjusted over all pairs by the same metric."""
+    """Difference of two systems by one metric; p-values are adjusted over all pairs."""
 
     metric: str
     first: str
@@ -348,11 +277,11 @@ class Comparison:
     p_holm: float | None = None
     p_bh: float | None = None
     smallest: float | None = None
-    """The smallest adjusted p-value (Holm) that this pair could have had."""
+    """Smallest adjusted p-value (Holm) that was possible for this pair."""
     signatures: tuple[str, str] = ("", "")
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form printed by `--json`."""
+        """Return the JSON form printed by `--json`."""
         found, test = self.paired, self.paired.test
         return {
             "metric": self.metric,
@@ -375,22 +304,22 @@ class Comparison:
         return self.paired.difference.value
 
     def is_significant(self, alpha: float) -> bool:
-        """Whether the adjusted p-value reaches the level."""
+        """Return whether the adjusted p-value is at most `alpha`."""
         return self.p_holm is not None and self.p_holm <= alpha
 
     def is_impossible(self, alpha: float) -> bool:
-        """Whether there is a test, but no adjusted p-value of it could reach the level."""
+        """Return whether no adjusted p-value of its test could have been at most `alpha`."""
         return self.smallest is not None and self.smallest > alpha
 
     def is_decided(self, alpha: float) -> bool:
-        """Whether the pair is known to be equal, or has a test that could have found it unequal."""
+        """Return whether the pair is equal, or has a test that could have been significant."""
         if self.paired.reason == IDENTICAL:
             return True
         return self.smallest is not None and self.smallest <= alpha
 
 
 def by_metric(comparisons: Sequence[Comparison]) -> dict[str, list[Comparison]]:
-    """The family of each metric."""
+    """Return the family of comparisons of each metric."""
     families: dict[str, list[Comparison]] = {}
     for one in comparisons:
         families.setdefault(one.metric, []).append(one)
@@ -398,12 +327,11 @@ def by_metric(comparisons: Sequence[Comparison]) -> dict[str, list[Comparison]]:
 
 
 def adjusted(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
-    """The comparisons with p-values adjusted within each metric."""
+    """Yield the comparisons with p-values adjusted within each metric."""
     for family in by_metric(comparisons).values():
         tests = [one.paired.test for one in family]
         p_values = [test.p if test else None for test in tests]
-        # Holm's p-values only fall as p-values fall: with all of them at their smallest, every
-        # adjusted one is at its smallest too.
+        # Holm's adjustment is monotone: the smallest p-values give the smallest adjusted ones.
         smallest = holm([test.smallest if test else None for test in tests])
         rows = zip(family, holm(p_values), benjamini_hochberg(p_values), smallest, strict=True)
         for one, by_holm, by_bh, least in rows:
@@ -411,10 +339,10 @@ def adjusted(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
 
 
 def order_of(metric: str, family: Sequence[Comparison]) -> tuple[str, ...]:
-    """The systems from best to worst; empty for a metric that has no better direction.
+    """Return the systems from best to worst; empty for a metric without a better direction.
 
-    A system's place is the mean of its paired differences from the others, each on the items of
-    its pair. Where all systems have the same items, that is the order of their values.
+    Systems are ordered by the mean of their paired differences from the others, each on the items
+    of its pair. If all systems have the same items, that is the order of their values.
     """
     direction = better(metric)
     if direction is None:
@@ -424,17 +352,17 @@ def order_of(metric: str, family: Sequence[Comparison]) -> tuple[str, ...]:
         if one.value is not None:
             gaps.setdefault(one.first, []).append(one.value)
             gaps.setdefault(one.second, []).append(-one.value)
-    means = {label: sum(own) / len(own) for label, own in gaps.items()}
+    means = {label: sum(values) / len(values) for label, values in gaps.items()}
     return tuple(sorted(means, key=lambda name: means[name], reverse=direction == "higher"))
 
 
 def letters_of(
     order: Sequence[str], family: Sequence[Comparison], alpha: float
 ) -> Mapping[str, str]:
-    """Letters from Holm's p-values; the best system has an a.
+    """Return a compact letter display from Holm's p-values; the best system has an a.
 
-    None where the metric ranks nothing, or where a pair has no test that could reach the level:
-    a shared letter would then say nothing.
+    Empty if the metric has no direction, or if a pair has no test that could be significant: a
+    shared letter would then be uninformative.
     """
     if not order or not all(one.is_decided(alpha) for one in family):
         return {}
@@ -443,70 +371,128 @@ def letters_of(
 
 
 @dataclass(frozen=True)
-class Member:
-    """One system of one run, under the label that it has among all compared ones."""
+class ComparedSystem:
+    """One system of one run, under a label that is unique among all compared systems."""
 
     store: Store
     system: str
     label: str
     results: Mapping[str, Result]
-    """By metric."""
+    """Results by metric."""
 
 
-def check_levels(stores: Sequence[Store]) -> None:
-    """Refuse runs of different levels."""
-    first, *others = stores
-    for other in others:
-        if level_of(first).name != level_of(other).name:
-            raise _refusal(first, other, {"level": (level_of(first).name, level_of(other).name)})
+KeyedPairs = Iterable[tuple[ComparedSystem, Key, Pair]]
+"""Distributions of people and of a system, per system and item."""
 
 
-def check_comparable(members: Sequence[Member]) -> None:
-    """Refuse systems whose signatures differ in anything but the system itself."""
-    for first, second in combinations(members, 2):
-        for metric in first.results.keys() & second.results.keys():
-            found = differing(_fields(first, metric), _fields(second, metric))
-            if found:
-                raise _refusal(first.store, second.store, found)
+# Matched numbers of draws ------------------------------------------------------------------
 
 
-def without_clusters(members: Sequence[Member], asked: Sequence[str]) -> list[Member]:
-    """The members without TVD_sem where they are of several runs: each run has its own clusters."""
-    if len({member.store.path for member in members}) == 1:
-        return list(members)
-    if "tvd_sem" in asked:
-        raise UsageError(
-            "tvd_sem cannot be compared between runs: its clusters are those of one run's systems; "
-            "give all models to one command."
-        )
-    return [
-        replace(m, results={name: r for name, r in m.results.items() if name != "tvd_sem"})
-        for m in members
-    ]
+def match(
+    members: Sequence[ComparedSystem], pairs_of: Callable[[], KeyedPairs], seed: int
+) -> tuple[list[ComparedSystem], dict[str, ItemStatistics], list[str]]:
+    """Reduce every system to the smallest number of draws that any of them has on an item.
 
-
-def differing(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """The fields that both have and that differ.
-
-    >>> differing({"rule": "paper", "seed": "0"}, {"rule": "corrected"})
-    {'rule': ('paper', 'corrected')}
+    Draws are subsampled without replacement, from one random stream per system and item. A system
+    with exact probabilities is sampled. Items on which no system has draws are left out. `pairs_of`
+    yields the distributions of all systems. Return the systems, their statistics by label, notes.
     """
-    shared = (name for name in first if name in second)
-    return {name: (first[name], second[name]) for name in shared if first[name] != second[name]}
+    sizes = _smallest_sizes(members, pairs_of())
+    rows: dict[str, list[tuple[Key, str, list[float]]]] = {m.label: [] for m in members}
+    sampled: dict[str, None] = {}
+    for member, key, pair in pairs_of():
+        if key in sizes:
+            if pair.model.n is None:
+                sampled[member.label] = None
+            rng = stream(seed, "matched", member.system, *key)
+            model = drawn(pair.model, sizes[key], rng)
+            values = _pair_statistics(replace(pair, model=model))
+            rows[member.label].append((key, pair.group, values))
+    statistics = {label: _item_statistics(table) for label, table in rows.items()}
+    signed = [_signed(m, [sizes[key] for key, _, _ in rows[m.label]], seed) for m in members]
+    return signed, statistics, _matching_notes(list(sizes.values()), list(sampled), seed)
 
 
-def _fields(member: Member, metric: str) -> dict[str, str]:
-    """What must agree: the corpus and how it was measured, not what the system itself is."""
-    signature = member.results[metric].signature
-    own = member.store.systems()[member.system].get("conventions", {})
-    protocol = {name: value for name, value in signature.protocol.items() if name not in own}
-    return {"corpus": f"{signature.corpus}#{signature.corpus_sha256[:12]}", **protocol}
+def drawn(model: Categorical, n: int, rng: np.random.Generator) -> Categorical:
+    """Return a sample of size n: without replacement from draws, or from exact probabilities.
+
+    Unassigned mass is drawn as distinct words that nobody else gave.
+
+    >>> drawn(Categorical.from_counts({"a": 2, "b": 1}), 3, np.random.default_rng(0)).as_dict()
+    {'a': 0.6666666666666666, 'b': 0.3333333333333333}
+    >>> drawn(Categorical(("a",), (0.0,), rest=1.0), 2, np.random.default_rng(0)).probs
+    (0.5, 0.5)
+    """
+    probs = np.array(model.probs)
+    if model.n is not None:
+        counts = rng.multivariate_hypergeometric(
+            np.rint(probs * model.n).astype(np.int64), n, method="marginals"
+        )
+        rest = 0
+    else:
+        mass = np.append(probs, model.rest)
+        *counts, rest = rng.multinomial(n, mass / mass.sum()).tolist()
+    words = {w: int(k) for w, k in zip(model.support, counts, strict=True) if k}
+    return Categorical.from_counts(words | {f"\0unassigned {i}": 1 for i in range(rest)})
 
 
-def _refusal(first: Store, second: Store, found: Mapping[str, tuple[str, str]]) -> UsageError:
-    listed = ", ".join(f"{name} ({one} v {other})" for name, (one, other) in found.items())
-    differ = "differs" if len(found) == 1 else "differ"
-    return UsageError(
-        f"{first.path} and {second.path} cannot be compared: {listed} {differ}; "
-        "run both on the same corpus with the same choices."
-    )
+def _smallest_sizes(members: Sequence[ComparedSystem], pairs: KeyedPairs) -> dict[Key, int]:
+    """Return the smallest number of draws of any system per item; refuse systems without pairs."""
+    sizes: dict[Key, int] = {}
+    most: dict[str, int] = {}
+    for member, key, pair in pairs:
+        if (n := pair.model.n) is not None:
+            sizes[key] = min(n, sizes.get(key, n))
+            most[member.label] = max(n, most.get(member.label, 0))
+    if not sizes:
+        listed = ", ".join(member.label for member in members)
+        raise UsageError(
+            f"--matched needs a system with draws, and {listed} have exact probabilities; leave "
+            "it out."
+        )
+    if max(sizes.values()) <= 1:
+        single = sorted(label for label, n in most.items() if n <= 1)
+        raise UsageError(
+            f"--matched: {', '.join(single)}: has one draw per item, and agreements need two; "
+            "name the other systems with --system."
+        )
+    return sizes
+
+
+def _pair_statistics(pair: Pair) -> list[float]:
+    values = {name: registry.find("metrics", name)(pair) for name in MATCHED_PAIRWISE}
+    agreement = Agreement.of(pair)
+    values |= agreement.columns() if agreement else {}
+    known = (values.get(name) for name in MATCHED_STATISTICS)
+    return [np.nan if value is None else value for value in known]
+
+
+def _item_statistics(rows: Sequence[tuple[Key, str, list[float]]]) -> ItemStatistics:
+    values = np.array([row for _, _, row in rows]).reshape(-1, len(MATCHED_STATISTICS))
+    columns = {name: values[:, i : i + 1] for i, name in enumerate(MATCHED_STATISTICS)}
+    return ItemStatistics([key for key, _, _ in rows], [group for _, group, _ in rows], columns)
+
+
+def _signed(member: ComparedSystem, sizes: Sequence[int], seed: int) -> ComparedSystem:
+    """Keep the results that can be matched, with signatures that say so."""
+    n = f"{np.mean(sizes):g} matched" if sizes else "0 matched"
+    results = {}
+    for metric in MATCHED_METRICS:
+        if metric in member.results:
+            result = member.results[metric]
+            protocol = {**result.signature.protocol, "matched": f"seed={seed}"}
+            signature = replace(result.signature, n=n, protocol=protocol)
+            results[metric] = replace(result, signature=signature)
+    return replace(member, results=results)
+
+
+def _matching_notes(sizes: Sequence[int], sampled: Sequence[str], seed: int) -> list[str]:
+    low, high = min(sizes), max(sizes)
+    number = f"{low}" if low == high else f"{low} to {high}"
+    notes = [
+        f"matched: every system has the same number of draws per item ({number}), taken without "
+        f"replacement with seed {seed}"
+    ]
+    if sampled:
+        notes.append(f"matched: {', '.join(sampled)}: draws are samples of exact probabilities")
+    return notes

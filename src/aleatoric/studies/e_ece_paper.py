@@ -1,4 +1,4 @@
-"""Tables 1 to 4 of the e-ECE paper for Multi30K DE→EN: as printed, and ours from per-token rows."""
+"""Tables 1 to 4 of the e-ECE paper for Multi30K DE→EN: printed values, and ours from token rows."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import aleatoric
-from aleatoric.calibration.statistics import PLAIN, Expected, TokenTable
+from aleatoric.calibration.statistics import Expected, TokenTable
 from aleatoric.data import parallel
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import resample
@@ -34,7 +34,7 @@ from aleatoric.studies.stability import sums_by_unit
 from aleatoric.types import Estimate, Floats, Result, Signature, Table
 
 Columns = dict[str, NDArray[Any]]
-"""The columns of a row file by name; `read_rows` lists them."""
+"""Columns of a row file by name; `read_rows` lists them."""
 
 SCHEMES = {"plain": "ancestral", "top_p": "top_p=0.8", "top_k": "top_k=100", "greedy": "greedy"}
 """The paper's generation schemes: name in the columns -> decoder."""
@@ -45,14 +45,7 @@ _DAMAGED = (
     *(OSError, ValueError, EOFError, KeyError, MemoryError, OverflowError, struct.error),
     *(SyntaxError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error),
 )
-"""What numpy and zipfile raise on files that are not what the recipe saved."""
-
-
-class PairNames(NamedTuple):
-    """The columns of a confidence and an accuracy."""
-
-    confidence: str
-    accuracy: str
+"""Errors of numpy and zipfile on damaged files."""
 
 
 def read_rows(path: Path) -> Columns:
@@ -85,45 +78,33 @@ def _check_size(path: Path) -> None:
 
 
 def errors(columns: Columns, heads: Columns | None, bins: int, seed: int) -> dict[str, Estimate]:
-    """Table 2's errors with intervals over sentences; `sce` over all classes needs the heads."""
-    names = {"ece": PairNames("p_hat", "a_hat")}
-    names |= {metric: PairNames(f"p_{s}", f"a_{s}") for metric, s in EXPECTED.items()}
-    plain = {metric: _with_interval(columns, own, bins, seed) for metric, own in names.items()}
-    found = {"ece": plain.pop("ece")}
-    if heads is not None:
-        found["sce"] = _estimate(columns, sce_of_heads(columns, heads, bins))
-    for metric, value in predicted_errors(columns, bins).items():
-        found[metric] = _estimate(columns, value)
-    return found | plain
-
-
-def pair_errors(columns: Columns, names: PairNames, bins: int) -> float:
-    """ECE of any pair of columns."""
-    confidence, accuracy = (columns[name].astype(np.float64) for name in names)
-    index = bin_index(confidence, equal_width_edges(bins))
-    return float(ece_of(bin_sums(confidence, accuracy, index, bins)))
+    """Return the errors of Table 2 with intervals over sentences; `sce` needs the heads."""
+    found = {"ece": _with_interval(columns, "p_hat", "a_hat", bins, seed)}
+    values = {} if heads is None else {"sce": sce_of_heads(columns, heads, bins)}
+    values |= predicted_errors(columns, bins)
+    counts = len(columns["token"]), len(np.unique(columns["sentence"]))
+    found |= {metric: Estimate(value, None, *counts) for metric, value in values.items()}
+    return found | {
+        metric: _with_interval(columns, f"p_{scheme}", f"a_{scheme}", bins, seed)
+        for metric, scheme in EXPECTED.items()
+    }
 
 
 def predicted_errors(columns: Columns, bins: int) -> dict[str, float]:
-    """SCE and ACE as means over predicted classes, exactly.
-
-    >>> rows = {"predicted": np.array([3, 3]), "p_hat": np.ones(2), "a_hat": np.array([1.0, 0.0])}
-    >>> predicted_errors(rows, 2)
-    {'sce_predicted': 0.5, 'ace_predicted': 0.5, 'sce_weighted': 0.5, 'ace_weighted': 0.5}
-    """
-    confidence, correct = (columns[name].astype(np.float64) for name in ("p_hat", "a_hat"))
+    """Return SCE and ACE as means over predicted classes."""
+    confidence, correct = _doubles(columns, "p_hat", "a_hat")
     classes = [np.flatnonzero(columns["predicted"] == k) for k in np.unique(columns["predicted"])]
     edges = equal_width_edges(bins)
     sums = [
-        bin_sums(confidence[own], correct[own], bin_index(confidence[own], edges), bins)
-        for own in classes
+        bin_sums(confidence[rows], correct[rows], bin_index(confidence[rows], edges), bins)
+        for rows in classes
     ]
-    cells = [exact_cells(confidence[own], correct[own]) for own in classes]
+    cells = [exact_cells(confidence[rows], correct[rows]) for rows in classes]
     return predicted_class_errors(np.stack(sums), cells, bins)
 
 
 def sce_of_heads(columns: Columns, heads: Columns, bins: int) -> float:
-    """Nixon's SCE: probabilities above the lowest bin one by one, the rest by the class's mass."""
+    """Return Nixon's SCE: heads are probabilities above the lowest bin, the rest is class mass."""
     n_classes, n_tokens = len(heads["class_mass"]), len(columns["token"])
     probs = heads["head_p"].astype(np.float64)
     index = bin_index(probs, equal_width_edges(bins))
@@ -139,8 +120,8 @@ def sce_of_heads(columns: Columns, heads: Columns, bins: int) -> float:
 
 
 def to_table(columns: Columns) -> TokenTable:
-    """The rows as studies read them, with the second model's entropy as uncertainty."""
-    doubles = {name: own.astype(np.float64) for name, own in columns.items()}
+    """Convert rows for the studies, with the second model's entropy as uncertainty."""
+    doubles = {name: column.astype(np.float64) for name, column in columns.items()}
     return TokenTable(
         unit=columns["sentence"].astype(np.int64),
         target=columns["token"].astype(np.int64),
@@ -148,10 +129,8 @@ def to_table(columns: Columns) -> TokenTable:
         confidence=doubles["p_hat"],
         correct=doubles["a_hat"],
         expected={
-            PLAIN if SCHEMES[name] == PLAIN else SCHEMES[name]: Expected(
-                doubles[f"p_{name}"], doubles[f"a_{name}"]
-            )
-            for name in SCHEMES
+            decoder: Expected(doubles[f"p_{name}"], doubles[f"a_{name}"])
+            for name, decoder in SCHEMES.items()
         },
         uncertainty=doubles["uncertainty"],
         uncertainty_of="the second model",
@@ -159,27 +138,28 @@ def to_table(columns: Columns) -> TokenTable:
 
 
 def _reference_of(columns: Columns, heads: Columns) -> Floats:
-    """The reference token at each head's place."""
+    """Return the reference token at the position of each head."""
     width = int(columns["position"].max()) + 1
     places = columns["sentence"].astype(np.int64) * width + columns["position"]
-    asked = heads["head_sentence"].astype(np.int64) * width + heads["head_position"]
-    found: Floats = columns["token"][np.searchsorted(places, asked)].astype(np.float64)
+    wanted = heads["head_sentence"].astype(np.int64) * width + heads["head_position"]
+    found: Floats = columns["token"][np.searchsorted(places, wanted)].astype(np.float64)
     return found
 
 
-def _with_interval(columns: Columns, names: PairNames, bins: int, seed: int) -> Estimate:
-    confidence, accuracy = (columns[name].astype(np.float64) for name in names)
+def _doubles(columns: Columns, *names: str) -> tuple[Floats, ...]:
+    return tuple(columns[name].astype(np.float64) for name in names)
+
+
+def _with_interval(
+    columns: Columns, confidence_name: str, accuracy_name: str, bins: int, seed: int
+) -> Estimate:
+    confidence, accuracy = _doubles(columns, confidence_name, accuracy_name)
     sums = sums_by_unit(columns["sentence"].astype(np.int64), confidence, accuracy, bins)
     used = sums[sums[:, :, 0].sum(axis=1) > 0]
     shape = (-1, bins, N_COLUMNS)
     found = resample(used.reshape(len(used), -1), lambda rows: ece_of(rows.reshape(shape)), seed)
     value = float(ece_of(sums.sum(axis=0)))
     return Estimate(value, found.interval, len(confidence), len(used))
-
-
-def _estimate(columns: Columns, value: float) -> Estimate:
-    sentences = len(np.unique(columns["sentence"]))
-    return Estimate(value, None, len(columns["token"]), sentences)
 
 
 PRINTED_ERRORS = {
@@ -192,7 +172,7 @@ PRINTED_ERRORS = {
 }
 """Table 2, Multi30K, in percent."""
 PRINTED_SCHEMES = {"greedy": 10.39, "plain": 8.21, "top_k": 7.39, "top_p": 8.10}
-"""Table 1, Multi30K, in percent, by the recipe's name of the scheme."""
+"""Table 1, Multi30K, in percent."""
 PRINTED_QUARTILES = (("0.36", "0.00"), ("0.79", "0.01"), ("1.12", "0.02"), ("2.76", "0.21"))
 PRINTED_R = "0.56"
 PRINTED_STABILITY = {
@@ -202,7 +182,7 @@ PRINTED_STABILITY = {
     "1000": ("6.97", "1.36", "0.17", "4.48", "0.93", "0.06"),
     "all": ("7.14", "", "", "4.42", "", ""),
 }
-"""Table 4, which the paper prints for IWSLT14 alone."""
+"""Table 4, which the paper prints for IWSLT14 only."""
 CLASSWISE_FORMS = ("_predicted", "_weighted")
 """The paper prints one SCE and one ACE and does not say how classes are averaged."""
 LEFT_OPEN = (
@@ -218,31 +198,31 @@ LEFT_OPEN = (
 SCHEME_NAMES = {"greedy": "greedy", "plain": "pure", "top_k": "top-k 100", "top_p": "top-p 0.8"}
 END_OF_SENTENCE, UNKNOWN = 2, 3
 RECIPE_ROWS = Path(__file__).parents[3] / "recipes" / "multi30k" / "rows"
-"""Rows of models that we trained: in a checkout of the repository, not in an installed package."""
+"""Rows of trained models, in a checkout of the repository only."""
 
 
 @dataclass(frozen=True)
-class Line:
-    """A printed number beside ours, as fractions."""
+class ReproducedResult:
+    """A result and the value that the paper prints, both as fractions."""
 
     printed: float | None
     result: Result
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the JSON form printed by `--json`."""
         return self.result.as_dict() | {"printed": self.printed}
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Everything that is printed."""
+    """Results for `--json`, and all tables."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[ReproducedResult, ...]
     tables: tuple[Table, ...]
 
 
 def reproduce(data: Path, rows: Path | None = None, bins: int = 15, seed: int = 0) -> Reproduction:
-    """All tables from the rows of the test set that the recipe wrote."""
+    """Compute all tables from the rows that the recipe wrote for the test set."""
     path = rows or _find_rows(data)
     columns = read_rows(path)
     text = parallel.load(data / "multi30k_test2016.de.gz", data / "multi30k_test2016.en.gz")
@@ -251,7 +231,10 @@ def reproduce(data: Path, rows: Path | None = None, bins: int = 15, seed: int = 
     classes = read_rows(heads) if heads != path and os.path.isfile(heads) else None
     found = errors(columns, classes, bins, seed)
     words = errors(_without_ends(columns), None, bins, seed)
-    lines = tuple(_lines(found, text.sha256, path.stem, bins, seed))
+    lines = tuple(
+        _reproduced(metric, estimate, text.sha256, path.stem, bins, seed)
+        for metric, estimate in found.items()
+    )
     table = to_table(columns)
     return Reproduction(
         lines,
@@ -259,7 +242,7 @@ def reproduce(data: Path, rows: Path | None = None, bins: int = 15, seed: int = 
             _table_2(found, words, note, bins),
             _table_1(columns, bins),
             _table_3(intrinsic.run_intrinsic(table, seed, bins).tables[0]),
-            *(_table_4(own) for own in stability.run(table, seed, bins).tables),
+            *(_table_4(ours) for ours in stability.run(table, seed, bins).tables),
             _labels(columns, classes),
             Table("What the paper leaves open", ("question", "here"), LEFT_OPEN),
         ),
@@ -267,7 +250,7 @@ def reproduce(data: Path, rows: Path | None = None, bins: int = 15, seed: int = 
 
 
 def _find_rows(data: Path) -> Path:
-    """Return the rows in `data`, else those of the checkout; least validation loss first."""
+    """Find rows in `data`, else in the checkout; least validation loss first."""
     for folder in (data, RECIPE_ROWS):
         for kept in ("loss", "bleu", "last"):
             if os.path.isfile(folder / f"rows-{kept}.npz"):
@@ -279,7 +262,7 @@ def _find_rows(data: Path) -> Path:
 
 
 def _check_origin(rows: Path, sha256: str) -> str:
-    """Refuse rows of other sentences; say where the rows come from."""
+    """Refuse rows of another test set; return a note on the origin of the rows."""
     facts_file = rows.with_name("facts.json")
     if not os.path.isfile(facts_file):
         return f"{rows.name}: no facts.json beside it tells how it was made."
@@ -291,7 +274,7 @@ def _check_origin(rows: Path, sha256: str) -> str:
     if kept not in facts["test"]:
         problem = "its name is none that the recipe gives"
         raise DataError.at(rows, None, problem, "keep the names rows-loss, rows-bleu and rows-last")
-    epochs = {role: own["epochs"].get(kept) for role, own in facts["models"].items()}
+    epochs = {role: model["epochs"].get(kept) for role, model in facts["models"].items()}
     return (
         f"{rows.name}: seed {facts['recipe']['seed']}, label smoothing "
         f"{facts['recipe']['label_smoothing']:g}, epoch {epochs['translation']} of the translation "
@@ -302,35 +285,34 @@ def _check_origin(rows: Path, sha256: str) -> str:
 
 def _without_ends(columns: Columns) -> Columns:
     words = columns["token"] != END_OF_SENTENCE
-    return {name: own[words] for name, own in columns.items()}
+    return {name: column[words] for name, column in columns.items()}
 
 
-def _lines(found: dict[str, Estimate], sha256: str, model: str, bins: int, seed: int) -> list[Line]:
-    lines = []
-    for metric, estimate in found.items():
-        printed = _printed_error(metric)
-        signature = Signature(
-            "multi30k_test2016",
-            sha256,
-            f"translation@{model}",
-            EXPECTED.get(metric, "none"),
-            "whole-space" if metric in EXPECTED else "teacher-forced",
-            {"bins": str(bins), "closed": "at-1", "eos": "scored"},
-            str(estimate.n_items),
-            seed,
-            metric,
-            aleatoric.__version__,
-        )
-        value = None if printed is None else printed / 100
-        lines.append(Line(value, Result("translation", metric, signature, estimate)))
-    return lines
+def _reproduced(
+    metric: str, estimate: Estimate, sha256: str, model: str, bins: int, seed: int
+) -> ReproducedResult:
+    printed = _printed_error(metric)
+    signature = Signature(
+        "multi30k_test2016",
+        sha256,
+        f"translation@{model}",
+        EXPECTED.get(metric, "none"),
+        "whole-space" if metric in EXPECTED else "teacher-forced",
+        {"bins": str(bins), "closed": "at-1", "eos": "scored"},
+        str(estimate.n_items),
+        seed,
+        metric,
+        aleatoric.__version__,
+    )
+    result = Result("translation", metric, signature, estimate)
+    return ReproducedResult(None if printed is None else printed / 100, result)
 
 
 def _table_2(found: dict[str, Estimate], words: dict[str, Estimate], note: str, bins: int) -> Table:
     rows = tuple(
         (
             metric,
-            _printed(_printed_error(metric)),
+            "–" if (printed := _printed_error(metric)) is None else f"{printed:.2f}",
             _percent(estimate),
             _interval(estimate),
             _percent(words.get(metric)),
@@ -352,20 +334,22 @@ def _table_2(found: dict[str, Estimate], words: dict[str, Estimate], note: str, 
 def _table_1(columns: Columns, bins: int) -> Table:
     rows = []
     for scheme, printed in PRINTED_SCHEMES.items():
-        own = pair_errors(columns, PairNames(f"draw_p_{scheme}", f"draw_a_{scheme}"), bins)
-        other = pair_errors(columns, PairNames(f"draw_scheme_p_{scheme}", f"draw_a_{scheme}"), bins)
-        rows.append(
-            (SCHEME_NAMES[scheme], f"{printed:.2f}", f"{100 * own:.2f}", f"{100 * other:.2f}")
-        )
-    notes = ("One token drawn a position. P: the model's own; P̃: after the scheme.",)
+        ours = []
+        for prefix in ("draw_p_", "draw_scheme_p_"):
+            confidence, accuracy = _doubles(columns, f"{prefix}{scheme}", f"draw_a_{scheme}")
+            index = bin_index(confidence, equal_width_edges(bins))
+            error = float(ece_of(bin_sums(confidence, accuracy, index, bins)))
+            ours.append(f"{100 * error:.2f}")
+        rows.append((SCHEME_NAMES[scheme], f"{printed:.2f}", *ours))
+    notes = ("One token is drawn per position. P: of the model; P̃: after the scheme.",)
     columns_shown = ("scheme", "printed", "ours, confidence P", "ours, confidence P̃")
     return Table("e-ECE, Table 1: ECE by generation scheme", columns_shown, tuple(rows), notes)
 
 
 def _table_3(ours: Table) -> Table:
     rows = [
-        (own[0], *printed, *own[1:3])
-        for own, printed in zip(ours.rows, PRINTED_QUARTILES, strict=False)
+        (row[0], *printed, *row[1:3])
+        for row, printed in zip(ours.rows, PRINTED_QUARTILES, strict=False)
     ]
     last = ours.rows[-1]
     rows.append(("r", PRINTED_R, "p < 0.01", last[1], last[2]))
@@ -374,16 +358,16 @@ def _table_3(ours: Table) -> Table:
 
 
 def _nearest(found: dict[str, Estimate], metric: str) -> str:
-    """The form of a class-wise error that is nearest to the printed value, with its distance."""
+    """Return the form of a class-wise error nearest to the printed value, with its difference."""
     forms = (metric, *(metric + form for form in CLASSWISE_FORMS))
     values = {name: 100 * (found[name].value or 0.0) for name in forms if name in found}
-    gaps = {name: own - PRINTED_ERRORS[metric] for name, own in values.items()}
+    gaps = {name: value - PRINTED_ERRORS[metric] for name, value in values.items()}
     nearest = min(gaps, key=lambda name: abs(gaps[name]))
     return f"{nearest} ({gaps[nearest]:+.1f})"
 
 
 def _labels(columns: Columns, heads: Columns | None) -> Table:
-    """How much of the vocabulary the test set shows, and how much of it the vocabulary knows."""
+    """Return the shares of labels that no reference token has, and of unknown tokens."""
     tokens, unknown = len(columns["token"]), int((columns["token"] == UNKNOWN).sum())
     rows = [("reference tokens unknown to the vocabulary", "–", _share(unknown, tokens))]
     if heads is not None:
@@ -403,11 +387,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def _printed_error(metric: str) -> float | None:
-    """The printed value that a metric is one reading of.
-
-    >>> _printed_error("sce_weighted"), _printed_error("e_ece_p"), _printed_error("brier")
-    (18.68, 7.92, None)
-    """
+    """Return the printed value of a metric; all forms of SCE or ACE share one."""
     for form in CLASSWISE_FORMS:
         metric = metric.removesuffix(form)
     return PRINTED_ERRORS.get(metric)
@@ -415,9 +395,9 @@ def _printed_error(metric: str) -> float | None:
 
 def _table_4(ours: Table) -> Table:
     rows = tuple(
-        (own[0], *(f"{p} / {o}" if p or o else "" for p, o in zip(printed, own[1:], strict=True)))
-        for own in ours.rows
-        for printed in [PRINTED_STABILITY[own[0]]]
+        (row[0], *(f"{p} / {o}" if p or o else "" for p, o in zip(printed, row[1:], strict=True)))
+        for row in ours.rows
+        for printed in [PRINTED_STABILITY[row[0]]]
     )
     notes = (
         "printed / ours: the paper prints IWSLT14 (6,750 sentences), ours is Multi30K (1,000). It "
@@ -429,10 +409,6 @@ def _table_4(ours: Table) -> Table:
     return Table(f"e-ECE, Table 4: {title}", ours.columns, rows, (*notes, *shown))
 
 
-def _printed(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
-
-
 def _percent(estimate: Estimate | None) -> str:
     if estimate is None or estimate.value is None:
         return "–"
@@ -441,5 +417,5 @@ def _percent(estimate: Estimate | None) -> str:
 
 
 def _interval(estimate: Estimate) -> str:
-    own = estimate.interval
-    return "–" if own is None else f"[{100 * own.low:.2f}, {100 * own.high:.2f}]"
+    ends = estimate.interval
+    return "–" if ends is None else f"[{100 * ends.low:.2f}, {100 * ends.high:.2f}]"

@@ -1,4 +1,4 @@
-"""Per-item rows for other tools: Parquet or CSV, written whole or not at all."""
+"""Export per-item rows to Parquet or CSV; an interrupted export leaves no file."""
 
 from __future__ import annotations
 
@@ -21,14 +21,11 @@ _TEXTS = ("system", "item", "group")
 
 
 def export_rows(store: Store, path: Path) -> None:
-    """Write every system's rows, an item's or a token's each, to `FILE.parquet` or `FILE.csv`."""
-    files_of_rows = level_of(store).row_files(store)
-    schema, batches = _item_rows(store) if files_of_rows is None else _kept_rows(files_of_rows)
+    """Write one row per item (or token) and system to `FILE.parquet` or `FILE.csv`."""
+    row_files = level_of(store).row_files(store)
+    schema, batches = _item_rows(store) if row_files is None else _saved_rows(row_files)
     try:
-        with (
-            files.written_whole(path) as unfinished,
-            _writer(path, unfinished, schema) as writer,
-        ):
+        with files.written_whole(path) as unfinished, _writer(path, unfinished, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
     except OSError as error:
@@ -42,17 +39,15 @@ def _item_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     return schema, _batches(rows, schema)
 
 
-def _kept_rows(kept: list[tuple[str, Path]]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Rows that were saved as Parquet, with their system before them."""
-    own = pyarrow.parquet.read_schema(kept[0][1])
-    schema = own.insert(0, pa.field("system", pa.string()))
-    return schema, (batch for name, file in kept for batch in _of_system(name, file, schema))
-
-
-def _of_system(name: str, file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for batch in pyarrow.parquet.ParquetFile(file).iter_batches(BATCH):
-        names = pa.array([name] * len(batch), pa.string())
-        yield pa.record_batch([names, *batch.columns], schema=schema)
+def _saved_rows(row_files: list[tuple[str, Path]]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return rows saved as Parquet, with the system as first column."""
+    saved = pyarrow.parquet.read_schema(row_files[0][1])
+    schema = saved.insert(0, pa.field("system", pa.string()))
+    return schema, (
+        pa.record_batch([pa.array([name] * len(batch), pa.string()), *batch.columns], schema=schema)
+        for name, file in row_files
+        for batch in pyarrow.parquet.ParquetFile(file).iter_batches(BATCH)
+    )
 
 
 def _writer(path: Path, unfinished: Path, schema: pa.Schema) -> Any:

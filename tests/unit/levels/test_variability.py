@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp, wasserstein_distance
 
-from aleatoric.levels.text_variability import ScoredTexts, score_blocks, stream_scores
+from aleatoric.levels.text_variability import ScoredTexts, score_blocks
 from aleatoric.metrics.distances import ks, w1
 from aleatoric.probes.base import Block
 from aleatoric.probes.opening import open_probes
@@ -82,11 +82,11 @@ def check_divergences(found, suffix: str, row: int, left: list[float], right: li
         assert found[metric + suffix][row] == pytest.approx(value, abs=1e-7)
 
 
-def test_a_stream_gives_what_one_batch_gives() -> None:
+def test_small_batches_give_what_one_batch_gives() -> None:
     items = made(30)
     whole = score_blocks(items, SYSTEMS, PROBES, DIVERGENCES)
-    parts = list(stream_scores(iter(items), SYSTEMS, PROBES, DIVERGENCES, batch=7))
-    assert sum((part.item_ids for part in parts), ()) == whole.item_ids
+    batches = [items[start : start + 7] for start in range(0, 30, 7)]
+    parts = [score_blocks(batch, SYSTEMS, PROBES, DIVERGENCES) for batch in batches]
     for name in SYSTEMS:
         for metric, values in whole.systems[name].items():
             joined = np.concatenate([part.systems[name][metric] for part in parts])
@@ -110,9 +110,9 @@ def test_two_empty_texts_are_undefined_and_counted() -> None:
     assert scores.undefined["two"]["M/lexical-1"].tolist() == [0]
 
 
-def test_what_stands_for_people_can_be_chosen() -> None:
+def test_the_reference_distances_can_be_chosen() -> None:
     item = ScoredTexts("1", ("a b", "a c", "d"), (("a b", "a b"),))
-    found = score_blocks([item], ("one",), PROBES[:1], {"w1": w1}, stands=lambda h: h[:, :1])
+    found = score_blocks([item], ("one",), PROBES[:1], {"w1": w1}, reference=lambda h: h[:, :1])
     assert found.systems["one"]["w1_M/lexical-1"].tolist() == [0.5]
     assert found.systems["one"]["mean_H/lexical-1"].tolist() == [pytest.approx(2.5 / 3)]
 
@@ -125,5 +125,4 @@ def test_distances_of_one_system_with_people() -> None:
 
 
 def test_no_inputs_are_no_scores() -> None:
-    assert score_blocks([], SYSTEMS, PROBES, DIVERGENCES).item_ids == ()
-    assert list(stream_scores([], SYSTEMS, PROBES, DIVERGENCES)) == []
+    assert score_blocks([], SYSTEMS, PROBES, DIVERGENCES).systems == {"one": {}, "two": {}}

@@ -8,7 +8,7 @@ import pytest
 
 from aleatoric.errors import UsageError
 from aleatoric.nextword.answers import (
-    Changes,
+    AnswerChanges,
     Reading,
     ReadItems,
     cut,
@@ -41,7 +41,7 @@ def read_items(*items: Item, choices: Choices | None = None) -> tuple[list[Item]
 
 
 def read_one(draws: Draws, choices: Choices | None = None) -> Draws:
-    [found] = read_draws([draws], Reading.of(choices or Choices()), Changes())
+    [found] = read_draws([draws], Reading.of(choices or Choices()), AnswerChanges())
     return found
 
 

@@ -13,7 +13,6 @@ from aleatoric.errors import UsageError
 from aleatoric.levels import base, word
 from aleatoric.levels.base import run_job
 from aleatoric.runs import Store
-from aleatoric.studies import opening
 from aleatoric.types import Results, Study, Table
 
 mpl.use("agg")
@@ -76,7 +75,7 @@ def test_a_result_plots_its_items(results: Results) -> None:
 
 
 def test_a_study_shows_tables_and_figures(store: Store) -> None:
-    study = opening.run_study(store, "replacement")
+    study = base.run_study(store, "replacement")
     assert "figures: fig14_replacement" in study._repr_html_()
     assert isinstance(study.plot(), Figure)
     with pytest.raises(UsageError, match="no figure 'x'; it has: fig14_replacement"):

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 from aleatoric.runs import Store
-from aleatoric.runs.formats import META
-from aleatoric.studies.compare_notes import notes_of
+from aleatoric.studies.compare import notes_of
 from aleatoric.studies.compare_statistics import (
     INFINITE,
+    ComparedSystem,
     Comparison,
     ItemEvidence,
     ItemStatistics,
-    Member,
     adjusted,
     letters_of,
     order_of,
@@ -58,9 +57,11 @@ def notes(metrics: list[str], **systems: ItemStatistics) -> list[str]:
     known = Estimate(0.0, None, 1, 1)
     store = Store.__new__(Store)
     store.db = sqlite3.connect(":memory:")
-    store.db.execute(META)
+    store.db.execute("CREATE TABLE meta (key TEXT, value TEXT, checksum TEXT)")
     members = [
-        Member(store, label, label, {m: Result(label, m, signature, known) for m in own.values})
+        ComparedSystem(
+            store, label, label, {m: Result(label, m, signature, known) for m in own.values}
+        )
         for label, own in systems.items()
     ]
     family = compared(metrics, **systems)

@@ -15,8 +15,9 @@ from aleatoric.levels.word import WordJob, results, score_word
 from aleatoric.levels.word_results import unknown_metrics
 from aleatoric.report.views import view_of
 from aleatoric.runs import Store
-from aleatoric.studies.compare import compare, drawn
-from aleatoric.studies.compare_notes import by_agreement
+from aleatoric.studies.by_agreement import by_agreement
+from aleatoric.studies.compare import compare
+from aleatoric.studies.compare_statistics import drawn
 from aleatoric.types import Categorical, Estimate
 
 WORDS = ["a", "b", "c", "d"]
@@ -111,13 +112,13 @@ def test_systems_without_any_draws_cannot_be_matched(tmp_path: Path) -> None:
 
 
 def test_only_words_are_matched(tmp_path: Path) -> None:
-    from aleatoric.studies.compare import match
-    from aleatoric.studies.compare_statistics import Member
+    from aleatoric.studies.compare import check_matchable
+    from aleatoric.studies.compare_statistics import ComparedSystem
 
     with Store.create(tmp_path / "texts", {"level": "text"}) as store:
-        member = Member(store, "x", "x", {})
+        member = ComparedSystem(store, "x", "x", {})
         with pytest.raises(UsageError, match="is a run of the text level"):
-            match([member, member], seed=0)
+            check_matchable([member, member])
 
 
 def test_single_draws_cannot_be_matched(tmp_path: Path) -> None:

@@ -1,0 +1,134 @@
+"""Metrics of word-level systems by quartiles of human agreement."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+
+from aleatoric.errors import UsageError
+from aleatoric.inference.control import CONTROLS, ORACLE
+from aleatoric.inference.estimate import (
+    CUT_MARK,
+    Reduction,
+    bounded,
+    estimates,
+    is_cut,
+    with_cut_note,
+)
+from aleatoric.levels.base import level_of
+from aleatoric.levels.word import NextWords
+from aleatoric.levels.word_results import WIDE
+from aleatoric.metrics.agreement import COLUMNS, Overlap
+from aleatoric.metrics.reduction import FiniteMean, Mean
+from aleatoric.runs import Store
+from aleatoric.studies.compare_statistics import ItemStatistics, read_statistics
+from aleatoric.types import Estimate, Floats, Table
+
+QUARTILES = ("lowest", "second", "third", "highest")
+
+
+def by_agreement(store: Store, systems: Collection[str] | None = None) -> Table:
+    """Return H, M, C, overlap and log loss per system and quartile of human agreement.
+
+    By default of all models. The quartiles are those of all contexts of the run, the same for every
+    system.
+    """
+    if not isinstance(level_of(store), NextWords):
+        raise UsageError(f"{store.path}: only word-level runs have levels of human agreement.")
+    models = [name for name in store.systems() if name not in CONTROLS]
+    for name in systems or ():
+        if name not in models:
+            raise UsageError(f"there is no system {name!r}; there are: {', '.join(models)}.")
+    oracle = read_statistics(store, ORACLE)
+    edges = _edges(oracle)
+    rows = [
+        (name, _level(quartile, edges), *_cells(found))
+        for name in models
+        if systems is None or name in systems
+        for quartile, found in enumerate(_estimates(store, name, oracle, edges))
+        if found["overlap"].n_items
+    ]
+    columns = ("system", "human agreement", "H", "M", "C", "overlap ↑", "log loss ↓", "halves")
+    notes = (
+        "Contexts are sorted by the agreement of one random half of their people and measured with "
+        "the other half, then the other way round: a perfect model has overlap 1 in every row. "
+        "The cut points are the quartiles of all halves of the run; equal values stay together, so "
+        "that rows may differ in size. halves: number of halves of people per row, two per "
+        "context.",
+    )
+    return with_cut_note(Table("By quartiles of human agreement", columns, tuple(rows), notes))
+
+
+def _edges(oracle: ItemStatistics) -> Floats:
+    """Return the quartiles of the agreement within halves of people, over the whole run."""
+    halves = np.concatenate([oracle.values[f"agreement_{side}"][:, 0] for side in "HM"])
+    known = halves[np.isfinite(halves)]
+    return np.quantile(known, [0.25, 0.5, 0.75]) if len(known) else np.zeros(3)
+
+
+def _level(quartile: int, edges: Floats) -> str:
+    """Return the name of a quartile with its upper end; the last has none."""
+    return QUARTILES[quartile] + (f", to {edges[quartile]:.3f}" if quartile < len(edges) else "")
+
+
+def _cells(found: dict[str, Estimate]) -> Iterator[str]:
+    for name in COLUMNS:
+        yield _shown(found[name])
+    yield _shown(found["overlap"], found["overlap"].interval is not None)
+    yield _shown(found["log_loss"])
+    yield str(found["overlap"].n_items)
+
+
+def _shown(estimate: Estimate, with_ends: bool = False) -> str:
+    if estimate.value is None:
+        return "–"
+    ends = estimate.interval
+    mark = CUT_MARK if is_cut(ends) else ""
+    beside = f" [{ends.low:.3f}, {ends.high:.3f}]{mark}" if with_ends and ends else ""
+    return f"{estimate.value:.3f}{beside}"
+
+
+def _estimates(
+    store: Store, system: str, oracle: ItemStatistics, edges: Floats
+) -> Iterator[dict[str, Estimate]]:
+    """Yield the metrics of a system per quartile; both halves of an item's people are rows."""
+    statistics = read_statistics(store, system)
+    if not statistics.keys or not _is_known(statistics):
+        return
+    chunk, groups, sorted_by = _halves(statistics, oracle)
+    reductions: dict[str, Reduction] = {name: Mean(name) for name in COLUMNS}
+    reductions |= {"overlap": Overlap(), "log_loss": FiniteMean("log_loss", "agreement_C")}
+    place = np.where(np.isfinite(sorted_by), np.searchsorted(edges, sorted_by, side="left"), -1)
+    for quartile in range(4):
+        rows = np.flatnonzero(place == quartile)
+        part = {name: values[rows, None] for name, values in chunk.items()}
+        page = ([groups[i] for i in rows.tolist()], part)
+        found = estimates([page] if len(rows) else [], reductions, store.manifest["seed"])
+        yield {name: bounded(one, name) for name, one in found.items()}
+
+
+def _is_known(model: ItemStatistics) -> bool:
+    """Return whether M of a system is known well enough to be shown."""
+    low, high = (model.values[f"agreement_M_{end}"][:, 0] for end in ("low", "high"))
+    widths = (high - low)[np.isfinite(high - low)]
+    return not len(widths) or float(widths.mean()) <= WIDE
+
+
+def _halves(
+    model: ItemStatistics, oracle: ItemStatistics
+) -> tuple[dict[str, Floats], list[str], Floats]:
+    """Return statistics against each half of people, groups, and the other half's agreement."""
+    place = {key: i for i, (key, _) in enumerate(oracle.keys)}
+    rows = np.array([place[key] for key, _ in model.keys], dtype=np.int64)
+    target, player = (oracle.values[f"agreement_{side}"][rows, 0] for side in "HM")
+    n = model.values["n_human"][:, 0]
+    first = n // 2
+    columns = {}
+    for name in ("agreement_C", "log_loss"):
+        all_, half = model.values[name][:, 0], model.values[f"{name}_half"][:, 0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            columns[name] = np.concatenate([half, (n * all_ - first * half) / (n - first)])
+    columns["agreement_H"] = np.concatenate([target, player])
+    columns["agreement_M"] = np.tile(model.values["agreement_M"][:, 0], 2)
+    return columns, [*model.groups, *model.groups], np.concatenate([player, target])
