@@ -31,7 +31,7 @@ from aleatoric.models.hf import HFModel, load_smollm2, wrap
 from aleatoric.nextword.exact import Search, exact
 from aleatoric.nextword.sampled import Prompt, mc
 from aleatoric.nextword.vocabulary import Vocabulary
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.types import Draws
 from benchmarks.exact_vs_generate import Cloze, questions, read, spread
 from benchmarks.measure import cost_of

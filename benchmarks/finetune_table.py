@@ -26,7 +26,9 @@ from aleatoric.data.opening import open_corpus
 from aleatoric.levels.base import Monitor, run_job
 from aleatoric.levels.word import score_word
 from aleatoric.nextword.answers import Reading, ReadItems
-from aleatoric.runs import FINETUNING, Store, formats
+from aleatoric.runs import formats
+from aleatoric.runs.run import Store
+from aleatoric.runs.tables import FINETUNING
 from aleatoric.tuning.finetuning import FinetuneJob
 from aleatoric.tuning.recipe import LOSSES, VALIDATION, Recipe
 from aleatoric.types import Choices

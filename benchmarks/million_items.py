@@ -20,7 +20,7 @@ from pathlib import Path
 
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.types import Draws, Item
 
 MISSING = 1000
@@ -32,8 +32,8 @@ STEPS = {
 PROGRAM = """
 import resource, sys
 from pathlib import Path
-from aleatoric import levels
-from aleatoric.runs import Store
+from aleatoric.levels import base as levels
+from aleatoric.runs.run import Store
 from benchmarks.million_items import resume_draws
 run = Path(sys.argv[1])
 {step}

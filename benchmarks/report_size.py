@@ -26,7 +26,8 @@ from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
 from aleatoric.report.page import make_report
 from aleatoric.rng import stream
-from aleatoric.runs import DATABASE, Store
+from aleatoric.runs.formats import DATABASE
+from aleatoric.runs.run import Store
 from aleatoric.types import Corpus
 from benchmarks.measure import cost_of
 

@@ -21,7 +21,7 @@ from typing import Any
 from aleatoric.demo import contexts
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 
 FUNCTIONS = (
     *("add_item_rows", "add_draws", "write_stats", "set_meta", "meta", "systems", "add_system"),

@@ -22,8 +22,8 @@ from aleatoric.levels.word_scoring import CONTROLS
 from aleatoric.report.explorer.library import Library
 from aleatoric.report.explorer.server import Explorer
 from aleatoric.rng import stream
-from aleatoric.runs import Store
 from aleatoric.runs.formats import StatRow
+from aleatoric.runs.run import Store
 from aleatoric.types import Draws, Item
 
 CONTEXTS = 100_000

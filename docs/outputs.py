@@ -26,7 +26,7 @@ from aleatoric.levels.word import results
 from aleatoric.report.comparisons import comparison_tables
 from aleatoric.report.tables import between, to_markdown, with_interval
 from aleatoric.report.words import PERFECT, word_table
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.by_agreement import by_agreement
 from aleatoric.studies.compare import compare
 from aleatoric.types import Result, Table

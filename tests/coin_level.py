@@ -19,9 +19,9 @@ from aleatoric.metrics.agreement import COLUMNS, Agreement, Overlap
 from aleatoric.metrics.distances import tvd
 from aleatoric.metrics.reduction import Mean
 from aleatoric.rng import stream
-from aleatoric.runs import Store
 from aleatoric.runs.formats import StatRow
 from aleatoric.runs.job import Job, option
+from aleatoric.runs.run import Store
 from aleatoric.types import Categorical, Corpus, Draws, Item, Pair, Result, Signature
 
 SIDES = ("heads", "tails")

@@ -15,10 +15,10 @@ from aleatoric.levels.base import Monitor, run_job
 from aleatoric.levels.word import WordJob
 from aleatoric.levels.word_scoring import ORACLE
 from aleatoric.models.base import Ask
-from aleatoric.runs import Store
 from aleatoric.runs.disk import check_place
 from aleatoric.runs.engine import open_model
 from aleatoric.runs.job import Loading
+from aleatoric.runs.run import Store
 from aleatoric.types import Draws, Item, Result
 
 PEOPLE = 40

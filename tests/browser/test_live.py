@@ -10,7 +10,7 @@ from explored_runs import explored
 
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob, score_word
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.types import Draws, Item
 
 

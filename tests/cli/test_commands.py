@@ -16,7 +16,8 @@ import pytest
 
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
-from aleatoric.runs import COMPLETE, Store
+from aleatoric.runs.run import Store
+from aleatoric.runs.tables import COMPLETE
 
 PEOPLE = [
     {

@@ -47,7 +47,7 @@ def test_tables_for_papers(cli: Callable, run: Path, layout: str) -> None:
 def test_a_run_in_which_nothing_was_read_is_refused_in_one_sentence(
     cli: Callable, tmp_path: Path
 ) -> None:
-    from aleatoric.runs import Store
+    from aleatoric.runs.run import Store
 
     Store.create(tmp_path / "t", {"level": "token", "corpus": {}}).__exit__()
     ran = cli("compare", tmp_path / "t")

@@ -24,7 +24,8 @@ from aleatoric.levels.base import Monitor, run_job
 from aleatoric.report.finetune import systems_table
 from aleatoric.report.page import figure_data, render, section, write_tables
 from aleatoric.report.parts import part_of
-from aleatoric.runs import DATABASE, Store
+from aleatoric.runs.formats import DATABASE
+from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopped, Stopping
 from aleatoric.tuning.exporting import export_weights
 from aleatoric.tuning.finetuning import FinetuneJob, open_tunable

@@ -25,7 +25,7 @@ from tuned_lms import population, save_corpus, words_lm
 
 from aleatoric.models import checkpoints
 from aleatoric.models.checkpoints import model_sha256
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from aleatoric.levels import token
 from aleatoric.metrics.calibration import bin_index, bin_sums, ece_of, equal_width_edges
 from aleatoric.models import gguf
 from aleatoric.report.tokens import reliability
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 
 DOCUMENTS = [
     "The ferry left at seven and nobody waved. Bread is made of flour, water, salt and time.",

@@ -22,7 +22,7 @@ from aleatoric.levels.base import find_level, level_of, resume_run, run_job, sco
 from aleatoric.report.commands import command_of
 from aleatoric.report.page import make_report
 from aleatoric.report.views import View, view_of_run
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.compare import compare
 from aleatoric.studies.export import export_rows
 

@@ -21,7 +21,7 @@ from aleatoric.data.opening import open_corpus
 from aleatoric.levels.base import manifest_of
 from aleatoric.levels.word import WordJob
 from aleatoric.models.http import Client
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 
 SOURCE = Path(aleatoric.__file__).parent
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,7 +21,7 @@ from tuned_lms import population, save_corpus, save_lm
 from aleatoric.levels.base import resume_run
 from aleatoric.levels.word import WordJob
 from aleatoric.nextword.live import LiveModel
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopped, listening
 
 LENGTHS = {1: 20, 2: 9, 3: 30, 4: 20, 5: 31, 6: 17}

@@ -26,7 +26,8 @@ from aleatoric.levels import text as text_pipeline
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
 from aleatoric.report.explorer.library import OpenRun
-from aleatoric.runs import DATABASE, formats
+from aleatoric.runs import formats
+from aleatoric.runs.formats import DATABASE
 
 DEEP = "[" * 100_000 + "]" * 100_000
 SLOWEST_S = 30.0

@@ -17,8 +17,7 @@ import pytest
 from faulty_server import FaultyServer, serving
 from marks import spread
 
-from aleatoric.runs import Store
-from aleatoric.runs.run import StoredTexts
+from aleatoric.runs.run import Store, StoredTexts
 
 SAMPLES = 6
 OPTIONS = "server=vllm&n=2&backoff=0.01&timeout=0.5&retries=20"

@@ -22,7 +22,9 @@ from aleatoric.errors import AleatoricError, DataError, StorageError, UsageError
 from aleatoric.levels import base
 from aleatoric.levels.base import resume_run, run_job
 from aleatoric.levels.word import WordJob
-from aleatoric.runs import DATABASE, LockedError, Store
+from aleatoric.runs.disk import LockedError
+from aleatoric.runs.formats import DATABASE
+from aleatoric.runs.run import Store
 from aleatoric.runs.salvage import salvage
 from aleatoric.types import Item
 

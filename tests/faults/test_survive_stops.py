@@ -23,7 +23,7 @@ from aleatoric.levels.base import Monitor, resume_run, run_job
 from aleatoric.levels.text import TextJob
 from aleatoric.levels.token import TokenJob
 from aleatoric.levels.word import WordJob
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopped, Stopping, listening
 
 

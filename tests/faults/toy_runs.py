@@ -27,7 +27,8 @@ from aleatoric.levels.word import WordJob
 from aleatoric.models.base import Ask, LoadOptions, TextTally, Writing
 from aleatoric.models.toy import ToyModel
 from aleatoric.rng import stream
-from aleatoric.runs import DATABASE, Store
+from aleatoric.runs.formats import DATABASE
+from aleatoric.runs.run import Store
 from aleatoric.types import Draws, Item, TextItem, Texts
 
 SECONDS = 0.002

@@ -9,7 +9,7 @@ import pytest
 
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 
 SYSTEMS = ("gpt2", "bloom", "gpt2_temp05", "chatgpt_diverse")
 

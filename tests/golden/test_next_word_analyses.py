@@ -15,7 +15,7 @@ import pytest
 
 from aleatoric.levels import word
 from aleatoric.probes.taggers import textblob
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies import ard, replacement, subsampling
 from aleatoric.studies.people import SplitTVDs, split_tvds
 from aleatoric.types import Case

@@ -13,7 +13,7 @@ import pytest
 from doc_pages import ROOT
 
 from aleatoric.levels.word import results
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.by_agreement import by_agreement
 from aleatoric.types import Result
 

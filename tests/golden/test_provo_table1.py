@@ -18,7 +18,7 @@ from marks import sampled
 
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob, results
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.types import Result
 
 SYSTEMS = ("gpt2", "gpt2_temp05", "bloom", "chatgpt_diverse")

@@ -17,7 +17,7 @@ from aleatoric.inference.planning import Pilot
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob, results
 from aleatoric.rng import stream
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.plan import Grid, Target, make_plan
 from aleatoric.studies.plan_from_run import context_of, pilot_source, source_of
 from aleatoric.types import Case, Categorical, Item, Pair

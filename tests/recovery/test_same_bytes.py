@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.export import export_rows
 
 

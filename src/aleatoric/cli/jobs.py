@@ -26,9 +26,9 @@ from aleatoric.cli.printing import monitored, say, show_run
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.levels.base import Level, ResumeOptions, find_level, resume_run, run_job
-from aleatoric.runs import Store
 from aleatoric.runs.disk import check_place, check_run, command
 from aleatoric.runs.job import Job, about, flag, shown_fields
+from aleatoric.runs.run import Store
 
 J = TypeVar("J", bound=Job)
 Signature = Mapping[str, tuple[Any, Any]]

@@ -179,7 +179,7 @@ def _plan(
     correlation: float | None,
     seed: int,
 ) -> RunPlan:
-    from aleatoric.runs import Store
+    from aleatoric.runs.run import Store
     from aleatoric.studies.plan import Assumptions, assumed_source, make_plan
     from aleatoric.studies.plan_from_run import pilot_source
 

@@ -26,8 +26,9 @@ from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels.base import Monitor, level_of
 from aleatoric.registry import Advance
 from aleatoric.report.tables import printable
-from aleatoric.runs import DATABASE, Store
 from aleatoric.runs.disk import command
+from aleatoric.runs.formats import DATABASE
+from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopped, listening
 from aleatoric.types import Result, Table
 

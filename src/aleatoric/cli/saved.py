@@ -25,7 +25,7 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.levels import base
 from aleatoric.probes.base import check_known_probes, probe_options
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 
 
 def score(

@@ -13,10 +13,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from aleatoric import registry
-from aleatoric.calibration.results import GroupedSums
 from aleatoric.data.opening import check_same, corpus_facts
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
@@ -29,12 +28,16 @@ from aleatoric.probes.base import (
     disallowed_probes,
 )
 from aleatoric.registry import Meter, Track, quietly, unmetered, versions
-from aleatoric.runs import COMPLETE, Store
 from aleatoric.runs.disk import reporting_faults
 from aleatoric.runs.engine import Engine, check_engine, check_specs, open_engine
 from aleatoric.runs.job import Job
+from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopping, working
+from aleatoric.runs.tables import COMPLETE
 from aleatoric.types import Collected, Pair, Result, Results, Study
+
+if TYPE_CHECKING:
+    from aleatoric.calibration.results import GroupedSums
 
 
 @dataclass(frozen=True)

@@ -35,11 +35,10 @@ from aleatoric.nextword.rules import is_spaceless
 from aleatoric.probes.base import is_code
 from aleatoric.probes.opening import default_names, left_out
 from aleatoric.registry import Track
-from aleatoric.runs import Store
 from aleatoric.runs.engine import Engine
 from aleatoric.runs.formats import SavedDict
 from aleatoric.runs.job import ClusterJob, option
-from aleatoric.runs.run import StoredRows, StoredTexts
+from aleatoric.runs.run import Store, StoredRows, StoredTexts
 from aleatoric.runs.session import (
     add_notes,
     check_version,

@@ -37,9 +37,8 @@ from aleatoric.probes.opening import probes_with
 from aleatoric.probes.tools import TextReader, Tools
 from aleatoric.registry import Track
 from aleatoric.rng import stream
-from aleatoric.runs import Store
 from aleatoric.runs.formats import StatRow
-from aleatoric.runs.run import EmbeddingCache, Produced, StoredTexts
+from aleatoric.runs.run import EmbeddingCache, Produced, Store, StoredTexts
 from aleatoric.types import Floats
 
 CONTROL = "control"

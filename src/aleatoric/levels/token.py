@@ -24,11 +24,12 @@ from aleatoric.levels.base import Level, Monitor
 from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.models.forced import chunks, parts
 from aleatoric.registry import Advance, Track
-from aleatoric.runs import Store, TokenSums
 from aleatoric.runs.engine import Engine, check_one_process, open_forced
 from aleatoric.runs.formats import DamagedRowError
 from aleatoric.runs.job import Job, option
+from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopping, check_version, unfinished_notes
+from aleatoric.runs.tables import TokenSums
 from aleatoric.types import (
     Collected,
     ParallelText,

@@ -39,11 +39,10 @@ from aleatoric.nextword.answers import AnswerChanges, Reading, ReadItems, read_d
 from aleatoric.nextword.rules import check_known, is_code
 from aleatoric.probes.tools import fitting_tagger, language_caveat, language_code
 from aleatoric.registry import Track
-from aleatoric.runs import Joined, Store
 from aleatoric.runs.engine import Engine, check_until
 from aleatoric.runs.formats import StatRow
 from aleatoric.runs.job import ClusterJob, Loading, option
-from aleatoric.runs.run import stat_columns
+from aleatoric.runs.run import Store, stat_columns
 from aleatoric.runs.session import (
     add_notes,
     check_version,
@@ -53,6 +52,7 @@ from aleatoric.runs.session import (
     system_name,
     unfinished_notes,
 )
+from aleatoric.runs.tables import Joined
 from aleatoric.types import Case, Choices, Corpus, Item, Pair, Result, Study
 
 SCORED_AT_ONCE = 100

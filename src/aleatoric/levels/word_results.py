@@ -18,9 +18,8 @@ from aleatoric.metrics.agreement import AgreementGap, Overlap
 from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.nextword.adaptive import parse_until
-from aleatoric.runs import Store
 from aleatoric.runs.formats import DamagedRowError
-from aleatoric.runs.run import StoredRows, stat_columns
+from aleatoric.runs.run import Store, StoredRows, stat_columns
 from aleatoric.types import Estimate, Result, Signature
 
 TARGETS = ("original", "human", "oracle")

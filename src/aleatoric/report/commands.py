@@ -8,8 +8,8 @@ from typing import Any
 
 from aleatoric.levels.base import level_of
 from aleatoric.report.tables import printable
-from aleatoric.runs import Store
 from aleatoric.runs.job import Job
+from aleatoric.runs.run import Store
 
 
 def command_of(store: Store, system: str | None = None) -> str:

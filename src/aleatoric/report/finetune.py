@@ -10,7 +10,8 @@ from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels import word
 from aleatoric.levels.word_scoring import ORACLE
 from aleatoric.report.tables import UNDEFINED, number, p_value, with_interval
-from aleatoric.runs import FINETUNING, Store
+from aleatoric.runs.run import Store
+from aleatoric.runs.tables import FINETUNING
 from aleatoric.studies.compare import Compared, compare
 from aleatoric.studies.figure_data import Lines, LineSeries, Panels, Picture
 from aleatoric.types import Result, Table

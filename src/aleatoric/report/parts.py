@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, NO_INTERVALS
 from aleatoric.levels.base import Level, level_of
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.compare import labels_of
 from aleatoric.studies.compare_statistics import better
 from aleatoric.types import Result

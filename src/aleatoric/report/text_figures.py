@@ -14,7 +14,7 @@ from aleatoric.levels.text_scoring import CONTROL, PAIR, Distances
 from aleatoric.registry import Track, quietly
 from aleatoric.report.parts import ReportPart, ShownSystem
 from aleatoric.report.tables import interval_ends
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.figure_data import (
     Dots,
     Guide,

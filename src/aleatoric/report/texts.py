@@ -29,9 +29,8 @@ from aleatoric.report.tables import (
 )
 from aleatoric.report.text_figures import instance_panels, main_of, probes_of
 from aleatoric.report.views import CONTEXT_CHARS, Found, Rows, View, by_system, systems_of
-from aleatoric.runs import Store
 from aleatoric.runs.formats import load_texts
-from aleatoric.runs.run import StoredTexts
+from aleatoric.runs.run import Store, StoredTexts
 from aleatoric.studies.compare import Compared
 from aleatoric.studies.figure_data import Panels, Picture
 from aleatoric.types import Estimate, Result, Table

@@ -25,7 +25,7 @@ from aleatoric.report.tables import (
     with_interval,
 )
 from aleatoric.report.views import Found, Rows, View, by_system, systems_of
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.compare import Compared
 from aleatoric.studies.figure_data import Dots, Panels, Picture, Reliability, plain
 from aleatoric.types import Estimate, Result, Study, Table

@@ -41,8 +41,7 @@ from aleatoric.report.tables import (
     short,
     with_interval,
 )
-from aleatoric.runs import Store
-from aleatoric.runs.run import item_and_draws
+from aleatoric.runs.run import Store, item_and_draws
 from aleatoric.studies.compare import Compared, compare
 from aleatoric.studies.compare_statistics import better
 from aleatoric.studies.figure_data import Dots, Picture

@@ -17,7 +17,7 @@ from aleatoric.metrics.entropy import chao_shen
 from aleatoric.registry import Track, quietly
 from aleatoric.report.parts import ReportPart, ShownSystem
 from aleatoric.report.tables import interval_ends
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.figure_data import (
     TVD_EDGES,
     Dots,

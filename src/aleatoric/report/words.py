@@ -35,7 +35,7 @@ from aleatoric.report.views import (
     on_different_items,
     systems_of,
 )
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.by_agreement import by_agreement
 from aleatoric.studies.compare import ALPHA, Compared, dependent_draws, is_dependent
 from aleatoric.studies.figure_data import Picture

@@ -21,7 +21,7 @@ from aleatoric.levels.word import NextWords
 from aleatoric.levels.word_results import WIDE
 from aleatoric.metrics.agreement import COLUMNS, Overlap
 from aleatoric.metrics.reduction import FiniteMean, Mean
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.compare_statistics import ItemStatistics, read_statistics
 from aleatoric.types import Estimate, Floats, Table
 

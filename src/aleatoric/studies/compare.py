@@ -17,7 +17,7 @@ from aleatoric.inference.estimate import bounded_difference
 from aleatoric.levels.base import level_of
 from aleatoric.levels.base import results as results_of
 from aleatoric.levels.word_results import WITHHELD, has_persons
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.compare_statistics import (
     ComparedSystem,
     Comparison,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric import registry
-from aleatoric.calibration.results import GroupedSums
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import Reduction
@@ -22,9 +21,12 @@ from aleatoric.metrics.agreement import Agreement, Overlap
 from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.reduction import Chunk, FiniteMean, Mean
 from aleatoric.rng import stream
-from aleatoric.runs import Store
 from aleatoric.runs.formats import SavedDict
+from aleatoric.runs.run import Store
 from aleatoric.types import Categorical, Estimate, Floats, Pair, Result
+
+if TYPE_CHECKING:
+    from aleatoric.calibration.results import GroupedSums
 
 Key = tuple[str, int]
 """Id of an item and the number of its row: an item that was recorded twice may count as two."""

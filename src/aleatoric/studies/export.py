@@ -14,7 +14,7 @@ import pyarrow.parquet
 from aleatoric.data import files
 from aleatoric.errors import UsageError
 from aleatoric.levels.base import level_of
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 
 BATCH = 50_000
 _TEXTS = ("system", "item", "group")

@@ -19,7 +19,7 @@ from aleatoric.inference.noise import (
 from aleatoric.inference.planning import Context, Pilot, Sizes
 from aleatoric.levels.base import level_of
 from aleatoric.levels.word import NextWords, cases, model_systems
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.plan import Known, PlanSource
 from aleatoric.types import Case, Categorical
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import UsageError
 from aleatoric.models.checkpoints import quiet
-from aleatoric.runs import Store
 from aleatoric.runs.disk import command
+from aleatoric.runs.run import Store
 from aleatoric.tuning.finetuning import FinetuneJob, fold_folder, is_finetuned, open_tunable
 from aleatoric.tuning.recipe import SPLITS, VALIDATION, Recipe, read_assignment
 from aleatoric.tuning.training import (

@@ -21,9 +21,10 @@ from aleatoric.nextword.answers import Reading, ReadItems
 from aleatoric.nextword.exact import Search
 from aleatoric.nextword.live import FoldedModel, by_fold
 from aleatoric.nextword.vocabulary import Vocabulary
-from aleatoric.runs import BASE_WEIGHTS, FINETUNING, TRAINING, Store
 from aleatoric.runs.engine import Engine, open_model
 from aleatoric.runs.job import LOCAL, Job, option
+from aleatoric.runs.run import Store
+from aleatoric.runs.tables import BASE_WEIGHTS, FINETUNING, TRAINING
 from aleatoric.tuning.recipe import (
     GRID,
     SCORES,

@@ -22,7 +22,8 @@ from aleatoric.levels.text_scoring import CHUNK
 from aleatoric.models.base import TextTally, Writing
 from aleatoric.report.texts import text_tables
 from aleatoric.rng import stream
-from aleatoric.runs import DATABASE, Store
+from aleatoric.runs.formats import DATABASE
+from aleatoric.runs.run import Store
 from aleatoric.types import Estimate, TextItem, Texts
 
 PROBES = ("lexical-1", "lexical-2")

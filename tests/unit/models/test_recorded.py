@@ -18,7 +18,7 @@ from aleatoric.levels import word
 from aleatoric.levels.base import notes, run_job
 from aleatoric.models import recorded
 from aleatoric.models.base import Ask
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.types import Draws
 
 ASK = Ask("as recorded", 1000, 0)

@@ -17,7 +17,7 @@ from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob, results
 from aleatoric.nextword.answers import Reading, ReadItems
 from aleatoric.report.words import word_table
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.compare import compare
 from aleatoric.types import Choices, Item, Result
 

@@ -19,7 +19,7 @@ from aleatoric.report import figures
 from aleatoric.report import word_figures as collect
 from aleatoric.report.page import make_report
 from aleatoric.report.parts import part_of
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.figure_data import (
     Boxes,
     Coefficients,

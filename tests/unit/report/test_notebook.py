@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from aleatoric.errors import UsageError
 from aleatoric.levels import base, word
 from aleatoric.levels.base import run_job
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.types import Results, Study, Table
 
 mpl.use("agg")

@@ -25,7 +25,7 @@ from aleatoric.report.commands import command_of
 from aleatoric.report.page import make_report
 from aleatoric.report.parts import ReportPart, part_of, parts_of
 from aleatoric.report.views import view_of
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.compare import compare
 from aleatoric.studies.figure_data import Boxes, HeatMap, Lines, LineSeries
 

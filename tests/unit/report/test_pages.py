@@ -15,7 +15,7 @@ from explored_runs import ITEMS, LONG, SCRIPT, explored, get, until
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob, score_word
 from aleatoric.report.explorer.server import Explorer
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.types import Draws, Item
 
 

@@ -14,7 +14,7 @@ import pytest
 from aleatoric.errors import UsageError
 from aleatoric.report.explorer.library import Library
 from aleatoric.report.explorer.server import ADDRESS, Explorer
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 
 PAGES = ("", "/run/0", "/run/0/contexts", "/run/0/context?no=1", "/compare", "/run/1/contexts")
 

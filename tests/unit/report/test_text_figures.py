@@ -19,7 +19,7 @@ from aleatoric.report import texts as text_views
 from aleatoric.report.figures import draw
 from aleatoric.report.parts import part_of
 from aleatoric.report.texts import text_tables
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.figure_data import Dots, Histograms, Lines, Panels, histograms
 from aleatoric.types import TextItem
 

@@ -14,8 +14,8 @@ from aleatoric.errors import DataError, UsageError
 from aleatoric.levels.base import notes, results, run_job, score
 from aleatoric.levels.text import TextJob
 from aleatoric.levels.word import WordJob, score_word
-from aleatoric.runs import DATABASE, Store
-from aleatoric.runs.formats import StatRow
+from aleatoric.runs.formats import DATABASE, StatRow
+from aleatoric.runs.run import Store
 from aleatoric.runs.tables import PAGE
 from aleatoric.types import Categorical, Draws, Exact, Item
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from aleatoric.errors import UsageError
-from aleatoric.runs import Store
-from aleatoric.runs.run import TEXTS_PAGE, EmbeddingCache, StoredTexts
+from aleatoric.runs.run import TEXTS_PAGE, EmbeddingCache, Store, StoredTexts
 from aleatoric.types import TextItem, Texts
 
 HOSTILE = "\x00<script>\ud800 'é\" --\n"

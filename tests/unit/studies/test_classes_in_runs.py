@@ -19,7 +19,7 @@ from aleatoric.levels.word_classes import by_cluster
 from aleatoric.metrics.distances import tvd_of_counts
 from aleatoric.probes import tools
 from aleatoric.probes.tools import fitting_tagger
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.compare import compare
 from aleatoric.types import Item
 

@@ -12,7 +12,7 @@ from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, ONE_GROUP
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob, results
 from aleatoric.report.comparisons import comparison_tables
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.compare import compare
 
 CORPUS = "simulated:contexts=120,people=20,passage=6"

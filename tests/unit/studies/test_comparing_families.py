@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.compare import notes_of
 from aleatoric.studies.compare_statistics import (
     INFINITE,

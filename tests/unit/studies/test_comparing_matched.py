@@ -14,7 +14,7 @@ from aleatoric.levels.base import notes, run_job
 from aleatoric.levels.word import WordJob, results, score_word
 from aleatoric.levels.word_results import unknown_metrics
 from aleatoric.report.views import view_of
-from aleatoric.runs import Store
+from aleatoric.runs.run import Store
 from aleatoric.studies.by_agreement import by_agreement
 from aleatoric.studies.compare import compare
 from aleatoric.studies.compare_statistics import drawn

@@ -27,8 +27,7 @@ from aleatoric.levels.base import level_of
 from aleatoric.probes.taggers import TAGS
 from aleatoric.report.explorer.snapshot import Flags, Snapshot, take
 from aleatoric.report.views import view_of_run
-from aleatoric.runs import Store
-from aleatoric.runs.run import item_heads, scored_until
+from aleatoric.runs.run import Store, item_heads, scored_until
 from aleatoric.studies.ard import last_tag
 from aleatoric.types import Table
 

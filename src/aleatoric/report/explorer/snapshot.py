@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.report.item_data import Measure
-from aleatoric.runs import Store
-from aleatoric.runs.run import item_heads, stat_columns
+from aleatoric.runs.run import Store, item_heads, stat_columns
 from aleatoric.types import Floats, Ints
 
 if TYPE_CHECKING:
