@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from aleatoric.data.documents import Cut, load
+from aleatoric.data.documents import load
+from aleatoric.types import Cut
 from fuzz.trial import read_all, refusals, written
 
 SEEDS = (

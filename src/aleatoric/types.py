@@ -405,3 +405,7 @@ class Study(Showable):
     name: str
     tables: tuple[Table, ...]
     figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+Cut = Literal["blank-lines", "lines", "file"]
+"""A document in plain text: the lines between blank lines, one line, or the whole file."""

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 from aleatoric.data import files
 from aleatoric.data.files import MAX_TEXT_CHARS, Place
 from aleatoric.data.items import LazyItems, UniqueIds
 from aleatoric.errors import DataError
-from aleatoric.types import Document, TextCorpus
-
-Cut = Literal["blank-lines", "lines", "file"]
-"""A document in plain text: the lines between blank lines, one line, or the whole file."""
+from aleatoric.types import Cut, Document, TextCorpus
 
 
 def load(source: Path, encoding: str = "utf-8", cut: Cut = "blank-lines") -> TextCorpus:

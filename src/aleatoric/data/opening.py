@@ -10,9 +10,8 @@ from typing import Any, get_args
 
 from aleatoric import registry
 from aleatoric.data import fetch, files
-from aleatoric.data.documents import Cut
 from aleatoric.errors import DataError, UsageError
-from aleatoric.types import Collected, Corpus, MultiRef, ParallelText, TextCorpus
+from aleatoric.types import Collected, Corpus, Cut, MultiRef, ParallelText, TextCorpus
 
 _MOST_SIMULATED = {"contexts": 10**9, "people": 10**6, "passage": 10**4, "seed": 2**63}
 _TEXT_FILES = {

@@ -17,7 +17,6 @@ from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import AgreementGap, Overlap
 from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.reduction import FiniteMean, Mean
-from aleatoric.nextword.adaptive import parse_until
 from aleatoric.runs.formats import DamagedRowError
 from aleatoric.runs.run import Store, StoredRows, stat_columns
 from aleatoric.types import Estimate, Result, Signature
@@ -216,7 +215,7 @@ def _choices_in_force(manifest: Mapping[str, Any], metric: str, estimator: str) 
     if estimator == "exact":
         choices["tolerance"] = f"{manifest['tolerance']:g}"
     if estimator == "mc" and manifest.get("until") is not None:
-        choices["until"] = f"se={parse_until(manifest['until']):g}"
+        choices["until"] = manifest["until"]
     tools = {"tvd_syn": "tagger", "tvd_sem": "embedder"}
     if metric in tools:
         choices[tools[metric]] = manifest[tools[metric]]

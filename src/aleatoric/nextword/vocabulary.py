@@ -32,11 +32,12 @@ from aleatoric.nextword.rules import (
     advance,
     fold,
 )
-from aleatoric.nextword.tree import TreeLM
 from aleatoric.types import Floats, Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from aleatoric.nextword.tree import TreeLM
 
 TableKey = tuple[int, bytes]
 """A table's mode, and the bytes of an incomplete character."""
