@@ -27,8 +27,8 @@ from aleatoric.report.parts import part_of
 from aleatoric.runs.formats import DATABASE
 from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopped, Stopping
-from aleatoric.tuning.exporting import export_weights
-from aleatoric.tuning.finetuning import FinetuneJob, open_tunable
+from aleatoric.tuning.exporting import export_weights, open_tunable
+from aleatoric.tuning.finetuning import FinetuneJob
 from aleatoric.tuning.training import Saved, check_identity, load_tensors
 
 

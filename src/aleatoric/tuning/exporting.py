@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import UsageError
+from aleatoric.levels.base import level_of
 from aleatoric.models.checkpoints import quiet
 from aleatoric.runs.disk import command
+from aleatoric.runs.engine import open_model
 from aleatoric.runs.run import Store
-from aleatoric.tuning.finetuning import FinetuneJob, fold_folder, is_finetuned, open_tunable
-from aleatoric.tuning.recipe import SPLITS, VALIDATION, Recipe, read_assignment
+from aleatoric.tuning.recipe import SPLITS, VALIDATION, Recipe, fold_folder, read_assignment
 from aleatoric.tuning.training import (
     TRAINED,
     Tunable,
     check_identity,
     load_tensors,
     lora_config,
+    make_tunable,
     model_identity,
     save_tensors,
     unwritten,
@@ -28,6 +30,8 @@ from aleatoric.tuning.training import (
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from aleatoric.tuning.finetuning import FinetuneJob
 
 _ADAPTER = "adapter_model.safetensors"
 
@@ -42,16 +46,23 @@ def export_weights(
     """
     with Store.open(run) as store:
         manifest = store.manifest
-        if not is_finetuned(store):
+        level = level_of(store)
+        if not level.needs_out:
             problem = "holds no fine-tuned weights; name a run of aleatoric finetune"
             raise UsageError(f"{run}: {problem}.")
     changes = {"device": device or manifest["device"], "trust_remote_code": trust_remote_code}
-    job = FinetuneJob.from_manifest(manifest, changes)
+    job: Any = level.job_type.from_manifest(manifest, changes)
     folds = sorted({fold for fold in manifest["assignment"].values() if fold != VALIDATION})
     places = [(loss, number) for loss in job.losses for number in folds]
     _check_trained(run, places)
     _check_free(to, places)
     return _exported(run, to, job, places)
+
+
+def open_tunable(job: FinetuneJob) -> Tunable:
+    """Open the base model of a run, with the parameters that train."""
+    live: Any = open_model(job.model, job.loading)
+    return make_tunable(live.lm, job.recipe.train, job.recipe.lora_rank, job.recipe.seed)
 
 
 def check_export(job: FinetuneJob, to: Path) -> None:

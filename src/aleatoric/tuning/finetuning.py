@@ -34,6 +34,7 @@ from aleatoric.tuning.recipe import (
     FoldPassage,
     Recipe,
     assign,
+    fold_folder,
     make_folds,
     parse_temperatures,
     passages_of,
@@ -176,11 +177,6 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(f"{name:.40}" for name in names[:_FEW]) + more
 
 
-def open_tunable(job: FinetuneJob) -> Tunable:
-    """Open the base model of a run, with the parameters that train."""
-    return _tunable(_open_live(job), job.recipe)
-
-
 def _open_live(job: FinetuneJob) -> LiveModel:
     from aleatoric.nextword.live import LiveModel
 
@@ -193,11 +189,6 @@ def _tunable(live: LiveModel, recipe: Recipe) -> Tunable:
     from aleatoric.tuning.training import make_tunable
 
     return make_tunable(live.lm, recipe.train, recipe.lora_rank, recipe.seed)
-
-
-def fold_folder(run: Path, loss: str, number: int) -> Path:
-    """Return the folder of the weights of a fold."""
-    return run / TRAINING / loss / f"fold-{number}"
 
 
 def _keep_weights(fold: int) -> None:
@@ -493,8 +484,3 @@ class Finetune(NextWords):
         """Whether anything is drawn or trained."""
         drawn = any(store.n_items_with_draws(name) for name in store.systems())
         return drawn or (store.path / TRAINING).exists()
-
-
-def is_finetuned(store: Store) -> bool:
-    """Whether a run is one of `aleatoric finetune`."""
-    return bool(store.manifest.get("command") == FinetuneJob.command)

@@ -17,6 +17,7 @@ from typing import Any
 from aleatoric.data import files
 from aleatoric.errors import DataError, UsageError, quoted
 from aleatoric.rng import stream
+from aleatoric.runs.tables import TRAINING
 from aleatoric.types import Item
 
 SPLITS = ("paper", "grouped")
@@ -337,3 +338,8 @@ def parse_temperatures(text: str) -> tuple[float, ...]:
         if not 0 < value < math.inf:
             raise UsageError(f"--temperatures {value:g}: use numbers above 0, as 0.8,1,1.2.")
     return found
+
+
+def fold_folder(run: Path, loss: str, number: int) -> Path:
+    """Return the folder of the weights of a fold."""
+    return run / TRAINING / loss / f"fold-{number}"
