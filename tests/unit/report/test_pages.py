@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import json
+import re
 from pathlib import Path
 from urllib.parse import quote
 
@@ -164,3 +165,11 @@ def _manifest(folder: Path) -> dict[str, object]:
     job = WordJob("simulated:contexts=3,people=4", n_splits=2)
     with run_job(job, folder / "other") as store:
         return store.manifest
+
+
+def test_a_page_without_results_knows_that_it_lacks_them(words: Path) -> None:
+    """Results that are ready before the first poll must still reload the page."""
+    with explored(words, watched=False) as explorer:
+        assert re.search(r'data-state="[\d.]+ false true"', get(explorer, "/run/0"))
+        explorer.library.runs[0].work()
+        assert "data-state" not in get(explorer, "/run/0")

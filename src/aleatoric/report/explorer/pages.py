@@ -67,6 +67,8 @@ def home(site: Site) -> Data:
 
 def overview(site: Site, run: OpenRun, params: Params) -> Data:
     """What was measured, the table of systems, the distribution of the first measure."""
+    # Taken before the summary: a page never claims results that it does not show.
+    progress = run.progress_data()
     view, summary = run.snapshot.view, run.summary
     head = run_head(site, run, "")
     return head | {
@@ -76,7 +78,7 @@ def overview(site: Site, run: OpenRun, params: Params) -> Data:
         "problem": summary.problem if summary else "",
         "notes": summary.notes if summary else (),
         "signatures": summary.signatures if summary else (),
-        "progress": run.progress_data(),
+        "progress": progress,
         "spread": spread(run),
         "facts": _facts(run),
         "searched": site.links.run(run.key, "contexts") if view.has_items else None,

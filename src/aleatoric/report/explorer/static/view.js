@@ -147,7 +147,8 @@
     }
     if (found.scoring) first("[data-scoring]").textContent = `Scoring: ${found.scoring} of ${found.total}.`;
   }
-  let known = null;
+  // The state that the page was rendered in: results may be ready before the first poll.
+  let known = document.body.dataset.state || null;
   async function ask() {
     try {
       const answer = await fetch(watched, { cache: "no-store" });
