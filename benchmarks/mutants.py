@@ -263,6 +263,8 @@ def sampled(number: int, seed: int, source: Path) -> list[Mutant]:
 
 def _preload() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # No lines can be recorded in compiled functions, and their caches could hide a mutant.
+    os.environ["NUMBA_DISABLE_JIT"] = "1"
     for name in ("numpy", "scipy.special", "scipy.optimize", "scipy.fft", "scipy.stats"):
         importlib.import_module(name)
     for name in ("torch", "hypothesis", "sqlite3", "spacy", "numba", "coverage", "transformers"):

@@ -58,6 +58,7 @@ def test_ends_beyond_a_bound_are_cut(metric: str, ends: Any, expected: Any) -> N
         (["tvd", "tvd_exact", "overlap", "agreement_H", "agreement_M", "mass_on_human"], 0, 1),
         (["mode_certified", "accuracy", "ece", "e_ece", "mce", "sce_predicted", "ace_k"], 0, 1),
         (["mean_C/lexical-1", "mean_H/syntactic-3"], 0, 1),
+        (["ks_M/lexical-1", "ks_M/semantic", "vocabulary_unseen"], 0, 1),
         (["tvd_debiased", "agreement_gap"], -1, 1),
         (["js"], 0, np.log(2)),
         (["brier", "mean_M/semantic", "w1_M/semantic"], 0, 2),

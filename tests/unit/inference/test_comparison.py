@@ -270,6 +270,24 @@ def test_random_samples_are_drawn_without_replacement_and_evenly() -> None:
     )
 
 
+def test_a_few_large_random_samples_are_drawn_without_replacement_and_evenly() -> None:
+    rng = stream(0)
+    drawn = np.concatenate([control._samples(6, 5, 4, rng) for _ in range(1000)])
+    assert drawn.shape == (4000, 5)
+    assert all(len(set(row)) == 5 for row in drawn.tolist())
+    shares = np.bincount(drawn.ravel(), minlength=6) / drawn.size
+    assert shares == pytest.approx(np.full(6, 1 / 6), abs=0.01)
+
+
+def test_the_exact_test_is_made_up_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two words with 3 + 1 numbers taken each, 4 sizes of a sample, 9 + 9 + 1 distances."""
+    for limit, exact in ((8 * 4 * 19, True), (8 * 4 * 19 - 1, False)):
+        monkeypatch.setattr(control, "EXACT_CELLS", limit)
+        found = one_population(np.array([3, 0]), np.array([0, 3]), stream(0))
+        assert found.exact is exact
+        assert found.p == pytest.approx(0.1, abs=0.03)
+
+
 def test_the_fit_to_known_probabilities_is_the_multinomial_test() -> None:
     people, probs = np.array([4, 1, 0]), np.array([0.25, 0.5, 0.25])
     distance = lambda counts: float(((counts / 5 - probs) ** 2).sum())  # noqa: E731

@@ -170,3 +170,29 @@ def test_a_perfect_models_expected_tvd_lies_between_both_estimates(
 def test_a_hundred_thousand_different_answers_take_little_memory() -> None:
     low, high = noise.perfect_tvd(np.ones(100_000, dtype=np.int64), 100_000, 1000) or (0, 0)
     assert 0.9 < low <= high <= 1.0
+
+
+def test_a_batch_has_at_most_as_many_cells_as_allowed() -> None:
+    """Every row of a batch is padded to its widest: three rows of 2 cells, then two of 4."""
+    assert list(control.batches([4, 2, 4, 2, 2], 8)) == [[1, 3, 4], [0, 2]]
+    assert list(control.batches([9, 9], 8)) == [[0], [1]]
+
+
+def test_crossed_samples_are_split_by_a_naive_analysis_of_variance() -> None:
+    crossed = np.random.default_rng(0).random((2, 3, 5))
+    found = noise._split(crossed)
+    for k, table in enumerate(crossed.tolist()):
+        n_rows, n_columns = len(table), len(table[0])
+        mean = sum(map(sum, table)) / (n_rows * n_columns)
+        rows = [sum(row) / n_columns - mean for row in table]
+        columns = [sum(column) / n_rows - mean for column in zip(*table, strict=True)]
+        left = sum(
+            (table[i][j] - mean - rows[i] - columns[j]) ** 2
+            for i in range(n_rows)
+            for j in range(n_columns)
+        )
+        both = left / (n_rows - 1) / (n_columns - 1)
+        people = sum(gap**2 for gap in rows) / (n_rows - 1) - both / n_columns
+        model = sum(gap**2 for gap in columns) / (n_columns - 1) - both / n_rows
+        parts = (found.mean[k], found.people[k], found.samples[k], found.total[k])
+        assert parts == pytest.approx((mean, people, model + both, people + model + both))

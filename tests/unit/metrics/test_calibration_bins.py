@@ -12,6 +12,7 @@ from scipy import stats
 
 from aleatoric.metrics.calibration import (
     GRID,
+    _gaps,
     _smoothed,
     _spectrum,
     bin_index,
@@ -127,6 +128,30 @@ def test_sweep_stops_where_accuracy_falls() -> None:
     more = mass_bins(cells, len(bins) + 1)
     assert (np.diff(more[:, 2] / more[:, 0]) < 0).any()
     assert 0.05 < ece_sweep(cells) < 0.15
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 6])
+def test_sweep_ends_with_one_bin_per_confidence_if_accuracy_never_falls(n: int) -> None:
+    confidence = np.arange(1, n + 1) / 8
+    cells = exact_cells(confidence, confidence**2)
+    np.testing.assert_array_equal(sweep_bins(cells), cells)
+
+
+@pytest.mark.parametrize("place", [0.5, 3.0, 100.25, GRID / 2 + 0.75, GRID - 0.5])
+def test_the_centre_of_a_gap_on_the_grid_is_its_confidence(place: float) -> None:
+    cells = np.array([[2.0, 2 * place / GRID, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    gaps = _gaps(cells)
+    centres = (np.arange(GRID) + 0.5) / GRID
+    assert gaps.sum() == pytest.approx(-place / GRID)
+    assert gaps @ centres / gaps.sum() == pytest.approx(place / GRID, rel=1e-9)
+    assert np.count_nonzero(gaps) <= 2
+
+
+@pytest.mark.parametrize(("confidence", "cell"), [(0.0, 0), (1.0, GRID - 1)])
+def test_gaps_at_both_ends_lie_in_the_outer_cells(confidence: float, cell: int) -> None:
+    gaps = _gaps(np.array([[1.0, confidence, 0.5, 0.25]]))
+    assert np.flatnonzero(gaps).tolist() == [cell]
+    assert gaps[cell] == 0.5 - confidence
 
 
 def by_definition(confidence: np.ndarray, accuracy: np.ndarray, sigma: float) -> float:

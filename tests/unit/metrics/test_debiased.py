@@ -29,6 +29,13 @@ def test_one_pair_is_a_row_of_the_table(people, draws):
     assert tvd_debiased(pair) == leave_pair_out(left, right)[0]
 
 
+def test_a_row_of_a_table_does_not_depend_on_the_others() -> None:
+    rng = np.random.default_rng(0)
+    left, right = rng.integers(0, 4, (2, 50, 8))
+    alone = [leave_pair_out(left[i : i + 1], right[i : i + 1])[0] for i in range(50)]
+    np.testing.assert_array_equal(leave_pair_out(left, right), alone)
+
+
 @given(FEW, FEW)
 def test_every_pair_is_left_out_in_turn(people, draws):
     n, m, total = len(people), len(draws), 0

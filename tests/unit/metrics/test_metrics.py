@@ -26,6 +26,7 @@ from aleatoric.metrics.calibration import (
     ECE,
     Bins,
     bin_index,
+    binned,
     ece,
     equal_mass_edges,
     equal_width_edges,
@@ -206,6 +207,14 @@ BINNED = {
     "confidence": np.array([[0.25, 0.75], [0.25, 0.25], [1.0, 0.875], [NAN, 0.5]]),
     "right": np.array([[1.0], [0.0], [0.0], [1.0]]),
 }
+
+
+def test_undefined_items_are_0_and_in_no_bin() -> None:
+    confidence, right, known, index = binned(BINNED, "right", (0.5,), closed=False)
+    assert confidence.tolist() == [[0.25, 0.75], [0.25, 0.25], [1.0, 0.875], [0.0, 0.5]]
+    assert right.tolist() == [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0]]
+    assert known.tolist() == [[True, True], [True, True], [True, True], [False, True]]
+    assert index.tolist() == [[0, 1], [0, 0], [-1, 1], [-1, 1]]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from aleatoric.models.decoding import (  # noqa: E402
     child,
     draw,
     draw_between,
+    uniforms,
 )
 
 DECODERS = [
@@ -28,6 +29,22 @@ def logits_of(seed: int, rows: int = 200, size: int = 37) -> torch.Tensor:
     values[::3] = values[::3].round(1)
     values[1::3] += np.where(rng.random((len(values[1::3]), size)) < 0.5, 0, SLACK)
     return torch.as_tensor(values)
+
+
+@pytest.mark.parametrize(
+    ("key", "outputs"),
+    [
+        (0, [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]),
+        (1234567, [6457827717110365317, 3203168211198807973, 9817491932198370423]),
+    ],
+)
+def test_uniforms_are_the_high_bits_of_splitmix64(key: int, outputs: list[int]) -> None:
+    """The first outputs of the published generator: the same key draws the same in any version."""
+    found = uniforms(torch.tensor([key, 5]), 3)
+    assert found.shape == (3, 2)
+    assert found[:, 0].tolist() == [(output >> 40) / 2**24 for output in outputs]
+    children = [int(child(np.array([key]), i)[0]) % 2**64 for i in range(3)]
+    assert children == outputs
 
 
 @pytest.mark.parametrize("name", DECODERS)

@@ -131,6 +131,31 @@ def test_notes_show_three_of_the_answers_that_were_shortened() -> None:
     assert "'Los Angeles' to 'Los'; 1 left out" in note
 
 
+def test_notes_show_three_of_the_answers_that_became_one_word() -> None:
+    answers = ("new york", "new year", "new car", "new dog", "new cat")
+    _, (note,) = read_items(Item("1", "1", "Then", answers))
+    assert note.endswith("such as 'new york' and 'new year' and 'new car' to 'new'")
+
+
+def test_notes_remember_ten_thousand_words_that_answers_were_shortened_to() -> None:
+    changes, answer = AnswerChanges(), Reading.of(Choices()).answer
+    for i in range(10_001):
+        changes.read(f"w{i} first", 1, answer)
+    for i in (9_999, 10_000):
+        changes.read(f"w{i} second", 1, answer)
+    assert changes.shortened == 10_003
+    assert changes.note("answers").endswith(
+        "different answers became one word, such as 'w9999 first' and 'w9999 second' to 'w9999'"
+    )
+
+
+def test_every_form_with_a_probability_is_counted_once_in_the_note() -> None:
+    given = {"she.": -1.0, "she": -2.0, "New York": -3.0, "?": -4.0}
+    changes = AnswerChanges()
+    list(read_draws([Draws("1", {}, logprobs=given)], Reading.of(Choices()), changes))
+    assert (changes.total, changes.trimmed, changes.shortened, changes.wordless) == (4, 1, 1, 1)
+
+
 def test_persons_and_originals_follow_their_answers() -> None:
     item = Item("1", "1", "Then", ("?", "she", "he."), "She,", persons=("ann", "bob", "cy"))
     [found], _ = read_items(item)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,6 +47,31 @@ def test_minilm_knows_what_is_alike() -> None:
     texts = ["A dog runs.", "A puppy is running.", "The parliament adjourned."]
     dog, puppy, other = open_encoder("minilm").encode(texts)
     assert dog @ puppy > dog @ other
+
+
+def test_a_model_is_loaded_without_its_code_and_encodes_without_a_progress_bar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded: list[tuple[str, dict[str, Any]]] = []
+
+    class Model:
+        def __init__(self, place: str, **options: Any) -> None:
+            loaded.append((place, options))
+            print("Loading weights: 100%", file=sys.stderr)
+
+        def encode(self, texts: list[str], show_progress_bar: bool | None = None, **_: Any) -> Any:
+            assert show_progress_bar is False  # by default it depends on the level of logging
+            return np.array([[len(text)] for text in texts], dtype=np.float32)
+
+    fake = SimpleNamespace(SentenceTransformer=Model)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", fake)
+    encoder = open_encoder("st:some/model")
+    [(place, options)] = loaded
+    assert (encoder.label, place) == ("st:some/model", "some/model")
+    assert (options["device"], options["trust_remote_code"]) == ("cpu", False)
+    assert options["model_kwargs"] == {"use_safetensors": True}
+    assert encoder.encode(["a", "abc"]).tolist() == [[1.0], [3.0]]
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

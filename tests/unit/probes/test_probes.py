@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from aleatoric.errors import UsageError
 from aleatoric.probes import base, tools
 from aleatoric.probes.base import Batched, Block, Probe, probe_at, probe_from
 from aleatoric.probes.encoders import SentenceEncoder
+from aleatoric.probes.ngrams import ArrayNgrams, CompiledNgrams, numbered
 from aleatoric.probes.opening import NgramProbe, Semantic, default_names, open_probes
 from aleatoric.probes.taggers import Tokeniser
 from aleatoric.probes.tools import PLACES, TextReader, chunks
@@ -24,6 +27,43 @@ BLOCKS = [
     Block(("One.", "One.", "Two!"), (3,)),
     Block((), (0, 0)),
 ]
+
+
+NAN = math.nan
+# Two people and two systems of one text each; pairs of two systems are not computed.
+NGRAM_DISTANCES = {
+    "aba ab ac -": {
+        1: [[0, 0, 0.4, 1], [0, 0, 0.5, 1], [0.4, 0.5, 0, NAN], [1, 1, NAN, NAN]],
+        2: [[0, 1 / 3, 1, 1], [1 / 3, 0, 1, 1], [1, 1, 0, NAN], [1, 1, NAN, NAN]],
+        3: [[0, 1, 1, 1], [1, NAN, NAN, NAN], [1, NAN, NAN, NAN], [1, NAN, NAN, NAN]],
+    },
+    "bb b cb bcb": {
+        1: [[0, 0, 0.25, 0.2], [0, 0, 1 / 3, 0.25], [0.25, 1 / 3, 0, NAN], [0.2, 0.25, NAN, 0]],
+        2: [[0, 1, 1, 1], [1, NAN, 1, 1], [1, 1, 0, NAN], [1, 1, NAN, 0]],
+        3: [[NAN, NAN, NAN, 1], [NAN, NAN, NAN, 1], [NAN, NAN, NAN, NAN], [1, 1, NAN, 0]],
+    },
+}
+NGRAMS = [ArrayNgrams, *([CompiledNgrams] if find_spec("numba") else [])]
+
+
+@pytest.mark.parametrize("implementation", NGRAMS)
+def test_distances_by_shared_ngrams_by_hand(implementation: Any) -> None:
+    texts = [text.strip("-") for given in NGRAM_DISTANCES for text in given.split()]
+    ngrams = implementation(numbered([list(text) for text in texts], str), (2, 1, 1))
+    for order in (1, 2, 3):
+        expected = [by_order[order] for by_order in NGRAM_DISTANCES.values()]
+        np.testing.assert_allclose(ngrams.distances(order), expected, rtol=1e-15)
+
+
+def test_compiled_distances_of_long_texts_are_those_of_array_operations() -> None:
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(0)
+    for sizes in ((5,), (2, 3), (2, 1, 3)):
+        lengths = rng.integers(0, 40, 4 * sum(sizes))
+        texts = [[f"{symbol}" for symbol in rng.integers(0, 6, n)] for n in lengths]
+        array, compiled = (of(numbered(texts, str), sizes) for of in (ArrayNgrams, CompiledNgrams))
+        for order in (4, 1, 3, 2):
+            np.testing.assert_array_equal(compiled.distances(order), array.distances(order))
 
 
 def length(left: str, right: str) -> float:
