@@ -138,7 +138,7 @@ def _document(run: Store) -> dict[str, Any]:
 
 
 def table(options: argparse.Namespace) -> None:
-    from aleatoric.report.finetune import finetune_tables
+    from aleatoric.report.finetune import curve_table, systems_table
     from aleatoric.report.tables import to_markdown
 
     with gzip.open(options.found, "rt", encoding="utf-8") as file:
@@ -147,7 +147,7 @@ def table(options: argparse.Namespace) -> None:
         tempfile.TemporaryDirectory() as folder,
         restored(document, options.corpus, Path(folder) / "run") as run,
     ):
-        for one in finetune_tables(run):
+        for one in (systems_table(run), curve_table(run)):
             print(to_markdown(one))
     print(f"{document['device']}: {document['seconds']['all']:.0f} s in all")
 
@@ -158,7 +158,7 @@ def restored(document: dict[str, Any], corpus: Path, folder: Path) -> Store:
     split = document["manifest"]["split"]
     held_out = {group for group, fold in split.items() if fold != VALIDATION}
     items = (item for item in open_corpus(str(corpus)).items if item.group in held_out)
-    choices = Choices.saved(document["manifest"]["choices"])
+    choices = Choices(**document["manifest"]["choices"])
     run.add_items(ReadItems(list(items), Reading.of(choices)))
     for name, own in document["systems"].items():
         run.add_system(name, own["facts"])

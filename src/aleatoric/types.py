@@ -308,15 +308,6 @@ class Choices:
             splits="shared",
         )
 
-    @classmethod
-    def saved(cls, choices: Mapping[str, Any]) -> Choices:
-        """The choices of a saved run; older versions did not apply the word rule to answers.
-
-        >>> Choices.saved({"rule": "corrected"}).answers
-        'folded'
-        """
-        return cls(**{"answers": "folded", **choices})
-
     def as_dict(self) -> dict[str, str]:
         """A mapping from choice to value, in a fixed order."""
         return asdict(self)

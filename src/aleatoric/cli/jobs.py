@@ -57,7 +57,7 @@ def level_command(level: Level) -> Callable[..., None]:
         out = _checked_out(level, options)
         job = job_from(level.job_type, options)
         with (
-            monitored(out, getattr(job, "probes", ())) as (folder, monitor),
+            monitored(out) as (folder, monitor),
             run_job(job, folder, monitor) as store,
         ):
             show_run(store, options["interval"], options["as_json"], options["layout"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,7 +30,7 @@ from aleatoric.probes.base import (
 from aleatoric.registry import Meter, Track, quietly, unmetered, versions
 from aleatoric.runs.disk import reporting_faults
 from aleatoric.runs.engine import Engine, check_engine, check_specs, open_engine
-from aleatoric.runs.job import Job
+from aleatoric.runs.job import Job, about
 from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopping, working
 from aleatoric.runs.tables import COMPLETE
@@ -179,7 +179,7 @@ class Level(ABC):
 
 def level_of(store: Store) -> Level:
     """Return the level of a saved run."""
-    return find_level(store.manifest.get("command") or store.manifest["level"])
+    return find_level(store.manifest["command"])
 
 
 @cache
@@ -209,8 +209,10 @@ def run_job(job: Job, out: Path, monitor: Monitor | None = None) -> Store:
     Finished parts of an existing run are not repeated. A new run with bad input leaves no files; an
     interrupted run keeps everything that was finished.
     """
-    monitor = monitor or Monitor()
     level = find_level(job.command)
+    monitor = monitor or Monitor()
+    # Who makes a job names its probes here and now, unlike a saved run.
+    monitor = replace(monitor, allowed_probes=(*monitor.allowed_probes, *job.named_probes))
     level.check(job)
     corpus = level.open(job)
     manifest = manifest_of(job, corpus)
@@ -267,13 +269,15 @@ def _resume(store: Store, resume_options: ResumeOptions, monitor: Monitor) -> St
 
 
 def _check_options(level: Level, resume_options: ResumeOptions) -> None:
-    """Refuse overrides of options that the command of a run does not have."""
-    known = {field.name for field in fields(level.job_type)}
-    for name in resume_options.options.keys() - known:
-        raise UsageError(
-            f"--{name.replace('_', '-')} is no option of aleatoric {level.job_type.command}; "
-            "leave it out."
-        )
+    """Refuse overrides of options that the run does not have, or that change its results."""
+    known = {own.name: about(own) for own in fields(level.job_type)}
+    for name in resume_options.options:
+        option = f"--{name.replace('_', '-')}"
+        if name not in known:
+            command = level.job_type.command
+            raise UsageError(f"{option} is no option of aleatoric {command}; leave it out.")
+        if known[name].fixed and known[name].saved:
+            raise UsageError(f"{option} cannot change when a run is resumed; start another run.")
 
 
 def _work(store: Store, job: Job, opened: Callable[[], Collected[Any]], monitor: Monitor) -> Store:

@@ -17,12 +17,6 @@ from aleatoric.studies.figure_data import Lines, LineSeries, Panels, Picture
 from aleatoric.types import Result, Table
 
 
-def finetune_tables(store: Store, interval: str = DEFAULT_METHOD) -> list[Table]:
-    """Return the systems of a fine-tuning run, then the curves of its folds."""
-    curves = curve_table(store)
-    return [systems_table(store, interval), *([curves] if curves.rows else [])]
-
-
 def shown_tables(
     store: Store, interval: str = DEFAULT_METHOD, results: Sequence[Result] | None = None
 ) -> list[Table]:

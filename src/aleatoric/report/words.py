@@ -203,7 +203,7 @@ class WordView(View):
         """Return the distribution of a system's words: the first if repeated rows are separate."""
         if not item.responses:
             return None
-        pairs = pair_of(item, rows, Choices.saved(store.manifest["choices"]))
+        pairs = pair_of(item, rows, Choices(**store.manifest["choices"]))
         return next((pair.model for pair in islice(pairs, 1)), None)
 
 

@@ -14,7 +14,6 @@ from aleatoric.models.base import ForcedModel, Forcing, LoadOptions, TextModel, 
 from aleatoric.models.checkpoints import OF_FILES
 from aleatoric.runs.job import LOCAL, EngineOptions, Loading
 
-ESTIMATORS = ("exact", "mc")
 SMALLEST_SHARE = 0.0001
 """The smallest part of a CPU or GPU that a cluster assigns."""
 
@@ -199,5 +198,6 @@ def check_until(error: float | None, specs: Iterable[str], estimator: str) -> No
 
 def check_estimator(name: str) -> None:
     """Refuse an unknown estimator of a live model."""
-    if name not in ESTIMATORS:
-        raise UsageError(f"there is no estimator {name!r}; use {' or '.join(ESTIMATORS)}.")
+    known = registry.names("estimators")
+    if name not in known:
+        raise UsageError(f"there is no estimator {name!r}; use {' or '.join(known)}.")

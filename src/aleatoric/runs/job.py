@@ -85,6 +85,11 @@ class Job:
         """Where models run."""
         return EngineOptions(self.engine)
 
+    @property
+    def named_probes(self) -> tuple[str, ...]:
+        """Probes that the job names, which may be user code."""
+        return ()
+
     def saved(self) -> dict[str, Any]:
         """Return the fields that are part of the manifest, as JSON values.
 
@@ -109,11 +114,13 @@ class Job:
         """Refuse a manifest whose values are not of the types and ranges of the fields."""
         kinds = get_type_hints(cls)
         for job_field in fields(cls):
-            value = manifest.get(job_field.name, job_field.default)
-            if job_field.name in ("corpus", "encoding") or job_field.name not in manifest:
+            name = job_field.name
+            if name in ("corpus", "encoding") or name not in manifest:
                 continue
-            if not _fits(value, kinds[job_field.name]) or not _in_range(value, about(job_field)):
-                raise DamagedRowError(f"the manifest's {job_field.name} is {value!r:.40}")
+            if not _fits(manifest[name], kinds[name]) or not _in_range(
+                manifest[name], about(job_field)
+            ):
+                raise DamagedRowError(f"the manifest's {name} is {manifest[name]!r:.40}")
 
     def arguments(self, is_live: bool) -> Iterator[str]:
         """Yield the command-line arguments that differ from their defaults."""

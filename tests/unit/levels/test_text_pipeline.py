@@ -463,3 +463,15 @@ def test_the_paper_compares_dialogue_with_all_of_h(tmp_path: Path, turns: Any) -
     assert any("no human control" in note for note in notes) is is_dialogue
     # Energy and mean H are of all pairs under every protocol.
     assert found["model", "mean_H/lexical-1"].value == pytest.approx(np.mean(h))
+
+
+def test_a_job_may_name_a_probe_of_its_own(
+    tmp_path: Path, writer: ToyWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_probe.py").write_text(
+        "def first_letter(a: str, b: str) -> float:\n    return float(a[:1] != b[:1])\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    named = job(corpus(tmp_path), "toy", probes=("own_probe:first_letter",))
+    with run_job(named, tmp_path / "run") as store:
+        assert values(store)["toy", "mean_C/own_probe:first_letter"].value is not None
