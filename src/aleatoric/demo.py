@@ -86,11 +86,7 @@ def conclusion(results: Sequence[Result], planted: str, people: str) -> str:
 
 
 def contexts() -> Iterator[Item]:
-    """Yield every beginning of every passage, from a few words on, with the word that follows.
-
-    >>> next(contexts()).context
-    'The old lighthouse keeper'
-    """
+    """Yield every beginning of every passage, from a few words on, with the word that follows."""
     for number, passage in enumerate(PASSAGES, start=1):
         words = passage.split()
         for position in range(FIRST_WORDS, len(words)):

@@ -72,10 +72,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "openai": "aleatoric.models.openai:load_texts",
         "recorded": "aleatoric.models.recorded:load_texts",
     },
-    "engines": {
-        "local": "aleatoric.runs.engine:open_local",
-        "ray": "aleatoric.runs.ray:open_ray",
-    },
+    "engines": {"local": "aleatoric.runs.engine:open_local", "ray": "aleatoric.runs.ray:open_ray"},
     "metrics": {
         "tvd": "aleatoric.metrics.distances:tvd",
         "tvd_debiased": "aleatoric.metrics.distances:tvd_debiased",
@@ -91,10 +88,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "paper": "aleatoric.nextword.rules:first_word_paper",
         "characters": "aleatoric.nextword.rules:first_character",
     },
-    "divergences": {
-        "w1": "aleatoric.metrics.distances:w1",
-        "ks": "aleatoric.metrics.distances:ks",
-    },
+    "divergences": {"w1": "aleatoric.metrics.distances:w1", "ks": "aleatoric.metrics.distances:ks"},
     "taggers": {
         "textblob": "aleatoric.probes.taggers:textblob",
         "nltk": "aleatoric.probes.taggers:nltk",
@@ -132,9 +126,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "stability": "aleatoric.studies.stability:run",
         "frequency": "aleatoric.studies.intrinsic:run_frequency",
     },
-    "text_analyses": {
-        "fit": "aleatoric.levels.text_fit:run",
-    },
+    "text_analyses": {"fit": "aleatoric.levels.text_fit:run"},
 }
 """What ships with the package: kind -> name -> "module:attribute"."""
 
@@ -144,20 +136,12 @@ EXTRAS |= {"ray": "ray"}
 
 
 def names(kind: str) -> list[str]:
-    """Return the registered names of a kind, ours and those of entry points.
-
-    >>> "provo" in names("corpora")
-    True
-    """
+    """Return the registered names of a kind, ours and those of entry points."""
     return sorted({*PLUGINS[kind], *(point.name for point in _entry_points(kind))})
 
 
 def find(kind: str, name: str) -> Any:
-    """Import and return the plugin `name` of a kind.
-
-    >>> find("metrics", "tvd").__name__
-    'tvd'
-    """
+    """Import and return the plugin `name` of a kind."""
     target = PLUGINS[kind].get(name)
     if target is None:
         for point in _entry_points(kind):
@@ -203,11 +187,7 @@ def function_at(place: str, what: str) -> Any:
 
 
 def called(function: Callable[[str], object], place: str, what: str, text: str) -> object:
-    """Call a user's function with a text; any error becomes one for the user.
-
-    >>> called(str.upper, "mine:upper", "word rule", "a")
-    'A'
-    """
+    """Call a user's function with a text; any error becomes one for the user."""
     if not callable(function):
         raise UsageError(f"the {what} {place} is no function; name one that takes a text.")
     try:
@@ -237,11 +217,7 @@ def _current_folder_first() -> Iterator[None]:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of aleatoric, Python and those packages that are installed.
-
-    >>> sorted(versions(["numpy", "no-such-package"]))
-    ['aleatoric', 'numpy', 'python']
-    """
+    """Return the versions of aleatoric, Python and those packages that are installed."""
     found = {"aleatoric": aleatoric.__version__, "python": platform.python_version()}
     for name in packages:
         try:

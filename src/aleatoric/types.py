@@ -159,9 +159,6 @@ class Categorical:
     """A distribution over outcomes; `rest` is unassigned mass, `n` the number of draws behind it.
 
     `n=None` means that the probabilities are exact.
-
-    >>> Categorical.from_counts({"a": 3, "b": 1})
-    Categorical(support=('a', 'b'), probs=(0.75, 0.25), rest=0.0, n=4)
     """
 
     support: tuple[str, ...]

@@ -12,41 +12,22 @@ from aleatoric import registry
 from aleatoric.data.opening import open_text_corpus
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.estimate import bounded, estimates, value_of, walk
+from aleatoric.levels import text_scoring
 from aleatoric.levels.base import Level, Monitor
 from aleatoric.levels.text_fit import TextCase
 from aleatoric.levels.text_protocol import MAX_LENGTH, TOLERATED_RATIO, lengths_differ
-from aleatoric.levels.text_scoring import (
-    BESIDE_MATCHED,
-    CONTROL,
-    LENGTHS,
-    SAME_LENGTH,
-    UNDEFINED,
-    Distances,
-    Scorer,
-    distances_of,
-    metric_names,
-    statistics,
-    undefined_counts,
-    undefined_pairs,
-)
+from aleatoric.levels.text_scoring import CONTROL, LENGTHS, SAME_LENGTH, Distances, Scorer
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Tallied, TextModel, TextTally, Writing
 from aleatoric.nextword.rules import is_spaceless
 from aleatoric.probes.base import is_code
 from aleatoric.probes.opening import default_names, left_out
 from aleatoric.registry import Track
+from aleatoric.runs import session
 from aleatoric.runs.engine import Engine
 from aleatoric.runs.formats import SavedDict
 from aleatoric.runs.job import ClusterJob, option
 from aleatoric.runs.run import Store, StoredRows, StoredTexts
-from aleatoric.runs.session import (
-    add_notes,
-    check_version,
-    lost_notes,
-    saved_notes,
-    system_name,
-    unfinished_notes,
-)
 from aleatoric.types import Estimate, MultiRef, Result, Signature, Study, TextItem, Texts
 
 PROTOCOLS = ("corrected", "paper")
@@ -59,7 +40,7 @@ GAPPY = "more than 20% of the pairs of texts have no distance by this probe"
 _JUDGED = ("energy/", "dmu_M/", f"{SAME_LENGTH}/")
 _OF_GENERATORS = (
     *("energy/", "mean_M/", "mean_C/", "length_M", f"{SAME_LENGTH}/"),
-    *(f"w1_{side}{BESIDE_MATCHED}/" for side in ("M", "C")),
+    *(f"w1_{side}{text_scoring.BESIDE_MATCHED}/" for side in ("M", "C")),
 )
 _SPACELESS = ("zh", "ja", "th", "lo", "my", "km")
 """Languages whose tokenizers need no spaces between words."""
@@ -129,7 +110,7 @@ def model_systems(store: Store) -> list[str]:
 
 def metrics_of(store: Store) -> list[str]:
     """Return the metrics of a run, in display order."""
-    return metric_names(store.stat_columns())
+    return text_scoring.metric_names(store.stat_columns())
 
 
 def cases(store: Store, system: str) -> Iterator[TextCase]:
@@ -152,7 +133,7 @@ def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict
         return
     scorer, shelf = Scorer.of({**store.manifest, "probes": built_in}, (), store), StoredTexts(store)
     for item_id in item_ids:
-        yield item_id, distances_of(shelf.find(item_id), scorer)
+        yield item_id, text_scoring.distances_of(shelf.find(item_id), scorer)
 
 
 def _check_spaces(item: TextItem) -> TextItem:
@@ -191,7 +172,7 @@ def _write(
         spec = facts["model"].rpartition("@")[0]
         raise UsageError(f"{spec}: has no text to any input of the corpus; check its rows.")
     with store.transaction():
-        add_notes(store, _model_notes(model, name))
+        session.add_notes(store, _model_notes(model, name))
         store.set_meta(f"done {name}", True)
 
 
@@ -304,7 +285,7 @@ def _undefined_notes(store: Store) -> Iterator[str]:
     """Note how many pairs of texts have no distance, per system, part and probe."""
     for name in (CONTROL, *model_systems(store)):
         for part in ("H",) if name == CONTROL else ("M", "C"):
-            if found := ", ".join(undefined_pairs(store, name, part)):
+            if found := ", ".join(text_scoring.undefined_pairs(store, name, part)):
                 whose = "people" if name == CONTROL else name
                 yield f"{whose}: pairs of texts without a distance ({part}), left out: {found}"
 
@@ -320,7 +301,10 @@ def _gappy_probes(store: Store, system: str) -> set[str]:
     The remaining pairs are a biased sample: with nine one-word texts and one of two words, only
     the pairs with the latter have bigrams.
     """
-    n_pairs, counts = store.total(system, "n_pairs_M"), undefined_counts(store, system, "M")
+    n_pairs, counts = (
+        store.total(system, "n_pairs_M"),
+        text_scoring.undefined_counts(store, system, "M"),
+    )
     return {probe for probe, count in counts.items() if count > MOST_UNDEFINED * n_pairs}
 
 
@@ -407,7 +391,7 @@ class Text(Level):
         if job.tokeniser is None and _language(job, corpus) not in _SPACELESS:
             items = map(_check_spaces, items)
         StoredTexts(store).add_items(monitor.track(items, total, f"read {corpus.name}"))
-        add_notes(store, [*corpus.notes, *_left_out_notes(job, corpus)])
+        session.add_notes(store, [*corpus.notes, *_left_out_notes(job, corpus)])
 
     def ask(
         self,
@@ -420,14 +404,14 @@ class Text(Level):
     ) -> None:
         """Save the texts of one model under every decoder."""
         model = engine.text_model(spec, job.loading)
-        check_version(store, spec, model.version)
+        session.check_version(store, spec, model.version)
         # Recorded texts were decoded already: --decoder does not apply.
         recorded = spec.partition(":")[0] == RECORDED
         decoders = ("as recorded",) if recorded else job.decoders
         for decoder in decoders:
             monitor.stopping.check()
             facts = _system_facts(spec, model, decoder, recorded, job.chat)
-            name = system_name(store, model.label, facts, len(decoders) > 1, (CONTROL,))
+            name = session.system_name(store, model.label, facts, len(decoders) > 1, (CONTROL,))
             _write(store, name, facts, model, job.writing(decoder), monitor)
 
     studies = "text_analyses"
@@ -446,17 +430,21 @@ class Text(Level):
         store.set_meta("probe_facts", scorer.facts())
         store.set_meta("probe_bounds", {probe.name: probe.bounds for probe in scorer.probes})
         store.set_meta("has_control", scorer.has_control)
-        columns, rows = statistics(store, scorer, monitor.track)
+        columns, rows = text_scoring.statistics(store, scorer, monitor.track)
         store.write_stats(columns, monitor.stopping.checked(rows))
         models = model_systems(store)
         if differing := [m for m in models if lengths_differ(*_mean_lengths(store, m))]:
-            columns, rows = statistics(store, scorer, monitor.track, differing)
+            columns, rows = text_scoring.statistics(store, scorer, monitor.track, differing)
             store.write_stats(columns, monitor.stopping.checked(rows))
 
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute the means of all statistics with intervals."""
         # Counts of pairs are totals, not means: they need no interval.
-        names = [c for c in store.stat_columns() if not c.startswith((UNDEFINED, "n_pairs_"))]
+        names = [
+            c
+            for c in store.stat_columns()
+            if not c.startswith((text_scoring.UNDEFINED, "n_pairs_"))
+        ]
         pages = ((page.groups, page.values) for page in store.stat_pages(system))
         means = {name: Mean(name) for name in names}
         found = SavedDict(estimates(pages, means, store.manifest["seed"], interval))
@@ -477,8 +465,8 @@ class Text(Level):
     def notes(self, store: Store) -> list[str]:
         """Return notes, the most important caveats first."""
         parts = (
-            *(lost_notes, _length_notes, _control_notes, saved_notes, _cut_notes),
+            *(session.lost_notes, _length_notes, _control_notes, session.saved_notes, _cut_notes),
             *(_tally_notes, _empty_notes, _undefined_notes),
         )
         found = [note for part in parts for note in part(store)]
-        return [*found, *unfinished_notes(store, model_systems(store))]
+        return [*found, *session.unfinished_notes(store, model_systems(store))]

@@ -50,11 +50,7 @@ DIALOGUES = ("dailydialog++",)
 
 
 def cut_to(text: str, tokens: Sequence[str], n_tokens: int) -> str:
-    """Return a text up to the end of its first `n_tokens` tokens.
-
-    >>> cut_to("It's late, he said.", ["It", "'s", "late", ",", "he", "said", "."], 4)
-    "It's late,"
-    """
+    """Return a text up to the end of its first `n_tokens` tokens."""
     if len(tokens) <= n_tokens:
         return text
     end = 0

@@ -110,19 +110,7 @@ def score_blocks(
     divergences: Mapping[str, Divergence],
     reference: Reference = lambda human: human,
 ) -> Scores:
-    """Compute the statistics of inputs, for every probe and every system in `names`.
-
-    >>> from aleatoric.metrics.distances import w1
-    >>> from aleatoric.probes.opening import open_probes
-    >>> item = ScoredTexts("1", ("a b", "a c"), (("a b", "a b"),))
-    >>> probes = open_probes(["lexical-1"], tokeniser="whitespace")
-    >>> found = score_blocks([item], ["copier"], probes, {"w1": w1})
-    >>> {metric: value.tolist() for metric, value in found.systems["copier"].items()}
-    ... # doctest: +NORMALIZE_WHITESPACE
-    {'mean_H/lexical-1': [0.5], 'mean_M/lexical-1': [0.0], 'mean_C/lexical-1': [0.25],
-     'energy/lexical-1': [0.0], 'w1_M/lexical-1': [0.5], 'dmu_M/lexical-1': [-0.5],
-     'w1_C/lexical-1': [0.25], 'dmu_C/lexical-1': [-0.25]}
-    """
+    """Compute the statistics of inputs, for every probe and every system in `names`."""
     groups = tuple(_grouped([item.block() for item in items], probes))
     values: dict[str, Statistics] = {name: {} for name in ("", *names)}
     undefined: dict[str, Statistics] = {name: {} for name in ("", *names)}
@@ -380,11 +368,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 
 def sentences(found: Sequence[Verdict]) -> list[str]:
-    """Return one sentence per system, with the probes of each verdict.
-
-    >>> sentences([Verdict("bot", "lexical-1", DIFFERS, LESS, "dmu_M/lexical-1")])
-    ['bot: differs from people (lexical-1); varies less than people (lexical-1).']
-    """
+    """Return one sentence per system, with the probes of each verdict."""
     systems = dict.fromkeys(one.system for one in found)
     return [
         f"{system}: {'; '.join(_parts([one for one in found if one.system == system]))}."

@@ -30,15 +30,7 @@ from aleatoric.runs.job import Job, option
 from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopping, check_version, unfinished_notes
 from aleatoric.runs.tables import TokenSums
-from aleatoric.types import (
-    Collected,
-    ParallelText,
-    Perfect,
-    Result,
-    Signature,
-    Study,
-    TextCorpus,
-)
+from aleatoric.types import Collected, ParallelText, Perfect, Result, Signature, Study, TextCorpus
 
 BATCHES_PER_PART = 8
 """Batches between two saves: the most that a killed run loses."""

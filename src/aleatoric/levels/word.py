@@ -14,44 +14,22 @@ from aleatoric import registry
 from aleatoric.data.opening import open_corpus
 from aleatoric.errors import UsageError
 from aleatoric.inference.persons import PersonSums
+from aleatoric.levels import word_results, word_scoring
 from aleatoric.levels.base import Level, Monitor
 from aleatoric.levels.base import results as results
-from aleatoric.levels.word_results import (
-    COLUMNS,
-    PAIRWISE,
-    person_facts,
-    person_notes,
-    system_results,
-    tolerance_notes,
-)
 from aleatoric.levels.word_results import model_systems as model_systems
-from aleatoric.levels.word_scoring import (
-    CONTROLS,
-    Answered,
-    Settings,
-    pair_of,
-    person_changes,
-    score_items,
-)
+from aleatoric.levels.word_scoring import CONTROLS, Answered, Settings, pair_of
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.nextword.adaptive import parse_until, until_note
 from aleatoric.nextword.answers import AnswerChanges, Reading, ReadItems, read_draws
 from aleatoric.nextword.rules import check_known, is_code
 from aleatoric.probes.tools import fitting_tagger, language_caveat, language_code
 from aleatoric.registry import Track
+from aleatoric.runs import session
 from aleatoric.runs.engine import Engine, check_until
 from aleatoric.runs.formats import StatRow
 from aleatoric.runs.job import ClusterJob, Loading, option
 from aleatoric.runs.run import Store, stat_columns
-from aleatoric.runs.session import (
-    add_notes,
-    check_version,
-    lost_notes,
-    pending_items,
-    saved_notes,
-    system_name,
-    unfinished_notes,
-)
 from aleatoric.runs.tables import Joined
 from aleatoric.types import Case, Choices, Corpus, Item, Pair, Result, Study
 
@@ -131,9 +109,6 @@ def choose(protocol: str, overrides: Iterable[str], word_rule: str | None = None
     """Return the choices of a protocol, with overrides `name=value` and another word rule.
 
     `word_rule` may be a user's `module:function`; the override `rule=...` must be installed.
-
-    >>> choose("paper", ["bins=closed"]).bins
-    'closed'
     """
     bases = {"corrected": Choices.corrected, "paper": Choices.paper}
     if protocol not in bases:
@@ -165,15 +140,17 @@ def score_word(store: Store, monitor: Monitor | None = None) -> None:
     """Compute the per-item statistics of a saved run; needs no model."""
     monitor = monitor or Monitor()
     manifest = store.manifest
-    metrics = {name: registry.find("metrics", name) for name in PAIRWISE}
+    metrics = {name: registry.find("metrics", name) for name in word_results.PAIRWISE}
     choices, seed = Choices(**manifest["choices"]), manifest["seed"]
     settings = Settings(choices, metrics, _abstractions(manifest), manifest["n_splits"], seed)
-    columns = [*COLUMNS, *settings.abstractions]
+    columns = [*word_results.COLUMNS, *settings.abstractions]
     for name in CONTROLS:
         store.add_system(name, {"model": name, "decoder": "none", "estimator": "people"})
     persons = PersonSums()
     rows = _stat_rows(store, settings, monitor.track, persons)
-    store.write_stats(columns, monitor.stopping.checked(rows), lambda: person_facts(persons))
+    store.write_stats(
+        columns, monitor.stopping.checked(rows), lambda: word_results.person_facts(persons)
+    )
 
 
 def _stat_rows(
@@ -183,12 +160,14 @@ def _stat_rows(
     walk = iter(track(store.walk(), store.n_items, "score"))
     while page := list(islice(walk, SCORED_AT_ONCE)):
         answered = [(item, systems) for _, item, systems in page]
-        scored = score_items(answered, _on_joint_supports(settings, answered))
+        scored = word_scoring.score_items(answered, _on_joint_supports(settings, answered))
         for (no, item, systems), rows in zip(page, scored, strict=True):
             for row in rows:
                 yield StatRow(no, row.system, row.row, row.values, row.splits)
             if item.persons is not None:
-                for system, changes in person_changes((item, systems), settings.choices):
+                for system, changes in word_scoring.person_changes(
+                    (item, systems), settings.choices
+                ):
                     persons.add(system, item.group, item.persons, changes)
 
 
@@ -255,7 +234,7 @@ def _failed_notes(store: Store) -> Iterator[str]:
             fate = "kept as an outcome" if kept else "rejected"
             total = drawn if kept else drawn + failed
             yield f"{name}: {failed} of {total} draws held no word and are {fate}"
-    yield from unfinished_notes(store, model_systems(store))
+    yield from session.unfinished_notes(store, model_systems(store))
 
 
 def _until_notes(store: Store) -> Iterator[str]:
@@ -283,16 +262,16 @@ def _draw(
     if store.meta(f"done {name}"):
         return
     store.add_system(name, facts)
-    pending = pending_items(store, name, model)
+    pending = session.pending_items(store, name, model)
     items: Iterable[Item] = monitor.track(pending.items(monitor.stopping), pending.number, name)
     changes = AnswerChanges()
     with monitor.stopping.finishing():
         draws = read_draws(pending.new(model.draws(items, ask)), Reading.of(ask.choices), changes)
         joined = store.add_draws(name, draws, model.estimator == "recorded")
     with store.transaction():
-        add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
+        session.add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
         if changes.changed:
-            add_notes(store, [f"{name}: {changes.note('words')}"])
+            session.add_notes(store, [f"{name}: {changes.note('words')}"])
         store.set_meta(f"done {name}", True)
 
 
@@ -380,13 +359,19 @@ class NextWords(Level):
 
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute the metrics of one system with intervals."""
-        return system_results(store, system, interval)
+        return word_results.system_results(store, system, interval)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes on joins, omitted answers, failed draws and tolerances."""
         parts = (
-            *(lost_notes, saved_notes, _failed_notes, _until_notes, _abstraction_notes),
-            *(_rank_notes, tolerance_notes, person_notes),
+            *(
+                session.lost_notes,
+                session.saved_notes,
+                _failed_notes,
+                _until_notes,
+                _abstraction_notes,
+            ),
+            *(_rank_notes, word_results.tolerance_notes, word_results.person_notes),
         )
         return [note for part in parts for note in part(store)]
 
@@ -428,7 +413,7 @@ class Word(NextWords):
         read = monitor.track(corpus.items, len(corpus.items), f"read {corpus.name}")
         items = ReadItems(read, Reading.of(job.choices))
         store.add_items(items)
-        add_notes(store, [*job.remarks, *corpus.notes, *items.notes()])
+        session.add_notes(store, [*job.remarks, *corpus.notes, *items.notes()])
 
     def ask(
         self,
@@ -441,13 +426,13 @@ class Word(NextWords):
     ) -> None:
         """Save the next words of one model under every decoder."""
         model = engine.word_model(spec, job.loading)
-        check_version(store, spec, model.version)
+        session.check_version(store, spec, model.version)
         # Recorded words were decoded already: --decoder does not apply.
         decoders = ("as recorded",) if model.estimator == "recorded" else job.decoders
         for decoder in decoders:
             monitor.stopping.check()
             facts = {"model": f"{spec}@{model.version}", "decoder": decoder}
             facts |= {"estimator": model.estimator, "label": model.label}
-            name = system_name(store, model.label, facts, len(decoders) > 1, CONTROLS)
+            name = session.system_name(store, model.label, facts, len(decoders) > 1, CONTROLS)
             sampling = (job.samples, job.seed, job.tolerance, job.choices, job.target_error)
             _draw(store, name, facts, model, Ask(decoder, *sampling), monitor)

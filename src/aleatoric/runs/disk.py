@@ -50,18 +50,7 @@ class LockedError(UsageError):
 
 
 class RunLock:
-    """The right to write a run, held until it is released.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     lock = RunLock.take(Path(folder))
-    ...     try:
-    ...         RunLock.take(Path(folder))
-    ...     except LockedError as error:
-    ...         print("is being written by process" in str(error))
-    ...     lock.release()
-    True
-    """
+    """The right to write a run, held until it is released."""
 
     def __init__(self, path: Path, file: TextIO) -> None:
         self._path, self._file = path, file
@@ -159,12 +148,6 @@ def reporting_faults(path: Path, reads: bool = False) -> Iterator[None]:
     """Turn faults of the database and the disk inside into errors for the user.
 
     `reads` says that the run is only read: if it cannot be opened, it is called unreadable.
-
-    >>> with reporting_faults(Path("runs/a")):
-    ...     raise OSError(errno.ENOSPC, "No space left on device")
-    Traceback (most recent call last):
-    aleatoric.errors.StorageError: runs/a: the disk is full; what was finished is saved: make \
-room and continue with aleatoric resume runs/a.
     """
     try:
         yield
@@ -268,12 +251,7 @@ def check_place(path: Path) -> None:
 
 
 def check_run(path: Path) -> None:
-    """Refuse a path that is not a run directory.
-
-    >>> check_run(Path("runs/none"))
-    Traceback (most recent call last):
-    aleatoric.errors.UsageError: runs/none: is no run directory; it has no run.sqlite.
-    """
+    """Refuse a path that is not a run directory."""
     try:
         is_run = (path / DATABASE).is_file()
     except OSError as error:

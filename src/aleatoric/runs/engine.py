@@ -52,12 +52,7 @@ def open_local(options: EngineOptions) -> Iterator[LocalEngine]:
 
 
 def open_engine(options: EngineOptions) -> AbstractContextManager[Engine]:
-    """Open the engine of a run.
-
-    >>> with open_engine(EngineOptions()) as engine:
-    ...     engine.word_model("toy", Loading()).label
-    'toy'
-    """
+    """Open the engine of a run."""
     check_engine(options)
     found: AbstractContextManager[Engine] = registry.find("engines", options.name)(options)
     return found
@@ -112,11 +107,7 @@ def check_one_process(options: EngineOptions, level: str) -> None:
 
 
 def open_model(spec: str, loading: Loading) -> WordModel:
-    """Open the next-word model of `recorded:FILE`, `toy`, `smollm2`, `hf:NAME[@REVISION]`, ...
-
-    >>> open_model("toy", Loading()).label
-    'toy'
-    """
+    """Open the next-word model of `recorded:FILE`, `toy`, `smollm2`, `hf:NAME[@REVISION]`, ..."""
     check_estimator(loading.estimator)
     kind, _, argument = spec.partition(":")
     if kind in registry.names("models"):

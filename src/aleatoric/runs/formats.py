@@ -77,20 +77,12 @@ class DamagedRowError(ValueError):
 
 
 def select(table: str) -> str:
-    """Return the statement that reads the sealed rows of a table.
-
-    >>> select("meta")
-    'SELECT key, value, checksum FROM meta'
-    """
+    """Return the statement that reads the sealed rows of a table."""
     return f"SELECT {', '.join(COLUMNS[table])} FROM {table}"
 
 
 def insert(table: str, how: str = "INSERT") -> str:
-    """Return the statement that writes a sealed row to a table; the database may be named.
-
-    >>> insert("meta"), insert("temp.meta", "INSERT OR REPLACE")
-    ('INSERT INTO meta VALUES (?, ?, ?)', 'INSERT OR REPLACE INTO temp.meta VALUES (?, ?, ?)')
-    """
+    """Return the statement that writes a sealed row to a table; the database may be named."""
     n_columns = len(COLUMNS[table.rpartition(".")[2]])
     return f"{how} INTO {table} VALUES ({', '.join('?' * n_columns)})"
 
@@ -112,11 +104,7 @@ def seal(row: SqlRow) -> SqlRow:
 
 
 def unseal(row: SqlRow) -> SqlRow:
-    """Return a sealed row without its checksum.
-
-    >>> unseal(seal((7, '["a"]')))
-    (7, '["a"]')
-    """
+    """Return a sealed row without its checksum."""
     contents = tuple(row[:-1])
     _check(_checksum(contents) == row[-1], "a row is not what was written")
     return contents
@@ -161,12 +149,7 @@ def load(text: str, hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
 
 
 def load_saved(text: str) -> Any:
-    """Read JSON whose objects become `SavedDict`.
-
-    >>> load_saved('{"a": {}}')["a"]["b"]
-    Traceback (most recent call last):
-    aleatoric.runs.formats.DamagedRowError: 'b' is missing
-    """
+    """Read JSON whose objects become `SavedDict`."""
     return load(text, SavedDict)
 
 
@@ -190,13 +173,7 @@ def valid_texts(found: Sequence[Any]) -> tuple[str, ...]:
 
 
 def dump_item(item: Item) -> ItemRow:
-    """Return an item as its columns; responses are a JSON list of words or (person, word) pairs.
-
-    >>> dump_item(Item("1", "g", "There", ("are",)))
-    ('1', 'g', 'There', None, '["are"]')
-    >>> dump_item(Item("1", "g", "There", ("are",), persons=("ann",)))[-1]
-    '[["ann","are"]]'
-    """
+    """Return an item as its columns; responses are a JSON list of words or (person, word) pairs."""
     responses: Sequence[Any] = item.responses
     if item.persons is not None:
         responses = list(zip(item.persons, item.responses, strict=True))
@@ -234,11 +211,7 @@ def load_text_item(
 
 
 def dump_draws(draws: Draws) -> str:
-    """Write draws as JSON, without empty parts.
-
-    >>> dump_draws(Draws("1", {"a": 2}, failed=1))
-    '{"counts":{"a":2},"failed":1}'
-    """
+    """Write draws as JSON, without empty parts."""
     payload: dict[str, Any] = {"counts": dict(draws.counts)}
     if draws.failed:
         payload["failed"] = draws.failed
@@ -330,10 +303,6 @@ def dump_stats(rows: Sequence[StatRow], columns: Sequence[str], n_splits: int) -
 
     Its rows are item, row, columns and splits: similar values lie together. Values that a row does
     not have are undefined.
-
-    >>> page = dump_stats([StatRow(7, "m", 0, {"tvd": 0.5}, {})], ["tvd"], 0)
-    >>> load_stats(page, ["tvd"], 0).values["tvd"].tolist()
-    [[0.5]]
     """
     table = np.full((2 + len(columns) + n_splits, len(rows)), np.nan)
     places = {name: 2 + i for i, name in enumerate(columns)}
@@ -379,11 +348,7 @@ Shape = Any
 
 
 def fits(value: Any, shape: Shape) -> bool:
-    """Whether a value has a shape.
-
-    >>> fits(["a", None], [(str, None)]), fits({"n": -1}, {"n": int_between(0)}), fits(True, int)
-    (True, False, False)
-    """
+    """Whether a value has a shape."""
     if shape is None or isinstance(shape, type):
         return value is None if shape is None else type(value) is shape
     if isinstance(shape, tuple):

@@ -233,11 +233,7 @@ def _in_range(value: Any, option_of: Option) -> bool:
 
 
 def _flagged(name: str, value: Any) -> Iterator[str]:
-    """Yield an option with its value or values.
-
-    >>> [*_flagged("--model", ("a", "b")), *_flagged("--chat", True)]
-    ['--model', 'a', '--model', 'b', '--chat']
-    """
+    """Yield an option with its value or values."""
     if value is True:
         yield name
     elif value is not None:

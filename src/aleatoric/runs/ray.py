@@ -22,16 +22,8 @@ from typing import Any
 
 from aleatoric import registry
 from aleatoric.errors import MissingExtraError, UsageError
-from aleatoric.models.base import (
-    Ask,
-    LoadOptions,
-    TextModel,
-    TextTally,
-    WordModel,
-    Writing,
-    pages,
-    whole_passages,
-)
+from aleatoric.models import base
+from aleatoric.models.base import Ask, LoadOptions, TextModel, TextTally, WordModel, Writing
 from aleatoric.runs.engine import LocalEngine, check_estimator
 from aleatoric.runs.job import EngineOptions, Loading
 from aleatoric.runs.ray_workers import ModelFacts, ModelSource, Pool, PoolSize, resources
@@ -151,7 +143,7 @@ class RayWords(RayModel):
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Yield words for items, in the parts that one process would compute together."""
-        parts = whole_passages(items, self.facts.at_once or AT_ONCE)
+        parts = base.whole_passages(items, self.facts.at_once or AT_ONCE)
         return (draws for draws, _ in self.answers(parts, ask))
 
 
@@ -173,7 +165,7 @@ class RayTexts(RayModel):
     ) -> Iterator[tuple[Texts, Mapping[str, int]]]:
         at_once = self.facts.at_once
         size = AT_ONCE if at_once is None else max(1, at_once // ask.samples)
-        return self.answers(pages(items, size), ask)
+        return self.answers(base.pages(items, size), ask)
 
 
 @dataclass(frozen=True)

@@ -98,12 +98,7 @@ class ModelSource:
 
 
 class ModelWorker:
-    """A model in an actor.
-
-    >>> from aleatoric.runs.engine import Loading
-    >>> ModelWorker(ModelSource("words", "toy", Loading(), ".")).load().label
-    'toy'
-    """
+    """A model in an actor."""
 
     def __init__(self, source: ModelSource) -> None:
         self._source = source

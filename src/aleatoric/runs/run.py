@@ -19,40 +19,15 @@ import numpy as np
 
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.runs import disk, formats
-from aleatoric.runs.disk import (
-    LockedError,
-    RunLock,
-    check_format,
-    connect_to_read,
-    connect_to_write,
-)
-from aleatoric.runs.formats import (
-    DATABASE,
-    EMBEDDINGS,
-    SCHEMA,
-    SCHEMA_VERSION,
-    insert,
-    seal,
-    select,
-    temporary,
-    unseal,
-    valid_texts,
-)
+from aleatoric.runs.disk import RunLock
+from aleatoric.runs.formats import DATABASE
 from aleatoric.runs.job import check_same_options
 from aleatoric.runs.tables import TOKEN_ROWS, ItemTables, StatisticsTables, TokenTables
 from aleatoric.types import Draws, Floats, Ints, Item, Row, TextItem, Texts
 
 
 class Store(ItemTables, StatisticsTables, TokenTables):
-    """An opened run directory.
-
-    >>> import tempfile
-    >>> from aleatoric.types import Item
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Store.create(Path(folder) / "run", {"level": "word"}) as store:
-    ...         store.add_items([Item("1:2", "1", "There", ("are", "is"))])
-    1
-    """
+    """An opened run directory."""
 
     def __init__(
         self,
@@ -103,9 +78,9 @@ class Store(ItemTables, StatisticsTables, TokenTables):
         """
         disk.check_run(path)
         with disk.reporting_faults(path, reads=True):
-            store = cls(path, connect_to_read(path / DATABASE))
+            store = cls(path, disk.connect_to_read(path / DATABASE))
             with _closed_on_error(store.db):
-                check_format(store.db, path)
+                disk.check_format(store.db, path)
         return store
 
     def __enter__(self) -> Store:
@@ -154,12 +129,12 @@ class Store(ItemTables, StatisticsTables, TokenTables):
             return
         try:
             self._lock = RunLock.take(self.path)
-        except LockedError:
+        except disk.LockedError:
             self.use_temporary_tables()
             return
         with disk.reporting_faults(self.path):
-            written = connect_to_write(self.path / DATABASE)
-            check_format(written, self.path)
+            written = disk.connect_to_write(self.path / DATABASE)
+            disk.check_format(written, self.path)
             self.db.close()
             self.db = written
 
@@ -182,7 +157,7 @@ class Store(ItemTables, StatisticsTables, TokenTables):
         if _holds_run(path):
             raise UsageError(f"{path}: holds a run already; choose another --out.")
         with disk.reporting_faults(path):
-            store = cls(path, connect_to_write(path / DATABASE), lock, new_folders)
+            store = cls(path, disk.connect_to_write(path / DATABASE), lock, new_folders)
         store.is_created = True
         try:
             with disk.reporting_faults(path):
@@ -191,9 +166,9 @@ class Store(ItemTables, StatisticsTables, TokenTables):
                     store.db.execute("PRAGMA journal_mode = MEMORY")
                 store.db.execute("PRAGMA journal_mode = WAL")
                 with store.transaction():
-                    for statement in SCHEMA:
+                    for statement in formats.SCHEMA:
                         store.db.execute(statement)
-                    store.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                    store.db.execute(f"PRAGMA user_version = {formats.SCHEMA_VERSION}")
                     store.set_meta("manifest", dict(manifest))
         except AleatoricError as error:
             store.discard()
@@ -203,9 +178,9 @@ class Store(ItemTables, StatisticsTables, TokenTables):
     @classmethod
     def _existing(cls, path: Path, lock: RunLock) -> Store:
         with disk.reporting_faults(path):
-            store = cls(path, connect_to_write(path / DATABASE), lock)
+            store = cls(path, disk.connect_to_write(path / DATABASE), lock)
             with _closed_on_error(store.db):
-                check_format(store.db, path)
+                disk.check_format(store.db, path)
                 store.check_whole()
         return store
 
@@ -215,7 +190,7 @@ def _holds_run(path: Path) -> bool:
     disk.check_place(path)
     if not (path / DATABASE).exists():
         return False
-    with disk.reporting_faults(path), closing(connect_to_read(path / DATABASE)) as connection:
+    with disk.reporting_faults(path), closing(disk.connect_to_read(path / DATABASE)) as connection:
         return not disk.is_empty(connection)
 
 
@@ -290,7 +265,7 @@ def scored_until(store: Store, systems: Sequence[str]) -> int:
 def item_heads(store: Store) -> Iterator[tuple[int, str, str, str]]:
     """Yield the number, id, group and context of every item, in order."""
     query = "SELECT no, id, grp, context FROM items ORDER BY no"
-    return ((no, *valid_texts(head)) for no, *head in store.db.execute(query))
+    return ((no, *formats.valid_texts(head)) for no, *head in store.db.execute(query))
 
 
 def heads_of(store: Store, numbers: Sequence[int]) -> dict[int, tuple[str, str, str]]:
@@ -300,7 +275,7 @@ def heads_of(store: Store, numbers: Sequence[int]) -> dict[int, tuple[str, str, 
         some = [int(no) for no in numbers[start : start + AT_ONCE]]
         places = ", ".join("?" * len(some))
         query = f"SELECT no, id, grp, context FROM items WHERE no IN ({places})"
-        found |= {no: valid_texts(head) for no, *head in store.db.execute(query, some)}
+        found |= {no: formats.valid_texts(head) for no, *head in store.db.execute(query, some)}
     return found
 
 
@@ -328,19 +303,7 @@ class Produced:
 
 
 class StoredTexts:
-    """The inputs and texts of an opened run.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Store.create(Path(folder) / "run", {"level": "text"}) as store:
-    ...         stored = StoredTexts(store)
-    ...         n = stored.add_items([TextItem("1", "1", ("Hello?",), ("Hi.", "Yes?"))])
-    ...         _ = store.add_system("toy", {})
-    ...         added = stored.add("toy", Texts("1", ("Hm.",)))
-    ...         next(stored.walk()).systems
-    {'toy': ('Hm.',)}
-    """
+    """The inputs and texts of an opened run."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -361,7 +324,9 @@ class StoredTexts:
         number = self.store.system_no(system)
         count = "SELECT count(*) FROM draws WHERE item = ? AND system = ?"
         (row,) = self._db.execute(count, (item, number)).fetchone()
-        self._db.execute(insert("draws"), seal((item, number, row, formats.dump(texts.texts))))
+        self._db.execute(
+            formats.insert("draws"), formats.seal((item, number, row, formats.dump(texts.texts)))
+        )
         return True
 
     def clear(self, system: str) -> None:
@@ -391,34 +356,24 @@ class StoredTexts:
     def _written(
         self, first: int, last: int, names: Mapping[int, str]
     ) -> dict[int, dict[str, tuple[str, ...]]]:
-        query = f"{select('draws')} WHERE item BETWEEN ? AND ? ORDER BY item, system, row"
+        query = f"{formats.select('draws')} WHERE item BETWEEN ? AND ? ORDER BY item, system, row"
         found: dict[int, dict[str, tuple[str, ...]]] = {}
         for sealed in self._db.execute(query, (first, last)):
-            item, system, _, payload = unseal(sealed)
+            item, system, _, payload = formats.unseal(sealed)
             texts = found.setdefault(item, {})
             texts[names[system]] = texts.get(names[system], ()) + formats.load_texts(payload)
         return found
 
 
 class EmbeddingCache(MutableMapping[str, bytes]):
-    """Vectors of texts by content hash, cached in a run.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Store.create(Path(folder) / "run", {"level": "text"}) as store:
-    ...         cache = EmbeddingCache(store)
-    ...         cache.update({"a": b"1234"})
-    ...         cache.get("a"), cache.get("b"), len(cache)
-    (b'1234', None, 1)
-    """
+    """Vectors of texts by content hash, cached in a run."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._db = store.db
         self._table = f"{store.database}.embeddings"
         if store.database == "temp":
-            self._db.execute(temporary(EMBEDDINGS))
+            self._db.execute(formats.temporary(formats.EMBEDDINGS))
 
     def __getitem__(self, key: str) -> bytes:
         # Temporary tables hold only what this reader computed.

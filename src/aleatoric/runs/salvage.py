@@ -16,17 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric.errors import AleatoricError, DataError, UsageError
-from aleatoric.runs import disk
-from aleatoric.runs.formats import (
-    COLUMNS,
-    DATABASE,
-    ITEMS_SAVED,
-    DamagedRowError,
-    SqlRow,
-    insert,
-    select,
-    unseal,
-)
+from aleatoric.runs import disk, formats
+from aleatoric.runs.formats import DATABASE, DamagedRowError, SqlRow
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import BASE_WEIGHTS, FINETUNING, TOKEN_ROWS, TRAINING, load_fact
 
@@ -88,7 +79,9 @@ def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[st
         for table in TABLES:
             most = last if table in ("items", "draws") else MOST_SYSTEMS
             # If damage made two rows look alike, the first stays and the other is made again.
-            store.db.executemany(insert(table, "INSERT OR IGNORE"), reader.rows(table, most))
+            store.db.executemany(
+                formats.insert(table, "INSERT OR IGNORE"), reader.rows(table, most)
+            )
         for table in ("draws", "token_sums"):  # rows of a system that is lost
             store.db.execute(f"DELETE FROM {table} WHERE system NOT IN (SELECT no FROM systems)")
         unread = _copy_files(run, store)
@@ -131,18 +124,20 @@ class _IntactRows:
 
     def _read(self, table: str, low: int, high: int) -> list[SqlRow]:
         """Read the rows between two keys, without indexes, which may be damaged themselves."""
-        query = f"{select(table)} NOT INDEXED WHERE {COLUMNS[table][0]} BETWEEN ? AND ?"
+        query = (
+            f"{formats.select(table)} NOT INDEXED WHERE {formats.COLUMNS[table][0]} BETWEEN ? AND ?"
+        )
         rows = self.damaged.execute(query, (low, high)).fetchall()
         if not all(low <= row[0] <= high for row in rows):
             raise DamagedRowError("a row of another key")
         for row in rows:
-            unseal(row)
+            formats.unseal(row)
         return rows
 
 
 def _last_item(damaged: sqlite3.Connection) -> int:
     """Return the number of the last item, from whichever part is readable."""
-    found = [_fact(damaged, ITEMS_SAVED) or 0]
+    found = [_fact(damaged, formats.ITEMS_SAVED) or 0]
     for query in ("SELECT max(no) FROM items", "SELECT max(item) FROM draws"):
         with suppress(sqlite3.DatabaseError):
             found.append(damaged.execute(query).fetchone()[0] or 0)
@@ -152,7 +147,7 @@ def _last_item(damaged: sqlite3.Connection) -> int:
 def _fact(damaged: sqlite3.Connection, key: str) -> Any:
     """Return a saved fact, read with the index or without it; `None` if neither works."""
     for how in ("", "NOT INDEXED "):
-        query = f"{select('meta')} {how}WHERE key = ? LIMIT 1"
+        query = f"{formats.select('meta')} {how}WHERE key = ? LIMIT 1"
         with suppress(sqlite3.DatabaseError, DamagedRowError, TypeError):
             row = damaged.execute(query, (key,)).fetchone()
             if row is not None:
@@ -171,7 +166,7 @@ def _copy_facts(damaged: sqlite3.Connection, store: Store, last: int, is_whole: 
         if value is not None:
             store.set_meta(key, value)
     if last:
-        store.set_meta(ITEMS_SAVED, last)
+        store.set_meta(formats.ITEMS_SAVED, last)
 
 
 def _copy_files(run: Path, store: Store) -> list[Path]:

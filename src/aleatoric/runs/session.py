@@ -38,16 +38,7 @@ class Stopped(Exception):  # noqa: N818 - nothing went wrong
 
 
 class Stopping:
-    """Whether a run has been requested to stop.
-
-    >>> stopping = Stopping()
-    >>> taken = stopping.before_each([1, 2, 3])
-    >>> next(taken)
-    1
-    >>> stopping.request()
-    >>> list(taken)
-    []
-    """
+    """Whether a run has been requested to stop."""
 
     def __init__(self) -> None:
         self._signal: int | None = None

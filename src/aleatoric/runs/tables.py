@@ -17,20 +17,7 @@ import numpy as np
 from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.runs import formats
-from aleatoric.runs.formats import (
-    ITEMS_SAVED,
-    META,
-    STATS,
-    SYSTEMS,
-    DamagedRowError,
-    StatRow,
-    StatTable,
-    insert,
-    seal,
-    select,
-    temporary,
-    unseal,
-)
+from aleatoric.runs.formats import DamagedRowError, StatRow, StatTable, insert, seal, select, unseal
 from aleatoric.types import Draws, Floats, Item, Row
 
 PAGE = 2000
@@ -116,7 +103,7 @@ class Tables:
         self.systems()
         for row in self.db.execute(select("meta")):
             load_fact(row)
-        if self.db.execute(_STRAY_DRAWS, (self.meta(ITEMS_SAVED) or 0,)).fetchone():
+        if self.db.execute(_STRAY_DRAWS, (self.meta(formats.ITEMS_SAVED) or 0,)).fetchone():
             raise DamagedRowError("answers to no item, or of no system")
 
     def use_temporary_tables(self) -> None:
@@ -128,8 +115,8 @@ class Tables:
             return
         self.database = "temp"
         self.db.execute("BEGIN")
-        for table, statement in (("meta", META), ("systems", SYSTEMS)):
-            self.db.execute(temporary(statement))
+        for table, statement in (("meta", formats.META), ("systems", formats.SYSTEMS)):
+            self.db.execute(formats.temporary(statement))
             self.db.execute(f"INSERT INTO temp.{table} SELECT * FROM main.{table}")
 
     @property
@@ -222,7 +209,7 @@ class StatisticsTables(Tables):
         `facts` is called after the last row; what it returns is saved together with the rows.
         """
         if self.database == "temp":
-            self.db.execute(temporary(STATS))
+            self.db.execute(formats.temporary(formats.STATS))
         new = self.stats_generation + 1
         self.db.execute(f"DELETE FROM {self.database}.stats WHERE generation >= ?", (new,))
         counts: Counter[str] = Counter()
@@ -344,11 +331,7 @@ class StatisticsTables(Tables):
             self.db.execute("COMMIT")
 
     def _insert_stats(
-        self,
-        generation: int,
-        columns: Sequence[str],
-        rows: Iterable[StatRow],
-        counts: Counter[str],
+        self, generation: int, columns: Sequence[str], rows: Iterable[StatRow], counts: Counter[str]
     ) -> dict[str, list[str]]:
         """Save rows and count them per system; return the names of what each system splits."""
         pending: dict[str, list[StatRow]] = {}
@@ -421,13 +404,13 @@ class ItemTables(Tables):
             numbered = ((first + place, *row) for place, row in enumerate(rows))
             new = (seal(row) for row in numbered if row[0] not in known)
             self.db.executemany(insert("items"), new)
-            self.set_meta(ITEMS_SAVED, self.n_items)
+            self.set_meta(formats.ITEMS_SAVED, self.n_items)
         return self.n_items
 
     @property
     def lacks_items(self) -> bool:
         """Whether some or all items of the corpus are not in the run."""
-        saved = self.meta(ITEMS_SAVED)
+        saved = self.meta(formats.ITEMS_SAVED)
         return saved is None or self.n_items < int(saved)
 
     @property

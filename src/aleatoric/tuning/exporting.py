@@ -15,18 +15,9 @@ from aleatoric.models.checkpoints import quiet
 from aleatoric.runs.disk import command
 from aleatoric.runs.engine import open_model
 from aleatoric.runs.run import Store
+from aleatoric.tuning import training
 from aleatoric.tuning.recipe import SPLITS, VALIDATION, Recipe, fold_folder, read_assignment
-from aleatoric.tuning.training import (
-    TRAINED,
-    Tunable,
-    check_identity,
-    load_tensors,
-    lora_config,
-    make_tunable,
-    model_identity,
-    save_tensors,
-    unwritten,
-)
+from aleatoric.tuning.training import TRAINED, Tunable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,7 +53,7 @@ def export_weights(
 def open_tunable(job: FinetuneJob) -> Tunable:
     """Open the base model of a run, with the parameters that train."""
     live: Any = open_model(job.model, job.loading)
-    return make_tunable(live.lm, job.recipe.train, job.recipe.lora_rank, job.recipe.seed)
+    return training.make_tunable(live.lm, job.recipe.train, job.recipe.lora_rank, job.recipe.seed)
 
 
 def check_export(job: FinetuneJob, to: Path) -> None:
@@ -102,8 +93,8 @@ def _exported(
     model: Tunable = open_tunable(job)
     for loss, number in places:
         path = fold_folder(run, loss, number) / TRAINED
-        saved = load_tensors(path)
-        check_identity(path, saved, model_identity(model))
+        saved = training.load_tensors(path)
+        training.check_identity(path, saved, training.model_identity(model))
         folder = to / loss / f"fold-{number}"
         _export_fold(model, saved.tensors, job.recipe_of(loss), folder)
         yield folder
@@ -135,7 +126,7 @@ def _write_adapter(
 ) -> None:
     """Write low-rank weights under peft's names, and its configuration."""
     layers = {name.partition(".lora_")[0].rpartition(".")[2] for name in weights}
-    config = lora_config(
+    config = training.lora_config(
         recipe.lora_rank,
         target_modules=sorted(layers),
         task_type="CAUSAL_LM",
@@ -147,7 +138,7 @@ def _write_adapter(
     )
     config.save_pretrained(folder)
     named = {f"base_model.model.{name.replace('.default.', '.')}": w for name, w in weights.items()}
-    save_tensors(folder / _ADAPTER, named)
+    training.save_tensors(folder / _ADAPTER, named)
 
 
 def _base_name(model: Any) -> str:
@@ -170,6 +161,6 @@ def _new_folder(to: Path) -> Iterator[Path]:
         yield beside
         os.replace(beside, to)
     except (OSError, SafetensorError) as error:
-        raise unwritten(to, error) from None
+        raise training.unwritten(to, error) from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)

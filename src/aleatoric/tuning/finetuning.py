@@ -199,11 +199,7 @@ class FinetuneSession:
     """Trains and asks the systems of a run, with the model loaded once."""
 
     def __init__(
-        self,
-        store: Store,
-        job: FinetuneJob,
-        folds: Sequence[Fold],
-        monitor: Monitor,
+        self, store: Store, job: FinetuneJob, folds: Sequence[Fold], monitor: Monitor
     ) -> None:
         self._store, self._job, self._folds = store, job, folds
         self._shown, self._stopping = monitor.track, monitor.stopping

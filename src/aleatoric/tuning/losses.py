@@ -67,11 +67,7 @@ def _moved(value: Any, device: Any) -> Any:
 
 
 def question_of(item: Item) -> Question:
-    """Return people's answers to an item as a question to the exact estimator.
-
-    >>> question_of(Item("1:2", "1", "There", ("are", "is", "Are", "are"))).weights
-    (0.75, 0.25)
-    """
+    """Return people's answers to an item as a question to the exact estimator."""
     people = Categorical.from_counts(human_counts(item.responses))
     return Question(item.context, people.support, people.probs)
 

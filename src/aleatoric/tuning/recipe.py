@@ -77,9 +77,6 @@ def assign(
 
     `paper` takes the groups in order: the first 40 of Provo's 55 are cut into folds and the others
     validate; of any other number, the last `validation` do. `grouped` shuffles them first.
-
-    >>> assign(["a", "b", "c"], "paper", 2, 1, seed=0)
-    {'a': 1, 'b': 2, 'c': 'validation'}
     """
     if split not in SPLITS:
         raise UsageError(f"there is no split {split!r}; use paper, grouped or a file.")
@@ -270,11 +267,7 @@ class Recipe:
         _check(not self.warmup or self.warmup < steps, f"{problem}; {fix}")
 
     def steps(self, passages: int) -> int:
-        """Return the number of training steps for a number of passages.
-
-        >>> Recipe(batch=5, epochs=10).steps(31)
-        70
-        """
+        """Return the number of training steps for a number of passages."""
         return self.epochs * math.ceil(passages / self.batch)
 
     @property
@@ -283,11 +276,7 @@ class Recipe:
         return {"text": 0.0, "human": 1.0}.get(self.loss, self.mix)
 
     def rate_at(self, step: int, steps: int) -> float:
-        """Return the learning rate of a step, counted from 1.
-
-        >>> Recipe(schedule="linear", rate=1.0).rate_at(6, 10)
-        0.5
-        """
+        """Return the learning rate of a step, counted from 1."""
         if step <= self.warmup:
             return self.rate * step / self.warmup
         done = (step - 1 - self.warmup) / max(1, steps - self.warmup)
@@ -323,11 +312,7 @@ SCORES = ("sq_distance", "log_loss")
 
 
 def parse_temperatures(text: str) -> tuple[float, ...]:
-    """Parse temperatures separated by commas.
-
-    >>> parse_temperatures("0.8, 1")
-    (0.8, 1.0)
-    """
+    """Parse temperatures separated by commas."""
     try:
         found = tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError:
