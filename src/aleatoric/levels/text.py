@@ -13,7 +13,8 @@ from aleatoric.data.opening import open_text_corpus
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.estimate import bounded, estimates, value_of, walk
 from aleatoric.levels import text_scoring
-from aleatoric.levels.base import Level, Monitor
+from aleatoric.levels.base import Level, Monitor, Opening, signature
+from aleatoric.levels.base import model_systems as model_systems
 from aleatoric.levels.text_fit import TextCase
 from aleatoric.levels.text_protocol import MAX_LENGTH, TOLERATED_RATIO, lengths_differ
 from aleatoric.levels.text_scoring import CONTROL, LENGTHS, SAME_LENGTH, Distances, Scorer
@@ -103,20 +104,10 @@ class TextJob(ClusterJob):
         return Writing(decoder=decoder, seed=self.seed, samples=self.samples, **options)
 
 
-def model_systems(store: Store) -> list[str]:
-    """Return the systems of a run that are models, not the control."""
-    return [name for name in store.systems() if name != CONTROL]
-
-
-def metrics_of(store: Store) -> list[str]:
-    """Return the metrics of a run, in display order."""
-    return text_scoring.metric_names(store.stat_columns())
-
-
 def cases(store: Store, system: str) -> Iterator[TextCase]:
     """Yield the inputs with a system's texts and their W1 from people, for studies."""
     values: dict[str, dict[str, float | None]] = {}
-    for metric in metrics_of(store):
+    for metric in text_scoring.metric_names(store):
         if metric.startswith(("w1_M/", "w1_C/")):
             for row in store.rows(system, metric):
                 values.setdefault(row.item_id, {})[metric] = row.value
@@ -298,8 +289,7 @@ def _language(job: TextJob, corpus: MultiRef) -> str:
 def _gappy_probes(store: Store, system: str) -> set[str]:
     """Return the probes by which too many pairs of a system's texts have no distance.
 
-    The remaining pairs are a biased sample: with nine one-word texts and one of two words, only
-    the pairs with the latter have bigrams.
+    The remaining pairs are a biased sample: only those with the longer texts have bigrams.
     """
     n_pairs, counts = (
         store.total(system, "n_pairs_M"),
@@ -317,25 +307,14 @@ def _is_of_people(store: Store, metric: str) -> bool:
 
 def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estimate]) -> Signature:
     manifest, facts = store.manifest, store.systems()[system]
-    people, texts = found["n_people"].value, found["n_texts"].value
+    people, texts = found["n_people"].value or 0, found["n_texts"].value or 0
     choices = {"protocol": manifest["protocol"]}
     if manifest["protocol"] != "paper":
         choices["n_splits"] = str(manifest["n_splits"])
     choices |= store.fact("probe_facts").get(metric.partition("/")[2], {}) | facts["conventions"]
     if facts["estimator"] == "sampled":
         choices |= {name: str(manifest[name]) for name in ASKED}
-    return Signature(
-        manifest["corpus"]["name"],
-        manifest["corpus"]["sha256"],
-        facts["model"],
-        facts["decoder"],
-        facts["estimator"],
-        choices,
-        f"{people or 0:g}x{texts or 0:g}",
-        manifest["seed"],
-        metric,
-        manifest["versions"]["aleatoric"],
-    )
+    return signature(store, system, metric, choices, f"{people:g}x{texts:g}")
 
 
 class Text(Level):
@@ -394,13 +373,7 @@ class Text(Level):
         session.add_notes(store, [*corpus.notes, *_left_out_notes(job, corpus)])
 
     def ask(
-        self,
-        store: Store,
-        job: TextJob,
-        spec: str,
-        engine: Engine,
-        corpus: Callable[[], MultiRef],
-        monitor: Monitor,
+        self, store: Store, job: Any, spec: str, engine: Engine, corpus: Opening, monitor: Monitor
     ) -> None:
         """Save the texts of one model under every decoder."""
         model = engine.text_model(spec, job.loading)
@@ -450,7 +423,7 @@ class Text(Level):
         found = SavedDict(estimates(pages, means, store.manifest["seed"], interval))
         missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
         gappy: set[str] = set() if system == CONTROL else _gappy_probes(store, system)
-        for metric in metrics_of(store):
+        for metric in text_scoring.metric_names(store):
             if system == CONTROL and not _is_of_people(store, metric):
                 continue
             if metric.startswith(f"{SAME_LENGTH}/") and not found[metric].n_items:
@@ -458,9 +431,11 @@ class Text(Level):
             estimate = bounded(replace(found[metric], n_missing=missing), metric)
             if metric.startswith(_JUDGED) and metric.partition("/")[2] in gappy:
                 estimate = replace(estimate, interval=None, reason=GAPPY)
-            signature = _signature(store, system, metric, found)
-            rows = StoredRows(store, system, metric)
-            yield Result(system, metric, signature, estimate, rows=rows)
+            rows, signed = (
+                StoredRows(store, system, metric),
+                _signature(store, system, metric, found),
+            )
+            yield Result(system, metric, signed, estimate, rows=rows)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes, the most important caveats first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -163,9 +163,9 @@ class Scorer:
         return variability.score_blocks(items, names, probes, divergences)
 
 
-def metric_names(columns: Iterable[str]) -> list[str]:
-    """Return the columns that are metrics: statistics of a probe, and lengths."""
-    others = (f"{PAIR}/", UNDEFINED)
+def metric_names(store: Store) -> list[str]:
+    """Return the metrics of a run, in display order: statistics of a probe, and lengths."""
+    others, columns = (f"{PAIR}/", UNDEFINED), store.stat_columns()
     return [c for c in columns if c in LENGTHS or ("/" in c and not c.startswith(others))]
 
 
@@ -323,7 +323,12 @@ def _control_values(
             inputs = _inputs(group.with_people(index), ids, n_people)
             batch = variability.matched_batch(inputs, divergences, scorer.splitting)
             matched = {f"{k}{MATCHED}": v.reshape(shape) for k, v in batch.items()}
-            found[name] = matched | _beside_matched(matched, people)
+            for side in SIDES:  # the control's W1 on the inputs that have a matched one
+                missing = np.isnan(matched[f"w1_{side}{MATCHED}"])
+                matched[f"w1_{side}{BESIDE_MATCHED}"] = np.where(
+                    missing, np.nan, people[f"w1_{side}"]
+                )
+            found[name] = matched
     return found
 
 
@@ -360,13 +365,3 @@ def _random_pairs(group: variability.Group, ids: Sequence[str], seed: int) -> St
         return {PAIR: np.full(human.shape[:2], np.nan)}
     chosen = [stream(seed, "text-pair", item_id).integers(n_pairs) for item_id in ids]
     return {PAIR: human[:, np.arange(len(chosen)), chosen]}
-
-
-def _beside_matched(matched: Statistics, people: Statistics) -> Statistics:
-    """Return the control's W1 on the inputs for which a system has a matched one."""
-    return {
-        f"w1_{side}{BESIDE_MATCHED}": np.where(
-            np.isnan(matched[f"w1_{side}{MATCHED}"]), np.nan, people[f"w1_{side}"]
-        )
-        for side in SIDES
-    }

@@ -20,13 +20,13 @@ from aleatoric.data.opening import open_token_corpus
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import bounded
-from aleatoric.levels.base import Level, Monitor
+from aleatoric.levels.base import Level, Monitor, Opening, signature
 from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.models.forced import chunks, parts
 from aleatoric.registry import Advance, Track
-from aleatoric.runs.engine import Engine, check_one_process, open_forced
+from aleatoric.runs.engine import Engine, check_engine, open_forced
 from aleatoric.runs.formats import DamagedRowError
-from aleatoric.runs.job import Job, option
+from aleatoric.runs.job import LOCAL, Job, option
 from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopping, check_version, unfinished_notes
 from aleatoric.runs.tables import TokenSums
@@ -191,22 +191,11 @@ def _stream(manifest: Mapping[str, Any], vocabulary: int) -> CalibrationStream:
 
 def _signature(store: Store, system: str, metric: str, n_tokens: int) -> Signature:
     manifest, facts = store.manifest, store.systems()[system]
-    decoder, estimator = _decoder(metric, manifest["schemes"])
     choices = facts["conventions"] | {"bins": str(manifest["bins"]), "closed": "at-1"}
     if facts["reads"] == "text":
         choices["documents"] = manifest["documents"]
-    return Signature(
-        manifest["corpus"]["name"],
-        manifest["corpus"]["sha256"],
-        facts["model"],
-        decoder,
-        estimator,
-        choices,
-        str(n_tokens),
-        manifest["seed"],
-        metric,
-        manifest["versions"]["aleatoric"],
-    )
+    how = _decoder(metric, manifest["schemes"])
+    return signature(store, system, metric, choices, str(n_tokens), *how)
 
 
 def _decoder(metric: str, schemes: Iterable[str]) -> tuple[str, str]:
@@ -240,7 +229,12 @@ class Token(Level):
 
     def check_engine(self, job: TokenJob) -> None:
         """Refuse a cluster."""
-        check_one_process(job.engine_options, "token")
+        check_engine(job.engine_options)
+        if job.engine != LOCAL:
+            raise UsageError(
+                "the token level works in one process, since its sums are added up in the order "
+                "of the corpus; leave out --engine, or run each --model on its own machine."
+            )
 
     def open(self, job: TokenJob) -> TextCorpus | ParallelText:
         """Open the documents or sentence pairs."""
@@ -257,13 +251,7 @@ class Token(Level):
         """Save nothing: documents are read from the corpus when needed."""
 
     def ask(
-        self,
-        store: Store,
-        job: TokenJob,
-        spec: str,
-        engine: Engine,
-        corpus: Callable[[], TextCorpus | ParallelText],
-        monitor: Monitor,
+        self, store: Store, job: Any, spec: str, engine: Engine, corpus: Opening, monitor: Monitor
     ) -> None:
         """Read what is left of the corpus with one model, and save the sums of each part."""
         known = store.systems().items()
@@ -290,6 +278,11 @@ class Token(Level):
         """Whether a model has read anything."""
         return bool(systems(store))
 
+    def intact(self, store: Store, n_items: int) -> Iterator[str]:
+        """Yield how many models' sums were salvaged."""
+        n_intact = sum(store.token_sums(name) is not None for name in store.systems())
+        yield f"the sums of {n_intact} of {len(store.systems())} models are intact"
+
     def score(self, store: Store, monitor: Monitor) -> None:
         """Compute nothing: the saved sums are the statistics."""
 
@@ -301,15 +294,14 @@ class Token(Level):
         ordered = [name for name in METRICS if name in found.estimates]
         others = [name for name in found.estimates if name not in METRICS]
         for metric in (*ordered, *others):
-            signature, perfect = _signature(store, system, metric, found.n_tokens), None
+            signed, perfect = _signature(store, system, metric, found.n_tokens), None
             if metric in found.curves:
                 # The error of a calibrated model with these confidences, due to few tokens alone.
                 expected = found.consistency[metric].expected
-                perfect = Perfect(
-                    expected, expected, "reference tokens drawn from the model itself"
-                )
+                method = "reference tokens drawn from the model itself"
+                perfect = Perfect(expected, expected, method)
             estimate = bounded(found.estimates[metric], metric)
-            yield Result(system, metric, signature, estimate, perfect)
+            yield Result(system, metric, signed, estimate, perfect)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes on documents without a token to predict, and on unfinished systems."""

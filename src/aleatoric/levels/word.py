@@ -15,9 +15,9 @@ from aleatoric.data.opening import open_corpus
 from aleatoric.errors import UsageError
 from aleatoric.inference.persons import PersonSums
 from aleatoric.levels import word_results, word_scoring
-from aleatoric.levels.base import Level, Monitor
+from aleatoric.levels.base import Level, Monitor, Opening
+from aleatoric.levels.base import model_systems as model_systems
 from aleatoric.levels.base import results as results
-from aleatoric.levels.word_results import model_systems as model_systems
 from aleatoric.levels.word_scoring import CONTROLS, Answered, Settings, pair_of
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.nextword.adaptive import parse_until, until_note
@@ -149,7 +149,9 @@ def score_word(store: Store, monitor: Monitor | None = None) -> None:
     persons = PersonSums()
     rows = _stat_rows(store, settings, monitor.track, persons)
     store.write_stats(
-        columns, monitor.stopping.checked(rows), lambda: word_results.person_facts(persons)
+        columns,
+        monitor.stopping.checked(rows),
+        lambda: {f"{word_results.PERSONS} {name}": v for name, v in persons.facts().items()},
     )
 
 
@@ -309,17 +311,18 @@ def word_study(name: str, cases: Sequence[Case], manifest: Mapping[str, Any]) ->
 
 
 def _abstractions(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _abstraction(name, manifest) for name in manifest["abstractions"]}
+    found: dict[str, Any] = {}
+    for name in manifest["abstractions"]:
+        if name not in ABSTRACTIONS:
+            raise UsageError(f"there is no metric {name!r}; use {' or '.join(ABSTRACTIONS)}.")
+        from aleatoric.levels import word_classes as classes
 
-
-def _abstraction(name: str, manifest: Mapping[str, Any]) -> Any:
-    if name not in ABSTRACTIONS:
-        raise UsageError(f"there is no metric {name!r}; use {' or '.join(ABSTRACTIONS)}.")
-    from aleatoric.levels import word_classes
-
-    if name == "tvd_syn":
-        return word_classes.by_tag(_open("taggers", manifest["tagger"]))
-    return word_classes.by_cluster(_open("embedders", manifest["embedder"]), manifest["seed"])
+        if name == "tvd_syn":
+            found[name] = classes.by_tag(_open("taggers", manifest["tagger"]))
+        else:
+            embedder = _open("embedders", manifest["embedder"])
+            found[name] = classes.by_cluster(embedder, manifest["seed"])
+    return found
 
 
 def _open(kind: str, spec: str) -> Any:
@@ -416,13 +419,7 @@ class Word(NextWords):
         session.add_notes(store, [*job.remarks, *corpus.notes, *items.notes()])
 
     def ask(
-        self,
-        store: Store,
-        job: WordJob,
-        spec: str,
-        engine: Engine,
-        corpus: Callable[[], Corpus],
-        monitor: Monitor,
+        self, store: Store, job: Any, spec: str, engine: Engine, corpus: Opening, monitor: Monitor
     ) -> None:
         """Save the next words of one model under every decoder."""
         model = engine.word_model(spec, job.loading)

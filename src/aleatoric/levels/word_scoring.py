@@ -114,7 +114,7 @@ def score_items(answered: Sequence[Answered], settings: Settings) -> Iterator[li
 
 
 def pair_of(item: Item, rows: Sequence[Draws], choices: Choices) -> Iterator[Pair]:
-    """Yield people's and one system's distribution on one item, per repeated row if kept separate."""
+    """Yield people's and one system's distribution on an item, per repeated row if kept apart."""
     human = Categorical.from_counts(human_counts(item.responses))
     for draws in _prepared(rows, Settings(choices, {})):
         model = model_distribution(draws, choices.failed == "outcome")

@@ -14,7 +14,7 @@ import shutil
 import socket
 import sqlite3
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -68,10 +68,10 @@ class RunLock:
                 file.close()
                 raise _lock_error(folder, error, holder) from None
             # The former holder may have removed the file between our opening and locking it.
-            if _is_at(file, path):
-                lock = cls(path, file)
-                lock._sign()
-                return lock
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), path.lstat()):
+                    _sign(file)
+                    return cls(path, file)
             file.close()
 
     def release(self) -> None:
@@ -80,13 +80,13 @@ class RunLock:
             self._path.unlink(missing_ok=True)
             self._file.close()
 
-    def _sign(self) -> None:
-        now = datetime.now().astimezone().isoformat(" ", "seconds")
-        self._file.truncate(0)
-        holder = {"process": os.getpid(), "host": socket.gethostname(), "since": now}
-        with suppress(OSError):  # on a full disk the lock holds without a signature
-            json.dump(holder, self._file)
-            self._file.flush()
+
+def _sign(file: TextIO) -> None:
+    now = datetime.now().astimezone().isoformat(" ", "seconds")
+    file.truncate(0)
+    with suppress(OSError):  # on a full disk the lock holds without a signature
+        json.dump({"process": os.getpid(), "host": socket.gethostname(), "since": now}, file)
+        file.flush()
 
 
 def _open_lock(path: Path) -> TextIO:
@@ -100,8 +100,7 @@ def _open_lock(path: Path) -> TextIO:
         if error.errno not in _NOT_PERMITTED:
             raise
         raise unwritable(path.parent, str(error.strerror)) from None
-    found = os.fstat(number)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+    if not _is_plain(os.fstat(number)):
         os.close(number)
         raise _not_a_lock(path)
     return os.fdopen(number, "a+", encoding="utf-8")
@@ -111,33 +110,29 @@ def _not_a_lock(path: Path) -> UsageError:
     return UsageError(f"{path}: is no lock of a run but another file, or a link to one; remove it.")
 
 
-def _is_at(file: TextIO, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
-    except FileNotFoundError:
-        return False
+def _is_plain(status: os.stat_result) -> bool:
+    """Whether a file is a regular one that has no other name."""
+    return stat.S_ISREG(status.st_mode) and status.st_nlink <= 1
 
 
 def _holder(file: TextIO) -> dict[str, Any]:
-    try:
+    with suppress(OSError, ValueError):  # not signed yet
         file.seek(0)
-        found: Any = json.load(file)
-    except (OSError, ValueError):
-        return {}  # not signed yet
-    return found if isinstance(found, dict) else {}
+        holder = json.load(file)
+        return holder if isinstance(holder, dict) else {}
+    return {}
 
 
 def _lock_error(folder: Path, error: OSError, holder: dict[str, Any]) -> UsageError:
     if not isinstance(error, BlockingIOError):
-        problem = f"cannot be locked ({error.strerror})"
-        return UsageError(f"{folder}: {problem}; choose a place on a disk of this machine.")
+        fix = "choose a place on a disk of this machine"
+        return UsageError(f"{folder}: cannot be locked ({error.strerror}); {fix}.")
     host = holder.get("host")
     where = "" if host in (None, socket.gethostname()) else f" on {host}"
     who = f"process {holder['process']}{where}" if "process" in holder else "another process"
     since = f" since {holder['since']}" if "since" in holder else ""
-    return LockedError(
-        f"{folder}: is being written by {who}{since}; wait until it is done, or stop it."
-    )
+    fix = "wait until it is done, or stop it"
+    return LockedError(f"{folder}: is being written by {who}{since}; {fix}.")
 
 
 # Errors -------------------------------------------------------------------------------------
@@ -152,10 +147,19 @@ def reporting_faults(path: Path, reads: bool = False) -> Iterator[None]:
     try:
         yield
     except (sqlite3.DatabaseError, DamagedRowError, OSError) as error:
-        found = error_of(path, error, reads)
-        if found is None:
+        if (user_error := error_of(path, error, reads)) is None:
             raise
-        raise found from error
+        raise user_error from error
+
+
+@contextmanager
+def on_failure(undo: Callable[[], None]) -> Iterator[None]:
+    """Undo what was begun if what is done inside fails."""
+    try:
+        yield
+    except BaseException:
+        undo()
+        raise
 
 
 def error_of(path: Path, error: BaseException | None, reads: bool = False) -> AleatoricError | None:
@@ -230,10 +234,8 @@ def before_any_work(error: AleatoricError) -> AleatoricError:
 
 def unwritable(path: Path, reason: str) -> UsageError:
     """Return the error for a place where nothing can be written."""
-    return UsageError(
-        f"{path}: cannot be written ({reason}); choose another --out, or copy the run to a place "
-        "where it can be."
-    )
+    fix = "choose another --out, or copy the run to a place where it can be"
+    return UsageError(f"{path}: cannot be written ({reason}); {fix}.")
 
 
 def unreadable(path: Path, reason: str) -> UsageError:
@@ -313,14 +315,10 @@ def check_files(file: Path) -> None:
     if os.path.lexists(journal):
         raise UsageError(f"{journal}: a run has no rollback journal; remove this file.")
     for part in (file, _beside(file, "-wal"), _beside(file, "-shm")):
-        try:
-            found = part.lstat()
-        except FileNotFoundError:
-            continue
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
-            raise UsageError(
-                f"{part}: is a link or not a regular file; copy the run and use the copy."
-            )
+        with suppress(FileNotFoundError):
+            if not _is_plain(part.lstat()):
+                problem = "is a link or not a regular file"
+                raise UsageError(f"{part}: {problem}; copy the run and use the copy.")
     if not file.exists():
         return
     with file.open("rb") as opened:
@@ -340,15 +338,13 @@ def is_empty(connection: sqlite3.Connection) -> bool:
 def check_format(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a database of another format, or with other tables and indexes."""
     if is_empty(connection):
-        raise UsageError(
-            f"{path}: was stopped before it began; the original command starts it again."
-        )
+        fix = "the original command starts it again"
+        raise UsageError(f"{path}: was stopped before it began; {fix}.")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != SCHEMA_VERSION:
         fix = "update aleatoric" if version > SCHEMA_VERSION else _RUN_AGAIN
-        raise UsageError(
-            f"{path}: has run format {version}, and this version reads {SCHEMA_VERSION}; {fix}."
-        )
+        problem = f"has run format {version}, and this version reads {SCHEMA_VERSION}"
+        raise UsageError(f"{path}: {problem}; {fix}.")
     check_objects(connection, path)
 
 

@@ -1,7 +1,6 @@
 """The run directory: one SQLite file between sampling, scoring and reporting.
 
-Items, draws and statistics are written in whole transactions; scoring reads draws and needs no
-model; all readers go page by page, so that a run of any size fits in memory.
+It is written in whole transactions, and read page by page, so that any size fits in memory.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,11 +56,8 @@ class Store(ItemTables, StatisticsTables, TokenTables):
         if not _holds_run(path):
             return cls.create(path, manifest)
         store = cls.resume(path)
-        try:
+        with disk.on_failure(store.close):
             check_same_options(path, store.manifest, manifest)
-        except BaseException:
-            store.close()
-            raise
         return store
 
     @classmethod
@@ -72,14 +68,11 @@ class Store(ItemTables, StatisticsTables, TokenTables):
 
     @classmethod
     def open(cls, path: Path) -> Store:
-        """Open an existing run directory to read, while others may write it.
-
-        SQLite itself refuses to write through it; `exclusive` opens it to be written.
-        """
+        """Open an existing run directory to read only, while others may write it."""
         disk.check_run(path)
         with disk.reporting_faults(path, reads=True):
             store = cls(path, disk.connect_to_read(path / DATABASE))
-            with _closed_on_error(store.db):
+            with disk.on_failure(store.db.close):
                 disk.check_format(store.db, path)
         return store
 
@@ -124,12 +117,10 @@ class Store(ItemTables, StatisticsTables, TokenTables):
 
     def _open_to_write(self) -> None:
         """Open the run to write; if that is impossible, use temporary tables."""
-        if not (os.access(self.path, os.W_OK) and os.access(self.path / DATABASE, os.W_OK)):
-            self.use_temporary_tables()
-            return
-        try:
-            self._lock = RunLock.take(self.path)
-        except disk.LockedError:
+        with suppress(disk.LockedError):
+            if os.access(self.path, os.W_OK) and os.access(self.path / DATABASE, os.W_OK):
+                self._lock = RunLock.take(self.path)
+        if self._lock is None:
             self.use_temporary_tables()
             return
         with disk.reporting_faults(self.path):
@@ -179,7 +170,7 @@ class Store(ItemTables, StatisticsTables, TokenTables):
     def _existing(cls, path: Path, lock: RunLock) -> Store:
         with disk.reporting_faults(path):
             store = cls(path, disk.connect_to_write(path / DATABASE), lock)
-            with _closed_on_error(store.db):
+            with disk.on_failure(store.db.close):
                 disk.check_format(store.db, path)
                 store.check_whole()
         return store
@@ -198,20 +189,8 @@ def _locked(path: Path, opened: Callable[[RunLock], Store]) -> Store:
     """Open a run under its lock, which is released if that fails."""
     with disk.reporting_faults(path):
         lock = RunLock.take(path)
-    try:
+    with disk.on_failure(lock.release):
         return opened(lock)
-    except BaseException:
-        lock.release()
-        raise
-
-
-@contextmanager
-def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        connection.close()
-        raise
 
 
 # Parts of a run, read at once -----------------------------------------------------------------
@@ -258,8 +237,9 @@ def scored_until(store: Store, systems: Sequence[str]) -> int:
     """Return the number of the last item that a scoring in progress has reached, or 0."""
     query = "SELECT max(last_item) FROM stats WHERE generation > ? AND system = ?"
     generation, numbers = store.stats_generation, [store.system_no(name) for name in systems]
-    found = [store.db.execute(query, (generation, no)).fetchone()[0] for no in numbers]
-    return max((int(last) for last in found if last is not None), default=0)
+    return max(
+        (store.db.execute(query, (generation, no)).fetchone()[0] or 0 for no in numbers), default=0
+    )
 
 
 def item_heads(store: Store) -> Iterator[tuple[int, str, str, str]]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aleatoric import registry
 from aleatoric.errors import AleatoricError, DataError, UsageError
 from aleatoric.runs import disk, formats
 from aleatoric.runs.formats import DATABASE, DamagedRowError, SqlRow
@@ -88,13 +89,7 @@ def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[st
         has_facts = not (run / TRAINING).is_dir() or _fact(damaged, FINETUNING) is not None
         _copy_facts(damaged, store, last, has_facts and not unread and not reader.n_lost)
     yield from (f"{file} cannot be read and is left out" for file in unread)
-    if store.manifest["level"] == "token":
-        intact = [name for name in store.systems() if store.token_sums(name) is not None]
-        yield f"the sums of {len(intact)} of {len(store.systems())} models are intact"
-        return
-    yield f"{store.n_items} of {max(last, store.n_items)} items are intact"
-    for name in store.systems():
-        yield f"{name}: the answers to {store.n_items_with_draws(name)} items are intact"
+    yield from registry.find("levels", store.manifest["command"])().intact(store, last)
 
 
 @dataclass
@@ -190,17 +185,7 @@ def _copy_files(run: Path, store: Store) -> list[Path]:
 
 
 def copy_readable(source: Path, to: Path) -> list[Path]:
-    """Copy the readable files of a folder; return the others, which are left out.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     source, to = Path(folder) / "a", Path(folder) / "b"
-    ...     source.mkdir()
-    ...     _ = (source / "whole").write_text("x")
-    ...     (source / "gone").symlink_to("nowhere")
-    ...     [file.name for file in copy_readable(source, to)], [file.name for file in to.iterdir()]
-    (['gone'], ['whole'])
-    """
+    """Copy the readable files of a folder; return the others, which are left out."""
     unread: list[Path] = []
     walked = os.walk(source, onerror=lambda error: unread.append(Path(error.filename)))
     for folder, _, names in walked:
@@ -211,27 +196,24 @@ def copy_readable(source: Path, to: Path) -> list[Path]:
     return unread
 
 
-class _UnreadError(Exception):
-    """A file cannot be read; errors of writing its copy are raised as they are."""
-
-
 def _copy(file: Path, to: Path) -> bool:
-    """Copy a file; return whether it could be read to its end."""
-    try:
-        with to.open("wb") as copy:
-            copy.writelines(_chunks(file))
-    except _UnreadError:
-        to.unlink()
-        return False
+    """Copy a file; return whether it could be read to its end. Errors of writing are raised."""
+    with to.open("wb") as copy:
+        for chunk in _chunks(file):
+            if chunk is None:
+                to.unlink()
+                return False
+            copy.write(chunk)
     return True
 
 
-def _chunks(file: Path) -> Iterator[bytes]:
+def _chunks(file: Path) -> Iterator[bytes | None]:
+    """Yield the parts of a file, and `None` where it cannot be read."""
     if not file.is_file():  # reading a pipe would block
-        raise _UnreadError
+        yield None
     try:
         with file.open("rb") as opened:
             while chunk := opened.read(CHUNK):
                 yield chunk
     except OSError:
-        raise _UnreadError from None
+        yield None

@@ -64,6 +64,17 @@ class Stopping:
         """Request a stop, as a signal with this number does."""
         self._signal = number
 
+    def handle(self, number: int, _: FrameType | None) -> None:
+        """Handle a signal: stop at once, or when the items in progress are saved."""
+        if self.is_requested:
+            raise KeyboardInterrupt
+        self.request(number)
+        if not self.is_finishing:
+            raise KeyboardInterrupt
+        # A signal may interrupt a print, which must not be entered again: write past it.
+        with suppress(OSError):
+            os.write(2, STOPPING)
+
     def before_each(self, items: Iterable[T]) -> Iterator[T]:
         """Yield items until a stop is requested."""
         for item in items:
@@ -90,8 +101,7 @@ def listening() -> Iterator[Stopping]:
     if threading.current_thread() is not threading.main_thread():
         yield stopping
         return
-    handler = _handler(stopping)
-    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    before = {number: signal.signal(number, stopping.handle) for number in SIGNALS}
     try:
         yield stopping
     except KeyboardInterrupt:
@@ -100,20 +110,6 @@ def listening() -> Iterator[Stopping]:
     finally:
         for number, former in before.items():
             signal.signal(number, former)
-
-
-def _handler(stopping: Stopping) -> Callable[[int, FrameType | None], None]:
-    def handle(number: int, _: FrameType | None) -> None:
-        if stopping.is_requested:
-            raise KeyboardInterrupt
-        stopping.request(number)
-        if not stopping.is_finishing:
-            raise KeyboardInterrupt
-        # A signal may interrupt a print, which must not be entered again: write past it.
-        with suppress(OSError):
-            os.write(2, STOPPING)
-
-    return handle
 
 
 @dataclass(frozen=True)
@@ -131,7 +127,7 @@ class PendingItems:
 
     def new(self, draws: Iterable[Draws]) -> Iterator[Draws]:
         """Yield the answers that the run does not hold yet."""
-        return (one for one in draws if one.item_id not in self._answered)
+        return (answer for answer in draws if answer.item_id not in self._answered)
 
 
 def pending_items(store: Store, system: str, model: WordModel) -> PendingItems:
@@ -155,31 +151,22 @@ def pending_items(store: Store, system: str, model: WordModel) -> PendingItems:
 def working(store: Store, holds_work: Callable[[Store], bool]) -> Iterator[None]:
     """Work on a run that only this process writes; others may write it afterwards.
 
-    If its input is bad, a new run is removed again unless it `holds_work` that took time. Whatever
-    else ends the work leaves what was saved.
+    If its input is bad, a new run is removed again unless it `holds_work` that took time.
     """
     try:
         with reporting_faults(store.path):
             yield
-    except AleatoricError as error:
-        if store.is_created and not _safely(holds_work, store):
-            store.discard()
-            raise before_any_work(error) from error.__cause__
-        store.close()
-        raise
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, AleatoricError) and store.is_created:
+            is_kept = True  # a run that cannot be read might hold work
+            with suppress(AleatoricError), reporting_faults(store.path):
+                is_kept = holds_work(store)
+            if not is_kept:
+                store.discard()
+                raise before_any_work(error) from error.__cause__
         store.close()
         raise
     store.release()
-
-
-def _safely(holds_work: Callable[[Store], bool], store: Store) -> bool:
-    """Whether a run holds work; a run that cannot be read might."""
-    try:
-        with reporting_faults(store.path):
-            return holds_work(store)
-    except AleatoricError:
-        return True
 
 
 PLAIN = ("ancestral", "as recorded", "none")

@@ -107,10 +107,7 @@ class Tables:
             raise DamagedRowError("answers to no item, or of no system")
 
     def use_temporary_tables(self) -> None:
-        """Stay at the present state of the run, and write nothing more to it.
-
-        What is computed from here on is kept in temporary tables, which hide those of the run.
-        """
+        """Stay at the present state of the run, and write only to temporary tables."""
         if self.database == "temp":
             return
         self.database = "temp"
@@ -155,8 +152,7 @@ class Tables:
         """Register a system under its name, once; return its number."""
         if self.db.execute("SELECT 1 FROM systems WHERE name = ?", (name,)).fetchone() is None:
             (last,) = self.db.execute("SELECT coalesce(max(no), 0) FROM systems").fetchone()
-            row = seal((last + 1, name, json.dumps(dict(facts))))
-            self.db.execute(insert("systems"), row)
+            self.db.execute(insert("systems"), seal((last + 1, name, json.dumps(dict(facts)))))
             self._systems = None
         return self.system_no(name)
 
@@ -230,8 +226,7 @@ class StatisticsTables(Tables):
     @property
     def stats_generation(self) -> int:
         """A number that changes whenever statistics are replaced; 0 without any."""
-        found = self.meta(VALID)
-        return 0 if found is None else int(found["generation"])
+        return int((self.meta(VALID) or {"generation": 0})["generation"])
 
     def stat_columns(self) -> list[str]:
         """Return the names of all saved statistics; none before the run has been scored."""
@@ -281,10 +276,7 @@ class StatisticsTables(Tables):
                     yield (system, *row)
 
     def _pages_of(self, system: str) -> Iterator[tuple[StatTable, list[str]]]:
-        """Yield the pages of a system, each with the names of its splits.
-
-        A cursor stays at the state of the run at which it began, even while others write.
-        """
+        """Yield the pages of a system, each with the names of its splits, all of one state."""
         with self._one_state():
             columns, split_names, valid = self._read_layout()
             names: list[str] = split_names.get(system, [])
@@ -394,10 +386,7 @@ class ItemTables(Tables):
         return self.add_item_rows(map(formats.dump_item, items))
 
     def add_item_rows(self, rows: Iterable[formats.ItemRow]) -> int:
-        """Save items as their columns, numbered in the order of the corpus.
-
-        If a damaged run has lost some, only those are filled in.
-        """
+        """Save items as columns, numbered as in the corpus; only those that the run lacks."""
         with self.transaction():
             known = {no for (no,) in self.db.execute("SELECT no FROM items")}
             first = 1 if self.lacks_items else len(known) + 1
@@ -423,15 +412,15 @@ class ItemTables(Tables):
         number, statement = self.system_no(system), insert("draws", "INSERT OR REPLACE")
         matched = unmatched = repeated = 0
         with self.transaction() if whole else nullcontext():
-            for one in draws:
-                item = self.item_no(one.item_id)
+            for answer in draws:
+                item = self.item_no(answer.item_id)
                 if item is None:
                     unmatched += 1
                     continue
                 matched += 1
-                repeated += one.row > 0
-                row = seal((item, number, one.row, formats.dump_draws(one)))
-                self.db.execute(statement, row)
+                repeated += answer.row > 0
+                row = (item, number, answer.row, formats.dump_draws(answer))
+                self.db.execute(statement, seal(row))
         return Joined(matched, unmatched, repeated)
 
     def n_items_with_draws(self, system: str) -> int:
@@ -460,9 +449,8 @@ class ItemTables(Tables):
     def items_between(self, first: int, last: int) -> list[Item]:
         """Return the items with these numbers, both included."""
         query = f"{select('items')} WHERE no BETWEEN ? AND ? ORDER BY no"
-        return [
-            formats.load_item(*unseal(row)[1:]) for row in self.db.execute(query, (first, last))
-        ]
+        rows = self.db.execute(query, (first, last))
+        return [formats.load_item(*unseal(row)[1:]) for row in rows]
 
     def walk(self, system: str | None = None) -> Iterator[tuple[int, Item, dict[str, list[Draws]]]]:
         """Yield every item in order, with its number and the draws of each system, or of one."""
@@ -496,14 +484,14 @@ class ItemTables(Tables):
         self, first: int, last: int, names: Mapping[int, str]
     ) -> dict[int, dict[str, list[Draws]]]:
         """Return item number -> system -> draws, for items between two numbers."""
-        one = min(names) if len(names) == 1 else None
+        only = min(names) if len(names) == 1 else None
         query = (
             "SELECT id, item, system, row, payload, draws.checksum "
             "FROM draws JOIN items ON items.no = item "
             "WHERE item BETWEEN ? AND ? AND (? IS NULL OR system = ?) ORDER BY item, system, row"
         )
         found: dict[int, dict[str, list[Draws]]] = {}
-        for item_id, *sealed in self.db.execute(query, (first, last, one, one)):
+        for item_id, *sealed in self.db.execute(query, (first, last, only, only)):
             item, system, row, payload = unseal(tuple(sealed))
             of_system = found.setdefault(item, {}).setdefault(names[system], [])
             of_system.append(formats.load_draws(item_id, row, payload))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aleatoric.data.opening import open_corpus
 from aleatoric.errors import UsageError
-from aleatoric.levels.base import Monitor
+from aleatoric.levels.base import Monitor, Opening
 from aleatoric.levels.word import NextWords
 from aleatoric.levels.word_scoring import pair_of
 from aleatoric.metrics.agreement import sq_distance
@@ -465,13 +465,7 @@ class Finetune(NextWords):
         store.set_meta("notes", [*corpus.notes, *_split_notes(corpus, folds)])
 
     def ask(
-        self,
-        store: Store,
-        job: FinetuneJob,
-        spec: str,
-        engine: Engine,
-        corpus: Callable[[], Corpus],
-        monitor: Monitor,
+        self, store: Store, job: Any, spec: str, engine: Engine, corpus: Opening, monitor: Monitor
     ) -> None:
         """Train every fold with every loss, and save the next words of all systems."""
         FinetuneSession(store, job, folds_of(job, corpus()), monitor).run()
