@@ -31,7 +31,6 @@ from aleatoric.runs.job import ClusterJob, option
 from aleatoric.runs.run import Store, StoredRows, StoredTexts
 from aleatoric.types import Estimate, MultiRef, Result, Signature, Study, TextItem, Texts
 
-PROTOCOLS = ("corrected", "paper")
 RECORDED = "recorded"
 ASKED = ("max_new_tokens", "template", "chat", "turns", "stop")
 """Generation options besides the decoder, the seed and the number of texts."""
@@ -139,12 +138,7 @@ def _check_spaces(item: TextItem) -> TextItem:
 
 
 def _write(
-    store: Store,
-    name: str,
-    facts: Mapping[str, Any],
-    model: TextModel,
-    ask: Writing,
-    monitor: Monitor,
+    store: Store, name: str, facts: dict[str, Any], model: TextModel, ask: Writing, monitor: Monitor
 ) -> None:
     """Save the texts of a system as they arrive, and the model's notes."""
     if store.meta(f"done {name}"):
@@ -193,16 +187,14 @@ def _save(shelf: StoredTexts, name: str, model: TextModel, written: Iterable[Tex
                 store.set_meta(key, model.tally.with_earlier(earlier))
 
 
-def _system_facts(
-    spec: str, model: TextModel, decoder: str, recorded: bool, chat: bool
-) -> dict[str, Any]:
+def _system_facts(spec: str, model: TextModel, decoder: str, chat: bool) -> dict[str, Any]:
     conventions = dict(model.conventions)
     if chat and "bos" in conventions:
         conventions["bos"] = "template"  # a chat template adds the BOS token itself
     return {
         "model": f"{spec}@{model.version}",
         "decoder": decoder,
-        "estimator": RECORDED if recorded else "sampled",
+        "estimator": RECORDED if spec.partition(":")[0] == RECORDED else "sampled",
         "label": model.label,
         "conventions": conventions,
     }
@@ -291,10 +283,8 @@ def _gappy_probes(store: Store, system: str) -> set[str]:
 
     The remaining pairs are a biased sample: only those with the longer texts have bigrams.
     """
-    n_pairs, counts = (
-        store.total(system, "n_pairs_M"),
-        text_scoring.undefined_counts(store, system, "M"),
-    )
+    n_pairs = store.total(system, "n_pairs_M")
+    counts = text_scoring.undefined_counts(store, system, "M")
     return {probe for probe, count in counts.items() if count > MOST_UNDEFINED * n_pairs}
 
 
@@ -341,9 +331,8 @@ class Text(Level):
     def check(self, job: TextJob) -> None:
         """Refuse unknown models and protocols."""
         super().check(job)
-        if job.protocol not in PROTOCOLS:
-            known = " or ".join(PROTOCOLS)
-            raise UsageError(f"there is no protocol {job.protocol!r}; use {known}.")
+        if job.protocol not in ("corrected", "paper"):
+            raise UsageError(f"there is no protocol {job.protocol!r}; use corrected or paper.")
         if job.protocol == "paper" and job.max_length != MAX_LENGTH:
             raise UsageError(
                 "--protocol paper cuts texts to 100 GPT-2 tokens; leave out --max-length, or use "
@@ -379,11 +368,10 @@ class Text(Level):
         model = engine.text_model(spec, job.loading)
         session.check_version(store, spec, model.version)
         # Recorded texts were decoded already: --decoder does not apply.
-        recorded = spec.partition(":")[0] == RECORDED
-        decoders = ("as recorded",) if recorded else job.decoders
+        decoders = ("as recorded",) if spec.partition(":")[0] == RECORDED else job.decoders
         for decoder in decoders:
             monitor.stopping.check()
-            facts = _system_facts(spec, model, decoder, recorded, job.chat)
+            facts = _system_facts(spec, model, decoder, job.chat)
             name = session.system_name(store, model.label, facts, len(decoders) > 1, (CONTROL,))
             _write(store, name, facts, model, job.writing(decoder), monitor)
 
@@ -413,13 +401,9 @@ class Text(Level):
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute the means of all statistics with intervals."""
         # Counts of pairs are totals, not means: they need no interval.
-        names = [
-            c
-            for c in store.stat_columns()
-            if not c.startswith((text_scoring.UNDEFINED, "n_pairs_"))
-        ]
+        totals = (text_scoring.UNDEFINED, "n_pairs_")
+        means = {name: Mean(name) for name in store.stat_columns() if not name.startswith(totals)}
         pages = ((page.groups, page.values) for page in store.stat_pages(system))
-        means = {name: Mean(name) for name in names}
         found = SavedDict(estimates(pages, means, store.manifest["seed"], interval))
         missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
         gappy: set[str] = set() if system == CONTROL else _gappy_probes(store, system)
@@ -431,10 +415,8 @@ class Text(Level):
             estimate = bounded(replace(found[metric], n_missing=missing), metric)
             if metric.startswith(_JUDGED) and metric.partition("/")[2] in gappy:
                 estimate = replace(estimate, interval=None, reason=GAPPY)
-            rows, signed = (
-                StoredRows(store, system, metric),
-                _signature(store, system, metric, found),
-            )
+            signed = _signature(store, system, metric, found)
+            rows = StoredRows(store, system, metric)
             yield Result(system, metric, signed, estimate, rows=rows)
 
     def notes(self, store: Store) -> list[str]:

@@ -108,8 +108,7 @@ def _restore(stream: CalibrationStream, sums: TokenSums) -> None:
 def token_table(store: Store, system: str) -> TokenTable:
     """Return the saved rows of a system.
 
-    Intrinsic uncertainty is estimated by the entropy of another system that read the same tokens,
-    or else by the system's own entropy.
+    Intrinsic uncertainty is the entropy of another system that read the same tokens, or its own.
     """
     table = read_table(store.token_rows_folder(system), system)
     for name in systems(store):
@@ -133,8 +132,7 @@ def _read_parts(
 ) -> TokenSums:
     """Score the remaining items, and save after each part.
 
-    A stop waits for the end of a part: sums of floating-point numbers depend on their order, so a
-    resumed run must have the same parts as an uninterrupted one.
+    A stop waits for the end of a part: sums of floating-point numbers depend on their order.
     """
     stream = _stream(store.manifest, model.vocabulary_size)
     if done.items:
@@ -167,14 +165,12 @@ def _add_system(store: Store, spec: str, model: ForcedModel) -> str:
 
 def _check_kind(model: ForcedModel, corpus: Collected[Any]) -> None:
     if model.reads == "pairs" and isinstance(corpus, TextCorpus):
-        raise UsageError(
-            f"{model.label} translates: it needs parallel text; give "
-            "--corpus parallel:SOURCE,TARGET."
-        )
-    if model.reads == "text" and isinstance(corpus, ParallelText):
-        raise UsageError(
-            f"{model.label} is no translation model: it reads plain text; give --corpus FILE."
-        )
+        problem, fix = "translates: it needs parallel text", "parallel:SOURCE,TARGET"
+    elif model.reads == "text" and isinstance(corpus, ParallelText):
+        problem, fix = "is no translation model: it reads plain text", "FILE"
+    else:
+        return
+    raise UsageError(f"{model.label} {problem}; give --corpus {fix}.")
 
 
 def _stream(manifest: Mapping[str, Any], vocabulary: int) -> CalibrationStream:

@@ -161,7 +161,7 @@ def train_fold(
         epochs = tuple(Epoch(**epoch) for epoch in saved.facts["history"])
         return Trained(saved.tensors, saved.facts["kept"], epochs)
     with _deterministic(model.lm), _reporting_memory(f"{recipe.loss}, fold {fold.number}"):
-        training = _Training(model, fold, recipe, trees, folder, identity)
+        training = _Training(model, fold, recipe, trees, folder / CHECKPOINT)
         trained = training.run(save_every, track)
     history = [asdict(epoch) for epoch in trained.history]
     facts = {"identity": identity, "kept": trained.kept, "history": history}
@@ -204,29 +204,19 @@ class _Training:
     """The training of one fold."""
 
     def __init__(
-        self,
-        model: Tunable,
-        fold: Fold,
-        recipe: Recipe,
-        trees: Trees,
-        folder: Path,
-        identity: Mapping[str, Any],
+        self, model: Tunable, fold: Fold, recipe: Recipe, trees: Trees, checkpoint: Path
     ) -> None:
         self._model, self._fold, self._recipe, self._trees = model, fold, recipe, trees
         self._network, self._device = model.lm.model, model.lm.device
-        self._path, self._identity = folder / CHECKPOINT, identity
+        self._path, self._identity = checkpoint, _identity(model, fold, recipe)
         self._rows: dict[str, list[TokenRow]] = {
             p.group: losses.text_rows(model.lm, p) for p in (*fold.train, *fold.validation)
         }
         self._steps = recipe.steps(len(fold.train))
         recipe.check_warmup(self._steps)
         model.reset()
-        self._optimiser = torch.optim.AdamW(
-            model.parameters.values(),
-            lr=recipe.rate,
-            eps=recipe.epsilon,
-            weight_decay=recipe.weight_decay,
-        )
+        adamw: Any = {"lr": recipe.rate, "eps": recipe.epsilon, "weight_decay": recipe.weight_decay}
+        self._optimiser = torch.optim.AdamW(model.parameters.values(), **adamw)
         self._best: dict[str, Tensor] = {}
         self._state = TrainingState()
 
@@ -290,8 +280,8 @@ class _Training:
         fix = f"begin another run with --rate below {recipe.rate:g}, --clip-norm 1 or --warmup"
         if not state.history:
             epoch, fix = "before training", "use another model or other texts"
-        place = f"{recipe.loss}, fold {self._fold.number}, {epoch}"
-        raise UsageError(f"{place}: {what} is {loss}; {fix}.")
+        fold = f"{recipe.loss}, fold {self._fold.number}"
+        raise UsageError(f"{fold}, {epoch}: {what} is {loss}; {fix}.")
 
     def _backward(self, batch: Sequence[FoldPassage]) -> Iterator[Tensor]:
         """Accumulate the gradients of a batch, one tree at a time to save memory."""
