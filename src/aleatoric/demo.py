@@ -95,7 +95,6 @@ def contexts() -> Iterator[Item]:
 
 
 def _write_people(path: Path, seed: int, monitor: Monitor) -> None:
-    """Draw the answers of simulated people and save them beside the run."""
     model = open_model("smollm2", Loading(estimator="mc"))
     items = {item.id: item for item in contexts()}
     # Not the seed of the systems: people and models must not share random numbers.

@@ -127,7 +127,6 @@ def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict
 
 
 def _check_spaces(item: TextItem) -> TextItem:
-    """Refuse texts without spaces if the tokenizer needs them."""
     if 2 * sum(map(is_spaceless, item.references)) > len(item.references):
         raise UsageError(
             f"item {quoted(item.id)}: is in a script that is written without spaces between words; "
@@ -224,7 +223,6 @@ def _mean_lengths(store: Store, system: str) -> list[float | None]:
 
 
 def _length_notes(store: Store) -> Iterator[str]:
-    """Warn about systems whose texts are longer or shorter than people's."""
     if not set(LENGTHS) <= set(store.stat_columns()):
         return
     for name in model_systems(store):
@@ -244,7 +242,6 @@ def _control_notes(store: Store) -> Iterator[str]:
 
 
 def _cut_notes(store: Store) -> Iterator[str]:
-    """Note how many texts were cut."""
     if "n_cut" not in store.stat_columns():
         return
     for name in (CONTROL, *model_systems(store)):
@@ -255,7 +252,6 @@ def _cut_notes(store: Store) -> Iterator[str]:
 
 
 def _left_out_notes(job: TextJob, corpus: MultiRef) -> list[str]:
-    """Note which default probes are not available for this language, and how to get them."""
     if job.probes:
         return []
     by_reason: dict[str, list[str]] = {}
@@ -265,7 +261,6 @@ def _left_out_notes(job: TextJob, corpus: MultiRef) -> list[str]:
 
 
 def _undefined_notes(store: Store) -> Iterator[str]:
-    """Note how many pairs of texts have no distance, per system, part and probe."""
     for name in (CONTROL, *model_systems(store)):
         for part in ("H",) if name == CONTROL else ("M", "C"):
             if found := ", ".join(text_scoring.undefined_pairs(store, name, part)):

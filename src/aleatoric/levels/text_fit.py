@@ -110,7 +110,6 @@ def run(cases: Sequence[TextCase], seed: int) -> Study:
 
 
 def _table(side: Side, fits: Sequence[Fit]) -> Table:
-    """Return a table of the worst and best inputs per probe, with their first texts."""
     rows = []
     for found in fits:
         rows += [_row("worst", case, found) for case in found.worst]
@@ -128,6 +127,5 @@ def _row(end: str, case: TextCase, found: Fit) -> tuple[str, ...]:
 
 
 def _short(texts: Iterable[str]) -> str:
-    """Join the first texts, each shortened to fit a table."""
     first = list(texts)[:N_TEXTS]
     return " / ".join(textwrap.shorten(text, TEXT_CHARS, placeholder="…") or "∅" for text in first)

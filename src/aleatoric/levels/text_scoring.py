@@ -293,7 +293,6 @@ def _chunk_rows(
 def _counts(
     system: str, texts: Sequence[str], originals: Sequence[str], n_people: int
 ) -> dict[str, float]:
-    """Count texts, empty texts, texts that were cut, and pairs of texts."""
     n_texts, n_empty = len(texts), sum(not text.strip() for text in texts)
     n_cut = sum(len(text) < len(whole) for text, whole in zip(texts, originals, strict=True))
     found: dict[str, float] = {"n_people": n_people, "n_texts": n_texts}

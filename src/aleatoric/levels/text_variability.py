@@ -141,7 +141,6 @@ def place(
 
 
 def _grouped(blocks: Sequence[Block], probes: Sequence[Probe]) -> Iterator[Group]:
-    """Yield the distances of blocks, grouped by shape."""
     shapes: dict[tuple[int, ...], list[int]] = {}
     for row, block in enumerate(blocks):
         shapes.setdefault(block.sizes, []).append(row)
@@ -386,7 +385,6 @@ def _side(estimate: Estimate | None, above: str, below: str, between: str) -> st
 
 
 def _parts(found: Sequence[Verdict]) -> Iterator[str]:
-    """Yield each verdict on one system with its probes."""
 
     def named(probes: Sequence[str]) -> str:
         return "all probes" if 1 < len(probes) == len(found) else ", ".join(probes)

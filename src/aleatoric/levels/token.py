@@ -195,7 +195,6 @@ def _signature(store: Store, system: str, metric: str, n_tokens: int) -> Signatu
 
 
 def _decoder(metric: str, schemes: Iterable[str]) -> tuple[str, str]:
-    """Return the decoder of a metric, and how its expectation is computed."""
     for scheme in map(Scheme.parse, schemes):
         if scheme.metric == metric:
             form = f"{scheme.samples}-samples" if scheme.samples else "whole-space"

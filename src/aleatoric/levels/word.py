@@ -187,7 +187,6 @@ def _on_joint_supports(settings: Settings, answered: Sequence[Answered]) -> Sett
 
 
 def _abstraction_notes(store: Store) -> Iterator[str]:
-    """Note what TVD over classes of words depends on."""
     manifest = store.manifest
     if "tvd_syn" in manifest["abstractions"]:
         caveat = language_caveat(manifest["tagger"], manifest.get("language"))
@@ -208,7 +207,6 @@ def _abstraction_notes(store: Store) -> Iterator[str]:
 
 
 def _rank_notes(store: Store) -> Iterator[str]:
-    """Note on how many contexts a model never drew the most frequent human answer."""
     if not store.has_stats() or not {"tvd", RANK} <= set(store.stat_columns()):
         return
     parts = []
@@ -226,7 +224,6 @@ def _rank_notes(store: Store) -> Iterator[str]:
 
 
 def _failed_notes(store: Store) -> Iterator[str]:
-    """Note how many draws of each model held no word, and unfinished systems."""
     if not store.has_stats():
         return
     kept = store.manifest["choices"]["failed"] == "outcome"
@@ -240,7 +237,6 @@ def _failed_notes(store: Store) -> Iterator[str]:
 
 
 def _until_notes(store: Store) -> Iterator[str]:
-    """Note how many draws adaptive sampling took, and where it did not converge."""
     if store.manifest.get("until") is None:
         return
     error = parse_until(store.manifest["until"])

@@ -74,7 +74,6 @@ def system_results(store: Store, system: str, interval: str) -> Iterator[Result]
 def _estimates(
     store: Store, system: str, interval: str
 ) -> tuple[dict[str, Estimate], dict[str, float | None]]:
-    """Return the estimates of all metrics of a system, and the means of its diagnostics."""
     reductions, seed = _reductions(store, system), store.manifest["seed"]
     others = {name: Mean(name) for name in _DIAGNOSTICS}
     sums = walk(((p.groups, p.values) for p in store.stat_pages(system)), reductions | others)

@@ -195,7 +195,6 @@ def _agreements(pair: Pair, half: Categorical | None, draws: Draws) -> Values:
 
 
 def _perfect(people: People, n_human: int, n_model: int | None) -> Values:
-    """Return bounds of the expected TVD of a perfect model at these sample sizes."""
     bounds = perfect_tvd(people.counts, n_human, n_model)
     return {"perfect_low": bounds[0], "perfect_high": bounds[1]} if bounds else {}
 
@@ -287,7 +286,6 @@ def _matches_original(answer: str, original: str | None, choices: Choices) -> fl
 
 
 def _matches_majority(answer: str, people: People, oracle: Control, settings: Settings) -> Floats:
-    """Return whether an answer is the majority of the target half, per split."""
     if oracle.majorities is None:
         return np.full(settings.n_splits, np.nan)
     words = people.distribution.support

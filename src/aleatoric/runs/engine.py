@@ -69,7 +69,6 @@ def check_engine(options: EngineOptions) -> None:
 
 
 def _check_share(option: str, share: float) -> None:
-    """Refuse a share that a cluster cannot assign."""
     is_valid = math.isfinite(share) and share >= 0
     multiple = round(share / SMALLEST_SHARE) * SMALLEST_SHARE if is_valid else 0
     if not is_valid or not math.isclose(share, multiple, rel_tol=1e-12):

@@ -206,7 +206,6 @@ def _in_range(value: Any, option_of: Option) -> bool:
 
 
 def _flagged(name: str, value: Any) -> Iterator[str]:
-    """Yield an option with its value or values."""
     if value is True:
         yield name
     elif value is not None:
@@ -255,7 +254,6 @@ def check_same_options(path: Path, saved: Mapping[str, Any], manifest: Mapping[s
 
 
 def _differences(saved: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what differs, the most informative first."""
     if saved["command"] != given["command"]:
         yield f"it is of aleatoric {saved['command']}"
         return

@@ -257,7 +257,6 @@ def _forget_token() -> None:
 
 
 def _check_loopback(ray: Any) -> None:
-    """Refuse a cluster that listens on the network."""
     host = ray.nodes()[0]["NodeManagerAddress"]
     if not ipaddress.ip_address(host).is_loopback:
         raise UsageError(
@@ -290,7 +289,6 @@ def _unreachable(address: str | None, error: Exception) -> UsageError:
 
 
 def _own_cluster(options: EngineOptions) -> dict[str, Any]:
-    """Return the arguments that start a cluster on this machine."""
     # More actors than this machine has cores are allowed if they are asked for.
     wanted = (options.actors or 1) * (options.cpus or 1)
     return {
@@ -344,6 +342,5 @@ def size_of(
 
 
 def _fitting(node: Mapping[str, float], cpus: float, gpus: float) -> int:
-    """Return how many actors fit on a node."""
     shares = [(node.get("CPU", 0), cpus), (node.get("GPU", 0), gpus)]
     return min((int(available // share) for available, share in shares if share), default=1)

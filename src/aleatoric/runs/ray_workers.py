@@ -343,7 +343,6 @@ class Pool:
         return found
 
     def _grow(self) -> None:
-        """Start the missing actors; Ray places them where and when there is room."""
         size = self._size
         kind = self._ray.remote(ModelWorker).options(
             num_cpus=size.cpus, num_gpus=size.gpus, scheduling_strategy="SPREAD", max_restarts=0

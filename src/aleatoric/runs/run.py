@@ -177,7 +177,6 @@ class Store(ItemTables, StatisticsTables, TokenTables):
 
 
 def _holds_run(path: Path) -> bool:
-    """Whether a directory holds a database with any table."""
     disk.check_place(path)
     if not (path / DATABASE).exists():
         return False
@@ -186,7 +185,6 @@ def _holds_run(path: Path) -> bool:
 
 
 def _locked(path: Path, opened: Callable[[RunLock], Store]) -> Store:
-    """Open a run under its lock, which is released if that fails."""
     with disk.reporting_faults(path):
         lock = RunLock.take(path)
     with disk.on_failure(lock.release):

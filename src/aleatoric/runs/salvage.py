@@ -50,7 +50,6 @@ def salvage(run: Path, out: Path) -> list[str]:
 
 @contextmanager
 def _all_or_nothing(store: Store, has_weights: bool) -> Iterator[None]:
-    """Remove the copy if it fails."""
     try:
         yield
     except BaseException as error:
@@ -73,7 +72,6 @@ def _manifest(damaged: sqlite3.Connection, run: Path) -> dict[str, Any]:
 
 
 def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[str]:
-    """Copy the parts of a run; yield a sentence for each."""
     reader = _IntactRows(damaged)
     last = _last_item(damaged)
     with store.transaction():
@@ -131,7 +129,6 @@ class _IntactRows:
 
 
 def _last_item(damaged: sqlite3.Connection) -> int:
-    """Return the number of the last item, from whichever part is readable."""
     found = [_fact(damaged, formats.ITEMS_SAVED) or 0]
     for query in ("SELECT max(no) FROM items", "SELECT max(item) FROM draws"):
         with suppress(sqlite3.DatabaseError):

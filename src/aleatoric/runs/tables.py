@@ -52,7 +52,6 @@ def load_fact(row: formats.SqlRow) -> Any:
 
 
 def _checked_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Refuse a manifest that does not fit the job of its level."""
     name = manifest.setdefault("command", manifest["level"])
     if name not in registry.names("levels"):
         raise DamagedRowError(f"there is no level {name!r:.40}")
@@ -351,7 +350,6 @@ class StatisticsTables(Tables):
         pending: Mapping[str, Sequence[StatRow]],
         widths: Mapping[str, int],
     ) -> None:
-        """Save the pending rows of every system as a page each, in one transaction."""
         generation, page = key
         with self.transaction():
             for system, rows in pending.items():

@@ -69,7 +69,6 @@ def check_export(job: FinetuneJob, to: Path) -> None:
 
 
 def _check_free(to: Path, places: Sequence[tuple[str, int]]) -> None:
-    """Refuse existing folders, and places where nothing can be written."""
     try:
         folders = [to / loss / f"fold-{number}" for loss, number in places]
         taken = [folder for folder in folders if folder.exists()]
@@ -113,7 +112,6 @@ def _write_model(model: Tunable, weights: Mapping[str, Tensor], folder: Path) ->
 
 
 def _write_adapter(model: Tunable, weights: Mapping[str, Tensor], rank: int, folder: Path) -> None:
-    """Write low-rank weights under peft's names, and its configuration."""
     layers = {name.partition(".lora_")[0].rpartition(".")[2] for name in weights}
     name = str(model.lm.model.name_or_path)  # on the hub, or a folder
     config = training.lora_config(

@@ -153,7 +153,6 @@ def folds_of(job: FinetuneJob, corpus: Corpus) -> list[Fold]:
 
 
 def _split_notes(corpus: Corpus, folds: Sequence[Fold]) -> Iterator[str]:
-    """Yield notes on the folds, and on passages that are in none."""
     tested = sum(len(fold.held_out) for fold in folds)
     yield (
         f"{tested} passages in {len(folds)} folds, each tested by a model trained on the other "
@@ -231,7 +230,6 @@ class FinetuneSession:
             self._draw_tuned(f"{base} {loss}-tuned", loss)
 
     def _check_base(self) -> None:
-        """Refuse to continue with another model than the run began with."""
         weights = f"{self._tunable.digest} {self._tunable.base_digest}"
         known = self._store.meta(BASE_WEIGHTS)
         if known is None:
@@ -251,7 +249,6 @@ class FinetuneSession:
         self._draw(name, model, lambda: facts | self._fluency(_keep_weights, chosen), listed)
 
     def _temperatures(self) -> tuple[dict[int, float], dict[int, float]]:
-        """Return the best temperature on each fold's training passages, by each score."""
         self._tunable.reset()
         items = [item for _, item, _ in self._store.walk()]
         ask = Ask("ancestral", 0, self._job.recipe.seed, self._job.tolerance, self._job.choices)

@@ -125,7 +125,6 @@ def _spans(found: Trace) -> tuple[Ints, Ints, Ints]:
 
 
 def _chains(found: Trace) -> list[list[int]]:
-    """Return the ancestors of each node, and itself."""
     chains: list[list[int]] = []
     for number, parent in enumerate((found.parents - len(found.contexts)).tolist()):
         chains.append([*(chains[parent] if parent >= 0 else ()), number])

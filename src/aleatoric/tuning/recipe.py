@@ -97,7 +97,6 @@ def assign(
 
 
 def _held_for_validation(n_groups: int, requested: int | None) -> int:
-    """Return how many passages validate; by default the paper's share."""
     if requested is not None and not 1 <= requested <= n_groups - 2:
         needed = f"{n_groups} passages, of which the folds need two or more"
         fix = f"use 1 to {n_groups - 2}" if n_groups > 2 else "use a corpus of more passages"

@@ -240,7 +240,6 @@ class _Training:
         return Trained(weights, self._state.kept, self._state.history)
 
     def _advance(self) -> None:
-        """Do one step, and end the epoch after its last one."""
         batches = self._batches(len(self._state.history))
         loss = self._step(batches[self._state.batches])
         state = self._state
@@ -272,7 +271,6 @@ class _Training:
         return loss
 
     def _check_finite(self, loss: float, what: str, step: int) -> None:
-        """Stop training if a loss is not finite."""
         if math.isfinite(loss):
             return
         state, recipe = self._state, self._recipe
@@ -366,7 +364,6 @@ def _deterministic(lm: Any) -> Iterator[None]:
 
 @contextmanager
 def _reporting_memory(place: str) -> Iterator[None]:
-    """Turn a lack of memory into an error for the user."""
     try:
         yield
     except Exception as error:
