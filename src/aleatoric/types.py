@@ -71,10 +71,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class TextItem:
-    """One input and the texts that people wrote for it, one per person.
-
-    `input` has one part, or the turns of a dialogue in order.
-    """
+    """One input, in one part or the turns of a dialogue, and what each person wrote for it."""
 
     id: str
     group: str

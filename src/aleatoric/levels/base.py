@@ -236,11 +236,7 @@ def run_job(job: Job, out: Path, monitor: Monitor | None = None) -> Store:
 
 @dataclass(frozen=True)
 class ResumeOptions:
-    """Overrides and permissions for resuming a run.
-
-    `options` are fields of the job. User code runs, and a server receives a key, only if it is
-    named here.
-    """
+    """Overrides of fields of the job, and which user code may run and servers receive a key."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     key_for: tuple[str, ...] = ()

@@ -76,10 +76,7 @@ class Scorer:
         allowed_probes: Collection[str],
         store: Store | None = None,
     ) -> Scorer:
-        """Open the probes and tools of a manifest; embeddings are cached in `store`.
-
-        User-defined probes are refused unless they are in `allowed_probes`.
-        """
+        """Open the tools and the allowed probes of a manifest; `store` caches embeddings."""
         path = "the run" if store is None else str(store.path)
         check_allowed_probes(manifest["probes"], allowed_probes, path)
         as_published = manifest["protocol"] == "paper"

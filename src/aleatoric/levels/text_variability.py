@@ -45,10 +45,7 @@ class ScoredTexts:
 
 @dataclass(frozen=True)
 class Group:
-    """Inputs with the same numbers of texts: `rows` of the batch, and their distances.
-
-    `distances` is (probes, inputs, texts, texts).
-    """
+    """Inputs (`rows` of a batch) with equal numbers of texts: (probes, inputs, texts, texts)."""
 
     rows: Ints
     sizes: tuple[int, ...]
@@ -210,11 +207,7 @@ class Splitting:
 def random_orders(
     n: int, item_ids: Sequence[str], seed: int, n_splits: int = N_SPLITS, kind: str = "text-control"
 ) -> Ints:
-    """Return random orders of `n` texts, (items, splits, n), independent for each kind.
-
-    The kinds are "text-control" for people, whose half a is the first floor(n / 2), and
-    "text-matched" for generated texts.
-    """
+    """Return random orders (items, splits, n) of people's texts, or of others for another kind."""
     base = np.tile(np.arange(n, dtype=np.int64), (n_splits, 1))
     orders = np.empty((len(item_ids), n_splits, n), dtype=np.int64)
     for index, item_id in enumerate(item_ids):

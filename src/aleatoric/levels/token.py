@@ -93,16 +93,7 @@ def _restored(store: Store, system: str) -> CalibrationStream:
     sums = store.token_sums(system)
     if sums is None:
         raise UsageError(f"{store.path}: {system} has read nothing; repeat the command.")
-    stream = _stream(store.manifest, store.systems()[system]["vocabulary"])
-    _restore(stream, sums)
-    return stream
-
-
-def _restore(stream: CalibrationStream, sums: TokenSums) -> None:
-    try:
-        stream.restore(unpack(sums.payload))
-    except (KeyError, ValueError, TypeError, OSError, BadZipFile) as error:
-        raise DamagedRowError(str(error)) from None
+    return _stream(store.manifest, store.systems()[system]["vocabulary"], sums)
 
 
 def token_table(store: Store, system: str) -> TokenTable:
@@ -134,9 +125,7 @@ def _read_parts(
 
     A stop waits for the end of a part: sums of floating-point numbers depend on their order.
     """
-    stream = _stream(store.manifest, model.vocabulary_size)
-    if done.items:
-        _restore(stream, done)
+    stream = _stream(store.manifest, model.vocabulary_size, done if done.items else None)
     for part in parts(model, items, BATCHES_PER_PART * batch_tokens):
         with stopping.finishing():
             positions = [np.zeros(0, dtype=np.int64)]
@@ -173,8 +162,11 @@ def _check_kind(model: ForcedModel, corpus: Collected[Any]) -> None:
     raise UsageError(f"{model.label} {problem}; give --corpus {fix}.")
 
 
-def _stream(manifest: Mapping[str, Any], vocabulary: int) -> CalibrationStream:
-    return CalibrationStream(
+def _stream(
+    manifest: Mapping[str, Any], vocabulary: int, sums: TokenSums | None
+) -> CalibrationStream:
+    """Return a stream that goes on from saved sums, if there are any."""
+    stream = CalibrationStream(
         vocabulary_size=vocabulary,
         units="logits",
         schemes=manifest["schemes"],
@@ -183,6 +175,12 @@ def _stream(manifest: Mapping[str, Any], vocabulary: int) -> CalibrationStream:
         keep_rows=manifest["keep_rows"],
         seed=manifest["seed"],
     )
+    if sums is not None:
+        try:
+            stream.restore(unpack(sums.payload))
+        except (KeyError, ValueError, TypeError, OSError, BadZipFile) as error:
+            raise DamagedRowError(str(error)) from None
+    return stream
 
 
 def _signature(store: Store, system: str, metric: str, n_tokens: int) -> Signature:

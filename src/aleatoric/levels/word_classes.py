@@ -72,10 +72,7 @@ def by_cluster(embedder: Embedder, seed: int) -> Abstraction:
 def on_joint_support(
     abstraction: Abstraction, answered: Sequence[Answered], choices: Choices
 ) -> Abstraction:
-    """Classify the words of people and of all systems of an item together.
-
-    Clusters depend on the words that are clustered: all systems and the oracle share them.
-    """
+    """Classify the words of people and of all systems together: clusters depend on all words."""
     systems_of = {item.id: systems for item, systems in answered}
     known: dict[str, Mapping[str, str]] = {}
 
@@ -95,8 +92,11 @@ def cluster(vectors: Sequence[Floats], rng: np.random.Generator) -> list[int]:
     """Cluster standardized vectors; up to two are not clustered, as in the paper."""
     if len(vectors) <= 2:
         return list(range(len(vectors)))
-    points = gram(_standardized(np.array(vectors, dtype=np.float64)))
-    found = [kmeans(points, k, rng) for k in candidates(len(vectors))]
+    points = np.array(vectors, dtype=np.float64)
+    spread = points.std(axis=0)
+    # Every dimension has mean 0 and standard deviation 1; a constant one is 0.
+    scaled = gram((points - points.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+    found = [kmeans(scaled, k, rng) for k in candidates(len(vectors))]
     labels: list[int] = chosen(found).labels.tolist()
     return labels
 
@@ -116,13 +116,6 @@ def chosen(found: Sequence[Clustering], least_gain: float = LEAST_GAIN) -> Clust
         if clustering.sse - following.sse < least_gain * clustering.sse:
             return clustering
     return found[-1]
-
-
-def _standardized(vectors: Floats) -> Floats:
-    """Scale every dimension to mean 0 and standard deviation 1; a constant one to 0."""
-    spread = vectors.std(axis=0)
-    scaled: Floats = (vectors - vectors.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    return scaled
 
 
 def _and_failed(classes: dict[str, str], words: Sequence[str]) -> dict[str, str]:
@@ -174,10 +167,7 @@ def _converged(points: Gram, labels: Labels) -> Clustering:
 
 
 def _step(points: Gram, labels: Labels) -> tuple[Labels, Labels, float]:
-    """Return gapless labels, the labels of the nearest means, and the SSE before the move.
-
-    Empty clusters are dropped.
-    """
+    """Return labels without empty clusters, those of the nearest means, and the SSE before."""
     order = np.argsort(labels, kind="stable")
     starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
     sizes = np.diff(starts, append=len(labels))

@@ -32,7 +32,7 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_INTERR
 _UNOPENED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, *_UNOPENED)
 _UNWRITABLE_FILES = (errno.EACCES, errno.EPERM, errno.EROFS)
-_FULL_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 WAIT = 30.0
 """Seconds that a statement waits for another process to end a transaction."""
 STEPS = 100_000
@@ -197,7 +197,7 @@ def _file_error(path: Path, error: OSError) -> AleatoricError | None:
     # A failed write names no file; what a run writes lies in its directory.
     named = None if error.filename is None else Path(str(error.filename))
     inside = named is not None and named.absolute().is_relative_to(path.absolute())
-    if error.errno in _FULL_DISKS and (named is None or inside):
+    if error.errno in FULL_DISKS and (named is None or inside):
         return _full(path)
     if error.errno in _UNWRITABLE_FILES and inside:
         return unwritable(path, error.strerror or "not allowed")

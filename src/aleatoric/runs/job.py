@@ -90,10 +90,7 @@ class Job:
         return ()
 
     def saved(self) -> dict[str, Any]:
-        """Return the fields that are part of the manifest, as JSON values.
-
-        The corpus and its encoding are saved with the other facts about the corpus.
-        """
+        """Return the fields that are part of the manifest, except the corpus, as JSON values."""
         values = {name: getattr(self, name) for name in _saved_names(type(self))}
         return {name: [*v] if isinstance(v, tuple) else v for name, v in values.items()}
 

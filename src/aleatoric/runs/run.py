@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,10 @@ class Store(ItemTables, StatisticsTables, TokenTables):
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise disk.unwritable(path, str(error)) from None
-        return _locked(path, lambda lock: cls._new(path, manifest, lock, new_folders))
+        with disk.reporting_faults(path):
+            lock = RunLock.take(path)
+        with disk.on_failure(lock.release):
+            return cls._new(path, manifest, lock, new_folders)
 
     @classmethod
     def continue_or_create(cls, path: Path, manifest: Mapping[str, Any]) -> Store:
@@ -64,7 +67,14 @@ class Store(ItemTables, StatisticsTables, TokenTables):
     def resume(cls, path: Path) -> Store:
         """Open an existing run directory that only this process writes."""
         disk.check_run(path)
-        return _locked(path, lambda lock: cls._existing(path, lock))
+        with disk.reporting_faults(path):
+            lock = RunLock.take(path)
+            with disk.on_failure(lock.release):
+                store = cls(path, disk.connect_to_write(path / DATABASE), lock)
+                with disk.on_failure(store.db.close):
+                    disk.check_format(store.db, path)
+                    store.check_whole()
+        return store
 
     @classmethod
     def open(cls, path: Path) -> Store:
@@ -99,11 +109,7 @@ class Store(ItemTables, StatisticsTables, TokenTables):
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Write statistics that no other process writes at the same time.
-
-        If another process writes the run, they are computed from its present items and kept in
-        temporary tables.
-        """
+        """Write statistics alone; while another process writes the run, to temporary tables."""
         if self._lock is not None:
             yield
             return
@@ -166,15 +172,6 @@ class Store(ItemTables, StatisticsTables, TokenTables):
             raise disk.before_any_work(error) from error
         return store
 
-    @classmethod
-    def _existing(cls, path: Path, lock: RunLock) -> Store:
-        with disk.reporting_faults(path):
-            store = cls(path, disk.connect_to_write(path / DATABASE), lock)
-            with disk.on_failure(store.db.close):
-                disk.check_format(store.db, path)
-                store.check_whole()
-        return store
-
 
 def _holds_run(path: Path) -> bool:
     disk.check_place(path)
@@ -182,13 +179,6 @@ def _holds_run(path: Path) -> bool:
         return False
     with disk.reporting_faults(path), closing(disk.connect_to_read(path / DATABASE)) as connection:
         return not disk.is_empty(connection)
-
-
-def _locked(path: Path, opened: Callable[[RunLock], Store]) -> Store:
-    with disk.reporting_faults(path):
-        lock = RunLock.take(path)
-    with disk.on_failure(lock.release):
-        return opened(lock)
 
 
 # Parts of a run, read at once -----------------------------------------------------------------
@@ -292,10 +282,7 @@ class StoredTexts:
         return self.store.add_item_rows(formats.dump_text_item(item) for item in items)
 
     def add(self, system: str, texts: Texts) -> bool:
-        """Save what a system wrote for an input; return whether the run has the input.
-
-        Texts that come for an input again are further texts for it.
-        """
+        """Save texts, in addition to earlier ones; return whether the run has the input."""
         item = self.store.item_no(texts.item_id)
         if item is None:
             return False

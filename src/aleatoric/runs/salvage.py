@@ -10,7 +10,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,23 +42,17 @@ def salvage(run: Path, out: Path) -> list[str]:
     with closing(disk.connect_to_salvage(run / DATABASE)) as damaged:
         store = Store.create(out, _manifest(damaged, run))
         try:
-            with _all_or_nothing(store, has_weights), disk.reporting_faults(out):
+            with disk.reporting_faults(out):
                 return list(_copied(damaged, run, store))
+        except BaseException as error:
+            if has_weights:
+                shutil.rmtree(out / TRAINING, ignore_errors=True)
+            store.discard()
+            if isinstance(error, AleatoricError):
+                raise disk.before_any_work(error) from error
+            raise
         finally:
             store.close()
-
-
-@contextmanager
-def _all_or_nothing(store: Store, has_weights: bool) -> Iterator[None]:
-    try:
-        yield
-    except BaseException as error:
-        if has_weights:
-            shutil.rmtree(store.path / TRAINING, ignore_errors=True)
-        store.discard()
-        if isinstance(error, AleatoricError):
-            raise disk.before_any_work(error) from error
-        raise
 
 
 def _manifest(damaged: sqlite3.Connection, run: Path) -> dict[str, Any]:
@@ -162,11 +156,7 @@ def _copy_facts(damaged: sqlite3.Connection, store: Store, last: int, is_whole: 
 
 
 def _copy_files(run: Path, store: Store) -> list[Path]:
-    """Copy weights and per-token rows; return the files that cannot be read.
-
-    Training checks weights when it reads them. If per-token rows are lost, they are made again
-    together with the system's sums.
-    """
+    """Copy weights and per-token rows; return the files that cannot be read."""
     source = run / TRAINING
     unread = copy_readable(source, store.path / TRAINING) if source.is_dir() else []
     for name in store.systems():
@@ -174,7 +164,7 @@ def _copy_files(run: Path, store: Store) -> list[Path]:
         source = run / TOKEN_ROWS / to.name
         if store.token_sums(name) is None or not source.is_dir():
             continue
-        if lost := copy_readable(source, to):
+        if lost := copy_readable(source, to):  # they are made again, together with the sums
             shutil.rmtree(to)
             store.db.execute("DELETE FROM token_sums WHERE system = ?", (store.system_no(name),))
         unread += lost

@@ -63,26 +63,23 @@ def _checked_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 class Tables:
-    """Facts and systems of an opened run.
-
-    `database` is where statistics are written: in the run itself (`main`), or in tables that
-    disappear with the connection (`temp`) while another process writes the run.
-    """
+    """Facts and systems of an opened run."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.db = connection
         self.database = "main"
+        """Where statistics are written: "temp" tables while another process writes the run."""
         self._manifest: dict[str, Any] | None = None
         self._systems: tuple[Any, dict[str, dict[str, Any]]] | None = None
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Write all or nothing; inside another transaction, a part of it."""
+    def transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+        """Write all or nothing, or read one state; inside another transaction, a part of it."""
         if self.db.in_transaction:
             yield
             return
-        self.db.execute("BEGIN IMMEDIATE")
+        self.db.execute(begin)
         try:
             yield
             self.db.execute("COMMIT")
@@ -276,7 +273,7 @@ class StatisticsTables(Tables):
 
     def _pages_of(self, system: str) -> Iterator[tuple[StatTable, list[str]]]:
         """Yield the pages of a system, each with the names of its splits, all of one state."""
-        with self._one_state():
+        with self.transaction("BEGIN"):
             columns, split_names, valid = self._read_layout()
             names: list[str] = split_names.get(system, [])
             query = f"{select('stats')} WHERE generation = ? AND system = ? ORDER BY page"
@@ -308,18 +305,6 @@ class StatisticsTables(Tables):
         except KeyError:
             raise DamagedRowError("statistics of no item") from None
         return list(formats.valid_texts(ids)), list(formats.valid_texts(groups))
-
-    @contextmanager
-    def _one_state(self) -> Iterator[None]:
-        """Read facts and open a cursor at one state of the run, though others may write it."""
-        if self.db.in_transaction:
-            yield
-            return
-        self.db.execute("BEGIN")
-        try:
-            yield
-        finally:
-            self.db.execute("COMMIT")
 
     def _insert_stats(
         self, generation: int, columns: Sequence[str], rows: Iterable[StatRow], counts: Counter[str]

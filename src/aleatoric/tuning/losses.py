@@ -217,10 +217,7 @@ TokenRow = tuple[int, ...]
 
 
 def text_rows(lm: HFModel, passage: FoldPassage) -> list[TokenRow]:
-    """Return the tokens of a passage's texts, cut to the model's window.
-
-    Texts of one token are left out: nothing is predicted in them.
-    """
+    """Return the tokens of a passage's texts of two or more, cut to the model's window."""
     rows = (row[: lm.window] for row in lm.encode_all(passage.texts))
     return [row for row in rows if len(row) > 1]
 
@@ -237,10 +234,7 @@ def padded(rows: Sequence[TokenRow], device: Any) -> tuple[Tensor, Tensor, Tenso
 
 
 def text_losses(model: Any, rows: Sequence[TokenRow], batch: int) -> Iterator[Tensor]:
-    """Yield parts of the mean negative log-likelihood of the rows, in nats.
-
-    They add up to it: gradients of one batch can be taken before the next is run.
-    """
+    """Yield the mean negative log-likelihood of the rows, in nats, as parts to be added up."""
     tokens = max(1, predicted(rows))
     return (_summed(model, part) / tokens for part in _parts(rows, batch))
 

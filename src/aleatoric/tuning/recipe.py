@@ -67,7 +67,7 @@ def passages_of(items: Iterable[Item]) -> list[FoldPassage]:
     found: dict[str, list[Item]] = {}
     for item in items:
         found.setdefault(item.group, []).append(item)
-    return [FoldPassage(group, tuple(own)) for group, own in found.items()]
+    return [FoldPassage(group, tuple(contexts)) for group, contexts in found.items()]
 
 
 def assign(
@@ -245,9 +245,9 @@ class Recipe:
     def _check_numbers(self) -> None:
         _check(_is_number(self.mix) and self.mix <= 1, f"--mix {self.mix} is no share; use 0 to 1")
         for name in ("rate", "epsilon"):
-            value = getattr(self, name)
+            value, default = getattr(self, name), getattr(Recipe, name)
             good = _is_number(value) and 0 < value <= MOST
-            _check(good, f"--{name} {value} is no number above 0; use {_DEFAULTS[name]:g}, say")
+            _check(good, f"--{name} {value} is no number above 0; use {default:g}, say")
         for name in ("weight_decay", "clip_norm", "tolerance"):
             value = getattr(self, name)
             _check(_is_number(value), f"{_option(name)} {value} is no number from 0 up")
@@ -286,7 +286,6 @@ class Recipe:
         return self.rate
 
 
-_DEFAULTS = {"rate": Recipe.rate, "epsilon": Recipe.epsilon}
 _COUNTS = {"batch": 1, "epochs": 1, "lora_rank": 1, "warmup": 0}
 """Settings that are whole numbers -> their minimum."""
 

@@ -5,7 +5,6 @@ The order of the passages and all random numbers depend on the seed, the fold an
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import math
@@ -29,12 +28,12 @@ from aleatoric.models.base import is_out_of_memory
 from aleatoric.models.hf import HFModel
 from aleatoric.registry import Track, quietly
 from aleatoric.rng import stream
+from aleatoric.runs.disk import FULL_DISKS
 from aleatoric.tuning import losses
 from aleatoric.tuning.losses import TokenRow, WordTree
 from aleatoric.tuning.recipe import PAPER, Fold, FoldPassage, Recipe, block_count
 
 _FACTS = "facts"
-_FULL_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
@@ -47,8 +46,8 @@ class Saved:
 
     def part(self, prefix: str) -> dict[str, Tensor]:
         """Return the tensors whose names begin with `prefix/`, without it."""
-        names = [name for name in self.tensors if name.startswith(f"{prefix}/")]
-        return {name.partition("/")[2]: self.tensors[name] for name in names}
+        parts = ((name.partition("/"), value) for name, value in self.tensors.items())
+        return {rest: value for (first, slash, rest), value in parts if slash and first == prefix}
 
 
 def save_tensors(
@@ -81,7 +80,7 @@ def unwritten(path: Path, error: Exception) -> StorageError | UsageError:
     """
     found = _OS_ERROR.search(str(error))  # safetensors gives the number only in its message
     number = error.errno if isinstance(error, OSError) else found and int(found[1])
-    if number in _FULL_DISKS:
+    if number in FULL_DISKS:
         return StorageError(f"{path}: the disk is full", "make room and repeat the command")
     return UsageError(f"{path}: cannot be written ({error}); choose another place.")
 
