@@ -92,11 +92,6 @@ class TextJob(ClusterJob):
     n_splits: int = option(20, "Random splits of the people.", flag="--splits", low=1, high=10_000)
     limit: int | None = option(None, "Use only this many inputs, the first ones.", low=1)
 
-    @property
-    def named_probes(self) -> tuple[str, ...]:
-        """Probes that the job names, which may be user code."""
-        return self.probes
-
     def writing(self, decoder: str) -> Writing:
         """Return the generation options under a decoder."""
         options = {name: getattr(self, name) for name in ASKED}

@@ -71,14 +71,11 @@ class Scorer:
 
     @classmethod
     def of(
-        cls,
-        manifest: Mapping[str, Any],
-        allowed_probes: Collection[str],
-        store: Store | None = None,
+        cls, manifest: Mapping[str, Any], allowed: Collection[str], store: Store | None = None
     ) -> Scorer:
         """Open the tools and the allowed probes of a manifest; `store` caches embeddings."""
         path = "the run" if store is None else str(store.path)
-        check_allowed_probes(manifest["probes"], allowed_probes, path)
+        check_allowed_probes(manifest["probes"], allowed, path)
         as_published = manifest["protocol"] == "paper"
         tools = Tools(
             # The authors read German with English tools too.
@@ -89,10 +86,8 @@ class Scorer:
             None if store is None else EmbeddingCache(store),
         )
         opened, reader = probes_with(tools, manifest["probes"]), tools.length_reader()
-        corpus = manifest["corpus"]["name"]
-        prepare = text_protocol.preparation(
-            manifest["protocol"], corpus, reader, manifest["max_length"]
-        )
+        corpus, max_length = manifest["corpus"]["name"], manifest["max_length"]
+        prepare = text_protocol.preparation(manifest["protocol"], corpus, reader, max_length)
         prepare.systems([A_LONG_TEXT])  # fails early if the tokenizer is not installed
         return cls(
             prepare.probes(opened),
@@ -152,12 +147,8 @@ class Scorer:
 
     def scores(self, items: Sequence[ScoredTexts], names: Sequence[str]) -> Scores:
         """Compute the statistics of some inputs under the protocol."""
-        probes, divergences = self.probes, self.divergences
-        if self.is_paper and self.has_control:
-            return variability.score_blocks(
-                items, names, probes, divergences, variability.paper_people
-            )
-        return variability.score_blocks(items, names, probes, divergences)
+        reference = (variability.paper_people,) if self.is_paper and self.has_control else ()
+        return variability.score_blocks(items, names, self.probes, self.divergences, *reference)
 
 
 def metric_names(store: Store) -> list[str]:
@@ -251,9 +242,8 @@ def _at_same_length(items: Sequence[ScoredTexts], system: int, scorer: Scorer) -
 
 
 def _holds_dialogues(store: Store, corpus: str) -> bool:
-    return text_protocol.is_dialogue(
-        corpus, (produced.item for produced in StoredTexts(store).walk())
-    )
+    items = (produced.item for produced in StoredTexts(store).walk())
+    return text_protocol.is_dialogue(corpus, items)
 
 
 def _undefined(scores: Scores, system: str) -> Statistics:
@@ -289,11 +279,10 @@ def _chunk_rows(
 
 def _counts(
     system: str, texts: Sequence[str], originals: Sequence[str], n_people: int
-) -> dict[str, float]:
+) -> dict[str, int]:
     n_texts, n_empty = len(texts), sum(not text.strip() for text in texts)
     n_cut = sum(len(text) < len(whole) for text, whole in zip(texts, originals, strict=True))
-    found: dict[str, float] = {"n_people": n_people, "n_texts": n_texts}
-    found |= {"n_empty": n_empty, "n_cut": n_cut}
+    found = {"n_people": n_people, "n_texts": n_texts, "n_empty": n_empty, "n_cut": n_cut}
     n_pairs = n_texts * (n_texts - 1) // 2
     if system == CONTROL:
         return found | {"n_pairs_H": n_pairs}
@@ -321,9 +310,8 @@ def _control_values(
             matched = {f"{k}{MATCHED}": v.reshape(shape) for k, v in batch.items()}
             for side in SIDES:  # the control's W1 on the inputs that have a matched one
                 missing = np.isnan(matched[f"w1_{side}{MATCHED}"])
-                matched[f"w1_{side}{BESIDE_MATCHED}"] = np.where(
-                    missing, np.nan, people[f"w1_{side}"]
-                )
+                beside = np.where(missing, np.nan, people[f"w1_{side}"])
+                matched[f"w1_{side}{BESIDE_MATCHED}"] = beside
             found[name] = matched
     return found
 
@@ -348,9 +336,8 @@ def _people_batch(group: variability.Group, ids: Sequence[str], scorer: Scorer) 
 def _inputs(distances: Floats, ids: Sequence[str], n_people: int) -> variability.Inputs:
     """Stack all probes into one batch: the splits of an input are the same for each of them."""
     n_probes, n_inputs, width, _ = distances.shape
-    return variability.Inputs(
-        [*ids] * n_probes, distances.reshape(n_probes * n_inputs, width, width), n_people
-    )
+    stacked = distances.reshape(n_probes * n_inputs, width, width)
+    return variability.Inputs([*ids] * n_probes, stacked, n_people)
 
 
 def _random_pairs(group: variability.Group, ids: Sequence[str], seed: int) -> Statistics:

@@ -363,14 +363,9 @@ class NextWords(Level):
     def notes(self, store: Store) -> list[str]:
         """Return notes on joins, omitted answers, failed draws and tolerances."""
         parts = (
-            *(
-                session.lost_notes,
-                session.saved_notes,
-                _failed_notes,
-                _until_notes,
-                _abstraction_notes,
-            ),
-            *(_rank_notes, word_results.tolerance_notes, word_results.person_notes),
+            *(session.lost_notes, session.saved_notes, _failed_notes, _until_notes),
+            *(_abstraction_notes, _rank_notes),
+            *(word_results.tolerance_notes, word_results.person_notes),
         )
         return [note for part in parts for note in part(store)]
 

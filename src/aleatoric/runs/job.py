@@ -86,8 +86,9 @@ class Job:
 
     @property
     def named_probes(self) -> tuple[str, ...]:
-        """Probes that the job names, which may be user code."""
-        return ()
+        """Probes that the job names, which may be user code; most jobs have none."""
+        probes: tuple[str, ...] = getattr(self, "probes", ())
+        return probes
 
     def saved(self) -> dict[str, Any]:
         """Return the fields that are part of the manifest, except the corpus, as JSON values."""

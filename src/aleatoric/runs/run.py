@@ -224,10 +224,8 @@ def stat_columns(store: Store, system: str, names: Sequence[str]) -> StatColumns
 def scored_until(store: Store, systems: Sequence[str]) -> int:
     """Return the number of the last item that a scoring in progress has reached, or 0."""
     query = "SELECT max(last_item) FROM stats WHERE generation > ? AND system = ?"
-    generation, numbers = store.stats_generation, [store.system_no(name) for name in systems]
-    return max(
-        (store.db.execute(query, (generation, no)).fetchone()[0] or 0 for no in numbers), default=0
-    )
+    keys = [(store.stats_generation, store.system_no(name)) for name in systems]
+    return max((store.db.execute(query, key).fetchone()[0] or 0 for key in keys), default=0)
 
 
 def item_heads(store: Store) -> Iterator[tuple[int, str, str, str]]:

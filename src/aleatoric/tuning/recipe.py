@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -97,15 +98,13 @@ def assign(
 
 
 def _held_for_validation(n_groups: int, requested: int | None) -> int:
-    if requested is not None and not 1 <= requested <= n_groups - 2:
+    if requested is None:  # the paper's share
+        return max(1, round(n_groups * (PAPER_ALL - PAPER_FOLDED) / PAPER_ALL))
+    if not 1 <= requested <= n_groups - 2:
         needed = f"{n_groups} passages, of which the folds need two or more"
         fix = f"use 1 to {n_groups - 2}" if n_groups > 2 else "use a corpus of more passages"
         raise UsageError(f"--validation {requested} does not fit {needed}; {fix}.")
-    if requested is not None:
-        return requested
-    if n_groups == PAPER_ALL:
-        return PAPER_ALL - PAPER_FOLDED
-    return max(1, round(n_groups * (PAPER_ALL - PAPER_FOLDED) / PAPER_ALL))
+    return requested
 
 
 def read_assignment(path: Path) -> dict[str, int | str]:
@@ -158,23 +157,14 @@ def check_no_leak(fold: Fold) -> None:
     """Refuse a fold with the same text in two of training, validation and evaluation."""
     sides = {"training": fold.train, "validation": fold.validation, "evaluation": fold.held_out}
     for (first, one), (second, other) in combinations(sides.items(), 2):
-        for passage, copy in _shared(one, other):
+        # Passages with the same id, the same item, or a long run of the same words.
+        known = {key: passage for passage in one for key in _keys(passage)}
+        copies = ((known[key], copy) for copy in other for key in _keys(copy) if key in known)
+        for passage, copy in copies:
             raise UsageError(
                 f"fold {fold.number} leaks: passage {passage.group!r} of {first} and passage "
                 f"{copy.group!r} of {second} are one text; put them in one fold or drop one."
             )
-
-
-def _shared(
-    one: Sequence[FoldPassage], other: Sequence[FoldPassage]
-) -> Iterator[tuple[FoldPassage, FoldPassage]]:
-    """Yield passages with the same id, the same item, or a long run of the same words."""
-    known = {key: passage for passage in one for key in _keys(passage)}
-    for passage in other:
-        for key in _keys(passage):
-            if key in known:
-                yield known[key], passage
-                break
 
 
 def _keys(passage: FoldPassage) -> Iterator[tuple[str, ...]]:
@@ -311,10 +301,9 @@ SCORES = ("sq_distance", "log_loss")
 
 def parse_temperatures(text: str) -> tuple[float, ...]:
     """Parse temperatures separated by commas."""
-    try:
+    found: tuple[float, ...] = ()
+    with suppress(ValueError):
         found = tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        found = ()
     if not found:
         raise UsageError(f"--temperatures {text!r}: use numbers above 0 by commas, as 0.8,1,1.2.")
     for value in found:
