@@ -256,7 +256,7 @@ class Perfect:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Every decision of the word protocol that changes a number, each by name."""
+    """Every decision of the word protocol that changes a number; by default as corrected."""
 
     protocol: str = "corrected"
     rule: str = "corrected"
@@ -270,11 +270,6 @@ class Choices:
     bins: Literal["closed", "half-open"] = "closed"
     binning: Literal["equal-width", "equal-mass"] = "equal-width"
     splits: Literal["independent", "shared"] = "independent"
-
-    @classmethod
-    def corrected(cls) -> Choices:
-        """The default: without the defects of the published procedure."""
-        return cls()
 
     @classmethod
     def paper(cls) -> Choices:

@@ -348,7 +348,7 @@ def sentences(found: Sequence[Verdict]) -> list[str]:
     by_system: dict[str, list[Verdict]] = {}
     for verdict in found:
         by_system.setdefault(verdict.system, []).append(verdict)
-    return [f"{system}: {'; '.join(_parts(own))}." for system, own in by_system.items()]
+    return [f"{system}: {'; '.join(_parts(judged))}." for system, judged in by_system.items()]
 
 
 def _verdict(estimates: Mapping[str, Estimate], system: str, probe: str, n_systems: int) -> Verdict:

@@ -262,9 +262,8 @@ class Token(Level):
             reading = (job.batch_tokens, advance, monitor.stopping)
             done = _read_parts(store, name, model, pending, done, *reading)
         if not done.tokens:
-            raise DataError(
-                f"{opened.name}: no document is longer than a token; give longer texts."
-            )
+            problem = "no document is longer than a token"
+            raise DataError(f"{opened.name}: {problem}; give longer texts.")
         store.set_meta(f"done {name}", True)
 
     def holds_work(self, store: Store) -> bool:
@@ -298,15 +297,14 @@ class Token(Level):
 
     def notes(self, store: Store) -> list[str]:
         """Return notes on documents without a token to predict, and on unfinished systems."""
-        found: list[str] = []
-        for name in systems(store):
-            sums = store.token_sums(name)
-            if sums is not None and sums.unscored:
-                found.append(
-                    f"{name}: {sums.unscored} of {sums.items} items are one token long, have "
-                    "nothing to be predicted from, and are left out"
-                )
-        return [*found, *unfinished_notes(store, systems(store))]
+        sums_of = {name: store.token_sums(name) for name in systems(store)}
+        unscored = [
+            f"{name}: {sums.unscored} of {sums.items} items are one token long, have nothing to be "
+            "predicted from, and are left out"
+            for name, sums in sums_of.items()
+            if sums is not None and sums.unscored
+        ]
+        return [*unscored, *unfinished_notes(store, sums_of)]
 
     def model_systems(self, store: Store) -> list[str]:
         """Return the models that have read anything."""

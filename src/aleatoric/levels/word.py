@@ -110,10 +110,9 @@ def choose(protocol: str, overrides: Iterable[str], word_rule: str | None = None
 
     `word_rule` may be a user's `module:function`; the override `rule=...` must be installed.
     """
-    bases = {"corrected": Choices.corrected, "paper": Choices.paper}
-    if protocol not in bases:
+    if protocol not in ("corrected", "paper"):
         raise UsageError(f"there is no protocol {protocol!r}; use corrected or paper.")
-    choices = bases[protocol]()
+    choices = Choices.paper() if protocol == "paper" else Choices()
     for override in overrides:
         name, _, value = override.partition("=")
         choices = replace(choices, **{name: _allowed(name, value)})
@@ -213,8 +212,7 @@ def _rank_notes(store: Store) -> Iterator[str]:
     for name in model_systems(store):
         found = stat_columns(store, name, ["tvd", RANK]).values
         scored = np.isfinite(found["tvd"])
-        unranked = int((scored & ~np.isfinite(found[RANK])).sum())
-        if unranked:
+        if unranked := int((scored & ~np.isfinite(found[RANK])).sum()):
             parts.append(f"{unranked} of {int(scored.sum())} contexts of {name}")
     if parts:
         yield (
@@ -228,8 +226,8 @@ def _failed_notes(store: Store) -> Iterator[str]:
         return
     kept = store.manifest["choices"]["failed"] == "outcome"
     for name in model_systems(store):
-        failed, drawn = store.total(name, "failed"), store.total(name, "n_model")
-        if failed:
+        if failed := store.total(name, "failed"):
+            drawn = store.total(name, "n_model")
             fate = "kept as an outcome" if kept else "rejected"
             total = drawn if kept else drawn + failed
             yield f"{name}: {failed} of {total} draws held no word and are {fate}"
@@ -278,10 +276,8 @@ def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> It
     missing = n_items - store.n_items_with_draws(name)
     if missing == n_items:
         model = store.systems()[name]["model"].rpartition("@")[0]
-        raise UsageError(
-            f"{model}: none of its {joined.unmatched} rows names an item of the corpus; "
-            "check id, or passage and position."
-        )
+        problem = f"none of its {joined.unmatched} rows names an item of the corpus"
+        raise UsageError(f"{model}: {problem}; check id, or passage and position.")
     if missing:
         yield f"{name}: {missing} of {n_items} items have no row and are left out"
     if joined.unmatched:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from aleatoric.inference.control import CONTROLS, HUMAN, ORACLE
-from aleatoric.inference.estimate import GroupSums, Reduction, bounded, estimate, value_of, walk
+from aleatoric.inference.estimate import Reduction, bounded, estimate, value_of, walk
 from aleatoric.inference.noise import perfect_of
 from aleatoric.inference.persons import METRICS as PERSON_METRICS
 from aleatoric.inference.persons import PersonChanges, covering_persons
@@ -78,11 +78,16 @@ def _estimates(
     others = {name: Mean(name) for name in _DIAGNOSTICS}
     sums = walk(((p.groups, p.values) for p in store.stat_pages(system)), reductions | others)
     found = {name: estimate(sums[name], r, seed, interval) for name, r in reductions.items()}
-    found |= _covering_persons(store, system, interval, found, sums, reductions)
-    found |= {
-        name: replace(found[name], value=None, interval=None, reason=WITHHELD)
-        for name in unknown_metrics(found)
-    }
+    facts = store.meta(f"{PERSONS} {system}") if interval in ("auto", "t") else None
+    if facts is not None:
+        try:
+            changes = PersonChanges.of(facts)
+        except ValueError as error:
+            raise DamagedRowError(str(error)) from None
+        for name in found.keys() & set(PERSON_METRICS):
+            found[name] = covering_persons(found[name], sums[name], reductions[name], changes)
+    for name in unknown_metrics(found):
+        found[name] = replace(found[name], value=None, interval=None, reason=WITHHELD)
     return found, {name: value_of(sums[name], r) for name, r in others.items()}
 
 
@@ -124,12 +129,9 @@ def tolerance_notes(store: Store) -> Iterator[str]:
     for name in model_systems(store):
         low, high = (stat_columns(store, name, ends).values[end] for end in ends)
         width = (high - low)[np.isfinite(high - low)]
-        missed = int((width > tolerance).sum())
-        if missed:
-            widest = max(widest, float(width.mean()))
-            parts.append(
-                f"{missed} of {len(width)} contexts of {name} (mean width {width.mean():.3f})"
-            )
+        if missed := int((width > tolerance).sum()):
+            widest, mean = max(widest, float(width.mean())), f"mean width {width.mean():.3f}"
+            parts.append(f"{missed} of {len(width)} contexts of {name} ({mean})")
     if parts:
         advice = f"; means with bounds over {WIDE:g} apart are not reported: use --estimator mc"
         yield (
@@ -152,29 +154,6 @@ def person_notes(store: Store) -> Iterator[str]:
             "well as groups (with --interval auto or t); all others, and those of oracle, cover "
             "groups only"
         )
-
-
-def _covering_persons(
-    store: Store,
-    system: str,
-    interval: str,
-    found: Mapping[str, Estimate],
-    sums: Mapping[str, GroupSums],
-    reductions: Mapping[str, Reduction],
-) -> dict[str, Estimate]:
-    """Return estimates with intervals over groups and persons, for the metrics that have them."""
-    facts = store.meta(f"{PERSONS} {system}")
-    if facts is None or interval not in ("auto", "t"):
-        return {}
-    try:
-        changes = PersonChanges.of(facts)
-    except ValueError as error:
-        raise DamagedRowError(str(error)) from None
-    return {
-        name: covering_persons(found[name], sums[name], reductions[name], changes)
-        for name in PERSON_METRICS
-        if name in found
-    }
 
 
 def _is_expected(store: Store, system: str, metric: str) -> bool:

@@ -180,9 +180,8 @@ def system_name(
 
     The decoder is part of it unless it is plain and there are not `several`.
     """
-    for name, known in store.systems().items():
-        if known == facts:
-            return name
+    if saved := [name for name, known in store.systems().items() if known == facts]:
+        return saved[0]
     decoded = several or facts["decoder"] not in PLAIN
     short = f"{label} {facts['decoder']}" if decoded else label
     taken = (*store.systems(), *controls)

@@ -256,8 +256,8 @@ class FinetuneSession:
         shown: Iterable[float] = self._track(grid, len(grid), "temperatures")
         found = {value: scores(self._live, items, value, ask) for value in shown}
         means = {
-            f"{value:g}": {name: _mean(own[name].values()) for name in SCORES}
-            for value, own in found.items()
+            f"{value:g}": {name: _mean(by_item.values()) for name, by_item in by_score.items()}
+            for value, by_score in found.items()
         }
         self._keep("grid", means)
         by_distance, by_log_loss = (
@@ -274,8 +274,7 @@ class FinetuneSession:
         def ready(number: int) -> None:
             self._tunable.load(trained[number].weights)
 
-        recipe = self._job.recipe_of(loss)
-        version = f"{self._live.version},{loss},{recipe.train},{len(trained)} folds"
+        version = f"{self._live.version},{loss},{self._job.train},{len(trained)} folds"
         model = self._folded(name, version, {}, ready)
         curves = {n: [asdict(epoch) for epoch in fold.history] for n, fold in trained.items()}
         facts = {"curves": curves, "kept": {n: fold.kept for n, fold in trained.items()}}

@@ -156,10 +156,10 @@ def make_folds(passages: Sequence[FoldPassage], assigned: Mapping[str, int | str
 def check_no_leak(fold: Fold) -> None:
     """Refuse a fold with the same text in two of training, validation and evaluation."""
     sides = {"training": fold.train, "validation": fold.validation, "evaluation": fold.held_out}
-    for (first, one), (second, other) in combinations(sides.items(), 2):
+    for (first, passages), (second, others) in combinations(sides.items(), 2):
         # Passages with the same id, the same item, or a long run of the same words.
-        known = {key: passage for passage in one for key in _keys(passage)}
-        copies = ((known[key], copy) for copy in other for key in _keys(copy) if key in known)
+        known = {key: passage for passage in passages for key in _keys(passage)}
+        copies = ((known[key], copy) for copy in others for key in _keys(copy) if key in known)
         for passage, copy in copies:
             raise UsageError(
                 f"fold {fold.number} leaks: passage {passage.group!r} of {first} and passage "
