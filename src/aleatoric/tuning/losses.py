@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from aleatoric.models.base import pages
 from aleatoric.models.hf import HFModel
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.exact import Question, Search
@@ -236,11 +237,7 @@ def padded(rows: Sequence[TokenRow], device: Any) -> tuple[Tensor, Tensor, Tenso
 def text_losses(model: Any, rows: Sequence[TokenRow], batch: int) -> Iterator[Tensor]:
     """Yield the mean negative log-likelihood of the rows, in nats, as parts to be added up."""
     tokens = max(1, predicted(rows))
-    return (_summed(model, part) / tokens for part in _parts(rows, batch))
-
-
-def _parts(rows: Sequence[TokenRow], batch: int) -> list[Sequence[TokenRow]]:
-    return [rows[low : low + batch] for low in range(0, len(rows), batch)]
+    return (_summed(model, part) / tokens for part in pages(rows, batch))
 
 
 def _summed(model: Any, rows: Sequence[TokenRow], temperature: float = 1.0) -> Tensor:
@@ -263,5 +260,5 @@ def mean_nll(
     """Return the mean negative log-likelihood of all predicted tokens, without training."""
     model.eval()
     with torch.no_grad():
-        total = sum(_summed(model, part, temperature).double() for part in _parts(rows, batch))
+        total = sum(_summed(model, part, temperature).double() for part in pages(rows, batch))
     return float(total) / max(1, predicted(rows))
