@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from aleatoric.data import files
@@ -19,7 +20,7 @@ from aleatoric.runs.disk import check_place
 from aleatoric.runs.engine import open_model
 from aleatoric.runs.job import Loading
 from aleatoric.runs.run import Store
-from aleatoric.types import Draws, Item, Result
+from aleatoric.types import Item, Result
 
 PEOPLE = 40
 PLANTED = "temperature=0.8"
@@ -63,11 +64,10 @@ def run_toy(out: Path, seed: int = 0, monitor: Monitor | None = None) -> Store:
 
 def conclusion(results: Sequence[Result], planted: str, people: str) -> str:
     """Say whether the system that the simulated people were drawn from is closest to them."""
-    found = {
-        metric: {r.system: r.estimate.value for r in results if r.metric == metric}
-        for metric in ("overlap", "sq_distance")
-    }
-    values = {m: {s: v for s, v in by.items() if v is not None} for m, by in found.items()}
+    values: dict[str, dict[str, float]] = {"overlap": {}, "sq_distance": {}}
+    for result in results:
+        if result.metric in values and result.estimate.value is not None:
+            values[result.metric][result.system] = result.estimate.value
     systems = [s for s in values["overlap"] if s != ORACLE]
     most = max(systems, key=lambda s: values["overlap"][s])
     least = min(systems, key=lambda s: values["sq_distance"][s])
@@ -86,11 +86,7 @@ def conclusion(results: Sequence[Result], planted: str, people: str) -> str:
 
 
 def contexts() -> Iterator[Item]:
-    """Yield every beginning of every passage, from a few words on, with the word that follows.
-
-    >>> next(contexts()).context
-    'The old lighthouse keeper'
-    """
+    """Yield every beginning of every passage, from a few words on, with the word that follows."""
     for number, passage in enumerate(PASSAGES, start=1):
         words = passage.split()
         for position in range(FIRST_WORDS, len(words)):
@@ -99,20 +95,18 @@ def contexts() -> Iterator[Item]:
 
 
 def _write_people(path: Path, seed: int, monitor: Monitor) -> None:
-    """Draw the answers of simulated people and save them beside the run."""
     model = open_model("smollm2", Loading(estimator="mc"))
     items = {item.id: item for item in contexts()}
     # Not the seed of the systems: people and models must not share random numbers.
     ask = Ask(PLANTED, PEOPLE, seed + 1)
     pending = monitor.stopping.before_each(items.values())
     asked = monitor.track(pending, len(items), "ask simulated people")
-    lines = [_line(items[draws.item_id], draws) for draws in model.draws(asked, ask)]
+    lines = []
+    for draws in model.draws(asked, ask):
+        row = asdict(items[draws.item_id]) | {"responses": dict(draws.counts)}
+        names = ("id", "group", "context", "original", "responses")
+        lines.append(json.dumps({name: row[name] for name in names}, ensure_ascii=False) + "\n")
     monitor.stopping.check()
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.written_whole(path) as unfinished:
         unfinished.write_text("".join(lines), encoding="utf-8")
-
-
-def _line(item: Item, draws: Draws) -> str:
-    row = {"id": item.id, "group": item.group, "context": item.context, "original": item.original}
-    return json.dumps(row | {"responses": dict(draws.counts)}, ensure_ascii=False) + "\n"

@@ -1,7 +1,7 @@
 """The registry of plugins: kind and name -> module, imported on demand.
 
-A new plugin is one file and one line here; other packages add theirs as entry points in the group
-`aleatoric.KIND`. Calls of user functions, versions and progress callbacks are here too.
+Other packages add theirs as entry points in the group `aleatoric.KIND`. Calls of user functions,
+versions and progress callbacks are here too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Any, TypeVar
@@ -29,6 +29,10 @@ PLUGINS: dict[str, dict[str, str]] = {
         "token": "aleatoric.report.tokens:TokenView",
         "text": "aleatoric.report.texts:TextView",
         "finetune": "aleatoric.report.words:FinetuneView",
+    },
+    "notebook": {
+        "plot": "aleatoric.report.notebook:plot",
+        "to_html": "aleatoric.report.notebook:to_html",
     },
     "corpora": {
         "provo": "aleatoric.data.provo:load",
@@ -72,10 +76,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "openai": "aleatoric.models.openai:load_texts",
         "recorded": "aleatoric.models.recorded:load_texts",
     },
-    "engines": {
-        "local": "aleatoric.runs.engine:open_local",
-        "ray": "aleatoric.runs.ray:open_ray",
-    },
+    "engines": {"local": "aleatoric.runs.engine:open_local", "ray": "aleatoric.runs.ray:open_ray"},
     "metrics": {
         "tvd": "aleatoric.metrics.distances:tvd",
         "tvd_debiased": "aleatoric.metrics.distances:tvd_debiased",
@@ -91,10 +92,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "paper": "aleatoric.nextword.rules:first_word_paper",
         "characters": "aleatoric.nextword.rules:first_character",
     },
-    "divergences": {
-        "w1": "aleatoric.metrics.distances:w1",
-        "ks": "aleatoric.metrics.distances:ks",
-    },
+    "divergences": {"w1": "aleatoric.metrics.distances:w1", "ks": "aleatoric.metrics.distances:ks"},
     "taggers": {
         "textblob": "aleatoric.probes.taggers:textblob",
         "nltk": "aleatoric.probes.taggers:nltk",
@@ -132,32 +130,21 @@ PLUGINS: dict[str, dict[str, str]] = {
         "stability": "aleatoric.studies.stability:run",
         "frequency": "aleatoric.studies.intrinsic:run_frequency",
     },
-    "text_analyses": {
-        "fit": "aleatoric.levels.text_fit:run",
-    },
+    "text_analyses": {"fit": "aleatoric.levels.text_fit:run"},
 }
 """What ships with the package: kind -> name -> "module:attribute"."""
 
-EXTRAS = {"matplotlib": "report", "jinja2": "report", "spacy": "nlp", "nltk": "nlp"}
-EXTRAS |= {"textblob": "nlp", "sentence_transformers": "nlp", "wordllama": "nlp", "torch": "hf"}
-EXTRAS |= {"ray": "ray"}
+EXTRAS = {"matplotlib": "report", "jinja2": "report", "torch": "hf", "ray": "ray"}
+EXTRAS |= dict.fromkeys(("spacy", "nltk", "textblob", "sentence_transformers", "wordllama"), "nlp")
 
 
 def names(kind: str) -> list[str]:
-    """Return the registered names of a kind, ours and those of entry points.
-
-    >>> "provo" in names("corpora")
-    True
-    """
+    """Return the registered names of a kind, ours and those of entry points."""
     return sorted({*PLUGINS[kind], *(point.name for point in _entry_points(kind))})
 
 
 def find(kind: str, name: str) -> Any:
-    """Import and return the plugin `name` of a kind.
-
-    >>> find("metrics", "tvd").__name__
-    'tvd'
-    """
+    """Import and return the plugin `name` of a kind."""
     target = PLUGINS[kind].get(name)
     if target is None:
         for point in _entry_points(kind):
@@ -203,11 +190,7 @@ def function_at(place: str, what: str) -> Any:
 
 
 def called(function: Callable[[str], object], place: str, what: str, text: str) -> object:
-    """Call a user's function with a text; any error becomes one for the user.
-
-    >>> called(str.upper, "mine:upper", "word rule", "a")
-    'A'
-    """
+    """Call a user's function with a text; any error becomes one for the user."""
     if not callable(function):
         raise UsageError(f"the {what} {place} is no function; name one that takes a text.")
     try:
@@ -226,28 +209,21 @@ def error_line(error: BaseException) -> str:
 @contextmanager
 def _current_folder_first() -> Iterator[None]:
     """Import from the current folder too, which the script of a command does not by itself."""
-    here = ""
-    sys.path.insert(0, here)
+    sys.path.insert(0, "")
     try:
         yield
     finally:
         # Changes that the module itself made to the path stay.
-        if here in sys.path:
-            sys.path.remove(here)
+        with suppress(ValueError):
+            sys.path.remove("")
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of aleatoric, Python and those packages that are installed.
-
-    >>> sorted(versions(["numpy", "no-such-package"]))
-    ['aleatoric', 'numpy', 'python']
-    """
+    """Return the versions of aleatoric, Python and those packages that are installed."""
     found = {"aleatoric": aleatoric.__version__, "python": platform.python_version()}
     for name in packages:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 

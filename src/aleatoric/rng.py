@@ -1,7 +1,6 @@
-"""Independent random streams, one per work item, derived from a seed and the item's name.
+"""Independent random streams, one per work item, derived from a seed and the item's name only.
 
-A stream depends only on its seed and keys, so results do not depend on batching, order, number of
-workers or resumption.
+So no result depends on batching, order, number of workers or resumption.
 """
 
 from __future__ import annotations

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from aleatoric import registry
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -25,18 +26,13 @@ class Showable:
     def plot(self, *args: Any, **options: Any) -> Any:
         """Plot on matplotlib axes with `aleatoric.report.notebook`; pass `axes` to draw into.
 
-        A result shows the values of its items and its interval; several results, one `metric` of
-        every system; a study, one `figure` by its name.
+        A result shows its items and interval; several results, one `metric` of every system; a
+        study, one `figure` by its name.
         """
-        return _notebook().plot(self, *args, **options)
+        return registry.find("notebook", "plot")(self, *args, **options)
 
     def _repr_html_(self) -> str:
-        return str(_notebook().to_html(self))
-
-
-def _notebook() -> Any:
-    # Imported by name, as plugins are: this module imports nothing else of the package.
-    return import_module("aleatoric.report.notebook")
+        return str(registry.find("notebook", "to_html")(self))
 
 
 FAILED = "\0failed"
@@ -75,10 +71,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class TextItem:
-    """One input and the texts that people wrote for it, one per person.
-
-    `input` has one part, or the turns of a dialogue in order.
-    """
+    """One input, in one part or the turns of a dialogue, and what each person wrote for it."""
 
     id: str
     group: str
@@ -97,10 +90,9 @@ class Texts:
 
 @dataclass(frozen=True)
 class Collected(Generic[AnyItem]):
-    """Items of any kind with the facts that identify them.
+    """Items of any kind with the facts that identify them, and caveats for the reader.
 
-    `items` may be lazy but can be iterated repeatedly; `notes` are caveats for the reader, and
-    those of lazy items are complete after one iteration.
+    `items` may be lazy but can be iterated repeatedly; `notes` are complete after one iteration.
     """
 
     name: str
@@ -140,9 +132,8 @@ class MultiRef(Collected[TextItem]):
 class Draws:
     """A model's answers for one item: counted words, and the number of draws without a word.
 
-    `row` numbers the rows of a recorded file about the same item. `texts`, if given, are raw texts
-    to which a word rule has yet to be applied; `logprobs` are log-probabilities of words; `exact`
-    are probabilities of words in place of draws.
+    `row` numbers the rows of a recorded file about the same item; `texts` are raw texts that a word
+    rule has yet to cut; `logprobs` are of words; `exact` are probabilities in place of draws.
     """
 
     item_id: str
@@ -156,13 +147,7 @@ class Draws:
 
 @dataclass(frozen=True)
 class Categorical:
-    """A distribution over outcomes; `rest` is unassigned mass, `n` the number of draws behind it.
-
-    `n=None` means that the probabilities are exact.
-
-    >>> Categorical.from_counts({"a": 3, "b": 1})
-    Categorical(support=('a', 'b'), probs=(0.75, 0.25), rest=0.0, n=4)
-    """
+    """A distribution over outcomes; `rest` is unassigned mass, `n` draws, or `None` if exact."""
 
     support: tuple[str, ...]
     probs: tuple[float, ...]
@@ -173,8 +158,7 @@ class Categorical:
     def from_counts(cls, counts: Mapping[str, int]) -> Categorical:
         """Relative frequencies of `counts`, which must not be empty."""
         total = sum(counts.values())
-        probs = tuple([count / total for count in counts.values()])
-        return cls(tuple(counts), probs, 0.0, total)
+        return cls(tuple(counts), tuple([n / total for n in counts.values()]), 0.0, total)
 
     def as_dict(self) -> Mapping[str, float]:
         """A mapping from outcome to probability."""
@@ -258,10 +242,9 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Perfect:
-    """The expected value of a perfect model at the same sample sizes, as a range.
+    """The expected value of a perfect model at the same sample sizes, for diagnosis only.
 
-    A diagnostic, not to be used for ranking. The true distribution of answers is unknown, so the
-    expectation is given under two estimates of it.
+    It is given under two estimates of the unknown true distribution of answers.
     """
 
     low: float | None
@@ -273,15 +256,13 @@ class Perfect:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Every decision of the word protocol that changes a number, each by name."""
+    """Every decision of the word protocol that changes a number; by default as corrected."""
 
     protocol: str = "corrected"
     rule: str = "corrected"
     """A registered word rule, or a user's own as module:function."""
     answers: Literal["rule", "folded"] = "rule"
-    """How words given as words (people's answers, recorded counts) are read: with the word rule, or
-    as they are, case-folded.
-    """
+    """How words given as words are read: with the word rule, or as they are, case-folded."""
     lead: Literal["skip", "condition"] = "skip"
     failed: Literal["reject", "outcome"] = "reject"
     repeats: Literal["pool", "separate"] = "pool"
@@ -289,11 +270,6 @@ class Choices:
     bins: Literal["closed", "half-open"] = "closed"
     binning: Literal["equal-width", "equal-mass"] = "equal-width"
     splits: Literal["independent", "shared"] = "independent"
-
-    @classmethod
-    def corrected(cls) -> Choices:
-        """The default: without the defects of the published procedure."""
-        return cls()
 
     @classmethod
     def paper(cls) -> Choices:

@@ -229,7 +229,7 @@ def test_actors_of_an_answer_that_nobody_wants_any_more_are_not_replaced(orders:
     asked = pool.answers([items[n : n + 2] for n in range(0, 60, 2)], ask)
     next(asked)
     asked.close()
-    assert pool.n_actors == 0
+    assert not pool._actors
     # Who asks again is answered by new ones.
     (answers,) = pool.answers([items[:2]], ask)
     assert len(answers.given) == 2

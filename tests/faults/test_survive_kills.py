@@ -13,7 +13,7 @@ import pytest
 import toy_runs
 from canonical_run import canonical_bytes
 
-from aleatoric.levels import text
+from aleatoric.levels import text_scoring
 from aleatoric.levels.base import resume_run
 
 
@@ -52,13 +52,13 @@ def test_a_repeated_command_that_dies_between_two_scorings_is_resumed(
 ) -> None:
     with toy_runs.run("text", tmp_path, "run", 6) as store:
         expected = canonical_bytes(store)
-    score, calls = text.statistics, []
+    score, calls = text_scoring.statistics, []
 
     def dies(*arguments: Any) -> Any:
         calls.append(arguments)
         return score(*arguments) if len(calls) == 1 else 1 / 0
 
-    monkeypatch.setattr(text, "statistics", dies)
+    monkeypatch.setattr(text_scoring, "statistics", dies)
     with pytest.raises(ZeroDivisionError):
         toy_runs.run("text", tmp_path, "run", 6)
     monkeypatch.undo()

@@ -1,9 +1,7 @@
 """Levels of comparison between people and models, and the stages that every run goes through.
 
-A run goes through six stages at every level: open a corpus, ask models, save their answers, score
-them, reduce the statistics to results, show these. The stages are the functions here (showing is
-in `aleatoric.report`); a `Level` fills in what differs. A new level is one file with a `Level` and
-one line in `aleatoric.registry`.
+The stages (open, ask, save, score, reduce; showing is in `aleatoric.report`) are the functions
+here; a `Level` fills in what differs. A new level is one file and one line in the registry.
 """
 
 from __future__ import annotations
@@ -28,23 +26,27 @@ from aleatoric.probes.base import (
     disallowed_probes,
 )
 from aleatoric.registry import Meter, Track, quietly, unmetered, versions
-from aleatoric.runs.disk import reporting_faults
+from aleatoric.runs.disk import on_failure, reporting_faults
 from aleatoric.runs.engine import Engine, check_engine, check_specs, open_engine
 from aleatoric.runs.job import Job, about
 from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopping, working
 from aleatoric.runs.tables import COMPLETE
-from aleatoric.types import Collected, Pair, Result, Results, Study
+from aleatoric.types import Collected, Pair, Result, Results, Signature, Study
 
 if TYPE_CHECKING:
     from aleatoric.calibration.results import GroupedSums
+
+
+Opening = Callable[[], Any]
+"""Opens the corpus of a run, once and only if it is needed."""
 
 
 @dataclass(frozen=True)
 class Monitor:
     """Progress display and stop signal of a command, and the user-defined probes that it may run.
 
-    A user-defined probe of a saved run is called only if it is allowed here: a run may be foreign.
+    Those of a saved run are called only if they are allowed here: a run may be foreign.
     """
 
     track: Track[Any] = quietly
@@ -103,24 +105,21 @@ class Level(ABC):
 
     @abstractmethod
     def ask(
-        self,
-        store: Store,
-        job: Any,
-        spec: str,
-        engine: Engine,
-        corpus: Callable[[], Any],
-        monitor: Monitor,
+        self, store: Store, job: Any, spec: str, engine: Engine, corpus: Opening, monitor: Monitor
     ) -> None:
         """Ask one model for all answers that the run lacks, and save them."""
 
     def holds_work(self, store: Store) -> bool:
         """Return whether a failed new run is kept: it holds answers of models that were asked."""
-        systems = store.systems()
-        return any(
-            store.n_items_with_draws(name)
-            for name in self.model_systems(store)
-            if systems[name].get("estimator") != "recorded"
-        )
+        facts = store.systems()
+        asked = [n for n in self.model_systems(store) if facts[n].get("estimator") != "recorded"]
+        return any(map(store.n_items_with_draws, asked))
+
+    def intact(self, store: Store, n_items: int) -> Iterator[str]:
+        """Yield what a run holds that was salvaged from a damaged one of `n_items`."""
+        yield f"{store.n_items} of {max(n_items, store.n_items)} items are intact"
+        for name in store.systems():
+            yield f"{name}: the answers to {store.n_items_with_draws(name)} items are intact"
 
     # Score, reduce -------------------------------------------------------------------------
 
@@ -177,6 +176,22 @@ class Level(ABC):
         return None
 
 
+def signature(
+    store: Store, system: str, metric: str, protocol: Mapping[str, str], n: str, *how: str
+) -> Signature:
+    """Return the signature of a number; `how` is decoder and estimator, if not the system's."""
+    corpus, facts = store.manifest["corpus"], store.systems()[system]
+    decoder, estimator = how or (facts["decoder"], facts["estimator"])
+    source = (corpus["name"], corpus["sha256"], facts["model"], decoder, estimator)
+    version = store.manifest["versions"]["aleatoric"]
+    return Signature(*source, protocol, n, store.manifest["seed"], metric, version)
+
+
+def model_systems(store: Store) -> list[str]:
+    """Return the systems of a run that are models, not controls."""
+    return level_of(store).model_systems(store)
+
+
 def level_of(store: Store) -> Level:
     """Return the level of a saved run."""
     return find_level(store.manifest["command"])
@@ -204,10 +219,9 @@ def manifest_of(job: Job, corpus: Collected[Any]) -> dict[str, Any]:
 
 
 def run_job(job: Job, out: Path, monitor: Monitor | None = None) -> Store:
-    """Run a job in the directory `out` and return the open run.
+    """Run a job in the directory `out`, or what is left of it, and return the open run.
 
-    Finished parts of an existing run are not repeated. A new run with bad input leaves no files; an
-    interrupted run keeps everything that was finished.
+    A new run with bad input leaves no files; an interrupted run keeps what was finished.
     """
     level = find_level(job.command)
     monitor = monitor or Monitor()
@@ -222,11 +236,7 @@ def run_job(job: Job, out: Path, monitor: Monitor | None = None) -> Store:
 
 @dataclass(frozen=True)
 class ResumeOptions:
-    """Overrides and permissions for resuming a run.
-
-    `options` are fields of the job. User code runs, and a server receives a key, only if it is
-    named here.
-    """
+    """Overrides of fields of the job, and which user code may run and servers receive a key."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     key_for: tuple[str, ...] = ()
@@ -238,12 +248,8 @@ def resume_run(
 ) -> Store:
     """Resume the run in `path` until it is complete; return the open run."""
     store = Store.resume(path)
-    try:
-        with reporting_faults(path):
-            return _resume(store, resume_options or ResumeOptions(), monitor or Monitor())
-    except BaseException:
-        store.close()
-        raise
+    with on_failure(store.close), reporting_faults(path):
+        return _resume(store, resume_options or ResumeOptions(), monitor or Monitor())
 
 
 def _resume(store: Store, resume_options: ResumeOptions, monitor: Monitor) -> Store:
@@ -270,12 +276,12 @@ def _resume(store: Store, resume_options: ResumeOptions, monitor: Monitor) -> St
 
 def _check_options(level: Level, resume_options: ResumeOptions) -> None:
     """Refuse overrides of options that the run does not have, or that change its results."""
-    known = {own.name: about(own) for own in fields(level.job_type)}
+    known = {job_field.name: about(job_field) for job_field in fields(level.job_type)}
     for name in resume_options.options:
         option = f"--{name.replace('_', '-')}"
         if name not in known:
-            command = level.job_type.command
-            raise UsageError(f"{option} is no option of aleatoric {command}; leave it out.")
+            problem = f"is no option of aleatoric {level.job_type.command}"
+            raise UsageError(f"{option} {problem}; leave it out.")
         if known[name].fixed and known[name].saved:
             raise UsageError(f"{option} cannot change when a run is resumed; start another run.")
 
@@ -335,13 +341,12 @@ def run_study(
     """Run the study `name` on one system of a run; by default on its only model."""
     level = level_of(store)
     models = level.model_systems(store)
+    path, listed = store.path, ", ".join(models)
     if not models:
-        fix = f"give --model to aleatoric {level.name}"
-        raise UsageError(f"{store.path}: has no model to study; {fix}.")
+        raise UsageError(f"{path}: has no model to study; give --model to aleatoric {level.name}.")
     if system is None and len(models) > 1:
-        raise UsageError(f"{store.path}: name one system with --system: {', '.join(models)}.")
+        raise UsageError(f"{path}: name one system with --system: {listed}.")
     system = system or models[0]
     if system not in models:
-        listed = ", ".join(models)
-        raise UsageError(f"{store.path}: has no model {system!r} to study; its models: {listed}.")
+        raise UsageError(f"{path}: has no model {system!r} to study; its models: {listed}.")
     return level.study(store, name, system, track)

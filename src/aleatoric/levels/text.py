@@ -12,44 +12,25 @@ from aleatoric import registry
 from aleatoric.data.opening import open_text_corpus
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.estimate import bounded, estimates, value_of, walk
-from aleatoric.levels.base import Level, Monitor
+from aleatoric.levels import text_scoring
+from aleatoric.levels.base import Level, Monitor, Opening, signature
+from aleatoric.levels.base import model_systems as model_systems
 from aleatoric.levels.text_fit import TextCase
 from aleatoric.levels.text_protocol import MAX_LENGTH, TOLERATED_RATIO, lengths_differ
-from aleatoric.levels.text_scoring import (
-    BESIDE_MATCHED,
-    CONTROL,
-    LENGTHS,
-    SAME_LENGTH,
-    UNDEFINED,
-    Distances,
-    Scorer,
-    distances_of,
-    metric_names,
-    statistics,
-    undefined_counts,
-    undefined_pairs,
-)
+from aleatoric.levels.text_scoring import CONTROL, LENGTHS, SAME_LENGTH, Distances, Scorer
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Tallied, TextModel, TextTally, Writing
 from aleatoric.nextword.rules import is_spaceless
 from aleatoric.probes.base import is_code
 from aleatoric.probes.opening import default_names, left_out
 from aleatoric.registry import Track
+from aleatoric.runs import session
 from aleatoric.runs.engine import Engine
 from aleatoric.runs.formats import SavedDict
 from aleatoric.runs.job import ClusterJob, option
 from aleatoric.runs.run import Store, StoredRows, StoredTexts
-from aleatoric.runs.session import (
-    add_notes,
-    check_version,
-    lost_notes,
-    saved_notes,
-    system_name,
-    unfinished_notes,
-)
 from aleatoric.types import Estimate, MultiRef, Result, Signature, Study, TextItem, Texts
 
-PROTOCOLS = ("corrected", "paper")
 RECORDED = "recorded"
 ASKED = ("max_new_tokens", "template", "chat", "turns", "stop")
 """Generation options besides the decoder, the seed and the number of texts."""
@@ -59,7 +40,7 @@ GAPPY = "more than 20% of the pairs of texts have no distance by this probe"
 _JUDGED = ("energy/", "dmu_M/", f"{SAME_LENGTH}/")
 _OF_GENERATORS = (
     *("energy/", "mean_M/", "mean_C/", "length_M", f"{SAME_LENGTH}/"),
-    *(f"w1_{side}{BESIDE_MATCHED}/" for side in ("M", "C")),
+    *(f"w1_{side}{text_scoring.BESIDE_MATCHED}/" for side in ("M", "C")),
 )
 _SPACELESS = ("zh", "ja", "th", "lo", "my", "km")
 """Languages whose tokenizers need no spaces between words."""
@@ -111,31 +92,16 @@ class TextJob(ClusterJob):
     n_splits: int = option(20, "Random splits of the people.", flag="--splits", low=1, high=10_000)
     limit: int | None = option(None, "Use only this many inputs, the first ones.", low=1)
 
-    @property
-    def named_probes(self) -> tuple[str, ...]:
-        """Probes that the job names, which may be user code."""
-        return self.probes
-
     def writing(self, decoder: str) -> Writing:
         """Return the generation options under a decoder."""
         options = {name: getattr(self, name) for name in ASKED}
         return Writing(decoder=decoder, seed=self.seed, samples=self.samples, **options)
 
 
-def model_systems(store: Store) -> list[str]:
-    """Return the systems of a run that are models, not the control."""
-    return [name for name in store.systems() if name != CONTROL]
-
-
-def metrics_of(store: Store) -> list[str]:
-    """Return the metrics of a run, in display order."""
-    return metric_names(store.stat_columns())
-
-
 def cases(store: Store, system: str) -> Iterator[TextCase]:
     """Yield the inputs with a system's texts and their W1 from people, for studies."""
     values: dict[str, dict[str, float | None]] = {}
-    for metric in metrics_of(store):
+    for metric in text_scoring.metric_names(store):
         if metric.startswith(("w1_M/", "w1_C/")):
             for row in store.rows(system, metric):
                 values.setdefault(row.item_id, {})[metric] = row.value
@@ -152,11 +118,10 @@ def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict
         return
     scorer, shelf = Scorer.of({**store.manifest, "probes": built_in}, (), store), StoredTexts(store)
     for item_id in item_ids:
-        yield item_id, distances_of(shelf.find(item_id), scorer)
+        yield item_id, text_scoring.distances_of(shelf.find(item_id), scorer)
 
 
 def _check_spaces(item: TextItem) -> TextItem:
-    """Refuse texts without spaces if the tokenizer needs them."""
     if 2 * sum(map(is_spaceless, item.references)) > len(item.references):
         raise UsageError(
             f"item {quoted(item.id)}: is in a script that is written without spaces between words; "
@@ -167,12 +132,7 @@ def _check_spaces(item: TextItem) -> TextItem:
 
 
 def _write(
-    store: Store,
-    name: str,
-    facts: Mapping[str, Any],
-    model: TextModel,
-    ask: Writing,
-    monitor: Monitor,
+    store: Store, name: str, facts: dict[str, Any], model: TextModel, ask: Writing, monitor: Monitor
 ) -> None:
     """Save the texts of a system as they arrive, and the model's notes."""
     if store.meta(f"done {name}"):
@@ -191,7 +151,7 @@ def _write(
         spec = facts["model"].rpartition("@")[0]
         raise UsageError(f"{spec}: has no text to any input of the corpus; check its rows.")
     with store.transaction():
-        add_notes(store, _model_notes(model, name))
+        session.add_notes(store, _model_notes(model, name))
         store.set_meta(f"done {name}", True)
 
 
@@ -221,16 +181,14 @@ def _save(shelf: StoredTexts, name: str, model: TextModel, written: Iterable[Tex
                 store.set_meta(key, model.tally.with_earlier(earlier))
 
 
-def _system_facts(
-    spec: str, model: TextModel, decoder: str, recorded: bool, chat: bool
-) -> dict[str, Any]:
+def _system_facts(spec: str, model: TextModel, decoder: str, chat: bool) -> dict[str, Any]:
     conventions = dict(model.conventions)
     if chat and "bos" in conventions:
         conventions["bos"] = "template"  # a chat template adds the BOS token itself
     return {
         "model": f"{spec}@{model.version}",
         "decoder": decoder,
-        "estimator": RECORDED if recorded else "sampled",
+        "estimator": RECORDED if spec.partition(":")[0] == RECORDED else "sampled",
         "label": model.label,
         "conventions": conventions,
     }
@@ -260,7 +218,6 @@ def _mean_lengths(store: Store, system: str) -> list[float | None]:
 
 
 def _length_notes(store: Store) -> Iterator[str]:
-    """Warn about systems whose texts are longer or shorter than people's."""
     if not set(LENGTHS) <= set(store.stat_columns()):
         return
     for name in model_systems(store):
@@ -280,7 +237,6 @@ def _control_notes(store: Store) -> Iterator[str]:
 
 
 def _cut_notes(store: Store) -> Iterator[str]:
-    """Note how many texts were cut."""
     if "n_cut" not in store.stat_columns():
         return
     for name in (CONTROL, *model_systems(store)):
@@ -291,7 +247,6 @@ def _cut_notes(store: Store) -> Iterator[str]:
 
 
 def _left_out_notes(job: TextJob, corpus: MultiRef) -> list[str]:
-    """Note which default probes are not available for this language, and how to get them."""
     if job.probes:
         return []
     by_reason: dict[str, list[str]] = {}
@@ -301,10 +256,9 @@ def _left_out_notes(job: TextJob, corpus: MultiRef) -> list[str]:
 
 
 def _undefined_notes(store: Store) -> Iterator[str]:
-    """Note how many pairs of texts have no distance, per system, part and probe."""
     for name in (CONTROL, *model_systems(store)):
         for part in ("H",) if name == CONTROL else ("M", "C"):
-            if found := ", ".join(undefined_pairs(store, name, part)):
+            if found := ", ".join(text_scoring.undefined_pairs(store, name, part)):
                 whose = "people" if name == CONTROL else name
                 yield f"{whose}: pairs of texts without a distance ({part}), left out: {found}"
 
@@ -317,10 +271,10 @@ def _language(job: TextJob, corpus: MultiRef) -> str:
 def _gappy_probes(store: Store, system: str) -> set[str]:
     """Return the probes by which too many pairs of a system's texts have no distance.
 
-    The remaining pairs are a biased sample: with nine one-word texts and one of two words, only
-    the pairs with the latter have bigrams.
+    The remaining pairs are a biased sample: only those with the longer texts have bigrams.
     """
-    n_pairs, counts = store.total(system, "n_pairs_M"), undefined_counts(store, system, "M")
+    n_pairs = store.total(system, "n_pairs_M")
+    counts = text_scoring.undefined_counts(store, system, "M")
     return {probe for probe, count in counts.items() if count > MOST_UNDEFINED * n_pairs}
 
 
@@ -333,25 +287,14 @@ def _is_of_people(store: Store, metric: str) -> bool:
 
 def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estimate]) -> Signature:
     manifest, facts = store.manifest, store.systems()[system]
-    people, texts = found["n_people"].value, found["n_texts"].value
+    people, texts = found["n_people"].value or 0, found["n_texts"].value or 0
     choices = {"protocol": manifest["protocol"]}
     if manifest["protocol"] != "paper":
         choices["n_splits"] = str(manifest["n_splits"])
     choices |= store.fact("probe_facts").get(metric.partition("/")[2], {}) | facts["conventions"]
     if facts["estimator"] == "sampled":
         choices |= {name: str(manifest[name]) for name in ASKED}
-    return Signature(
-        manifest["corpus"]["name"],
-        manifest["corpus"]["sha256"],
-        facts["model"],
-        facts["decoder"],
-        facts["estimator"],
-        choices,
-        f"{people or 0:g}x{texts or 0:g}",
-        manifest["seed"],
-        metric,
-        manifest["versions"]["aleatoric"],
-    )
+    return signature(store, system, metric, choices, f"{people:g}x{texts:g}")
 
 
 class Text(Level):
@@ -378,9 +321,8 @@ class Text(Level):
     def check(self, job: TextJob) -> None:
         """Refuse unknown models and protocols."""
         super().check(job)
-        if job.protocol not in PROTOCOLS:
-            known = " or ".join(PROTOCOLS)
-            raise UsageError(f"there is no protocol {job.protocol!r}; use {known}.")
+        if job.protocol not in ("corrected", "paper"):
+            raise UsageError(f"there is no protocol {job.protocol!r}; use corrected or paper.")
         if job.protocol == "paper" and job.max_length != MAX_LENGTH:
             raise UsageError(
                 "--protocol paper cuts texts to 100 GPT-2 tokens; leave out --max-length, or use "
@@ -407,27 +349,20 @@ class Text(Level):
         if job.tokeniser is None and _language(job, corpus) not in _SPACELESS:
             items = map(_check_spaces, items)
         StoredTexts(store).add_items(monitor.track(items, total, f"read {corpus.name}"))
-        add_notes(store, [*corpus.notes, *_left_out_notes(job, corpus)])
+        session.add_notes(store, [*corpus.notes, *_left_out_notes(job, corpus)])
 
     def ask(
-        self,
-        store: Store,
-        job: TextJob,
-        spec: str,
-        engine: Engine,
-        corpus: Callable[[], MultiRef],
-        monitor: Monitor,
+        self, store: Store, job: Any, spec: str, engine: Engine, corpus: Opening, monitor: Monitor
     ) -> None:
         """Save the texts of one model under every decoder."""
         model = engine.text_model(spec, job.loading)
-        check_version(store, spec, model.version)
+        session.check_version(store, spec, model.version)
         # Recorded texts were decoded already: --decoder does not apply.
-        recorded = spec.partition(":")[0] == RECORDED
-        decoders = ("as recorded",) if recorded else job.decoders
+        decoders = ("as recorded",) if spec.partition(":")[0] == RECORDED else job.decoders
         for decoder in decoders:
             monitor.stopping.check()
-            facts = _system_facts(spec, model, decoder, recorded, job.chat)
-            name = system_name(store, model.label, facts, len(decoders) > 1, (CONTROL,))
+            facts = _system_facts(spec, model, decoder, job.chat)
+            name = session.system_name(store, model.label, facts, len(decoders) > 1, (CONTROL,))
             _write(store, name, facts, model, job.writing(decoder), monitor)
 
     studies = "text_analyses"
@@ -446,23 +381,23 @@ class Text(Level):
         store.set_meta("probe_facts", scorer.facts())
         store.set_meta("probe_bounds", {probe.name: probe.bounds for probe in scorer.probes})
         store.set_meta("has_control", scorer.has_control)
-        columns, rows = statistics(store, scorer, monitor.track)
+        columns, rows = text_scoring.statistics(store, scorer, monitor.track)
         store.write_stats(columns, monitor.stopping.checked(rows))
         models = model_systems(store)
         if differing := [m for m in models if lengths_differ(*_mean_lengths(store, m))]:
-            columns, rows = statistics(store, scorer, monitor.track, differing)
+            columns, rows = text_scoring.statistics(store, scorer, monitor.track, differing)
             store.write_stats(columns, monitor.stopping.checked(rows))
 
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute the means of all statistics with intervals."""
         # Counts of pairs are totals, not means: they need no interval.
-        names = [c for c in store.stat_columns() if not c.startswith((UNDEFINED, "n_pairs_"))]
+        totals = (text_scoring.UNDEFINED, "n_pairs_")
+        means = {name: Mean(name) for name in store.stat_columns() if not name.startswith(totals)}
         pages = ((page.groups, page.values) for page in store.stat_pages(system))
-        means = {name: Mean(name) for name in names}
         found = SavedDict(estimates(pages, means, store.manifest["seed"], interval))
         missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
         gappy: set[str] = set() if system == CONTROL else _gappy_probes(store, system)
-        for metric in metrics_of(store):
+        for metric in text_scoring.metric_names(store):
             if system == CONTROL and not _is_of_people(store, metric):
                 continue
             if metric.startswith(f"{SAME_LENGTH}/") and not found[metric].n_items:
@@ -470,15 +405,15 @@ class Text(Level):
             estimate = bounded(replace(found[metric], n_missing=missing), metric)
             if metric.startswith(_JUDGED) and metric.partition("/")[2] in gappy:
                 estimate = replace(estimate, interval=None, reason=GAPPY)
-            signature = _signature(store, system, metric, found)
+            signed = _signature(store, system, metric, found)
             rows = StoredRows(store, system, metric)
-            yield Result(system, metric, signature, estimate, rows=rows)
+            yield Result(system, metric, signed, estimate, rows=rows)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes, the most important caveats first."""
         parts = (
-            *(lost_notes, _length_notes, _control_notes, saved_notes, _cut_notes),
+            *(session.lost_notes, _length_notes, _control_notes, session.saved_notes, _cut_notes),
             *(_tally_notes, _empty_notes, _undefined_notes),
         )
         found = [note for part in parts for note in part(store)]
-        return [*found, *unfinished_notes(store, model_systems(store))]
+        return [*found, *session.unfinished_notes(store, model_systems(store))]

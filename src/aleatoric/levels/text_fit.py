@@ -83,14 +83,12 @@ def _mostly_defined(case: TextCase, probe: str, side: Side) -> bool:
     if kind not in _NEED_BOTH:
         return True
     n_words = int(order) if order.isdecimal() else 1
-    people, model = (_filled(texts, n_words) for texts in (case.item.references, case.texts))
+    people, model = (
+        (len(texts), sum(len(text.split(None, n_words)) >= n_words for text in texts))
+        for texts in (case.item.references, case.texts)
+    )
     sides = ((people, None), (model, None if side == "M" else people))
     return all(_half(*parts, _NEED_BOTH[kind]) for parts in sides)
-
-
-def _filled(texts: Sequence[str], n_words: int) -> Filled:
-    """Count the texts, and those with at least `n_words` words."""
-    return len(texts), sum(len(text.split(None, n_words)) >= n_words for text in texts)
 
 
 def _half(left: Filled, right: Filled | None, need_both: bool) -> bool:
@@ -107,21 +105,18 @@ def run(cases: Sequence[TextCase], seed: int) -> Study:
         name.partition("/")[2] for case in cases for name in case.values if "w1_C/" in name
     )
     sides: tuple[Side, ...] = ("C", "M")
-    return Study(
-        "fit", tuple(_table(side, [fit(cases, p, side) for p in probes]) for side in sides)
-    )
+    tables = [_table(side, [fit(cases, probe, side) for probe in probes]) for side in sides]
+    return Study("fit", tuple(tables))
 
 
 def _table(side: Side, fits: Sequence[Fit]) -> Table:
-    """Return a table of the worst and best inputs per probe, with their first texts."""
     rows = []
     for found in fits:
         rows += [_row("worst", case, found) for case in found.worst]
         rows += [_row("best", case, found) for case in found.best]
     columns = ("probe", "fit", "input", f"W1({side}, H)", "text", "people", "generator")
-    notes = [found.summary for found in fits]
-    shown = f"The first {N_TEXTS} texts of each are shown."
-    return Table(f"Fit to people by W1({side}, H)", columns, tuple(rows), (*notes, shown))
+    notes = (*(found.summary for found in fits), f"The first {N_TEXTS} texts of each are shown.")
+    return Table(f"Fit to people by W1({side}, H)", columns, tuple(rows), notes)
 
 
 def _row(end: str, case: TextCase, found: Fit) -> tuple[str, ...]:
@@ -132,6 +127,5 @@ def _row(end: str, case: TextCase, found: Fit) -> tuple[str, ...]:
 
 
 def _short(texts: Iterable[str]) -> str:
-    """Join the first texts, each shortened to fit a table."""
     first = list(texts)[:N_TEXTS]
     return " / ".join(textwrap.shorten(text, TEXT_CHARS, placeholder="…") or "∅" for text in first)

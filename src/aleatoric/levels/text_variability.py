@@ -1,9 +1,8 @@
 """Statistics of texts: does a system's output vary as much as people's texts do?
 
 Per input, H are the pairwise distances of people's texts, M those of a system's texts, and C those
-between both. A system is compared with people by the energy distance 2 mean C - mean M - mean H
-and, as in the paper, by divergences (such as W1) of M and C from H and by differences of means.
-Undefined distances are left out and counted; a statistic without any distance is NaN.
+between both; energy is 2 mean C - mean M - mean H, and divergences (such as W1) compare M and C
+with H. Undefined distances are left out and counted; a statistic without any distance is NaN.
 """
 
 from __future__ import annotations
@@ -46,10 +45,7 @@ class ScoredTexts:
 
 @dataclass(frozen=True)
 class Group:
-    """Inputs with the same numbers of texts: `rows` of the batch, and their distances.
-
-    `distances` is (probes, inputs, texts, texts).
-    """
+    """Inputs (`rows` of a batch) with equal numbers of texts: (probes, inputs, texts, texts)."""
 
     rows: Ints
     sizes: tuple[int, ...]
@@ -110,19 +106,7 @@ def score_blocks(
     divergences: Mapping[str, Divergence],
     reference: Reference = lambda human: human,
 ) -> Scores:
-    """Compute the statistics of inputs, for every probe and every system in `names`.
-
-    >>> from aleatoric.metrics.distances import w1
-    >>> from aleatoric.probes.opening import open_probes
-    >>> item = ScoredTexts("1", ("a b", "a c"), (("a b", "a b"),))
-    >>> probes = open_probes(["lexical-1"], tokeniser="whitespace")
-    >>> found = score_blocks([item], ["copier"], probes, {"w1": w1})
-    >>> {metric: value.tolist() for metric, value in found.systems["copier"].items()}
-    ... # doctest: +NORMALIZE_WHITESPACE
-    {'mean_H/lexical-1': [0.5], 'mean_M/lexical-1': [0.0], 'mean_C/lexical-1': [0.25],
-     'energy/lexical-1': [0.0], 'w1_M/lexical-1': [0.5], 'dmu_M/lexical-1': [-0.5],
-     'w1_C/lexical-1': [0.25], 'dmu_C/lexical-1': [-0.25]}
-    """
+    """Compute the statistics of inputs, for every probe and every system in `names`."""
     groups = tuple(_grouped([item.block() for item in items], probes))
     values: dict[str, Statistics] = {name: {} for name in ("", *names)}
     undefined: dict[str, Statistics] = {name: {} for name in ("", *names)}
@@ -154,7 +138,6 @@ def place(
 
 
 def _grouped(blocks: Sequence[Block], probes: Sequence[Probe]) -> Iterator[Group]:
-    """Yield the distances of blocks, grouped by shape."""
     shapes: dict[tuple[int, ...], list[int]] = {}
     for row, block in enumerate(blocks):
         shapes.setdefault(block.sizes, []).append(row)
@@ -203,10 +186,9 @@ def _n_undefined(distances: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Inputs with the same numbers of texts: their ids and distances, people's texts first.
+    """Inputs with the same numbers of texts: their ids, and (inputs, texts, texts) distances.
 
-    `matrices` is (inputs, texts, texts) with NaN for an undefined distance. Per input, the first
-    `n_people` texts are people's, the rest are one system's.
+    The first `n_people` texts are people's, the rest one system's; NaN is an undefined distance.
     """
 
     ids: Sequence[str]
@@ -222,17 +204,10 @@ class Splitting:
     n_splits: int = N_SPLITS
 
 
-def people_orders(n: int, item_ids: Sequence[str], seed: int, n_splits: int = N_SPLITS) -> Ints:
-    """Return random orders of `n` people, (items, splits, n); half a is the first floor(n / 2)."""
-    return _orders("text-control", n, item_ids, seed, n_splits)
-
-
-def generation_orders(n: int, item_ids: Sequence[str], seed: int, n_splits: int = N_SPLITS) -> Ints:
-    """Return random orders of `n` generated texts, independent of those of people."""
-    return _orders("text-matched", n, item_ids, seed, n_splits)
-
-
-def _orders(kind: str, n: int, item_ids: Sequence[str], seed: int, n_splits: int) -> Ints:
+def random_orders(
+    n: int, item_ids: Sequence[str], seed: int, n_splits: int = N_SPLITS, kind: str = "text-control"
+) -> Ints:
+    """Return random orders (items, splits, n) of people's texts, or of others for another kind."""
     base = np.tile(np.arange(n, dtype=np.int64), (n_splits, 1))
     orders = np.empty((len(item_ids), n_splits, n), dtype=np.int64)
     for index, item_id in enumerate(item_ids):
@@ -253,44 +228,39 @@ def paper_people(distances: Floats) -> Floats:
 
 
 def paper_batch(distances: Floats, divergences: Mapping[str, Divergence]) -> Statistics:
-    """Return the published control of (inputs, pairs) distances, pairs i < j in order.
-
-    It compares the drawn half of the pairs with the first half.
-    """
+    """Return the published control: the drawn half of (inputs, pairs) against the first half."""
     drawn, first = paper_people(distances), distances[:, : distances.shape[1] // 2]
     return _compare("", drawn, first, divergences)
 
 
 def corrected_batch(
-    inputs: Inputs, divergences: Mapping[str, Divergence], splitting: Splitting | None = None
+    inputs: Inputs, divergences: Mapping[str, Divergence], splitting: Splitting
 ) -> Statistics:
     """Return the control on disjoint halves a (floor) and b (ceil) of people, averaged over splits.
 
     `_M` compares H_a with H_b, `_C` the distances between a and b with H_b. A half of one person
     has no pair: `_M` needs at least four people, `_C` three.
     """
-    splitting = splitting or Splitting()
-    orders = people_orders(inputs.n_people, inputs.ids, splitting.seed, splitting.n_splits)
+    orders = random_orders(inputs.n_people, inputs.ids, splitting.seed, splitting.n_splits)
     half = inputs.n_people // 2
     return _of_splits(inputs.matrices, orders[:, :, :half], orders[:, :, half:], divergences)
 
 
 def matched_batch(
-    inputs: Inputs, divergences: Mapping[str, Divergence], splitting: Splitting | None = None
+    inputs: Inputs, divergences: Mapping[str, Divergence], splitting: Splitting
 ) -> Statistics:
     """Return a system's statistics at the sample sizes of the control.
 
     floor(n / 2) generated texts are compared with half b of the `corrected_batch` splits. All NaN
     for a system with fewer texts than that.
     """
-    splitting = splitting or Splitting()
     half, n = inputs.n_people // 2, int(inputs.matrices.shape[1]) - inputs.n_people
     if n < half:
         names = [f"{name}{side}" for side in ("_M", "_C") for name in (*divergences, "dmu")]
         return {name: np.full(len(inputs.ids), np.nan) for name in names}
     seeds = inputs.ids, splitting.seed, splitting.n_splits
-    people = people_orders(inputs.n_people, *seeds)[:, :, half:]
-    model = inputs.n_people + generation_orders(n, *seeds)[:, :, :half]
+    people = random_orders(inputs.n_people, *seeds)[:, :, half:]
+    model = inputs.n_people + random_orders(n, *seeds, "text-matched")[:, :, :half]
     return _of_splits(inputs.matrices, model, people, divergences)
 
 
@@ -351,11 +321,7 @@ STRICT_LEVEL = 0.99
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict of one probe on one system.
-
-    `basis` is the metric that `variability` is judged by; `reason` says why a verdict is unknown or
-    based on other texts than the tables.
-    """
+    """The verdict of one probe on one system; `basis` is the metric that judges `variability`."""
 
     system: str
     probe: str
@@ -363,6 +329,7 @@ class Verdict:
     variability: str
     basis: str
     reason: str | None = None
+    """Why a verdict is unknown, or based on other texts than the tables."""
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
@@ -370,26 +337,18 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     by_system: dict[str, dict[str, Estimate]] = {}
     for result in results:
         by_system.setdefault(result.system, {})[result.metric] = result.estimate
-    judged = [
-        (result.system, result.metric.removeprefix("energy/"))
-        for result in results
-        if result.metric.startswith("energy/")
-    ]
+    energies = [result for result in results if result.metric.startswith("energy/")]
+    judged = [(result.system, result.metric.removeprefix("energy/")) for result in energies]
     n_systems = Counter(probe for _, probe in judged)
     return [_verdict(by_system[name], name, probe, n_systems[probe]) for name, probe in judged]
 
 
 def sentences(found: Sequence[Verdict]) -> list[str]:
-    """Return one sentence per system, with the probes of each verdict.
-
-    >>> sentences([Verdict("bot", "lexical-1", DIFFERS, LESS, "dmu_M/lexical-1")])
-    ['bot: differs from people (lexical-1); varies less than people (lexical-1).']
-    """
-    systems = dict.fromkeys(one.system for one in found)
-    return [
-        f"{system}: {'; '.join(_parts([one for one in found if one.system == system]))}."
-        for system in systems
-    ]
+    """Return one sentence per system, with the probes of each verdict."""
+    by_system: dict[str, list[Verdict]] = {}
+    for verdict in found:
+        by_system.setdefault(verdict.system, []).append(verdict)
+    return [f"{system}: {'; '.join(_parts(judged))}." for system, judged in by_system.items()]
 
 
 def _verdict(estimates: Mapping[str, Estimate], system: str, probe: str, n_systems: int) -> Verdict:
@@ -419,21 +378,20 @@ def _side(estimate: Estimate | None, above: str, below: str, between: str) -> st
 
 
 def _parts(found: Sequence[Verdict]) -> Iterator[str]:
-    """Yield each verdict on one system with its probes."""
 
     def named(probes: Sequence[str]) -> str:
         return "all probes" if 1 < len(probes) == len(found) else ", ".join(probes)
 
-    for verdict in (DIFFERS, CLOSE, DEPENDENT):
-        if probes := [one.probe for one in found if one.closeness == verdict]:
-            yield f"{verdict} ({named(probes)})"
-    cut = f", {CUT}" if any("same_length" in one.basis for one in found) else ""
-    for verdict in (MORE, LESS, ALIKE):
-        if probes := [one.probe for one in found if one.variability == verdict]:
-            yield f"{verdict} ({named(probes)}{cut})"
+    for closeness in (DIFFERS, CLOSE, DEPENDENT):
+        if probes := [verdict.probe for verdict in found if verdict.closeness == closeness]:
+            yield f"{closeness} ({named(probes)})"
+    cut = f", {CUT}" if any("same_length" in verdict.basis for verdict in found) else ""
+    for variability in (MORE, LESS, ALIKE):
+        if probes := [verdict.probe for verdict in found if verdict.variability == variability]:
+            yield f"{variability} ({named(probes)}{cut})"
     reasons: dict[str, list[str]] = {}
-    for one in found:
-        if UNKNOWN in (one.closeness, one.variability):
-            reasons.setdefault(one.reason or "too little data", []).append(one.probe)
+    for verdict in found:
+        if UNKNOWN in (verdict.closeness, verdict.variability):
+            reasons.setdefault(verdict.reason or "too little data", []).append(verdict.probe)
     for reason, probes in reasons.items():
         yield f"no verdict, {reason} ({named(probes)})"

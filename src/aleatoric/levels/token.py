@@ -20,25 +20,17 @@ from aleatoric.data.opening import open_token_corpus
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import bounded
-from aleatoric.levels.base import Level, Monitor
+from aleatoric.levels.base import Level, Monitor, Opening, signature
 from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.models.forced import chunks, parts
 from aleatoric.registry import Advance, Track
-from aleatoric.runs.engine import Engine, check_one_process, open_forced
+from aleatoric.runs.engine import Engine, check_engine, open_forced
 from aleatoric.runs.formats import DamagedRowError
-from aleatoric.runs.job import Job, option
+from aleatoric.runs.job import LOCAL, Job, option
 from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopping, check_version, unfinished_notes
 from aleatoric.runs.tables import TokenSums
-from aleatoric.types import (
-    Collected,
-    ParallelText,
-    Perfect,
-    Result,
-    Signature,
-    Study,
-    TextCorpus,
-)
+from aleatoric.types import Collected, ParallelText, Perfect, Result, Signature, Study, TextCorpus
 
 BATCHES_PER_PART = 8
 """Batches between two saves: the most that a killed run loses."""
@@ -101,23 +93,13 @@ def _restored(store: Store, system: str) -> CalibrationStream:
     sums = store.token_sums(system)
     if sums is None:
         raise UsageError(f"{store.path}: {system} has read nothing; repeat the command.")
-    stream = _stream(store.manifest, store.systems()[system]["vocabulary"])
-    _restore(stream, sums)
-    return stream
-
-
-def _restore(stream: CalibrationStream, sums: TokenSums) -> None:
-    try:
-        stream.restore(unpack(sums.payload))
-    except (KeyError, ValueError, TypeError, OSError, BadZipFile) as error:
-        raise DamagedRowError(str(error)) from None
+    return _stream(store.manifest, store.systems()[system]["vocabulary"], sums)
 
 
 def token_table(store: Store, system: str) -> TokenTable:
     """Return the saved rows of a system.
 
-    Intrinsic uncertainty is estimated by the entropy of another system that read the same tokens,
-    or else by the system's own entropy.
+    Intrinsic uncertainty is the entropy of another system that read the same tokens, or its own.
     """
     table = read_table(store.token_rows_folder(system), system)
     for name in systems(store):
@@ -141,12 +123,9 @@ def _read_parts(
 ) -> TokenSums:
     """Score the remaining items, and save after each part.
 
-    A stop waits for the end of a part: sums of floating-point numbers depend on their order, so a
-    resumed run must have the same parts as an uninterrupted one.
+    A stop waits for the end of a part: sums of floating-point numbers depend on their order.
     """
-    stream = _stream(store.manifest, model.vocabulary_size)
-    if done.items:
-        _restore(stream, done)
+    stream = _stream(store.manifest, model.vocabulary_size, done if done.items else None)
     for part in parts(model, items, BATCHES_PER_PART * batch_tokens):
         with stopping.finishing():
             positions = [np.zeros(0, dtype=np.int64)]
@@ -175,18 +154,19 @@ def _add_system(store: Store, spec: str, model: ForcedModel) -> str:
 
 def _check_kind(model: ForcedModel, corpus: Collected[Any]) -> None:
     if model.reads == "pairs" and isinstance(corpus, TextCorpus):
-        raise UsageError(
-            f"{model.label} translates: it needs parallel text; give "
-            "--corpus parallel:SOURCE,TARGET."
-        )
-    if model.reads == "text" and isinstance(corpus, ParallelText):
-        raise UsageError(
-            f"{model.label} is no translation model: it reads plain text; give --corpus FILE."
-        )
+        problem, fix = "translates: it needs parallel text", "parallel:SOURCE,TARGET"
+    elif model.reads == "text" and isinstance(corpus, ParallelText):
+        problem, fix = "is no translation model: it reads plain text", "FILE"
+    else:
+        return
+    raise UsageError(f"{model.label} {problem}; give --corpus {fix}.")
 
 
-def _stream(manifest: Mapping[str, Any], vocabulary: int) -> CalibrationStream:
-    return CalibrationStream(
+def _stream(
+    manifest: Mapping[str, Any], vocabulary: int, sums: TokenSums | None
+) -> CalibrationStream:
+    """Return a stream that goes on from saved sums, if there are any."""
+    stream = CalibrationStream(
         vocabulary_size=vocabulary,
         units="logits",
         schemes=manifest["schemes"],
@@ -195,30 +175,24 @@ def _stream(manifest: Mapping[str, Any], vocabulary: int) -> CalibrationStream:
         keep_rows=manifest["keep_rows"],
         seed=manifest["seed"],
     )
+    if sums is not None:
+        try:
+            stream.restore(unpack(sums.payload))
+        except (KeyError, ValueError, TypeError, OSError, BadZipFile) as error:
+            raise DamagedRowError(str(error)) from None
+    return stream
 
 
 def _signature(store: Store, system: str, metric: str, n_tokens: int) -> Signature:
     manifest, facts = store.manifest, store.systems()[system]
-    decoder, estimator = _decoder(metric, manifest["schemes"])
     choices = facts["conventions"] | {"bins": str(manifest["bins"]), "closed": "at-1"}
     if facts["reads"] == "text":
         choices["documents"] = manifest["documents"]
-    return Signature(
-        manifest["corpus"]["name"],
-        manifest["corpus"]["sha256"],
-        facts["model"],
-        decoder,
-        estimator,
-        choices,
-        str(n_tokens),
-        manifest["seed"],
-        metric,
-        manifest["versions"]["aleatoric"],
-    )
+    how = _decoder(metric, manifest["schemes"])
+    return signature(store, system, metric, choices, str(n_tokens), *how)
 
 
 def _decoder(metric: str, schemes: Iterable[str]) -> tuple[str, str]:
-    """Return the decoder of a metric, and how its expectation is computed."""
     for scheme in map(Scheme.parse, schemes):
         if scheme.metric == metric:
             form = f"{scheme.samples}-samples" if scheme.samples else "whole-space"
@@ -248,7 +222,12 @@ class Token(Level):
 
     def check_engine(self, job: TokenJob) -> None:
         """Refuse a cluster."""
-        check_one_process(job.engine_options, "token")
+        check_engine(job.engine_options)
+        if job.engine != LOCAL:
+            raise UsageError(
+                "the token level works in one process, since its sums are added up in the order "
+                "of the corpus; leave out --engine, or run each --model on its own machine."
+            )
 
     def open(self, job: TokenJob) -> TextCorpus | ParallelText:
         """Open the documents or sentence pairs."""
@@ -265,13 +244,7 @@ class Token(Level):
         """Save nothing: documents are read from the corpus when needed."""
 
     def ask(
-        self,
-        store: Store,
-        job: TokenJob,
-        spec: str,
-        engine: Engine,
-        corpus: Callable[[], TextCorpus | ParallelText],
-        monitor: Monitor,
+        self, store: Store, job: Any, spec: str, engine: Engine, corpus: Opening, monitor: Monitor
     ) -> None:
         """Read what is left of the corpus with one model, and save the sums of each part."""
         known = store.systems().items()
@@ -289,14 +262,18 @@ class Token(Level):
             reading = (job.batch_tokens, advance, monitor.stopping)
             done = _read_parts(store, name, model, pending, done, *reading)
         if not done.tokens:
-            raise DataError(
-                f"{opened.name}: no document is longer than a token; give longer texts."
-            )
+            problem = "no document is longer than a token"
+            raise DataError(f"{opened.name}: {problem}; give longer texts.")
         store.set_meta(f"done {name}", True)
 
     def holds_work(self, store: Store) -> bool:
         """Whether a model has read anything."""
         return bool(systems(store))
+
+    def intact(self, store: Store, n_items: int) -> Iterator[str]:
+        """Yield how many models' sums were salvaged."""
+        n_intact = sum(store.token_sums(name) is not None for name in store.systems())
+        yield f"the sums of {n_intact} of {len(store.systems())} models are intact"
 
     def score(self, store: Store, monitor: Monitor) -> None:
         """Compute nothing: the saved sums are the statistics."""
@@ -309,27 +286,25 @@ class Token(Level):
         ordered = [name for name in METRICS if name in found.estimates]
         others = [name for name in found.estimates if name not in METRICS]
         for metric in (*ordered, *others):
-            signature, perfect = _signature(store, system, metric, found.n_tokens), None
+            signed, perfect = _signature(store, system, metric, found.n_tokens), None
             if metric in found.curves:
                 # The error of a calibrated model with these confidences, due to few tokens alone.
                 expected = found.consistency[metric].expected
-                perfect = Perfect(
-                    expected, expected, "reference tokens drawn from the model itself"
-                )
+                method = "reference tokens drawn from the model itself"
+                perfect = Perfect(expected, expected, method)
             estimate = bounded(found.estimates[metric], metric)
-            yield Result(system, metric, signature, estimate, perfect)
+            yield Result(system, metric, signed, estimate, perfect)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes on documents without a token to predict, and on unfinished systems."""
-        found: list[str] = []
-        for name in systems(store):
-            sums = store.token_sums(name)
-            if sums is not None and sums.unscored:
-                found.append(
-                    f"{name}: {sums.unscored} of {sums.items} items are one token long, have "
-                    "nothing to be predicted from, and are left out"
-                )
-        return [*found, *unfinished_notes(store, systems(store))]
+        sums_of = {name: store.token_sums(name) for name in systems(store)}
+        unscored = [
+            f"{name}: {sums.unscored} of {sums.items} items are one token long, have nothing to be "
+            "predicted from, and are left out"
+            for name, sums in sums_of.items()
+            if sums is not None and sums.unscored
+        ]
+        return [*unscored, *unfinished_notes(store, sums_of)]
 
     def model_systems(self, store: Store) -> list[str]:
         """Return the models that have read anything."""

@@ -14,44 +14,22 @@ from aleatoric import registry
 from aleatoric.data.opening import open_corpus
 from aleatoric.errors import UsageError
 from aleatoric.inference.persons import PersonSums
-from aleatoric.levels.base import Level, Monitor
+from aleatoric.levels import word_results, word_scoring
+from aleatoric.levels.base import Level, Monitor, Opening
+from aleatoric.levels.base import model_systems as model_systems
 from aleatoric.levels.base import results as results
-from aleatoric.levels.word_results import (
-    COLUMNS,
-    PAIRWISE,
-    person_facts,
-    person_notes,
-    system_results,
-    tolerance_notes,
-)
-from aleatoric.levels.word_results import model_systems as model_systems
-from aleatoric.levels.word_scoring import (
-    CONTROLS,
-    Answered,
-    Settings,
-    pair_of,
-    person_changes,
-    score_items,
-)
+from aleatoric.levels.word_scoring import CONTROLS, Answered, Settings, pair_of
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.nextword.adaptive import parse_until, until_note
 from aleatoric.nextword.answers import AnswerChanges, Reading, ReadItems, read_draws
 from aleatoric.nextword.rules import check_known, is_code
 from aleatoric.probes.tools import fitting_tagger, language_caveat, language_code
 from aleatoric.registry import Track
+from aleatoric.runs import session
 from aleatoric.runs.engine import Engine, check_until
 from aleatoric.runs.formats import StatRow
 from aleatoric.runs.job import ClusterJob, Loading, option
 from aleatoric.runs.run import Store, stat_columns
-from aleatoric.runs.session import (
-    add_notes,
-    check_version,
-    lost_notes,
-    pending_items,
-    saved_notes,
-    system_name,
-    unfinished_notes,
-)
 from aleatoric.runs.tables import Joined
 from aleatoric.types import Case, Choices, Corpus, Item, Pair, Result, Study
 
@@ -131,14 +109,10 @@ def choose(protocol: str, overrides: Iterable[str], word_rule: str | None = None
     """Return the choices of a protocol, with overrides `name=value` and another word rule.
 
     `word_rule` may be a user's `module:function`; the override `rule=...` must be installed.
-
-    >>> choose("paper", ["bins=closed"]).bins
-    'closed'
     """
-    bases = {"corrected": Choices.corrected, "paper": Choices.paper}
-    if protocol not in bases:
+    if protocol not in ("corrected", "paper"):
         raise UsageError(f"there is no protocol {protocol!r}; use corrected or paper.")
-    choices = bases[protocol]()
+    choices = Choices.paper() if protocol == "paper" else Choices()
     for override in overrides:
         name, _, value = override.partition("=")
         choices = replace(choices, **{name: _allowed(name, value)})
@@ -165,15 +139,19 @@ def score_word(store: Store, monitor: Monitor | None = None) -> None:
     """Compute the per-item statistics of a saved run; needs no model."""
     monitor = monitor or Monitor()
     manifest = store.manifest
-    metrics = {name: registry.find("metrics", name) for name in PAIRWISE}
+    metrics = {name: registry.find("metrics", name) for name in word_results.PAIRWISE}
     choices, seed = Choices(**manifest["choices"]), manifest["seed"]
     settings = Settings(choices, metrics, _abstractions(manifest), manifest["n_splits"], seed)
-    columns = [*COLUMNS, *settings.abstractions]
+    columns = [*word_results.COLUMNS, *settings.abstractions]
     for name in CONTROLS:
         store.add_system(name, {"model": name, "decoder": "none", "estimator": "people"})
     persons = PersonSums()
     rows = _stat_rows(store, settings, monitor.track, persons)
-    store.write_stats(columns, monitor.stopping.checked(rows), lambda: person_facts(persons))
+    store.write_stats(
+        columns,
+        monitor.stopping.checked(rows),
+        lambda: {f"{word_results.PERSONS} {name}": v for name, v in persons.facts().items()},
+    )
 
 
 def _stat_rows(
@@ -183,12 +161,14 @@ def _stat_rows(
     walk = iter(track(store.walk(), store.n_items, "score"))
     while page := list(islice(walk, SCORED_AT_ONCE)):
         answered = [(item, systems) for _, item, systems in page]
-        scored = score_items(answered, _on_joint_supports(settings, answered))
+        scored = word_scoring.score_items(answered, _on_joint_supports(settings, answered))
         for (no, item, systems), rows in zip(page, scored, strict=True):
             for row in rows:
                 yield StatRow(no, row.system, row.row, row.values, row.splits)
             if item.persons is not None:
-                for system, changes in person_changes((item, systems), settings.choices):
+                for system, changes in word_scoring.person_changes(
+                    (item, systems), settings.choices
+                ):
                     persons.add(system, item.group, item.persons, changes)
 
 
@@ -206,7 +186,6 @@ def _on_joint_supports(settings: Settings, answered: Sequence[Answered]) -> Sett
 
 
 def _abstraction_notes(store: Store) -> Iterator[str]:
-    """Note what TVD over classes of words depends on."""
     manifest = store.manifest
     if "tvd_syn" in manifest["abstractions"]:
         caveat = language_caveat(manifest["tagger"], manifest.get("language"))
@@ -227,15 +206,13 @@ def _abstraction_notes(store: Store) -> Iterator[str]:
 
 
 def _rank_notes(store: Store) -> Iterator[str]:
-    """Note on how many contexts a model never drew the most frequent human answer."""
     if not store.has_stats() or not {"tvd", RANK} <= set(store.stat_columns()):
         return
     parts = []
     for name in model_systems(store):
         found = stat_columns(store, name, ["tvd", RANK]).values
         scored = np.isfinite(found["tvd"])
-        unranked = int((scored & ~np.isfinite(found[RANK])).sum())
-        if unranked:
+        if unranked := int((scored & ~np.isfinite(found[RANK])).sum()):
             parts.append(f"{unranked} of {int(scored.sum())} contexts of {name}")
     if parts:
         yield (
@@ -245,21 +222,19 @@ def _rank_notes(store: Store) -> Iterator[str]:
 
 
 def _failed_notes(store: Store) -> Iterator[str]:
-    """Note how many draws of each model held no word, and unfinished systems."""
     if not store.has_stats():
         return
     kept = store.manifest["choices"]["failed"] == "outcome"
     for name in model_systems(store):
-        failed, drawn = store.total(name, "failed"), store.total(name, "n_model")
-        if failed:
+        if failed := store.total(name, "failed"):
+            drawn = store.total(name, "n_model")
             fate = "kept as an outcome" if kept else "rejected"
             total = drawn if kept else drawn + failed
             yield f"{name}: {failed} of {total} draws held no word and are {fate}"
-    yield from unfinished_notes(store, model_systems(store))
+    yield from session.unfinished_notes(store, model_systems(store))
 
 
 def _until_notes(store: Store) -> Iterator[str]:
-    """Note how many draws adaptive sampling took, and where it did not converge."""
     if store.manifest.get("until") is None:
         return
     error = parse_until(store.manifest["until"])
@@ -283,16 +258,16 @@ def _draw(
     if store.meta(f"done {name}"):
         return
     store.add_system(name, facts)
-    pending = pending_items(store, name, model)
+    pending = session.pending_items(store, name, model)
     items: Iterable[Item] = monitor.track(pending.items(monitor.stopping), pending.number, name)
     changes = AnswerChanges()
     with monitor.stopping.finishing():
         draws = read_draws(pending.new(model.draws(items, ask)), Reading.of(ask.choices), changes)
         joined = store.add_draws(name, draws, model.estimator == "recorded")
     with store.transaction():
-        add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
+        session.add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
         if changes.changed:
-            add_notes(store, [f"{name}: {changes.note('words')}"])
+            session.add_notes(store, [f"{name}: {changes.note('words')}"])
         store.set_meta(f"done {name}", True)
 
 
@@ -301,10 +276,8 @@ def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> It
     missing = n_items - store.n_items_with_draws(name)
     if missing == n_items:
         model = store.systems()[name]["model"].rpartition("@")[0]
-        raise UsageError(
-            f"{model}: none of its {joined.unmatched} rows names an item of the corpus; "
-            "check id, or passage and position."
-        )
+        problem = f"none of its {joined.unmatched} rows names an item of the corpus"
+        raise UsageError(f"{model}: {problem}; check id, or passage and position.")
     if missing:
         yield f"{name}: {missing} of {n_items} items have no row and are left out"
     if joined.unmatched:
@@ -330,17 +303,18 @@ def word_study(name: str, cases: Sequence[Case], manifest: Mapping[str, Any]) ->
 
 
 def _abstractions(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _abstraction(name, manifest) for name in manifest["abstractions"]}
+    found: dict[str, Any] = {}
+    for name in manifest["abstractions"]:
+        if name not in ABSTRACTIONS:
+            raise UsageError(f"there is no metric {name!r}; use {' or '.join(ABSTRACTIONS)}.")
+        from aleatoric.levels import word_classes as classes
 
-
-def _abstraction(name: str, manifest: Mapping[str, Any]) -> Any:
-    if name not in ABSTRACTIONS:
-        raise UsageError(f"there is no metric {name!r}; use {' or '.join(ABSTRACTIONS)}.")
-    from aleatoric.levels import word_classes
-
-    if name == "tvd_syn":
-        return word_classes.by_tag(_open("taggers", manifest["tagger"]))
-    return word_classes.by_cluster(_open("embedders", manifest["embedder"]), manifest["seed"])
+        if name == "tvd_syn":
+            found[name] = classes.by_tag(_open("taggers", manifest["tagger"]))
+        else:
+            embedder = _open("embedders", manifest["embedder"])
+            found[name] = classes.by_cluster(embedder, manifest["seed"])
+    return found
 
 
 def _open(kind: str, spec: str) -> Any:
@@ -380,13 +354,14 @@ class NextWords(Level):
 
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute the metrics of one system with intervals."""
-        return system_results(store, system, interval)
+        return word_results.system_results(store, system, interval)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes on joins, omitted answers, failed draws and tolerances."""
         parts = (
-            *(lost_notes, saved_notes, _failed_notes, _until_notes, _abstraction_notes),
-            *(_rank_notes, tolerance_notes, person_notes),
+            *(session.lost_notes, session.saved_notes, _failed_notes, _until_notes),
+            *(_abstraction_notes, _rank_notes),
+            *(word_results.tolerance_notes, word_results.person_notes),
         )
         return [note for part in parts for note in part(store)]
 
@@ -428,26 +403,20 @@ class Word(NextWords):
         read = monitor.track(corpus.items, len(corpus.items), f"read {corpus.name}")
         items = ReadItems(read, Reading.of(job.choices))
         store.add_items(items)
-        add_notes(store, [*job.remarks, *corpus.notes, *items.notes()])
+        session.add_notes(store, [*job.remarks, *corpus.notes, *items.notes()])
 
     def ask(
-        self,
-        store: Store,
-        job: WordJob,
-        spec: str,
-        engine: Engine,
-        corpus: Callable[[], Corpus],
-        monitor: Monitor,
+        self, store: Store, job: Any, spec: str, engine: Engine, corpus: Opening, monitor: Monitor
     ) -> None:
         """Save the next words of one model under every decoder."""
         model = engine.word_model(spec, job.loading)
-        check_version(store, spec, model.version)
+        session.check_version(store, spec, model.version)
         # Recorded words were decoded already: --decoder does not apply.
         decoders = ("as recorded",) if model.estimator == "recorded" else job.decoders
         for decoder in decoders:
             monitor.stopping.check()
             facts = {"model": f"{spec}@{model.version}", "decoder": decoder}
             facts |= {"estimator": model.estimator, "label": model.label}
-            name = system_name(store, model.label, facts, len(decoders) > 1, CONTROLS)
+            name = session.system_name(store, model.label, facts, len(decoders) > 1, CONTROLS)
             sampling = (job.samples, job.seed, job.tolerance, job.choices, job.target_error)
             _draw(store, name, facts, model, Ask(decoder, *sampling), monitor)

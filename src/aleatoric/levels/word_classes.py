@@ -10,8 +10,7 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -73,10 +72,7 @@ def by_cluster(embedder: Embedder, seed: int) -> Abstraction:
 def on_joint_support(
     abstraction: Abstraction, answered: Sequence[Answered], choices: Choices
 ) -> Abstraction:
-    """Classify the words of people and of all systems of an item together.
-
-    Clusters depend on the words that are clustered: all systems and the oracle share them.
-    """
+    """Classify the words of people and of all systems together: clusters depend on all words."""
     systems_of = {item.id: systems for item, systems in answered}
     known: dict[str, Mapping[str, str]] = {}
 
@@ -96,8 +92,11 @@ def cluster(vectors: Sequence[Floats], rng: np.random.Generator) -> list[int]:
     """Cluster standardized vectors; up to two are not clustered, as in the paper."""
     if len(vectors) <= 2:
         return list(range(len(vectors)))
-    points = gram(_standardized(np.array(vectors, dtype=np.float64)))
-    found = [kmeans(points, k, rng) for k in candidates(len(vectors))]
+    points = np.array(vectors, dtype=np.float64)
+    spread = points.std(axis=0)
+    # Every dimension has mean 0 and standard deviation 1; a constant one is 0.
+    scaled = gram((points - points.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+    found = [kmeans(scaled, k, rng) for k in candidates(len(vectors))]
     labels: list[int] = chosen(found).labels.tolist()
     return labels
 
@@ -113,17 +112,10 @@ def chosen(found: Sequence[Clustering], least_gain: float = LEAST_GAIN) -> Clust
     The rule is that of the paper's code, on squared errors as the paper describes them (the code
     sums plain distances). It mostly selects the largest k: clusters of one or two words.
     """
-    for one, following in pairwise(found):
-        if one.sse - following.sse < least_gain * one.sse:
-            return one
+    for clustering, following in pairwise(found):
+        if clustering.sse - following.sse < least_gain * clustering.sse:
+            return clustering
     return found[-1]
-
-
-def _standardized(vectors: Floats) -> Floats:
-    """Scale every dimension to mean 0 and standard deviation 1; a constant one to 0."""
-    spread = vectors.std(axis=0)
-    scaled: Floats = (vectors - vectors.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    return scaled
 
 
 def _and_failed(classes: dict[str, str], words: Sequence[str]) -> dict[str, str]:
@@ -161,7 +153,7 @@ def kmeans(points: Gram, k: int, rng: np.random.Generator, n_init: int = N_INIT)
     centers = _seeds(points, k, rng, n_init)
     # Each point to its nearest seed, for every restart.
     starts = points.distances[:, centers].argmin(axis=2).T
-    return min((_converged(points, labels) for labels in starts), key=lambda one: one.sse)
+    return min((_converged(points, labels) for labels in starts), key=lambda found: found.sse)
 
 
 def _converged(points: Gram, labels: Labels) -> Clustering:
@@ -175,10 +167,7 @@ def _converged(points: Gram, labels: Labels) -> Clustering:
 
 
 def _step(points: Gram, labels: Labels) -> tuple[Labels, Labels, float]:
-    """Return gapless labels, the labels of the nearest means, and the SSE before the move.
-
-    Empty clusters are dropped.
-    """
+    """Return labels without empty clusters, those of the nearest means, and the SSE before."""
     order = np.argsort(labels, kind="stable")
     starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
     sizes = np.diff(starts, append=len(labels))
@@ -338,8 +327,11 @@ def wordllama(argument: str = "") -> Embedder:
         import wordllama as package
     except ModuleNotFoundError:
         raise MissingExtraError("wordllama", "nlp") from None
-    with _wordllama_cache(Path(package.__file__).parent) as cache:
-        model = package.WordLlama.load(cache_dir=cache, disable_download=True)
+    files = Path(package.__file__).parent / "tokenizers"
+    with tempfile.TemporaryDirectory() as folder:
+        # Like its download cache, where WordLlama's loader finds the tokenizer.
+        shutil.copytree(files, Path(folder) / "tokenizers")
+        model = package.WordLlama.load(cache_dir=Path(folder), disable_download=True)
     return CachedEmbedder(model.embed)
 
 
@@ -353,10 +345,9 @@ def vectors(argument: str = "") -> Embedder:
         # Answers are case-folded, but a file may have a word only with a capital.
         found: dict[str, Floats] = {}
         for word in words:
-            variants = (word, word.capitalize(), word.upper())
-            vector = next((table[v] for v in variants if v in table), None)
-            if vector is not None:
-                found[word] = vector.astype(np.float64)
+            for variant in (word.upper(), word.capitalize(), word):  # the last one counts
+                if variant in table:
+                    found[word] = table[variant].astype(np.float64)
         return found
 
     return embed
@@ -365,14 +356,3 @@ def vectors(argument: str = "") -> Embedder:
 def _no_argument(name: str, argument: str) -> None:
     if argument:
         raise UsageError(f"the embedder {name} takes no argument; write --embedder {name}.")
-
-
-@contextmanager
-def _wordllama_cache(package: Path) -> Iterator[Path]:
-    """Create a folder like WordLlama's download cache, where its loader finds the tokenizer."""
-    with tempfile.TemporaryDirectory() as folder:
-        tokenizers = Path(folder) / "tokenizers"
-        tokenizers.mkdir()
-        for file in (package / "tokenizers").glob("*.json"):
-            shutil.copy(file, tokenizers)
-        yield Path(folder)

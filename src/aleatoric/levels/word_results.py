@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from aleatoric.inference.control import CONTROLS, HUMAN, ORACLE
-from aleatoric.inference.estimate import GroupSums, Reduction, bounded, estimate, value_of, walk
+from aleatoric.inference.estimate import Reduction, bounded, estimate, value_of, walk
 from aleatoric.inference.noise import perfect_of
 from aleatoric.inference.persons import METRICS as PERSON_METRICS
-from aleatoric.inference.persons import PersonChanges, PersonSums, covering_persons
+from aleatoric.inference.persons import PersonChanges, covering_persons
+from aleatoric.levels.base import model_systems, signature
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import AgreementGap, Overlap
 from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.runs.formats import DamagedRowError
 from aleatoric.runs.run import Store, StoredRows, stat_columns
-from aleatoric.types import Estimate, Result, Signature
+from aleatoric.types import Estimate, Result
 
 TARGETS = ("original", "human", "oracle")
 """What the most likely word of a system is compared with for calibration errors."""
@@ -49,15 +49,12 @@ WITHHELD = "not given: the search found too little of the distribution; use --es
 INFINITE = "infinite or unknown: people gave words for which no probability above 0 was found"
 
 
-def model_systems(store: Store) -> list[str]:
-    """Return the systems of a run that are models, not controls."""
-    return [name for name in store.systems() if name not in CONTROLS]
-
-
 def system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
     """Compute the metrics of one system with intervals from the saved statistics."""
     found, diagnostics = _estimates(store, system, interval)
     perfect = perfect_of(diagnostics["perfect_low"], diagnostics["perfect_high"])
+    n_model = diagnostics["n_model"]
+    n_draws = "exact" if n_model is None else f"{n_model:g}"
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
     for metric, estimated in found.items():
         if estimated.value is None and not _is_expected(store, system, metric):
@@ -67,7 +64,7 @@ def system_results(store: Store, system: str, interval: str) -> Iterator[Result]
         yield Result(
             system,
             metric,
-            _signature(store, system, metric, diagnostics["n_model"]),
+            signature(store, system, metric, _choices_in_force(store, system, metric), n_draws),
             bounded(replace(estimated, n_missing=missing), metric),
             perfect=perfect if metric == "tvd" and system != HUMAN else None,
             rows=StoredRows(store, system, _column(metric)),
@@ -77,33 +74,21 @@ def system_results(store: Store, system: str, interval: str) -> Iterator[Result]
 def _estimates(
     store: Store, system: str, interval: str
 ) -> tuple[dict[str, Estimate], dict[str, float | None]]:
-    """Return the estimates of all metrics of a system, and the means of its diagnostics."""
     reductions, seed = _reductions(store, system), store.manifest["seed"]
     others = {name: Mean(name) for name in _DIAGNOSTICS}
     sums = walk(((p.groups, p.values) for p in store.stat_pages(system)), reductions | others)
     found = {name: estimate(sums[name], r, seed, interval) for name, r in reductions.items()}
-    found |= _covering_persons(store, system, interval, found, sums, reductions)
-    found |= {
-        name: replace(found[name], value=None, interval=None, reason=WITHHELD)
-        for name in unknown_metrics(found)
-    }
+    facts = store.meta(f"{PERSONS} {system}") if interval in ("auto", "t") else None
+    if facts is not None:
+        try:
+            changes = PersonChanges.of(facts)
+        except ValueError as error:
+            raise DamagedRowError(str(error)) from None
+        for name in found.keys() & set(PERSON_METRICS):
+            found[name] = covering_persons(found[name], sums[name], reductions[name], changes)
+    for name in unknown_metrics(found):
+        found[name] = replace(found[name], value=None, interval=None, reason=WITHHELD)
     return found, {name: value_of(sums[name], r) for name, r in others.items()}
-
-
-def _signature(store: Store, system: str, metric: str, n_draws: float | None) -> Signature:
-    manifest, facts = store.manifest, store.systems()[system]
-    return Signature(
-        manifest["corpus"]["name"],
-        manifest["corpus"]["sha256"],
-        facts["model"],
-        facts["decoder"],
-        facts["estimator"],
-        _choices_in_force(manifest, metric, facts["estimator"]),
-        "exact" if n_draws is None else f"{n_draws:g}",
-        manifest["seed"],
-        metric,
-        manifest["versions"]["aleatoric"],
-    )
 
 
 def unknown_metrics(found: Mapping[str, Estimate]) -> set[str]:
@@ -114,7 +99,12 @@ def unknown_metrics(found: Mapping[str, Estimate]) -> set[str]:
     {'overlap'}
     """
     ends = {name: (found.get(f"{name}_low"), found.get(f"{name}_high")) for name in BOUNDED}
-    wide = {name for name, (low, high) in ends.items() if low and high and _are_apart(low, high)}
+    wide = {
+        name
+        for name, (low, high) in ends.items()
+        if low and low.value is not None and high and high.value is not None
+        if high.value - low.value > WIDE
+    }
     wide -= {"log_loss"}  # in nats, not in [0, 1]: withheld only without an upper bound
     if (highest := found.get("log_loss_high")) and highest.value is None:
         wide |= {"log_loss"}
@@ -130,10 +120,6 @@ def unknown_metrics(found: Mapping[str, Estimate]) -> set[str]:
     return wide & found.keys()
 
 
-def _are_apart(low: Estimate, high: Estimate) -> bool:
-    return low.value is not None and high.value is not None and high.value - low.value > WIDE
-
-
 def tolerance_notes(store: Store) -> Iterator[str]:
     """Note on how many contexts the bounds of D² are further apart than the tolerance."""
     ends = ("sq_distance_low", "sq_distance_high")
@@ -143,12 +129,9 @@ def tolerance_notes(store: Store) -> Iterator[str]:
     for name in model_systems(store):
         low, high = (stat_columns(store, name, ends).values[end] for end in ends)
         width = (high - low)[np.isfinite(high - low)]
-        missed = int((width > tolerance).sum())
-        if missed:
-            widest = max(widest, float(width.mean()))
-            parts.append(
-                f"{missed} of {len(width)} contexts of {name} (mean width {width.mean():.3f})"
-            )
+        if missed := int((width > tolerance).sum()):
+            widest, mean = max(widest, float(width.mean())), f"mean width {width.mean():.3f}"
+            parts.append(f"{missed} of {len(width)} contexts of {name} ({mean})")
     if parts:
         advice = f"; means with bounds over {WIDE:g} apart are not reported: use --estimator mc"
         yield (
@@ -163,11 +146,6 @@ def has_persons(store: Store) -> bool:
     return store.meta(f"{PERSONS} {HUMAN}") is not None
 
 
-def person_facts(persons: PersonSums) -> dict[str, Any]:
-    """Return what is saved about persons with the statistics of a run."""
-    return {f"{PERSONS} {system}": facts for system, facts in persons.facts().items()}
-
-
 def person_notes(store: Store) -> Iterator[str]:
     """Note which intervals cover people."""
     if store.has_stats() and has_persons(store):
@@ -178,29 +156,6 @@ def person_notes(store: Store) -> Iterator[str]:
         )
 
 
-def _covering_persons(
-    store: Store,
-    system: str,
-    interval: str,
-    found: Mapping[str, Estimate],
-    sums: Mapping[str, GroupSums],
-    reductions: Mapping[str, Reduction],
-) -> dict[str, Estimate]:
-    """Return estimates with intervals over groups and persons, for the metrics that have them."""
-    facts = store.meta(f"{PERSONS} {system}")
-    if facts is None or interval not in ("auto", "t"):
-        return {}
-    try:
-        changes = PersonChanges.of(facts)
-    except ValueError as error:
-        raise DamagedRowError(str(error)) from None
-    return {
-        name: covering_persons(found[name], sums[name], reductions[name], changes)
-        for name in PERSON_METRICS
-        if name in found
-    }
-
-
 def _is_expected(store: Store, system: str, metric: str) -> bool:
     """Return whether an undefined value is shown: people have no distance to themselves."""
     if metric.startswith("log_loss"):
@@ -209,8 +164,9 @@ def _is_expected(store: Store, system: str, metric: str) -> bool:
     return system not in CONTROLS or (system == ORACLE and metric in of_halves)
 
 
-def _choices_in_force(manifest: Mapping[str, Any], metric: str, estimator: str) -> dict[str, str]:
+def _choices_in_force(store: Store, system: str, metric: str) -> dict[str, str]:
     """Return everything besides model, decoder and seed that changes this number."""
+    manifest, estimator = store.manifest, store.systems()[system]["estimator"]
     choices: dict[str, str] = manifest["choices"] | {"n_splits": str(manifest["n_splits"])}
     if estimator == "exact":
         choices["tolerance"] = f"{manifest['tolerance']:g}"
@@ -257,5 +213,5 @@ def _edges(store: Store, system: str) -> tuple[float, ...]:
 def _column(metric: str) -> str:
     """Return the statistic shown per item for a metric: correctness for ECE, C for the overlap."""
     if metric in ("overlap", "agreement_gap"):
-        return {"overlap": "agreement_C", "agreement_gap": "agreement_M"}[metric]
+        return "agreement_C" if metric == "overlap" else "agreement_M"
     return metric.replace("ece_debiased_", "ece_").replace("ece_", "correct_")

@@ -25,7 +25,7 @@ from aleatoric.metrics.agreement import (
 from aleatoric.metrics.distances import js_of_counts, leave_pair_out, tvd, tvd_of_counts
 from aleatoric.metrics.entropy import log_loss
 from aleatoric.nextword.answers import cut, human_counts, model_distribution, pool, regroup
-from aleatoric.nextword.rules import WordRule, bare, is_code, normalise, rule_named
+from aleatoric.nextword.rules import bare, is_code, normalise, rule_named
 from aleatoric.types import Categorical, Choices, Draws, Floats, Ints, Item, Pair
 
 CELLS_AT_ONCE = 500_000
@@ -50,11 +50,6 @@ class Settings:
     abstractions: Mapping[str, Abstraction] = field(default_factory=dict)
     n_splits: int = 20
     seed: int = 0
-
-    @property
-    def rule(self) -> WordRule:
-        """The word rule of the protocol."""
-        return rule_named(self.choices.rule, self.choices.lead)
 
 
 @dataclass(frozen=True)
@@ -96,8 +91,7 @@ class Control:
 def score_items(answered: Sequence[Answered], settings: Settings) -> Iterator[list[Scored]]:
     """Yield, per item, the statistics of both controls and of every system that answered it.
 
-    The halves of all items are scored in one batch for speed; an item's numbers do not depend on
-    the other items.
+    All items are scored in one batch for speed; an item's numbers do not depend on the others.
     """
     everybody = [_read_people(item) for item, _ in answered]
     controls = _score_oracles(everybody, settings)
@@ -108,20 +102,15 @@ def score_items(answered: Sequence[Answered], settings: Settings) -> Iterator[li
             *(
                 _score_model(people, oracle, system, draws, settings)
                 for system, rows in systems.items()
-                for draws in _prepared(rows, settings)
+                for draws in _prepared(rows, settings.choices)
             ),
         ]
 
 
 def pair_of(item: Item, rows: Sequence[Draws], choices: Choices) -> Iterator[Pair]:
-    """Yield people's and one system's distribution on one item, per repeated row if kept separate.
-
-    >>> item = Item("1:2", "1", "There", ("are", "is"))
-    >>> [p.model.n for p in pair_of(item, [Draws("1:2", {"are": 3})], Choices())]
-    [3]
-    """
+    """Yield people's and one system's distribution on an item, per repeated row if kept apart."""
     human = Categorical.from_counts(human_counts(item.responses))
-    for draws in _prepared(rows, Settings(choices, {})):
+    for draws in _prepared(rows, choices):
         model = model_distribution(draws, choices.failed == "outcome")
         if model is not None:
             yield Pair(item.id, item.group, human, model)
@@ -144,10 +133,10 @@ def _read_people(item: Item) -> People:
     return People(item, np.array(list(counts.values())), distribution, mode(distribution))
 
 
-def _prepared(rows: Sequence[Draws], settings: Settings) -> Iterable[Draws]:
+def _prepared(rows: Sequence[Draws], choices: Choices) -> Iterable[Draws]:
     # Runs of older versions hold raw texts; others hold words.
-    done = [cut(row, settings.rule) if row.texts else row for row in rows]
-    return done if settings.choices.repeats == "separate" else [pool(done)]
+    done = [cut(r, rule_named(choices.rule, choices.lead)) if r.texts else r for r in rows]
+    return done if choices.repeats == "separate" else [pool(done)]
 
 
 def _score_model(
@@ -163,38 +152,31 @@ def _score_model(
     values |= {name: _abstract_tvd(item, pair, f) for name, f in settings.abstractions.items()}
     values |= _agreements(pair, oracle.half, draws) | _perfect(people, people.n, model.n)
     values["n_model"] = model.n
-    return _with_correctness(
-        Scored(system, draws.row, values), mode(model), max(model.probs), people, oracle, settings
-    )
+    return _with_correctness(Scored(system, draws.row, values), model, people, oracle, settings)
 
 
 def _score_human(people: People, oracle: Control, settings: Settings) -> Scored:
     values: Values = {"n_human": people.n, "n_model": people.n}
     values["agreement_H"] = self_agreement(people.distribution)
-    scored, confidence = Scored(HUMAN, 0, values), max(people.distribution.probs)
-    return _with_correctness(scored, people.majority, confidence, people, oracle, settings)
+    scored = Scored(HUMAN, 0, values)
+    return _with_correctness(scored, people.distribution, people, oracle, settings)
 
 
 def _with_correctness(
-    scored: Scored,
-    answer: str,
-    confidence: float,
-    people: People,
-    oracle: Control,
-    settings: Settings,
+    scored: Scored, answers: Categorical, people: People, oracle: Control, settings: Settings
 ) -> Scored:
-    """Add whether an answer is the original word, the majority, and the majority of each half."""
+    """Add whether the mode is the original word, the majority, and the majority of each half."""
+    answer = mode(answers)
     matches = _matches_majority(answer, people, oracle, settings)
     correctness = {
-        "confidence": confidence,
+        "confidence": max(answers.probs),
         "correct_original": _matches_original(answer, people.item.original, settings.choices),
         "correct_human": float(answer == people.majority),
         # All splits of an item are defined, or none is.
         "correct_oracle": _or_none(float(matches.sum()) / len(matches)),
     }
-    return replace(
-        scored, values={**scored.values, **correctness}, splits={"correct_oracle": matches}
-    )
+    values = {**scored.values, **correctness}
+    return replace(scored, values=values, splits={"correct_oracle": matches})
 
 
 def _agreements(pair: Pair, half: Categorical | None, draws: Draws) -> Values:
@@ -213,7 +195,6 @@ def _agreements(pair: Pair, half: Categorical | None, draws: Draws) -> Values:
 
 
 def _perfect(people: People, n_human: int, n_model: int | None) -> Values:
-    """Return bounds of the expected TVD of a perfect model at these sample sizes."""
     bounds = perfect_tvd(people.counts, n_human, n_model)
     return {"perfect_low": bounds[0], "perfect_high": bounds[1]} if bounds else {}
 
@@ -226,8 +207,8 @@ def _score_oracles(everybody: Sequence[People], settings: Settings) -> list[Cont
     for batch in control.batches(widths, CELLS_AT_ONCE):
         indices = [splittable[i] for i in batch]
         scored = _score_halves([everybody[index] for index in indices], settings)
-        for index, one in zip(indices, scored, strict=True):
-            controls[index] = one
+        for index, control_of_item in zip(indices, scored, strict=True):
+            controls[index] = control_of_item
     return controls
 
 
@@ -247,14 +228,9 @@ def _score_halves(everybody: Sequence[People], settings: Settings) -> Iterator[C
         values |= {"n_human": sizes[0], "n_model": sizes[1]} | _perfect(people, *sizes)
         scored = Scored(ORACLE, 0, values, {name: split[row] for name, split in scores.items()})
         first = halves.target.counts[row * settings.n_splits, : len(people.counts)]
-        yield Control(scored, majorities[row], _half(people, first))
-
-
-def _half(people: People, counts: Ints) -> Categorical:
-    """Return the target half of one split as a distribution over its words."""
-    words = people.distribution.support
-    given = {words[i]: int(counts[i]) for i in np.flatnonzero(counts)}
-    return Categorical.from_counts(given)
+        words = zip(people.distribution.support, first.tolist(), strict=True)
+        half = Categorical.from_counts({word: count for word, count in words if count})
+        yield Control(scored, majorities[row], half)
 
 
 def _orders(people: People, settings: Settings) -> Ints:
@@ -310,7 +286,6 @@ def _matches_original(answer: str, original: str | None, choices: Choices) -> fl
 
 
 def _matches_majority(answer: str, people: People, oracle: Control, settings: Settings) -> Floats:
-    """Return whether an answer is the majority of the target half, per split."""
     if oracle.majorities is None:
         return np.full(settings.n_splits, np.nan)
     words = people.distribution.support
@@ -330,17 +305,12 @@ def _abstract_oracle_tvds(
     everybody: Sequence[People], halves: control.Halves, settings: Settings
 ) -> dict[str, Floats]:
     """Return TVD over classes of words, (items, splits) per abstraction."""
-    n = settings.n_splits
-    rows = [slice(start, start + n) for start in range(0, n * len(everybody), n)]
-    return {
-        name: np.array(
-            [
-                _abstract_oracle_tvd(people, halves, splits, abstraction)
-                for people, splits in zip(everybody, rows, strict=True)
-            ]
-        )
-        for name, abstraction in settings.abstractions.items()
-    }
+    n, found = settings.n_splits, {}
+    for name, abstraction in settings.abstractions.items():
+        rows = ((people, slice(i * n, (i + 1) * n)) for i, people in enumerate(everybody))
+        tvds = [_abstract_oracle_tvd(p, halves, splits, abstraction) for p, splits in rows]
+        found[name] = np.array(tvds)
+    return found
 
 
 def _abstract_oracle_tvd(
@@ -351,12 +321,8 @@ def _abstract_oracle_tvd(
     _, code = np.unique([classes[word] for word in words], return_inverse=True)
     order = np.argsort(code, kind="stable")
     starts = np.flatnonzero(np.diff(code[order], prepend=-1))
-    return tvd_of_counts(
-        *(
-            np.add.reduceat(half.counts[rows][:, order], starts, axis=1)
-            for half in (halves.target, halves.player)
-        )
-    )
+    counts = (half.counts[rows][:, order] for half in (halves.target, halves.player))
+    return tvd_of_counts(*(np.add.reduceat(part, starts, axis=1) for part in counts))
 
 
 def _or_none(value: float) -> float | None:

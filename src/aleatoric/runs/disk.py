@@ -14,7 +14,7 @@ import shutil
 import socket
 import sqlite3
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -32,7 +32,7 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_INTERR
 _UNOPENED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, *_UNOPENED)
 _UNWRITABLE_FILES = (errno.EACCES, errno.EPERM, errno.EROFS)
-_FULL_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 WAIT = 30.0
 """Seconds that a statement waits for another process to end a transaction."""
 STEPS = 100_000
@@ -50,18 +50,7 @@ class LockedError(UsageError):
 
 
 class RunLock:
-    """The right to write a run, held until it is released.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     lock = RunLock.take(Path(folder))
-    ...     try:
-    ...         RunLock.take(Path(folder))
-    ...     except LockedError as error:
-    ...         print("is being written by process" in str(error))
-    ...     lock.release()
-    True
-    """
+    """The right to write a run, held until it is released."""
 
     def __init__(self, path: Path, file: TextIO) -> None:
         self._path, self._file = path, file
@@ -79,10 +68,10 @@ class RunLock:
                 file.close()
                 raise _lock_error(folder, error, holder) from None
             # The former holder may have removed the file between our opening and locking it.
-            if _is_at(file, path):
-                lock = cls(path, file)
-                lock._sign()
-                return lock
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), path.lstat()):
+                    _sign(file)
+                    return cls(path, file)
             file.close()
 
     def release(self) -> None:
@@ -91,13 +80,13 @@ class RunLock:
             self._path.unlink(missing_ok=True)
             self._file.close()
 
-    def _sign(self) -> None:
-        now = datetime.now().astimezone().isoformat(" ", "seconds")
-        self._file.truncate(0)
-        holder = {"process": os.getpid(), "host": socket.gethostname(), "since": now}
-        with suppress(OSError):  # on a full disk the lock holds without a signature
-            json.dump(holder, self._file)
-            self._file.flush()
+
+def _sign(file: TextIO) -> None:
+    now = datetime.now().astimezone().isoformat(" ", "seconds")
+    file.truncate(0)
+    with suppress(OSError):  # on a full disk the lock holds without a signature
+        json.dump({"process": os.getpid(), "host": socket.gethostname(), "since": now}, file)
+        file.flush()
 
 
 def _open_lock(path: Path) -> TextIO:
@@ -111,8 +100,7 @@ def _open_lock(path: Path) -> TextIO:
         if error.errno not in _NOT_PERMITTED:
             raise
         raise unwritable(path.parent, str(error.strerror)) from None
-    found = os.fstat(number)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+    if not _is_plain(os.fstat(number)):
         os.close(number)
         raise _not_a_lock(path)
     return os.fdopen(number, "a+", encoding="utf-8")
@@ -122,33 +110,29 @@ def _not_a_lock(path: Path) -> UsageError:
     return UsageError(f"{path}: is no lock of a run but another file, or a link to one; remove it.")
 
 
-def _is_at(file: TextIO, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
-    except FileNotFoundError:
-        return False
+def _is_plain(status: os.stat_result) -> bool:
+    """Whether a file is a regular one that has no other name."""
+    return stat.S_ISREG(status.st_mode) and status.st_nlink <= 1
 
 
 def _holder(file: TextIO) -> dict[str, Any]:
-    try:
+    with suppress(OSError, ValueError):  # not signed yet
         file.seek(0)
-        found: Any = json.load(file)
-    except (OSError, ValueError):
-        return {}  # not signed yet
-    return found if isinstance(found, dict) else {}
+        holder = json.load(file)
+        return holder if isinstance(holder, dict) else {}
+    return {}
 
 
 def _lock_error(folder: Path, error: OSError, holder: dict[str, Any]) -> UsageError:
     if not isinstance(error, BlockingIOError):
-        problem = f"cannot be locked ({error.strerror})"
-        return UsageError(f"{folder}: {problem}; choose a place on a disk of this machine.")
+        fix = "choose a place on a disk of this machine"
+        return UsageError(f"{folder}: cannot be locked ({error.strerror}); {fix}.")
     host = holder.get("host")
     where = "" if host in (None, socket.gethostname()) else f" on {host}"
     who = f"process {holder['process']}{where}" if "process" in holder else "another process"
     since = f" since {holder['since']}" if "since" in holder else ""
-    return LockedError(
-        f"{folder}: is being written by {who}{since}; wait until it is done, or stop it."
-    )
+    fix = "wait until it is done, or stop it"
+    return LockedError(f"{folder}: is being written by {who}{since}; {fix}.")
 
 
 # Errors -------------------------------------------------------------------------------------
@@ -159,20 +143,23 @@ def reporting_faults(path: Path, reads: bool = False) -> Iterator[None]:
     """Turn faults of the database and the disk inside into errors for the user.
 
     `reads` says that the run is only read: if it cannot be opened, it is called unreadable.
-
-    >>> with reporting_faults(Path("runs/a")):
-    ...     raise OSError(errno.ENOSPC, "No space left on device")
-    Traceback (most recent call last):
-    aleatoric.errors.StorageError: runs/a: the disk is full; what was finished is saved: make \
-room and continue with aleatoric resume runs/a.
     """
     try:
         yield
     except (sqlite3.DatabaseError, DamagedRowError, OSError) as error:
-        found = error_of(path, error, reads)
-        if found is None:
+        if (user_error := error_of(path, error, reads)) is None:
             raise
-        raise found from error
+        raise user_error from error
+
+
+@contextmanager
+def on_failure(undo: Callable[[], None]) -> Iterator[None]:
+    """Undo what was begun if what is done inside fails."""
+    try:
+        yield
+    except BaseException:
+        undo()
+        raise
 
 
 def error_of(path: Path, error: BaseException | None, reads: bool = False) -> AleatoricError | None:
@@ -210,7 +197,7 @@ def _file_error(path: Path, error: OSError) -> AleatoricError | None:
     # A failed write names no file; what a run writes lies in its directory.
     named = None if error.filename is None else Path(str(error.filename))
     inside = named is not None and named.absolute().is_relative_to(path.absolute())
-    if error.errno in _FULL_DISKS and (named is None or inside):
+    if error.errno in FULL_DISKS and (named is None or inside):
         return _full(path)
     if error.errno in _UNWRITABLE_FILES and inside:
         return unwritable(path, error.strerror or "not allowed")
@@ -247,10 +234,8 @@ def before_any_work(error: AleatoricError) -> AleatoricError:
 
 def unwritable(path: Path, reason: str) -> UsageError:
     """Return the error for a place where nothing can be written."""
-    return UsageError(
-        f"{path}: cannot be written ({reason}); choose another --out, or copy the run to a place "
-        "where it can be."
-    )
+    fix = "choose another --out, or copy the run to a place where it can be"
+    return UsageError(f"{path}: cannot be written ({reason}); {fix}.")
 
 
 def unreadable(path: Path, reason: str) -> UsageError:
@@ -268,12 +253,7 @@ def check_place(path: Path) -> None:
 
 
 def check_run(path: Path) -> None:
-    """Refuse a path that is not a run directory.
-
-    >>> check_run(Path("runs/none"))
-    Traceback (most recent call last):
-    aleatoric.errors.UsageError: runs/none: is no run directory; it has no run.sqlite.
-    """
+    """Refuse a path that is not a run directory."""
     try:
         is_run = (path / DATABASE).is_file()
     except OSError as error:
@@ -335,14 +315,10 @@ def check_files(file: Path) -> None:
     if os.path.lexists(journal):
         raise UsageError(f"{journal}: a run has no rollback journal; remove this file.")
     for part in (file, _beside(file, "-wal"), _beside(file, "-shm")):
-        try:
-            found = part.lstat()
-        except FileNotFoundError:
-            continue
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
-            raise UsageError(
-                f"{part}: is a link or not a regular file; copy the run and use the copy."
-            )
+        with suppress(FileNotFoundError):
+            if not _is_plain(part.lstat()):
+                problem = "is a link or not a regular file"
+                raise UsageError(f"{part}: {problem}; copy the run and use the copy.")
     if not file.exists():
         return
     with file.open("rb") as opened:
@@ -362,15 +338,13 @@ def is_empty(connection: sqlite3.Connection) -> bool:
 def check_format(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a database of another format, or with other tables and indexes."""
     if is_empty(connection):
-        raise UsageError(
-            f"{path}: was stopped before it began; the original command starts it again."
-        )
+        fix = "the original command starts it again"
+        raise UsageError(f"{path}: was stopped before it began; {fix}.")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != SCHEMA_VERSION:
         fix = "update aleatoric" if version > SCHEMA_VERSION else _RUN_AGAIN
-        raise UsageError(
-            f"{path}: has run format {version}, and this version reads {SCHEMA_VERSION}; {fix}."
-        )
+        problem = f"has run format {version}, and this version reads {SCHEMA_VERSION}"
+        raise UsageError(f"{path}: {problem}; {fix}.")
     check_objects(connection, path)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
@@ -18,23 +18,11 @@ SMALLEST_SHARE = 0.0001
 """The smallest part of a CPU or GPU that a cluster assigns."""
 
 
-class Engine(Protocol):
-    """Opens models that run in this process or on a cluster.
+class Engine:
+    """Loads models in this process; subclasses may load them elsewhere.
 
-    They take items and yield answers as they come, in any order; an engine saves nothing.
+    Models take items and yield answers as they come, in any order; an engine saves nothing.
     """
-
-    def word_model(self, spec: str, loading: Loading) -> WordModel:
-        """Open a model of next words."""
-        ...
-
-    def text_model(self, spec: str, loading: LoadOptions) -> TextModel:
-        """Open a model of whole texts."""
-        ...
-
-
-class LocalEngine:
-    """Loads models in this process."""
 
     def word_model(self, spec: str, loading: Loading) -> WordModel:
         """Load a model of next words."""
@@ -45,19 +33,13 @@ class LocalEngine:
         return open_text_model(spec, loading)
 
 
-@contextmanager
-def open_local(options: EngineOptions) -> Iterator[LocalEngine]:
+def open_local(options: EngineOptions) -> AbstractContextManager[Engine]:
     """Open the local engine."""
-    yield LocalEngine()
+    return nullcontext(Engine())
 
 
 def open_engine(options: EngineOptions) -> AbstractContextManager[Engine]:
-    """Open the engine of a run.
-
-    >>> with open_engine(EngineOptions()) as engine:
-    ...     engine.word_model("toy", Loading()).label
-    'toy'
-    """
+    """Open the engine of a run."""
     check_engine(options)
     found: AbstractContextManager[Engine] = registry.find("engines", options.name)(options)
     return found
@@ -77,8 +59,8 @@ def check_engine(options: EngineOptions) -> None:
     unused = [option for option, value in given.items() if value is not None]
     if options.name == LOCAL and unused:
         raise UsageError(f"{unused[0]} is for a cluster; add --engine ray.")
-    _check_share("--actor-cpus", options.cpus)
-    _check_share("--actor-gpus", options.gpus)
+    _check_share("--actor-cpus", options.cpus or 0)
+    _check_share("--actor-gpus", options.gpus or 0)
     if options.gpus is not None and options.gpus > 1 and options.gpus != int(options.gpus):
         raise UsageError(
             f"--actor-gpus {options.gpus:g} is not a number of GPUs; give a whole number, or a "
@@ -86,37 +68,19 @@ def check_engine(options: EngineOptions) -> None:
         )
 
 
-def _check_share(option: str, share: float | None) -> None:
-    """Refuse a share that a cluster cannot assign."""
-    if share is None:
-        return
+def _check_share(option: str, share: float) -> None:
     is_valid = math.isfinite(share) and share >= 0
     multiple = round(share / SMALLEST_SHARE) * SMALLEST_SHARE if is_valid else 0
     if not is_valid or not math.isclose(share, multiple, rel_tol=1e-12):
-        raise UsageError(
-            f"{option} {share:g} cannot be assigned; give a multiple of {SMALLEST_SHARE:g}."
-        )
-
-
-def check_one_process(options: EngineOptions, level: str) -> None:
-    """Refuse a cluster for sums that are added in the order of the corpus."""
-    check_engine(options)
-    if options.name != LOCAL:
-        raise UsageError(
-            f"the {level} level works in one process, since its sums are added up in the order of "
-            "the corpus; leave out --engine, or run each --model on its own machine."
-        )
+        fix = f"give a multiple of {SMALLEST_SHARE:g}"
+        raise UsageError(f"{option} {share:g} cannot be assigned; {fix}.")
 
 
 # Models -------------------------------------------------------------------------------------
 
 
 def open_model(spec: str, loading: Loading) -> WordModel:
-    """Open the next-word model of `recorded:FILE`, `toy`, `smollm2`, `hf:NAME[@REVISION]`, ...
-
-    >>> open_model("toy", Loading()).label
-    'toy'
-    """
+    """Open the next-word model of `recorded:FILE`, `toy`, `smollm2`, `hf:NAME[@REVISION]`, ..."""
     check_estimator(loading.estimator)
     kind, _, argument = spec.partition(":")
     if kind in registry.names("models"):
@@ -125,10 +89,6 @@ def open_model(spec: str, loading: Loading) -> WordModel:
     if kind not in registry.names("language_models"):
         known = [*registry.names("models"), *registry.names("language_models")]
         raise UsageError(f"there is no model {spec!r}; known kinds: {', '.join(sorted(known))}.")
-    return _open_live(spec, kind, argument, loading)
-
-
-def _open_live(spec: str, kind: str, argument: str, loading: Loading) -> WordModel:
     options: dict[str, Any] = {name: getattr(loading, name) for name in ("dtype", "device", "bos")}
     if kind == "hf":
         argument, _, revision = argument.partition("@")
@@ -137,8 +97,8 @@ def _open_live(spec: str, kind: str, argument: str, loading: Loading) -> WordMod
         raise UsageError(f"{kind}: needs a name; write {kind}:NAME.")
     lm = registry.find("language_models", kind)(*filter(None, [argument]), **options)
     label = spec.rstrip("/").rpartition("/")[2]
-    model: WordModel = registry.find("estimators", loading.estimator)(lm, label, loading.estimator)
-    return model
+    live: WordModel = registry.find("estimators", loading.estimator)(lm, label, loading.estimator)
+    return live
 
 
 def open_forced(spec: str, forcing: Forcing) -> ForcedModel:

@@ -1,7 +1,7 @@
 """The tables of a run, and how rows are written and read: JSON, or compressed statistics.
 
-A run may come from others, and a checksum proves nothing about who wrote a row: every row is
-validated when it is decoded, and a row that this package would not have written is damage.
+A run may come from others, and a checksum does not prove who wrote a row: every row is validated
+when it is decoded.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -77,20 +77,12 @@ class DamagedRowError(ValueError):
 
 
 def select(table: str) -> str:
-    """Return the statement that reads the sealed rows of a table.
-
-    >>> select("meta")
-    'SELECT key, value, checksum FROM meta'
-    """
+    """Return the statement that reads the sealed rows of a table."""
     return f"SELECT {', '.join(COLUMNS[table])} FROM {table}"
 
 
 def insert(table: str, how: str = "INSERT") -> str:
-    """Return the statement that writes a sealed row to a table; the database may be named.
-
-    >>> insert("meta"), insert("temp.meta", "INSERT OR REPLACE")
-    ('INSERT INTO meta VALUES (?, ?, ?)', 'INSERT OR REPLACE INTO temp.meta VALUES (?, ?, ?)')
-    """
+    """Return the statement that writes a sealed row to a table; the database may be named."""
     n_columns = len(COLUMNS[table.rpartition(".")[2]])
     return f"{how} INTO {table} VALUES ({', '.join('?' * n_columns)})"
 
@@ -101,9 +93,7 @@ def temporary(statement: str) -> str:
 
 
 def seal(row: SqlRow) -> SqlRow:
-    """Append a checksum of all columns to a row: SQLite itself keeps none.
-
-    It covers the key, so that a row under another key is noticed like one with other contents.
+    """Append a checksum of all columns to a row, its key included: SQLite itself keeps none.
 
     >>> seal((7, '["a"]'))
     (7, '["a"]', 1311578035)
@@ -112,11 +102,7 @@ def seal(row: SqlRow) -> SqlRow:
 
 
 def unseal(row: SqlRow) -> SqlRow:
-    """Return a sealed row without its checksum.
-
-    >>> unseal(seal((7, '["a"]')))
-    (7, '["a"]')
-    """
+    """Return a sealed row without its checksum."""
     contents = tuple(row[:-1])
     _check(_checksum(contents) == row[-1], "a row is not what was written")
     return contents
@@ -161,12 +147,7 @@ def load(text: str, hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
 
 
 def load_saved(text: str) -> Any:
-    """Read JSON whose objects become `SavedDict`.
-
-    >>> load_saved('{"a": {}}')["a"]["b"]
-    Traceback (most recent call last):
-    aleatoric.runs.formats.DamagedRowError: 'b' is missing
-    """
+    """Read JSON whose objects become `SavedDict`."""
     return load(text, SavedDict)
 
 
@@ -190,13 +171,7 @@ def valid_texts(found: Sequence[Any]) -> tuple[str, ...]:
 
 
 def dump_item(item: Item) -> ItemRow:
-    """Return an item as its columns; responses are a JSON list of words or (person, word) pairs.
-
-    >>> dump_item(Item("1", "g", "There", ("are",)))
-    ('1', 'g', 'There', None, '["are"]')
-    >>> dump_item(Item("1", "g", "There", ("are",), persons=("ann",)))[-1]
-    '[["ann","are"]]'
-    """
+    """Return an item as its columns; responses are a JSON list of words or (person, word) pairs."""
     responses: Sequence[Any] = item.responses
     if item.persons is not None:
         responses = list(zip(item.persons, item.responses, strict=True))
@@ -234,16 +209,10 @@ def load_text_item(
 
 
 def dump_draws(draws: Draws) -> str:
-    """Write draws as JSON, without empty parts.
-
-    >>> dump_draws(Draws("1", {"a": 2}, failed=1))
-    '{"counts":{"a":2},"failed":1}'
-    """
+    """Write draws as JSON, without empty parts."""
     payload: dict[str, Any] = {"counts": dict(draws.counts)}
-    if draws.failed:
-        payload["failed"] = draws.failed
-    if draws.texts:
-        payload["texts"] = draws.texts
+    others = {"failed": draws.failed, "texts": draws.texts}
+    payload |= {name: value for name, value in others.items() if value}
     if draws.logprobs is not None:
         payload["logprobs"] = dict(draws.logprobs)
     if draws.exact is not None:
@@ -266,7 +235,8 @@ def load_draws(item_id: str, row: int, payload: str) -> Draws:
     _check(is_valid and type(failed) is int and failed >= 0, "counts of draws")
     _check(failed + sum(counts.values()) < MAX_DRAWS, "too many draws")
     if logprobs is not None:
-        _check(type(logprobs) is dict and _are_numbers(logprobs.values()), "log-probabilities")
+        is_valid = type(logprobs) is dict and all(map(is_number, logprobs.values()))
+        _check(is_valid, "log-probabilities")
         valid_texts([*logprobs])
     exact = _load_exact(found["exact"]) if "exact" in found else None
     return Draws(item_id, counts, failed, row, valid_texts(written), logprobs, exact)
@@ -284,21 +254,17 @@ def _load_exact(found: Any) -> Exact:
         is_valid = (
             words["n"] is None
             and len(support) == len(set(support)) == len(probs) > 0
-            and _are_numbers(numbers)
+            and all(map(is_number, numbers))
             and -_ROUNDING <= min(numbers) <= sum(probs) <= 1 + _ROUNDING
             and type(found["certified"]) is bool
             and all(_is_real(low) for low, _ in ends.values())
-            and _are_numbers(high for _, high in ends.values() if high is not None)
+            and all(is_number(high) for _, high in ends.values() if high is not None)
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedRowError(str(error)) from None
     _check(is_valid, "probabilities of words")
     distribution = Categorical(support, probs, words["rest"], None)
     return Exact(distribution, ends, found["certified"], found["failed"])
-
-
-def _are_numbers(values: Iterable[Any]) -> bool:
-    return all(type(value) in (int, float) and math.isfinite(value) for value in values)
 
 
 # Statistics ---------------------------------------------------------------------------------
@@ -326,14 +292,9 @@ class StatTable:
 
 
 def dump_stats(rows: Sequence[StatRow], columns: Sequence[str], n_splits: int) -> bytes:
-    """Compress the rows of one system as a table; the first byte says whether it has splits.
+    """Compress the rows of one system as a table of item, row, columns and splits.
 
-    Its rows are item, row, columns and splits: similar values lie together. Values that a row does
-    not have are undefined.
-
-    >>> page = dump_stats([StatRow(7, "m", 0, {"tvd": 0.5}, {})], ["tvd"], 0)
-    >>> load_stats(page, ["tvd"], 0).values["tvd"].tolist()
-    [[0.5]]
+    Similar values lie together; missing ones are NaN. The first byte says whether there are splits.
     """
     table = np.full((2 + len(columns) + n_splits, len(rows)), np.nan)
     places = {name: 2 + i for i, name in enumerate(columns)}
@@ -379,17 +340,13 @@ Shape = Any
 
 
 def fits(value: Any, shape: Shape) -> bool:
-    """Whether a value has a shape.
-
-    >>> fits(["a", None], [(str, None)]), fits({"n": -1}, {"n": int_between(0)}), fits(True, int)
-    (True, False, False)
-    """
+    """Whether a value has a shape."""
     if shape is None or isinstance(shape, type):
         return value is None if shape is None else type(value) is shape
     if isinstance(shape, tuple):
-        return any(fits(value, one) for one in shape)
+        return any(fits(value, alternative) for alternative in shape)
     if isinstance(shape, list):
-        return type(value) is list and all(fits(one, shape[0]) for one in value)
+        return type(value) is list and all(fits(part, shape[0]) for part in value)
     if isinstance(shape, dict):
         return isinstance(value, dict) and all(
             fits(value[key], inner) for key, inner in shape.items() if key in value
@@ -404,11 +361,11 @@ def int_between(low: int, high: int = 2**63 - 1) -> Callable[[Any], bool]:
 
 def is_number(value: Any) -> bool:
     """Whether a value is a finite number."""
-    return type(value) in (int, float) and abs(value) < 1e300 and math.isfinite(value)
+    return type(value) in (int, float) and abs(value) < 1e300
 
 
 def _is_real(value: Any) -> bool:
-    return type(value) in (int, float) and not math.isnan(value)
+    return type(value) in (int, float) and value == value  # not NaN
 
 
 def is_text(value: Any) -> bool:
@@ -478,9 +435,8 @@ _SYSTEM: Shape = {
 
 def check_fact(key: str, value: Any) -> None:
     """Refuse a fact that does not have the shape that this package saves."""
-    kind = str(key).partition(" ")[0]
-    shape = _FACTS.get(key, _FACTS_OF_A_SYSTEM.get(kind, lambda value: True))
-    _check(fits(value, shape), f"the fact {key!r} has another shape")
+    of_system = _FACTS_OF_A_SYSTEM.get(str(key).partition(" ")[0], lambda value: True)
+    _check(fits(value, _FACTS.get(key, of_system)), f"the fact {key!r} has another shape")
 
 
 def check_system(name: str, facts: Any) -> None:

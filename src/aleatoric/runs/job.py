@@ -1,7 +1,6 @@
-"""Jobs: the options of a command as a frozen dataclass.
+"""Jobs: the options of a command as a frozen dataclass; a new option is one field.
 
-The options of the command line, the manifest of a run, resumption and the printed command all
-derive from the fields of the job. A new option is one field.
+The options of the command line, manifest, resumption and printed command derive from its fields.
 """
 
 from __future__ import annotations
@@ -87,15 +86,14 @@ class Job:
 
     @property
     def named_probes(self) -> tuple[str, ...]:
-        """Probes that the job names, which may be user code."""
-        return ()
+        """Probes that the job names, which may be user code; most jobs have none."""
+        probes: tuple[str, ...] = getattr(self, "probes", ())
+        return probes
 
     def saved(self) -> dict[str, Any]:
-        """Return the fields that are part of the manifest, as JSON values.
-
-        The corpus and its encoding are saved with the other facts about the corpus.
-        """
-        return {name: _plain(getattr(self, name)) for name in _saved_names(type(self))}
+        """Return the fields that are part of the manifest, except the corpus, as JSON values."""
+        values = {name: getattr(self, name) for name in _saved_names(type(self))}
+        return {name: [*v] if isinstance(v, tuple) else v for name, v in values.items()}
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any], changes: Mapping[str, Any]) -> Self:
@@ -104,7 +102,7 @@ class Job:
             values = {name: manifest[name] for name in _saved_names(cls)}
             corpus = manifest["corpus"]
             values |= {"corpus": corpus["spec"], "encoding": corpus["encoding"]}
-            values = {name: _frozen(value) for name, value in values.items()}
+            values = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
             return cls(**{**values, **changes})
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedRowError(str(error)) from None
@@ -117,10 +115,9 @@ class Job:
             name = job_field.name
             if name in ("corpus", "encoding") or name not in manifest:
                 continue
-            if not _fits(manifest[name], kinds[name]) or not _in_range(
-                manifest[name], about(job_field)
-            ):
-                raise DamagedRowError(f"the manifest's {name} is {manifest[name]!r:.40}")
+            value = manifest[name]
+            if not _fits(value, kinds[name]) or not _in_range(value, about(job_field)):
+                raise DamagedRowError(f"the manifest's {name} is {value!r:.40}")
 
     def arguments(self, is_live: bool) -> Iterator[str]:
         """Yield the command-line arguments that differ from their defaults."""
@@ -133,37 +130,22 @@ class Job:
             yield from _flagged(flag(job_field), value)
 
 
+def _ray_option(help: str, low: float | None = None, high: float | None = None) -> Any:
+    return option(None, f"With --engine ray: {help}", low=low, high=high, saved=False)
+
+
 @dataclass(frozen=True)
 class ClusterJob(Job):
     """A job whose items may be spread over the actors of a cluster."""
 
     _: KW_ONLY
-    address: str | None = option(
-        None,
-        "With --engine ray: address of a running cluster, auto or HOST:PORT; by default a local "
-        "one is started.",
-        saved=False,
+    address: str | None = _ray_option(
+        "address of a running cluster, auto or HOST:PORT; by default a local one is started."
     )
-    actors: int | None = option(
-        None,
-        "With --engine ray: copies of the model; by default as many as fit.",
-        low=1,
-        high=10**5,
-        saved=False,
-    )
-    actor_cpus: float | None = option(
-        None,
-        "With --engine ray: CPUs per actor; by default 1 to 4.",
-        low=0,
-        high=10**4,
-        saved=False,
-    )
-    actor_gpus: float | None = option(
-        None,
-        "With --engine ray: GPUs per actor, such as 1 or 0.5; by default 1 if there are any.",
-        low=0,
-        high=10**3,
-        saved=False,
+    actors: int | None = _ray_option("copies of the model; by default as many as fit.", 1, 10**5)
+    actor_cpus: float | None = _ray_option("CPUs per actor; by default 1 to 4.", 0, 10**4)
+    actor_gpus: float | None = _ray_option(
+        "GPUs per actor, such as 1 or 0.5; by default 1 if there are any.", 0, 10**3
     )
 
     @property
@@ -186,14 +168,13 @@ def flag(job_field: Field[Any]) -> str:
 
 def shown_fields(job_type: type[Job]) -> list[Field[Any]]:
     """Return the fields that are options: corpus and model, a command's own, then shared ones."""
-    known = [job_field for job_field in fields(job_type) if not about(job_field).hidden]
-    shared = {job_field.name for base in (Job, ClusterJob) for job_field in fields(base)}
-    first = [job_field for job_field in known if job_field.name in ("corpus", "models")]
-    return [
-        *first,
-        *(job_field for job_field in known if job_field.name not in shared),
-        *(job_field for job_field in known if job_field.name in shared and job_field not in first),
-    ]
+    shown = [job_field for job_field in fields(job_type) if not about(job_field).hidden]
+    shared = {job_field.name for job_field in fields(ClusterJob)}
+
+    def rank(job_field: Field[Any]) -> int:
+        return 0 if job_field.name in ("corpus", "models") else 1 + (job_field.name in shared)
+
+    return sorted(shown, key=rank)
 
 
 def _saved_names(job_type: type[Job]) -> list[str]:
@@ -202,25 +183,15 @@ def _saved_names(job_type: type[Job]) -> list[str]:
     return [name for name in saved if name not in ("corpus", "encoding")]
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _fits(value: Any, kind: Any) -> bool:
     """Whether a JSON value can stand for a field of this type."""
     if get_origin(kind) in (Union, types.UnionType):
-        return any(_fits(value, one) for one in get_args(kind))
+        return any(_fits(value, alternative) for alternative in get_args(kind))
     if get_origin(kind) is tuple:
-        return type(value) is list and all(_fits(one, get_args(kind)[0]) for one in value)
-    if kind is float:
-        return is_number(value)
-    if kind is str:
-        return is_text(value)
-    return value is None if kind is type(None) else type(value) is kind
+        return type(value) is list and all(_fits(part, get_args(kind)[0]) for part in value)
+    if kind in (float, str):
+        return is_number(value) if kind is float else is_text(value)
+    return type(value) is kind
 
 
 def _in_range(value: Any, option_of: Option) -> bool:
@@ -233,16 +204,11 @@ def _in_range(value: Any, option_of: Option) -> bool:
 
 
 def _flagged(name: str, value: Any) -> Iterator[str]:
-    """Yield an option with its value or values.
-
-    >>> [*_flagged("--model", ("a", "b")), *_flagged("--chat", True)]
-    ['--model', 'a', '--model', 'b', '--chat']
-    """
     if value is True:
         yield name
     elif value is not None:
-        for one in value if isinstance(value, tuple) else [value]:
-            yield from (name, str(one))
+        for part in value if isinstance(value, tuple) else [value]:
+            yield from (name, str(part))
 
 
 @dataclass(frozen=True)
@@ -261,19 +227,15 @@ LOCAL = "local"
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """Which engine, and how large; `None` leaves a choice to the engine.
-
-    None of it changes a result, so that a run may be continued with another engine.
-    """
+    """Which engine, and how large; `None` leaves a choice to it. No result depends on these."""
 
     name: str = LOCAL
     address: str | None = None
     """Of a cluster that runs already: `auto` or host:port."""
     actors: int | None = None
     cpus: float | None = None
-    """Of one actor."""
     gpus: float | None = None
-    """Of one actor."""
+    """CPUs and GPUs are per actor."""
 
 
 MAY_DIFFER = ("versions", "language")
@@ -290,7 +252,6 @@ def check_same_options(path: Path, saved: Mapping[str, Any], manifest: Mapping[s
 
 
 def _differences(saved: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what differs, the most informative first."""
     if saved["command"] != given["command"]:
         yield f"it is of aleatoric {saved['command']}"
         return
@@ -340,7 +301,5 @@ def _resolved(spec: str) -> list[str]:
     >>> _resolved("w.jsonl") == _resolved("./w.jsonl"), _resolved("cloze:a/../w")[0]
     (True, 'cloze')
     """
-    kind, colon, argument = spec.partition(":")
-    if not colon:
-        kind, argument = "", spec
+    kind, _, argument = spec.partition(":") if ":" in spec else ("", "", spec)
     return [kind, *map(os.path.realpath, argument.split(","))]

@@ -22,17 +22,9 @@ from typing import Any
 
 from aleatoric import registry
 from aleatoric.errors import MissingExtraError, UsageError
-from aleatoric.models.base import (
-    Ask,
-    LoadOptions,
-    TextModel,
-    TextTally,
-    WordModel,
-    Writing,
-    pages,
-    whole_passages,
-)
-from aleatoric.runs.engine import LocalEngine, check_estimator
+from aleatoric.models import base
+from aleatoric.models.base import Ask, LoadOptions, TextModel, TextTally, WordModel, Writing
+from aleatoric.runs.engine import Engine, check_estimator
 from aleatoric.runs.job import EngineOptions, Loading
 from aleatoric.runs.ray_workers import ModelFacts, ModelSource, Pool, PoolSize, resources
 from aleatoric.types import Draws, Item, TextItem, Texts
@@ -59,7 +51,7 @@ def open_ray(options: EngineOptions) -> Iterator[RayEngine]:
         yield engine
 
 
-class RayEngine:
+class RayEngine(Engine):
     """Opens models in actors; one model at a time."""
 
     def __init__(self, options: EngineOptions) -> None:
@@ -72,14 +64,14 @@ class RayEngine:
         """Load a model of next words in every actor."""
         check_estimator(loading.estimator)
         if spec.partition(":")[0] in IN_DRIVER:
-            return LocalEngine().word_model(spec, loading)
+            return super().word_model(spec, loading)
         pool = self._open(ModelSource("words", spec, loading, os.getcwd()))
         return RayWords(pool, pool.facts())
 
     def text_model(self, spec: str, loading: LoadOptions) -> TextModel:
         """Load a model of texts in every actor."""
         if spec.partition(":")[0] in IN_DRIVER:
-            return LocalEngine().text_model(spec, loading)
+            return super().text_model(spec, loading)
         pool = self._open(ModelSource("texts", spec, loading, os.getcwd()))
         facts = pool.facts()
         return TalliedRayTexts(pool, facts) if facts.is_tallied else RayTexts(pool, facts)
@@ -93,7 +85,9 @@ class RayEngine:
         if self._ray is None:
             self._ray = connect(self._options, self._leaving)
         self._close_pool()  # the next model needs its room
-        wants_gpu = _wants_gpu(source.spec, source.loading)
+        kinds = (*registry.names("language_models"), *registry.names("text_models"))
+        on_cpu = (source.loading.device or "cuda").startswith("cpu")
+        wants_gpu = source.spec.partition(":")[0] in kinds and not on_cpu
         size = size_of(self._options, resources(self._ray), wants_gpu)
         if not size.has_room(self._ray):
             raise UsageError(f"{source.spec}: {size.no_room}; use --actor-cpus and --actor-gpus.")
@@ -151,7 +145,7 @@ class RayWords(RayModel):
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Yield words for items, in the parts that one process would compute together."""
-        parts = whole_passages(items, self.facts.at_once or AT_ONCE)
+        parts = base.whole_passages(items, self.facts.at_once or AT_ONCE)
         return (draws for draws, _ in self.answers(parts, ask))
 
 
@@ -173,7 +167,7 @@ class RayTexts(RayModel):
     ) -> Iterator[tuple[Texts, Mapping[str, int]]]:
         at_once = self.facts.at_once
         size = AT_ONCE if at_once is None else max(1, at_once // ask.samples)
-        return self.answers(pages(items, size), ask)
+        return self.answers(base.pages(items, size), ask)
 
 
 @dataclass(frozen=True)
@@ -263,7 +257,6 @@ def _forget_token() -> None:
 
 
 def _check_loopback(ray: Any) -> None:
-    """Refuse a cluster that listens on the network."""
     host = ray.nodes()[0]["NodeManagerAddress"]
     if not ipaddress.ip_address(host).is_loopback:
         raise UsageError(
@@ -296,7 +289,6 @@ def _unreachable(address: str | None, error: Exception) -> UsageError:
 
 
 def _own_cluster(options: EngineOptions) -> dict[str, Any]:
-    """Return the arguments that start a cluster on this machine."""
     # More actors than this machine has cores are allowed if they are asked for.
     wanted = (options.actors or 1) * (options.cpus or 1)
     return {
@@ -341,24 +333,14 @@ def size_of(
         gpus = 1 if wants_gpu and any(node.get("GPU", 0) >= 1 for node in nodes) else 0
     cpus = options.cpus
     if cpus is None:
-        cpus = 1 if gpus else _share(nodes, options.actors)
+        # Those of the smallest node, as far as all actors fit.
+        counts = [int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1] or [1]
+        share = min(CPUS, min(counts), sum(counts) // (options.actors or 1))
+        cpus = 1 if gpus else max(1, share)
     fitting = sum(_fitting(node, cpus, gpus) for node in nodes)
     return PoolSize(options.actors or max(1, fitting), cpus, gpus)
 
 
-def _share(nodes: Sequence[Mapping[str, float]], actors: int | None) -> int:
-    """Return the CPUs per actor: those of the smallest node, as far as all actors fit."""
-    counts = [int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1] or [1]
-    return max(1, min(CPUS, min(counts), sum(counts) // (actors or 1)))
-
-
 def _fitting(node: Mapping[str, float], cpus: float, gpus: float) -> int:
-    """Return how many actors fit on a node."""
     shares = [(node.get("CPU", 0), cpus), (node.get("GPU", 0), gpus)]
     return min((int(available // share) for available, share in shares if share), default=1)
-
-
-def _wants_gpu(spec: str, loading: LoadOptions) -> bool:
-    kind = spec.partition(":")[0]
-    is_network = kind in (*registry.names("language_models"), *registry.names("text_models"))
-    return is_network and not (loading.device or "cuda").startswith("cpu")

@@ -1,9 +1,7 @@
 """A pool of Ray actors that hold a model, and the parts of the work they have in progress.
 
-A part goes to any actor with room; only few parts are sent ahead, so that items are read from the
-run as they are needed. If an actor is lost, alone or with its node, its parts go to other actors
-and a new actor is started where there is room. A part whose actors are lost several times is given
-up, with an error that names its items.
+Only few parts are sent ahead, so that items are read from the run as they are needed. The parts of
+a lost actor go to others; a part that loses several actors ends in an error that names its items.
 """
 
 from __future__ import annotations
@@ -98,12 +96,7 @@ class ModelSource:
 
 
 class ModelWorker:
-    """A model in an actor.
-
-    >>> from aleatoric.runs.engine import Loading
-    >>> ModelWorker(ModelSource("words", "toy", Loading(), ".")).load().label
-    'toy'
-    """
+    """A model in an actor."""
 
     def __init__(self, source: ModelSource) -> None:
         self._source = source
@@ -119,16 +112,27 @@ class ModelWorker:
             self._model = opened(source.spec, source.loading)
         except AleatoricError as error:
             return Failure.of(error)
-        return self._facts()
+        model = self._model
+        return ModelFacts(
+            label=model.label,
+            version=model.version,
+            estimator=getattr(model, "estimator", ""),
+            conventions=dict(getattr(model, "conventions", {})),
+            is_tallied=isinstance(model, Tallied),
+            at_once=getattr(model, "at_once", None),
+            notes=self._notes(),
+            versions=versions(_PACKAGES),
+        )
 
     def answer(self, items: Sequence[Any], ask: Any) -> PartAnswers:
         """Return the answers to a part of the items, up to the first error."""
         given: list[Any] = []
+        failure = None
         try:
             given.extend(self._given(items, ask))  # what comes before an error is kept
         except AleatoricError as error:
-            return PartAnswers(tuple(given), self._notes(), Failure.of(error))
-        return PartAnswers(tuple(given), self._notes())
+            failure = Failure.of(error)
+        return PartAnswers(tuple(given), self._notes(), failure)
 
     def _given(self, items: Sequence[Any], ask: Any) -> Iterator[tuple[Any, dict[str, int]]]:
         work = self._model.draws if self._source.task == "words" else self._model.write
@@ -143,19 +147,6 @@ class ModelWorker:
         model = self._model
         counted = model.tally.notes(model.label) if isinstance(model, Tallied) else ()
         return tuple(note for note in model.notes() if note not in counted)
-
-    def _facts(self) -> ModelFacts:
-        model = self._model
-        return ModelFacts(
-            label=model.label,
-            version=model.version,
-            estimator=getattr(model, "estimator", ""),
-            conventions=dict(getattr(model, "conventions", {})),
-            is_tallied=isinstance(model, Tallied),
-            at_once=getattr(model, "at_once", None),
-            notes=self._notes(),
-            versions=versions(_PACKAGES),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +212,6 @@ class Pool:
         self._n_lost_loading = 0
         self._alone_since: float | None = None
         self._grow()
-
-    @property
-    def n_actors(self) -> int:
-        """How many actors there are, loaded or starting."""
-        return len(self._actors)
 
     def facts(self) -> ModelFacts:
         """Return facts about the model, as soon as one actor has loaded it."""
@@ -320,9 +306,11 @@ class Pool:
         if actor.facts is None:
             self._n_lost_loading += 1
             if self._n_lost_loading >= MOST_TRIES:
+                lines = [line.strip() for line in str(error).splitlines() if line.strip()]
                 raise ModelError(
                     f"{problem} while it loaded the model, {MOST_TRIES} times in a row; look for "
-                    "memory, and for aleatoric in the Python of every node: " + _last_line(error)
+                    "memory, and for aleatoric in the Python of every node: "
+                    + (lines[-1][:200] if lines else type(error).__name__)
                 )
         _log.warning("%s; %d parts are asked again elsewhere", problem, len(actor.parts))
         if work is not None:
@@ -355,7 +343,6 @@ class Pool:
         return found
 
     def _grow(self) -> None:
-        """Start the missing actors; Ray places them where and when there is room."""
         size = self._size
         kind = self._ray.remote(ModelWorker).options(
             num_cpus=size.cpus, num_gpus=size.gpus, scheduling_strategy="SPREAD", max_restarts=0
@@ -407,8 +394,3 @@ class _Work:
         """Raise the error of the first part that has one."""
         if self.failures:
             raise self.failures[min(self.failures)].error()
-
-
-def _last_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1][:200] if lines else type(error).__name__

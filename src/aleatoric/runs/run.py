@@ -1,7 +1,6 @@
 """The run directory: one SQLite file between sampling, scoring and reporting.
 
-Items, draws and statistics are written in whole transactions; scoring reads draws and needs no
-model; all readers go page by page, so that a run of any size fits in memory.
+It is written in whole transactions, and read page by page, so that any size fits in memory.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,40 +18,15 @@ import numpy as np
 
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.runs import disk, formats
-from aleatoric.runs.disk import (
-    LockedError,
-    RunLock,
-    check_format,
-    connect_to_read,
-    connect_to_write,
-)
-from aleatoric.runs.formats import (
-    DATABASE,
-    EMBEDDINGS,
-    SCHEMA,
-    SCHEMA_VERSION,
-    insert,
-    seal,
-    select,
-    temporary,
-    unseal,
-    valid_texts,
-)
+from aleatoric.runs.disk import RunLock
+from aleatoric.runs.formats import DATABASE
 from aleatoric.runs.job import check_same_options
 from aleatoric.runs.tables import TOKEN_ROWS, ItemTables, StatisticsTables, TokenTables
 from aleatoric.types import Draws, Floats, Ints, Item, Row, TextItem, Texts
 
 
 class Store(ItemTables, StatisticsTables, TokenTables):
-    """An opened run directory.
-
-    >>> import tempfile
-    >>> from aleatoric.types import Item
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Store.create(Path(folder) / "run", {"level": "word"}) as store:
-    ...         store.add_items([Item("1:2", "1", "There", ("are", "is"))])
-    1
-    """
+    """An opened run directory."""
 
     def __init__(
         self,
@@ -74,7 +48,10 @@ class Store(ItemTables, StatisticsTables, TokenTables):
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise disk.unwritable(path, str(error)) from None
-        return _locked(path, lambda lock: cls._new(path, manifest, lock, new_folders))
+        with disk.reporting_faults(path):
+            lock = RunLock.take(path)
+        with disk.on_failure(lock.release):
+            return cls._new(path, manifest, lock, new_folders)
 
     @classmethod
     def continue_or_create(cls, path: Path, manifest: Mapping[str, Any]) -> Store:
@@ -82,30 +59,31 @@ class Store(ItemTables, StatisticsTables, TokenTables):
         if not _holds_run(path):
             return cls.create(path, manifest)
         store = cls.resume(path)
-        try:
+        with disk.on_failure(store.close):
             check_same_options(path, store.manifest, manifest)
-        except BaseException:
-            store.close()
-            raise
         return store
 
     @classmethod
     def resume(cls, path: Path) -> Store:
         """Open an existing run directory that only this process writes."""
         disk.check_run(path)
-        return _locked(path, lambda lock: cls._existing(path, lock))
+        with disk.reporting_faults(path):
+            lock = RunLock.take(path)
+            with disk.on_failure(lock.release):
+                store = cls(path, disk.connect_to_write(path / DATABASE), lock)
+                with disk.on_failure(store.db.close):
+                    disk.check_format(store.db, path)
+                    store.check_whole()
+        return store
 
     @classmethod
     def open(cls, path: Path) -> Store:
-        """Open an existing run directory to read, while others may write it.
-
-        SQLite itself refuses to write through it; `exclusive` opens it to be written.
-        """
+        """Open an existing run directory to read only, while others may write it."""
         disk.check_run(path)
         with disk.reporting_faults(path, reads=True):
-            store = cls(path, connect_to_read(path / DATABASE))
-            with _closed_on_error(store.db):
-                check_format(store.db, path)
+            store = cls(path, disk.connect_to_read(path / DATABASE))
+            with disk.on_failure(store.db.close):
+                disk.check_format(store.db, path)
         return store
 
     def __enter__(self) -> Store:
@@ -131,11 +109,7 @@ class Store(ItemTables, StatisticsTables, TokenTables):
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Write statistics that no other process writes at the same time.
-
-        If another process writes the run, they are computed from its present items and kept in
-        temporary tables.
-        """
+        """Write statistics alone; while another process writes the run, to temporary tables."""
         if self._lock is not None:
             yield
             return
@@ -149,17 +123,15 @@ class Store(ItemTables, StatisticsTables, TokenTables):
 
     def _open_to_write(self) -> None:
         """Open the run to write; if that is impossible, use temporary tables."""
-        if not (os.access(self.path, os.W_OK) and os.access(self.path / DATABASE, os.W_OK)):
-            self.use_temporary_tables()
-            return
-        try:
-            self._lock = RunLock.take(self.path)
-        except LockedError:
+        with suppress(disk.LockedError):
+            if os.access(self.path, os.W_OK) and os.access(self.path / DATABASE, os.W_OK):
+                self._lock = RunLock.take(self.path)
+        if self._lock is None:
             self.use_temporary_tables()
             return
         with disk.reporting_faults(self.path):
-            written = connect_to_write(self.path / DATABASE)
-            check_format(written, self.path)
+            written = disk.connect_to_write(self.path / DATABASE)
+            disk.check_format(written, self.path)
             self.db.close()
             self.db = written
 
@@ -182,7 +154,7 @@ class Store(ItemTables, StatisticsTables, TokenTables):
         if _holds_run(path):
             raise UsageError(f"{path}: holds a run already; choose another --out.")
         with disk.reporting_faults(path):
-            store = cls(path, connect_to_write(path / DATABASE), lock, new_folders)
+            store = cls(path, disk.connect_to_write(path / DATABASE), lock, new_folders)
         store.is_created = True
         try:
             with disk.reporting_faults(path):
@@ -191,52 +163,22 @@ class Store(ItemTables, StatisticsTables, TokenTables):
                     store.db.execute("PRAGMA journal_mode = MEMORY")
                 store.db.execute("PRAGMA journal_mode = WAL")
                 with store.transaction():
-                    for statement in SCHEMA:
+                    for statement in formats.SCHEMA:
                         store.db.execute(statement)
-                    store.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                    store.db.execute(f"PRAGMA user_version = {formats.SCHEMA_VERSION}")
                     store.set_meta("manifest", dict(manifest))
         except AleatoricError as error:
             store.discard()
             raise disk.before_any_work(error) from error
         return store
 
-    @classmethod
-    def _existing(cls, path: Path, lock: RunLock) -> Store:
-        with disk.reporting_faults(path):
-            store = cls(path, connect_to_write(path / DATABASE), lock)
-            with _closed_on_error(store.db):
-                check_format(store.db, path)
-                store.check_whole()
-        return store
-
 
 def _holds_run(path: Path) -> bool:
-    """Whether a directory holds a database with any table."""
     disk.check_place(path)
     if not (path / DATABASE).exists():
         return False
-    with disk.reporting_faults(path), closing(connect_to_read(path / DATABASE)) as connection:
+    with disk.reporting_faults(path), closing(disk.connect_to_read(path / DATABASE)) as connection:
         return not disk.is_empty(connection)
-
-
-def _locked(path: Path, opened: Callable[[RunLock], Store]) -> Store:
-    """Open a run under its lock, which is released if that fails."""
-    with disk.reporting_faults(path):
-        lock = RunLock.take(path)
-    try:
-        return opened(lock)
-    except BaseException:
-        lock.release()
-        raise
-
-
-@contextmanager
-def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        connection.close()
-        raise
 
 
 # Parts of a run, read at once -----------------------------------------------------------------
@@ -282,15 +224,14 @@ def stat_columns(store: Store, system: str, names: Sequence[str]) -> StatColumns
 def scored_until(store: Store, systems: Sequence[str]) -> int:
     """Return the number of the last item that a scoring in progress has reached, or 0."""
     query = "SELECT max(last_item) FROM stats WHERE generation > ? AND system = ?"
-    generation, numbers = store.stats_generation, [store.system_no(name) for name in systems]
-    found = [store.db.execute(query, (generation, no)).fetchone()[0] for no in numbers]
-    return max((int(last) for last in found if last is not None), default=0)
+    keys = [(store.stats_generation, store.system_no(name)) for name in systems]
+    return max((store.db.execute(query, key).fetchone()[0] or 0 for key in keys), default=0)
 
 
 def item_heads(store: Store) -> Iterator[tuple[int, str, str, str]]:
     """Yield the number, id, group and context of every item, in order."""
     query = "SELECT no, id, grp, context FROM items ORDER BY no"
-    return ((no, *valid_texts(head)) for no, *head in store.db.execute(query))
+    return ((no, *formats.valid_texts(head)) for no, *head in store.db.execute(query))
 
 
 def heads_of(store: Store, numbers: Sequence[int]) -> dict[int, tuple[str, str, str]]:
@@ -300,7 +241,7 @@ def heads_of(store: Store, numbers: Sequence[int]) -> dict[int, tuple[str, str, 
         some = [int(no) for no in numbers[start : start + AT_ONCE]]
         places = ", ".join("?" * len(some))
         query = f"SELECT no, id, grp, context FROM items WHERE no IN ({places})"
-        found |= {no: valid_texts(head) for no, *head in store.db.execute(query, some)}
+        found |= {no: formats.valid_texts(head) for no, *head in store.db.execute(query, some)}
     return found
 
 
@@ -328,19 +269,7 @@ class Produced:
 
 
 class StoredTexts:
-    """The inputs and texts of an opened run.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Store.create(Path(folder) / "run", {"level": "text"}) as store:
-    ...         stored = StoredTexts(store)
-    ...         n = stored.add_items([TextItem("1", "1", ("Hello?",), ("Hi.", "Yes?"))])
-    ...         _ = store.add_system("toy", {})
-    ...         added = stored.add("toy", Texts("1", ("Hm.",)))
-    ...         next(stored.walk()).systems
-    {'toy': ('Hm.',)}
-    """
+    """The inputs and texts of an opened run."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -351,17 +280,16 @@ class StoredTexts:
         return self.store.add_item_rows(formats.dump_text_item(item) for item in items)
 
     def add(self, system: str, texts: Texts) -> bool:
-        """Save what a system wrote for an input; return whether the run has the input.
-
-        Texts that come for an input again are further texts for it.
-        """
+        """Save texts, in addition to earlier ones; return whether the run has the input."""
         item = self.store.item_no(texts.item_id)
         if item is None:
             return False
         number = self.store.system_no(system)
         count = "SELECT count(*) FROM draws WHERE item = ? AND system = ?"
         (row,) = self._db.execute(count, (item, number)).fetchone()
-        self._db.execute(insert("draws"), seal((item, number, row, formats.dump(texts.texts))))
+        self._db.execute(
+            formats.insert("draws"), formats.seal((item, number, row, formats.dump(texts.texts)))
+        )
         return True
 
     def clear(self, system: str) -> None:
@@ -391,34 +319,24 @@ class StoredTexts:
     def _written(
         self, first: int, last: int, names: Mapping[int, str]
     ) -> dict[int, dict[str, tuple[str, ...]]]:
-        query = f"{select('draws')} WHERE item BETWEEN ? AND ? ORDER BY item, system, row"
+        query = f"{formats.select('draws')} WHERE item BETWEEN ? AND ? ORDER BY item, system, row"
         found: dict[int, dict[str, tuple[str, ...]]] = {}
         for sealed in self._db.execute(query, (first, last)):
-            item, system, _, payload = unseal(sealed)
+            item, system, _, payload = formats.unseal(sealed)
             texts = found.setdefault(item, {})
             texts[names[system]] = texts.get(names[system], ()) + formats.load_texts(payload)
         return found
 
 
 class EmbeddingCache(MutableMapping[str, bytes]):
-    """Vectors of texts by content hash, cached in a run.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Store.create(Path(folder) / "run", {"level": "text"}) as store:
-    ...         cache = EmbeddingCache(store)
-    ...         cache.update({"a": b"1234"})
-    ...         cache.get("a"), cache.get("b"), len(cache)
-    (b'1234', None, 1)
-    """
+    """Vectors of texts by content hash, cached in a run."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._db = store.db
         self._table = f"{store.database}.embeddings"
         if store.database == "temp":
-            self._db.execute(temporary(EMBEDDINGS))
+            self._db.execute(formats.temporary(formats.EMBEDDINGS))
 
     def __getitem__(self, key: str) -> bytes:
         # Temporary tables hold only what this reader computed.

@@ -10,23 +10,15 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aleatoric import registry
 from aleatoric.errors import AleatoricError, DataError, UsageError
-from aleatoric.runs import disk
-from aleatoric.runs.formats import (
-    COLUMNS,
-    DATABASE,
-    ITEMS_SAVED,
-    DamagedRowError,
-    SqlRow,
-    insert,
-    select,
-    unseal,
-)
+from aleatoric.runs import disk, formats
+from aleatoric.runs.formats import DATABASE, DamagedRowError, SqlRow
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import BASE_WEIGHTS, FINETUNING, TOKEN_ROWS, TRAINING, load_fact
 
@@ -50,24 +42,17 @@ def salvage(run: Path, out: Path) -> list[str]:
     with closing(disk.connect_to_salvage(run / DATABASE)) as damaged:
         store = Store.create(out, _manifest(damaged, run))
         try:
-            with _all_or_nothing(store, has_weights), disk.reporting_faults(out):
+            with disk.reporting_faults(out):
                 return list(_copied(damaged, run, store))
+        except BaseException as error:
+            if has_weights:
+                shutil.rmtree(out / TRAINING, ignore_errors=True)
+            store.discard()
+            if isinstance(error, AleatoricError):
+                raise disk.before_any_work(error) from error
+            raise
         finally:
             store.close()
-
-
-@contextmanager
-def _all_or_nothing(store: Store, has_weights: bool) -> Iterator[None]:
-    """Remove the copy if it fails."""
-    try:
-        yield
-    except BaseException as error:
-        if has_weights:
-            shutil.rmtree(store.path / TRAINING, ignore_errors=True)
-        store.discard()
-        if isinstance(error, AleatoricError):
-            raise disk.before_any_work(error) from error
-        raise
 
 
 def _manifest(damaged: sqlite3.Connection, run: Path) -> dict[str, Any]:
@@ -81,27 +66,22 @@ def _manifest(damaged: sqlite3.Connection, run: Path) -> dict[str, Any]:
 
 
 def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[str]:
-    """Copy the parts of a run; yield a sentence for each."""
     reader = _IntactRows(damaged)
     last = _last_item(damaged)
     with store.transaction():
         for table in TABLES:
             most = last if table in ("items", "draws") else MOST_SYSTEMS
             # If damage made two rows look alike, the first stays and the other is made again.
-            store.db.executemany(insert(table, "INSERT OR IGNORE"), reader.rows(table, most))
+            store.db.executemany(
+                formats.insert(table, "INSERT OR IGNORE"), reader.rows(table, most)
+            )
         for table in ("draws", "token_sums"):  # rows of a system that is lost
             store.db.execute(f"DELETE FROM {table} WHERE system NOT IN (SELECT no FROM systems)")
         unread = _copy_files(run, store)
         has_facts = not (run / TRAINING).is_dir() or _fact(damaged, FINETUNING) is not None
         _copy_facts(damaged, store, last, has_facts and not unread and not reader.n_lost)
     yield from (f"{file} cannot be read and is left out" for file in unread)
-    if store.manifest["level"] == "token":
-        intact = [name for name in store.systems() if store.token_sums(name) is not None]
-        yield f"the sums of {len(intact)} of {len(store.systems())} models are intact"
-        return
-    yield f"{store.n_items} of {max(last, store.n_items)} items are intact"
-    for name in store.systems():
-        yield f"{name}: the answers to {store.n_items_with_draws(name)} items are intact"
+    yield from registry.find("levels", store.manifest["command"])().intact(store, last)
 
 
 @dataclass
@@ -131,18 +111,19 @@ class _IntactRows:
 
     def _read(self, table: str, low: int, high: int) -> list[SqlRow]:
         """Read the rows between two keys, without indexes, which may be damaged themselves."""
-        query = f"{select(table)} NOT INDEXED WHERE {COLUMNS[table][0]} BETWEEN ? AND ?"
+        query = (
+            f"{formats.select(table)} NOT INDEXED WHERE {formats.COLUMNS[table][0]} BETWEEN ? AND ?"
+        )
         rows = self.damaged.execute(query, (low, high)).fetchall()
         if not all(low <= row[0] <= high for row in rows):
             raise DamagedRowError("a row of another key")
         for row in rows:
-            unseal(row)
+            formats.unseal(row)
         return rows
 
 
 def _last_item(damaged: sqlite3.Connection) -> int:
-    """Return the number of the last item, from whichever part is readable."""
-    found = [_fact(damaged, ITEMS_SAVED) or 0]
+    found = [_fact(damaged, formats.ITEMS_SAVED) or 0]
     for query in ("SELECT max(no) FROM items", "SELECT max(item) FROM draws"):
         with suppress(sqlite3.DatabaseError):
             found.append(damaged.execute(query).fetchone()[0] or 0)
@@ -152,7 +133,7 @@ def _last_item(damaged: sqlite3.Connection) -> int:
 def _fact(damaged: sqlite3.Connection, key: str) -> Any:
     """Return a saved fact, read with the index or without it; `None` if neither works."""
     for how in ("", "NOT INDEXED "):
-        query = f"{select('meta')} {how}WHERE key = ? LIMIT 1"
+        query = f"{formats.select('meta')} {how}WHERE key = ? LIMIT 1"
         with suppress(sqlite3.DatabaseError, DamagedRowError, TypeError):
             row = damaged.execute(query, (key,)).fetchone()
             if row is not None:
@@ -171,15 +152,11 @@ def _copy_facts(damaged: sqlite3.Connection, store: Store, last: int, is_whole: 
         if value is not None:
             store.set_meta(key, value)
     if last:
-        store.set_meta(ITEMS_SAVED, last)
+        store.set_meta(formats.ITEMS_SAVED, last)
 
 
 def _copy_files(run: Path, store: Store) -> list[Path]:
-    """Copy weights and per-token rows; return the files that cannot be read.
-
-    Training checks weights when it reads them. If per-token rows are lost, they are made again
-    together with the system's sums.
-    """
+    """Copy weights and per-token rows; return the files that cannot be read."""
     source = run / TRAINING
     unread = copy_readable(source, store.path / TRAINING) if source.is_dir() else []
     for name in store.systems():
@@ -187,7 +164,7 @@ def _copy_files(run: Path, store: Store) -> list[Path]:
         source = run / TOKEN_ROWS / to.name
         if store.token_sums(name) is None or not source.is_dir():
             continue
-        if lost := copy_readable(source, to):
+        if lost := copy_readable(source, to):  # they are made again, together with the sums
             shutil.rmtree(to)
             store.db.execute("DELETE FROM token_sums WHERE system = ?", (store.system_no(name),))
         unread += lost
@@ -195,17 +172,7 @@ def _copy_files(run: Path, store: Store) -> list[Path]:
 
 
 def copy_readable(source: Path, to: Path) -> list[Path]:
-    """Copy the readable files of a folder; return the others, which are left out.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     source, to = Path(folder) / "a", Path(folder) / "b"
-    ...     source.mkdir()
-    ...     _ = (source / "whole").write_text("x")
-    ...     (source / "gone").symlink_to("nowhere")
-    ...     [file.name for file in copy_readable(source, to)], [file.name for file in to.iterdir()]
-    (['gone'], ['whole'])
-    """
+    """Copy the readable files of a folder; return the others, which are left out."""
     unread: list[Path] = []
     walked = os.walk(source, onerror=lambda error: unread.append(Path(error.filename)))
     for folder, _, names in walked:
@@ -216,27 +183,24 @@ def copy_readable(source: Path, to: Path) -> list[Path]:
     return unread
 
 
-class _UnreadError(Exception):
-    """A file cannot be read; errors of writing its copy are raised as they are."""
-
-
 def _copy(file: Path, to: Path) -> bool:
-    """Copy a file; return whether it could be read to its end."""
-    try:
-        with to.open("wb") as copy:
-            copy.writelines(_chunks(file))
-    except _UnreadError:
-        to.unlink()
-        return False
+    """Copy a file; return whether it could be read to its end. Errors of writing are raised."""
+    with to.open("wb") as copy:
+        for chunk in _chunks(file):
+            if chunk is None:
+                to.unlink()
+                return False
+            copy.write(chunk)
     return True
 
 
-def _chunks(file: Path) -> Iterator[bytes]:
+def _chunks(file: Path) -> Iterator[bytes | None]:
+    """Yield the parts of a file, and `None` where it cannot be read."""
     if not file.is_file():  # reading a pipe would block
-        raise _UnreadError
+        yield None
     try:
         with file.open("rb") as opened:
             while chunk := opened.read(CHUNK):
                 yield chunk
     except OSError:
-        raise _UnreadError from None
+        yield None

@@ -38,16 +38,7 @@ class Stopped(Exception):  # noqa: N818 - nothing went wrong
 
 
 class Stopping:
-    """Whether a run has been requested to stop.
-
-    >>> stopping = Stopping()
-    >>> taken = stopping.before_each([1, 2, 3])
-    >>> next(taken)
-    1
-    >>> stopping.request()
-    >>> list(taken)
-    []
-    """
+    """Whether a run has been requested to stop."""
 
     def __init__(self) -> None:
         self._signal: int | None = None
@@ -72,6 +63,17 @@ class Stopping:
     def request(self, number: int = signal.SIGINT) -> None:
         """Request a stop, as a signal with this number does."""
         self._signal = number
+
+    def handle(self, number: int, _: FrameType | None) -> None:
+        """Handle a signal: stop at once, or when the items in progress are saved."""
+        if self.is_requested:
+            raise KeyboardInterrupt
+        self.request(number)
+        if not self.is_finishing:
+            raise KeyboardInterrupt
+        # A signal may interrupt a print, which must not be entered again: write past it.
+        with suppress(OSError):
+            os.write(2, STOPPING)
 
     def before_each(self, items: Iterable[T]) -> Iterator[T]:
         """Yield items until a stop is requested."""
@@ -99,8 +101,7 @@ def listening() -> Iterator[Stopping]:
     if threading.current_thread() is not threading.main_thread():
         yield stopping
         return
-    handler = _handler(stopping)
-    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    before = {number: signal.signal(number, stopping.handle) for number in SIGNALS}
     try:
         yield stopping
     except KeyboardInterrupt:
@@ -109,20 +110,6 @@ def listening() -> Iterator[Stopping]:
     finally:
         for number, former in before.items():
             signal.signal(number, former)
-
-
-def _handler(stopping: Stopping) -> Callable[[int, FrameType | None], None]:
-    def handle(number: int, _: FrameType | None) -> None:
-        if stopping.is_requested:
-            raise KeyboardInterrupt
-        stopping.request(number)
-        if not stopping.is_finishing:
-            raise KeyboardInterrupt
-        # A signal may interrupt a print, which must not be entered again: write past it.
-        with suppress(OSError):
-            os.write(2, STOPPING)
-
-    return handle
 
 
 @dataclass(frozen=True)
@@ -140,7 +127,7 @@ class PendingItems:
 
     def new(self, draws: Iterable[Draws]) -> Iterator[Draws]:
         """Yield the answers that the run does not hold yet."""
-        return (one for one in draws if one.item_id not in self._answered)
+        return (answer for answer in draws if answer.item_id not in self._answered)
 
 
 def pending_items(store: Store, system: str, model: WordModel) -> PendingItems:
@@ -164,31 +151,22 @@ def pending_items(store: Store, system: str, model: WordModel) -> PendingItems:
 def working(store: Store, holds_work: Callable[[Store], bool]) -> Iterator[None]:
     """Work on a run that only this process writes; others may write it afterwards.
 
-    If its input is bad, a new run is removed again unless it `holds_work` that took time. Whatever
-    else ends the work leaves what was saved.
+    If its input is bad, a new run is removed again unless it `holds_work` that took time.
     """
     try:
         with reporting_faults(store.path):
             yield
-    except AleatoricError as error:
-        if store.is_created and not _safely(holds_work, store):
-            store.discard()
-            raise before_any_work(error) from error.__cause__
-        store.close()
-        raise
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, AleatoricError) and store.is_created:
+            is_kept = True  # a run that cannot be read might hold work
+            with suppress(AleatoricError), reporting_faults(store.path):
+                is_kept = holds_work(store)
+            if not is_kept:
+                store.discard()
+                raise before_any_work(error) from error.__cause__
         store.close()
         raise
     store.release()
-
-
-def _safely(holds_work: Callable[[Store], bool], store: Store) -> bool:
-    """Whether a run holds work; a run that cannot be read might."""
-    try:
-        with reporting_faults(store.path):
-            return holds_work(store)
-    except AleatoricError:
-        return True
 
 
 PLAIN = ("ancestral", "as recorded", "none")
@@ -202,9 +180,8 @@ def system_name(
 
     The decoder is part of it unless it is plain and there are not `several`.
     """
-    for name, known in store.systems().items():
-        if known == facts:
-            return name
+    if saved := [name for name, known in store.systems().items() if known == facts]:
+        return saved[0]
     decoded = several or facts["decoder"] not in PLAIN
     short = f"{label} {facts['decoder']}" if decoded else label
     taken = (*store.systems(), *controls)

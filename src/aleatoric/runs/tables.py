@@ -17,20 +17,7 @@ import numpy as np
 from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.runs import formats
-from aleatoric.runs.formats import (
-    ITEMS_SAVED,
-    META,
-    STATS,
-    SYSTEMS,
-    DamagedRowError,
-    StatRow,
-    StatTable,
-    insert,
-    seal,
-    select,
-    temporary,
-    unseal,
-)
+from aleatoric.runs.formats import DamagedRowError, StatRow, StatTable, insert, seal, select, unseal
 from aleatoric.types import Draws, Floats, Item, Row
 
 PAGE = 2000
@@ -65,7 +52,6 @@ def load_fact(row: formats.SqlRow) -> Any:
 
 
 def _checked_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Refuse a manifest that does not fit the job of its level."""
     name = manifest.setdefault("command", manifest["level"])
     if name not in registry.names("levels"):
         raise DamagedRowError(f"there is no level {name!r:.40}")
@@ -77,26 +63,23 @@ def _checked_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 class Tables:
-    """Facts and systems of an opened run.
-
-    `database` is where statistics are written: in the run itself (`main`), or in tables that
-    disappear with the connection (`temp`) while another process writes the run.
-    """
+    """Facts and systems of an opened run."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.db = connection
         self.database = "main"
+        """Where statistics are written: "temp" tables while another process writes the run."""
         self._manifest: dict[str, Any] | None = None
         self._systems: tuple[Any, dict[str, dict[str, Any]]] | None = None
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Write all or nothing; inside another transaction, a part of it."""
+    def transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+        """Write all or nothing, or read one state; inside another transaction, a part of it."""
         if self.db.in_transaction:
             yield
             return
-        self.db.execute("BEGIN IMMEDIATE")
+        self.db.execute(begin)
         try:
             yield
             self.db.execute("COMMIT")
@@ -116,20 +99,17 @@ class Tables:
         self.systems()
         for row in self.db.execute(select("meta")):
             load_fact(row)
-        if self.db.execute(_STRAY_DRAWS, (self.meta(ITEMS_SAVED) or 0,)).fetchone():
+        if self.db.execute(_STRAY_DRAWS, (self.meta(formats.ITEMS_SAVED) or 0,)).fetchone():
             raise DamagedRowError("answers to no item, or of no system")
 
     def use_temporary_tables(self) -> None:
-        """Stay at the present state of the run, and write nothing more to it.
-
-        What is computed from here on is kept in temporary tables, which hide those of the run.
-        """
+        """Stay at the present state of the run, and write only to temporary tables."""
         if self.database == "temp":
             return
         self.database = "temp"
         self.db.execute("BEGIN")
-        for table, statement in (("meta", META), ("systems", SYSTEMS)):
-            self.db.execute(temporary(statement))
+        for table, statement in (("meta", formats.META), ("systems", formats.SYSTEMS)):
+            self.db.execute(formats.temporary(statement))
             self.db.execute(f"INSERT INTO temp.{table} SELECT * FROM main.{table}")
 
     @property
@@ -168,8 +148,7 @@ class Tables:
         """Register a system under its name, once; return its number."""
         if self.db.execute("SELECT 1 FROM systems WHERE name = ?", (name,)).fetchone() is None:
             (last,) = self.db.execute("SELECT coalesce(max(no), 0) FROM systems").fetchone()
-            row = seal((last + 1, name, json.dumps(dict(facts))))
-            self.db.execute(insert("systems"), row)
+            self.db.execute(insert("systems"), seal((last + 1, name, json.dumps(dict(facts)))))
             self._systems = None
         return self.system_no(name)
 
@@ -222,7 +201,7 @@ class StatisticsTables(Tables):
         `facts` is called after the last row; what it returns is saved together with the rows.
         """
         if self.database == "temp":
-            self.db.execute(temporary(STATS))
+            self.db.execute(formats.temporary(formats.STATS))
         new = self.stats_generation + 1
         self.db.execute(f"DELETE FROM {self.database}.stats WHERE generation >= ?", (new,))
         counts: Counter[str] = Counter()
@@ -243,8 +222,7 @@ class StatisticsTables(Tables):
     @property
     def stats_generation(self) -> int:
         """A number that changes whenever statistics are replaced; 0 without any."""
-        found = self.meta(VALID)
-        return 0 if found is None else int(found["generation"])
+        return int((self.meta(VALID) or {"generation": 0})["generation"])
 
     def stat_columns(self) -> list[str]:
         """Return the names of all saved statistics; none before the run has been scored."""
@@ -294,11 +272,8 @@ class StatisticsTables(Tables):
                     yield (system, *row)
 
     def _pages_of(self, system: str) -> Iterator[tuple[StatTable, list[str]]]:
-        """Yield the pages of a system, each with the names of its splits.
-
-        A cursor stays at the state of the run at which it began, even while others write.
-        """
-        with self._one_state():
+        """Yield the pages of a system, each with the names of its splits, all of one state."""
+        with self.transaction("BEGIN"):
             columns, split_names, valid = self._read_layout()
             names: list[str] = split_names.get(system, [])
             query = f"{select('stats')} WHERE generation = ? AND system = ? ORDER BY page"
@@ -331,24 +306,8 @@ class StatisticsTables(Tables):
             raise DamagedRowError("statistics of no item") from None
         return list(formats.valid_texts(ids)), list(formats.valid_texts(groups))
 
-    @contextmanager
-    def _one_state(self) -> Iterator[None]:
-        """Read facts and open a cursor at one state of the run, though others may write it."""
-        if self.db.in_transaction:
-            yield
-            return
-        self.db.execute("BEGIN")
-        try:
-            yield
-        finally:
-            self.db.execute("COMMIT")
-
     def _insert_stats(
-        self,
-        generation: int,
-        columns: Sequence[str],
-        rows: Iterable[StatRow],
-        counts: Counter[str],
+        self, generation: int, columns: Sequence[str], rows: Iterable[StatRow], counts: Counter[str]
     ) -> dict[str, list[str]]:
         """Save rows and count them per system; return the names of what each system splits."""
         pending: dict[str, list[StatRow]] = {}
@@ -376,7 +335,6 @@ class StatisticsTables(Tables):
         pending: Mapping[str, Sequence[StatRow]],
         widths: Mapping[str, int],
     ) -> None:
-        """Save the pending rows of every system as a page each, in one transaction."""
         generation, page = key
         with self.transaction():
             for system, rows in pending.items():
@@ -411,23 +369,20 @@ class ItemTables(Tables):
         return self.add_item_rows(map(formats.dump_item, items))
 
     def add_item_rows(self, rows: Iterable[formats.ItemRow]) -> int:
-        """Save items as their columns, numbered in the order of the corpus.
-
-        If a damaged run has lost some, only those are filled in.
-        """
+        """Save items as columns, numbered as in the corpus; only those that the run lacks."""
         with self.transaction():
             known = {no for (no,) in self.db.execute("SELECT no FROM items")}
             first = 1 if self.lacks_items else len(known) + 1
             numbered = ((first + place, *row) for place, row in enumerate(rows))
             new = (seal(row) for row in numbered if row[0] not in known)
             self.db.executemany(insert("items"), new)
-            self.set_meta(ITEMS_SAVED, self.n_items)
+            self.set_meta(formats.ITEMS_SAVED, self.n_items)
         return self.n_items
 
     @property
     def lacks_items(self) -> bool:
         """Whether some or all items of the corpus are not in the run."""
-        saved = self.meta(ITEMS_SAVED)
+        saved = self.meta(formats.ITEMS_SAVED)
         return saved is None or self.n_items < int(saved)
 
     @property
@@ -440,15 +395,15 @@ class ItemTables(Tables):
         number, statement = self.system_no(system), insert("draws", "INSERT OR REPLACE")
         matched = unmatched = repeated = 0
         with self.transaction() if whole else nullcontext():
-            for one in draws:
-                item = self.item_no(one.item_id)
+            for answer in draws:
+                item = self.item_no(answer.item_id)
                 if item is None:
                     unmatched += 1
                     continue
                 matched += 1
-                repeated += one.row > 0
-                row = seal((item, number, one.row, formats.dump_draws(one)))
-                self.db.execute(statement, row)
+                repeated += answer.row > 0
+                row = (item, number, answer.row, formats.dump_draws(answer))
+                self.db.execute(statement, seal(row))
         return Joined(matched, unmatched, repeated)
 
     def n_items_with_draws(self, system: str) -> int:
@@ -477,9 +432,8 @@ class ItemTables(Tables):
     def items_between(self, first: int, last: int) -> list[Item]:
         """Return the items with these numbers, both included."""
         query = f"{select('items')} WHERE no BETWEEN ? AND ? ORDER BY no"
-        return [
-            formats.load_item(*unseal(row)[1:]) for row in self.db.execute(query, (first, last))
-        ]
+        rows = self.db.execute(query, (first, last))
+        return [formats.load_item(*unseal(row)[1:]) for row in rows]
 
     def walk(self, system: str | None = None) -> Iterator[tuple[int, Item, dict[str, list[Draws]]]]:
         """Yield every item in order, with its number and the draws of each system, or of one."""
@@ -513,14 +467,14 @@ class ItemTables(Tables):
         self, first: int, last: int, names: Mapping[int, str]
     ) -> dict[int, dict[str, list[Draws]]]:
         """Return item number -> system -> draws, for items between two numbers."""
-        one = min(names) if len(names) == 1 else None
+        only = min(names) if len(names) == 1 else None
         query = (
             "SELECT id, item, system, row, payload, draws.checksum "
             "FROM draws JOIN items ON items.no = item "
             "WHERE item BETWEEN ? AND ? AND (? IS NULL OR system = ?) ORDER BY item, system, row"
         )
         found: dict[int, dict[str, list[Draws]]] = {}
-        for item_id, *sealed in self.db.execute(query, (first, last, one, one)):
+        for item_id, *sealed in self.db.execute(query, (first, last, only, only)):
             item, system, row, payload = unseal(tuple(sealed))
             of_system = found.setdefault(item, {}).setdefault(names[system], [])
             of_system.append(formats.load_draws(item_id, row, payload))

@@ -15,18 +15,9 @@ from aleatoric.models.checkpoints import quiet
 from aleatoric.runs.disk import command
 from aleatoric.runs.engine import open_model
 from aleatoric.runs.run import Store
-from aleatoric.tuning.recipe import SPLITS, VALIDATION, Recipe, fold_folder, read_assignment
-from aleatoric.tuning.training import (
-    TRAINED,
-    Tunable,
-    check_identity,
-    load_tensors,
-    lora_config,
-    make_tunable,
-    model_identity,
-    save_tensors,
-    unwritten,
-)
+from aleatoric.tuning import training
+from aleatoric.tuning.recipe import SPLITS, VALIDATION, fold_folder, read_assignment
+from aleatoric.tuning.training import TRAINED, Tunable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,7 +45,10 @@ def export_weights(
     job: Any = level.job_type.from_manifest(manifest, changes)
     folds = sorted({fold for fold in manifest["assignment"].values() if fold != VALIDATION})
     places = [(loss, number) for loss in job.losses for number in folds]
-    _check_trained(run, places)
+    for loss, number in places:
+        if not (fold_folder(run, loss, number) / TRAINED).exists():
+            problem = f"fold {number} of {loss} is not trained yet"
+            raise UsageError(f"{run}: {problem}; continue with {command(run)}.")
     _check_free(to, places)
     return _exported(run, to, job, places)
 
@@ -62,7 +56,7 @@ def export_weights(
 def open_tunable(job: FinetuneJob) -> Tunable:
     """Open the base model of a run, with the parameters that train."""
     live: Any = open_model(job.model, job.loading)
-    return make_tunable(live.lm, job.recipe.train, job.recipe.lora_rank, job.recipe.seed)
+    return training.make_tunable(live.lm, job.recipe.train, job.recipe.lora_rank, job.recipe.seed)
 
 
 def check_export(job: FinetuneJob, to: Path) -> None:
@@ -75,9 +69,9 @@ def check_export(job: FinetuneJob, to: Path) -> None:
 
 
 def _check_free(to: Path, places: Sequence[tuple[str, int]]) -> None:
-    """Refuse existing folders, and places where nothing can be written."""
     try:
-        taken = [own for own in (to / loss / f"fold-{n}" for loss, n in places) if own.exists()]
+        folders = [to / loss / f"fold-{number}" for loss, number in places]
+        taken = [folder for folder in folders if folder.exists()]
         there = next(folder for folder in (to, *to.absolute().parents) if folder.exists())
     except OSError as error:  # a name too long, or no permission
         reason = error.strerror
@@ -88,35 +82,22 @@ def _check_free(to: Path, places: Sequence[tuple[str, int]]) -> None:
         raise UsageError(f"{there}: nothing can be written there; choose another folder.")
 
 
-def _check_trained(run: Path, places: Sequence[tuple[str, int]]) -> None:
-    """Refuse folds that are not trained yet, before any model is loaded."""
-    for loss, number in places:
-        if not (fold_folder(run, loss, number) / TRAINED).exists():
-            problem = f"fold {number} of {loss} is not trained yet"
-            raise UsageError(f"{run}: {problem}; continue with {command(run)}.")
-
-
 def _exported(
     run: Path, to: Path, job: FinetuneJob, places: list[tuple[str, int]]
 ) -> Iterator[Path]:
     model: Tunable = open_tunable(job)
     for loss, number in places:
         path = fold_folder(run, loss, number) / TRAINED
-        saved = load_tensors(path)
-        check_identity(path, saved, model_identity(model))
+        saved = training.load_tensors(path)
+        training.check_identity(path, saved, training.model_identity(model))
         folder = to / loss / f"fold-{number}"
-        _export_fold(model, saved.tensors, job.recipe_of(loss), folder)
+        with _new_folder(folder) as unfinished:
+            model.lm.tokenizer.save_pretrained(unfinished)
+            if job.train == "lora":
+                _write_adapter(model, saved.tensors, job.lora_rank, unfinished)
+            else:
+                _write_model(model, saved.tensors, unfinished)
         yield folder
-
-
-def _export_fold(model: Tunable, weights: Mapping[str, Tensor], recipe: Recipe, to: Path) -> None:
-    """Write an adapter of peft or a whole model, and the tokenizer, to a new folder."""
-    with _new_folder(to) as folder:
-        model.lm.tokenizer.save_pretrained(folder)
-        if recipe.train == "lora":
-            _write_adapter(model, weights, recipe, folder)
-        else:
-            _write_model(model, weights, folder)
 
 
 def _write_model(model: Tunable, weights: Mapping[str, Tensor], folder: Path) -> None:
@@ -130,30 +111,22 @@ def _write_model(model: Tunable, weights: Mapping[str, Tensor], folder: Path) ->
         model.reset()
 
 
-def _write_adapter(
-    model: Tunable, weights: Mapping[str, Tensor], recipe: Recipe, folder: Path
-) -> None:
-    """Write low-rank weights under peft's names, and its configuration."""
+def _write_adapter(model: Tunable, weights: Mapping[str, Tensor], rank: int, folder: Path) -> None:
     layers = {name.partition(".lora_")[0].rpartition(".")[2] for name in weights}
-    config = lora_config(
-        recipe.lora_rank,
+    name = str(model.lm.model.name_or_path)  # on the hub, or a folder
+    config = training.lora_config(
+        rank,
         target_modules=sorted(layers),
         task_type="CAUSAL_LM",
-        base_model_name_or_path=_base_name(model.lm.model),
+        base_model_name_or_path=str(Path(name).resolve()) if Path(name).exists() else name,
         revision=model.lm.revision,
         inference_mode=True,
         # Otherwise peft detects this itself, and warns each time.
         fan_in_fan_out=any(getattr(m, "fan_in_fan_out", False) for m in model.lm.model.modules()),
     )
     config.save_pretrained(folder)
-    named = {f"base_model.model.{name.replace('.default.', '.')}": w for name, w in weights.items()}
-    save_tensors(folder / _ADAPTER, named)
-
-
-def _base_name(model: Any) -> str:
-    """Return the name on the hub, or the absolute directory."""
-    name = str(model.name_or_path)
-    return str(Path(name).resolve()) if Path(name).exists() else name
+    named = {f"base_model.model.{key.replace('.default.', '.')}": w for key, w in weights.items()}
+    training.save_tensors(folder / _ADAPTER, named)
 
 
 @contextmanager
@@ -170,6 +143,6 @@ def _new_folder(to: Path) -> Iterator[Path]:
         yield beside
         os.replace(beside, to)
     except (OSError, SafetensorError) as error:
-        raise unwritten(to, error) from None
+        raise training.unwritten(to, error) from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aleatoric.data.opening import open_corpus
 from aleatoric.errors import UsageError
-from aleatoric.levels.base import Monitor
+from aleatoric.levels.base import Monitor, Opening
 from aleatoric.levels.word import NextWords
 from aleatoric.levels.word_scoring import pair_of
 from aleatoric.metrics.agreement import sq_distance
@@ -20,7 +20,6 @@ from aleatoric.models.base import Ask, WordModel
 from aleatoric.nextword.answers import Reading, ReadItems
 from aleatoric.nextword.exact import Search
 from aleatoric.nextword.live import FoldedModel, by_fold
-from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.runs.engine import Engine, open_model
 from aleatoric.runs.job import LOCAL, Job, option
 from aleatoric.runs.run import Store
@@ -44,7 +43,6 @@ from aleatoric.types import Choices, Corpus, Item
 
 if TYPE_CHECKING:
     from aleatoric.nextword.live import LiveModel
-    from aleatoric.nextword.vocabulary import Vocabulary
     from aleatoric.tuning.losses import WordTree
     from aleatoric.tuning.training import Trained, Tunable
 
@@ -155,7 +153,6 @@ def folds_of(job: FinetuneJob, corpus: Corpus) -> list[Fold]:
 
 
 def _split_notes(corpus: Corpus, folds: Sequence[Fold]) -> Iterator[str]:
-    """Yield notes on the folds, and on passages that are in none."""
     tested = sum(len(fold.held_out) for fold in folds)
     yield (
         f"{tested} passages in {len(folds)} folds, each tested by a model trained on the other "
@@ -167,28 +164,13 @@ def _split_notes(corpus: Corpus, folds: Sequence[Fold]) -> Iterator[str]:
     if left_out:
         yield (
             f"{len(left_out)} of {len(used) + len(left_out)} passages are named by no fold of the "
-            f"split and are left out: {_few(left_out)}"
+            f"split and are left out: {', '.join(f'{name:.40}' for name in left_out[:_FEW])}"
+            + (f" and {len(left_out) - _FEW} more" if len(left_out) > _FEW else "")
         )
 
 
-def _few(names: Sequence[str]) -> str:
-    """Return a few names, and how many more there are."""
-    more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
-    return ", ".join(f"{name:.40}" for name in names[:_FEW]) + more
-
-
-def _open_live(job: FinetuneJob) -> LiveModel:
-    from aleatoric.nextword.live import LiveModel
-
-    opened = open_model(job.model, job.loading)
-    assert isinstance(opened, LiveModel)  # check_specs only accepts live models
-    return opened
-
-
-def _tunable(live: LiveModel, recipe: Recipe) -> Tunable:
-    from aleatoric.tuning.training import make_tunable
-
-    return make_tunable(live.lm, recipe.train, recipe.lora_rank, recipe.seed)
+Ready = Callable[[int], None]
+"""Makes the model of a fold ready, by its number."""
 
 
 def _keep_weights(fold: int) -> None:
@@ -199,16 +181,11 @@ class FinetuneSession:
     """Trains and asks the systems of a run, with the model loaded once."""
 
     def __init__(
-        self,
-        store: Store,
-        job: FinetuneJob,
-        folds: Sequence[Fold],
-        monitor: Monitor,
+        self, store: Store, job: FinetuneJob, folds: Sequence[Fold], monitor: Monitor
     ) -> None:
         self._store, self._job, self._folds = store, job, folds
         self._shown, self._stopping = monitor.track, monitor.stopping
         self._fold_of = {p.group: fold.number for fold in folds for p in fold.held_out}
-        self._by_number = {fold.number: fold for fold in folds}
         self._facts: dict[str, Any] = store.meta(FINETUNING) or {}
 
     def _track(self, work: Iterable[Any], total: int, description: str) -> Iterable[Any]:
@@ -217,15 +194,18 @@ class FinetuneSession:
 
     @cached_property
     def _live(self) -> LiveModel:
-        return _open_live(self._job)
+        from aleatoric.nextword.live import LiveModel
+
+        opened = open_model(self._job.model, self._job.loading)
+        assert isinstance(opened, LiveModel)  # check_specs only accepts live models
+        return opened
 
     @cached_property
     def _tunable(self) -> Tunable:
-        return _tunable(self._live, self._job.recipe)
+        from aleatoric.tuning.training import make_tunable
 
-    @cached_property
-    def _vocabulary(self) -> Vocabulary:
-        return self._live.vocabulary(self._job.choices.lead)
+        recipe = self._job.recipe
+        return make_tunable(self._live.lm, recipe.train, recipe.lora_rank, recipe.seed)
 
     @cached_property
     def _trees(self) -> dict[str, WordTree]:
@@ -233,18 +213,11 @@ class FinetuneSession:
         from aleatoric.tuning.losses import word_tree
 
         self._tunable.reset()
-        passages = [*self._passages()]
-        search = Search(tolerance=self._job.recipe.tolerance)
+        passages = [*self._folds[0].validation, *(p for f in self._folds for p in f.held_out)]
         shown: Iterable[FoldPassage] = self._track(passages, len(passages), "word trees")
-        lm = self._live.lm
-        return {
-            p.group: word_tree(lm, p.items, self._vocabulary, search).to(lm.device) for p in shown
-        }
-
-    def _passages(self) -> Iterator[FoldPassage]:
-        yield from self._folds[0].validation
-        for fold in self._folds:
-            yield from fold.held_out
+        lm, vocabulary = self._live.lm, self._live.vocabulary(self._job.choices.lead)
+        search = Search(tolerance=self._job.recipe.tolerance)
+        return {p.group: word_tree(lm, p.items, vocabulary, search).to(lm.device) for p in shown}
 
     def run(self) -> None:
         """Ask the base model, the base at its best temperature, and the model of every loss."""
@@ -257,16 +230,13 @@ class FinetuneSession:
             self._draw_tuned(f"{base} {loss}-tuned", loss)
 
     def _check_base(self) -> None:
-        """Refuse to continue with another model than the run began with."""
         weights = f"{self._tunable.digest} {self._tunable.base_digest}"
         known = self._store.meta(BASE_WEIGHTS)
         if known is None:
             self._store.set_meta(BASE_WEIGHTS, weights)
         elif known != weights:
-            problem = f"began with other weights of {self._job.model}"
-            raise UsageError(
-                f"{self._store.path}: {problem}; use those again, or start another run."
-            )
+            problem = f"{self._store.path}: began with other weights of {self._job.model}"
+            raise UsageError(f"{problem}; use those again, or start another run.")
 
     def _draw_best_temperature(self, name: str) -> None:
         if not self._job.grid or self._store.meta(f"done {name}"):
@@ -279,7 +249,6 @@ class FinetuneSession:
         self._draw(name, model, lambda: facts | self._fluency(_keep_weights, chosen), listed)
 
     def _temperatures(self) -> tuple[dict[int, float], dict[int, float]]:
-        """Return the best temperature on each fold's training passages, by each score."""
         self._tunable.reset()
         items = [item for _, item, _ in self._store.walk()]
         ask = Ask("ancestral", 0, self._job.recipe.seed, self._job.tolerance, self._job.choices)
@@ -287,8 +256,8 @@ class FinetuneSession:
         shown: Iterable[float] = self._track(grid, len(grid), "temperatures")
         found = {value: scores(self._live, items, value, ask) for value in shown}
         means = {
-            f"{value:g}": {name: _mean(own[name].values()) for name in SCORES}
-            for value, own in found.items()
+            f"{value:g}": {name: _mean(by_item.values()) for name, by_item in by_score.items()}
+            for value, by_score in found.items()
         }
         self._keep("grid", means)
         by_distance, by_log_loss = (
@@ -305,10 +274,11 @@ class FinetuneSession:
         def ready(number: int) -> None:
             self._tunable.load(trained[number].weights)
 
-        recipe = self._job.recipe_of(loss)
-        version = f"{self._live.version},{loss},{recipe.train},{len(trained)} folds"
+        version = f"{self._live.version},{loss},{self._job.train},{len(trained)} folds"
         model = self._folded(name, version, {}, ready)
-        self._draw(name, model, lambda: _training_facts(trained) | self._fluency(ready))
+        curves = {n: [asdict(epoch) for epoch in fold.history] for n, fold in trained.items()}
+        facts = {"curves": curves, "kept": {n: fold.kept for n, fold in trained.items()}}
+        self._draw(name, model, lambda: facts | self._fluency(ready))
         self._tunable.reset()
 
     def _train(self, fold: Fold, loss: str) -> Trained:
@@ -322,16 +292,12 @@ class FinetuneSession:
         return train_fold(self._tunable, fold, recipe, trees, folder, every, track)
 
     def _folded(
-        self,
-        label: str,
-        version: str,
-        decoders: Mapping[int, str],
-        ready: Callable[[int], None] = _keep_weights,
+        self, label: str, version: str, decoders: Mapping[int, str], ready: Ready = _keep_weights
     ) -> WordModel:
         return FoldedModel(self._live, label, version, self._fold_of, ready, decoders)
 
     def _fluency(
-        self, ready: Callable[[int], None], temperatures: Mapping[int, float] | None = None
+        self, ready: Ready, temperatures: Mapping[int, float] | None = None
     ) -> dict[str, Any]:
         """Return the mean loss of held-out tokens under their fold's model, and their number."""
         from aleatoric.tuning.losses import mean_nll, predicted, text_rows
@@ -347,11 +313,7 @@ class FinetuneSession:
         return {"fluency": {"nll": total / max(1, tokens), "tokens": tokens}}
 
     def _draw(
-        self,
-        name: str,
-        model: WordModel,
-        more: Callable[[], Mapping[str, Any]],
-        decoder: str = "ancestral",
+        self, name: str, model: WordModel, more: Callable[[], Any], decoder: str = "ancestral"
     ) -> None:
         """Save a system's distributions as they come, and then more facts about it."""
         store, job = self._store, self._job
@@ -373,14 +335,6 @@ class FinetuneSession:
     def _keep(self, name: str, facts: Any) -> None:
         self._facts[name] = facts
         self._store.set_meta(FINETUNING, self._facts)
-
-
-def _training_facts(trained: Mapping[int, Trained]) -> dict[str, Any]:
-    """Return the curves of the folds, and the epochs whose weights were kept."""
-    return {
-        "curves": {n: [asdict(epoch) for epoch in fold.history] for n, fold in trained.items()},
-        "kept": {n: fold.kept for n, fold in trained.items()},
-    }
 
 
 def _mean(values: Collection[float]) -> float | None:
@@ -414,8 +368,7 @@ def best_temperature(fold: Fold, found: Mapping[float, Scores], score: str = SCO
 class Finetune(NextWords):
     """Next words of fine-tuned models: folds trained, each tested on passages it never saw.
 
-    One run holds the base model, the base at the temperature that fits the training passages best,
-    and one system per loss, whose folds are pooled.
+    A run holds the base model, the base at its best temperature, and one pooled system per loss.
     """
 
     help = """Fine-tune a model on people's answers and test it on passages it never saw.
@@ -441,9 +394,8 @@ class Finetune(NextWords):
     def open(self, job: FinetuneJob) -> Corpus:
         """Open the corpus, with its answers read as words for training and evaluation alike."""
         corpus = open_corpus(job.corpus, job.encoding)
-        items = ReadItems(corpus.items, Reading.of(job.choices))
-        read = tuple(items)
-        return replace(corpus, items=read, notes=(*corpus.notes, *items.notes()))
+        read = ReadItems(corpus.items, Reading.of(job.choices))
+        return replace(corpus, items=tuple(read), notes=(*corpus.notes, *read.notes()))
 
     def facts(self, job: FinetuneJob, corpus: Corpus) -> dict[str, Any]:
         """Return the fold of every passage, and how words are drawn and scored."""
@@ -469,13 +421,7 @@ class Finetune(NextWords):
         store.set_meta("notes", [*corpus.notes, *_split_notes(corpus, folds)])
 
     def ask(
-        self,
-        store: Store,
-        job: FinetuneJob,
-        spec: str,
-        engine: Engine,
-        corpus: Callable[[], Corpus],
-        monitor: Monitor,
+        self, store: Store, job: Any, spec: str, engine: Engine, corpus: Opening, monitor: Monitor
     ) -> None:
         """Train every fold with every loss, and save the next words of all systems."""
         FinetuneSession(store, job, folds_of(job, corpus()), monitor).run()

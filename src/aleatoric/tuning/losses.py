@@ -1,8 +1,8 @@
 """Losses of fine-tuning: soft labels (people's words) and the next tokens of texts.
 
-For soft labels, the tokens of a passage and of all continuations by people's words are run in one
-forward pass with a tree attention mask. The probability of a word is a sum over all its surface
-forms, segmentations and boundaries, as in the exact estimator, and gradients flow through all.
+For soft labels, a passage and all continuations by people's words are run in one forward pass with
+a tree attention mask. The probability of a word is a sum over all its surface forms, segmentations
+and boundaries, as in the exact estimator, and gradients flow through all.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from aleatoric.models.base import pages
 from aleatoric.models.hf import HFModel
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.exact import Question, Search
@@ -56,22 +57,17 @@ class WordTree:
 
     def to(self, device: Any) -> WordTree:
         """Return the same tree on a device."""
-        moved = {name: _moved(value, device) for name, value in self.__dict__.items()}
-        return WordTree(**moved)
 
+        def moved(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(moved, value))
+            return value.to(device) if isinstance(value, Tensor) else value
 
-def _moved(value: Any, device: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_moved(part, device) for part in value)
-    return value.to(device) if isinstance(value, Tensor) else value
+        return WordTree(**{name: moved(value) for name, value in self.__dict__.items()})
 
 
 def question_of(item: Item) -> Question:
-    """Return people's answers to an item as a question to the exact estimator.
-
-    >>> question_of(Item("1:2", "1", "There", ("are", "is", "Are", "are"))).weights
-    (0.75, 0.25)
-    """
+    """Return people's answers to an item as a question to the exact estimator."""
     people = Categorical.from_counts(human_counts(item.responses))
     return Question(item.context, people.support, people.probs)
 
@@ -94,10 +90,15 @@ def _assembled(found: Trace, weights: Any, vocabulary: Vocabulary) -> WordTree:
         ends[torch.as_tensor(vocabulary.numbered(number).ends), column] = 1.0
     nodes = len(trunk) + np.arange(len(found.owners))
     behind = (stops - starts)[found.owners] + found.depths - 1
+    positions = [np.arange(len(passage.tokens)) for passage in found.passages]
+    # The word of each end, or the number of words plus the context if there is none.
+    owner = np.concatenate([np.arange(len(found.contexts)), found.owners])[found.end_rows]
+    no_word = found.end_words == NO_WORD
+    end_words = np.where(no_word, len(found.word_contexts) + owner, found.end_words)
     return WordTree(
         len(found.contexts),
         _long(np.concatenate([trunk, found.tokens])),
-        _long(np.concatenate([_positions(found), behind])),
+        _long(np.concatenate([*positions, behind])),
         _mask(found, starts, stops, len(trunk)),
         _long(np.concatenate([stops - 1, nodes])),
         _levels(found),
@@ -106,7 +107,7 @@ def _assembled(found: Trace, weights: Any, vocabulary: Vocabulary) -> WordTree:
         _long(found.step_words),
         _long(found.end_rows),
         _long(columns),
-        _long(_outcomes(found)),
+        _long(end_words),
         ends,
         _long(found.word_contexts),
         torch.as_tensor(weights, dtype=torch.float64),
@@ -124,18 +125,7 @@ def _spans(found: Trace) -> tuple[Ints, Ints, Ints]:
     return both[:, 0], both[:, 1], np.array(tokens, dtype=np.int64)
 
 
-def _positions(found: Trace) -> Ints:
-    return np.concatenate([np.arange(len(passage.tokens)) for passage in found.passages])
-
-
-def _outcomes(found: Trace) -> Ints:
-    """Return the word of each end, or the number of words plus the context if there is none."""
-    owner = np.concatenate([np.arange(len(found.contexts)), found.owners])[found.end_rows]
-    return np.where(found.end_words == NO_WORD, len(found.word_contexts) + owner, found.end_words)
-
-
 def _chains(found: Trace) -> list[list[int]]:
-    """Return the ancestors of each node, and itself."""
     chains: list[list[int]] = []
     for number, parent in enumerate((found.parents - len(found.contexts)).tolist()):
         chains.append([*(chains[parent] if parent >= 0 else ()), number])
@@ -208,10 +198,19 @@ def _masses(shares: Tensor, tree: WordTree) -> Tensor:
     return torch.cat(masses)
 
 
-def soft_label_losses(probabilities: Tensor, tree: WordTree) -> Tensor:
+def human_losses(model: Any, tree: WordTree) -> Tensor:
     """Return the cross-entropy of people's distribution with the model's per context, in nats."""
+    probabilities = word_probabilities(tree_logits(model, tree), tree)
     parts = -tree.weights * probabilities.clamp_min(LEAST).log()
     return parts.new_zeros(tree.contexts).index_add(0, tree.word_contexts, parts)
+
+
+def mean_human_loss(model: Any, trees: Sequence[WordTree]) -> float:
+    """Return the mean soft-label loss over all contexts, without training."""
+    model.eval()
+    with torch.no_grad():
+        total = sum(float(human_losses(model, tree).sum()) for tree in trees)
+    return total / sum(tree.contexts for tree in trees)
 
 
 IGNORED = -100
@@ -219,21 +218,13 @@ TokenRow = tuple[int, ...]
 
 
 def text_rows(lm: HFModel, passage: FoldPassage) -> list[TokenRow]:
-    """Return the tokens of a passage's texts, cut to the model's window.
-
-    Texts of one token are left out: nothing is predicted in them.
-    """
+    """Return the tokens of a passage's texts of two or more, cut to the model's window."""
     rows = (row[: lm.window] for row in lm.encode_all(passage.texts))
     return [row for row in rows if len(row) > 1]
 
 
 def padded(rows: Sequence[TokenRow], device: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Return tokens, the mask of real tokens, and targets, padded on the right.
-
-    >>> ids, real, wanted = padded([(5, 6), (7,)], "cpu")
-    >>> ids.tolist(), wanted.tolist()
-    ([[5, 6], [7, 0]], [[6, -100], [-100, -100]])
-    """
+    """Return tokens, the mask of real tokens, and targets, padded on the right."""
     width = max(map(len, rows))
     ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)
     lengths = torch.tensor([len(row) for row in rows], device=device)
@@ -244,16 +235,9 @@ def padded(rows: Sequence[TokenRow], device: Any) -> tuple[Tensor, Tensor, Tenso
 
 
 def text_losses(model: Any, rows: Sequence[TokenRow], batch: int) -> Iterator[Tensor]:
-    """Yield parts of the mean negative log-likelihood of the rows, in nats.
-
-    They add up to it: gradients of one batch can be taken before the next is run.
-    """
+    """Yield the mean negative log-likelihood of the rows, in nats, as parts to be added up."""
     tokens = max(1, predicted(rows))
-    return (_summed(model, part) / tokens for part in _parts(rows, batch))
-
-
-def _parts(rows: Sequence[TokenRow], batch: int) -> list[Sequence[TokenRow]]:
-    return [rows[low : low + batch] for low in range(0, len(rows), batch)]
+    return (_summed(model, part) / tokens for part in pages(rows, batch))
 
 
 def _summed(model: Any, rows: Sequence[TokenRow], temperature: float = 1.0) -> Tensor:
@@ -276,5 +260,5 @@ def mean_nll(
     """Return the mean negative log-likelihood of all predicted tokens, without training."""
     model.eval()
     with torch.no_grad():
-        total = sum(_summed(model, part, temperature).double() for part in _parts(rows, batch))
+        total = sum(_summed(model, part, temperature).double() for part in pages(rows, batch))
     return float(total) / max(1, predicted(rows))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -67,7 +68,7 @@ def passages_of(items: Iterable[Item]) -> list[FoldPassage]:
     found: dict[str, list[Item]] = {}
     for item in items:
         found.setdefault(item.group, []).append(item)
-    return [FoldPassage(group, tuple(own)) for group, own in found.items()]
+    return [FoldPassage(group, tuple(contexts)) for group, contexts in found.items()]
 
 
 def assign(
@@ -77,9 +78,6 @@ def assign(
 
     `paper` takes the groups in order: the first 40 of Provo's 55 are cut into folds and the others
     validate; of any other number, the last `validation` do. `grouped` shuffles them first.
-
-    >>> assign(["a", "b", "c"], "paper", 2, 1, seed=0)
-    {'a': 1, 'b': 2, 'c': 'validation'}
     """
     if split not in SPLITS:
         raise UsageError(f"there is no split {split!r}; use paper, grouped or a file.")
@@ -100,16 +98,13 @@ def assign(
 
 
 def _held_for_validation(n_groups: int, requested: int | None) -> int:
-    """Return how many passages validate; by default the paper's share."""
-    if requested is not None and not 1 <= requested <= n_groups - 2:
+    if requested is None:  # the paper's share
+        return max(1, round(n_groups * (PAPER_ALL - PAPER_FOLDED) / PAPER_ALL))
+    if not 1 <= requested <= n_groups - 2:
         needed = f"{n_groups} passages, of which the folds need two or more"
         fix = f"use 1 to {n_groups - 2}" if n_groups > 2 else "use a corpus of more passages"
         raise UsageError(f"--validation {requested} does not fit {needed}; {fix}.")
-    if requested is not None:
-        return requested
-    if n_groups == PAPER_ALL:
-        return PAPER_ALL - PAPER_FOLDED
-    return max(1, round(n_groups * (PAPER_ALL - PAPER_FOLDED) / PAPER_ALL))
+    return requested
 
 
 def read_assignment(path: Path) -> dict[str, int | str]:
@@ -161,24 +156,15 @@ def make_folds(passages: Sequence[FoldPassage], assigned: Mapping[str, int | str
 def check_no_leak(fold: Fold) -> None:
     """Refuse a fold with the same text in two of training, validation and evaluation."""
     sides = {"training": fold.train, "validation": fold.validation, "evaluation": fold.held_out}
-    for (first, one), (second, other) in combinations(sides.items(), 2):
-        for passage, copy in _shared(one, other):
+    for (first, passages), (second, others) in combinations(sides.items(), 2):
+        # Passages with the same id, the same item, or a long run of the same words.
+        known = {key: passage for passage in passages for key in _keys(passage)}
+        copies = ((known[key], copy) for copy in others for key in _keys(copy) if key in known)
+        for passage, copy in copies:
             raise UsageError(
                 f"fold {fold.number} leaks: passage {passage.group!r} of {first} and passage "
                 f"{copy.group!r} of {second} are one text; put them in one fold or drop one."
             )
-
-
-def _shared(
-    one: Sequence[FoldPassage], other: Sequence[FoldPassage]
-) -> Iterator[tuple[FoldPassage, FoldPassage]]:
-    """Yield passages with the same id, the same item, or a long run of the same words."""
-    known = {key: passage for passage in one for key in _keys(passage)}
-    for passage in other:
-        for key in _keys(passage):
-            if key in known:
-                yield known[key], passage
-                break
 
 
 def _keys(passage: FoldPassage) -> Iterator[tuple[str, ...]]:
@@ -249,9 +235,9 @@ class Recipe:
     def _check_numbers(self) -> None:
         _check(_is_number(self.mix) and self.mix <= 1, f"--mix {self.mix} is no share; use 0 to 1")
         for name in ("rate", "epsilon"):
-            value = getattr(self, name)
+            value, default = getattr(self, name), getattr(Recipe, name)
             good = _is_number(value) and 0 < value <= MOST
-            _check(good, f"--{name} {value} is no number above 0; use {_DEFAULTS[name]:g}, say")
+            _check(good, f"--{name} {value} is no number above 0; use {default:g}, say")
         for name in ("weight_decay", "clip_norm", "tolerance"):
             value = getattr(self, name)
             _check(_is_number(value), f"{_option(name)} {value} is no number from 0 up")
@@ -270,11 +256,7 @@ class Recipe:
         _check(not self.warmup or self.warmup < steps, f"{problem}; {fix}")
 
     def steps(self, passages: int) -> int:
-        """Return the number of training steps for a number of passages.
-
-        >>> Recipe(batch=5, epochs=10).steps(31)
-        70
-        """
+        """Return the number of training steps for a number of passages."""
         return self.epochs * math.ceil(passages / self.batch)
 
     @property
@@ -283,11 +265,7 @@ class Recipe:
         return {"text": 0.0, "human": 1.0}.get(self.loss, self.mix)
 
     def rate_at(self, step: int, steps: int) -> float:
-        """Return the learning rate of a step, counted from 1.
-
-        >>> Recipe(schedule="linear", rate=1.0).rate_at(6, 10)
-        0.5
-        """
+        """Return the learning rate of a step, counted from 1."""
         if step <= self.warmup:
             return self.rate * step / self.warmup
         done = (step - 1 - self.warmup) / max(1, steps - self.warmup)
@@ -298,7 +276,6 @@ class Recipe:
         return self.rate
 
 
-_DEFAULTS = {"rate": Recipe.rate, "epsilon": Recipe.epsilon}
 _COUNTS = {"batch": 1, "epochs": 1, "lora_rank": 1, "warmup": 0}
 """Settings that are whole numbers -> their minimum."""
 
@@ -323,15 +300,10 @@ SCORES = ("sq_distance", "log_loss")
 
 
 def parse_temperatures(text: str) -> tuple[float, ...]:
-    """Parse temperatures separated by commas.
-
-    >>> parse_temperatures("0.8, 1")
-    (0.8, 1.0)
-    """
-    try:
+    """Parse temperatures separated by commas."""
+    found: tuple[float, ...] = ()
+    with suppress(ValueError):
         found = tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        found = ()
     if not found:
         raise UsageError(f"--temperatures {text!r}: use numbers above 0 by commas, as 0.8,1,1.2.")
     for value in found:

@@ -1,12 +1,10 @@
 """Fine-tuning on one fold: batches of passages, epoch by epoch, resumable at any saved step.
 
-The same seed on the same CPU gives the same weights, whether or not training was interrupted: the
-order of the passages and all random numbers of a step depend on the seed, the fold and the step.
+The order of the passages and all random numbers depend on the seed, the fold and the step only.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import math
@@ -25,32 +23,17 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from aleatoric.errors import (
-    AleatoricError,
-    DataError,
-    MissingExtraError,
-    ModelError,
-    StorageError,
-    UsageError,
-)
+from aleatoric.errors import DataError, MissingExtraError, ModelError, StorageError, UsageError
 from aleatoric.models.base import is_out_of_memory
 from aleatoric.models.hf import HFModel
 from aleatoric.registry import Track, quietly
 from aleatoric.rng import stream
-from aleatoric.tuning.losses import (
-    TokenRow,
-    WordTree,
-    mean_nll,
-    soft_label_losses,
-    text_losses,
-    text_rows,
-    tree_logits,
-    word_probabilities,
-)
+from aleatoric.runs.disk import FULL_DISKS
+from aleatoric.tuning import losses
+from aleatoric.tuning.losses import TokenRow, WordTree
 from aleatoric.tuning.recipe import PAPER, Fold, FoldPassage, Recipe, block_count
 
 _FACTS = "facts"
-_FULL_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
@@ -63,8 +46,8 @@ class Saved:
 
     def part(self, prefix: str) -> dict[str, Tensor]:
         """Return the tensors whose names begin with `prefix/`, without it."""
-        names = [name for name in self.tensors if name.startswith(f"{prefix}/")]
-        return {name.partition("/")[2]: self.tensors[name] for name in names}
+        parts = ((name.partition("/"), value) for name, value in self.tensors.items())
+        return {rest: value for (first, slash, rest), value in parts if slash and first == prefix}
 
 
 def save_tensors(
@@ -89,7 +72,7 @@ def save_tensors(
             beside.unlink()
 
 
-def unwritten(path: Path, error: Exception) -> AleatoricError:
+def unwritten(path: Path, error: Exception) -> StorageError | UsageError:
     """Return the error for weights that could not be written.
 
     >>> print(unwritten(Path("w"), ValueError("No space left on device (os error 28)")))
@@ -97,7 +80,7 @@ def unwritten(path: Path, error: Exception) -> AleatoricError:
     """
     found = _OS_ERROR.search(str(error))  # safetensors gives the number only in its message
     number = error.errno if isinstance(error, OSError) else found and int(found[1])
-    if number in _FULL_DISKS:
+    if number in FULL_DISKS:
         return StorageError(f"{path}: the disk is full", "make room and repeat the command")
     return UsageError(f"{path}: cannot be written ({error}); choose another place.")
 
@@ -172,22 +155,18 @@ def train_fold(
     """
     identity = _identity(model, fold, recipe)
     if (folder / TRAINED).exists():
-        return _read_trained(folder / TRAINED, identity)
+        saved = load_tensors(folder / TRAINED)
+        check_identity(folder / TRAINED, saved, identity)
+        epochs = tuple(Epoch(**epoch) for epoch in saved.facts["history"])
+        return Trained(saved.tensors, saved.facts["kept"], epochs)
     with _deterministic(model.lm), _reporting_memory(f"{recipe.loss}, fold {fold.number}"):
-        training = _Training(model, fold, recipe, trees, folder, identity)
+        training = _Training(model, fold, recipe, trees, folder / CHECKPOINT)
         trained = training.run(save_every, track)
-    facts = {"identity": identity, "kept": trained.kept}
-    history = {"history": [asdict(epoch) for epoch in trained.history]}
-    save_tensors(folder / TRAINED, trained.weights, facts | history)
+    history = [asdict(epoch) for epoch in trained.history]
+    facts = {"identity": identity, "kept": trained.kept, "history": history}
+    save_tensors(folder / TRAINED, trained.weights, facts)
     (folder / CHECKPOINT).unlink(missing_ok=True)
     return trained
-
-
-def _read_trained(path: Path, identity: Mapping[str, Any]) -> Trained:
-    saved = load_tensors(path)
-    check_identity(path, saved, identity)
-    history = tuple(Epoch(**epoch) for epoch in saved.facts["history"])
-    return Trained(saved.tensors, saved.facts["kept"], history)
 
 
 def _identity(model: Tunable, fold: Fold, recipe: Recipe) -> dict[str, Any]:
@@ -224,29 +203,19 @@ class _Training:
     """The training of one fold."""
 
     def __init__(
-        self,
-        model: Tunable,
-        fold: Fold,
-        recipe: Recipe,
-        trees: Trees,
-        folder: Path,
-        identity: Mapping[str, Any],
+        self, model: Tunable, fold: Fold, recipe: Recipe, trees: Trees, checkpoint: Path
     ) -> None:
         self._model, self._fold, self._recipe, self._trees = model, fold, recipe, trees
         self._network, self._device = model.lm.model, model.lm.device
-        self._path, self._identity = folder / CHECKPOINT, identity
+        self._path, self._identity = checkpoint, _identity(model, fold, recipe)
         self._rows: dict[str, list[TokenRow]] = {
-            p.group: text_rows(model.lm, p) for p in (*fold.train, *fold.validation)
+            p.group: losses.text_rows(model.lm, p) for p in (*fold.train, *fold.validation)
         }
         self._steps = recipe.steps(len(fold.train))
         recipe.check_warmup(self._steps)
         model.reset()
-        self._optimiser = torch.optim.AdamW(
-            model.parameters.values(),
-            lr=recipe.rate,
-            eps=recipe.epsilon,
-            weight_decay=recipe.weight_decay,
-        )
+        adamw: Any = {"lr": recipe.rate, "eps": recipe.epsilon, "weight_decay": recipe.weight_decay}
+        self._optimiser = torch.optim.AdamW(model.parameters.values(), **adamw)
         self._best: dict[str, Tensor] = {}
         self._state = TrainingState()
 
@@ -258,7 +227,9 @@ class _Training:
             self._end_epoch(None)
         left = range(self._state.steps, self._steps)
         for step in track(left, len(left), f"{self._recipe.loss}, fold {self._fold.number}"):
-            if self._is_out_of_patience():
+            # The validation loss has not decreased for `patience` epochs.
+            late, patience = len(self._state.history) - 1 - self._state.kept, self._recipe.patience
+            if patience is not None and not self._state.batches and late >= patience:
                 break
             self._advance()
             if not self._state.batches or (save_every and (step + 1) % save_every == 0):
@@ -267,14 +238,7 @@ class _Training:
         self._model.load(weights)
         return Trained(weights, self._state.kept, self._state.history)
 
-    def _is_out_of_patience(self) -> bool:
-        """Whether the validation loss has not decreased for `patience` epochs."""
-        state, patience = self._state, self._recipe.patience
-        done = len(state.history) - 1
-        return patience is not None and not state.batches and done - state.kept >= patience
-
     def _advance(self) -> None:
-        """Do one step, and end the epoch after its last one."""
         batches = self._batches(len(self._state.history))
         loss = self._step(batches[self._state.batches])
         state = self._state
@@ -295,7 +259,8 @@ class _Training:
         for group in self._optimiser.param_groups:
             group["lr"] = self._recipe.rate_at(self._state.steps + 1, self._steps)
         self._network.train()
-        torch.manual_seed(self._seed_of_step())
+        keys = ("step", self._fold.number, self._state.steps)
+        torch.manual_seed(int(stream(self._recipe.seed, *keys).integers(2**31)))
         self._optimiser.zero_grad()
         loss = float(sum(part for part in self._backward(batch)))
         self._check_finite(loss, "the training loss", self._state.steps + 1)
@@ -305,7 +270,6 @@ class _Training:
         return loss
 
     def _check_finite(self, loss: float, what: str, step: int) -> None:
-        """Stop training if a loss is not finite."""
         if math.isfinite(loss):
             return
         state, recipe = self._state, self._recipe
@@ -313,24 +277,20 @@ class _Training:
         fix = f"begin another run with --rate below {recipe.rate:g}, --clip-norm 1 or --warmup"
         if not state.history:
             epoch, fix = "before training", "use another model or other texts"
-        place = f"{recipe.loss}, fold {self._fold.number}, {epoch}"
-        raise UsageError(f"{place}: {what} is {loss}; {fix}.")
-
-    def _seed_of_step(self) -> int:
-        keys = ("step", self._fold.number, self._state.steps)
-        return int(stream(self._recipe.seed, *keys).integers(2**31))
+        fold = f"{recipe.loss}, fold {self._fold.number}"
+        raise UsageError(f"{fold}, {epoch}: {what} is {loss}; {fix}.")
 
     def _backward(self, batch: Sequence[FoldPassage]) -> Iterator[Tensor]:
         """Accumulate the gradients of a batch, one tree at a time to save memory."""
         share = self._recipe.human_share
         if share < 1:
-            for part in text_losses(self._network, self._rows_of(batch), self._recipe.batch):
+            for part in losses.text_losses(self._network, self._rows_of(batch), self._recipe.batch):
                 yield _back((1 - share) * part)
         if share > 0:
             trees = [self._trees[passage.group] for passage in batch]
             contexts = sum(tree.contexts for tree in trees)
             for tree in trees:
-                yield _back(share * human_losses(self._network, tree).sum() / contexts)
+                yield _back(share * losses.human_losses(self._network, tree).sum() / contexts)
 
     def _rows_of(self, passages: Sequence[FoldPassage]) -> list[TokenRow]:
         return [row for passage in passages for row in self._rows[passage.group]]
@@ -338,19 +298,18 @@ class _Training:
     def _end_epoch(self, train_loss: float | None) -> None:
         state, number = self._state, len(self._state.history)
         epoch = self._measured(number, train_loss)
-        losses = [past.validation_loss for past in state.history]
-        better = not losses or epoch.validation_loss < min(losses)
+        before = [past.validation_loss for past in state.history]
+        better = not before or epoch.validation_loss < min(before)
         kept = number if better or self._recipe.patience is None else state.kept
         if self._recipe.patience and better:
             self._best = self._model.weights()
-        history = (*state.history, epoch)
-        self._state = TrainingState(0, state.steps, 0.0, kept, history)
+        self._state = TrainingState(0, state.steps, 0.0, kept, (*state.history, epoch))
 
     def _measured(self, number: int, train_loss: float | None) -> Epoch:
         share, sides = self._recipe.human_share, (self._fold.train, self._fold.validation)
-        train, validation = (mean_nll(self._network, self._rows_of(side)) for side in sides)
+        train, validation = (losses.mean_nll(self._network, self._rows_of(side)) for side in sides)
         trees = [self._trees[p.group] for p in self._fold.validation if p.group in self._trees]
-        human = mean_human_loss(self._network, trees) if trees else None
+        human = losses.mean_human_loss(self._network, trees) if trees else None
         known = {"training texts": train, "validation texts": validation, "answers": human or 0.0}
         for name, loss in known.items():
             self._check_finite(loss, f"the loss of the {name}", self._state.steps)
@@ -358,25 +317,20 @@ class _Training:
         return Epoch(number, self._state.steps, train_loss, loss, train, validation, human)
 
     def _save(self) -> None:
-        weights = {
-            f"weights/{name}": parameter for name, parameter in self._model.parameters.items()
-        }
-        best = {f"best/{name}": parameter for name, parameter in self._best.items()}
-        moments = {
-            f"{kind}/{name}": value
-            for name, parameter in self._model.parameters.items()
-            for kind, value in self._optimiser.state.get(parameter, {}).items()
-        }
+        tensors = {f"best/{name}": parameter for name, parameter in self._best.items()}
+        for name, parameter in self._model.parameters.items():
+            moments = self._optimiser.state.get(parameter, {})
+            tensors |= {f"{kind}/{name}": value for kind, value in moments.items()}
+            tensors[f"weights/{name}"] = parameter
         facts = {"identity": self._identity, "state": asdict(self._state)}
-        save_tensors(self._path, weights | best | moments, facts)
+        save_tensors(self._path, tensors, facts)
 
     def _restore(self) -> None:
         saved = load_tensors(self._path)
         check_identity(self._path, saved, self._identity)
         self._model.load(saved.part("weights"))
-        self._best = {
-            name: parameter.to(self._device) for name, parameter in saved.part("best").items()
-        }
+        best = saved.part("best").items()
+        self._best = {name: parameter.to(self._device) for name, parameter in best}
         for kind in ("step", "exp_avg", "exp_avg_sq"):
             for name, value in saved.part(kind).items():
                 parameter = self._model.parameters[name]
@@ -386,19 +340,6 @@ class _Training:
         state = saved.facts["state"]
         history = tuple(Epoch(**epoch) for epoch in state.pop("history"))
         self._state = TrainingState(**state, history=history)
-
-
-def human_losses(network: Any, tree: WordTree) -> Tensor:
-    """Return the soft-label loss per context."""
-    return soft_label_losses(word_probabilities(tree_logits(network, tree), tree), tree)
-
-
-def mean_human_loss(network: Any, trees: Sequence[WordTree]) -> float:
-    """Return the mean soft-label loss over all contexts, without training."""
-    network.eval()
-    with torch.no_grad():
-        total = sum(float(human_losses(network, tree).sum()) for tree in trees)
-    return total / sum(tree.contexts for tree in trees)
 
 
 def _back(loss: Tensor) -> Tensor:
@@ -422,7 +363,6 @@ def _deterministic(lm: Any) -> Iterator[None]:
 
 @contextmanager
 def _reporting_memory(place: str) -> Iterator[None]:
-    """Turn a lack of memory into an error for the user."""
     try:
         yield
     except Exception as error:
@@ -496,14 +436,8 @@ def make_tunable(lm: HFModel, which: str = PAPER, rank: int = 8, seed: int = 0) 
     else:
         for block in _last_blocks(lm.model, block_count(which)):
             block.requires_grad_(True)
-    chosen = {
-        name: parameter
-        for name, parameter in lm.model.named_parameters()
-        if parameter.requires_grad
-    }
-    return Tunable(
-        lm, chosen, {name: parameter.detach().clone() for name, parameter in chosen.items()}
-    )
+    chosen = {name: p for name, p in lm.model.named_parameters() if p.requires_grad}
+    return Tunable(lm, chosen, {name: p.detach().clone() for name, p in chosen.items()})
 
 
 def _last_blocks(model: Any, count: int) -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import wasserstein_distance
 
 from aleatoric.levels import text_variability
-from aleatoric.levels.text_variability import Inputs, Splitting, generation_orders, people_orders
+from aleatoric.levels.text_variability import Inputs, Splitting, random_orders
 from aleatoric.metrics.distances import w1
 from aleatoric.types import Floats
 
@@ -59,7 +59,7 @@ def test_the_corrected_control_equals_a_loop_over_splits(n: int) -> None:
     matrix = matrices(1, n)[0]
     found = corrected(matrix, n, Splitting(7, 6))
     expected: dict[str, list[float]] = {"w1_M": [], "w1_C": [], "dmu_M": [], "dmu_C": []}
-    for order in people_orders(n, ["x"], 7, 6)[0]:
+    for order in random_orders(n, ["x"], 7, 6)[0]:
         a, b = order[: n // 2], order[n // 2 :]
         people, grid = pairs(matrix, b), [matrix[i, j] for i in a for j in b]
         for name, own in (("M", pairs(matrix, a)), ("C", grid)):
@@ -77,7 +77,8 @@ def test_a_matched_system_equals_a_loop_over_splits() -> None:
     n, m = 9, 7
     matrix = matrices(1, n + m)[0]
     found = matched(matrix, n, Splitting(7, 5))
-    people, drawn = people_orders(n, ["x"], 7, 5)[0], generation_orders(m, ["x"], 7, 5)[0]
+    people = random_orders(n, ["x"], 7, 5)[0]
+    drawn = random_orders(m, ["x"], 7, 5, "text-matched")[0]
     expected = []
     for order, own in zip(people, drawn, strict=True):
         model = n + own[: n // 2]
@@ -118,7 +119,7 @@ def test_undefined_distances_are_left_out() -> None:
 
 
 def test_splits_change_with_seed_and_input() -> None:
-    first = people_orders(10, ["a"], 0)
-    assert not np.array_equal(first, people_orders(10, ["b"], 0))
-    assert not np.array_equal(first, people_orders(10, ["a"], 1))
-    np.testing.assert_array_equal(first[0], people_orders(10, ["b", "a"], 0)[1])
+    first = random_orders(10, ["a"], 0)
+    assert not np.array_equal(first, random_orders(10, ["b"], 0))
+    assert not np.array_equal(first, random_orders(10, ["a"], 1))
+    np.testing.assert_array_equal(first[0], random_orders(10, ["b", "a"], 0)[1])

@@ -19,12 +19,12 @@ from aleatoric.nextword.trace import trace
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.tuning.losses import (
     WordTree,
+    human_losses,
     question_of,
     tree_logits,
     word_probabilities,
     word_tree,
 )
-from aleatoric.tuning.training import human_losses
 from aleatoric.types import Item
 
 ITEMS = [
