@@ -22,14 +22,14 @@ from aleatoric.metrics.calibration import (
     bin_index,
     bin_sums,
     ece_debiased_of,
-    ece_mass,
     ece_of,
-    ece_sweep,
     equal_width_edges,
+    mass_bins,
     mce_of,
     predicted_class_errors,
     sce_of,
     smooth_ece,
+    sweep_bins,
     token_columns,
 )
 from aleatoric.metrics.reduction import divide
@@ -198,9 +198,9 @@ class Curve:
         """Every calibration error of the curve by name, as fractions."""
         return {
             "ece": float(ece_of(self.bins)),
-            "ece_mass": ece_mass(self.cells, len(self.bins)),
+            "ece_mass": float(ece_of(mass_bins(self.cells, len(self.bins)))),
             "ece_debiased": float(ece_debiased_of(self.bins)),
-            "ece_sweep": ece_sweep(self.cells),
+            "ece_sweep": float(ece_of(sweep_bins(self.cells))),
             "ece_smooth": smooth_ece(self.cells),
             "mce": float(mce_of(self.bins)),
         }

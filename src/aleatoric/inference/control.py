@@ -25,11 +25,10 @@ _CELLS_AT_ONCE = 4_000_000
 
 @dataclass(frozen=True)
 class Half:
-    """One half of an item's answers under every split: counts, and each split's majority.
+    """One half of an item's answers: (splits, outcomes) counts, and each split's majority.
 
-    `counts` is (splits, outcomes). Of equally frequent answers, the majority is the one whose count
-    was complete first in the half's random order: using the order of the full list would let the
-    whole sample decide ties, and the halves would not be independent.
+    Of equally frequent answers, the majority is the one whose count was complete first in the
+    half's random order: with the order of the full list, the halves would not be independent.
     """
 
     counts: Ints
@@ -63,23 +62,15 @@ def shared_orders(n: int, n_splits: int, seed: int) -> Ints:
     return np.array(orders, dtype=np.int64).reshape(n_splits, n)
 
 
-def split_halves(codes: Ints, orders: Ints) -> Halves:
-    """Count both halves of coded answers under each order; an odd answer goes to the player.
-
-    >>> halves = split_halves(np.array([0, 0, 1]), np.array([[2, 0, 1]]))
-    >>> halves.target.counts.tolist(), halves.player.counts.tolist()
-    ([[0, 1]], [[2, 0]])
-    """
-    return split_all([codes], [orders])
-
-
 def split_all(codes: Sequence[Ints], orders: Sequence[Ints]) -> Halves:
-    """`split_halves` of many items: rows are concatenated and padded with unused outcomes."""
+    """Count both halves of items' coded answers under each order; an odd answer is the player's.
+
+    The rows of all items are concatenated and padded with unused outcomes.
+    """
     ordered = [answers[order] for answers, order in zip(codes, orders, strict=True)]
     k = max(int(answers.max()) for answers in codes) + 1
-    middles = [answers.shape[1] // 2 for answers in ordered]
-    target = [answers[:, :middle] for answers, middle in zip(ordered, middles, strict=True)]
-    player = [answers[:, middle:] for answers, middle in zip(ordered, middles, strict=True)]
+    target = [answers[:, : answers.shape[1] // 2] for answers in ordered]
+    player = [answers[:, answers.shape[1] // 2 :] for answers in ordered]
     return Halves(_half(target, k), _half(player, k))
 
 
@@ -109,10 +100,6 @@ def one_population(
     """Test whether two lists of counts over the same words could come from one distribution.
 
     Exact if that is cheap, else with random permutations. `None` if a side is empty.
-
-    >>> test = one_population(np.array([3, 0]), np.array([0, 3]), np.random.default_rng(0))
-    >>> test.exact, round(test.p, 3)
-    (True, 0.1)
     """
     if not people.sum() or not model.sum():
         return None
@@ -120,10 +107,12 @@ def one_population(
     small = people if people.sum() <= model.sum() else model
     used = people + model > 0
     small, pooled = small[used], (people + model)[used]
-    if _exact_cost(small, pooled) <= EXACT_CELLS:
+    n = int(small.sum())
+    n_steps = int(np.minimum(pooled, n).sum()) + len(pooled)
+    if n_steps * (n + 1) * (_width(pooled, n) + 1) <= EXACT_CELLS:
         return ItemTest(_exact_p(small, pooled), True)
-    observed = int((small**2).sum() * pooled.sum() - 2 * small.sum() * (small @ pooled))
-    n, sizes = int(small.sum()), _part_sizes(n_permutations, int(pooled.sum()))
+    observed = int((small**2).sum() * pooled.sum() - 2 * n * (small @ pooled))
+    sizes = _part_sizes(n_permutations, int(pooled.sum()))
     reached = sum(int((_permuted(pooled, n, m, rng) >= observed).sum()) for m in sizes)
     return ItemTest((reached + 1) / (n_permutations + 1), False)
 
@@ -139,9 +128,6 @@ def fits(
 
     `rest` is the probability of all other words together; each draw of one is taken as a word of
     its own with a probability near 0. `None` without people.
-
-    >>> fits(np.array([5, 0]), np.array([0.0, 1.0]), 0.0, np.random.default_rng(0), 99).p
-    0.01
     """
     n = int(people.sum())
     if not n:
@@ -184,10 +170,7 @@ def _part_sizes(n_samples: int, width: int) -> list[int]:
 
 
 def _permuted(pooled: Ints, n_small: int, n_permutations: int, rng: np.random.Generator) -> Ints:
-    """The statistic of random samples of `n_small` of all answers, drawn without replacement.
-
-    It is the squared distance up to factors and terms that are the same for all samples.
-    """
+    """The squared distance of samples without replacement, up to what all samples share."""
     codes = np.repeat(np.arange(len(pooled)), pooled)
     drawn = codes[_samples(len(codes), n_small, n_permutations, rng)]
     squares = _squares(counted(drawn, len(pooled)))
@@ -226,13 +209,6 @@ def _width(pooled: Ints, n: int) -> int:
     total = int(pooled.sum())
     ends = [(_gain(0, c, n, total), _gain(min(c, n), c, n, total)) for c in pooled.tolist()]
     return sum(map(max, ends))
-
-
-def _exact_cost(small: Ints, pooled: Ints) -> int:
-    """The number of additions that the exact distribution takes."""
-    n = int(small.sum())
-    steps = int(np.minimum(pooled, n).sum()) + len(pooled)
-    return steps * (n + 1) * (_width(pooled, n) + 1)
 
 
 def _exact_p(small: Ints, pooled: Ints) -> float:

@@ -1,9 +1,8 @@
 """The TVD of one context at other sample sizes, and the noise of people and of model draws in it.
 
-A part of a sample, drawn without replacement, is a sample of the smaller size, without further
-assumptions. Larger samples are drawn from an estimate of the true distribution: samples of people
-are crossed with samples of the model, and an analysis of variance separates the two sources of
-noise.
+A part of a sample is a sample of the smaller size. Larger ones are drawn from an estimate of the
+truth: samples of people are crossed with samples of the model, and an analysis of variance
+separates the two sources of noise.
 """
 
 from __future__ import annotations
@@ -74,10 +73,7 @@ class Sides:
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """Expected distance, and its variance due to sampling people and to sampling the model.
-
-    All three have the same shape: one value per pair of sizes.
-    """
+    """Expected distance per pair of sizes, and its variances by sampling people and the model."""
 
     mean: Floats
     people: Floats
@@ -87,6 +83,11 @@ class Noise:
     def total(self) -> Floats:
         """The variance of one distance."""
         return self.people + self.samples
+
+    @property
+    def stacked(self) -> Floats:
+        """All three as one array."""
+        return np.array([self.mean, self.people, self.samples])
 
 
 def subsampled(
@@ -107,8 +108,7 @@ def subsampled(
 
 def distance(seen: Sides) -> float:
     """The distance of the samples as they are; with two models, the difference."""
-    distances = [float(_distances(seen.people.shares, model.shares)) for model in seen.models]
-    return distances[0] if len(distances) == 1 else distances[0] - distances[1]
+    return float(_difference([_distances(seen.people.shares, m.shares) for m in seen.models]))
 
 
 def noise(
@@ -116,8 +116,8 @@ def noise(
     people: Sequence[int],
     samples: Sequence[Size],
     rng: np.random.Generator,
-    times: int = N_SAMPLES,
     limit: Sides | None = None,
+    times: int = N_SAMPLES,
 ) -> Noise:
     """Mean and variance of TVD for every pair of a number of people and of samples.
 
@@ -130,12 +130,6 @@ def noise(
         for model, most in zip(truth.models, limits.models, strict=True)
     ]
     return _split(_difference(found))
-
-
-def smaller(n: Size, other: Size) -> Size:
-    """The smaller of two sample sizes, of which exact is the largest."""
-    known = [size for size in (n, other) if size is not None]
-    return min(known) if known else None
 
 
 METHOD = "binomial, plug-in to Good-Turing estimate of the truth"
@@ -158,10 +152,7 @@ def perfect_of(low: float | None, high: float | None) -> Perfect:
 
 
 def perfect_tvd(counts: Ints, n_human: int, n_model: int | None) -> tuple[float, float] | None:
-    """The expected TVD of a perfect model on one item, under both estimates of the truth.
-
-    `None` for a single answer.
-    """
+    """The expected TVD of a perfect model under both estimates of the truth; `None` for n = 1."""
     if counts.sum() < 2:
         return None
     low, high = (
@@ -175,10 +166,6 @@ def expected_tvd(truth: Truth, n_human: int, n_model: int | None) -> float:
 
     `n_model=None` means exact probabilities. More than a million draws count as exact: their noise
     adds less than `n_human / (2 * n_model)` of the expectation.
-
-    >>> fair = Truth(np.array([0.5]), np.array([2.0]))
-    >>> expected_tvd(fair, 1, 1), expected_tvd(fair, 2, None)
-    (0.5, 0.25)
     """
     n_model = n_model if n_model is None or n_model <= _MOST_DRAWS else None
     at_once = max(1, _CELLS_AT_ONCE // (1 + max(n_human, n_model or 0)))
@@ -207,7 +194,7 @@ def good_turing(counts: Ints) -> Truth:
 
 @dataclass(frozen=True)
 class VarianceParts:
-    """The squared standard error of a mean, split into three parts that add up to `total`.
+    """The squared standard error of a mean, split into three parts.
 
     `contexts` is the remainder; it may be negative by chance.
     """
@@ -243,14 +230,9 @@ def split_variance(
 
 
 def tvd_variances(people: Ints, model: Ints) -> tuple[float, float] | None:
-    """Jackknife variances of one item's TVD, over people and over draws.
-
-    `None` with fewer than two answers on a side.
-    """
+    """Jackknife variances of one item's TVD, over people and draws; `None` if a side has one."""
     n, m = int(people.sum()), int(model.sum())
-    if n < 2 or m < 2:
-        return None
-    return _over(people, model / m), _over(model, people / n)
+    return None if n < 2 or m < 2 else (_over(people, model / m), _over(model, people / n))
 
 
 def side_variances(seen: Sides) -> tuple[float, float]:
@@ -262,7 +244,8 @@ def side_variances(seen: Sides) -> tuple[float, float]:
 def _drawn(
     side: Side, most: Size, sizes: Sequence[Size], rng: np.random.Generator, times: int
 ) -> Floats:
-    return np.stack([side.drawn(smaller(n, most), rng, times) for n in sizes])
+    limited = [min((s for s in (n, most) if s is not None), default=None) for n in sizes]
+    return np.stack([side.drawn(n, rng, times) for n in limited])
 
 
 def _difference(found: Sequence[Floats]) -> Floats:

@@ -53,7 +53,7 @@ def halves_of(case: Case, seed: int, n_splits: int = N_SPLITS) -> control.Halves
     counts = np.array(list(human_counts(case.item.responses).values()))
     codes = np.repeat(np.arange(len(counts)), counts)
     orders = control.independent_orders(len(codes), n_splits, seed, case.item.id)
-    return control.split_halves(codes, orders)
+    return control.split_all([codes], [orders])
 
 
 def model_tvd(model: Categorical, words: Sequence[str], targets: Floats) -> Floats:

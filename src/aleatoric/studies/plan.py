@@ -341,7 +341,7 @@ def assumed_source(
 
     def known(people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Known]:
         rng = stream(seed, "plan", "assumed")
-        found = noise(_typical(assumed), people, samples, rng, N_SAMPLES)
+        found = noise(_typical(assumed), people, samples, rng, times=N_SAMPLES)
         return {
             (n, m): Known(_parts(assumed, correlation, found.people[i, j], found.samples[i, j]))
             for i, n in enumerate(people)
