@@ -101,24 +101,19 @@ def binned_error_interval(gaps: Floats, counts: Floats, level: float = LEVEL) ->
     If a bin's gap is within its noise, its absolute value is too large on average. The upper end is
     that of the error itself. The lower end is that of a cross-fitted error, which is not too large:
     the sign of a bin's gap is taken from the other groups.
-
-    >>> gaps = np.array([[3.0, -1.0], [2.0, -2.0], [4.0, -1.0]])
-    >>> found = binned_error_interval(gaps, np.full(3, 10.0)).interval
-    >>> round(found.low, 3), round(found.high, 3)
-    (0.29, 0.577)
     """
     if len(gaps) < 2:
         return Resampled(None, ONE_GROUP)
     units = bundled(np.column_stack([gaps, counts]))
     plain, fitted = _plain_error(units), _cross_fitted(units)
     rest = [np.delete(units, i, axis=0) for i in range(len(units))]
-    errors = [
-        jackknife_error(np.array([value(left) for left in rest]))
+    of_fitted, of_plain = (
+        jackknife_error(np.array([value(left) for left in rest])) or 0.0
         for value in (_cross_fitted, _plain_error)
-    ]
+    )
     reach = t_quantile((1 + level) / 2, len(units) - 1)
-    low, high = fitted - reach * (errors[0] or 0.0), plain + reach * (errors[1] or 0.0)
-    return Resampled(Interval(low, high, level, CROSS_FITTED))
+    ends = fitted - reach * of_fitted, plain + reach * of_plain
+    return Resampled(Interval(*ends, level, CROSS_FITTED))
 
 
 def _plain_error(units: Floats) -> float:

@@ -134,7 +134,12 @@ def estimate_all(state: StreamState, seed: int, method: str = DEFAULT_METHOD) ->
         pairs = [(rows.confidence, rows.correct), *rows.expected.values()]
         named = zip(curves.items(), pairs, strict=True)
         curves = {name: replace(curve, cells=exact_cells(*pair)) for (name, curve), pair in named}
-    consistency = {name: _consistency(name, sums, seed) for name, sums in state.curves.items()}
+    consistency = {}
+    for name, sums in state.curves.items():
+        # The plain curve has hits, which are 0 or 1; a scheme has expected accuracies.
+        test = consistency_of_hits if name == "ece" else consistency_of_expectations
+        own = sums.curve()  # exact cells are not aligned with the bins
+        consistency[name] = test(own.cells, len(own.bins), seed)
     errors = _errors(state, curves, consistency, seed, method)
     found = {**errors, **_mean_estimates(state, seed, method), **_classwise(state)}
     return CalibrationResult(
@@ -150,17 +155,10 @@ def estimate_all(state: StreamState, seed: int, method: str = DEFAULT_METHOD) ->
 
 def grouped(state: StreamState) -> GroupedSums:
     """The sums of every metric that is a function of sums over groups."""
-    curves = {
-        name: Summed(sums.units.table, sums.by_unit(ece_of)) for name, sums in state.curves.items()
-    }
-    plain = state.curves["ece"]
-    others = {
-        name: Summed(plain.units.table, plain.by_unit(error))
-        for name, error in _OF_THE_PLAIN_CURVE.items()
-    }
-    return GroupedSums(
-        state.groups.names, state.scores.table[:, 0], {**curves, **others, **_means(state)}
-    )
+    curves: list[tuple[str, CurveSums, Value]] = [(n, c, ece_of) for n, c in state.curves.items()]
+    curves += [(name, state.curves["ece"], error) for name, error in _OF_THE_PLAIN_CURVE.items()]
+    errors = {name: Summed(sums.units.table, sums.by_unit(error)) for name, sums, error in curves}
+    return GroupedSums(state.groups.names, state.scores.table[:, 0], errors | _means(state))
 
 
 def to_arrays(state: StreamState) -> Arrays:
@@ -209,13 +207,6 @@ def unpack(payload: bytes) -> Arrays:
         return {name: file[name] for name in file.files}
 
 
-def _consistency(name: str, sums: CurveSums, seed: int) -> Consistency:
-    """The plain curve has hits, which are 0 or 1; a scheme has expected accuracies."""
-    curve = sums.curve()  # with its own cells: exact ones are not aligned with the bins
-    test = consistency_of_hits if name == "ece" else consistency_of_expectations
-    return test(curve.cells, len(curve.bins), seed)
-
-
 def _errors(
     state: StreamState,
     curves: Mapping[str, Curve],
@@ -244,13 +235,13 @@ def _errors(
 def _error_interval(
     state: StreamState, sums: CurveSums, name: str, seed: int, method: str
 ) -> Resampled:
-    if name == "ece_debiased":
-        return _interval(state, sums.units.table, sums.by_unit(ece_debiased_of), seed, method)
-    if method not in ("auto", "t"):
-        return _interval(state, sums.units.table, sums.by_unit(ece_of), seed, method)
+    if name == "ece_debiased" or method not in ("auto", "t"):
+        error = sums.by_unit(ece_debiased_of if name == "ece_debiased" else ece_of)
+        return _interval(state, sums.units.table, error, seed, method)
     bins = sums.binned_units()[state.scores.table[:, 0] > 0]
     gaps = bins[..., ACCURACY] - bins[..., CONFIDENCE]
-    return _pooled(state, binned_error_interval(gaps, bins[..., COUNT].sum(axis=1)))
+    found = binned_error_interval(gaps, bins[..., COUNT].sum(axis=1))
+    return found.pooled_into(MAX_UNITS) if state.groups.pooled else found
 
 
 def _mean_estimates(state: StreamState, seed: int, method: str) -> dict[str, Estimate]:
@@ -271,33 +262,22 @@ def _classwise(state: StreamState) -> dict[str, Estimate]:
     found: dict[str, float] = {}
     for sums in (state.predicted, state.classes):
         found |= sums.errors() if sums is not None else {}
-    if state.classes is not None:
-        found["vocabulary_unseen"] = state.classes.unseen_share()
     return {name: _estimate(state, value, _NO_INTERVAL) for name, value in found.items()}
 
 
 def _interval(
     state: StreamState, table: Floats, value: Callable[[Floats], Floats], seed: int, method: str
 ) -> Resampled:
-    used = table[state.scores.table[:, 0] > 0]
-    return _pooled(state, resample(used, value, seed, method=method))
-
-
-def _pooled(state: StreamState, found: Resampled) -> Resampled:
-    """Record in the method of an interval that groups were pooled."""
-    if found.interval is None or not state.groups.pooled:
-        return found
-    method = f"{found.interval.method}, groups pooled into {MAX_UNITS} units"
-    return replace(found, interval=replace(found.interval, method=method))
+    found = resample(table[state.scores.table[:, 0] > 0], value, seed, method=method)
+    return found.pooled_into(MAX_UNITS) if state.groups.pooled else found
 
 
 def _estimate(state: StreamState, value: float, found: Resampled) -> Estimate:
     if math.isnan(value):
         reason = "no bin holds enough tokens"
         return Estimate(None, None, 0, 0, n_undefined=state.n_tokens, reason=reason)
-    return Estimate(
-        value, found.interval, state.n_tokens, state.groups.n_groups, reason=found.reason
-    )
+    counts = state.n_tokens, state.groups.n_groups
+    return Estimate(value, found.interval, *counts, reason=found.reason)
 
 
 def _means(state: StreamState) -> dict[str, Summed]:

@@ -1,8 +1,8 @@
 """Running sums of a token stream: bin sums of reliability curves, by unit and by class.
 
-Besides its bins of equal width a curve keeps fine cells, about 4096 in total, each bin being cut
-into equal parts: errors that choose their own bins (equal mass, sweep, smooth) use these. Their
-edges lie on cell borders, 1/4096 apart; exact cells replace them if rows are kept.
+Besides its bins of equal width a curve keeps about 4096 fine cells, equal parts of the bins, for
+errors that choose their own bins (equal mass, sweep, smooth). Exact cells replace them if rows are
+kept.
 """
 
 from __future__ import annotations
@@ -321,7 +321,16 @@ class AllClasses:
         step = max(1, _CELLS_AT_ONCE // len(self._upper))
         for start in range(0, len(targets), step):
             rows = slice(start, start + step)
-            self._add(*of_rows(values[rows], targets[rows], LOG_CELLS, 1 / self._n_bins))
+            sums = of_rows(values[rows], targets[rows], LOG_CELLS, 1 / self._n_bins)
+            counts, mass, hits, probs, classes, correct = sums
+            self._cells[0] += counts
+            self._cells[1] += mass
+            np.add.at(self._cells[2].reshape(-1), hits, 1.0)
+            place = classes * self._n_bins + bin_index(probs, equal_width_edges(self._n_bins))
+            upper = bin_sums(probs, correct, place, self._upper[..., 0].size)
+            self._upper += upper[:, :3].reshape(self._upper.shape)
+            # What single precision puts in the lowest bin after all is counted there as the rest.
+            self._upper[:, 0] = 0.0
         self._n_tokens += len(targets)
 
     def merge(self, other: AllClasses) -> None:
@@ -348,39 +357,20 @@ class AllClasses:
             table[held] = arrays[f"{name}/sums"]
 
     def errors(self) -> dict[str, float]:
-        """SCE and ACE by Nixon's formula."""
+        """SCE and ACE by Nixon's formula, and the share of classes that are never the reference."""
         cells = np.moveaxis(self._cells, (0, 1, 2), (2, 1, 0))
         bins = self._upper.copy()
         bins[:, 0] = cells.sum(axis=1) - bins[:, 1:].sum(axis=1)
         n_classes = len(bins)
-        static = sce_of(bins, n_classes, self._n_tokens)
-        return {"sce": static, "ace": ace_of(cells, n_classes, self._n_bins)}
-
-    def unseen_share(self) -> float:
-        """The share of classes that are never the reference."""
-        _, _, hits = self._cells
-        return float((hits.sum(axis=0) == 0).mean())
-
-    def _add(
-        self, counts: Ints, mass: Floats, hits: Ints, probs: Floats, classes: Ints, correct: Floats
-    ) -> None:
-        """Add the result of `of_rows`."""
-        self._cells[0] += counts
-        self._cells[1] += mass
-        np.add.at(self._cells[2].reshape(-1), hits, 1.0)
-        place = classes * self._n_bins + bin_index(probs, equal_width_edges(self._n_bins))
-        sums = bin_sums(probs, correct, place, self._upper[..., 0].size)
-        self._upper += sums[:, :3].reshape(self._upper.shape)
-        # What single precision puts in the lowest bin after all is counted there as the rest.
-        self._upper[:, 0] = 0.0
+        return {
+            "sce": sce_of(bins, n_classes, self._n_tokens),
+            "ace": ace_of(cells, n_classes, self._n_bins),
+            "vocabulary_unseen": float((self._cells[2].sum(axis=0) == 0).mean()),
+        }
 
     def _tables(self) -> dict[str, Floats]:
-        return {
-            "upper": self._upper,
-            "counts": self._cells[0],
-            "probs": self._cells[1],
-            "hits": self._cells[2],
-        }
+        counts, probs, hits = self._cells
+        return {"upper": self._upper, "counts": counts, "probs": probs, "hits": hits}
 
 
 def of_rows(
@@ -418,11 +408,7 @@ def of_rows(
 
 
 def cell_index(confidence: Floats, bins: Ints, n_bins: int, parts: int) -> Ints:
-    """The fine cell of each confidence within its bin.
-
-    >>> cell_index(np.array([0.0, 0.6, 1.0]), np.array([0, 1, 1]), 2, 4).tolist()
-    [0, 4, 7]
-    """
+    """The fine cell of each confidence within its bin."""
     inside = ((confidence * n_bins - bins) * parts).astype(np.int64).clip(0, parts - 1)
     index: Ints = bins * parts + inside
     return index
