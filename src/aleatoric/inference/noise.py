@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.inference.bootstrap import clustered_error
-from aleatoric.types import Floats, Ints, Perfect
+from aleatoric.types import Categorical, Floats, Ints, Perfect
 
 Size = int | None
 """The number of draws of a side; `None` means that its probabilities are exact."""
@@ -37,6 +37,13 @@ class Side:
 
     mass: Floats
     n: Size
+
+    @classmethod
+    def of(cls, distribution: Categorical, words: Sequence[str]) -> Side:
+        """A distribution on the listed words."""
+        shares = np.array([distribution.as_dict().get(word, 0.0) for word in words])
+        n = distribution.n
+        return cls(shares if n is None else np.rint(shares * n), n)
 
     def drawn(self, n: Size, rng: np.random.Generator, times: int) -> Floats:
         """Shares in new samples of size `n`, one per row."""

@@ -50,9 +50,6 @@ def better(metric: str) -> Literal["higher", "lower"] | None:
 
     A model should agree with itself as often as people do, not more or less: `agreement_M` has no
     better direction, and neither has a signed difference.
-
-    >>> better("overlap"), better("w1_C/lexical-1"), better("agreement_M")
-    ('higher', 'lower', None)
     """
     if any(fnmatchcase(metric, pattern) for pattern in HIGHER_IS_BETTER):
         return "higher"
@@ -82,15 +79,13 @@ def _rule_of(metric: str) -> Rule:
     if metric.startswith("log_loss"):
         # Items with an infinite loss are included: leaving them out would favor the system.
         loss = FiniteMean(metric, "confidence")
-        columns: tuple[str, ...] = (metric, "confidence")
-        return Rule(columns, lambda chunks, choices: loss, ("confidence",), INFINITE)
+        needed = (metric, "confidence")
+        return Rule(needed, lambda chunks, choices: loss, ("confidence",), INFINITE)
     if metric.startswith("ece_"):
         kind = DebiasedECE if metric.startswith("ece_debiased_") else ECE
         correct = "correct_" + metric.removeprefix("ece_").removeprefix("debiased_")
-        columns = ("confidence", correct)
-        return Rule(
-            columns, lambda chunks, choices: kind(correct, *_bins(chunks, choices)), columns
-        )
+        both = ("confidence", correct)
+        return Rule(both, lambda chunks, choices: kind(correct, *_bins(chunks, choices)), both)
     return Rule((metric,), lambda chunks, choices: Mean(metric), (metric,))
 
 
@@ -241,14 +236,12 @@ def compare_sums(
     """Compare two systems on their common groups; `None` for a metric without sums per group."""
     if metric not in first.metrics or metric not in second.metrics:
         return None
-    rows = _common_rows([first.names, second.names])
-    n_groups = len(rows[0])
-    if not n_groups:
+    own, theirs = _common_rows([first.names, second.names])
+    if not len(own):
         return Paired(Estimate(None, None, 0, 0, reason=NO_ITEMS), None, None, NO_ITEMS)
     one, other = first.metrics[metric], second.metrics[metric]
-    counted = Estimate(None, None, int(first.tokens[rows[0]].sum()), n_groups)
-    tables = one.table[rows[0]], other.table[rows[1]]
-    return paired_sums(*tables, one.value, counted, seed, interval)
+    counted = Estimate(None, None, int(first.tokens[own].sum()), len(own))
+    return paired_sums(one.table[own], other.table[theirs], one.value, counted, seed, interval)
 
 
 def compare_values(first: Estimate | None, second: Estimate | None) -> Paired | None:
@@ -309,15 +302,10 @@ class Comparison:
         """Return whether the adjusted p-value is at most `alpha`."""
         return self.p_holm is not None and self.p_holm <= alpha
 
-    def is_impossible(self, alpha: float) -> bool:
-        """Return whether no adjusted p-value of its test could have been at most `alpha`."""
-        return self.smallest is not None and self.smallest > alpha
-
     def is_decided(self, alpha: float) -> bool:
         """Return whether the pair is equal, or has a test that could have been significant."""
-        if self.paired.reason == IDENTICAL:
-            return True
-        return self.smallest is not None and self.smallest <= alpha
+        possible = self.smallest is not None and self.smallest <= alpha
+        return possible or self.paired.reason == IDENTICAL
 
 
 def by_metric(comparisons: Sequence[Comparison]) -> dict[str, list[Comparison]]:
@@ -343,8 +331,7 @@ def adjusted(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
 def order_of(metric: str, family: Sequence[Comparison]) -> tuple[str, ...]:
     """Return the systems from best to worst; empty for a metric without a better direction.
 
-    Systems are ordered by the mean of their paired differences from the others, each on the items
-    of its pair. If all systems have the same items, that is the order of their values.
+    By the mean of their paired differences from the others, each on the items of its pair.
     """
     direction = better(metric)
     if direction is None:
@@ -363,8 +350,7 @@ def letters_of(
 ) -> Mapping[str, str]:
     """Return a compact letter display from Holm's p-values; the best system has an a.
 
-    Empty if the metric has no direction, or if a pair has no test that could be significant: a
-    shared letter would then be uninformative.
+    Empty if the metric has no direction, or if a pair has no test that could be significant.
     """
     if not order or not all(one.is_decided(alpha) for one in family):
         return {}
@@ -395,9 +381,9 @@ def match(
 ) -> tuple[list[ComparedSystem], dict[str, ItemStatistics], list[str]]:
     """Reduce every system to the smallest number of draws that any of them has on an item.
 
-    Draws are subsampled without replacement, from one random stream per system and item. A system
-    with exact probabilities is sampled. Items on which no system has draws are left out. `pairs_of`
-    yields the distributions of all systems. Return the systems, their statistics by label, notes.
+    Draws are subsampled without replacement, and exact probabilities sampled, from one random
+    stream per system and item. Items on which no system has draws are left out. `pairs_of` yields
+    the distributions of all systems. Return the systems, their statistics by label, notes.
     """
     sizes = _smallest_sizes(members, pairs_of())
     rows: dict[str, list[tuple[Key, str, list[float]]]] = {m.label: [] for m in members}
@@ -419,22 +405,15 @@ def drawn(model: Categorical, n: int, rng: np.random.Generator) -> Categorical:
     """Return a sample of size n: without replacement from draws, or from exact probabilities.
 
     Unassigned mass is drawn as distinct words that nobody else gave.
-
-    >>> drawn(Categorical.from_counts({"a": 2, "b": 1}), 3, np.random.default_rng(0)).as_dict()
-    {'a': 0.6666666666666666, 'b': 0.3333333333333333}
-    >>> drawn(Categorical(("a",), (0.0,), rest=1.0), 2, np.random.default_rng(0)).probs
-    (0.5, 0.5)
     """
-    probs = np.array(model.probs)
+    probs, rest = np.array(model.probs), 0
     if model.n is not None:
-        counts = rng.multivariate_hypergeometric(
-            np.rint(probs * model.n).astype(np.int64), n, method="marginals"
-        )
-        rest = 0
+        draws = np.rint(probs * model.n).astype(np.int64)
+        counts = rng.multivariate_hypergeometric(draws, n, method="marginals").tolist()
     else:
         mass = np.append(probs, model.rest)
         *counts, rest = rng.multinomial(n, mass / mass.sum()).tolist()
-    words = {w: int(k) for w, k in zip(model.support, counts, strict=True) if k}
+    words = {w: k for w, k in zip(model.support, counts, strict=True) if k}
     return Categorical.from_counts(words | {f"\0unassigned {i}": 1 for i in range(rest)})
 
 

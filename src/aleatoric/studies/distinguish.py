@@ -13,7 +13,7 @@ from aleatoric.inference.control import N_PERMUTATIONS, ItemTest, fits, one_popu
 from aleatoric.inference.multiple import benjamini_hochberg
 from aleatoric.metrics.distances import tvd
 from aleatoric.rng import stream
-from aleatoric.studies.figure_data import Histograms, histograms
+from aleatoric.studies.figure_data import histograms
 from aleatoric.studies.people import halves_of, interval_text, mean_interval
 from aleatoric.types import Case, Categorical, Interval, Study, Table
 
@@ -56,8 +56,10 @@ def run(cases: Iterable[Case], seed: int) -> Study:
     people = distinguish_people(all_cases, seed)
     if any(people.tests):
         found["people, half v half"] = people
-    tables = (_table(found, seed), _farthest(model))
-    return Study("distinguish", tables, {"distinguish_p_values": _picture(found)})
+    samples = {name: [p for p in one.p_values if p is not None] for name, one in found.items()}
+    label, title = "p-value, by context", "Do model and people differ?"
+    figures = {"distinguish_p_values": histograms(title, label, samples, _EDGES)}
+    return Study("distinguish", (_table(found, seed), _farthest(model)), figures)
 
 
 def distinguish(cases: Sequence[Case], seed: int) -> Distinguished:
@@ -79,10 +81,11 @@ def _test(case: Case, seed: int) -> ItemTest | None:
     human, model = case.pair.human, case.pair.model
     words = list(dict.fromkeys((*human.support, *model.support)))
     rng = stream(seed, "distinguish", case.item.id)
-    people = _on(words, human, human.n or 0)
+    people = np.rint(_on(words, human, human.n or 0)).astype(np.int64)
+    shares = _on(words, model, model.n or 1)
     if model.n is not None:
-        return one_population(_rounded(people), _rounded(_on(words, model, model.n)), rng)
-    return fits(_rounded(people), _on(words, model, 1), model.rest, rng)
+        return one_population(people, np.rint(shares).astype(np.int64), rng)
+    return fits(people, shares, model.rest, rng)
 
 
 def _test_people(case: Case, seed: int) -> ItemTest | None:
@@ -96,10 +99,6 @@ def _test_people(case: Case, seed: int) -> ItemTest | None:
 def _on(words: Sequence[str], side: Categorical, n: int) -> NDArray[np.float64]:
     known = side.as_dict()
     return np.array([known.get(word, 0.0) for word in words]) * n
-
-
-def _rounded(counts: NDArray[np.float64]) -> NDArray[np.int64]:
-    return np.rint(counts).astype(np.int64)
 
 
 def _table(found: dict[str, Distinguished], seed: int) -> Table:
@@ -152,8 +151,3 @@ def _p_text(p: float) -> str:
 def _top(side: Categorical) -> str:
     ranked = sorted(side.as_dict().items(), key=lambda pair: -pair[1])[:N_WORDS]
     return ", ".join(f"{word} {share:.2f}" for word, share in ranked)
-
-
-def _picture(found: dict[str, Distinguished]) -> Histograms:
-    samples = {name: [p for p in one.p_values if p is not None] for name, one in found.items()}
-    return histograms("Do model and people differ?", "p-value, by context", samples, _EDGES)

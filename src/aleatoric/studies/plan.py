@@ -100,11 +100,7 @@ class Grid:
 
 
 def sizes(texts: Sequence[str]) -> tuple[Size, ...]:
-    """Parse numbers of samples; `exact` is `None`.
-
-    >>> sizes(["100", "exact"])
-    (100, None)
-    """
+    """Parse numbers of samples; `exact` is `None`."""
     return tuple(None if text == "exact" else _count(text) for text in texts)
 
 
@@ -162,12 +158,8 @@ class PlanRow:
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        design = self.design
-        sizes = {"people": design.people, "samples": design.samples, "groups": design.groups}
-        costs = {"contexts": design.contexts, "answers": design.answers, "draws": design.draws}
-        return {
-            **sizes,
-            **costs,
+        sizes = ("people", "samples", "groups", "contexts", "answers", "draws")
+        return {name: getattr(self.design, name) for name in sizes} | {
             "se": self.se,
             "se_interval": asdict(self.interval) if self.interval else None,
             "width": self.width,
@@ -176,7 +168,7 @@ class PlanRow:
             "extrapolated": self.extrapolated,
             "upper_bound": self.upper_bound,
             "variance": asdict(self.parts),
-            "design_effect": planning.design_effect(self.parts, design.crowding),
+            "design_effect": planning.design_effect(self.parts, self.design.crowding),
         }
 
 
@@ -206,12 +198,10 @@ def make_plan(source: PlanSource, target: Target, grid: Grid) -> RunPlan:
     """The designs of a grid, with the given numbers of groups or as many as the target needs."""
     target.check()
     grid.check()
-    n, m = source.people, source.samples
+    n, m, per_group = source.people, source.samples, grid.contexts_per_group
     people = grid.people or tuple(dict.fromkeys(max(2, size) for size in (n // 2, n, 2 * n)))
     default: tuple[Size, ...] = (100, 1000, None) if m is None else (max(2, m // 10), m)
-    crowding = source.crowding
-    if grid.contexts_per_group:
-        crowding = crowding.resized(grid.contexts_per_group)
+    crowding = source.crowding.resized(per_group) if per_group else source.crowding
     rows = tuple(
         _row(known, Design(*pair, groups, crowding), target)
         for pair, known in source.known(people, grid.samples or default).items()
@@ -237,11 +227,9 @@ def predicted(known: Known, design: Design) -> tuple[float, Interval | None]:
 
 def _row(known: Known, design: Design, target: Target) -> PlanRow:
     error, interval = predicted(known, design)
-    power = None
-    if target.difference is not None:
-        power = planning.power(error, target.difference, target.level)
+    wide, difference = planning.width(error, target.level), target.difference
+    power = None if difference is None else planning.power(error, difference, target.level)
     meets = None if target.error is None else error <= target.error * (1 + 1e-9)
-    wide = planning.width(error, target.level)
     how = (known.extrapolated, known.upper_bound)
     return PlanRow(design, known.parts, error, interval, wide, power, meets, *how)
 
@@ -283,11 +271,7 @@ class Assumptions:
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> Assumptions:
-        """Parse `name=value`, several separated by commas or in several texts.
-
-        >>> Assumptions.parse(["sd=0.1,icc=0.2"]).icc
-        0.2
-        """
+        """Parse `name=value`, several separated by commas or in several texts."""
         given: dict[str, float] = {}
         for text in ",".join(texts).split(","):
             name, _, value = text.strip().partition("=")
@@ -325,10 +309,7 @@ class Assumptions:
 def assumed_source(
     assumed: Assumptions, correlation: float | None = None, seed: int = 0
 ) -> PlanSource:
-    """Variances from assumptions; the noise is that of one typical context.
-
-    With a `correlation`, of the difference between two systems.
-    """
+    """Variances from assumptions; with a `correlation`, of the difference between two systems."""
     name = "TVD under assumptions"
     notes = [f"Assumed: {assumed}. The noise is that of one typical context."]
     if correlation is not None:
@@ -341,7 +322,10 @@ def assumed_source(
 
     def known(people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Known]:
         rng = stream(seed, "plan", "assumed")
-        found = noise(_typical(assumed), people, samples, rng, times=N_SAMPLES)
+        # People's words follow Zipf's law; the model's distance is mass on words of its own.
+        shares = zipf(assumed.support, assumed.entropy)
+        typical = Sides(Side(shares, None), (Side((1 - assumed.tvd) * shares, None),))
+        found = noise(typical, people, samples, rng, times=N_SAMPLES)
         return {
             (n, m): Known(_parts(assumed, correlation, found.people[i, j], found.samples[i, j]))
             for i, n in enumerate(people)
@@ -360,19 +344,8 @@ def _parts(
     return parts if correlation is None else parts.paired(correlation)
 
 
-def _typical(assumed: Assumptions) -> Sides:
-    """People's words follow Zipf's law; the model's distance is mass on words of its own."""
-    people = zipf(assumed.support, assumed.entropy)
-    model = (1 - assumed.tvd) * people
-    return Sides(Side(people, None), (Side(model, None),))
-
-
 def zipf(support: int, entropy: float) -> Floats:
-    """Zipf-like probabilities of `support` words with this entropy in bits.
-
-    >>> zipf(4, 2.0).tolist()
-    [0.25, 0.25, 0.25, 0.25]
-    """
+    """Zipf-like probabilities of `support` words with this entropy in bits."""
     from scipy.optimize import brentq
 
     ranks = np.arange(1, support + 1, dtype=np.float64)

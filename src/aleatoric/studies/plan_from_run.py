@@ -74,10 +74,9 @@ def pilot_source(
     contexts = tuple(_contexts(store, names))
     _check(contexts, str(store.path))
     notes = [_EXPLAINED]
-    if not differs or len(names) == 2:
-        correlation = None
-    else:
-        correlation = 0.5 if correlation is None else correlation
+    assumes_second = differs and len(names) == 1
+    correlation = (0.5 if correlation is None else correlation) if assumes_second else None
+    if assumes_second:
         notes.append(
             f"The second system of the difference is assumed: as noisy as {names[0]}, and "
             f"correlated with it at {correlation:g} over contexts and people."
@@ -149,14 +148,8 @@ def context_of(found: Sequence[Case]) -> Context:
     pair = found[0].pair
     models = [case.pair.model for case in found]
     words = list(pair.human.support)
-    seen = Sides(_side(pair.human, words), tuple(_side(model, words) for model in models))
+    seen = Sides(Side.of(pair.human, words), tuple(Side.of(model, words) for model in models))
     return Context(pair.item_id, pair.group, seen, _truth(pair.human, models))
-
-
-def _side(distribution: Categorical, words: Sequence[str]) -> Side:
-    shares = np.array([distribution.as_dict().get(word, 0.0) for word in words])
-    n = distribution.n
-    return Side(shares if n is None else np.rint(shares * n), n)
 
 
 def _truth(people: Categorical, models: Sequence[Categorical]) -> Sides:
