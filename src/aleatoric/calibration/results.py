@@ -6,7 +6,7 @@ import io
 import math
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -74,13 +74,13 @@ class CalibrationResult:
 class StreamState:
     """The complete state of a stream."""
 
-    groups: FoldingUnits
-    scores: UnitSums
     curves: dict[str, CurveSums]
     predicted: PredictedClasses | None
     classes: AllClasses | None
     rows: list[TokenRows] | None
-    row_groups: list[str]
+    row_groups: list[str] = field(default_factory=list)
+    groups: FoldingUnits = field(default_factory=FoldingUnits)
+    scores: UnitSums = field(default_factory=lambda: UnitSums(6))
 
     @property
     def n_tokens(self) -> int:
@@ -142,15 +142,8 @@ def estimate_all(state: StreamState, seed: int, method: str = DEFAULT_METHOD) ->
         consistency[name] = test(own.cells, len(own.bins), seed)
     errors = _errors(state, curves, consistency, seed, method)
     found = {**errors, **_mean_estimates(state, seed, method), **_classwise(state)}
-    return CalibrationResult(
-        n_tokens=state.n_tokens,
-        n_groups=state.groups.n_groups,
-        estimates=found,
-        curves=curves,
-        consistency=consistency,
-        rows=rows,
-        row_groups=tuple(state.row_groups),
-    )
+    sizes, row_groups = (state.n_tokens, state.groups.n_groups), tuple(state.row_groups)
+    return CalibrationResult(*sizes, found, curves, consistency, rows, row_groups)
 
 
 def grouped(state: StreamState) -> GroupedSums:
@@ -214,10 +207,7 @@ def _errors(
     seed: int,
     method: str,
 ) -> dict[str, Estimate]:
-    """All errors of the plain curve, and the ECE of every scheme's curve.
-
-    If calibration is not rejected, the p-value replaces the interval.
-    """
+    """Errors of all curves; if calibration is not rejected, the p-value replaces the interval."""
     values = {**curves["ece"].errors(), **{n: float(ece_of(c.bins)) for n, c in curves.items()}}
     found = {name: _estimate(state, value, _NO_INTERVAL) for name, value in values.items()}
     found["mce"] = _estimate(state, values["mce"], _LARGEST)
@@ -251,8 +241,7 @@ def _mean_estimates(state: StreamState, seed: int, method: str) -> dict[str, Est
         value = float(sums.table[:, 0].sum() / state.n_tokens)
         interval = _interval(state, sums.table, sums.value, seed, method)
         found[name] = _estimate(state, value, interval)
-    excluded = int(state.scores.table[:, _EXCLUDED].sum())
-    if excluded:
+    if excluded := int(state.scores.table[:, _EXCLUDED].sum()):
         reason = f"{excluded} references have no probability"
         found["nll"] = Estimate(None, None, 0, 0, n_undefined=excluded, reason=reason)
     return found
@@ -295,12 +284,9 @@ def _means(state: StreamState) -> dict[str, Summed]:
 
 def _is_alike(saved: NDArray[Any] | None, fresh: NDArray[Any]) -> bool:
     """Whether saved sums have the type and the columns of new ones, and are finite."""
-    return (
-        saved is not None
-        and saved.dtype == fresh.dtype
-        and saved.shape[1:] == fresh.shape[1:]
-        and bool(np.isfinite(saved).all())
-    )
+    if saved is None or (saved.dtype, saved.shape[1:]) != (fresh.dtype, fresh.shape[1:]):
+        return False
+    return bool(np.isfinite(saved).all())
 
 
 def _below(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:

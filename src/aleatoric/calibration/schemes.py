@@ -68,8 +68,7 @@ MAX_OPEN = 1000
 class GroupDraws:
     """Uniform numbers from one stream per (scheme, group), continued across chunks.
 
-    The last `MAX_OPEN` groups stay open. A group that returns after that many others restarts its
-    stream.
+    A group that returns after `MAX_OPEN` others restarts its stream.
     """
 
     def __init__(self, seed: int, scheme: str, samples: int) -> None:

@@ -87,10 +87,9 @@ class TokenTable:
     @property
     def disagreement(self) -> Floats:
         """D = |(p̂ − â) − (p̃ − ã)| of each token."""
-        found: Floats = np.abs(
-            (self.confidence - self.correct) - (self.plain.confidence - self.plain.accuracy)
-        )
-        return found
+        expected = self.plain.confidence - self.plain.accuracy
+        disagreement: Floats = np.abs((self.confidence - self.correct) - expected)
+        return disagreement
 
 
 def join(parts: Sequence[TokenColumns]) -> TokenColumns:

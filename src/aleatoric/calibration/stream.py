@@ -22,13 +22,7 @@ from aleatoric.calibration.results import (
 )
 from aleatoric.calibration.schemes import EXPECTED, GroupDraws, Scheme
 from aleatoric.calibration.statistics import TokenColumns, TokenRows, as_rows, join_rows
-from aleatoric.calibration.sums import (
-    AllClasses,
-    CurveSums,
-    FoldingUnits,
-    PredictedClasses,
-    UnitSums,
-)
+from aleatoric.calibration.sums import AllClasses, CurveSums, PredictedClasses
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.types import Floats, Ints
@@ -72,21 +66,16 @@ class CalibrationStream:
         if classwise not in ("none", "predicted", "all"):
             raise UsageError(f"classwise {classwise!r} is unknown; use none, predicted or all.")
         check_units(units)
-        self._schemes = tuple(Scheme.parse(s) if isinstance(s, str) else s for s in schemes)
-        self._settings = (vocabulary_size, units, self._schemes, bins, classwise, keep_rows, seed)
+        parsed = tuple(Scheme.parse(s) if isinstance(s, str) else s for s in schemes)
+        self._schemes = parsed
+        self._settings = (vocabulary_size, units, parsed, bins, classwise, keep_rows, seed)
         self._width, self._units, self._engine, self._seed = vocabulary_size, units, engine, seed
-        names = ["ece", *(scheme.metric for scheme in self._schemes)]
-        self._draws = [
-            GroupDraws(seed, str(s), s.samples) if s.samples else None for s in self._schemes
-        ]
+        self._draws = [GroupDraws(seed, str(s), s.samples) if s.samples else None for s in parsed]
         self._state = StreamState(
-            groups=FoldingUnits(),
-            scores=UnitSums(6),
-            curves={name: CurveSums(bins) for name in names},
-            predicted=None if classwise == "none" else PredictedClasses(bins),
-            classes=AllClasses(vocabulary_size, bins) if classwise == "all" else None,
-            rows=[] if keep_rows else None,
-            row_groups=[],
+            {name: CurveSums(bins) for name in ("ece", *(s.metric for s in parsed))},
+            None if classwise == "none" else PredictedClasses(bins),
+            AllClasses(vocabulary_size, bins) if classwise == "all" else None,
+            [] if keep_rows else None,
         )
 
     def update(self, values: Any, targets: Any, group: str | Sequence[str]) -> None:

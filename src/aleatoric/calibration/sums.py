@@ -1,8 +1,7 @@
 """Running sums of a token stream: bin sums of reliability curves, by unit and by class.
 
 Besides its bins of equal width a curve keeps about 4096 fine cells, equal parts of the bins, for
-errors that choose their own bins (equal mass, sweep, smooth). Exact cells replace them if rows are
-kept.
+errors that choose their own bins (equal mass, sweep, smooth); if rows are kept, cells are exact.
 """
 
 from __future__ import annotations
@@ -166,10 +165,7 @@ class UnitSums:
 
 @dataclass(frozen=True)
 class Curve:
-    """A reliability curve, and all errors that follow from it.
-
-    `bins` and `cells` are (…, 4) sums: tokens, confidence, accuracy, squared accuracy.
-    """
+    """A reliability curve: (…, 4) sums of tokens, confidence, accuracy and squared accuracy."""
 
     bins: Floats
     cells: Floats
@@ -378,9 +374,8 @@ def of_rows(
 ) -> tuple[Ints, Floats, Ints, Floats, Ints, Floats]:
     """Sums of rows of logits or log-probabilities, computed on their device.
 
-    Returns (cells, classes) counts and probabilities by cell of equal ratio; the flat index of each
-    reference token's own probability; and all probabilities of at least `upper` one by one, with
-    their class and whether it is y.
+    Returns (cells, classes) counts and probabilities by cell of equal ratio, the flat index of each
+    reference token's own probability; all probabilities from `upper` on, their classes, and hits.
     """
     import torch
 

@@ -1,7 +1,4 @@
-"""Confidence intervals from sums per group: Student's t, studentized and percentile bootstrap.
-
-Groups are resampled because contexts of one passage are not independent.
-"""
+"""Confidence intervals over groups, as contexts of one passage are not independent."""
 
 from __future__ import annotations
 

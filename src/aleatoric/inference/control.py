@@ -97,10 +97,7 @@ class ItemTest:
 def one_population(
     people: Ints, model: Ints, rng: np.random.Generator, n_permutations: int = N_PERMUTATIONS
 ) -> ItemTest | None:
-    """Test whether two lists of counts over the same words could come from one distribution.
-
-    Exact if that is cheap, else with random permutations. `None` if a side is empty.
-    """
+    """Test whether two lists of counts could come from one distribution; `None` if one is empty."""
     if not people.sum() or not model.sum():
         return None
     # The smaller side is drawn: fewer steps, and the distance is the same.
@@ -222,18 +219,12 @@ def _exact_p(small: Ints, pooled: Ints) -> float:
     observed = sum(_gain(taken, count, n, total) for taken, count in words)
     table = np.zeros((n + 1, _width(pooled, n) + 1))
     table[0, 0] = 1.0
-    for count in pooled.tolist():
-        table = _with_word(table, count, n, total)
+    (height, width), share = table.shape, n / total
+    for count in pooled.tolist():  # of which 0 to `count` answers are drawn
+        before, table = table, np.zeros_like(table)
+        for taken in range(min(count, n) + 1):
+            gain = _gain(taken, count, n, total)
+            weight = comb(count, taken) * share**taken * (1 - share) ** (count - taken)
+            table[taken:, gain:] += weight * before[: height - taken, : width - gain]
     last = table[n]
     return min(1.0, float(last[observed:].sum() / last.sum()))
-
-
-def _with_word(table: Floats, count: int, n: int, total: int) -> Floats:
-    """The table after one more word, of which 0 to `count` answers are drawn."""
-    height, width = table.shape
-    grown, share = np.zeros_like(table), n / total
-    for taken in range(min(count, n) + 1):
-        gain = _gain(taken, count, n, total)
-        weight = comb(count, taken) * share**taken * (1 - share) ** (count - taken)
-        grown[taken:, gain:] += weight * table[: height - taken, : width - gain]
-    return grown

@@ -24,15 +24,12 @@ class Reduction(Protocol):
 
     def columns(self, chunk: Chunk) -> Floats:
         """(items, k) columns whose sums over any set of items are sufficient for `values`."""
-        ...
 
     def values(self, sums: Floats) -> Floats:
         """Map (..., k) sums to (..., splits) values; NaN where undefined."""
-        ...
 
     def defined(self, sums: Floats) -> int:
         """The number of items behind the sums, without undefined ones."""
-        ...
 
 
 class ResamplingUnits:
@@ -43,7 +40,8 @@ class ResamplingUnits:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._pooled: set[int] = set()
+        self.pooled: set[int] = set()
+        """The groups that share a unit because there are too many."""
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -54,14 +52,9 @@ class ResamplingUnits:
 
     def _number(self, group: str) -> int:
         if group not in self._numbers and len(self._numbers) >= MAX_UNITS:
-            self._pooled.add(hash(group))
+            self.pooled.add(hash(group))
             return zlib.crc32(group.encode()) % MAX_UNITS
         return self._numbers.setdefault(group, len(self._numbers))
-
-    @property
-    def n_pooled(self) -> int:
-        """The number of groups that share a unit because there are too many."""
-        return len(self._pooled)
 
 
 class GroupSums:
@@ -129,10 +122,12 @@ def estimate(
     by_split, defined = reduction.values(total), reduction.defined(total)
     undefined = sums.n_items - defined
     if np.isnan(by_split).all():
-        # Items with a value each may still be too few for a joint one.
-        lacking = undefined or defined
-        return Estimate(None, None, 0, 0, lacking, reason=_undefined(undefined, defined))
-    table, n_pooled = defined_groups(sums, reduction), sums.units.n_pooled
+        whom = "the only item" if undefined == 1 else f"all {undefined} items"
+        reason = f"undefined on {whom}: too few answers or draws, or nothing to compare with"
+        if defined:  # items with a value each may still be too few for a joint one
+            reason = f"too few items: {defined} of them give no joint value"
+        return Estimate(None, None, 0, 0, undefined or defined, reason=reason)
+    table, n_pooled = defined_groups(sums, reduction), len(sums.units.pooled)
     found = resample(table, lambda s: mean_of_splits(reduction.values(s)), seed, method=method)
     found = found.pooled_into(MAX_UNITS) if n_pooled else found
     known = by_split[np.isfinite(by_split)]  # a ratio may be undefined on some splits
@@ -148,13 +143,6 @@ def defined_groups(sums: GroupSums, reduction: Reduction) -> Floats:
     return sums.table[[reduction.defined(row) > 0 for row in sums.table]]
 
 
-def _undefined(n_items: int, n_defined: int) -> str:
-    if n_defined:
-        return f"too few items: {n_defined} of them give no joint value"
-    whom = "the only item" if n_items == 1 else f"all {n_items} items"
-    return f"undefined on {whom}: too few answers or draws, or nothing to compare with"
-
-
 def mean_of_splits(by_split: Floats) -> Floats:
     """Mean over splits, without undefined ones."""
     known = np.isfinite(by_split)
@@ -163,21 +151,16 @@ def mean_of_splits(by_split: Floats) -> Floats:
 
 _CUT = ", cut at "
 _ROUNDING = 1e-9
+_SHARES = (
+    *("tvd*", "overlap", "agreement_*", "mass_on_human", "mode_certified", "accuracy", "ks_*"),
+    *("vocabulary_unseen", "ece*", "e_ece*", "mce", "sce*", "ace*"),
+)
 _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("tvd_debiased", -1.0, 1.0),
-    ("tvd*", 0.0, 1.0),
-    ("js", 0.0, math.log(2)),
-    ("overlap", 0.0, 1.0),
     ("agreement_gap", -1.0, 1.0),
-    ("agreement_*", 0.0, 1.0),
-    ("log_loss", 0.0, math.inf),
-    ("mass_on_human", 0.0, 1.0),
-    ("mode_certified", 0.0, 1.0),
-    ("accuracy", 0.0, 1.0),
+    ("js", 0.0, math.log(2)),
     ("rank_of_human_mode", 1.0, math.inf),
     ("brier", 0.0, 2.0),
-    ("nll", 0.0, math.inf),
-    ("entropy*", 0.0, math.inf),
     *(
         bound
         for probe, most in (("lexical-*", 1.0), ("syntactic-*", 1.0), ("semantic", 2.0))
@@ -187,16 +170,12 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
             (f"dmu_*/{probe}", -most, most),
         )
     ),
-    ("w1_*", 0.0, math.inf),
-    ("ks_*", 0.0, 1.0),
-    ("vocabulary_unseen", 0.0, 1.0),
-    ("length_?", 0.0, math.inf),
-    *((pattern, 0.0, 1.0) for pattern in ("ece*", "e_ece*", "mce", "sce*", "ace*")),
+    *((pattern, 0.0, 1.0) for pattern in _SHARES),
+    *((pattern, 0.0, math.inf) for pattern in ("log_loss", "nll", "entropy*", "w1_*", "length_?")),
 )
 """The first pattern that matches a metric's name applies; other metrics have no known bound.
 
-These are bounds of the true value. An unbiased estimate may exceed one: an overlap above 1, a
-squared or energy distance below 0. `overlap` is cut because readers expect a share; the two
+These are bounds of the true value, which an unbiased estimate may exceed. Squared and energy
 distances have no bound here, so that an end below 0 shows the size of the noise.
 """
 CUT_MARK = "†"

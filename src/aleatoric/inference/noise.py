@@ -126,10 +126,7 @@ def noise(
     limit: Sides | None = None,
     times: int = N_SAMPLES,
 ) -> Noise:
-    """Mean and variance of TVD for every pair of a number of people and of samples.
-
-    No side gets more draws than it has in `limit`.
-    """
+    """Mean and variance of TVD per pair of sizes; no side gets more draws than in `limit`."""
     limits = limit or truth
     human = _drawn(truth.people, limits.people.n, people, rng, times)[:, None, :, None]
     found = [
@@ -201,10 +198,7 @@ def good_turing(counts: Ints) -> Truth:
 
 @dataclass(frozen=True)
 class VarianceParts:
-    """The squared standard error of a mean, split into three parts.
-
-    `contexts` is the remainder; it may be negative by chance.
-    """
+    """The squared standard error of a mean by source; the remainder `contexts` may be negative."""
 
     total: float
     people: float
@@ -222,8 +216,7 @@ def split_variance(
 ) -> VarianceParts | None:
     """Split the variance of the mean of `values`; `None` with fewer than two groups.
 
-    `people` and `model` are the variances of each item's value over other people and other draws (0
-    for an exact model).
+    `people` and `model` are the variances of each item's value over other people and other draws.
     """
     n_groups = int(groups.max()) + 1 if len(groups) else 0
     totals, counts = np.zeros(n_groups), np.zeros(n_groups)

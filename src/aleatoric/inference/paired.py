@@ -77,8 +77,7 @@ def paired(
 ) -> Paired:
     """Compare two systems' statistics, whose rows are the same items in the same order.
 
-    Items on which either system lacks one of the `defining` statistics (all of them by default) are
-    left out and counted.
+    Items without one of the `defining` statistics (by default all) are left out and counted.
     """
     known = _known(first, defining) & _known(second, defining)
     undefined = int((~known).sum())
@@ -132,7 +131,7 @@ def paired_permutation(
     if len(first) < 2 or np.isnan(observed):
         return None
     exact = len(first) <= EXACT_GROUPS
-    swaps = _all_swaps(len(first)) if exact else _random_swaps(len(first), n_permutations, seed)
+    swaps = [_all_swaps(len(first))] if exact else _random_swaps(len(first), n_permutations, seed)
     limit = abs(observed) * (1 - _TOLERANCE) - 1e-15
     reached = 0
     for swapped in swaps:  # rows of 0 and 1 by group
@@ -194,11 +193,10 @@ def _difference(
     return replace(counted, value=whole, interval=found.interval, reason=found.reason)
 
 
-def _all_swaps(n_groups: int) -> Iterator[Floats]:
+def _all_swaps(n_groups: int) -> Floats:
     """Every swap with the first group fixed: swapping all groups only changes the sign."""
-    numbers = np.arange(2 ** (n_groups - 1))
-    bits = (numbers[:, None] >> np.arange(n_groups - 1)) & 1
-    yield np.hstack([np.zeros((len(bits), 1)), bits])
+    bits = np.arange(2 ** (n_groups - 1))[:, None] >> np.arange(n_groups - 1) & 1
+    return np.hstack([np.zeros((len(bits), 1)), bits])
 
 
 def _random_swaps(n_groups: int, n_permutations: int, seed: int) -> Iterator[Floats]:

@@ -68,10 +68,7 @@ def changes_without_each(
 
 
 class PersonSums:
-    """Summed changes by system, group and person; memory grows with groups times persons.
-
-    Beyond 1000 groups or persons, further ones share a unit, as in `ResamplingUnits`.
-    """
+    """Summed changes by system, group and person, each at most 1000 units (`ResamplingUnits`)."""
 
     def __init__(self) -> None:
         self._groups, self._persons = ResamplingUnits(), ResamplingUnits()

@@ -42,16 +42,10 @@ class Variances:
         return self.groups / self.total if self.total else 0.0
 
     def paired(self, correlation: float) -> Variances:
-        """The variances of a difference between two systems like this one.
-
-        `correlation` is that of their values over contexts and people; their samples are
-        independent.
-        """
+        """The variances of a difference of two such systems; samples are not correlated."""
         shared = 2 * (1 - correlation)
-        groups, contexts, people = (
-            shared * part for part in (self.groups, self.contexts, self.people)
-        )
-        return Variances(groups, contexts, people, 2 * self.samples)
+        parts = (shared * self.groups, shared * self.contexts, shared * self.people)
+        return Variances(*parts, 2 * self.samples)
 
 
 @dataclass(frozen=True, slots=True)

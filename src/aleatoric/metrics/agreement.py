@@ -19,13 +19,7 @@ COLUMNS = ("agreement_H", "agreement_M", "agreement_C")
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """H, M and C of one item.
-
-    >>> people, model = Categorical.from_counts({"a": 2, "b": 2}), Categorical(("a",), (1.0,))
-    >>> found = Agreement.of(Pair("i", "g", people, model))
-    >>> round(found.human, 3), found.model, found.cross, round(found.sq_distance, 3)
-    (0.333, 1.0, 0.5, 0.333)
-    """
+    """H, M and C of one item."""
 
     human: float
     model: float
@@ -74,10 +68,7 @@ def cross_agreement(human: Categorical, model: Categorical) -> float:
 
 
 def agreements_of_counts(left: Ints, right: Ints) -> dict[str, Floats]:
-    """H, M, C and squared distance of (splits, outcomes) counts of people and model, per split.
-
-    NaN where a side has fewer than two answers.
-    """
+    """H, M, C and squared distance of (splits, outcomes) counts; NaN for fewer than two answers."""
     human, model = _self_agreements(left), _self_agreements(right)
     cross = (left * right).sum(axis=1) / (left.sum(axis=1) * right.sum(axis=1))
     values = [
@@ -95,10 +86,7 @@ def _self_agreements(counts: Ints) -> Floats:
 
 @dataclass(frozen=True)
 class Overlap:
-    """2 ΣC / Σ(H + M) over items, per split: a reduction of the three agreements.
-
-    Undefined where neither two people nor two draws agree on any item.
-    """
+    """2 ΣC / Σ(H + M) over items, per split; undefined if no two people or draws ever agree."""
 
     names: tuple[str, str, str] = COLUMNS
 

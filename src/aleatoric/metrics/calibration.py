@@ -28,10 +28,7 @@ def equal_width_edges(n_bins: int = N_BINS) -> tuple[float, ...]:
 def equal_mass_edges(
     confidences: Iterable[float], n: int, n_bins: int = N_BINS
 ) -> tuple[float, ...]:
-    """The inner edges of bins of equal mass; `confidences` are sorted and read once.
-
-    Equal confidences stay together: an edge belongs to the bin above it.
-    """
+    """The inner edges of bins of equal mass of sorted confidences; equal ones stay together."""
     starts = {round(i * n / n_bins) for i in range(1, n_bins)}
     # In single precision, like the confidences in `bin_index`: an edge opens its own value's bin.
     found = (float(np.float32(c)) for i, c in enumerate(confidences) if i in starts and i > 0)
@@ -63,13 +60,7 @@ def binned(
 
 @dataclass(frozen=True)
 class ECE:
-    """Expected calibration error as a reduction: the gap between confidence and correctness by bin.
-
-    >>> ece = ECE("correct", equal_width_edges())
-    >>> chunk = {"confidence": np.array([[0.75], [0.75]]), "correct": np.array([[1.0], [0.0]])}
-    >>> ece.values(ece.columns(chunk).sum(axis=0)).tolist()
-    [0.25]
-    """
+    """Expected calibration error as a reduction: gaps of confidence and correctness by bin."""
 
     correct: str
     edges: tuple[float, ...]
@@ -178,19 +169,13 @@ def squared_ece_debiased_of(sums: Floats) -> Floats:
 
 
 def ece_debiased_of(sums: Floats) -> Floats:
-    """The root of the debiased mean squared gap, 0 if that is negative.
-
-    A root mean square, not comparable with `ece_of`, which averages absolute gaps.
-    """
+    """The root of the debiased mean squared gap, 0 if that is negative."""
     root: Floats = np.sqrt(np.maximum(squared_ece_debiased_of(sums), 0.0))
     return root
 
 
 def exact_cells(confidence: Floats, accuracy: Floats) -> Floats:
-    """One cell per distinct confidence, in order.
-
-    Confidences are compared in single precision, as everywhere else when they are binned.
-    """
+    """One cell per distinct confidence in single precision, in order."""
     distinct, cell = np.unique(confidence.astype(np.float32), return_inverse=True)
     return bin_sums(confidence, accuracy, cell, len(distinct))
 

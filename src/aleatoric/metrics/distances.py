@@ -214,8 +214,7 @@ def _sign(number: int) -> int:
 def _unseen_sign(ours: Rare, theirs: Rare) -> Floats:
     """Which side has more words given once after leaving one of ours out; a mean over the other's.
 
-    The other side leaves out one of its answers too: a word given once (one fewer such word), one
-    given twice (one more), or any other.
+    Of the other side a word given once (one fewer), given twice (one more) or another is left out.
     """
     ahead = (ours.once - 1) * (theirs.n - 1) - theirs.once * (ours.n - 1)
     fewer, more = theirs.once / theirs.n, 2 * theirs.twice / theirs.n

@@ -41,10 +41,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class FiniteMean:
-    """The mean of a statistic over items; undefined if it is infinite on any item.
-
-    An item is infinite where another statistic, `beside`, is defined and this one is not.
-    """
+    """The mean of a statistic; undefined if it is missing on an item where `beside` is defined."""
 
     statistic: str
     beside: str

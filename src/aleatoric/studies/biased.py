@@ -32,8 +32,6 @@ from aleatoric.types import Case, Floats, Study, Table
 
 
 class _Wording(NamedTuple):
-    """What the model's probabilities are, in the words of the table."""
-
     title: str
     row: str
     note: str

@@ -30,11 +30,7 @@ QUARTILES = ("lowest", "second", "third", "highest")
 
 
 def by_agreement(store: Store, systems: Collection[str] | None = None) -> Table:
-    """Return H, M, C, overlap and log loss per system and quartile of human agreement.
-
-    By default of all models. The quartiles are those of all contexts of the run, the same for every
-    system.
-    """
+    """Return H, M, C, overlap and log loss per system (default: all models) and quartile."""
     if not isinstance(level_of(store), NextWords):
         raise UsageError(f"{store.path}: only word-level runs have levels of human agreement.")
     models = [name for name in store.systems() if name not in CONTROLS]
@@ -45,14 +41,13 @@ def by_agreement(store: Store, systems: Collection[str] | None = None) -> Table:
     halves = np.concatenate([oracle.values[f"agreement_{side}"][:, 0] for side in "HM"])
     known = halves[np.isfinite(halves)]
     edges = np.quantile(known, [0.25, 0.5, 0.75]) if len(known) else np.zeros(3)
-    levels = [*(f"{name}, to {end:.3f}" for name, end in zip(QUARTILES, edges, strict=False))]
+    # The quartiles are those of all contexts of the run, the same for every system.
+    ends = (*(f", to {edge:.3f}" for edge in edges), "")
     rows = [
-        (name, level, *_cells(found))
+        (name, QUARTILES[i] + ends[i], *_cells(found))
         for name in models
         if systems is None or name in systems
-        for level, found in zip(
-            (*levels, QUARTILES[-1]), _estimates(store, name, oracle, edges), strict=False
-        )
+        for i, found in enumerate(_estimates(store, name, oracle, edges))
         if found["overlap"].n_items
     ]
     columns = ("system", "human agreement", "H", "M", "C", "overlap ↑", "log loss ↓", "halves")

@@ -247,10 +247,10 @@ def _compare_all(
 
 def _check_levels(stores: Sequence[Store]) -> None:
     """Refuse runs of different levels."""
-    first, *others = stores
-    for other in others:
-        if level_of(first).name != level_of(other).name:
-            raise _refusal(first, other, {"level": (level_of(first).name, level_of(other).name)})
+    names = [level_of(store).name for store in stores]
+    for store, name in zip(stores, names, strict=True):
+        if name != names[0]:
+            raise _refusal(stores[0], store, {"level": (names[0], name)})
 
 
 def _check_comparable(members: Members) -> None:
@@ -322,8 +322,7 @@ def notes_of(
 
 def dependent_draws(overlaps: Mapping[str, Result]) -> Iterator[str]:
     """Warn about systems with an overlap that independent draws cannot have."""
-    names = [label for label, result in overlaps.items() if is_dependent(result)]
-    if names:
+    if names := [label for label, result in overlaps.items() if is_dependent(result)]:
         yield (
             f"{', '.join(names)}: the overlap is significantly above 1, which independent draws of "
             "no model reach. These draws depend on the people (copied or memorized answers) or on "
@@ -382,13 +381,13 @@ def _value_notes(
 
 def _reasons(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Note why pairs have no test: one line per pair and reason."""
-    concerned: dict[tuple[str, str, str], list[str]] = {}
+    concerned: dict[str, list[str]] = {}
     for one in comparisons:
         if one.paired.reason:
-            key = (one.first, one.second, one.paired.reason)
-            concerned.setdefault(key, []).append(one.metric)
-    for (first, second, reason), metrics in concerned.items():
-        yield f"{', '.join(metrics)}, {first} v {second}: {reason}"
+            text = f"{one.first} v {one.second}: {one.paired.reason}"
+            concerned.setdefault(text, []).append(one.metric)
+    for text, metrics in concerned.items():
+        yield f"{', '.join(metrics)}, {text}"
 
 
 def _impossible(families: Families, alpha: float) -> Iterator[str]:
@@ -434,9 +433,8 @@ def _favors(one: Comparison, alpha: float) -> str:
 def _brackets(members: Members, families: Families, evidence: Evidence) -> Iterator[str]:
     """Note pairs whose order by TVD is not identified."""
     has_both = {m.label for m in members if all(name in m.results for name in BRACKET)}
-    pairs = [one for one in families.get("tvd", ()) if {one.first, one.second} <= has_both]
-    found = [one for one in pairs if _brackets_overlap(one.first, one.second, evidence)]
-    if found:
+    pairs = [c for c in families.get("tvd", ()) if {c.first, c.second} <= has_both]
+    if found := [c for c in pairs if _brackets_overlap(c.first, c.second, evidence)]:
         yield (
             f"tvd: the brackets [tvd_debiased, tvd] of {_listed(found)} overlap: the order of "
             "these systems by TVD is not identified"
@@ -446,14 +444,10 @@ def _brackets(members: Members, families: Families, evidence: Evidence) -> Itera
 def _brackets_overlap(first: str, second: str, evidence: Evidence) -> bool:
     """Return whether the ranges of two systems' true TVD on their common items overlap."""
     ends = [evidence.values(metric, (first, second))[0] for metric in BRACKET]
-    ranges = []
-    for label in (first, second):
-        known = [value for values in ends if (value := values[label]) is not None]
-        if len(known) < len(BRACKET):
-            return False
-        ranges.append((min(known), max(known)))
-    (low, high), (other_low, other_high) = ranges
-    return low <= other_high and other_low <= high
+    one, other = ([v for end in ends if (v := end[label]) is not None] for label in (first, second))
+    if min(len(one), len(other)) < len(BRACKET):
+        return False
+    return min(one) <= max(other) and min(other) <= max(one)
 
 
 def _listed(comparisons: Sequence[Comparison]) -> str:

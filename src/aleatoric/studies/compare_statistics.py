@@ -90,13 +90,11 @@ def _rule_of(metric: str) -> Rule:
 
 
 def _bins(chunks: Sequence[Chunk], choices: Mapping[str, str]) -> tuple[tuple[float, ...], bool]:
-    """Return the inner edges of the confidence bins, and whether the last includes 1.
-
-    Equal-mass bins are computed on all systems together: swapped groups must keep their bins.
-    """
+    """Return the inner edges of the confidence bins, and whether the last includes 1."""
     closed = choices.get("bins", "closed") == "closed"
     if choices.get("binning", "equal-width") == "equal-width":
         return equal_width_edges(), closed
+    # Of all systems together: swapped groups must keep their bins.
     together = np.concatenate([chunk["confidence"][:, 0] for chunk in chunks])
     confidences = np.sort(together[np.isfinite(together)])
     return equal_mass_edges(confidences.tolist(), len(confidences)), closed
@@ -206,12 +204,9 @@ class DocumentEvidence:
         return compare_values(*(self.results[label].get(metric) for label in (first, second)))
 
     def values(self, metric: str, labels: Sequence[str]) -> tuple[Values, int]:
-        """Return the value of every system on the documents that all have read, and their tokens.
-
-        For metrics without sums per document, the values are over all documents of a system.
-        """
+        """Return the value of every system on their common documents, and the number of tokens."""
         systems = [self.systems[label] for label in labels]
-        if not all(metric in one.metrics for one in systems):
+        if not all(metric in one.metrics for one in systems):  # over all documents of a system
             whole = {label: self.results[label][metric] for label in labels}
             n_tokens = min(estimate.n_items for estimate in whole.values())
             return {label: estimate.value for label, estimate in whole.items()}, n_tokens
@@ -329,10 +324,7 @@ def adjusted(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
 
 
 def order_of(metric: str, family: Sequence[Comparison]) -> tuple[str, ...]:
-    """Return the systems from best to worst; empty for a metric without a better direction.
-
-    By the mean of their paired differences from the others, each on the items of its pair.
-    """
+    """Return the systems from best to worst by the mean of their paired differences, if any."""
     direction = better(metric)
     if direction is None:
         return ()
@@ -392,11 +384,15 @@ def match(
         if key in sizes:
             if pair.model.n is None:
                 sampled[member.label] = None
-            rng = stream(seed, "matched", member.system, *key)
-            model = drawn(pair.model, sizes[key], rng)
-            values = _pair_statistics(replace(pair, model=model))
-            rows[member.label].append((key, pair.group, values))
-    statistics = {label: _item_statistics(table) for label, table in rows.items()}
+            model = drawn(pair.model, sizes[key], stream(seed, "matched", member.system, *key))
+            row = _pair_statistics(replace(pair, model=model))
+            rows[member.label].append((key, pair.group, row))
+    statistics = {}
+    for label, table in rows.items():
+        values = np.array([row for _, _, row in table]).reshape(-1, len(MATCHED_STATISTICS))
+        columns = {name: values[:, i : i + 1] for i, name in enumerate(MATCHED_STATISTICS)}
+        keys, groups = [key for key, _, _ in table], [group for _, group, _ in table]
+        statistics[label] = ItemStatistics(keys, groups, columns)
     signed = [_signed(m, [sizes[key] for key, _, _ in rows[m.label]], seed) for m in members]
     return signed, statistics, _matching_notes(list(sizes.values()), list(sampled), seed)
 
@@ -448,28 +444,20 @@ def _pair_statistics(pair: Pair) -> list[float]:
     return [np.nan if value is None else value for value in known]
 
 
-def _item_statistics(rows: Sequence[tuple[Key, str, list[float]]]) -> ItemStatistics:
-    values = np.array([row for _, _, row in rows]).reshape(-1, len(MATCHED_STATISTICS))
-    columns = {name: values[:, i : i + 1] for i, name in enumerate(MATCHED_STATISTICS)}
-    return ItemStatistics([key for key, _, _ in rows], [group for _, group, _ in rows], columns)
-
-
 def _signed(member: ComparedSystem, sizes: Sequence[int], seed: int) -> ComparedSystem:
     """Keep the results that can be matched, with signatures that say so."""
     n = f"{np.mean(sizes):g} matched" if sizes else "0 matched"
     results = {}
-    for metric in MATCHED_METRICS:
-        if metric in member.results:
-            result = member.results[metric]
-            protocol = {**result.signature.protocol, "matched": f"seed={seed}"}
-            signature = replace(result.signature, n=n, protocol=protocol)
-            results[metric] = replace(result, signature=signature)
+    for metric in (name for name in MATCHED_METRICS if name in member.results):
+        signature = member.results[metric].signature
+        protocol = {**signature.protocol, "matched": f"seed={seed}"}
+        signature = replace(signature, n=n, protocol=protocol)
+        results[metric] = replace(member.results[metric], signature=signature)
     return replace(member, results=results)
 
 
 def _matching_notes(sizes: Sequence[int], sampled: Sequence[str], seed: int) -> list[str]:
-    low, high = min(sizes), max(sizes)
-    number = f"{low}" if low == high else f"{low} to {high}"
+    number = " to ".join(map(str, sorted({min(sizes), max(sizes)})))
     notes = [
         f"matched: every system has the same number of draws per item ({number}), taken without "
         f"replacement with seed {seed}"

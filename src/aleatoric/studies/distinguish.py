@@ -126,22 +126,17 @@ def _row(name: str, found: Distinguished, seed: int) -> tuple[str, ...]:
 
 def _farthest(found: Distinguished) -> Table:
     """The contexts with the lowest p-values; ties are ordered by distance, largest first."""
-    known = [
-        (case, test.p, adjusted or 0.0)
-        for case, test, adjusted in zip(found.cases, found.tests, found.adjusted, strict=True)
-        if test
-    ]
-    known.sort(key=lambda one: (one[1], -tvd(one[0].pair)))
-    rows = tuple(_farthest_row(*one) for one in known[:N_SHOWN])
+    results = zip(found.cases, found.tests, found.adjusted, strict=True)
+    tested = [(case, test.p, adjusted or 0.0) for case, test, adjusted in results if test]
+    tested.sort(key=lambda row: (row[1], -tvd(row[0].pair)))
+    rows = []
+    for case, *p_values in tested[:N_SHOWN]:
+        context = case.item.context
+        end = context if len(context) <= _CONTEXT_END else f"…{context[-_CONTEXT_END:]}"
+        tops = (_top(case.pair.human), _top(case.pair.model), f"{tvd(case.pair):.3f}")
+        rows.append((case.item.id, end, *tops, *map(_p_text, p_values)))
     columns = ("item", "context", "people", "model", "TVD", "p", "p BH")
-    return Table("Contexts with the lowest p-values", columns, rows)
-
-
-def _farthest_row(case: Case, p: float, adjusted: float) -> tuple[str, ...]:
-    context = case.item.context
-    end = context if len(context) <= _CONTEXT_END else f"…{context[-_CONTEXT_END:]}"
-    tops = (_top(case.pair.human), _top(case.pair.model))
-    return (case.item.id, end, *tops, f"{tvd(case.pair):.3f}", _p_text(p), _p_text(adjusted))
+    return Table("Contexts with the lowest p-values", columns, tuple(rows))
 
 
 def _p_text(p: float) -> str:

@@ -287,16 +287,12 @@ def _reproduced(
 
 
 def _table_2(found: dict[str, Estimate], words: dict[str, Estimate], note: str, bins: int) -> Table:
-    rows = tuple(
-        (
-            metric,
-            "–" if (printed := _printed_error(metric)) is None else f"{printed:.2f}",
-            _percent(estimate),
-            _interval(estimate),
-            _percent(words.get(metric)),
-        )
-        for metric, estimate in found.items()
-    )
+    rows = []
+    for metric, estimate in found.items():
+        printed, ends = _printed_error(metric), estimate.interval
+        paper = "–" if printed is None else f"{printed:.2f}"
+        interval = "–" if ends is None else f"[{100 * ends.low:.2f}, {100 * ends.high:.2f}]"
+        rows.append((metric, paper, _percent(estimate), interval, _percent(words.get(metric))))
     notes = (
         f"In percent, {bins} bins of equal width; the paper names no number of bins.",
         "sce: over all classes (Nixon et al. 2019), tiny by its 1/K; _predicted: the mean over "
@@ -306,7 +302,7 @@ def _table_2(found: dict[str, Estimate], words: dict[str, Estimate], note: str, 
         note,
     )
     columns = ("metric", "printed", "ours", "[low, high]", "without sentence ends")
-    return Table("e-ECE, Table 2: Multi30K DE→EN", columns, rows, notes)
+    return Table("e-ECE, Table 2: Multi30K DE→EN", columns, tuple(rows), notes)
 
 
 def _table_1(columns: Columns, bins: int) -> Table:
@@ -392,8 +388,3 @@ def _percent(estimate: Estimate | None) -> str:
         return "–"
     value = 100 * estimate.value
     return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
-
-
-def _interval(estimate: Estimate) -> str:
-    ends = estimate.interval
-    return "–" if ends is None else f"[{100 * ends.low:.2f}, {100 * ends.high:.2f}]"

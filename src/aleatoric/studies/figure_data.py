@@ -21,10 +21,7 @@ TVD_EDGES: Values = tuple(i / 20 - 0.025 for i in range(22))
 
 @dataclass(frozen=True)
 class LineSeries:
-    """A curve, with a band if `low` and `high` are given.
-
-    `slot` selects its color, dash and marker; by default its position among the curves does.
-    """
+    """A curve, with a band if `low` and `high` are given; `slot` selects its color and marker."""
 
     label: str
     x: Values
@@ -119,10 +116,7 @@ class WordBars:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Accuracy by bin of confidence; NaN if a bin is empty.
-
-    95% of a calibrated model's accuracies lie between `low` and `high` (consistency bars).
-    """
+    """Accuracy by bin of confidence (NaN if empty), and 95% limits of a calibrated model's."""
 
     title: str
     edges: Values
@@ -135,10 +129,7 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Dots:
-    """Estimates with intervals: one row per name, one marker per series; NaN if undefined.
-
-    The other series are to be compared with the one named by `reference`.
-    """
+    """Estimates with intervals, per name and series; all are compared with series `reference`."""
 
     title: str
     x_label: str

@@ -62,9 +62,9 @@ def _parts(entropy: Floats) -> list[NDArray[np.intp]]:
 def _table(found: Quartiles, source: str) -> Table:
     named = zip(found.mean_entropy, found.median_d, found.counts, strict=True)
     rows = [(f"Q{i}", f"{h:.2f}", f"{d:.4f}", str(n)) for i, (h, d, n) in enumerate(named, 1)]
-    r = "–" if found.r is None else f"{found.r:.3f}"
-    p_value = "–"
-    if found.p_value is not None:
+    r = p_value = "–"
+    if found.r is not None and found.p_value is not None:
+        r = f"{found.r:.3f}"
         p_value = f"p = {found.p_value:.2g}" if found.p_value > 1e-300 else "p < 1e-300"
     notes = (
         f"E[H]: mean entropy in nats, of {source}; m(d): median of {_D}.",

@@ -46,10 +46,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """Summed distances per group: people's at every size, then the model's.
-
-    `sums` is (groups, 2 sizes + 1); the last column counts contexts.
-    """
+    """(groups, 2 sizes + 1) summed distances: people's, then the model's; then the contexts."""
 
     sizes: tuple[int, ...]
     sums: Floats
@@ -150,9 +147,8 @@ def _fitted(design: Floats, means: Floats) -> Floats:
 def model_at(people: Floats, model: Floats, people_then: Floats) -> Floats:
     """The model's curve where that of people is `people_then`: (..., sizes) means -> (...).
 
-    The squared distance is fitted as a constant, the model's own distance, plus a multiple of
-    people's squared distance; the distance of a perfect model vanishes with theirs. The upper half
-    of the sizes is used.
+    The squared distance is fitted, on the upper half of the sizes, as the model's own squared
+    distance plus a multiple of people's: that of a perfect model vanishes with theirs.
     """
     upper = people.shape[-1] // 2
     x, y = people[..., upper:] ** 2, model[..., upper:] ** 2
@@ -215,19 +211,13 @@ def _table(points: list[CurvePoint], curves: Curves) -> Table:
 
 
 def _row(point: CurvePoint) -> tuple[str, ...]:
-    size = "∞" if point.size is None else str(point.size)
-    return (
-        size if point.measured else f"{size}*",
-        f"{point.people:.3f}",
-        _shown(point.people_interval),
-        f"{point.model:.3f}",
-        _shown(point.model_interval),
-        f"{point.model - point.people:+.3f}",
+    size = ("∞" if point.size is None else str(point.size)) + ("" if point.measured else "*")
+    people, model = (
+        interval_text(ends) + (CUT_MARK if is_cut(ends) else "")
+        for ends in (point.people_interval, point.model_interval)
     )
-
-
-def _shown(interval: Interval | None) -> str:
-    return interval_text(interval) + (CUT_MARK if is_cut(interval) else "")
+    above = f"{point.model - point.people:+.3f}"
+    return (size, f"{point.people:.3f}", people, f"{point.model:.3f}", model, above)
 
 
 def _picture(points: list[CurvePoint], curves: Curves) -> Lines:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -326,22 +328,15 @@ def assumed_source(
         shares = zipf(assumed.support, assumed.entropy)
         typical = Sides(Side(shares, None), (Side((1 - assumed.tvd) * shares, None),))
         found = noise(typical, people, samples, rng, times=N_SAMPLES)
-        return {
-            (n, m): Known(_parts(assumed, correlation, found.people[i, j], found.samples[i, j]))
-            for i, n in enumerate(people)
-            for j, m in enumerate(samples)
-        }
+        between, within = assumed.icc * assumed.sd**2, (1 - assumed.icc) * assumed.sd**2
+        at_sizes = {}
+        for (i, n), (j, m) in product(enumerate(people), enumerate(samples)):
+            noises = (max(0.0, float(part[i, j])) for part in (found.people, found.samples))
+            parts = Variances(between, within, *noises)
+            at_sizes[n, m] = Known(parts if correlation is None else parts.paired(correlation))
+        return at_sizes
 
     return PlanSource(name, 40, 1000, 20, crowding, known, tuple(notes))
-
-
-def _parts(
-    assumed: Assumptions, correlation: float | None, people: float, samples: float
-) -> Variances:
-    variance, icc = assumed.sd**2, assumed.icc
-    noises = (max(0.0, float(people)), max(0.0, float(samples)))
-    parts = Variances(icc * variance, (1 - icc) * variance, *noises)
-    return parts if correlation is None else parts.paired(correlation)
 
 
 def zipf(support: int, entropy: float) -> Floats:
@@ -349,30 +344,24 @@ def zipf(support: int, entropy: float) -> Floats:
     from scipy.optimize import brentq
 
     ranks = np.arange(1, support + 1, dtype=np.float64)
-    if support == 1 or _bits(_normed(ranks, 0.0)) <= entropy:
-        return _normed(ranks, 0.0)
-    if _bits(_normed(ranks, 50.0)) >= entropy:
-        return _normed(ranks, 50.0)
-    steepness = brentq(lambda s: _bits(_normed(ranks, s)) - entropy, 0.0, 50.0)
-    return _normed(ranks, float(steepness))
 
+    def normed(steepness: float) -> Floats:
+        weights = ranks**-steepness
+        probs: Floats = weights / weights.sum()
+        return probs
 
-def _normed(ranks: Floats, steepness: float) -> Floats:
-    weights = ranks**-steepness
-    probs: Floats = weights / weights.sum()
-    return probs
+    def excess(steepness: float) -> float:
+        probs = normed(steepness)
+        known = probs[probs > 0]
+        return float(-(known * np.log2(known)).sum()) - entropy
 
-
-def _bits(probs: Floats) -> float:
-    known = probs[probs > 0]
-    return float(-(known * np.log2(known)).sum())
+    if support == 1 or excess(0.0) <= 0:
+        return normed(0.0)
+    return normed(50.0 if excess(50.0) >= 0 else float(brentq(excess, 0.0, 50.0)))
 
 
 def _number(name: str, value: str) -> float:
-    try:
-        found = float(value)
-    except ValueError:
-        found = float("nan")
-    if not np.isfinite(found):
-        raise UsageError(f"{name}={quoted(value, 40)} is not a number; {_MEANING[name]}.")
-    return found
+    with suppress(ValueError):
+        if math.isfinite(number := float(value)):
+            return number
+    raise UsageError(f"{name}={quoted(value, 40)} is not a number; {_MEANING[name]}.")

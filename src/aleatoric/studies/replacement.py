@@ -167,11 +167,10 @@ def _replicates(
 def _criterion(
     name: str, by_split: Floats, replicates: Floats, shares: Floats, limit: float
 ) -> Criterion:
-    value = float(_smallest(by_split, shares, limit).mean())
-    if not len(replicates):
-        return Criterion(name, value, None)
-    low, high = np.quantile(_smallest(replicates, shares, limit), [0.025, 0.975])
-    interval = Interval(float(low), float(high), 0.95, "group bootstrap, percentile")
+    value, interval = float(_smallest(by_split, shares, limit).mean()), None
+    if len(replicates):
+        low, high = np.quantile(_smallest(replicates, shares, limit), [0.025, 0.975])
+        interval = Interval(float(low), float(high), 0.95, "group bootstrap, percentile")
     return Criterion(name, value, interval)
 
 
@@ -217,14 +216,13 @@ def _picture(found: Replacement, tvds: SplitTVDs, seed: int) -> dict[str, Panels
         density(f"k = {k:.0%}", mixed(tvds.model, tvds.oracle, ranks, k).ravel()) for k in SHOWN
     )
     k = plain([100 * point.k for point in found.points])
-    ks = plain([point.ks for point in found.points])
-    spread = np.array([point.ks_spread for point in found.points])
-    band = (plain(np.array(ks) - spread), plain(np.array(ks) + spread))
+    ks, spread = np.array([(point.ks, point.ks_spread) for point in found.points]).T
     marks = (
         Guide("significant at 5%", y=found.ks_significant),
         Guide("people against people", y=found.ks_people),
     )
     left = Lines("TVD after replacing k%", "TVD to the disjoint half", "density", densities)
-    curve = LineSeries("KS distance ± sd over splits", k, ks, *band)
+    ends = (plain(ks - spread), plain(ks + spread))
+    curve = LineSeries("KS distance ± sd over splits", k, plain(ks), *ends)
     right = Lines("Distance to people's TVDs", "replaced k (%)", "KS distance", (curve,), marks)
     return {"fig14_replacement": Panels("k% replacement", (left, right))}
