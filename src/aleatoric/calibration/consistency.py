@@ -50,13 +50,17 @@ def consistency_of_hits(cells: Floats, n_bins: int, seed: int) -> Consistency:
 
     `cells` are sums of tokens of nearly equal confidence, the same number of cells per bin.
     """
-    coarse, per_bin = _coarse(cells, n_bins)
+    # At most `CELLS_PER_BIN` cells per bin: fewer draws, with confidences still nearly equal.
+    parts = len(cells) // n_bins
+    starts = np.arange(0, parts, -(-parts // CELLS_PER_BIN))
+    places = (np.arange(n_bins)[:, None] * parts + starts).ravel()
+    coarse: Floats = np.add.reduceat(cells, places, axis=0)
     used = np.flatnonzero(coarse[:, COUNT])
     counts, confidence = coarse[used, COUNT], coarse[used, CONFIDENCE]
     chances = np.clip(confidence / counts, 0, 1)
     rng = stream(seed, "consistency", n_bins)
     drawn = rng.binomial(counts.astype(np.int64), chances, size=(N_SETS, len(used)))
-    in_bin = np.eye(n_bins)[used // per_bin]
+    in_bin = np.eye(n_bins)[used // len(starts)]
     hits = drawn @ in_bin
     errors = np.abs(hits - confidence @ in_bin).sum(axis=1)
     edges = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
@@ -126,15 +130,6 @@ def _cross_fitted(units: Floats) -> float:
     """The binned error with each bin's sign taken from the other groups."""
     gaps = units[:, :-1]
     return float((np.sign(gaps.sum(axis=0) - gaps) * gaps).sum() / units[:, -1].sum())
-
-
-def _coarse(cells: Floats, n_bins: int) -> tuple[Floats, int]:
-    """At most `CELLS_PER_BIN` cells per bin: fewer draws, with confidences still nearly equal."""
-    parts = len(cells) // n_bins
-    starts = np.arange(0, parts, -(-parts // CELLS_PER_BIN))
-    places = (np.arange(n_bins)[:, None] * parts + starts).ravel()
-    sums: Floats = np.add.reduceat(cells, places, axis=0)
-    return sums, len(starts)
 
 
 def _by_bin(cells: Floats, n_bins: int) -> Floats:

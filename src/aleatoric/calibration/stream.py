@@ -216,7 +216,14 @@ def check_units(units: str) -> None:
 
 def check_chunk(values: Any, targets: Any, vocabulary_size: int) -> None:
     """Check types, shapes and targets: everything except the values themselves."""
-    _check_types(values, targets)
+    for name, given in (("values", values), ("targets", targets)):
+        if not all(hasattr(given, part) for part in ("dtype", "shape", "ndim")):
+            kind = type(given).__name__
+            raise DataError(f"{name} must be a torch tensor or a numpy array, not {kind}.")
+    if "float" not in str(values.dtype):
+        raise DataError(f"values have type {values.dtype}; give floating-point numbers.")
+    if "int" not in str(targets.dtype):
+        raise DataError(f"targets have type {targets.dtype}; give whole numbers: token ids.")
     if values.ndim != 2 or values.shape[1] != vocabulary_size:
         raise DataError(
             f"values have shape {tuple(values.shape)}; give (tokens, {vocabulary_size}), one row "
@@ -234,17 +241,6 @@ def check_chunk(values: Any, targets: Any, vocabulary_size: int) -> None:
             f"token {bad[0]} of the chunk has target {numbers[bad[0]]}; targets go from 0 to "
             f"{vocabulary_size - 1}."
         )
-
-
-def _check_types(values: Any, targets: Any) -> None:
-    for name, given in (("values", values), ("targets", targets)):
-        if not all(hasattr(given, part) for part in ("dtype", "shape", "ndim")):
-            kind = type(given).__name__
-            raise DataError(f"{name} must be a torch tensor or a numpy array, not {kind}.")
-    if "float" not in str(values.dtype):
-        raise DataError(f"values have type {values.dtype}; give floating-point numbers.")
-    if "int" not in str(targets.dtype):
-        raise DataError(f"targets have type {targets.dtype}; give whole numbers: token ids.")
 
 
 def check_groups(group: str | Sequence[str], n_tokens: int) -> list[str]:

@@ -109,8 +109,12 @@ def one_population(
     if n_steps * (n + 1) * (_width(pooled, n) + 1) <= EXACT_CELLS:
         return ItemTest(_exact_p(small, pooled), True)
     observed = int((small**2).sum() * pooled.sum() - 2 * n * (small @ pooled))
-    sizes = _part_sizes(n_permutations, int(pooled.sum()))
-    reached = sum(int((_permuted(pooled, n, m, rng) >= observed).sum()) for m in sizes)
+    codes, reached = np.repeat(np.arange(len(pooled)), pooled), 0
+    for m in _part_sizes(n_permutations, len(codes)):
+        drawn = codes[_samples(len(codes), n, m, rng)]
+        # The squared distance, up to factors and terms that are the same for all samples.
+        squares = _squares(counted(drawn, len(pooled))) * len(codes)
+        reached += int((squares - 2 * n * pooled[drawn].sum(axis=1) >= observed).sum())
     return ItemTest((reached + 1) / (n_permutations + 1), False)
 
 
@@ -164,15 +168,6 @@ def _part_sizes(n_samples: int, width: int) -> list[int]:
     """How many samples of `width` cells each are drawn at once."""
     most = max(1, _CELLS_AT_ONCE // width)
     return [min(most, n_samples - start) for start in range(0, n_samples, most)]
-
-
-def _permuted(pooled: Ints, n_small: int, n_permutations: int, rng: np.random.Generator) -> Ints:
-    """The squared distance of samples without replacement, up to what all samples share."""
-    codes = np.repeat(np.arange(len(pooled)), pooled)
-    drawn = codes[_samples(len(codes), n_small, n_permutations, rng)]
-    squares = _squares(counted(drawn, len(pooled)))
-    found: Ints = squares * len(codes) - 2 * n_small * pooled[drawn].sum(axis=1)
-    return found
 
 
 def _samples(total: int, n: int, n_samples: int, rng: np.random.Generator) -> Ints:

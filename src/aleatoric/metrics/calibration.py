@@ -285,7 +285,9 @@ def predicted_class_errors(sums: Floats, cells: list[Floats], n_bins: int) -> di
     of each class in order of confidence, to be cut into bins of equal mass, for ACE.
     """
     counts = sums[..., COUNT].sum(axis=-1)
-    static, adaptive = ece_of(sums), _ace_of_each(cells, n_bins)
+    parts = [cells[i : i + _CLASSES_AT_ONCE] for i in range(0, len(cells), _CLASSES_AT_ONCE)]
+    errors = [ece_of(_mass_bins_of_each(_padded(part), n_bins)) for part in parts]
+    static, adaptive = ece_of(sums), np.concatenate(errors) if errors else np.zeros(0)
     return {
         "sce_predicted": _mean_over(counts > 0, static),
         "ace_predicted": _mean_over(counts > 0, adaptive),
@@ -313,13 +315,6 @@ def _mass_bins_of_each(cells: Floats, n_bins: int) -> Floats:
         for column in np.moveaxis(cells, 2, 0)
     ]
     return np.stack(sums, axis=-1).astype(np.float64).reshape(len(cells), n_bins, 3)
-
-
-def _ace_of_each(cells: list[Floats], n_bins: int) -> Floats:
-    """The ECE of each class over its own bins of equal mass."""
-    parts = [cells[i : i + _CLASSES_AT_ONCE] for i in range(0, len(cells), _CLASSES_AT_ONCE)]
-    errors = [ece_of(_mass_bins_of_each(_padded(part), n_bins)) for part in parts]
-    return np.concatenate(errors) if errors else np.zeros(0)
 
 
 def _padded(cells: list[Floats]) -> Floats:

@@ -471,9 +471,8 @@ def _uneven_draws(members: Members, metrics: Mapping[str, object]) -> Iterator[s
 
 def _uneven_tokens(evidence: Evidence) -> Iterator[str]:
     """Note systems with different tokens: they solve different tasks."""
-    if not isinstance(evidence, DocumentEvidence):
-        return
-    for (first, one), (second, other) in combinations(evidence.systems.items(), 2):
+    systems = evidence.systems.items() if isinstance(evidence, DocumentEvidence) else ()
+    for (first, one), (second, other) in combinations(systems, 2):
         if tokens_differ(one, other):
             yield (
                 f"{first} and {second} cut the documents into different tokens: their errors are "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -115,11 +117,8 @@ def read_statistics(store: Store, system: str) -> ItemStatistics:
     groups = [group for page in pages for group in page.groups]
     names = pages[0].values if pages else {}
     values = {name: np.concatenate([page.values[name] for page in pages]) for name in names}
-    n_rows: dict[str, int] = {}
-    keys = []
-    for item_id in (item_id for page in pages for item_id in page.ids):
-        keys.append((item_id, n_rows.get(item_id, 0)))
-        n_rows[item_id] = n_rows.get(item_id, 0) + 1
+    rows: defaultdict[str, Iterator[int]] = defaultdict(count)
+    keys = [(item_id, next(rows[item_id])) for page in pages for item_id in page.ids]
     return ItemStatistics(keys, groups, SavedDict(values))
 
 

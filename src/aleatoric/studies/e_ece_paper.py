@@ -321,12 +321,8 @@ def _table_1(columns: Columns, bins: int) -> Table:
 
 
 def _table_3(ours: Table) -> Table:
-    rows = [
-        (row[0], *printed, *row[1:3])
-        for row, printed in zip(ours.rows, PRINTED_QUARTILES, strict=False)
-    ]
-    last = ours.rows[-1]
-    rows.append(("r", PRINTED_R, "p < 0.01", last[1], last[2]))
+    printed = (*PRINTED_QUARTILES, (PRINTED_R, "p < 0.01"))
+    rows = [(row[0], *pair, *row[1:3]) for row, pair in zip(ours.rows, printed, strict=True)]
     columns = ("quartile", "printed E[H]", "printed m(d)", "ours E[H]", "ours m(d)")
     return Table("e-ECE, Table 3: intrinsic uncertainty", columns, tuple(rows), ours.notes)
 

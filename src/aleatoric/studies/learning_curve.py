@@ -70,26 +70,22 @@ def run(cases: Iterable[Case], seed: int) -> Study:
 
 def measure(cases: list[Case], seed: int) -> Curves:
     """Distances at sizes from 2 to the largest that 95% of the contexts allow."""
-    allowed = [_allowed(case) for case in cases]
+    # The largest sample size that each context allows on both sides.
+    sides = [(len(case.item.responses) // 2, case.pair.model.n) for case in cases]
+    allowed = [people if draws is None else min(people, draws) for people, draws in sides]
     most = int(np.quantile(allowed, 0.05, method="lower")) if cases else 0
     if most < _LEAST:
         raise UsageError(
             f"a learning curve needs contexts with at least {2 * _LEAST} answers and {_LEAST} "
             "draws of the model; this run has too few."
         )
-    usable = [case for case in cases if _allowed(case) >= most]
+    usable = [case for case, size in zip(cases, allowed, strict=True) if size >= most]
     sizes = tuple(int(m) for m in np.unique(np.geomspace(2, most, 8).round()))
     values = np.array([_distances(case, sizes, seed) for case in usable])
     sums = GroupSums()
     groups = [case.pair.group for case in usable]
     sums.add(groups, np.column_stack([values, np.ones(len(usable))]))
     return Curves(sizes, sums.table, len(usable), len(cases) - len(usable))
-
-
-def _allowed(case: Case) -> int:
-    """The largest sample size that a context allows on both sides."""
-    people, draws = len(case.item.responses) // 2, case.pair.model.n
-    return people if draws is None else min(people, draws)
 
 
 def _distances(case: Case, sizes: tuple[int, ...], seed: int) -> Floats:

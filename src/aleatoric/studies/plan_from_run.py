@@ -159,15 +159,14 @@ def _truth(people: Categorical, models: Sequence[Categorical]) -> Sides:
     proportions, or put on a word of its own if the models have no others.
     """
     n = people.n or 1
-    once = sum(round(p * n) == 1 for p in people.probs)
-    unseen = min(once, n - 1) / n
+    unseen = min(sum(round(p * n) == 1 for p in people.probs), n - 1) / n
     others = _other_words(people, models)
     mean = np.array(list(others.values())) if others else np.ones(1)
     words = [*people.support, *(others or ("\0other",))]
     shares = np.array([*people.probs]) * (1 - unseen)
     mass = np.concatenate([shares, unseen * mean / mean.sum()])
-    known = [np.array([model.as_dict().get(word, 0.0) for word in words]) for model in models]
-    return Sides(Side(mass, None), tuple(Side(masses, None) for masses in known))
+    shares_of = [np.array([model.as_dict().get(word, 0.0) for word in words]) for model in models]
+    return Sides(Side(mass, None), tuple(Side(known, None) for known in shares_of))
 
 
 def _other_words(people: Categorical, models: Sequence[Categorical]) -> dict[str, float]:
@@ -177,5 +176,4 @@ def _other_words(people: Categorical, models: Sequence[Categorical]) -> dict[str
         for word, p in model.as_dict().items():
             if word not in human and p > 0:
                 found[word] = found.get(word, 0.0) + p
-    likely = sorted(found, key=lambda word: (-found[word], word))[:MOST_OTHER_WORDS]
-    return {word: found[word] for word in likely}
+    return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_OTHER_WORDS])

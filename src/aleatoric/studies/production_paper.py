@@ -189,16 +189,13 @@ class ControlScores:
         self.facts = {probe.name: {**prepared.facts, **probe.facts} for probe in probes}
         self.first: list[tuple[Inputs, dict[str, Floats]]] = []
         """The first batch under `CHECKED_PROBE`: inputs by size, and their statistics."""
-        self._parts: dict[str, list[tuple[list[int], Floats]]] = {}
-
-    def add(self, name: str, rows: list[int], values: Floats) -> None:
-        """Add the values of inputs at `rows`, counted over the whole corpus."""
-        self._parts.setdefault(name, []).append((rows, values))
+        self.parts: dict[str, list[tuple[list[int], Floats]]] = {}
+        """Statistic -> values of inputs at some rows, counted over the whole corpus."""
 
     def values(self) -> dict[str, Floats]:
         """Statistic -> value per input, NaN if undefined."""
         found = {}
-        for name, parts in self._parts.items():
+        for name, parts in self.parts.items():
             found[name] = np.full(len(self.groups), np.nan)
             for rows, values in parts:
                 found[name][rows] = values
@@ -258,9 +255,9 @@ def _add(
         for rows in sizes.values():
             stacked = np.stack([matrices[row] for row in rows])
             inputs = Inputs([items[row].id for row in rows], stacked, stacked.shape[1])
-            found = control(inputs)
+            found, places = control(inputs), [start + row for row in rows]
             for name, values in found.items():
-                scores.add(f"{name}/{probe.name}", [start + row for row in rows], values)
+                scores.parts.setdefault(f"{name}/{probe.name}", []).append((places, values))
             if start == 0 and probe.name == CHECKED_PROBE:
                 scores.first.append((inputs, found))
 

@@ -58,10 +58,8 @@ def run(table: TokenTable, seed: int, bins: int = 15) -> Study:
         raise UsageError(f"stability needs at least {SIZES[0]} tokens; there are {n_tokens}.")
     by_token = {name: error_of_tokens(*pair, bins) for name, pair in pairs.items()}
     full = {name: error(np.arange(n_tokens)) for name, error in by_token.items()}
-    by_document = {
-        name: error_of_documents(sums_by_unit(table.unit, *pair, bins))
-        for name, pair in pairs.items()
-    }
+    sums = {name: sums_by_unit(table.unit, *pair, bins) for name, pair in pairs.items()}
+    by_document = {name: error_of_documents(by_unit) for name, by_unit in sums.items()}
     tables, pictures = [], {}
     units = ((TOKENS, n_tokens, by_token), (DOCUMENTS, n_documents, by_document))
     for unit, n_units, errors in units:

@@ -74,8 +74,7 @@ def _gaps(case: Case, size: int, seed: int) -> Floats:
     on_words = {word: i for i, word in enumerate(case.pair.model.support)}
     columns = np.array([on_words.get(word, -1) for word in words])
     sampled = np.where(columns >= 0, shares[:, columns], 0.0)
-    outside = 1 - sampled.sum(axis=1)
-    small = (np.abs(targets - sampled).sum(axis=1) + outside) / 2
+    small = (np.abs(targets - sampled).sum(axis=1) + (1 - sampled.sum(axis=1))) / 2
     gaps: Floats = small - model_tvd(case.pair.model, words, targets)
     return gaps
 

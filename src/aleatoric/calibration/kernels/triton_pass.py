@@ -110,10 +110,10 @@ def decoded(
     found = torch.empty((2, rows), dtype=torch.float32, device=logits.device)
     mode = 1 if decoder.top_k else 2 if decoder.top_p < 1 else 0
     limit = float(min(decoder.top_k, width)) if decoder.top_k else decoder.top_p
-    arrays = (logits, targets, table, found, logits.stride(0), width, rows)
-    quantile = NormalDist().inv_cdf(limit) if mode == 2 else 0.0
+    shape = (logits.stride(0), width, rows)
+    search = (1 / decoder.temperature, limit, NormalDist().inv_cdf(limit) if mode == 2 else 0.0)
     decoded_kernel[(rows,)](
-        *(*arrays, 1 / decoder.temperature, limit, quantile),
+        *(logits, targets, table, found, *shape, *search),
         MODE=mode,
         HOT=decoder.temperature != 1,
         PROBES=tuning.probes,
