@@ -138,8 +138,8 @@ def estimate_all(state: StreamState, seed: int, method: str = DEFAULT_METHOD) ->
     for name, sums in state.curves.items():
         # The plain curve has hits, which are 0 or 1; a scheme has expected accuracies.
         test = consistency_of_hits if name == "ece" else consistency_of_expectations
-        own = sums.curve()  # exact cells are not aligned with the bins
-        consistency[name] = test(own.cells, len(own.bins), seed)
+        curve = sums.curve()  # exact cells are not aligned with the bins
+        consistency[name] = test(curve.cells, len(curve.bins), seed)
     errors = _errors(state, curves, consistency, seed, method)
     found = {**errors, **_mean_estimates(state, seed, method), **_classwise(state)}
     sizes, row_groups = (state.n_tokens, state.groups.n_groups), tuple(state.row_groups)

@@ -230,12 +230,13 @@ def compare_sums(
     """Compare two systems on their common groups; `None` for a metric without sums per group."""
     if metric not in first.metrics or metric not in second.metrics:
         return None
-    own, theirs = _common_rows([first.names, second.names])
-    if not len(own):
+    rows, other_rows = _common_rows([first.names, second.names])
+    if not len(rows):
         return Paired(Estimate(None, None, 0, 0, reason=NO_ITEMS), None, None, NO_ITEMS)
-    one, other = first.metrics[metric], second.metrics[metric]
-    counted = Estimate(None, None, int(first.tokens[own].sum()), len(own))
-    return paired_sums(one.table[own], other.table[theirs], one.value, counted, seed, interval)
+    sums, other_sums = first.metrics[metric], second.metrics[metric]
+    counted = Estimate(None, None, int(first.tokens[rows].sum()), len(rows))
+    tables = sums.table[rows], other_sums.table[other_rows]
+    return paired_sums(*tables, sums.value, counted, seed, interval)
 
 
 def compare_values(first: Estimate | None, second: Estimate | None) -> Paired | None:
