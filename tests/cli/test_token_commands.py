@@ -12,8 +12,8 @@ import pyarrow.parquet as parquet
 import pytest
 import torch
 from forced_lms import saved, tiny
+from token_rows import token_rows
 
-from aleatoric.calibration.stream import token_rows
 from aleatoric.levels import token
 from aleatoric.metrics.calibration import bin_index, bin_sums, ece_of, equal_width_edges
 from aleatoric.models import gguf

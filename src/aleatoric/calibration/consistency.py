@@ -50,13 +50,17 @@ def consistency_of_hits(cells: Floats, n_bins: int, seed: int) -> Consistency:
 
     `cells` are sums of tokens of nearly equal confidence, the same number of cells per bin.
     """
-    coarse, per_bin = _coarse(cells, n_bins)
+    # At most `CELLS_PER_BIN` cells per bin: fewer draws, with confidences still nearly equal.
+    parts = len(cells) // n_bins
+    starts = np.arange(0, parts, -(-parts // CELLS_PER_BIN))
+    places = (np.arange(n_bins)[:, None] * parts + starts).ravel()
+    coarse: Floats = np.add.reduceat(cells, places, axis=0)
     used = np.flatnonzero(coarse[:, COUNT])
     counts, confidence = coarse[used, COUNT], coarse[used, CONFIDENCE]
     chances = np.clip(confidence / counts, 0, 1)
     rng = stream(seed, "consistency", n_bins)
     drawn = rng.binomial(counts.astype(np.int64), chances, size=(N_SETS, len(used)))
-    in_bin = np.eye(n_bins)[used // per_bin]
+    in_bin = np.eye(n_bins)[used // len(starts)]
     hits = drawn @ in_bin
     errors = np.abs(hits - confidence @ in_bin).sum(axis=1)
     edges = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
@@ -101,24 +105,19 @@ def binned_error_interval(gaps: Floats, counts: Floats, level: float = LEVEL) ->
     If a bin's gap is within its noise, its absolute value is too large on average. The upper end is
     that of the error itself. The lower end is that of a cross-fitted error, which is not too large:
     the sign of a bin's gap is taken from the other groups.
-
-    >>> gaps = np.array([[3.0, -1.0], [2.0, -2.0], [4.0, -1.0]])
-    >>> found = binned_error_interval(gaps, np.full(3, 10.0)).interval
-    >>> round(found.low, 3), round(found.high, 3)
-    (0.29, 0.577)
     """
     if len(gaps) < 2:
         return Resampled(None, ONE_GROUP)
     units = bundled(np.column_stack([gaps, counts]))
     plain, fitted = _plain_error(units), _cross_fitted(units)
     rest = [np.delete(units, i, axis=0) for i in range(len(units))]
-    errors = [
-        jackknife_error(np.array([value(left) for left in rest]))
+    of_fitted, of_plain = (
+        jackknife_error(np.array([value(left) for left in rest])) or 0.0
         for value in (_cross_fitted, _plain_error)
-    ]
+    )
     reach = t_quantile((1 + level) / 2, len(units) - 1)
-    low, high = fitted - reach * (errors[0] or 0.0), plain + reach * (errors[1] or 0.0)
-    return Resampled(Interval(low, high, level, CROSS_FITTED))
+    ends = fitted - reach * of_fitted, plain + reach * of_plain
+    return Resampled(Interval(*ends, level, CROSS_FITTED))
 
 
 def _plain_error(units: Floats) -> float:
@@ -131,15 +130,6 @@ def _cross_fitted(units: Floats) -> float:
     """The binned error with each bin's sign taken from the other groups."""
     gaps = units[:, :-1]
     return float((np.sign(gaps.sum(axis=0) - gaps) * gaps).sum() / units[:, -1].sum())
-
-
-def _coarse(cells: Floats, n_bins: int) -> tuple[Floats, int]:
-    """At most `CELLS_PER_BIN` cells per bin: fewer draws, with confidences still nearly equal."""
-    parts = len(cells) // n_bins
-    starts = np.arange(0, parts, -(-parts // CELLS_PER_BIN))
-    places = (np.arange(n_bins)[:, None] * parts + starts).ravel()
-    sums: Floats = np.add.reduceat(cells, places, axis=0)
-    return sums, len(starts)
 
 
 def _by_bin(cells: Floats, n_bins: int) -> Floats:

@@ -6,7 +6,7 @@ import io
 import math
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -74,13 +74,13 @@ class CalibrationResult:
 class StreamState:
     """The complete state of a stream."""
 
-    groups: FoldingUnits
-    scores: UnitSums
     curves: dict[str, CurveSums]
     predicted: PredictedClasses | None
     classes: AllClasses | None
     rows: list[TokenRows] | None
-    row_groups: list[str]
+    row_groups: list[str] = field(default_factory=list)
+    groups: FoldingUnits = field(default_factory=FoldingUnits)
+    scores: UnitSums = field(default_factory=lambda: UnitSums(6))
 
     @property
     def n_tokens(self) -> int:
@@ -134,33 +134,24 @@ def estimate_all(state: StreamState, seed: int, method: str = DEFAULT_METHOD) ->
         pairs = [(rows.confidence, rows.correct), *rows.expected.values()]
         named = zip(curves.items(), pairs, strict=True)
         curves = {name: replace(curve, cells=exact_cells(*pair)) for (name, curve), pair in named}
-    consistency = {name: _consistency(name, sums, seed) for name, sums in state.curves.items()}
+    consistency = {}
+    for name, sums in state.curves.items():
+        # The plain curve has hits, which are 0 or 1; a scheme has expected accuracies.
+        test = consistency_of_hits if name == "ece" else consistency_of_expectations
+        curve = sums.curve()  # exact cells are not aligned with the bins
+        consistency[name] = test(curve.cells, len(curve.bins), seed)
     errors = _errors(state, curves, consistency, seed, method)
     found = {**errors, **_mean_estimates(state, seed, method), **_classwise(state)}
-    return CalibrationResult(
-        n_tokens=state.n_tokens,
-        n_groups=state.groups.n_groups,
-        estimates=found,
-        curves=curves,
-        consistency=consistency,
-        rows=rows,
-        row_groups=tuple(state.row_groups),
-    )
+    sizes, row_groups = (state.n_tokens, state.groups.n_groups), tuple(state.row_groups)
+    return CalibrationResult(*sizes, found, curves, consistency, rows, row_groups)
 
 
 def grouped(state: StreamState) -> GroupedSums:
     """The sums of every metric that is a function of sums over groups."""
-    curves = {
-        name: Summed(sums.units.table, sums.by_unit(ece_of)) for name, sums in state.curves.items()
-    }
-    plain = state.curves["ece"]
-    others = {
-        name: Summed(plain.units.table, plain.by_unit(error))
-        for name, error in _OF_THE_PLAIN_CURVE.items()
-    }
-    return GroupedSums(
-        state.groups.names, state.scores.table[:, 0], {**curves, **others, **_means(state)}
-    )
+    curves: list[tuple[str, CurveSums, Value]] = [(n, c, ece_of) for n, c in state.curves.items()]
+    curves += [(name, state.curves["ece"], error) for name, error in _OF_THE_PLAIN_CURVE.items()]
+    errors = {name: Summed(sums.units.table, sums.by_unit(error)) for name, sums, error in curves}
+    return GroupedSums(state.groups.names, state.scores.table[:, 0], errors | _means(state))
 
 
 def to_arrays(state: StreamState) -> Arrays:
@@ -209,13 +200,6 @@ def unpack(payload: bytes) -> Arrays:
         return {name: file[name] for name in file.files}
 
 
-def _consistency(name: str, sums: CurveSums, seed: int) -> Consistency:
-    """The plain curve has hits, which are 0 or 1; a scheme has expected accuracies."""
-    curve = sums.curve()  # with its own cells: exact ones are not aligned with the bins
-    test = consistency_of_hits if name == "ece" else consistency_of_expectations
-    return test(curve.cells, len(curve.bins), seed)
-
-
 def _errors(
     state: StreamState,
     curves: Mapping[str, Curve],
@@ -223,10 +207,7 @@ def _errors(
     seed: int,
     method: str,
 ) -> dict[str, Estimate]:
-    """All errors of the plain curve, and the ECE of every scheme's curve.
-
-    If calibration is not rejected, the p-value replaces the interval.
-    """
+    """Errors of all curves; if calibration is not rejected, the p-value replaces the interval."""
     values = {**curves["ece"].errors(), **{n: float(ece_of(c.bins)) for n, c in curves.items()}}
     found = {name: _estimate(state, value, _NO_INTERVAL) for name, value in values.items()}
     found["mce"] = _estimate(state, values["mce"], _LARGEST)
@@ -244,13 +225,13 @@ def _errors(
 def _error_interval(
     state: StreamState, sums: CurveSums, name: str, seed: int, method: str
 ) -> Resampled:
-    if name == "ece_debiased":
-        return _interval(state, sums.units.table, sums.by_unit(ece_debiased_of), seed, method)
-    if method not in ("auto", "t"):
-        return _interval(state, sums.units.table, sums.by_unit(ece_of), seed, method)
+    if name == "ece_debiased" or method not in ("auto", "t"):
+        error = sums.by_unit(ece_debiased_of if name == "ece_debiased" else ece_of)
+        return _interval(state, sums.units.table, error, seed, method)
     bins = sums.binned_units()[state.scores.table[:, 0] > 0]
     gaps = bins[..., ACCURACY] - bins[..., CONFIDENCE]
-    return _pooled(state, binned_error_interval(gaps, bins[..., COUNT].sum(axis=1)))
+    found = binned_error_interval(gaps, bins[..., COUNT].sum(axis=1))
+    return found.pooled_into(MAX_UNITS) if state.groups.pooled else found
 
 
 def _mean_estimates(state: StreamState, seed: int, method: str) -> dict[str, Estimate]:
@@ -260,8 +241,7 @@ def _mean_estimates(state: StreamState, seed: int, method: str) -> dict[str, Est
         value = float(sums.table[:, 0].sum() / state.n_tokens)
         interval = _interval(state, sums.table, sums.value, seed, method)
         found[name] = _estimate(state, value, interval)
-    excluded = int(state.scores.table[:, _EXCLUDED].sum())
-    if excluded:
+    if excluded := int(state.scores.table[:, _EXCLUDED].sum()):
         reason = f"{excluded} references have no probability"
         found["nll"] = Estimate(None, None, 0, 0, n_undefined=excluded, reason=reason)
     return found
@@ -271,33 +251,22 @@ def _classwise(state: StreamState) -> dict[str, Estimate]:
     found: dict[str, float] = {}
     for sums in (state.predicted, state.classes):
         found |= sums.errors() if sums is not None else {}
-    if state.classes is not None:
-        found["vocabulary_unseen"] = state.classes.unseen_share()
     return {name: _estimate(state, value, _NO_INTERVAL) for name, value in found.items()}
 
 
 def _interval(
     state: StreamState, table: Floats, value: Callable[[Floats], Floats], seed: int, method: str
 ) -> Resampled:
-    used = table[state.scores.table[:, 0] > 0]
-    return _pooled(state, resample(used, value, seed, method=method))
-
-
-def _pooled(state: StreamState, found: Resampled) -> Resampled:
-    """Record in the method of an interval that groups were pooled."""
-    if found.interval is None or not state.groups.pooled:
-        return found
-    method = f"{found.interval.method}, groups pooled into {MAX_UNITS} units"
-    return replace(found, interval=replace(found.interval, method=method))
+    found = resample(table[state.scores.table[:, 0] > 0], value, seed, method=method)
+    return found.pooled_into(MAX_UNITS) if state.groups.pooled else found
 
 
 def _estimate(state: StreamState, value: float, found: Resampled) -> Estimate:
     if math.isnan(value):
         reason = "no bin holds enough tokens"
         return Estimate(None, None, 0, 0, n_undefined=state.n_tokens, reason=reason)
-    return Estimate(
-        value, found.interval, state.n_tokens, state.groups.n_groups, reason=found.reason
-    )
+    counts = state.n_tokens, state.groups.n_groups
+    return Estimate(value, found.interval, *counts, reason=found.reason)
 
 
 def _means(state: StreamState) -> dict[str, Summed]:
@@ -315,12 +284,9 @@ def _means(state: StreamState) -> dict[str, Summed]:
 
 def _is_alike(saved: NDArray[Any] | None, fresh: NDArray[Any]) -> bool:
     """Whether saved sums have the type and the columns of new ones, and are finite."""
-    return (
-        saved is not None
-        and saved.dtype == fresh.dtype
-        and saved.shape[1:] == fresh.shape[1:]
-        and bool(np.isfinite(saved).all())
-    )
+    if saved is None or (saved.dtype, saved.shape[1:]) != (fresh.dtype, fresh.shape[1:]):
+        return False
+    return bool(np.isfinite(saved).all())
 
 
 def _below(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:

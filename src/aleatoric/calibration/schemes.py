@@ -1,9 +1,8 @@
 """Schemes: the distribution P̃ over which the expectation of e-ECE is taken.
 
-The paper defines e-ECE for any P̃ made from the model's P by temperature, top-k or top-p. It states
-no temperature for the e-ECE of its tables, so there P̃ = P (`ancestral`) over the whole output
-space; e-ECE_p uses top-p .8 and e-ECE_k top-k 100. The ECE of a generation scheme in its Table 1 is
-the form with one draw from P̃ (`samples=1`).
+The paper states no temperature for the e-ECE of its tables, so there P̃ = P (`ancestral`); e-ECE_p
+uses top-p .8 and e-ECE_k top-k 100. The ECE of a generation scheme in its Table 1 is the form with
+one draw from P̃ (`samples=1`).
 """
 
 from __future__ import annotations
@@ -26,11 +25,7 @@ _NAMES = {"ancestral": "e_ece", "top_p=0.8": "e_ece_p", "top_k=100": "e_ece_k"}
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """A decoder that makes P̃, and the form of the expectation: the whole space, or some draws.
-
-    >>> str(Scheme.parse("top_p=0.80")), str(Scheme.parse("ancestral,samples=1"))
-    ('top_p=0.8', 'ancestral,samples=1')
-    """
+    """A decoder that makes P̃, and the form of the expectation: the whole space, or some draws."""
 
     decoder: Decoder = field(default_factory=Decoder)
     samples: int = 0
@@ -59,11 +54,7 @@ class Scheme:
 
     @property
     def metric(self) -> str:
-        """The name of the calibration error under this scheme.
-
-        >>> [Scheme.parse(s).metric for s in ("ancestral", "top_p=0.8", "temperature=0.5")]
-        ['e_ece', 'e_ece_p', 'e_ece[temperature=0.5]']
-        """
+        """The calibration error under this scheme: e_ece, e_ece_p, e_ece[temperature=0.5], ..."""
         if self.samples == 1:
             return f"ece[{self.decoder}]"
         return _NAMES.get(str(self), f"e_ece[{self}]")
@@ -77,8 +68,7 @@ MAX_OPEN = 1000
 class GroupDraws:
     """Uniform numbers from one stream per (scheme, group), continued across chunks.
 
-    The last `MAX_OPEN` groups stay open. A group that returns after that many others restarts its
-    stream.
+    A group that returns after `MAX_OPEN` others restarts its stream.
     """
 
     def __init__(self, seed: int, scheme: str, samples: int) -> None:

@@ -65,10 +65,9 @@ class TokenRows:
 
 @dataclass(frozen=True)
 class TokenTable:
-    """The token statistics that studies read.
+    """The token statistics that studies read; `unit` numbers documents or sentences in order.
 
-    `unit` numbers documents or sentences in order. `uncertainty` is the entropy, in nats, that
-    stands for the language's own uncertainty, under the model that `uncertainty_of` names.
+    `uncertainty`, the language's own, is the entropy in nats of the model `uncertainty_of`.
     """
 
     unit: Ints
@@ -88,10 +87,9 @@ class TokenTable:
     @property
     def disagreement(self) -> Floats:
         """D = |(p̂ − â) − (p̃ − ã)| of each token."""
-        found: Floats = np.abs(
-            (self.confidence - self.correct) - (self.plain.confidence - self.plain.accuracy)
-        )
-        return found
+        expected = self.plain.confidence - self.plain.accuracy
+        disagreement: Floats = np.abs((self.confidence - self.correct) - expected)
+        return disagreement
 
 
 def join(parts: Sequence[TokenColumns]) -> TokenColumns:
@@ -121,8 +119,7 @@ def _joined_expected(parts: Sequence[Expected]) -> Expected:
 
 def as_rows(columns: TokenColumns, targets: Ints, schemes: Sequence[str]) -> TokenRows:
     """The columns of a kernel under the names of their schemes."""
-    names = [name for name in _SAVED if name != "target"]
-    arrays = {name: getattr(columns, name) for name in names}
+    arrays = {name: getattr(columns, name) for name in _SAVED if name != "target"}
     expected = dict(zip(schemes, columns.expected, strict=True))
     return TokenRows(target=targets.astype(np.int64), **arrays, expected=expected)
 
@@ -136,7 +133,9 @@ def write_part(path: Path, rows: TokenRows, groups: Sequence[str], positions: In
     columns |= {name: getattr(rows, name) for name in _SAVED}
     for scheme, expected in rows.expected.items():
         columns |= {f"p[{scheme}]": expected.confidence, f"a[{scheme}]": expected.accuracy}
-    numbers = {group: i for i, group in enumerate(sorted(set(groups), key=_natural))}
+    # Numbers in numerical order, then other names.
+    ranked = sorted(set(groups), key=lambda g: (int(g) if g.isdecimal() else 1 << 62, g))
+    numbers = {group: i for i, group in enumerate(ranked)}
     order = np.lexsort((positions, np.array([numbers[group] for group in groups])))
     table = {"group": pa.array(groups).take(pa.array(order))}
     table |= {name: pa.array(column[order]) for name, column in columns.items()}
@@ -176,8 +175,3 @@ def read_table(folder: Path, label: str) -> TokenTable:
         uncertainty=columns["entropy"],
         uncertainty_of=f"{label} itself",
     )
-
-
-def _natural(group: str) -> tuple[int, str]:
-    """Sort key: numbers in numerical order, then other names."""
-    return (int(group), group) if group.isdecimal() else (1 << 62, group)

@@ -22,13 +22,7 @@ from aleatoric.calibration.results import (
 )
 from aleatoric.calibration.schemes import EXPECTED, GroupDraws, Scheme
 from aleatoric.calibration.statistics import TokenColumns, TokenRows, as_rows, join_rows
-from aleatoric.calibration.sums import (
-    AllClasses,
-    CurveSums,
-    FoldingUnits,
-    PredictedClasses,
-    UnitSums,
-)
+from aleatoric.calibration.sums import AllClasses, CurveSums, PredictedClasses
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.types import Floats, Ints
@@ -67,23 +61,21 @@ class CalibrationStream:
         seed: int = 0,
         engine: Engine = "auto",
     ) -> None:
-        _check_settings(vocabulary_size, bins, classwise)
+        if vocabulary_size < 1 or bins < 1:
+            raise UsageError("vocabulary_size and bins must be whole numbers from 1 up.")
+        if classwise not in ("none", "predicted", "all"):
+            raise UsageError(f"classwise {classwise!r} is unknown; use none, predicted or all.")
         check_units(units)
-        self._schemes = _parsed(schemes)
-        self._settings = (vocabulary_size, units, self._schemes, bins, classwise, keep_rows, seed)
+        parsed = tuple(Scheme.parse(s) if isinstance(s, str) else s for s in schemes)
+        self._schemes = parsed
+        self._settings = (vocabulary_size, units, parsed, bins, classwise, keep_rows, seed)
         self._width, self._units, self._engine, self._seed = vocabulary_size, units, engine, seed
-        names = ["ece", *(scheme.metric for scheme in self._schemes)]
-        self._draws = [
-            GroupDraws(seed, str(s), s.samples) if s.samples else None for s in self._schemes
-        ]
+        self._draws = [GroupDraws(seed, str(s), s.samples) if s.samples else None for s in parsed]
         self._state = StreamState(
-            groups=FoldingUnits(),
-            scores=UnitSums(6),
-            curves={name: CurveSums(bins) for name in names},
-            predicted=None if classwise == "none" else PredictedClasses(bins),
-            classes=AllClasses(vocabulary_size, bins) if classwise == "all" else None,
-            rows=[] if keep_rows else None,
-            row_groups=[],
+            {name: CurveSums(bins) for name in ("ece", *(s.metric for s in parsed))},
+            None if classwise == "none" else PredictedClasses(bins),
+            AllClasses(vocabulary_size, bins) if classwise == "all" else None,
+            [] if keep_rows else None,
         )
 
     def update(self, values: Any, targets: Any, group: str | Sequence[str]) -> None:
@@ -170,39 +162,6 @@ class CalibrationStream:
             state.row_groups.extend(groups)
 
 
-def token_rows(
-    values: Any,
-    targets: Any,
-    schemes: Sequence[Scheme | str] = (),
-    *,
-    units: ValueUnits,
-    uniforms: Mapping[str, Floats] | None = None,
-    engine: Engine = "auto",
-) -> TokenRows:
-    """Every statistic of a chunk of tokens, in one pass over its logits or log-probabilities.
-
-    `values` is (tokens, vocabulary), a torch tensor on any device or a numpy array; `targets` are
-    the reference tokens. A scheme with samples needs `uniforms[str(scheme)]`, numbers in [0, 1) of
-    shape (tokens, samples).
-
-    >>> rows = token_rows(np.log([[0.5, 0.3, 0.2]]), np.array([1]), ["ancestral"], units="logprobs")
-    >>> rows.confidence.round(6).tolist(), rows.correct.tolist()
-    ([0.5], [0.0])
-    >>> rows.expected["ancestral"].confidence.round(6), rows.expected["ancestral"].accuracy.round(6)
-    (array([0.38]), array([0.3]))
-    """
-    check_units(units)
-    check_chunk(values, targets, values.shape[-1] if hasattr(values, "shape") else 0)
-    parsed, given = _parsed(schemes), uniforms or {}
-    missing = [str(s) for s in parsed if s.samples and str(s) not in given]
-    if missing:
-        raise UsageError(f"scheme {missing[0]!r} draws tokens: give its uniform numbers.")
-    numbers = [given[str(s)] if s.samples else None for s in parsed]
-    columns = run(values, targets, parsed, numbers, engine)
-    check_columns(columns, units, values.dtype)
-    return as_rows(columns, host(targets), list(map(str, parsed)))
-
-
 def run(
     values: Any,
     targets: Any,
@@ -219,14 +178,11 @@ def run(
 
     from aleatoric.calibration.kernels import numba_pass, torch_pass, triton_pass
 
-    kernels = {
-        "triton": triton_pass.columns,
-        "numba": numba_pass.columns,
-        "torch": torch_pass.columns,
-    }
+    kernels = {"triton": triton_pass, "numba": numba_pass, "torch": torch_pass}
     logits = torch.as_tensor(values)
     wanted = torch.as_tensor(targets, device=logits.device).long()
-    return kernels[engine](logits, wanted, schemes, uniforms)
+    columns: TokenColumns = kernels[engine].columns(logits, wanted, schemes, uniforms)
+    return columns
 
 
 def _fastest(values: Any) -> Engine:
@@ -239,30 +195,17 @@ def _fastest(values: Any) -> Engine:
     return "numba" if single and find_spec("numba") else "torch"
 
 
-def _parsed(schemes: Sequence[Scheme | str]) -> tuple[Scheme, ...]:
-    return tuple(Scheme.parse(s) if isinstance(s, str) else s for s in schemes)
-
-
 def _scores(columns: TokenColumns) -> Floats:
     """The columns of `UnitSums`: tokens, log score, excluded references, Brier, entropy, hits."""
     excluded = np.isinf(columns.nll)
     nll = np.where(excluded, 0.0, columns.nll)
-    ones = np.ones_like(nll)
-    return np.stack(
-        [ones, nll, excluded, columns.brier, columns.entropy, columns.correct], axis=-1
-    ).astype(np.float64)
+    scores = (np.ones_like(nll), nll, excluded, columns.brier, columns.entropy, columns.correct)
+    return np.stack(scores, axis=-1).astype(np.float64)
 
 
 def host(numbers: Any) -> NDArray[Any]:
     """A numpy array of numbers on any device."""
     return np.asarray(numbers.cpu() if hasattr(numbers, "cpu") else numbers)
-
-
-def _check_settings(vocabulary_size: int, bins: int, classwise: str) -> None:
-    if vocabulary_size < 1 or bins < 1:
-        raise UsageError("vocabulary_size and bins must be whole numbers from 1 up.")
-    if classwise not in ("none", "predicted", "all"):
-        raise UsageError(f"classwise {classwise!r} is unknown; use none, predicted or all.")
 
 
 def check_units(units: str) -> None:
@@ -273,7 +216,14 @@ def check_units(units: str) -> None:
 
 def check_chunk(values: Any, targets: Any, vocabulary_size: int) -> None:
     """Check types, shapes and targets: everything except the values themselves."""
-    _check_types(values, targets)
+    for name, given in (("values", values), ("targets", targets)):
+        if not all(hasattr(given, part) for part in ("dtype", "shape", "ndim")):
+            kind = type(given).__name__
+            raise DataError(f"{name} must be a torch tensor or a numpy array, not {kind}.")
+    if "float" not in str(values.dtype):
+        raise DataError(f"values have type {values.dtype}; give floating-point numbers.")
+    if "int" not in str(targets.dtype):
+        raise DataError(f"targets have type {targets.dtype}; give whole numbers: token ids.")
     if values.ndim != 2 or values.shape[1] != vocabulary_size:
         raise DataError(
             f"values have shape {tuple(values.shape)}; give (tokens, {vocabulary_size}), one row "
@@ -291,17 +241,6 @@ def check_chunk(values: Any, targets: Any, vocabulary_size: int) -> None:
             f"token {bad[0]} of the chunk has target {numbers[bad[0]]}; targets go from 0 to "
             f"{vocabulary_size - 1}."
         )
-
-
-def _check_types(values: Any, targets: Any) -> None:
-    for name, given in (("values", values), ("targets", targets)):
-        if not all(hasattr(given, part) for part in ("dtype", "shape", "ndim")):
-            kind = type(given).__name__
-            raise DataError(f"{name} must be a torch tensor or a numpy array, not {kind}.")
-    if "float" not in str(values.dtype):
-        raise DataError(f"values have type {values.dtype}; give floating-point numbers.")
-    if "int" not in str(targets.dtype):
-        raise DataError(f"targets have type {targets.dtype}; give whole numbers: token ids.")
 
 
 def check_groups(group: str | Sequence[str], n_tokens: int) -> list[str]:

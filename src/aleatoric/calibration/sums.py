@@ -1,8 +1,7 @@
 """Running sums of a token stream: bin sums of reliability curves, by unit and by class.
 
-Besides its bins of equal width a curve keeps fine cells, about 4096 in total, each bin being cut
-into equal parts: errors that choose their own bins (equal mass, sweep, smooth) use these. Their
-edges lie on cell borders, 1/4096 apart; exact cells replace them if rows are kept.
+Besides its bins of equal width a curve keeps about 4096 fine cells, equal parts of the bins, for
+errors that choose their own bins (equal mass, sweep, smooth); if rows are kept, cells are exact.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from aleatoric.metrics.calibration import (
     bin_index,
     bin_sums,
     ece_debiased_of,
-    ece_mass,
     ece_of,
-    ece_sweep,
     equal_width_edges,
+    mass_bins,
     mce_of,
     predicted_class_errors,
     sce_of,
     smooth_ece,
+    sweep_bins,
     token_columns,
 )
 from aleatoric.metrics.reduction import divide
@@ -166,10 +165,7 @@ class UnitSums:
 
 @dataclass(frozen=True)
 class Curve:
-    """A reliability curve, and all errors that follow from it.
-
-    `bins` and `cells` are (…, 4) sums: tokens, confidence, accuracy, squared accuracy.
-    """
+    """A reliability curve: (…, 4) sums of tokens, confidence, accuracy and squared accuracy."""
 
     bins: Floats
     cells: Floats
@@ -198,9 +194,9 @@ class Curve:
         """Every calibration error of the curve by name, as fractions."""
         return {
             "ece": float(ece_of(self.bins)),
-            "ece_mass": ece_mass(self.cells, len(self.bins)),
+            "ece_mass": float(ece_of(mass_bins(self.cells, len(self.bins)))),
             "ece_debiased": float(ece_debiased_of(self.bins)),
-            "ece_sweep": ece_sweep(self.cells),
+            "ece_sweep": float(ece_of(sweep_bins(self.cells))),
             "ece_smooth": smooth_ece(self.cells),
             "mce": float(mce_of(self.bins)),
         }
@@ -321,7 +317,16 @@ class AllClasses:
         step = max(1, _CELLS_AT_ONCE // len(self._upper))
         for start in range(0, len(targets), step):
             rows = slice(start, start + step)
-            self._add(*of_rows(values[rows], targets[rows], LOG_CELLS, 1 / self._n_bins))
+            sums = of_rows(values[rows], targets[rows], LOG_CELLS, 1 / self._n_bins)
+            counts, mass, hits, probs, classes, correct = sums
+            self._cells[0] += counts
+            self._cells[1] += mass
+            np.add.at(self._cells[2].reshape(-1), hits, 1.0)
+            place = classes * self._n_bins + bin_index(probs, equal_width_edges(self._n_bins))
+            upper = bin_sums(probs, correct, place, self._upper[..., 0].size)
+            self._upper += upper[:, :3].reshape(self._upper.shape)
+            # What single precision puts in the lowest bin after all is counted there as the rest.
+            self._upper[:, 0] = 0.0
         self._n_tokens += len(targets)
 
     def merge(self, other: AllClasses) -> None:
@@ -348,39 +353,20 @@ class AllClasses:
             table[held] = arrays[f"{name}/sums"]
 
     def errors(self) -> dict[str, float]:
-        """SCE and ACE by Nixon's formula."""
+        """SCE and ACE by Nixon's formula, and the share of classes that are never the reference."""
         cells = np.moveaxis(self._cells, (0, 1, 2), (2, 1, 0))
         bins = self._upper.copy()
         bins[:, 0] = cells.sum(axis=1) - bins[:, 1:].sum(axis=1)
         n_classes = len(bins)
-        static = sce_of(bins, n_classes, self._n_tokens)
-        return {"sce": static, "ace": ace_of(cells, n_classes, self._n_bins)}
-
-    def unseen_share(self) -> float:
-        """The share of classes that are never the reference."""
-        _, _, hits = self._cells
-        return float((hits.sum(axis=0) == 0).mean())
-
-    def _add(
-        self, counts: Ints, mass: Floats, hits: Ints, probs: Floats, classes: Ints, correct: Floats
-    ) -> None:
-        """Add the result of `of_rows`."""
-        self._cells[0] += counts
-        self._cells[1] += mass
-        np.add.at(self._cells[2].reshape(-1), hits, 1.0)
-        place = classes * self._n_bins + bin_index(probs, equal_width_edges(self._n_bins))
-        sums = bin_sums(probs, correct, place, self._upper[..., 0].size)
-        self._upper += sums[:, :3].reshape(self._upper.shape)
-        # What single precision puts in the lowest bin after all is counted there as the rest.
-        self._upper[:, 0] = 0.0
+        return {
+            "sce": sce_of(bins, n_classes, self._n_tokens),
+            "ace": ace_of(cells, n_classes, self._n_bins),
+            "vocabulary_unseen": float((self._cells[2].sum(axis=0) == 0).mean()),
+        }
 
     def _tables(self) -> dict[str, Floats]:
-        return {
-            "upper": self._upper,
-            "counts": self._cells[0],
-            "probs": self._cells[1],
-            "hits": self._cells[2],
-        }
+        counts, probs, hits = self._cells
+        return {"upper": self._upper, "counts": counts, "probs": probs, "hits": hits}
 
 
 def of_rows(
@@ -388,9 +374,8 @@ def of_rows(
 ) -> tuple[Ints, Floats, Ints, Floats, Ints, Floats]:
     """Sums of rows of logits or log-probabilities, computed on their device.
 
-    Returns (cells, classes) counts and probabilities by cell of equal ratio; the flat index of each
-    reference token's own probability; and all probabilities of at least `upper` one by one, with
-    their class and whether it is y.
+    Returns (cells, classes) counts and probabilities by cell of equal ratio, the flat index of each
+    reference token's own probability; all probabilities from `upper` on, their classes, and hits.
     """
     import torch
 
@@ -418,11 +403,7 @@ def of_rows(
 
 
 def cell_index(confidence: Floats, bins: Ints, n_bins: int, parts: int) -> Ints:
-    """The fine cell of each confidence within its bin.
-
-    >>> cell_index(np.array([0.0, 0.6, 1.0]), np.array([0, 1, 1]), 2, 4).tolist()
-    [0, 4, 7]
-    """
+    """The fine cell of each confidence within its bin."""
     inside = ((confidence * n_bins - bins) * parts).astype(np.int64).clip(0, parts - 1)
     index: Ints = bins * parts + inside
     return index

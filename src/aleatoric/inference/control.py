@@ -25,11 +25,10 @@ _CELLS_AT_ONCE = 4_000_000
 
 @dataclass(frozen=True)
 class Half:
-    """One half of an item's answers under every split: counts, and each split's majority.
+    """One half of an item's answers: (splits, outcomes) counts, and each split's majority.
 
-    `counts` is (splits, outcomes). Of equally frequent answers, the majority is the one whose count
-    was complete first in the half's random order: using the order of the full list would let the
-    whole sample decide ties, and the halves would not be independent.
+    Of equally frequent answers, the majority is the one whose count was complete first in the
+    half's random order: with the order of the full list, the halves would not be independent.
     """
 
     counts: Ints
@@ -63,23 +62,15 @@ def shared_orders(n: int, n_splits: int, seed: int) -> Ints:
     return np.array(orders, dtype=np.int64).reshape(n_splits, n)
 
 
-def split_halves(codes: Ints, orders: Ints) -> Halves:
-    """Count both halves of coded answers under each order; an odd answer goes to the player.
-
-    >>> halves = split_halves(np.array([0, 0, 1]), np.array([[2, 0, 1]]))
-    >>> halves.target.counts.tolist(), halves.player.counts.tolist()
-    ([[0, 1]], [[2, 0]])
-    """
-    return split_all([codes], [orders])
-
-
 def split_all(codes: Sequence[Ints], orders: Sequence[Ints]) -> Halves:
-    """`split_halves` of many items: rows are concatenated and padded with unused outcomes."""
+    """Count both halves of items' coded answers under each order; an odd answer is the player's.
+
+    The rows of all items are concatenated and padded with unused outcomes.
+    """
     ordered = [answers[order] for answers, order in zip(codes, orders, strict=True)]
     k = max(int(answers.max()) for answers in codes) + 1
-    middles = [answers.shape[1] // 2 for answers in ordered]
-    target = [answers[:, :middle] for answers, middle in zip(ordered, middles, strict=True)]
-    player = [answers[:, middle:] for answers, middle in zip(ordered, middles, strict=True)]
+    target = [answers[:, : answers.shape[1] // 2] for answers in ordered]
+    player = [answers[:, answers.shape[1] // 2 :] for answers in ordered]
     return Halves(_half(target, k), _half(player, k))
 
 
@@ -106,25 +97,24 @@ class ItemTest:
 def one_population(
     people: Ints, model: Ints, rng: np.random.Generator, n_permutations: int = N_PERMUTATIONS
 ) -> ItemTest | None:
-    """Test whether two lists of counts over the same words could come from one distribution.
-
-    Exact if that is cheap, else with random permutations. `None` if a side is empty.
-
-    >>> test = one_population(np.array([3, 0]), np.array([0, 3]), np.random.default_rng(0))
-    >>> test.exact, round(test.p, 3)
-    (True, 0.1)
-    """
+    """Test whether two lists of counts could come from one distribution; `None` if one is empty."""
     if not people.sum() or not model.sum():
         return None
     # The smaller side is drawn: fewer steps, and the distance is the same.
     small = people if people.sum() <= model.sum() else model
     used = people + model > 0
     small, pooled = small[used], (people + model)[used]
-    if _exact_cost(small, pooled) <= EXACT_CELLS:
+    n = int(small.sum())
+    n_steps = int(np.minimum(pooled, n).sum()) + len(pooled)
+    if n_steps * (n + 1) * (_width(pooled, n) + 1) <= EXACT_CELLS:
         return ItemTest(_exact_p(small, pooled), True)
-    observed = int((small**2).sum() * pooled.sum() - 2 * small.sum() * (small @ pooled))
-    n, sizes = int(small.sum()), _part_sizes(n_permutations, int(pooled.sum()))
-    reached = sum(int((_permuted(pooled, n, m, rng) >= observed).sum()) for m in sizes)
+    observed = int((small**2).sum() * pooled.sum() - 2 * n * (small @ pooled))
+    codes, reached = np.repeat(np.arange(len(pooled)), pooled), 0
+    for m in _part_sizes(n_permutations, len(codes)):
+        drawn = codes[_samples(len(codes), n, m, rng)]
+        # The squared distance, up to factors and terms that are the same for all samples.
+        squares = _squares(counted(drawn, len(pooled))) * len(codes)
+        reached += int((squares - 2 * n * pooled[drawn].sum(axis=1) >= observed).sum())
     return ItemTest((reached + 1) / (n_permutations + 1), False)
 
 
@@ -139,9 +129,6 @@ def fits(
 
     `rest` is the probability of all other words together; each draw of one is taken as a word of
     its own with a probability near 0. `None` without people.
-
-    >>> fits(np.array([5, 0]), np.array([0.0, 1.0]), 0.0, np.random.default_rng(0), 99).p
-    0.01
     """
     n = int(people.sum())
     if not n:
@@ -183,18 +170,6 @@ def _part_sizes(n_samples: int, width: int) -> list[int]:
     return [min(most, n_samples - start) for start in range(0, n_samples, most)]
 
 
-def _permuted(pooled: Ints, n_small: int, n_permutations: int, rng: np.random.Generator) -> Ints:
-    """The statistic of random samples of `n_small` of all answers, drawn without replacement.
-
-    It is the squared distance up to factors and terms that are the same for all samples.
-    """
-    codes = np.repeat(np.arange(len(pooled)), pooled)
-    drawn = codes[_samples(len(codes), n_small, n_permutations, rng)]
-    squares = _squares(counted(drawn, len(pooled)))
-    found: Ints = squares * len(codes) - 2 * n_small * pooled[drawn].sum(axis=1)
-    return found
-
-
 def _samples(total: int, n: int, n_samples: int, rng: np.random.Generator) -> Ints:
     """Rows of `n` distinct numbers below `total`: the first steps of many shuffles at once."""
     if n > n_samples:  # fewer rows than steps: whole shuffles are faster
@@ -228,13 +203,6 @@ def _width(pooled: Ints, n: int) -> int:
     return sum(map(max, ends))
 
 
-def _exact_cost(small: Ints, pooled: Ints) -> int:
-    """The number of additions that the exact distribution takes."""
-    n = int(small.sum())
-    steps = int(np.minimum(pooled, n).sum()) + len(pooled)
-    return steps * (n + 1) * (_width(pooled, n) + 1)
-
-
 def _exact_p(small: Ints, pooled: Ints) -> float:
     """The share of all samples whose distance is no smaller, computed word by word.
 
@@ -246,18 +214,12 @@ def _exact_p(small: Ints, pooled: Ints) -> float:
     observed = sum(_gain(taken, count, n, total) for taken, count in words)
     table = np.zeros((n + 1, _width(pooled, n) + 1))
     table[0, 0] = 1.0
-    for count in pooled.tolist():
-        table = _with_word(table, count, n, total)
+    (height, width), share = table.shape, n / total
+    for count in pooled.tolist():  # of which 0 to `count` answers are drawn
+        before, table = table, np.zeros_like(table)
+        for taken in range(min(count, n) + 1):
+            gain = _gain(taken, count, n, total)
+            weight = comb(count, taken) * share**taken * (1 - share) ** (count - taken)
+            table[taken:, gain:] += weight * before[: height - taken, : width - gain]
     last = table[n]
     return min(1.0, float(last[observed:].sum() / last.sum()))
-
-
-def _with_word(table: Floats, count: int, n: int, total: int) -> Floats:
-    """The table after one more word, of which 0 to `count` answers are drawn."""
-    height, width = table.shape
-    grown, share = np.zeros_like(table), n / total
-    for taken in range(min(count, n) + 1):
-        gain = _gain(taken, count, n, total)
-        weight = comb(count, taken) * share**taken * (1 - share) ** (count - taken)
-        grown[taken:, gain:] += weight * table[: height - taken, : width - gain]
-    return grown

@@ -11,10 +11,10 @@ from typing import Protocol
 
 import numpy as np
 
-from aleatoric.inference.bootstrap import DEFAULT_METHOD, Resampled, resample
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, resample
+from aleatoric.metrics.reduction import Chunk, divide
 from aleatoric.types import Estimate, Floats, Interval, Table
 
-Chunk = Mapping[str, Floats]
 MAX_UNITS = 1000
 NO_ITEMS = "there are no items"
 
@@ -24,27 +24,24 @@ class Reduction(Protocol):
 
     def columns(self, chunk: Chunk) -> Floats:
         """(items, k) columns whose sums over any set of items are sufficient for `values`."""
-        ...
 
     def values(self, sums: Floats) -> Floats:
         """Map (..., k) sums to (..., splits) values; NaN where undefined."""
-        ...
 
     def defined(self, sums: Floats) -> int:
         """The number of items behind the sums, without undefined ones."""
-        ...
 
 
 class ResamplingUnits:
-    """Resampling units: one per group, up to a limit.
+    """Resampling units: one per group; beyond `MAX_UNITS`, groups join one by their checksum.
 
-    Beyond `MAX_UNITS` groups, further ones join a unit by the checksum of their name. Units stay
-    independent of each other, so resampling them is valid, and tables of sums stay small.
+    Units stay independent of each other, so resampling them is valid, and tables stay small.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._pooled: set[int] = set()
+        self.pooled: set[int] = set()
+        """The groups that share a unit because there are too many."""
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -55,42 +52,32 @@ class ResamplingUnits:
 
     def _number(self, group: str) -> int:
         if group not in self._numbers and len(self._numbers) >= MAX_UNITS:
-            self._pooled.add(hash(group))
+            self.pooled.add(hash(group))
             return zlib.crc32(group.encode()) % MAX_UNITS
         return self._numbers.setdefault(group, len(self._numbers))
-
-    @property
-    def n_pooled(self) -> int:
-        """The number of groups that share a unit because there are too many."""
-        return len(self._pooled)
 
 
 class GroupSums:
     """Sums of columns by resampling unit."""
 
     def __init__(self, units: ResamplingUnits | None = None) -> None:
-        self._units = ResamplingUnits() if units is None else units
+        self.units = ResamplingUnits() if units is None else units
         self.table: Floats = np.zeros((0, 0))
         """(units, k) sums, in order of appearance of the units."""
         self.n_items = 0
 
     def add(self, groups: list[str], columns: Floats) -> None:
         """Add one row of columns per item."""
-        self.add_rows(self._units.numbers(groups), columns)
+        self.add_rows(self.units.numbers(groups), columns)
 
     def add_rows(self, numbers: list[int], columns: Floats) -> None:
         """Add one row of columns per item, given the number of its unit."""
-        if len(self._units) > len(self.table):
-            grown = np.zeros((len(self._units), columns.shape[1]))
+        if len(self.units) > len(self.table):
+            grown = np.zeros((len(self.units), columns.shape[1]))
             grown[: len(self.table)] = self.table if self.table.size else 0.0
             self.table = grown
         np.add.at(self.table, numbers, columns)
         self.n_items += len(numbers)
-
-    @property
-    def n_pooled(self) -> int:
-        """The number of groups that share a unit because there are too many."""
-        return self._units.n_pooled
 
 
 def estimates(
@@ -128,24 +115,24 @@ def value_of(sums: GroupSums, reduction: Reduction) -> float | None:
 def estimate(
     sums: GroupSums, reduction: Reduction, seed: int, method: str = DEFAULT_METHOD
 ) -> Estimate:
-    """The value of all items together, its spread over splits, and its interval over groups.
-
-    An undefined part is `None`, with the reason.
-    """
+    """The value of all items, its spread over splits and interval over groups, or the reason."""
     if not sums.n_items:
         return Estimate(None, None, 0, 0, reason=NO_ITEMS)
     total = sums.table.sum(axis=0)
     by_split, defined = reduction.values(total), reduction.defined(total)
     undefined = sums.n_items - defined
     if np.isnan(by_split).all():
-        # Items with a value each may still be too few for a joint one.
-        lacking = undefined or defined
-        return Estimate(None, None, 0, 0, lacking, reason=_undefined(undefined, defined))
-    table = defined_groups(sums, reduction)
-    found = _interval(table, reduction, seed, method, sums.n_pooled)
+        whom = "the only item" if undefined == 1 else f"all {undefined} items"
+        reason = f"undefined on {whom}: too few answers or draws, or nothing to compare with"
+        if defined:  # items with a value each may still be too few for a joint one
+            reason = f"too few items: {defined} of them give no joint value"
+        return Estimate(None, None, 0, 0, undefined or defined, reason=reason)
+    table, n_pooled = defined_groups(sums, reduction), len(sums.units.pooled)
+    found = resample(table, lambda s: mean_of_splits(reduction.values(s)), seed, method=method)
+    found = found.pooled_into(MAX_UNITS) if n_pooled else found
     known = by_split[np.isfinite(by_split)]  # a ratio may be undefined on some splits
     spread = float(known.std(ddof=1)) if len(known) > 1 else None
-    value, groups = float(mean_of_splits(by_split)), len(table) + sums.n_pooled
+    value, groups = float(mean_of_splits(by_split)), len(table) + n_pooled
     return Estimate(
         value, found.interval, defined, groups, undefined, spread=spread, reason=found.reason
     )
@@ -156,51 +143,24 @@ def defined_groups(sums: GroupSums, reduction: Reduction) -> Floats:
     return sums.table[[reduction.defined(row) > 0 for row in sums.table]]
 
 
-def _undefined(n_items: int, n_defined: int) -> str:
-    if n_defined:
-        return f"too few items: {n_defined} of them give no joint value"
-    whom = "the only item" if n_items == 1 else f"all {n_items} items"
-    return f"undefined on {whom}: too few answers or draws, or nothing to compare with"
-
-
-def _interval(
-    table: Floats, reduction: Reduction, seed: int, method: str, n_pooled: int
-) -> Resampled:
-    """The interval from the groups that have a value; the others are not resampled."""
-    found = resample(table, lambda s: mean_of_splits(reduction.values(s)), seed, method=method)
-    if found.interval is None or not n_pooled:
-        return found
-    method = f"{found.interval.method}, groups pooled into {MAX_UNITS} units"
-    return replace(found, interval=replace(found.interval, method=method))
-
-
 def mean_of_splits(by_split: Floats) -> Floats:
     """Mean over splits, without undefined ones."""
     known = np.isfinite(by_split)
-    counts = known.sum(axis=-1)
-    totals = np.where(known, by_split, 0.0).sum(axis=-1)
-    with np.errstate(invalid="ignore"):
-        mean: Floats = np.where(counts > 0, totals / counts, np.nan)
-    return mean
+    return divide(np.where(known, by_split, 0.0).sum(axis=-1), known.sum(axis=-1))
 
 
 _CUT = ", cut at "
 _ROUNDING = 1e-9
+_SHARES = (
+    *("tvd*", "overlap", "agreement_*", "mass_on_human", "mode_certified", "accuracy", "ks_*"),
+    *("vocabulary_unseen", "ece*", "e_ece*", "mce", "sce*", "ace*"),
+)
 _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("tvd_debiased", -1.0, 1.0),
-    ("tvd*", 0.0, 1.0),
-    ("js", 0.0, math.log(2)),
-    ("overlap", 0.0, 1.0),
     ("agreement_gap", -1.0, 1.0),
-    ("agreement_*", 0.0, 1.0),
-    ("log_loss", 0.0, math.inf),
-    ("mass_on_human", 0.0, 1.0),
-    ("mode_certified", 0.0, 1.0),
-    ("accuracy", 0.0, 1.0),
+    ("js", 0.0, math.log(2)),
     ("rank_of_human_mode", 1.0, math.inf),
     ("brier", 0.0, 2.0),
-    ("nll", 0.0, math.inf),
-    ("entropy*", 0.0, math.inf),
     *(
         bound
         for probe, most in (("lexical-*", 1.0), ("syntactic-*", 1.0), ("semantic", 2.0))
@@ -210,16 +170,12 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
             (f"dmu_*/{probe}", -most, most),
         )
     ),
-    ("w1_*", 0.0, math.inf),
-    ("ks_*", 0.0, 1.0),
-    ("vocabulary_unseen", 0.0, 1.0),
-    ("length_?", 0.0, math.inf),
-    *((pattern, 0.0, 1.0) for pattern in ("ece*", "e_ece*", "mce", "sce*", "ace*")),
+    *((pattern, 0.0, 1.0) for pattern in _SHARES),
+    *((pattern, 0.0, math.inf) for pattern in ("log_loss", "nll", "entropy*", "w1_*", "length_?")),
 )
 """The first pattern that matches a metric's name applies; other metrics have no known bound.
 
-These are bounds of the true value. An unbiased estimate may exceed one: an overlap above 1, a
-squared or energy distance below 0. `overlap` is cut because readers expect a share; the two
+These are bounds of the true value, which an unbiased estimate may exceed. Squared and energy
 distances have no bound here, so that an end below 0 shows the size of the noise.
 """
 CUT_MARK = "†"
@@ -230,11 +186,7 @@ CUT_NOTE = (
 
 
 def bounds_of(metric: str) -> tuple[float, float]:
-    """The smallest and the largest true value that a metric can have.
-
-    >>> bounds_of("ece_human"), bounds_of("sq_distance")
-    ((0.0, 1.0), (-inf, inf))
-    """
+    """The smallest and the largest true value that a metric can have."""
     fitting = ((low, high) for name, low, high in _BOUNDS if fnmatchcase(metric, name))
     return next(fitting, (-math.inf, math.inf))
 
@@ -258,9 +210,6 @@ def cut_at(interval: Interval, value: float, low: float, high: float) -> Interva
 
     An end beyond a bound moves to the bound, or to the value if that is beyond it too: neither the
     true value nor the estimate is ever cut off.
-
-    >>> cut_at(Interval(0.9, 1.1, 0.95, "t"), 1.05, 0.0, 1.0)
-    Interval(low=0.9, high=1.05, level=0.95, method='t, cut at 1.05')
     """
     low, high = min(low, value), max(high, value)
     ends, before = (max(interval.low, low), min(interval.high, high)), (interval.low, interval.high)

@@ -14,13 +14,7 @@ PValues = Sequence[float | None]
 
 
 def holm(p_values: PValues) -> list[float | None]:
-    """Holm's adjusted p-values, which control the family-wise error rate.
-
-    Missing tests (`None`) stay `None` and do not count.
-
-    >>> holm([0.01, None, 0.04, 0.03])
-    [0.03, None, 0.06, 0.06]
-    """
+    """Holm's adjusted p-values (family-wise error rate); missing tests (`None`) do not count."""
     return _adjusted(p_values, _holm)
 
 
@@ -56,17 +50,17 @@ def letters(systems: Sequence[str], different: Pairs) -> dict[str, str]:
 
     Two systems share a letter if and only if they are not among `different`. The set of the first
     system is called `a`. After Piepho (2004): insert and absorb, then drop redundant sets.
-
-    >>> letters(["x", "y", "z"], [frozenset({"x", "z"})])
-    {'x': 'a', 'y': 'ab', 'z': 'b'}
     """
     sets = [frozenset(systems)]
     for pair in different:
-        sets = _absorbed([part for members in sets for part in _split(members, pair)])
+        parts = dict.fromkeys(part for members in sets for part in _split(members, pair))
+        sets = [members for members in parts if not any(members < other for other in parts)]
     place = {name: i for i, name in enumerate(systems)}
     ordered = sorted(_needed(sets), key=lambda members: sorted(place[name] for name in members))
+    rounds = ("", *map(str, range(1, len(ordered))))
+    labels = [letter + number for number in rounds for letter in ascii_lowercase]  # a, ..., z, a1
     return {
-        name: "".join(_letter(i) for i, members in enumerate(ordered) if name in members)
+        name: "".join(labels[i] for i, members in enumerate(ordered) if name in members)
         for name in systems
     }
 
@@ -80,12 +74,6 @@ def _split(members: frozenset[str], pair: frozenset[str]) -> list[frozenset[str]
     return [members - {name} for name in sorted(pair)] if pair <= members else [members]
 
 
-def _absorbed(sets: list[frozenset[str]]) -> list[frozenset[str]]:
-    """Drop sets that are contained in another one."""
-    unique = list(dict.fromkeys(sets))
-    return [members for members in unique if not any(members < other for other in unique)]
-
-
 def _needed(sets: list[frozenset[str]]) -> list[frozenset[str]]:
     """Drop sets all of whose pairs (or whose only member) occur together in other sets."""
     kept = sorted(sets, key=len, reverse=True)
@@ -95,9 +83,3 @@ def _needed(sets: list[frozenset[str]]) -> list[frozenset[str]]:
         if all(any(bond <= other for other in others) for bond in bonds):
             kept = others
     return kept
-
-
-def _letter(number: int) -> str:
-    """Single letters, then a1 to z1, and so on."""
-    round_, place = divmod(number, len(ascii_lowercase))
-    return ascii_lowercase[place] + (str(round_) if round_ else "")

@@ -1,9 +1,8 @@
 """The TVD of one context at other sample sizes, and the noise of people and of model draws in it.
 
-A part of a sample, drawn without replacement, is a sample of the smaller size, without further
-assumptions. Larger samples are drawn from an estimate of the true distribution: samples of people
-are crossed with samples of the model, and an analysis of variance separates the two sources of
-noise.
+A part of a sample is a sample of the smaller size. Larger ones are drawn from an estimate of the
+truth: samples of people are crossed with samples of the model, and an analysis of variance
+separates the two sources of noise.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.inference.bootstrap import clustered_error
-from aleatoric.types import Floats, Ints, Perfect
+from aleatoric.types import Categorical, Floats, Ints, Perfect
 
 Size = int | None
 """The number of draws of a side; `None` means that its probabilities are exact."""
@@ -38,6 +37,13 @@ class Side:
 
     mass: Floats
     n: Size
+
+    @classmethod
+    def of(cls, distribution: Categorical, words: Sequence[str]) -> Side:
+        """A distribution on the listed words."""
+        shares = np.array([distribution.as_dict().get(word, 0.0) for word in words])
+        n = distribution.n
+        return cls(shares if n is None else np.rint(shares * n), n)
 
     def drawn(self, n: Size, rng: np.random.Generator, times: int) -> Floats:
         """Shares in new samples of size `n`, one per row."""
@@ -74,10 +80,7 @@ class Sides:
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """Expected distance, and its variance due to sampling people and to sampling the model.
-
-    All three have the same shape: one value per pair of sizes.
-    """
+    """Expected distance per pair of sizes, and its variances by sampling people and the model."""
 
     mean: Floats
     people: Floats
@@ -87,6 +90,11 @@ class Noise:
     def total(self) -> Floats:
         """The variance of one distance."""
         return self.people + self.samples
+
+    @property
+    def stacked(self) -> Floats:
+        """All three as one array."""
+        return np.array([self.mean, self.people, self.samples])
 
 
 def subsampled(
@@ -107,8 +115,7 @@ def subsampled(
 
 def distance(seen: Sides) -> float:
     """The distance of the samples as they are; with two models, the difference."""
-    distances = [float(_distances(seen.people.shares, model.shares)) for model in seen.models]
-    return distances[0] if len(distances) == 1 else distances[0] - distances[1]
+    return float(_difference([_distances(seen.people.shares, m.shares) for m in seen.models]))
 
 
 def noise(
@@ -116,13 +123,10 @@ def noise(
     people: Sequence[int],
     samples: Sequence[Size],
     rng: np.random.Generator,
-    times: int = N_SAMPLES,
     limit: Sides | None = None,
+    times: int = N_SAMPLES,
 ) -> Noise:
-    """Mean and variance of TVD for every pair of a number of people and of samples.
-
-    No side gets more draws than it has in `limit`.
-    """
+    """Mean and variance of TVD per pair of sizes; no side gets more draws than in `limit`."""
     limits = limit or truth
     human = _drawn(truth.people, limits.people.n, people, rng, times)[:, None, :, None]
     found = [
@@ -130,12 +134,6 @@ def noise(
         for model, most in zip(truth.models, limits.models, strict=True)
     ]
     return _split(_difference(found))
-
-
-def smaller(n: Size, other: Size) -> Size:
-    """The smaller of two sample sizes, of which exact is the largest."""
-    known = [size for size in (n, other) if size is not None]
-    return min(known) if known else None
 
 
 METHOD = "binomial, plug-in to Good-Turing estimate of the truth"
@@ -158,10 +156,7 @@ def perfect_of(low: float | None, high: float | None) -> Perfect:
 
 
 def perfect_tvd(counts: Ints, n_human: int, n_model: int | None) -> tuple[float, float] | None:
-    """The expected TVD of a perfect model on one item, under both estimates of the truth.
-
-    `None` for a single answer.
-    """
+    """The expected TVD of a perfect model under both estimates of the truth; `None` for n = 1."""
     if counts.sum() < 2:
         return None
     low, high = (
@@ -175,10 +170,6 @@ def expected_tvd(truth: Truth, n_human: int, n_model: int | None) -> float:
 
     `n_model=None` means exact probabilities. More than a million draws count as exact: their noise
     adds less than `n_human / (2 * n_model)` of the expectation.
-
-    >>> fair = Truth(np.array([0.5]), np.array([2.0]))
-    >>> expected_tvd(fair, 1, 1), expected_tvd(fair, 2, None)
-    (0.5, 0.25)
     """
     n_model = n_model if n_model is None or n_model <= _MOST_DRAWS else None
     at_once = max(1, _CELLS_AT_ONCE // (1 + max(n_human, n_model or 0)))
@@ -207,10 +198,7 @@ def good_turing(counts: Ints) -> Truth:
 
 @dataclass(frozen=True)
 class VarianceParts:
-    """The squared standard error of a mean, split into three parts that add up to `total`.
-
-    `contexts` is the remainder; it may be negative by chance.
-    """
+    """The squared standard error of a mean by source; the remainder `contexts` may be negative."""
 
     total: float
     people: float
@@ -228,8 +216,7 @@ def split_variance(
 ) -> VarianceParts | None:
     """Split the variance of the mean of `values`; `None` with fewer than two groups.
 
-    `people` and `model` are the variances of each item's value over other people and other draws (0
-    for an exact model).
+    `people` and `model` are the variances of each item's value over other people and other draws.
     """
     n_groups = int(groups.max()) + 1 if len(groups) else 0
     totals, counts = np.zeros(n_groups), np.zeros(n_groups)
@@ -243,14 +230,9 @@ def split_variance(
 
 
 def tvd_variances(people: Ints, model: Ints) -> tuple[float, float] | None:
-    """Jackknife variances of one item's TVD, over people and over draws.
-
-    `None` with fewer than two answers on a side.
-    """
+    """Jackknife variances of one item's TVD, over people and draws; `None` if a side has one."""
     n, m = int(people.sum()), int(model.sum())
-    if n < 2 or m < 2:
-        return None
-    return _over(people, model / m), _over(model, people / n)
+    return None if n < 2 or m < 2 else (_over(people, model / m), _over(model, people / n))
 
 
 def side_variances(seen: Sides) -> tuple[float, float]:
@@ -262,7 +244,8 @@ def side_variances(seen: Sides) -> tuple[float, float]:
 def _drawn(
     side: Side, most: Size, sizes: Sequence[Size], rng: np.random.Generator, times: int
 ) -> Floats:
-    return np.stack([side.drawn(smaller(n, most), rng, times) for n in sizes])
+    limited = [min((s for s in (n, most) if s is not None), default=None) for n in sizes]
+    return np.stack([side.drawn(n, rng, times) for n in limited])
 
 
 def _difference(found: Sequence[Floats]) -> Floats:

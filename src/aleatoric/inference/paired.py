@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, Value, resample
-from aleatoric.inference.estimate import Chunk, GroupSums, Reduction
+from aleatoric.inference.estimate import GroupSums, Reduction
+from aleatoric.metrics.reduction import Chunk
 from aleatoric.rng import stream
 from aleatoric.types import Estimate, Floats
 
@@ -76,14 +77,7 @@ def paired(
 ) -> Paired:
     """Compare two systems' statistics, whose rows are the same items in the same order.
 
-    Items on which either system lacks one of the `defining` statistics (all of them by default) are
-    left out and counted.
-
-    >>> from aleatoric.metrics.reduction import Mean
-    >>> low, high = {"tvd": np.array([[0.1], [0.2]])}, {"tvd": np.array([[0.3], [0.5]])}
-    >>> found = paired(low, high, ["a", "b"], Mean("tvd"), seed=0)
-    >>> round(found.difference.value, 3), found.test.p, found.effect.share_lower
-    (-0.25, 0.5, 1.0)
+    Items without one of the `defining` statistics (by default all) are left out and counted.
     """
     known = _known(first, defining) & _known(second, defining)
     undefined = int((~known).sum())
@@ -93,9 +87,14 @@ def paired(
     used = [group for group, is_known in zip(groups, known.tolist(), strict=True) if is_known]
     sums = GroupSums()  # the same units for both systems
     sums.add(used, np.concatenate([reduction.columns(first), reduction.columns(second)], axis=1))
-    tables = np.stack(np.split(sums.table, 2, axis=1))
+    left, right = np.stack(np.split(sums.table, 2, axis=1))
     counted = Estimate(None, None, len(used), len(set(used)), undefined)
-    found = paired_sums(tables[0], tables[1], lambda s: _value(s, reduction), counted, seed, method)
+
+    def value(sums: Floats) -> Floats:
+        mean: Floats = reduction.values(sums).mean(axis=-1)  # NaN if a split is undefined
+        return mean
+
+    found = paired_sums(left, right, value, counted, seed, method)
     if found.difference.value is None:
         return found
     return replace(found, effect=_effect(first, second, reduction))
@@ -109,10 +108,7 @@ def paired_sums(
     seed: int,
     method: str = DEFAULT_METHOD,
 ) -> Paired:
-    """Compare two systems by `value` of their (groups, k) sums over the same groups.
-
-    `counted` has the numbers of items and groups behind them.
-    """
+    """Compare two systems by `value` of their (groups, k) sums; `counted` has items and groups."""
     difference = _difference(first, second, value, counted, seed, method)
     if difference.value is None:
         return Paired(difference, None, None, NO_VALUE)
@@ -129,22 +125,19 @@ def paired_permutation(
     """Test whether `value` of two systems differs, by swapping them in random groups.
 
     `first` and `second` are (groups, k) sums of the same groups. For a mean this is the sign-flip
-    test. Exact with few groups; `None` with fewer than two, or if the observed difference is
-    undefined.
-
-    >>> low, high = np.array([[1.0], [2.0], [1.0]]), np.array([[3.0], [3.0], [4.0]])
-    >>> paired_permutation(low, high, lambda sums: sums[:, 0], seed=0).p
-    0.25
+    test. Exact with few groups; `None` with fewer than two, or for an undefined difference.
     """
     observed = float((value(first.sum(0)[None]) - value(second.sum(0)[None]))[0])
     if len(first) < 2 or np.isnan(observed):
         return None
     exact = len(first) <= EXACT_GROUPS
-    swaps = _all_swaps(len(first)) if exact else _random_swaps(len(first), n_permutations, seed)
+    swaps = [_all_swaps(len(first))] if exact else _random_swaps(len(first), n_permutations, seed)
     limit = abs(observed) * (1 - _TOLERANCE) - 1e-15
-    reached = sum(
-        int((np.abs(_differences(s, first, second, value)) >= limit).sum()) for s in swaps
-    )
+    reached = 0
+    for swapped in swaps:  # rows of 0 and 1 by group
+        moved = swapped @ (second - first)
+        gaps = value(first.sum(0) + moved) - value(second.sum(0) - moved)
+        reached += int((np.abs(gaps) >= limit).sum())
     if exact:
         n_permutations = 2 ** (len(first) - 1)
         return PermutationTest(reached / n_permutations, n_permutations, True)
@@ -170,17 +163,8 @@ def _aligned(first: Chunk, second: Chunk, known: NDArray[np.bool_]) -> tuple[Chu
     return one, other
 
 
-def _value(sums: Floats, reduction: Reduction) -> Floats:
-    """The mean over splits, NaN if one is undefined."""
-    mean: Floats = reduction.values(sums).mean(axis=-1)
-    return mean
-
-
 def _effect(first: Chunk, second: Chunk, reduction: Reduction) -> Effect | None:
-    """The effect size of a mean, a reduction that names its `statistic`.
-
-    Ratios and errors over bins have no difference per item.
-    """
+    """The effect size of a mean, which names its `statistic`; other reductions have none."""
     name: str | None = getattr(reduction, "statistic", None)
     if name is None:
         return None
@@ -209,17 +193,10 @@ def _difference(
     return replace(counted, value=whole, interval=found.interval, reason=found.reason)
 
 
-def _differences(swapped: Floats, first: Floats, second: Floats, value: Value) -> Floats:
-    """The difference of the two systems after each swap, which is a row of 0 and 1 by group."""
-    moved = swapped @ (second - first)
-    return value(first.sum(0) + moved) - value(second.sum(0) - moved)
-
-
-def _all_swaps(n_groups: int) -> Iterator[Floats]:
+def _all_swaps(n_groups: int) -> Floats:
     """Every swap with the first group fixed: swapping all groups only changes the sign."""
-    numbers = np.arange(2 ** (n_groups - 1))
-    bits = (numbers[:, None] >> np.arange(n_groups - 1)) & 1
-    yield np.hstack([np.zeros((len(bits), 1)), bits])
+    bits = np.arange(2 ** (n_groups - 1))[:, None] >> np.arange(n_groups - 1) & 1
+    return np.hstack([np.zeros((len(bits), 1)), bits])
 
 
 def _random_swaps(n_groups: int, n_permutations: int, seed: int) -> Iterator[Floats]:

@@ -1,15 +1,10 @@
 """Intervals that cover people as well as groups, if it is known who gave each answer.
 
-People who answer contexts of several groups make the groups dependent: resampling groups alone
-ignores the sampling of people. The variance here is two-way (Cameron, Gelbach & Miller 2011), V =
-V_groups + V_persons - V_cells, with jackknife variances over groups, over persons, and over cells
-(one person's answers within one group). `V_persons - V_cells` is what a person's answers in
-different groups have in common. It is 0 if every person answers within one group only; a negative
-estimate counts as 0, so that the interval is never narrower than with groups alone.
-
-Leaving out a person does not need rescoring: the change of an item's agreements, log loss and TVD
-follows from the number of people with the same answer and its probability under the model. The
-changes are centered per item and summed by group and person when a run is scored.
+The variance is two-way (Cameron, Gelbach & Miller 2011): V_groups + V_persons - V_cells, jackknife
+variances over groups, persons and cells (one person's answers within one group). The last two
+together are what a person's answers in different groups share; a negative estimate counts as 0, so
+that the interval is never narrower than with groups alone. Leaving out a person needs no rescoring:
+the changes of an item's statistics are summed by group and person when a run is scored.
 """
 
 from __future__ import annotations
@@ -50,11 +45,7 @@ def changes_without_each(
 
     `words` are people's answers; `model` maps words to probabilities, and is `None` for people
     alone. `is_pair_known` says whether the agreements are defined: a single draw has none. Changes
-    are relative to their mean. A statistic that is undefined without one of the people does not
-    change.
-
-    >>> changes_without_each(["a", "a", "b"], {"a": 1.0})[:, 1].round(3).tolist()
-    [-0.167, -0.167, 0.333]
+    are relative to their mean, and 0 if the statistic is undefined without one of the people.
     """
     names, of_person, counts = np.unique(words, return_inverse=True, return_counts=True)
     n, changes = len(words), np.zeros((len(names), len(STATISTICS)))
@@ -77,10 +68,7 @@ def changes_without_each(
 
 
 class PersonSums:
-    """Summed changes by system, group and person; memory grows with groups times persons.
-
-    Beyond 1000 groups or persons, further ones share a unit, as in `ResamplingUnits`.
-    """
+    """Summed changes by system, group and person, each at most 1000 units (`ResamplingUnits`)."""
 
     def __init__(self) -> None:
         self._groups, self._persons = ResamplingUnits(), ResamplingUnits()
@@ -95,28 +83,24 @@ class PersonSums:
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """Each system's sums in a form that can be saved as JSON."""
-        return {name: _packed(table) for name, table in self._tables.items()}
+        found = {}
+        for name, table in self._tables.items():
+            answers = table[:, :, -1]
+            used = table[answers.any(axis=1)][:, answers.any(axis=0)]
+            packed = zlib.compress(used.astype("<f8").tobytes(), 1)
+            content = base64.b64encode(packed).decode("ascii")
+            found[name] = {"shape": list(used.shape), "cells": content}
+        return found
 
 
 def _grown(table: Floats, n_groups: int, n_persons: int) -> Floats:
     """Enlarge the table if needed, at least doubling a dimension that grows."""
-    needed = (n_groups, n_persons)
-    if all(have >= need for have, need in zip(table.shape, needed, strict=False)):
+    rows, columns, _ = table.shape
+    if rows >= n_groups and columns >= n_persons:
         return table
-    rows, columns = (
-        have if have >= need else max(need, 2 * have)
-        for have, need in zip(table.shape, needed, strict=False)
-    )
-    grown = np.zeros((rows, columns, table.shape[2]))
-    grown[: table.shape[0], : table.shape[1]] = table
-    return grown
-
-
-def _packed(table: Floats) -> dict[str, Any]:
-    answers = table[:, :, -1]
-    used = table[answers.any(axis=1)][:, answers.any(axis=0)]
-    content = base64.b64encode(zlib.compress(used.astype("<f8").tobytes(), 1)).decode("ascii")
-    return {"shape": list(used.shape), "cells": content}
+    more_rows = rows if rows >= n_groups else max(n_groups, 2 * rows)
+    more_columns = columns if columns >= n_persons else max(n_persons, 2 * columns)
+    return np.pad(table, ((0, more_rows - rows), (0, more_columns - columns), (0, 0)))
 
 
 @dataclass(frozen=True)
@@ -158,13 +142,10 @@ def covering_persons(
     found: Estimate, sums: GroupSums, reduction: Reduction, changes: PersonChanges
 ) -> Estimate:
     """The estimate with an interval over groups and persons; unchanged if it has no interval."""
-    n_persons = changes.cells.shape[1]
-    if found.interval is None or n_persons < 2:
+    if found.interval is None or changes.cells.shape[1] < 2:
         return found
-    table = defined_groups(sums, reduction)
-    interval = two_way_interval(
-        table, reduction, changes.of_columns(reduction), found.interval.level
-    )
+    by_cell, level = changes.of_columns(reduction), found.interval.level
+    interval = two_way_interval(defined_groups(sums, reduction), reduction, by_cell, level)
     return replace(found, interval=interval)
 
 

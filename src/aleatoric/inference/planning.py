@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,24 +42,17 @@ class Variances:
         return self.groups / self.total if self.total else 0.0
 
     def paired(self, correlation: float) -> Variances:
-        """The variances of a difference between two systems like this one.
-
-        `correlation` is that of their values over contexts and people; their samples are
-        independent.
-        """
+        """The variances of a difference of two such systems; samples are not correlated."""
         shared = 2 * (1 - correlation)
-        groups, contexts, people = (
-            shared * part for part in (self.groups, self.contexts, self.people)
-        )
-        return Variances(groups, contexts, people, 2 * self.samples)
+        parts = (shared * self.groups, shared * self.contexts, shared * self.people)
+        return Variances(*parts, 2 * self.samples)
 
 
 @dataclass(frozen=True, slots=True)
 class Crowding:
     """The number of contexts per group: the plain mean, and the mean as seen from a context.
 
-    A context is more often in a large group than in a small one, so `seen` is larger than `mean` if
-    sizes differ; the design effect depends on `seen`.
+    Most contexts are in large groups, so `seen` is larger; the design effect depends on it.
     """
 
     mean: float
@@ -144,8 +138,7 @@ class Context:
     @property
     def samples(self) -> Size:
         """The number of model draws, the smaller one if there are two models."""
-        sizes = [model.n for model in self.seen.models if model.n is not None]
-        return min(sizes) if sizes else None
+        return min((model.n for model in self.seen.models if model.n is not None), default=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,10 +182,9 @@ class Pilot:
     ) -> Mapping[Sizes, PilotSpread]:
         """The spread of values at every pair of sizes."""
         seen = self._each(lambda c, rng: subsampled(c.seen, people, samples, rng))
-        then = self._each(lambda c, rng: _noise_of(c, people, samples, rng))
-        now = then
+        then = now = self._each(lambda c, rng: noise(c.truth, people, samples, rng).stacked)
         if self.is_beyond(max(people), samples):
-            now = self._each(lambda c, rng: _noise_of(c, people, samples, rng, c.seen))
+            now = self._each(lambda c, rng: noise(c.truth, people, samples, rng, c.seen).stacked)
         return {
             (n_people, n_samples): self._spread(seen[:, i, j], now[..., i, j], then[..., i, j])
             for i, n_people in enumerate(people)
@@ -216,12 +208,9 @@ class Pilot:
     def _spread(self, values: Floats, now: Floats, then: Floats) -> PilotSpread:
         """Compare the (contexts, kinds) noise at the pilot's sizes and at the planned ones."""
         before, after = Noise(*now.T), Noise(*then.T)
-        factors = [
-            new / old if old > 0 else 1.0
-            for old, new in zip(self._variances(before), self._variances(after), strict=True)
-        ]
+        both = zip(self._variances(before), self._variances(after), strict=True)
+        between, within = (new / old if old > 0 else 1.0 for old, new in both)
         people, samples = (max(0.0, float(part.mean())) for part in (after.people, after.samples))
-        between, within = factors
         return PilotSpread(self._table(values), between, within, people, samples)
 
     def _variances(self, noises: Noise) -> tuple[float, float]:
@@ -240,12 +229,7 @@ def design_effect(parts: Variances, crowding: Crowding) -> float:
 
 
 def standard_error(parts: Variances, design: Design) -> float:
-    """The standard error of a mean over the contexts of a design.
-
-    >>> design = Design(40, 1000, 25, Crowding(4.0, 4.0))
-    >>> standard_error(Variances(0.0, 0.04, 0.0, 0.0), design)
-    0.02
-    """
+    """The standard error of a mean over the contexts of a design."""
     contexts = design.groups * design.crowding.mean
     return math.sqrt(parts.total * design_effect(parts, design.crowding) / contexts)
 
@@ -262,11 +246,7 @@ def width(error: float, level: float = LEVEL) -> float:
 
 
 def power(error: float, difference: float, level: float = LEVEL) -> float:
-    """The power of a two-sided test at 1 − `level` against a difference of this size.
-
-    >>> round(power(0.01, 0.028), 2)
-    0.8
-    """
+    """The power of a two-sided test at 1 − `level` against a difference of this size."""
     from scipy.special import ndtr
 
     if error == 0:
@@ -312,8 +292,7 @@ def error_interval(spread: PilotSpread, design: Design, level: float = LEVEL) ->
     return Interval(low, high, level, "chi-square, Satterthwaite")
 
 
-@dataclass(frozen=True, eq=False)
-class MeanSquares:
+class MeanSquares(NamedTuple):
     """The mean squares of an analysis of variance over groups, and their degrees of freedom."""
 
     among: Floats
@@ -334,10 +313,7 @@ def mean_squares(sums: Floats) -> MeanSquares:
 
 
 def group_columns(values: Floats) -> Floats:
-    """A group's (contexts, repeats) values as the sums that an analysis of variance needs.
-
-    The sums are means over the repeats.
-    """
+    """A group's (contexts, repeats) values as sums for `mean_squares`, averaged over repeats."""
     n, totals = len(values), values.sum(axis=0)
     squares = float((values**2).sum(axis=0).mean())
     return np.array([1, n, n * n, totals.mean(), squares, (totals**2).mean() / n])
@@ -346,8 +322,7 @@ def group_columns(values: Floats) -> Floats:
 def between_and_within(sums: Floats) -> tuple[Floats, Floats]:
     """Variance between groups and within them, from total or resampled sums of `group_columns`.
 
-    The variance between groups is 0 if each group has one context, or if groups differ less than
-    expected by chance.
+    Between groups it is 0 if each has one context, or if they differ less than by chance.
     """
     _, n, _, total, squares, _ = np.moveaxis(sums, -1, 0)
     found = mean_squares(sums)
@@ -376,15 +351,3 @@ def _satterthwaite(
         ((spread.within - of_groups) * float(found.within), float(found.free)),
     )
     return float(variance**2 / sum((part / contexts) ** 2 / free for part, free in parts))
-
-
-def _noise_of(
-    context: Context,
-    people: Sequence[int],
-    samples: Sequence[Size],
-    rng: np.random.Generator,
-    limit: Sides | None = None,
-) -> Floats:
-    """Mean and noise at some sizes as one array, no size larger than in `limit`."""
-    found = noise(context.truth, people, samples, rng, limit=limit)
-    return np.array([found.mean, found.people, found.samples])

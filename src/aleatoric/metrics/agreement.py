@@ -1,10 +1,8 @@
 """Agreement between two people (H), two draws of the model (M), and a draw and a person (C).
 
-All three have unbiased estimates from samples of at least two: from pairs of different people,
-pairs of different draws, and all pairs of a draw and a person. The squared distance H + M - 2C has
-expectation 0 for a perfect model at any sample size, and a larger one for every other model. The
-overlap 2 ΣC / Σ(H + M), summed over items, is Morisita's index: 1 for a perfect model, 0 where
-nothing is shared.
+All three have unbiased estimates from samples of at least two, over pairs of different answers. The
+squared distance H + M - 2C has expectation 0 only for a perfect model, at any sample size; the
+overlap 2 ΣC / Σ(H + M) over items is Morisita's index: 1 for a perfect model, 0 if none is shared.
 """
 
 from __future__ import annotations
@@ -21,13 +19,7 @@ COLUMNS = ("agreement_H", "agreement_M", "agreement_C")
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """H, M and C of one item.
-
-    >>> people, model = Categorical.from_counts({"a": 2, "b": 2}), Categorical(("a",), (1.0,))
-    >>> found = Agreement.of(Pair("i", "g", people, model))
-    >>> round(found.human, 3), found.model, found.cross, round(found.sq_distance, 3)
-    (0.333, 1.0, 0.5, 0.333)
-    """
+    """H, M and C of one item."""
 
     human: float
     model: float
@@ -61,15 +53,12 @@ def sq_distance(pair: Pair) -> float | None:
 def self_agreement(side: Categorical) -> float | None:
     """The unbiased probability that two draws agree; `None` for a sample of one.
 
-    Exact probabilities give their sum of squares. Unassigned mass counts as outcomes that are never
-    drawn twice, so the value is then a lower bound.
+    With unassigned mass, which counts as outcomes that are never drawn twice, a lower bound.
     """
     plug_in = sum(times * share * share for share, times in side.outcomes_by_share.items())
     if side.n is None:
         return plug_in
-    if side.n < 2:
-        return None
-    return (plug_in * side.n - 1) / (side.n - 1)
+    return None if side.n < 2 else (plug_in * side.n - 1) / (side.n - 1)
 
 
 def cross_agreement(human: Categorical, model: Categorical) -> float:
@@ -79,10 +68,7 @@ def cross_agreement(human: Categorical, model: Categorical) -> float:
 
 
 def agreements_of_counts(left: Ints, right: Ints) -> dict[str, Floats]:
-    """H, M, C and squared distance of (splits, outcomes) counts of people and model, per split.
-
-    NaN where a side has fewer than two answers.
-    """
+    """H, M, C and squared distance of (splits, outcomes) counts; NaN for fewer than two answers."""
     human, model = _self_agreements(left), _self_agreements(right)
     cross = (left * right).sum(axis=1) / (left.sum(axis=1) * right.sum(axis=1))
     values = [
@@ -100,15 +86,7 @@ def _self_agreements(counts: Ints) -> Floats:
 
 @dataclass(frozen=True)
 class Overlap:
-    """2 ΣC / Σ(H + M) over items, per split: a reduction of the three agreements.
-
-    Undefined where neither two people nor two draws agree on any item.
-
-    >>> chunk = {name: np.array([[v]]) for name, v in zip(COLUMNS, (0.5, 0.3, 0.2), strict=True)}
-    >>> overlap = Overlap()
-    >>> overlap.values(overlap.columns(chunk)).round(3).tolist()
-    [[0.5]]
-    """
+    """2 ΣC / Σ(H + M) over items, per split; undefined if no two people or draws ever agree."""
 
     names: tuple[str, str, str] = COLUMNS
 
@@ -130,20 +108,14 @@ class Overlap:
 
 
 @dataclass(frozen=True)
-class AgreementGap:
+class AgreementGap(Mean):
     """The mean of M - H over items, per split; positive if the model varies less than people."""
+
+    statistic: str = "gap"
 
     def columns(self, chunk: Chunk) -> Floats:
         """The differences, with 0 for undefined, and indicators of the defined ones."""
-        return Mean("gap").columns({"gap": chunk["agreement_M"] - chunk["agreement_H"]})
-
-    def values(self, sums: Floats) -> Floats:
-        """Sum over count, per split."""
-        return Mean("gap").values(sums)
-
-    def defined(self, sums: Floats) -> int:
-        """Items with both agreements in at least one split."""
-        return Mean("gap").defined(sums)
+        return super().columns({"gap": chunk["agreement_M"] - chunk["agreement_H"]})
 
 
 def mode(distribution: Categorical) -> str:
@@ -160,13 +132,8 @@ def mass_on_human(pair: Pair) -> float:
 def rank_of_human_mode(pair: Pair) -> float | None:
     """The rank (1 = best) that the model gives to people's first choice; ties share the mean rank.
 
-    Undefined if the model gives it no mass, for example because it was never drawn: its rank is
-    then worse than that of every drawn word by an unknown amount. A mean over contexts leaves these
-    out and is too good; their number is reported with it.
-
-    >>> human = Categorical(("a", "b"), (0.6, 0.4))
-    >>> rank_of_human_mode(Pair("i", "g", human, Categorical(("b", "a"), (0.7, 0.3))))
-    2.0
+    Undefined if the model gives it no mass: it is then worse than that of every drawn word by an
+    unknown amount. A mean over contexts leaves these out and is too good.
     """
     prob = pair.model.as_dict().get(mode(pair.human), 0.0)
     if prob == 0:

@@ -1,10 +1,8 @@
 """Calibration errors over confidence bins: ECE and its variants, and class-wise SCE and ACE.
 
-SCE and ACE (Nixon et al. 2019) come in three forms. Nixon's formula takes every class k at every
-token, with confidence P(k) and accuracy 1[y = k], and averages over all K classes; over a
-vocabulary of thousands nearly all P(k) are close to 0, and the average is tiny. The other two take
-each token at its predicted class only and average the ECE of each class that is ever predicted:
-`predicted` weighs classes equally, `weighted` by the number of tokens predicted as the class.
+SCE and ACE come in three forms. Nixon's formula (2019) takes every class at every token, which over
+a vocabulary of thousands is tiny. The other two take each token at its predicted class only and
+average the ECE of these classes: `predicted` weighs them equally, `weighted` by their tokens.
 """
 
 from __future__ import annotations
@@ -23,21 +21,14 @@ N_BINS = 10
 
 
 def equal_width_edges(n_bins: int = N_BINS) -> tuple[float, ...]:
-    """The inner edges of bins of equal width.
-
-    >>> equal_width_edges(4)
-    (0.25, 0.5, 0.75)
-    """
+    """The inner edges of bins of equal width: (0.25, 0.5, 0.75) for four."""
     return tuple(i / n_bins for i in range(1, n_bins))
 
 
 def equal_mass_edges(
     confidences: Iterable[float], n: int, n_bins: int = N_BINS
 ) -> tuple[float, ...]:
-    """The inner edges of bins of equal mass; `confidences` are sorted and read once.
-
-    Equal confidences stay together: an edge belongs to the bin above it.
-    """
+    """The inner edges of bins of equal mass of sorted confidences; equal ones stay together."""
     starts = {round(i * n / n_bins) for i in range(1, n_bins)}
     # In single precision, like the confidences in `bin_index`: an edge opens its own value's bin.
     found = (float(np.float32(c)) for i, c in enumerate(confidences) if i in starts and i > 0)
@@ -51,30 +42,9 @@ def bin_index(
 
     A confidence that should equal an edge (28 of 40 = .7) is placed by its single-precision value:
     the published numbers were computed this way, and rounding puts no double on an edge.
-
-    >>> bin_index(np.array([0.05, 0.95, 1.0]), equal_width_edges(), closed=False).tolist()
-    [0, 9, -1]
     """
     index = np.searchsorted(np.array(edges), confidences.astype(np.float32), side="right")
     return index if closed else np.where(confidences >= 1, -1, index)
-
-
-@dataclass(frozen=True)
-class Bins:
-    """Confidence bins: their inner edges, and whether the last includes a confidence of 1."""
-
-    edges: tuple[float, ...]
-    closed: bool = True
-
-    @property
-    def n_places(self) -> int:
-        """The number of bins, plus one for confidences outside all of them."""
-        return len(self.edges) + 2
-
-    def places(self, confidences: Floats) -> NDArray[np.intp]:
-        """The bin of each confidence; the last place if it is in no bin."""
-        places: NDArray[np.intp] = bin_index(confidences, self.edges, self.closed) % self.n_places
-        return places
 
 
 def binned(
@@ -90,13 +60,7 @@ def binned(
 
 @dataclass(frozen=True)
 class ECE:
-    """Expected calibration error as a reduction: the gap between confidence and correctness by bin.
-
-    >>> ece = ECE("correct", equal_width_edges())
-    >>> chunk = {"confidence": np.array([[0.75], [0.75]]), "correct": np.array([[1.0], [0.0]])}
-    >>> ece.values(ece.columns(chunk).sum(axis=0)).tolist()
-    [0.25]
-    """
+    """Expected calibration error as a reduction: gaps of confidence and correctness by bin."""
 
     correct: str
     edges: tuple[float, ...]
@@ -124,22 +88,17 @@ class ECE:
 
 
 @dataclass(frozen=True)
-class DebiasedECE:
+class DebiasedECE(ECE):
     """The debiased ECE (Bröcker 2012, Kumar et al. 2019) as a reduction.
 
-    The root of the mean squared gap of the bins, minus what noise adds to it: a root mean square,
-    not comparable with `ECE`, which averages absolute gaps. The noise correction treats the items
-    of a bin as independent; the interval accounts for groups.
+    A root mean square, not comparable with `ECE`, which averages absolute gaps. The correction for
+    noise treats the items of a bin as independent; the interval accounts for groups.
     """
-
-    correct: str
-    edges: tuple[float, ...]
-    closed: bool = True
 
     def columns(self, chunk: Chunk) -> Floats:
         """Bin sums by split, bin and kind, flattened."""
         confidence, correct, _, index = binned(chunk, self.correct, self.edges, self.closed)
-        member = index[:, :, None] == np.arange(self._n_bins)
+        member = index[:, :, None] == np.arange(len(self.edges) + 1)
         sums = token_columns(confidence, correct)
         cube: Floats = member[..., None] * sums[:, :, None, :]
         return cube.reshape(len(cube), -1)
@@ -152,22 +111,14 @@ class DebiasedECE:
         """Items in a bin."""
         return int(self._cube(sums)[..., 0].sum(axis=-1).max())
 
-    @property
-    def _n_bins(self) -> int:
-        return len(self.edges) + 1
-
     def _cube(self, sums: Floats) -> Floats:
-        return sums.reshape(*sums.shape[:-1], -1, self._n_bins, N_COLUMNS)
+        return sums.reshape(*sums.shape[:-1], -1, len(self.edges) + 1, N_COLUMNS)
 
 
 def ece(
     confidences: Floats, correct: Floats, edges: tuple[float, ...], closed: bool = True
 ) -> float | None:
-    """ECE of plain arrays; `None` without items.
-
-    >>> ece(np.array([0.75, 0.75]), np.array([1.0, 0.0]), equal_width_edges())
-    0.25
-    """
+    """ECE of plain arrays; `None` without items."""
     reduction = ECE("correct", edges, closed)
     chunk = {"confidence": confidences[:, None], "correct": correct[:, None]}
     value = float(reduction.values(reduction.columns(chunk).sum(axis=0))[0])
@@ -218,39 +169,19 @@ def squared_ece_debiased_of(sums: Floats) -> Floats:
 
 
 def ece_debiased_of(sums: Floats) -> Floats:
-    """The root of the debiased mean squared gap, 0 if that is negative.
-
-    A root mean square, not comparable with `ece_of`, which averages absolute gaps.
-    """
-    squared = squared_ece_debiased_of(sums)
-    root: Floats = np.sqrt(np.maximum(squared, 0.0))
-    return np.where(np.isnan(squared), np.nan, root)
+    """The root of the debiased mean squared gap, 0 if that is negative."""
+    root: Floats = np.sqrt(np.maximum(squared_ece_debiased_of(sums), 0.0))
+    return root
 
 
 def exact_cells(confidence: Floats, accuracy: Floats) -> Floats:
-    """One cell per distinct confidence, in order.
-
-    Confidences are compared in single precision, as everywhere else when they are binned.
-    """
+    """One cell per distinct confidence in single precision, in order."""
     distinct, cell = np.unique(confidence.astype(np.float32), return_inverse=True)
     return bin_sums(confidence, accuracy, cell, len(distinct))
 
 
-def ece_mass(cells: Floats, n_bins: int) -> float:
-    """ECE over bins of equal mass."""
-    return float(ece_of(mass_bins(cells, n_bins)))
-
-
-def ece_sweep(cells: Floats) -> float:
-    """ECE over the bins of `sweep_bins`."""
-    return float(ece_of(sweep_bins(cells)))
-
-
 def sweep_bins(cells: Floats) -> Floats:
-    """The largest number of equal-mass bins with non-decreasing accuracy (Roelofs et al. 2022).
-
-    The number of bins grows by one until accuracy falls from one bin to the next.
-    """
+    """The largest number of equal-mass bins with non-decreasing accuracy (Roelofs et al. 2022)."""
     best = mass_bins(cells, 1)
     most = int(min(np.count_nonzero(cells[:, COUNT]), cells[:, COUNT].sum()))
     for n_bins in range(2, most + 1):
@@ -262,23 +193,17 @@ def sweep_bins(cells: Floats) -> Floats:
 
 
 def mass_bins(cells: Floats, n_bins: int) -> Floats:
-    """Sums of at most `n_bins` bins of equal mass, as far as the cells allow."""
-    return merged(cells, mass_starts(cells[:, COUNT], n_bins))
+    """Sums of at most `n_bins` bins of equal mass, as far as the cells allow.
 
-
-def mass_starts(counts: Floats, n_bins: int) -> NDArray[np.intp]:
-    """The cells that start a bin: those of the tokens at i/n_bins of all, in order."""
+    The cells of the tokens at i/n_bins of all, in order, start a bin.
+    """
+    counts = cells[:, COUNT]
     below = np.cumsum(counts)
     total = float(below[-1]) if len(below) else 0.0
     tokens = np.array([float(round(i * total / n_bins)) for i in range(1, n_bins)])
     # The cell of token t (from 0) is the first whose cumulative count exceeds t.
     opened = np.searchsorted(below, tokens[tokens > 0], side="right")
-    first = np.flatnonzero(counts)[:1]
-    return np.unique(np.concatenate([first, opened[opened < len(counts)]])).astype(np.intp)
-
-
-def merged(cells: Floats, starts: NDArray[np.intp]) -> Floats:
-    """Sums of the cells from each start to the next; cells before the first must be empty."""
+    starts = np.union1d(np.flatnonzero(counts)[:1], opened[opened < len(counts)]).astype(np.intp)
     sums: Floats = np.add.reduceat(cells, starts, axis=0) if len(starts) else cells[:0]
     return sums
 
@@ -287,12 +212,7 @@ GRID = 1 << 14
 
 
 def smooth_ece(cells: Floats) -> float:
-    """Smooth ECE (Błasiok & Nakkiran 2023) of (cells, 4) sums, at each cell's mean confidence.
-
-    >>> half_right = np.array([[10.0, 8.0, 5.0, 5.0]])
-    >>> round(smooth_ece(half_right), 6)
-    0.3
-    """
+    """Smooth ECE (Błasiok & Nakkiran 2023) of (cells, 4) sums, at each cell's mean confidence."""
     from scipy.optimize import brentq
 
     spectrum = _spectrum(cells)
@@ -306,9 +226,7 @@ def smooth_ece(cells: Floats) -> float:
 
 
 def _spectrum(cells: Floats) -> Floats:
-    """The cosine transform of the gaps: it extends them by reflection at 0 and 1, as the kernel
-    does.
-    """
+    """The cosine transform of the gaps: like the kernel, it reflects them at 0 and 1."""
     from scipy.fft import dct
 
     found: Floats = dct(_gaps(cells), type=2)
@@ -367,7 +285,9 @@ def predicted_class_errors(sums: Floats, cells: list[Floats], n_bins: int) -> di
     of each class in order of confidence, to be cut into bins of equal mass, for ACE.
     """
     counts = sums[..., COUNT].sum(axis=-1)
-    static, adaptive = ece_of(sums), _ace_of_each(cells, n_bins)
+    parts = [cells[i : i + _CLASSES_AT_ONCE] for i in range(0, len(cells), _CLASSES_AT_ONCE)]
+    errors = [ece_of(_mass_bins_of_each(_padded(part), n_bins)) for part in parts]
+    static, adaptive = ece_of(sums), np.concatenate(errors) if errors else np.zeros(0)
     return {
         "sce_predicted": _mean_over(counts > 0, static),
         "ace_predicted": _mean_over(counts > 0, adaptive),
@@ -395,13 +315,6 @@ def _mass_bins_of_each(cells: Floats, n_bins: int) -> Floats:
         for column in np.moveaxis(cells, 2, 0)
     ]
     return np.stack(sums, axis=-1).astype(np.float64).reshape(len(cells), n_bins, 3)
-
-
-def _ace_of_each(cells: list[Floats], n_bins: int) -> Floats:
-    """The ECE of each class over its own bins of equal mass."""
-    parts = [cells[i : i + _CLASSES_AT_ONCE] for i in range(0, len(cells), _CLASSES_AT_ONCE)]
-    errors = [ece_of(_mass_bins_of_each(_padded(part), n_bins)) for part in parts]
-    return np.concatenate(errors) if errors else np.zeros(0)
 
 
 def _padded(cells: list[Floats]) -> Floats:

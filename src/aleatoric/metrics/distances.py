@@ -1,12 +1,5 @@
 """Distances between people and a model: TVD and Jensen-Shannon over words, W1 and KS over samples.
 
-The plug-in TVD of two samples is too large: noise alone makes them differ. Half the L1 distance is
-the difference in mass on the best separating set of words, so `tvd_debiased` learns that set from
-all answers except one person's and one draw, and tests it on these two, for every such pair.
-Training and test answers are independent: a perfect model scores 0 on average at any sample size,
-and no model scores more than its true TVD on average. The plug-in value errs in the other
-direction, so the true TVD lies between the two.
-
 Functions of rows of samples (`w1`, `ks`, `mean`) take one row per input. NaN entries are missing
 values, so rows may hold different numbers of values; a row with no values on one side gives NaN.
 """
@@ -27,39 +20,26 @@ Divergence = Callable[[Floats, Floats], Floats]
 
 
 def tvd(pair: Pair) -> float:
-    """Half the L1 distance between people and model; unassigned mass counts as disjoint.
-
-    >>> from aleatoric.types import Categorical
-    >>> human = Categorical(("a", "b"), (0.5, 0.5))
-    >>> tvd(Pair("i", "g", human, Categorical(("a", "c"), (0.5, 0.25), rest=0.25)))
-    0.5
-    """
+    """Half the L1 distance between people and model; unassigned mass counts as disjoint."""
     shared, model_only = _on_human_words(pair)
     differing = sum(abs(p - q) for p, q in shared)
     return (differing + model_only + pair.human.rest + pair.model.rest) / 2
 
 
 def js(pair: Pair) -> float:
-    """Jensen-Shannon divergence in nats, between 0 and log 2; unassigned mass is disjoint.
-
-    >>> from aleatoric.types import Categorical
-    >>> js(Pair("i", "g", Categorical(("a",), (1.0,)), Categorical(("b",), (1.0,)))) == math.log(2)
-    True
-    """
+    """Jensen-Shannon divergence in nats, between 0 and log 2; unassigned mass is disjoint."""
     shared, model_only = _on_human_words(pair)
     apart = (model_only + pair.human.rest + pair.model.rest) * math.log(2) / 2
     return sum(_differing_term(p, q) for p, q in shared) + apart
 
 
 def tvd_debiased(pair: Pair) -> float | None:
-    """TVD with every pair of a person and a draw left out in turn (see the module docstring).
+    """TVD with every pair of a person and a draw left out in turn; `None` for samples of one.
 
-    Undefined with fewer than two answers per side. For an exact model, only people are left out;
-    its unassigned mass counts as disjoint, as in `tvd`.
-
-    >>> people = Categorical.from_counts({"a": 20, "b": 20})
-    >>> round(tvd_debiased(Pair("i", "g", people, Categorical.from_counts({"c": 40}))), 6)
-    1.0
+    Half the L1 distance is the difference in mass on the best separating set of words. That set is
+    learned from all answers except one person's and one draw, and tested on these two. A perfect
+    model scores 0 on average at any sample size, and no model more than its true TVD; the plug-in
+    value of two samples errs in the other direction. For an exact model, only people are left out.
     """
     human, model = pair.human, pair.model
     if human.n is None or human.n < 2 or (model.n is not None and model.n < 2):
@@ -70,11 +50,7 @@ def tvd_debiased(pair: Pair) -> float | None:
 
 
 def tvd_of_counts(left: Ints, right: Ints) -> Floats:
-    """Total variation distance of (splits, outcomes) counts, per split.
-
-    >>> tvd_of_counts(np.array([[1, 1]]), np.array([[2, 0]])).tolist()
-    [0.5]
-    """
+    """Total variation distance of (splits, outcomes) counts, per split."""
     n, m = _sizes(left), _sizes(right)
     # In integers: bit-identical whatever the order of the outcomes and the width of the table.
     apart: Floats = np.abs(left * m - right * n).sum(axis=1) / (2 * n * m)[:, 0]
@@ -89,11 +65,10 @@ def js_of_counts(left: Ints, right: Ints) -> Floats:
 
 
 def leave_pair_out(left: Ints, right: Ints) -> Floats:
-    """`tvd_debiased` of (splits, outcomes) counts of people and model, per split.
+    """`tvd_debiased` of (splits, outcomes) counts per split; NaN with fewer than two on a side.
 
     Half the mean over pairs of sign(person's word) - sign(draw's word). A pair of the same word
-    cancels, so a person's word is counted against the draws of other words. NaN with fewer than two
-    answers per side.
+    cancels, so a person's word is counted against the draws of other words.
     """
     n, m = left.sum(axis=1, keepdims=True), right.sum(axis=1, keepdims=True)
     # In integers, so that ties are exact.
@@ -105,19 +80,14 @@ def leave_pair_out(left: Ints, right: Ints) -> Floats:
     lone_right = ((left == 0) & (right == 1)).sum(axis=1)
     n, m = n[:, 0], m[:, 0]
     known, drawn = Rare.of(left, n), Rare.of(right, m)
-    unseen = lone_left * m * _unseen_sign(known, drawn) + lone_right * n * _unseen_sign(
-        drawn, known
-    )
+    unseen = lone_left * m * _unseen_sign(known, drawn)
+    unseen = unseen + lone_right * n * _unseen_sign(drawn, known)
     halved = (gains + unseen) / (2 * n * m)
     return np.where((n < 2) | (m < 2), np.nan, halved)
 
 
 def w1(left: Floats, right: Floats) -> Floats:
-    """Per row, the area between the two empirical distribution functions (Wasserstein-1).
-
-    >>> w1(np.array([[0.0, 1.0]]), np.array([[0.0, 0.0, 3.0]])).tolist()
-    [0.8333333333333333]
-    """
+    """Per row, the area between the two empirical distribution functions (Wasserstein-1)."""
     n_left, n_right = counts(left), counts(right)
     left, right = np.sort(left, axis=1), np.sort(right, axis=1)  # NaN goes last
     found = np.full(len(left), np.nan)
@@ -132,11 +102,7 @@ def w1(left: Floats, right: Floats) -> Floats:
 
 
 def ks(left: Floats, right: Floats) -> Floats:
-    """Per row, the largest difference between the two empirical distribution functions.
-
-    >>> ks(np.array([[0.0, 1.0]]), np.array([[1.0, 1.0]])).tolist()
-    [0.5]
-    """
+    """Per row, the largest difference between the two empirical distribution functions."""
     merged = np.concatenate([left, right], axis=1)
     order = np.argsort(merged, axis=1)  # NaN goes last
     values = np.take_along_axis(merged, order, axis=1)
@@ -151,11 +117,9 @@ def ks(left: Floats, right: Floats) -> Floats:
 
 
 def energy_distance(mean_h: Floats, mean_m: Floats, mean_c: Floats) -> Floats:
-    """Return 2 mean C - mean M - mean H, per input.
+    """Return 2 mean C - mean M - mean H per input, from means over pairs of different texts.
 
-    The means are over pairs of different people, pairs of different generations, and all pairs of a
-    generation and a person, so each is unbiased from two texts on. The expectation is 0 if both
-    sides are samples of one population; a single value may be below 0.
+    The expectation is 0 if both sides are samples of one population; a value may be below 0.
     """
     return 2 * mean_c - mean_m - mean_h
 
@@ -250,8 +214,7 @@ def _sign(number: int) -> int:
 def _unseen_sign(ours: Rare, theirs: Rare) -> Floats:
     """Which side has more words given once after leaving one of ours out; a mean over the other's.
 
-    The other side leaves out one of its answers too: a word given once (one fewer such word), one
-    given twice (one more), or any other.
+    Of the other side a word given once (one fewer), given twice (one more) or another is left out.
     """
     ahead = (ours.once - 1) * (theirs.n - 1) - theirs.once * (ours.n - 1)
     fewer, more = theirs.once / theirs.n, 2 * theirs.twice / theirs.n
@@ -269,18 +232,13 @@ def _against_exact(people: Categorical, n: int, model: Categorical) -> float:
     probs = model.as_dict()
     words = dict.fromkeys((*people.support, *probs))
     x = np.zeros(len(words), dtype=np.int64)
-    x[: len(people.support)] = _counts(people)
+    x[: len(people.support)] = np.rint(np.array(people.probs) * n)
     q = np.array([probs.get(word, 0.0) for word in words])
     # A word that nobody else gave and that has no probability can only be people's.
     without = np.where((x == 1) & (q == 0), 1.0, np.sign((x - 1) / (n - 1) - q))
     among = np.sign(x / (n - 1) - q)
     model_mean = q * (x / n * without + (n - x) / n * among)
     return float((x / n * without).sum() - model_mean.sum() + model.rest) / 2
-
-
-def _counts(side: Categorical) -> Ints:
-    counts: Ints = np.rint(np.array(side.probs) * (side.n or 0)).astype(np.int64)
-    return counts
 
 
 def _of_sorted(left: Floats, right: Floats) -> Floats:

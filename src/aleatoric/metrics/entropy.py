@@ -14,10 +14,7 @@ def plug_in(distribution: Categorical) -> float:
 
 
 def chao_shen(distribution: Categorical) -> float:
-    """Chao & Shen (2003): coverage-adjusted Horvitz-Thompson estimate, for small samples.
-
-    An exact distribution needs no correction.
-    """
+    """Chao & Shen (2003): coverage-adjusted Horvitz-Thompson estimate, for small samples."""
     if distribution.n is None:
         return plug_in(distribution)
     n = distribution.n
@@ -39,11 +36,7 @@ def _chao_shen_term(p: float, n: int) -> float:
 
 
 def log_loss(human: Categorical, model: Categorical) -> float | None:
-    """People's mean negative log-probability under the model; `None` if it is infinite.
-
-    >>> log_loss(Categorical(("a",), (1.0,)), Categorical(("a", "b"), (0.5, 0.5))) == math.log(2)
-    True
-    """
+    """People's mean negative log-probability under the model; `None` if it is infinite."""
     probs = model.as_dict()
     given = [(p, probs.get(word, 0.0)) for word, p in human.as_dict().items() if p > 0]
     if any(q <= 0 for _, q in given):
@@ -57,8 +50,5 @@ def entropy_human(pair: Pair) -> float:
 
 
 def entropy_model(pair: Pair) -> float | None:
-    """Entropy of the model's distribution, Chao-Shen corrected, in nats.
-
-    Undefined if part of the mass is unassigned.
-    """
+    """Entropy of the model, Chao-Shen corrected, in nats; `None` if some mass is unassigned."""
     return None if pair.model.rest > 0 else chao_shen(pair.model)

@@ -1,8 +1,7 @@
 """Reductions from per-item statistics to one number, through sums.
 
-A reduction maps a chunk of items to additive columns, and sums of columns to a value (the protocol
-is `aleatoric.inference.estimate.Reduction`). A bootstrap needs only sums per group: it never scores
-an item again, and memory does not grow with the number of items.
+A reduction (`aleatoric.inference.estimate.Reduction`) maps a chunk of items to additive columns,
+and sums of columns to a value. A bootstrap needs only sums per group: it never re-scores an item.
 """
 
 from __future__ import annotations
@@ -20,13 +19,7 @@ Chunk = Mapping[str, Floats]
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of a statistic over items, per split.
-
-    >>> mean = Mean("tvd")
-    >>> sums = mean.columns({"tvd": np.array([[0.25], [np.nan], [0.75]])}).sum(axis=0)
-    >>> mean.values(sums).tolist(), mean.defined(sums)
-    ([0.5], 2)
-    """
+    """The mean of a statistic over items, per split."""
 
     statistic: str
 
@@ -48,10 +41,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class FiniteMean:
-    """The mean of a statistic over items; undefined if it is infinite on any item.
-
-    An item is infinite where another statistic, `beside`, is defined and this one is not.
-    """
+    """The mean of a statistic; undefined if it is missing on an item where `beside` is defined."""
 
     statistic: str
     beside: str

@@ -1,10 +1,8 @@
 """Which contexts have a high TVD? Bayesian regression with automatic relevance determination.
 
-The target is TVD(model, half of the people); the predictors describe how much a context constrains
-its continuation (§5, App. B). Predictors are standardized: a coefficient is the change of TVD per
-standard deviation. The regression is fitted under each random split of the people, and the fits
-are combined as in multiple imputation (Rubin 1987): coefficients are averaged, and the variance
-between splits is added to the posterior variance of the coefficient (not of its prior).
+The target is TVD(model, half of the people); the predictors, standardized, describe how much a
+context constrains its continuation (§5, App. B). The fits under each random split of the people are
+combined as in multiple imputation (Rubin 1987).
 """
 
 from __future__ import annotations
@@ -42,11 +40,6 @@ class Coefficient:
     kept: int
     """The number of fits in which the predictor was not pruned."""
 
-    @property
-    def constant(self) -> bool:
-        """Whether the predictor is the same in all contexts."""
-        return self.spread == 0
-
 
 class ArdFit(NamedTuple):
     """One regression: coefficients, their posterior variances, which were kept, and R²."""
@@ -66,10 +59,11 @@ def run(cases: Iterable[Case], seed: int, tagger: Tagger | None = None) -> Study
         raise UsageError("the regression needs model entropies, which unassigned mass hides.")
     fixed = predictors(tvds.cases, tagger or textblob())
     fits, spreads = fit_splits(tvds, fixed)
-    found = combine(fits, list(_named(fixed, tvds.oracle[:, 0])), spreads)
+    coefficients = combine(fits, list(_named(fixed, tvds.oracle[:, 0])), spreads)
     explained = float(np.mean([fit.r_squared for fit in fits]))
-    table = _table(found, len(fits), len(tvds.cases), explained)
-    return Study("ard", (table,), {"fig3_coefficients": _figure(found), **_scatters(tvds, fixed)})
+    table = _table(coefficients, len(fits), len(tvds.cases), explained)
+    figures = {"fig3_coefficients": _figure(coefficients), **_scatters(tvds, fixed)}
+    return Study("ard", (table,), figures)
 
 
 def predictors(cases: Iterable[Case], tagger: Tagger) -> dict[str, Floats]:
@@ -131,12 +125,11 @@ def fit(features: Floats, target: Floats) -> ArdFit:
 
 def combine(fits: list[ArdFit], names: list[str], spreads: Floats) -> list[Coefficient]:
     """Rubin's rules: mean coefficient; mean variance plus (1 + 1/m) times that between fits."""
-    values = np.array([one.values for one in fits])
-    within = np.mean([one.variances for one in fits], axis=0)
-    m = len(fits)
+    values, m = np.array([fit.values for fit in fits]), len(fits)
+    within = np.mean([fit.variances for fit in fits], axis=0)
     between = values.var(axis=0, ddof=1) if m > 1 else np.zeros(values.shape[1])
     error = Z * np.sqrt(within + (1 + 1 / m) * between)
-    kept = np.sum([one.kept for one in fits], axis=0).tolist()
+    kept = np.sum([fit.kept for fit in fits], axis=0).tolist()
     center = values.mean(axis=0)
     columns = [plain(numbers) for numbers in (center, center - error, center + error, spreads)]
     return [Coefficient(*row) for row in zip(names, *columns, kept, strict=True)]
@@ -148,8 +141,7 @@ def _named(fixed: Mapping[str, Floats], oracle: Floats) -> dict[str, Floats]:
     return numbers | {name: fixed[name] for name in ("punctuation", *POS)}
 
 
-def _table(found: list[Coefficient], fits: int, n: int, explained: float) -> Table:
-    rows = tuple(_row(one, fits) for one in found)
+def _table(coefficients: list[Coefficient], fits: int, n: int, explained: float) -> Table:
     notes: tuple[str, ...] = (
         f"Target: TVD(model, half of the people) of {n} contexts; R² {explained:.2f}. Entropies "
         "are Chao-Shen corrected, in nats.",
@@ -158,34 +150,29 @@ def _table(found: list[Coefficient], fits: int, n: int, explained: float) -> Tab
         "per unit: per unit of the predictor instead of per standard deviation.",
         "kept: the number of splits in which the regression did not prune the predictor.",
     )
-    if constant := [one.name for one in found if one.constant]:
+    if constant := [c.name for c in coefficients if not c.spread]:
         notes += (
             "constant: left out of the regression because the predictor is the same in all "
             f"contexts ({', '.join(constant)}).",
         )
     columns = ("predictor", "per sd", "[low, high]", "per unit", "sd", "kept")
+    rows = tuple(_row(c, fits) for c in coefficients)
     return Table("ARD regression of TVD", columns, rows, notes)
 
 
-def _row(one: Coefficient, fits: int) -> tuple[str, ...]:
-    if one.constant:
-        return (one.name, "–", "–", "–", "0.000", "constant")
-    unit, interval = f"{one.value / one.spread:+.3f}", f"[{one.low:+.3f}, {one.high:+.3f}]"
-    spread, kept = f"{one.spread:.3f}", f"{one.kept}/{fits}"
-    return (one.name, f"{one.value:+.3f}", interval, unit, spread, kept)
+def _row(c: Coefficient, fits: int) -> tuple[str, ...]:
+    if not c.spread:
+        return (c.name, "–", "–", "–", "0.000", "constant")
+    unit, interval = f"{c.value / c.spread:+.3f}", f"[{c.low:+.3f}, {c.high:+.3f}]"
+    return (c.name, f"{c.value:+.3f}", interval, unit, f"{c.spread:.3f}", f"{c.kept}/{fits}")
 
 
-def _figure(found: list[Coefficient]) -> Coefficients:
-    shown = [one for one in found if not one.constant]
-    return Coefficients(
-        "Predictors of TVD",
-        "change of TVD per standard deviation",
-        tuple(one.name for one in shown),
-        plain([one.value for one in shown]),
-        plain([one.low for one in shown]),
-        plain([one.high for one in shown]),
-        tuple(one.kept > 0 for one in shown),
-    )
+def _figure(coefficients: list[Coefficient]) -> Coefficients:
+    shown = [c for c in coefficients if c.spread]
+    names, kept = tuple(c.name for c in shown), tuple(c.kept > 0 for c in shown)
+    value, low, high = (plain([getattr(c, n) for c in shown]) for n in ("value", "low", "high"))
+    label = "change of TVD per standard deviation"
+    return Coefficients("Predictors of TVD", label, names, value, low, high, kept)
 
 
 def _scatters(tvds: SplitTVDs, fixed: Mapping[str, Floats]) -> dict[str, Picture]:

@@ -1,14 +1,13 @@
 """A model's word probabilities, compared with two halves of the people (App. A, Table 2, Fig. 5).
 
 The paper's biased estimator renormalizes a model's log-probabilities over a support: words that are
-likely under the model, the original and all human words. It has no sampling noise, but mass
-outside the support is spread over it. A live model with exact probabilities has no such bias:
-nothing is renormalized, and its mass on other words counts as such.
+likely under the model, the original and all human words. A live model with exact probabilities has
+no such bias: its mass on other words counts as such.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,8 +32,6 @@ from aleatoric.types import Case, Floats, Study, Table
 
 
 class _Wording(NamedTuple):
-    """What the model's probabilities are, in the words of the table."""
-
     title: str
     row: str
     note: str
@@ -96,26 +93,11 @@ def half_answers(cases: Sequence[Case], halves: Sequence[Half]) -> BestWords:
 def _correct(cases: Sequence[Case], answers: list[list[str]]) -> tuple[Floats, Floats]:
     original, human = [], []
     for case, row in zip(cases, answers, strict=True):
-        majority = mode(case.pair.human)
-        original.append([_is_original(answer, case) for answer in row])
+        majority, wanted = mode(case.pair.human), bare(case.item.original or "")
+        is_original = [float(wanted != "" and bare(answer) == wanted) for answer in row]
+        original.append([np.nan] * len(row) if case.item.original is None else is_original)
         human.append([float(answer == majority) for answer in row])
     return np.array(original), np.array(human)
-
-
-def _is_original(answer: str, case: Case) -> float:
-    if case.item.original is None:
-        return float("nan")
-    wanted = bare(case.item.original)
-    return float(wanted != "" and bare(answer) == wanted)
-
-
-def _mean_ece(confidence: Floats, correct: Floats) -> str:
-    """ECE of the cases where correctness is defined, mean over splits."""
-    known = np.isfinite(correct[:, 0])
-    edges = equal_width_edges()
-    values = [ece(confidence[known, s], correct[known, s], edges) for s in range(correct.shape[1])]
-    defined = [value for value in values if value is not None]
-    return f"{np.mean(defined):.3f}" if defined else "–"
 
 
 def _table(tvds: SplitTVDs, model: Floats, seed: int, wording: _Wording) -> Table:
@@ -142,15 +124,17 @@ def _table(tvds: SplitTVDs, model: Floats, seed: int, wording: _Wording) -> Tabl
 
 
 def _target_to_all(tvds: SplitTVDs) -> Floats:
-    """TVD of the target half to all people: its distance to the other half, times that one's share.
-
-    All people are a mixture of the two halves, and TVD is linear along it.
-    """
+    """TVD of the target half to all people, a mixture of the halves along which TVD is linear."""
     n = np.array([len(case.item.responses) for case in tvds.cases])
     distance: Floats = tvds.oracle * ((n - n // 2) / n)[:, None]
     return distance
 
 
-def _eces(answers: BestWords) -> tuple[str, str]:
-    original = _mean_ece(answers.confidence, answers.original)
-    return original, _mean_ece(answers.confidence, answers.human)
+def _eces(answers: BestWords) -> Iterator[str]:
+    """ECE against the original and against people, where defined, as means over splits."""
+    for correct in (answers.original, answers.human):
+        known = np.isfinite(correct[:, 0])
+        pairs = zip(answers.confidence[known].T, correct[known].T, strict=True)
+        values = [ece(*pair, equal_width_edges()) for pair in pairs]
+        defined = [value for value in values if value is not None]
+        yield f"{np.mean(defined):.3f}" if defined else "–"

@@ -23,17 +23,14 @@ from aleatoric.metrics.agreement import COLUMNS, Overlap
 from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare_statistics import ItemStatistics, read_statistics
+from aleatoric.studies.people import interval_text
 from aleatoric.types import Estimate, Floats, Table
 
 QUARTILES = ("lowest", "second", "third", "highest")
 
 
 def by_agreement(store: Store, systems: Collection[str] | None = None) -> Table:
-    """Return H, M, C, overlap and log loss per system and quartile of human agreement.
-
-    By default of all models. The quartiles are those of all contexts of the run, the same for every
-    system.
-    """
+    """Return H, M, C, overlap and log loss per system (default: all models) and quartile."""
     if not isinstance(level_of(store), NextWords):
         raise UsageError(f"{store.path}: only word-level runs have levels of human agreement.")
     models = [name for name in store.systems() if name not in CONTROLS]
@@ -41,12 +38,16 @@ def by_agreement(store: Store, systems: Collection[str] | None = None) -> Table:
         if name not in models:
             raise UsageError(f"there is no system {name!r}; there are: {', '.join(models)}.")
     oracle = read_statistics(store, ORACLE)
-    edges = _edges(oracle)
+    halves = np.concatenate([oracle.values[f"agreement_{side}"][:, 0] for side in "HM"])
+    known = halves[np.isfinite(halves)]
+    edges = np.quantile(known, [0.25, 0.5, 0.75]) if len(known) else np.zeros(3)
+    # The quartiles are those of all contexts of the run, the same for every system.
+    ends = (*(f", to {edge:.3f}" for edge in edges), "")
     rows = [
-        (name, _level(quartile, edges), *_cells(found))
+        (name, QUARTILES[i] + ends[i], *_cells(found))
         for name in models
         if systems is None or name in systems
-        for quartile, found in enumerate(_estimates(store, name, oracle, edges))
+        for i, found in enumerate(_estimates(store, name, oracle, edges))
         if found["overlap"].n_items
     ]
     columns = ("system", "human agreement", "H", "M", "C", "overlap ↑", "log loss ↓", "halves")
@@ -60,33 +61,14 @@ def by_agreement(store: Store, systems: Collection[str] | None = None) -> Table:
     return with_cut_note(Table("By quartiles of human agreement", columns, tuple(rows), notes))
 
 
-def _edges(oracle: ItemStatistics) -> Floats:
-    """Return the quartiles of the agreement within halves of people, over the whole run."""
-    halves = np.concatenate([oracle.values[f"agreement_{side}"][:, 0] for side in "HM"])
-    known = halves[np.isfinite(halves)]
-    return np.quantile(known, [0.25, 0.5, 0.75]) if len(known) else np.zeros(3)
-
-
-def _level(quartile: int, edges: Floats) -> str:
-    """Return the name of a quartile with its upper end; the last has none."""
-    return QUARTILES[quartile] + (f", to {edges[quartile]:.3f}" if quartile < len(edges) else "")
-
-
 def _cells(found: dict[str, Estimate]) -> Iterator[str]:
-    for name in COLUMNS:
-        yield _shown(found[name])
-    yield _shown(found["overlap"], found["overlap"].interval is not None)
-    yield _shown(found["log_loss"])
+    for name in (*COLUMNS, "overlap", "log_loss"):
+        value, interval = found[name].value, found[name].interval
+        shown = "–" if value is None else f"{value:.3f}"
+        if name == "overlap" and value is not None and interval is not None:
+            shown += f" {interval_text(interval)}{CUT_MARK if is_cut(interval) else ''}"
+        yield shown
     yield str(found["overlap"].n_items)
-
-
-def _shown(estimate: Estimate, with_ends: bool = False) -> str:
-    if estimate.value is None:
-        return "–"
-    ends = estimate.interval
-    mark = CUT_MARK if is_cut(ends) else ""
-    beside = f" [{ends.low:.3f}, {ends.high:.3f}]{mark}" if with_ends and ends else ""
-    return f"{estimate.value:.3f}{beside}"
 
 
 def _estimates(
@@ -94,8 +76,12 @@ def _estimates(
 ) -> Iterator[dict[str, Estimate]]:
     """Yield the metrics of a system per quartile; both halves of an item's people are rows."""
     statistics = read_statistics(store, system)
-    if not statistics.keys or not _is_known(statistics):
+    if not statistics.keys:
         return
+    low, high = (statistics.values[f"agreement_M_{end}"][:, 0] for end in ("low", "high"))
+    widths = (high - low)[np.isfinite(high - low)]
+    if len(widths) and float(widths.mean()) > WIDE:
+        return  # M is not known well enough to be shown
     chunk, groups, sorted_by = _halves(statistics, oracle)
     reductions: dict[str, Reduction] = {name: Mean(name) for name in COLUMNS}
     reductions |= {"overlap": Overlap(), "log_loss": FiniteMean("log_loss", "agreement_C")}
@@ -106,13 +92,6 @@ def _estimates(
         page = ([groups[i] for i in rows.tolist()], part)
         found = estimates([page] if len(rows) else [], reductions, store.manifest["seed"])
         yield {name: bounded(one, name) for name, one in found.items()}
-
-
-def _is_known(model: ItemStatistics) -> bool:
-    """Return whether M of a system is known well enough to be shown."""
-    low, high = (model.values[f"agreement_M_{end}"][:, 0] for end in ("low", "high"))
-    widths = (high - low)[np.isfinite(high - low)]
-    return not len(widths) or float(widths.mean()) <= WIDE
 
 
 def _halves(

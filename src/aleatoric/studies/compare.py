@@ -60,10 +60,7 @@ class Compared:
     order: Mapping[str, Sequence[str]]
     """Metric -> systems, best first, by their paired differences; empty without a direction."""
     letters: Mapping[str, Mapping[str, str]]
-    """Metric -> system -> letters; systems that share one do not differ significantly.
-
-    Empty for a metric without a direction, or if a pair has no test that could be significant.
-    """
+    """Metric -> system -> letters; systems that share one do not differ significantly."""
     alpha: float
     notes: tuple[str, ...]
     matched: bool = False
@@ -250,10 +247,10 @@ def _compare_all(
 
 def _check_levels(stores: Sequence[Store]) -> None:
     """Refuse runs of different levels."""
-    first, *others = stores
-    for other in others:
-        if level_of(first).name != level_of(other).name:
-            raise _refusal(first, other, {"level": (level_of(first).name, level_of(other).name)})
+    names = [level_of(store).name for store in stores]
+    for store, name in zip(stores, names, strict=True):
+        if name != names[0]:
+            raise _refusal(stores[0], store, {"level": (names[0], name)})
 
 
 def _check_comparable(members: Members) -> None:
@@ -312,7 +309,11 @@ def notes_of(
     yield from _dependent_texts(members, families)
     yield from _uneven_draws(members, families)
     yield from _uneven_tokens(evidence)
-    yield from _persons(members)
+    if any(has_persons(member.store) for member in members):
+        yield (
+            "answers have persons, but the intervals and tests of differences are over groups "
+            "only: they are about these people, not about other people"
+        )
     yield from _reasons(comparisons)
     yield from _impossible(families, alpha)
     yield from _contradictions(families, alpha)
@@ -321,8 +322,7 @@ def notes_of(
 
 def dependent_draws(overlaps: Mapping[str, Result]) -> Iterator[str]:
     """Warn about systems with an overlap that independent draws cannot have."""
-    names = [label for label, result in overlaps.items() if is_dependent(result)]
-    if names:
+    if names := [label for label, result in overlaps.items() if is_dependent(result)]:
         yield (
             f"{', '.join(names)}: the overlap is significantly above 1, which independent draws of "
             "no model reach. These draws depend on the people (copied or memorized answers) or on "
@@ -332,18 +332,15 @@ def dependent_draws(overlaps: Mapping[str, Result]) -> Iterator[str]:
 
 def _dependent_texts(members: Members, families: Families) -> Iterator[str]:
     """Warn about systems whose texts are closer to people's than independent texts are."""
-    for metric in families:
-        if metric.startswith("energy/"):
-            results = _results_by(members, metric).items()
-            ends = {label: result.estimate.interval for label, result in results}
-            if names := [
-                label for label, interval in ends.items() if interval and interval.high < 0
-            ]:
-                yield (
-                    f"{metric}: {', '.join(names)}: the energy distance is significantly below 0, "
-                    "which independent texts do not reach: the texts may be copies of people's. Do "
-                    "not rank them"
-                )
+    for metric in (name for name in families if name.startswith("energy/")):
+        results = _results_by(members, metric).items()
+        ends = {label: result.estimate.interval for label, result in results}
+        if names := [label for label, interval in ends.items() if interval and interval.high < 0]:
+            yield (
+                f"{metric}: {', '.join(names)}: the energy distance is significantly below 0, "
+                "which independent texts do not reach: the texts may be copies of people's. Do "
+                "not rank them"
+            )
 
 
 def _results_by(members: Members, metric: str) -> dict[str, Result]:
@@ -361,41 +358,36 @@ def _value_notes(
     values: Mapping[str, Mapping[str, float | None]],
     n_items: Mapping[str, int],
 ) -> Iterator[str]:
-    """Note metrics without common items, and those whose values are not in the order of systems.
-
-    Systems are ordered by their paired differences.
-    """
+    """Note metrics without common items, and those whose values are not in the order of systems."""
     if lacking := [metric for metric, n in n_items.items() if n == 0]:
         yield (
             f"{', '.join(lacking)}: no item is common to all systems, so that no value is shown; "
             "name systems that share items with --system"
         )
-    found = [
-        metric
+    in_order = {
+        metric: [value for label in order if (value := values[metric][label]) is not None]
         for metric, order in orders.items()
-        if _is_out_of_order([values[metric][label] for label in order], better(metric))
-    ]
-    if found:
+    }
+    if unsorted := [
+        metric
+        for metric, ordered in in_order.items()
+        if ordered != sorted(ordered, reverse=better(metric) == "higher")
+    ]:
         yield (
-            f"{', '.join(found)}: systems are ordered by their paired differences, each on the "
+            f"{', '.join(unsorted)}: systems are ordered by their paired differences, each on the "
             "items of its pair; their values on the items common to all are in another order"
         )
 
 
-def _is_out_of_order(values: Sequence[float | None], direction: str | None) -> bool:
-    known = [value for value in values if value is not None]
-    return known != sorted(known, reverse=direction == "higher")
-
-
 def _reasons(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Note why pairs have no test: one line per pair and reason."""
-    concerned: dict[tuple[str, str, str], list[str]] = {}
+    concerned: dict[str, list[str]] = {}
     for one in comparisons:
         if one.paired.reason:
-            key = (one.first, one.second, one.paired.reason)
-            concerned.setdefault(key, []).append(one.metric)
-    for (first, second, reason), metrics in concerned.items():
-        yield f"{', '.join(metrics)}, {first} v {second}: {reason}"
+            text = f"{one.first} v {one.second}: {one.paired.reason}"
+            concerned.setdefault(text, []).append(one.metric)
+    for text, metrics in concerned.items():
+        yield f"{', '.join(metrics)}, {text}"
 
 
 def _impossible(families: Families, alpha: float) -> Iterator[str]:
@@ -403,22 +395,19 @@ def _impossible(families: Families, alpha: float) -> Iterator[str]:
     texts: dict[str, list[str]] = {}
     for metric, family in families.items():
         tested = [one for one in family if one.paired.test is not None]
-        hopeless = [one for one in tested if one.is_impossible(alpha)]
+        hopeless = [c for c in tested if c.smallest is not None and c.smallest > alpha]
         if hopeless:
             whom = "" if len(hopeless) == len(tested) else f"{_listed(hopeless)}: "
-            texts.setdefault(whom + _impossibility(hopeless, len(tested), alpha), []).append(metric)
+            smallest = min(c.smallest for c in hopeless if c.smallest is not None)
+            n_groups = max(c.paired.difference.n_groups for c in hopeless)
+            tests = f" and {len(tested)} tests" if len(tested) > 1 else ""
+            text = (
+                f"{whom}with {n_groups} groups{tests} no adjusted p-value below {smallest:.3g} is "
+                f"possible: this comparison cannot find a difference at {alpha:g}"
+            )
+            texts.setdefault(text, []).append(metric)
     for text, metrics in texts.items():
         yield f"{', '.join(metrics)}: {text}"
-
-
-def _impossibility(hopeless: Sequence[Comparison], n_tests: int, alpha: float) -> str:
-    smallest = min(one.smallest for one in hopeless if one.smallest is not None)
-    n_groups = max(one.paired.difference.n_groups for one in hopeless)
-    tests = f" and {n_tests} tests" if n_tests > 1 else ""
-    return (
-        f"with {n_groups} groups{tests} no adjusted p-value below {smallest:.3g} is possible: "
-        f"this comparison cannot find a difference at {alpha:g}"
-    )
 
 
 def _contradictions(families: Families, alpha: float) -> Iterator[str]:
@@ -436,19 +425,16 @@ def _contradictions(families: Families, alpha: float) -> Iterator[str]:
 
 def _favors(one: Comparison, alpha: float) -> str:
     closer = one.first if (one.value or 0.0) < 0 else one.second
-    if one.p_holm is None:
-        tested = "not tested"
-    else:
-        tested = "significant" if one.is_significant(alpha) else "not significant"
+    tested = "significant" if one.is_significant(alpha) else "not significant"
+    tested = "not tested" if one.p_holm is None else tested
     return f"{closer} is closer to people by {one.metric} ({tested})"
 
 
 def _brackets(members: Members, families: Families, evidence: Evidence) -> Iterator[str]:
     """Note pairs whose order by TVD is not identified."""
     has_both = {m.label for m in members if all(name in m.results for name in BRACKET)}
-    pairs = [one for one in families.get("tvd", ()) if {one.first, one.second} <= has_both]
-    found = [one for one in pairs if _brackets_overlap(one.first, one.second, evidence)]
-    if found:
+    pairs = [c for c in families.get("tvd", ()) if {c.first, c.second} <= has_both]
+    if found := [c for c in pairs if _brackets_overlap(c.first, c.second, evidence)]:
         yield (
             f"tvd: the brackets [tvd_debiased, tvd] of {_listed(found)} overlap: the order of "
             "these systems by TVD is not identified"
@@ -458,14 +444,10 @@ def _brackets(members: Members, families: Families, evidence: Evidence) -> Itera
 def _brackets_overlap(first: str, second: str, evidence: Evidence) -> bool:
     """Return whether the ranges of two systems' true TVD on their common items overlap."""
     ends = [evidence.values(metric, (first, second))[0] for metric in BRACKET]
-    ranges = []
-    for label in (first, second):
-        known = [value for values in ends if (value := values[label]) is not None]
-        if len(known) < len(BRACKET):
-            return False
-        ranges.append((min(known), max(known)))
-    (low, high), (other_low, other_high) = ranges
-    return low <= other_high and other_low <= high
+    one, other = ([v for end in ends if (v := end[label]) is not None] for label in (first, second))
+    if min(len(one), len(other)) < len(BRACKET):
+        return False
+    return min(one) <= max(other) and min(other) <= max(one)
 
 
 def _listed(comparisons: Sequence[Comparison]) -> str:
@@ -487,20 +469,10 @@ def _uneven_draws(members: Members, metrics: Mapping[str, object]) -> Iterator[s
             )
 
 
-def _persons(members: Members) -> Iterator[str]:
-    """Note that paired intervals and tests resample groups only."""
-    if any(has_persons(member.store) for member in members):
-        yield (
-            "answers have persons, but the intervals and tests of differences are over groups "
-            "only: they are about these people, not about other people"
-        )
-
-
 def _uneven_tokens(evidence: Evidence) -> Iterator[str]:
     """Note systems with different tokens: they solve different tasks."""
-    if not isinstance(evidence, DocumentEvidence):
-        return
-    for (first, one), (second, other) in combinations(evidence.systems.items(), 2):
+    systems = evidence.systems.items() if isinstance(evidence, DocumentEvidence) else ()
+    for (first, one), (second, other) in combinations(systems, 2):
         if tokens_differ(one, other):
             yield (
                 f"{first} and {second} cut the documents into different tokens: their errors are "
@@ -510,12 +482,7 @@ def _uneven_tokens(evidence: Evidence) -> Iterator[str]:
 
 def _is_uneven(draws: Sequence[str]) -> bool:
     """Return whether numbers of draws differ by over 10%; matched draws do not."""
-    numbers = [math.inf if n == "exact" else _number(n) for n in draws]
+    if any(n.endswith("matched") for n in draws):
+        return False
+    numbers = [math.inf if n == "exact" else float(n) for n in draws]
     return min(numbers) < max(numbers) and min(numbers) * _ABOUT_EQUAL < max(numbers)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -50,9 +52,6 @@ def better(metric: str) -> Literal["higher", "lower"] | None:
 
     A model should agree with itself as often as people do, not more or less: `agreement_M` has no
     better direction, and neither has a signed difference.
-
-    >>> better("overlap"), better("w1_C/lexical-1"), better("agreement_M")
-    ('higher', 'lower', None)
     """
     if any(fnmatchcase(metric, pattern) for pattern in HIGHER_IS_BETTER):
         return "higher"
@@ -82,26 +81,22 @@ def _rule_of(metric: str) -> Rule:
     if metric.startswith("log_loss"):
         # Items with an infinite loss are included: leaving them out would favor the system.
         loss = FiniteMean(metric, "confidence")
-        columns: tuple[str, ...] = (metric, "confidence")
-        return Rule(columns, lambda chunks, choices: loss, ("confidence",), INFINITE)
+        needed = (metric, "confidence")
+        return Rule(needed, lambda chunks, choices: loss, ("confidence",), INFINITE)
     if metric.startswith("ece_"):
         kind = DebiasedECE if metric.startswith("ece_debiased_") else ECE
         correct = "correct_" + metric.removeprefix("ece_").removeprefix("debiased_")
-        columns = ("confidence", correct)
-        return Rule(
-            columns, lambda chunks, choices: kind(correct, *_bins(chunks, choices)), columns
-        )
+        both = ("confidence", correct)
+        return Rule(both, lambda chunks, choices: kind(correct, *_bins(chunks, choices)), both)
     return Rule((metric,), lambda chunks, choices: Mean(metric), (metric,))
 
 
 def _bins(chunks: Sequence[Chunk], choices: Mapping[str, str]) -> tuple[tuple[float, ...], bool]:
-    """Return the inner edges of the confidence bins, and whether the last includes 1.
-
-    Equal-mass bins are computed on all systems together: swapped groups must keep their bins.
-    """
+    """Return the inner edges of the confidence bins, and whether the last includes 1."""
     closed = choices.get("bins", "closed") == "closed"
     if choices.get("binning", "equal-width") == "equal-width":
         return equal_width_edges(), closed
+    # Of all systems together: swapped groups must keep their bins.
     together = np.concatenate([chunk["confidence"][:, 0] for chunk in chunks])
     confidences = np.sort(together[np.isfinite(together)])
     return equal_mass_edges(confidences.tolist(), len(confidences)), closed
@@ -122,11 +117,8 @@ def read_statistics(store: Store, system: str) -> ItemStatistics:
     groups = [group for page in pages for group in page.groups]
     names = pages[0].values if pages else {}
     values = {name: np.concatenate([page.values[name] for page in pages]) for name in names}
-    n_rows: dict[str, int] = {}
-    keys = []
-    for item_id in (item_id for page in pages for item_id in page.ids):
-        keys.append((item_id, n_rows.get(item_id, 0)))
-        n_rows[item_id] = n_rows.get(item_id, 0) + 1
+    rows: defaultdict[str, Iterator[int]] = defaultdict(count)
+    keys = [(item_id, next(rows[item_id])) for page in pages for item_id in page.ids]
     return ItemStatistics(keys, groups, SavedDict(values))
 
 
@@ -211,12 +203,9 @@ class DocumentEvidence:
         return compare_values(*(self.results[label].get(metric) for label in (first, second)))
 
     def values(self, metric: str, labels: Sequence[str]) -> tuple[Values, int]:
-        """Return the value of every system on the documents that all have read, and their tokens.
-
-        For metrics without sums per document, the values are over all documents of a system.
-        """
+        """Return the value of every system on their common documents, and the number of tokens."""
         systems = [self.systems[label] for label in labels]
-        if not all(metric in one.metrics for one in systems):
+        if not all(metric in one.metrics for one in systems):  # over all documents of a system
             whole = {label: self.results[label][metric] for label in labels}
             n_tokens = min(estimate.n_items for estimate in whole.values())
             return {label: estimate.value for label, estimate in whole.items()}, n_tokens
@@ -241,14 +230,13 @@ def compare_sums(
     """Compare two systems on their common groups; `None` for a metric without sums per group."""
     if metric not in first.metrics or metric not in second.metrics:
         return None
-    rows = _common_rows([first.names, second.names])
-    n_groups = len(rows[0])
-    if not n_groups:
+    rows, other_rows = _common_rows([first.names, second.names])
+    if not len(rows):
         return Paired(Estimate(None, None, 0, 0, reason=NO_ITEMS), None, None, NO_ITEMS)
-    one, other = first.metrics[metric], second.metrics[metric]
-    counted = Estimate(None, None, int(first.tokens[rows[0]].sum()), n_groups)
-    tables = one.table[rows[0]], other.table[rows[1]]
-    return paired_sums(*tables, one.value, counted, seed, interval)
+    sums, other_sums = first.metrics[metric], second.metrics[metric]
+    counted = Estimate(None, None, int(first.tokens[rows].sum()), len(rows))
+    tables = sums.table[rows], other_sums.table[other_rows]
+    return paired_sums(*tables, sums.value, counted, seed, interval)
 
 
 def compare_values(first: Estimate | None, second: Estimate | None) -> Paired | None:
@@ -309,15 +297,10 @@ class Comparison:
         """Return whether the adjusted p-value is at most `alpha`."""
         return self.p_holm is not None and self.p_holm <= alpha
 
-    def is_impossible(self, alpha: float) -> bool:
-        """Return whether no adjusted p-value of its test could have been at most `alpha`."""
-        return self.smallest is not None and self.smallest > alpha
-
     def is_decided(self, alpha: float) -> bool:
         """Return whether the pair is equal, or has a test that could have been significant."""
-        if self.paired.reason == IDENTICAL:
-            return True
-        return self.smallest is not None and self.smallest <= alpha
+        possible = self.smallest is not None and self.smallest <= alpha
+        return possible or self.paired.reason == IDENTICAL
 
 
 def by_metric(comparisons: Sequence[Comparison]) -> dict[str, list[Comparison]]:
@@ -341,11 +324,7 @@ def adjusted(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
 
 
 def order_of(metric: str, family: Sequence[Comparison]) -> tuple[str, ...]:
-    """Return the systems from best to worst; empty for a metric without a better direction.
-
-    Systems are ordered by the mean of their paired differences from the others, each on the items
-    of its pair. If all systems have the same items, that is the order of their values.
-    """
+    """Return the systems from best to worst by the mean of their paired differences, if any."""
     direction = better(metric)
     if direction is None:
         return ()
@@ -363,8 +342,7 @@ def letters_of(
 ) -> Mapping[str, str]:
     """Return a compact letter display from Holm's p-values; the best system has an a.
 
-    Empty if the metric has no direction, or if a pair has no test that could be significant: a
-    shared letter would then be uninformative.
+    Empty if the metric has no direction, or if a pair has no test that could be significant.
     """
     if not order or not all(one.is_decided(alpha) for one in family):
         return {}
@@ -395,9 +373,9 @@ def match(
 ) -> tuple[list[ComparedSystem], dict[str, ItemStatistics], list[str]]:
     """Reduce every system to the smallest number of draws that any of them has on an item.
 
-    Draws are subsampled without replacement, from one random stream per system and item. A system
-    with exact probabilities is sampled. Items on which no system has draws are left out. `pairs_of`
-    yields the distributions of all systems. Return the systems, their statistics by label, notes.
+    Draws are subsampled without replacement, and exact probabilities sampled, from one random
+    stream per system and item. Items on which no system has draws are left out. `pairs_of` yields
+    the distributions of all systems. Return the systems, their statistics by label, notes.
     """
     sizes = _smallest_sizes(members, pairs_of())
     rows: dict[str, list[tuple[Key, str, list[float]]]] = {m.label: [] for m in members}
@@ -406,11 +384,15 @@ def match(
         if key in sizes:
             if pair.model.n is None:
                 sampled[member.label] = None
-            rng = stream(seed, "matched", member.system, *key)
-            model = drawn(pair.model, sizes[key], rng)
-            values = _pair_statistics(replace(pair, model=model))
-            rows[member.label].append((key, pair.group, values))
-    statistics = {label: _item_statistics(table) for label, table in rows.items()}
+            model = drawn(pair.model, sizes[key], stream(seed, "matched", member.system, *key))
+            row = _pair_statistics(replace(pair, model=model))
+            rows[member.label].append((key, pair.group, row))
+    statistics = {}
+    for label, table in rows.items():
+        values = np.array([row for _, _, row in table]).reshape(-1, len(MATCHED_STATISTICS))
+        columns = {name: values[:, i : i + 1] for i, name in enumerate(MATCHED_STATISTICS)}
+        keys, groups = [key for key, _, _ in table], [group for _, group, _ in table]
+        statistics[label] = ItemStatistics(keys, groups, columns)
     signed = [_signed(m, [sizes[key] for key, _, _ in rows[m.label]], seed) for m in members]
     return signed, statistics, _matching_notes(list(sizes.values()), list(sampled), seed)
 
@@ -419,22 +401,15 @@ def drawn(model: Categorical, n: int, rng: np.random.Generator) -> Categorical:
     """Return a sample of size n: without replacement from draws, or from exact probabilities.
 
     Unassigned mass is drawn as distinct words that nobody else gave.
-
-    >>> drawn(Categorical.from_counts({"a": 2, "b": 1}), 3, np.random.default_rng(0)).as_dict()
-    {'a': 0.6666666666666666, 'b': 0.3333333333333333}
-    >>> drawn(Categorical(("a",), (0.0,), rest=1.0), 2, np.random.default_rng(0)).probs
-    (0.5, 0.5)
     """
-    probs = np.array(model.probs)
+    probs, rest = np.array(model.probs), 0
     if model.n is not None:
-        counts = rng.multivariate_hypergeometric(
-            np.rint(probs * model.n).astype(np.int64), n, method="marginals"
-        )
-        rest = 0
+        draws = np.rint(probs * model.n).astype(np.int64)
+        counts = rng.multivariate_hypergeometric(draws, n, method="marginals").tolist()
     else:
         mass = np.append(probs, model.rest)
         *counts, rest = rng.multinomial(n, mass / mass.sum()).tolist()
-    words = {w: int(k) for w, k in zip(model.support, counts, strict=True) if k}
+    words = {w: k for w, k in zip(model.support, counts, strict=True) if k}
     return Categorical.from_counts(words | {f"\0unassigned {i}": 1 for i in range(rest)})
 
 
@@ -469,28 +444,20 @@ def _pair_statistics(pair: Pair) -> list[float]:
     return [np.nan if value is None else value for value in known]
 
 
-def _item_statistics(rows: Sequence[tuple[Key, str, list[float]]]) -> ItemStatistics:
-    values = np.array([row for _, _, row in rows]).reshape(-1, len(MATCHED_STATISTICS))
-    columns = {name: values[:, i : i + 1] for i, name in enumerate(MATCHED_STATISTICS)}
-    return ItemStatistics([key for key, _, _ in rows], [group for _, group, _ in rows], columns)
-
-
 def _signed(member: ComparedSystem, sizes: Sequence[int], seed: int) -> ComparedSystem:
     """Keep the results that can be matched, with signatures that say so."""
     n = f"{np.mean(sizes):g} matched" if sizes else "0 matched"
     results = {}
-    for metric in MATCHED_METRICS:
-        if metric in member.results:
-            result = member.results[metric]
-            protocol = {**result.signature.protocol, "matched": f"seed={seed}"}
-            signature = replace(result.signature, n=n, protocol=protocol)
-            results[metric] = replace(result, signature=signature)
+    for metric in (name for name in MATCHED_METRICS if name in member.results):
+        signature = member.results[metric].signature
+        protocol = {**signature.protocol, "matched": f"seed={seed}"}
+        signature = replace(signature, n=n, protocol=protocol)
+        results[metric] = replace(member.results[metric], signature=signature)
     return replace(member, results=results)
 
 
 def _matching_notes(sizes: Sequence[int], sampled: Sequence[str], seed: int) -> list[str]:
-    low, high = min(sizes), max(sizes)
-    number = f"{low}" if low == high else f"{low} to {high}"
+    number = " to ".join(map(str, sorted({min(sizes), max(sizes)})))
     notes = [
         f"matched: every system has the same number of draws per item ({number}), taken without "
         f"replacement with seed {seed}"

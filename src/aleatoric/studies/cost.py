@@ -74,14 +74,11 @@ def _gpu(name: str, single: float, half: float, gigabytes: float) -> Device:
 
 
 DEVICES = {
-    device.name: device
-    for device in (
-        Device("cpu"),
-        _gpu("h200", 67, 989, 141),
-        _gpu("h100", 67, 989, 80),
-        _gpu("a100", 19.5, 312, 80),
-        _gpu("l4", 30, 121, 24),
-    )
+    "cpu": Device("cpu"),
+    "h200": _gpu("h200", 67, 989, 141),
+    "h100": _gpu("h100", 67, 989, 80),
+    "a100": _gpu("a100", 19.5, 312, 80),
+    "l4": _gpu("l4", 30, 121, 24),
 }
 """The devices of `--device`. A new one is one line."""
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -150,13 +147,7 @@ class Cost:
 
 
 def predict(work: Work, parameters: float, machine: Machine, measured: Measured = MEASURED) -> Cost:
-    """The cost of a run.
-
-    >>> one = predict(Work(1000), 135e6, Machine(DEVICES["cpu"]))
-    >>> four = predict(Work(1000), 135e6, Machine(DEVICES["cpu"], workers=4))
-    >>> round(one.model / four.model, 6)
-    4.0
-    """
+    """The cost of a run of a model with this many parameters."""
     weights = parameters * BYTES[machine.dtype]
     gpus, read = gpus_for(weights, machine.device), tokens(work, measured)
     if machine.device.flops:
@@ -181,11 +172,7 @@ def predict(work: Work, parameters: float, machine: Machine, measured: Measured 
 
 
 def tokens(work: Work, measured: Measured = MEASURED) -> float:
-    """The tokens that the model reads: the contexts', and those of the tree or of the samples.
-
-    >>> tokens(Work(10, samples=5, context_tokens=20, new_tokens=100))
-    5200.0
-    """
+    """The tokens that the model reads: the contexts', and those of the tree or of the samples."""
     if work.samples is None:
         more = measured.exact_tree
     elif work.new_tokens is not None:
@@ -201,11 +188,7 @@ def gpus_for(weights: float, device: Device) -> int:
 
 
 def parse_parameters(text: str) -> float:
-    """The number of parameters, written as 135M or 70B.
-
-    >>> parse_parameters("70B"), parse_parameters("124439808")
-    (70000000000.0, 124439808.0)
-    """
+    """The number of parameters, written as 135M or 70B."""
     found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMBT]?)", text.strip().upper())
     number = float(found[1]) * _UNITS.get(found[2], 1) if found else 0.0
     if not 1 <= number <= 1e15:

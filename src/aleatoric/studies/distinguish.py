@@ -13,7 +13,7 @@ from aleatoric.inference.control import N_PERMUTATIONS, ItemTest, fits, one_popu
 from aleatoric.inference.multiple import benjamini_hochberg
 from aleatoric.metrics.distances import tvd
 from aleatoric.rng import stream
-from aleatoric.studies.figure_data import Histograms, histograms
+from aleatoric.studies.figure_data import histograms
 from aleatoric.studies.people import halves_of, interval_text, mean_interval
 from aleatoric.types import Case, Categorical, Interval, Study, Table
 
@@ -56,8 +56,10 @@ def run(cases: Iterable[Case], seed: int) -> Study:
     people = distinguish_people(all_cases, seed)
     if any(people.tests):
         found["people, half v half"] = people
-    tables = (_table(found, seed), _farthest(model))
-    return Study("distinguish", tables, {"distinguish_p_values": _picture(found)})
+    samples = {name: [p for p in one.p_values if p is not None] for name, one in found.items()}
+    label, title = "p-value, by context", "Do model and people differ?"
+    figures = {"distinguish_p_values": histograms(title, label, samples, _EDGES)}
+    return Study("distinguish", (_table(found, seed), _farthest(model)), figures)
 
 
 def distinguish(cases: Sequence[Case], seed: int) -> Distinguished:
@@ -79,10 +81,11 @@ def _test(case: Case, seed: int) -> ItemTest | None:
     human, model = case.pair.human, case.pair.model
     words = list(dict.fromkeys((*human.support, *model.support)))
     rng = stream(seed, "distinguish", case.item.id)
-    people = _on(words, human, human.n or 0)
+    people = np.rint(_on(words, human, human.n or 0)).astype(np.int64)
+    shares = _on(words, model, model.n or 1)
     if model.n is not None:
-        return one_population(_rounded(people), _rounded(_on(words, model, model.n)), rng)
-    return fits(_rounded(people), _on(words, model, 1), model.rest, rng)
+        return one_population(people, np.rint(shares).astype(np.int64), rng)
+    return fits(people, shares, model.rest, rng)
 
 
 def _test_people(case: Case, seed: int) -> ItemTest | None:
@@ -96,10 +99,6 @@ def _test_people(case: Case, seed: int) -> ItemTest | None:
 def _on(words: Sequence[str], side: Categorical, n: int) -> NDArray[np.float64]:
     known = side.as_dict()
     return np.array([known.get(word, 0.0) for word in words]) * n
-
-
-def _rounded(counts: NDArray[np.float64]) -> NDArray[np.int64]:
-    return np.rint(counts).astype(np.int64)
 
 
 def _table(found: dict[str, Distinguished], seed: int) -> Table:
@@ -127,22 +126,17 @@ def _row(name: str, found: Distinguished, seed: int) -> tuple[str, ...]:
 
 def _farthest(found: Distinguished) -> Table:
     """The contexts with the lowest p-values; ties are ordered by distance, largest first."""
-    known = [
-        (case, test.p, adjusted or 0.0)
-        for case, test, adjusted in zip(found.cases, found.tests, found.adjusted, strict=True)
-        if test
-    ]
-    known.sort(key=lambda one: (one[1], -tvd(one[0].pair)))
-    rows = tuple(_farthest_row(*one) for one in known[:N_SHOWN])
+    results = zip(found.cases, found.tests, found.adjusted, strict=True)
+    tested = [(case, test.p, adjusted or 0.0) for case, test, adjusted in results if test]
+    tested.sort(key=lambda row: (row[1], -tvd(row[0].pair)))
+    rows = []
+    for case, *p_values in tested[:N_SHOWN]:
+        context = case.item.context
+        end = context if len(context) <= _CONTEXT_END else f"…{context[-_CONTEXT_END:]}"
+        tops = (_top(case.pair.human), _top(case.pair.model), f"{tvd(case.pair):.3f}")
+        rows.append((case.item.id, end, *tops, *map(_p_text, p_values)))
     columns = ("item", "context", "people", "model", "TVD", "p", "p BH")
-    return Table("Contexts with the lowest p-values", columns, rows)
-
-
-def _farthest_row(case: Case, p: float, adjusted: float) -> tuple[str, ...]:
-    context = case.item.context
-    end = context if len(context) <= _CONTEXT_END else f"…{context[-_CONTEXT_END:]}"
-    tops = (_top(case.pair.human), _top(case.pair.model))
-    return (case.item.id, end, *tops, f"{tvd(case.pair):.3f}", _p_text(p), _p_text(adjusted))
+    return Table("Contexts with the lowest p-values", columns, tuple(rows))
 
 
 def _p_text(p: float) -> str:
@@ -152,8 +146,3 @@ def _p_text(p: float) -> str:
 def _top(side: Categorical) -> str:
     ranked = sorted(side.as_dict().items(), key=lambda pair: -pair[1])[:N_WORDS]
     return ", ".join(f"{word} {share:.2f}" for word, share in ranked)
-
-
-def _picture(found: dict[str, Distinguished]) -> Histograms:
-    samples = {name: [p for p in one.p_values if p is not None] for name, one in found.items()}
-    return histograms("Do model and people differ?", "p-value, by context", samples, _EDGES)

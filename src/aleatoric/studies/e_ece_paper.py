@@ -58,7 +58,12 @@ def read_rows(path: Path) -> Columns:
     `draw_scheme_p_S` = P̃(v), `draw_a_S` = 1[v = y].
     """
     try:
-        _check_size(path)
+        # Refuse, before unpacking, a file that is no archive or unpacks to too much.
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        if size > MAX_BYTES:
+            problem = f"unpacks to {size} bytes, over {MAX_BYTES}"
+            raise DataError.at(path, None, problem, "make it with the recipe again")
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except FileNotFoundError:
@@ -66,15 +71,6 @@ def read_rows(path: Path) -> Columns:
     except _DAMAGED as error:
         problem = f"holds no token rows ({type(error).__name__})"
         raise DataError.at(path, None, problem, "make it with the recipe again") from None
-
-
-def _check_size(path: Path) -> None:
-    """Refuse, before unpacking, a file that is no archive or unpacks to too much."""
-    with zipfile.ZipFile(path) as archive:
-        size = sum(member.file_size for member in archive.infolist())
-    if size > MAX_BYTES:
-        problem = f"unpacks to {size} bytes, over {MAX_BYTES}"
-        raise DataError.at(path, None, problem, "make it with the recipe again")
 
 
 def errors(columns: Columns, heads: Columns | None, bins: int, seed: int) -> dict[str, Estimate]:
@@ -108,7 +104,11 @@ def sce_of_heads(columns: Columns, heads: Columns, bins: int) -> float:
     n_classes, n_tokens = len(heads["class_mass"]), len(columns["token"])
     probs = heads["head_p"].astype(np.float64)
     index = bin_index(probs, equal_width_edges(bins))
-    reference = _reference_of(columns, heads)
+    # The reference token at the position of each head.
+    width = int(columns["position"].max()) + 1
+    places = columns["sentence"].astype(np.int64) * width + columns["position"]
+    wanted = heads["head_sentence"].astype(np.int64) * width + heads["head_position"]
+    reference = columns["token"][np.searchsorted(places, wanted)]
     correct = (reference == heads["head_token"]).astype(np.float64)
     place = heads["head_token"].astype(np.int64) * bins + index
     sums = bin_sums(probs, correct, place, n_classes * bins).reshape(n_classes, bins, N_COLUMNS)
@@ -135,15 +135,6 @@ def to_table(columns: Columns) -> TokenTable:
         uncertainty=doubles["uncertainty"],
         uncertainty_of="the second model",
     )
-
-
-def _reference_of(columns: Columns, heads: Columns) -> Floats:
-    """Return the reference token at the position of each head."""
-    width = int(columns["position"].max()) + 1
-    places = columns["sentence"].astype(np.int64) * width + columns["position"]
-    wanted = heads["head_sentence"].astype(np.int64) * width + heads["head_position"]
-    found: Floats = columns["token"][np.searchsorted(places, wanted)].astype(np.float64)
-    return found
 
 
 def _doubles(columns: Columns, *names: str) -> tuple[Floats, ...]:
@@ -230,23 +221,22 @@ def reproduce(data: Path, rows: Path | None = None, bins: int = 15, seed: int = 
     heads = path.with_name(path.name.replace("rows-", "heads-"))
     classes = read_rows(heads) if heads != path and os.path.isfile(heads) else None
     found = errors(columns, classes, bins, seed)
-    words = errors(_without_ends(columns), None, bins, seed)
+    is_word = columns["token"] != END_OF_SENTENCE
+    words = errors({name: column[is_word] for name, column in columns.items()}, None, bins, seed)
     lines = tuple(
         _reproduced(metric, estimate, text.sha256, path.stem, bins, seed)
         for metric, estimate in found.items()
     )
     table = to_table(columns)
-    return Reproduction(
-        lines,
-        (
-            _table_2(found, words, note, bins),
-            _table_1(columns, bins),
-            _table_3(intrinsic.run_intrinsic(table, seed, bins).tables[0]),
-            *(_table_4(ours) for ours in stability.run(table, seed, bins).tables),
-            _labels(columns, classes),
-            Table("What the paper leaves open", ("question", "here"), LEFT_OPEN),
-        ),
+    tables = (
+        _table_2(found, words, note, bins),
+        _table_1(columns, bins),
+        _table_3(intrinsic.run_intrinsic(table, seed, bins).tables[0]),
+        *(_table_4(ours) for ours in stability.run(table, seed, bins).tables),
+        _labels(columns, classes),
+        Table("What the paper leaves open", ("question", "here"), LEFT_OPEN),
     )
+    return Reproduction(lines, tables)
 
 
 def _find_rows(data: Path) -> Path:
@@ -283,42 +273,26 @@ def _check_origin(rows: Path, sha256: str) -> str:
     )
 
 
-def _without_ends(columns: Columns) -> Columns:
-    words = columns["token"] != END_OF_SENTENCE
-    return {name: column[words] for name, column in columns.items()}
-
-
 def _reproduced(
     metric: str, estimate: Estimate, sha256: str, model: str, bins: int, seed: int
 ) -> ReproducedResult:
     printed = _printed_error(metric)
-    signature = Signature(
-        "multi30k_test2016",
-        sha256,
-        f"translation@{model}",
-        EXPECTED.get(metric, "none"),
-        "whole-space" if metric in EXPECTED else "teacher-forced",
-        {"bins": str(bins), "closed": "at-1", "eos": "scored"},
-        str(estimate.n_items),
-        seed,
-        metric,
-        aleatoric.__version__,
-    )
-    result = Result("translation", metric, signature, estimate)
+    estimator = "whole-space" if metric in EXPECTED else "teacher-forced"
+    system, scheme = f"translation@{model}", EXPECTED.get(metric, "none")
+    choices = {"bins": str(bins), "closed": "at-1", "eos": "scored"}
+    made = ("multi30k_test2016", sha256, system, scheme, estimator, choices)
+    size = (str(estimate.n_items), seed, metric, aleatoric.__version__)
+    result = Result("translation", metric, Signature(*made, *size), estimate)
     return ReproducedResult(None if printed is None else printed / 100, result)
 
 
 def _table_2(found: dict[str, Estimate], words: dict[str, Estimate], note: str, bins: int) -> Table:
-    rows = tuple(
-        (
-            metric,
-            "–" if (printed := _printed_error(metric)) is None else f"{printed:.2f}",
-            _percent(estimate),
-            _interval(estimate),
-            _percent(words.get(metric)),
-        )
-        for metric, estimate in found.items()
-    )
+    rows = []
+    for metric, estimate in found.items():
+        printed, ends = _printed_error(metric), estimate.interval
+        paper = "–" if printed is None else f"{printed:.2f}"
+        interval = "–" if ends is None else f"[{100 * ends.low:.2f}, {100 * ends.high:.2f}]"
+        rows.append((metric, paper, _percent(estimate), interval, _percent(words.get(metric))))
     notes = (
         f"In percent, {bins} bins of equal width; the paper names no number of bins.",
         "sce: over all classes (Nixon et al. 2019), tiny by its 1/K; _predicted: the mean over "
@@ -328,7 +302,7 @@ def _table_2(found: dict[str, Estimate], words: dict[str, Estimate], note: str, 
         note,
     )
     columns = ("metric", "printed", "ours", "[low, high]", "without sentence ends")
-    return Table("e-ECE, Table 2: Multi30K DE→EN", columns, rows, notes)
+    return Table("e-ECE, Table 2: Multi30K DE→EN", columns, tuple(rows), notes)
 
 
 def _table_1(columns: Columns, bins: int) -> Table:
@@ -347,12 +321,8 @@ def _table_1(columns: Columns, bins: int) -> Table:
 
 
 def _table_3(ours: Table) -> Table:
-    rows = [
-        (row[0], *printed, *row[1:3])
-        for row, printed in zip(ours.rows, PRINTED_QUARTILES, strict=False)
-    ]
-    last = ours.rows[-1]
-    rows.append(("r", PRINTED_R, "p < 0.01", last[1], last[2]))
+    printed = (*PRINTED_QUARTILES, (PRINTED_R, "p < 0.01"))
+    rows = [(row[0], *pair, *row[1:3]) for row, pair in zip(ours.rows, printed, strict=True)]
     columns = ("quartile", "printed E[H]", "printed m(d)", "ours E[H]", "ours m(d)")
     return Table("e-ECE, Table 3: intrinsic uncertainty", columns, tuple(rows), ours.notes)
 
@@ -414,8 +384,3 @@ def _percent(estimate: Estimate | None) -> str:
         return "–"
     value = 100 * estimate.value
     return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
-
-
-def _interval(estimate: Estimate) -> str:
-    ends = estimate.interval
-    return "–" if ends is None else f"[{100 * ends.low:.2f}, {100 * ends.high:.2f}]"

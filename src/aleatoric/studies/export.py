@@ -35,7 +35,8 @@ def export_rows(store: Store, path: Path) -> None:
 def _item_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     columns = ["system", "item", "group", "row", *store.stat_columns()]
     rows = (row[:-1] for row in store.stat_rows())
-    schema = pa.schema([(name, _kind(name)) for name in columns])
+    kinds = dict.fromkeys(_TEXTS, pa.string()) | {"row": pa.int64()}
+    schema = pa.schema([(name, kinds.get(name, pa.float64())) for name in columns])
     return schema, _batches(rows, schema)
 
 
@@ -56,12 +57,6 @@ def _writer(path: Path, unfinished: Path, schema: pa.Schema) -> Any:
     if path.suffix == ".csv":
         return pyarrow.csv.CSVWriter(unfinished, schema)
     raise UsageError(f"{path}: rows are exported to a name that ends in .parquet or .csv.")
-
-
-def _kind(name: str) -> pa.DataType:
-    if name in _TEXTS:
-        return pa.string()
-    return pa.int64() if name == "row" else pa.float64()
 
 
 def _batches(rows: Iterator[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

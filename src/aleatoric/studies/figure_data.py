@@ -21,10 +21,7 @@ TVD_EDGES: Values = tuple(i / 20 - 0.025 for i in range(22))
 
 @dataclass(frozen=True)
 class LineSeries:
-    """A curve, with a band if `low` and `high` are given.
-
-    `slot` selects its color, dash and marker; by default its position among the curves does.
-    """
+    """A curve, with a band if `low` and `high` are given; `slot` selects its color and marker."""
 
     label: str
     x: Values
@@ -45,12 +42,18 @@ class Guide:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """Several curves over one axis, which is limited to `x_ends` if given."""
+class _Labelled:
+    """The title of a figure and the labels of its axes."""
 
     title: str
     x_label: str
     y_label: str
+
+
+@dataclass(frozen=True)
+class Lines(_Labelled):
+    """Several curves over one axis, which is limited to `x_ends` if given."""
+
     lines: tuple[LineSeries, ...]
     marks: tuple[Guide, ...] = ()
     x_ends: tuple[float, float] | None = None
@@ -69,12 +72,9 @@ class Histograms:
 
 
 @dataclass(frozen=True)
-class Scatter:
+class Scatter(_Labelled):
     """A target against a predictor; `trend` is the mean of the target by tenths of the cases."""
 
-    title: str
-    x_label: str
-    y_label: str
     x: Values
     y: Values
     trend: LineSeries
@@ -82,12 +82,9 @@ class Scatter:
 
 
 @dataclass(frozen=True)
-class Boxes:
+class Boxes(_Labelled):
     """The distribution of a target by category."""
 
-    title: str
-    x_label: str
-    y_label: str
     values: Mapping[str, Values]
     counted: str = "contexts"
 
@@ -119,10 +116,7 @@ class WordBars:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Accuracy by bin of confidence; NaN if a bin is empty.
-
-    95% of a calibrated model's accuracies lie between `low` and `high` (consistency bars).
-    """
+    """Accuracy by bin of confidence (NaN if empty), and 95% limits of a calibrated model's."""
 
     title: str
     edges: Values
@@ -135,10 +129,7 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Dots:
-    """Estimates with intervals: one row per name, one marker per series; NaN if undefined.
-
-    The other series are to be compared with the one named by `reference`.
-    """
+    """Estimates with intervals, per name and series; all are compared with series `reference`."""
 
     title: str
     x_label: str
@@ -150,12 +141,9 @@ class Dots:
 
 
 @dataclass(frozen=True)
-class HeatMap:
+class HeatMap(_Labelled):
     """One value per cell; rows may have different lengths, and `ids` name the item of each cell."""
 
-    title: str
-    x_label: str
-    y_label: str
     value_label: str
     rows: tuple[str, ...]
     values: tuple[Values, ...]
@@ -174,12 +162,9 @@ class MetricPoint:
 
 
 @dataclass(frozen=True)
-class Points:
+class Points(_Labelled):
     """Systems in the plane of two metrics; `reference` names the one to be close to."""
 
-    title: str
-    x_label: str
-    y_label: str
     points: tuple[MetricPoint, ...]
     reference: str = ""
 
@@ -218,10 +203,6 @@ def density(
 
     An end may be infinite if `shown` gives the part of the axis to draw. The line of a sample
     without spread is empty.
-
-    >>> line = density("model", [0.2, 0.4, 0.6, 0.9])
-    >>> round(float(np.trapezoid(line.y, line.x)), 2)
-    1.0
     """
     sample = np.asarray(values, dtype=np.float64)
     if not has_spread(sample):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -42,12 +43,7 @@ def run_intrinsic(table: TokenTable, seed: int, bins: int = 15) -> Study:
 
 
 def quartiles(entropy: Floats, d: Floats) -> Quartiles:
-    """Split tokens into four equal parts by entropy; ties keep the order of the tokens.
-
-    >>> found = quartiles(np.arange(8.0), np.array([0, 0, 0, 1, 1, 1, 2, 2.0]))
-    >>> found.mean_entropy, found.median_d
-    ((0.5, 2.5, 4.5, 6.5), (0.0, 0.5, 1.0, 2.0))
-    """
+    """Split tokens into four equal parts by entropy; ties keep the order of the tokens."""
     from scipy.stats import pearsonr
 
     parts = _parts(entropy)
@@ -66,9 +62,9 @@ def _parts(entropy: Floats) -> list[NDArray[np.intp]]:
 def _table(found: Quartiles, source: str) -> Table:
     named = zip(found.mean_entropy, found.median_d, found.counts, strict=True)
     rows = [(f"Q{i}", f"{h:.2f}", f"{d:.4f}", str(n)) for i, (h, d, n) in enumerate(named, 1)]
-    r = "–" if found.r is None else f"{found.r:.3f}"
-    p_value = "–"
-    if found.p_value is not None:
+    r = p_value = "–"
+    if found.r is not None and found.p_value is not None:
+        r = f"{found.r:.3f}"
         p_value = f"p = {found.p_value:.2g}" if found.p_value > 1e-300 else "p < 1e-300"
     notes = (
         f"E[H]: mean entropy in nats, of {source}; m(d): median of {_D}.",
@@ -82,7 +78,11 @@ def run_frequency(table: TokenTable, seed: int, bins: int = 15) -> Study:
     """The study: d, accuracy and confidence by frequency of the token in the corpus itself."""
     if not len(table.target):
         raise UsageError("frequency needs at least one token.")
-    bands, names = band_of(table.target), band_names()
+    # The band of each token: how often it occurs among all of them.
+    _, place, counts = np.unique(table.target, return_inverse=True, return_counts=True)
+    bands = np.searchsorted(EDGES, counts[place], side="right") - 1
+    names = [str(a) if b == a + 1 else f"{a}–{b - 1}" for a, b in pairwise(EDGES)]
+    names.append(f"{EDGES[-1]}–")
     found = {names[i]: bands == i for i in np.unique(bands)}
     rows = tuple(_row(name, table, here) for name, here in found.items())
     values = {name: _drawn(table.disagreement[here]) for name, here in found.items()}
@@ -96,37 +96,13 @@ def run_frequency(table: TokenTable, seed: int, bins: int = 15) -> Study:
     return Study("frequency", (shown,), {"d_by_frequency": boxes})
 
 
-def band_of(tokens: NDArray[np.int64]) -> NDArray[np.intp]:
-    """The band of each token: how often it occurs among all of them.
-
-    >>> band_of(np.array([5, 5, 7])).tolist()
-    [1, 1, 0]
-    """
-    _, place, counts = np.unique(tokens, return_inverse=True, return_counts=True)
-    found: NDArray[np.intp] = np.searchsorted(EDGES, counts[place], side="right") - 1
-    return found
-
-
-def band_names() -> list[str]:
-    """The names of the bands: 1, 2–9, 10–99, ..."""
-    ends = [end - 1 for end in EDGES[1:]]
-    names = [str(a) if a == b else f"{a}–{b}" for a, b in zip(EDGES, ends, strict=False)]
-    return [*names, f"{EDGES[-1]}–"]
-
-
 def _row(name: str, table: TokenTable, here: NDArray[np.bool_]) -> tuple[str, ...]:
     d = table.disagreement[here]
     gap = (table.confidence - table.correct)[here].mean()
     expected = (table.plain.confidence - table.plain.accuracy)[here].mean()
     counts = (str(len(d)), str(len(np.unique(table.target[here]))))
-    return (
-        name,
-        *counts,
-        f"{np.median(d):.4f}",
-        f"{d.mean():.4f}",
-        f"{gap:+.4f}",
-        f"{expected:+.4f}",
-    )
+    ds, gaps = (f"{np.median(d):.4f}", f"{d.mean():.4f}"), (f"{gap:+.4f}", f"{expected:+.4f}")
+    return (name, *counts, *ds, *gaps)
 
 
 def _drawn(d: Floats) -> tuple[float, ...]:

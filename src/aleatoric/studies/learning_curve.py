@@ -1,8 +1,7 @@
 """The learning curve: TVD between people, and between model and people, by sample size.
 
 Disjoint sets of m people are compared with each other, and m samples of the model with m people.
-Both distances fall as m grows, because small samples differ by chance; the part of the model's
-distance that remains above people's is systematic. Larger sizes are extrapolated.
+Both distances fall as m grows; the part of the model's that remains above people's is systematic.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from aleatoric.types import Case, Floats, Interval, Study, Table
 N_SPLITS = 20
 FURTHER = (2, 5)
 """Sizes to extrapolate to, as multiples of the largest measured one."""
+_ENDS = ("low", "high")
 _LEAST = 4
 _STEEPEST = -0.5
 """A sample approaches its distribution at most with the square root of its size."""
@@ -46,10 +46,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """Summed distances per group: people's at every size, then the model's.
-
-    `sums` is (groups, 2 sizes + 1); the last column counts contexts.
-    """
+    """(groups, 2 sizes + 1) summed distances: people's, then the model's; then the contexts."""
 
     sizes: tuple[int, ...]
     sums: Floats
@@ -73,14 +70,16 @@ def run(cases: Iterable[Case], seed: int) -> Study:
 
 def measure(cases: list[Case], seed: int) -> Curves:
     """Distances at sizes from 2 to the largest that 95% of the contexts allow."""
-    allowed = [_allowed(case) for case in cases]
+    # The largest sample size that each context allows on both sides.
+    sides = [(len(case.item.responses) // 2, case.pair.model.n) for case in cases]
+    allowed = [people if draws is None else min(people, draws) for people, draws in sides]
     most = int(np.quantile(allowed, 0.05, method="lower")) if cases else 0
     if most < _LEAST:
         raise UsageError(
             f"a learning curve needs contexts with at least {2 * _LEAST} answers and {_LEAST} "
             "draws of the model; this run has too few."
         )
-    usable = [case for case in cases if _allowed(case) >= most]
+    usable = [case for case, size in zip(cases, allowed, strict=True) if size >= most]
     sizes = tuple(int(m) for m in np.unique(np.geomspace(2, most, 8).round()))
     values = np.array([_distances(case, sizes, seed) for case in usable])
     sums = GroupSums()
@@ -89,20 +88,13 @@ def measure(cases: list[Case], seed: int) -> Curves:
     return Curves(sizes, sums.table, len(usable), len(cases) - len(usable))
 
 
-def _allowed(case: Case) -> int:
-    """The largest sample size that a context allows on both sides."""
-    people, draws = len(case.item.responses) // 2, case.pair.model.n
-    return people if draws is None else min(people, draws)
-
-
 def _distances(case: Case, sizes: tuple[int, ...], seed: int) -> Floats:
     """Mean distances over random orders of the people: people's by size, then the model's."""
     counts, model = human_counts(case.item.responses), case.pair.model
     codes = np.repeat(np.arange(len(counts)), list(counts.values()))
     answers = codes[control.independent_orders(len(codes), N_SPLITS, seed, case.item.id)]
     rng = stream(seed, "learning-curve", case.item.id)
-    shares = np.array([model.as_dict().get(word, 0.0) for word in counts])
-    side = Side(shares if model.n is None else np.rint(shares * model.n), model.n)
+    side = Side.of(model, list(counts))
     of_people, of_model = [], []
     for m in sizes:
         first, second = answers[:, :m], answers[:, m : 2 * m]
@@ -122,10 +114,6 @@ def people_at(sizes: Floats, means: Floats, size: float) -> Floats:
 
     The logarithm of the distance is a concave parabola in that of the size. Where it would fall
     faster than the square root of the size, it continues with that slope.
-
-    >>> sizes = np.array([2.0, 4.0, 8.0])
-    >>> round(float(people_at(sizes, 0.8 * sizes**-0.5, 32.0)), 4)
-    0.1414
     """
     x = np.log(sizes)
     bent, slope, level = _fitted(np.column_stack([x**2, x, x**0]), means)
@@ -155,13 +143,8 @@ def _fitted(design: Floats, means: Floats) -> Floats:
 def model_at(people: Floats, model: Floats, people_then: Floats) -> Floats:
     """The model's curve where that of people is `people_then`: (..., sizes) means -> (...).
 
-    The squared distance is fitted as a constant, the model's own distance, plus a multiple of
-    people's squared distance; the distance of a perfect model vanishes with theirs. The upper half
-    of the sizes is used.
-
-    >>> people = np.array([[0.5, 0.4, 0.3, 0.2]])
-    >>> model_at(people, np.sqrt(0.09 + people**2), np.array([0.0])).round(6).tolist()
-    [0.3]
+    The squared distance is fitted, on the upper half of the sizes, as the model's own squared
+    distance plus a multiple of people's: that of a perfect model vanishes with theirs.
     """
     upper = people.shape[-1] // 2
     x, y = people[..., upper:] ** 2, model[..., upper:] ** 2
@@ -224,24 +207,18 @@ def _table(points: list[CurvePoint], curves: Curves) -> Table:
 
 
 def _row(point: CurvePoint) -> tuple[str, ...]:
-    size = "∞" if point.size is None else str(point.size)
-    return (
-        size if point.measured else f"{size}*",
-        f"{point.people:.3f}",
-        _shown(point.people_interval),
-        f"{point.model:.3f}",
-        _shown(point.model_interval),
-        f"{point.model - point.people:+.3f}",
+    size = ("∞" if point.size is None else str(point.size)) + ("" if point.measured else "*")
+    people, model = (
+        interval_text(ends) + (CUT_MARK if is_cut(ends) else "")
+        for ends in (point.people_interval, point.model_interval)
     )
-
-
-def _shown(interval: Interval | None) -> str:
-    return interval_text(interval) + (CUT_MARK if is_cut(interval) else "")
+    above = f"{point.model - point.people:+.3f}"
+    return (size, f"{point.people:.3f}", people, f"{point.model:.3f}", model, above)
 
 
 def _picture(points: list[CurvePoint], curves: Curves) -> Lines:
     finite = [point for point in points if point.size is not None]
-    lines = tuple(_line(f"{side} v people", finite, side) for side in ("people", "model"))
+    lines = tuple(_line(finite, side) for side in ("people", "model"))
     marks = (
         Guide("largest measured", x=float(curves.sizes[-1])),
         Guide("model, infinite samples", y=points[-1].model),
@@ -249,11 +226,9 @@ def _picture(points: list[CurvePoint], curves: Curves) -> Lines:
     return Lines("Learning curve", "people and samples, m", "TVD", lines, marks)
 
 
-def _line(label: str, points: list[CurvePoint], side: str) -> LineSeries:
+def _line(points: list[CurvePoint], side: str) -> LineSeries:
     x = plain([point.size or 0 for point in points])
     y = plain([getattr(point, side) for point in points])
     intervals = [getattr(point, f"{side}_interval") for point in points]
-    if None in intervals:
-        return LineSeries(label, x, y)
-    low, high = (plain([getattr(i, end) for i in intervals]) for end in ("low", "high"))
-    return LineSeries(label, x, y, low, high)
+    band = () if None in intervals else (plain([getattr(i, e) for i in intervals]) for e in _ENDS)
+    return LineSeries(f"{side} v people", x, y, *band)

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +102,10 @@ def _cells(found: dict[str, dict[tuple[str, str], Result]]) -> list[PaperCell]:
     others = [name for name in systems if name not in PRINTED]
     return [
         PaperCell(
-            system,
-            metric,
-            PRINTED.get(system, {}).get(metric),
-            found["paper"].get((system, metric)),
-            found["corrected"].get((system, metric)),
+            *key, PRINTED.get(key[0], {}).get(key[1]), *(found[p].get(key) for p in PROTOCOLS)
         )
-        for system in (*known, *others)
-        for metric in METRICS
-        if (system, metric) in found["corrected"]
+        for key in product((*known, *others), METRICS)
+        if key in found["corrected"]
     ]
 
 

@@ -20,10 +20,7 @@ N_SPLITS = 20
 
 @dataclass(frozen=True)
 class SplitTVDs:
-    """TVDs of every case under every random split; all arrays are (cases, splits).
-
-    One half of the people is the target (oracle 1), the other stands in for a model (oracle 2).
-    """
+    """(cases, splits) TVDs; one half of the people is the target, the other plays the model."""
 
     cases: tuple[Case, ...]
     model: Floats
@@ -53,18 +50,11 @@ def halves_of(case: Case, seed: int, n_splits: int = N_SPLITS) -> control.Halves
     counts = np.array(list(human_counts(case.item.responses).values()))
     codes = np.repeat(np.arange(len(counts)), counts)
     orders = control.independent_orders(len(codes), n_splits, seed, case.item.id)
-    return control.split_halves(codes, orders)
+    return control.split_all([codes], [orders])
 
 
 def model_tvd(model: Categorical, words: Sequence[str], targets: Floats) -> Floats:
-    """TVD of a model to each row of `targets`, shares of `words`.
-
-    Mass of the model outside those words, assigned or not, is disjoint from the targets.
-
-    >>> model = Categorical(("a", "z"), (0.5, 0.25), rest=0.25)
-    >>> model_tvd(model, ["a", "b"], np.array([[0.5, 0.5], [1.0, 0.0]])).tolist()
-    [0.5, 0.5]
-    """
+    """TVD of a model to each row of `targets`, shares of `words`; its other mass is disjoint."""
     known = model.as_dict()
     shares = np.array([known.get(word, 0.0) for word in words])
     outside = max(0.0, sum(model.probs) + model.rest - float(shares.sum()))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -100,11 +102,7 @@ class Grid:
 
 
 def sizes(texts: Sequence[str]) -> tuple[Size, ...]:
-    """Parse numbers of samples; `exact` is `None`.
-
-    >>> sizes(["100", "exact"])
-    (100, None)
-    """
+    """Parse numbers of samples; `exact` is `None`."""
     return tuple(None if text == "exact" else _count(text) for text in texts)
 
 
@@ -162,12 +160,8 @@ class PlanRow:
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        design = self.design
-        sizes = {"people": design.people, "samples": design.samples, "groups": design.groups}
-        costs = {"contexts": design.contexts, "answers": design.answers, "draws": design.draws}
-        return {
-            **sizes,
-            **costs,
+        sizes = ("people", "samples", "groups", "contexts", "answers", "draws")
+        return {name: getattr(self.design, name) for name in sizes} | {
             "se": self.se,
             "se_interval": asdict(self.interval) if self.interval else None,
             "width": self.width,
@@ -176,7 +170,7 @@ class PlanRow:
             "extrapolated": self.extrapolated,
             "upper_bound": self.upper_bound,
             "variance": asdict(self.parts),
-            "design_effect": planning.design_effect(self.parts, design.crowding),
+            "design_effect": planning.design_effect(self.parts, self.design.crowding),
         }
 
 
@@ -206,12 +200,10 @@ def make_plan(source: PlanSource, target: Target, grid: Grid) -> RunPlan:
     """The designs of a grid, with the given numbers of groups or as many as the target needs."""
     target.check()
     grid.check()
-    n, m = source.people, source.samples
+    n, m, per_group = source.people, source.samples, grid.contexts_per_group
     people = grid.people or tuple(dict.fromkeys(max(2, size) for size in (n // 2, n, 2 * n)))
     default: tuple[Size, ...] = (100, 1000, None) if m is None else (max(2, m // 10), m)
-    crowding = source.crowding
-    if grid.contexts_per_group:
-        crowding = crowding.resized(grid.contexts_per_group)
+    crowding = source.crowding.resized(per_group) if per_group else source.crowding
     rows = tuple(
         _row(known, Design(*pair, groups, crowding), target)
         for pair, known in source.known(people, grid.samples or default).items()
@@ -237,11 +229,9 @@ def predicted(known: Known, design: Design) -> tuple[float, Interval | None]:
 
 def _row(known: Known, design: Design, target: Target) -> PlanRow:
     error, interval = predicted(known, design)
-    power = None
-    if target.difference is not None:
-        power = planning.power(error, target.difference, target.level)
+    wide, difference = planning.width(error, target.level), target.difference
+    power = None if difference is None else planning.power(error, difference, target.level)
     meets = None if target.error is None else error <= target.error * (1 + 1e-9)
-    wide = planning.width(error, target.level)
     how = (known.extrapolated, known.upper_bound)
     return PlanRow(design, known.parts, error, interval, wide, power, meets, *how)
 
@@ -283,11 +273,7 @@ class Assumptions:
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> Assumptions:
-        """Parse `name=value`, several separated by commas or in several texts.
-
-        >>> Assumptions.parse(["sd=0.1,icc=0.2"]).icc
-        0.2
-        """
+        """Parse `name=value`, several separated by commas or in several texts."""
         given: dict[str, float] = {}
         for text in ",".join(texts).split(","):
             name, _, value = text.strip().partition("=")
@@ -325,10 +311,7 @@ class Assumptions:
 def assumed_source(
     assumed: Assumptions, correlation: float | None = None, seed: int = 0
 ) -> PlanSource:
-    """Variances from assumptions; the noise is that of one typical context.
-
-    With a `correlation`, of the difference between two systems.
-    """
+    """Variances from assumptions; with a `correlation`, of the difference between two systems."""
     name = "TVD under assumptions"
     notes = [f"Assumed: {assumed}. The noise is that of one typical context."]
     if correlation is not None:
@@ -341,65 +324,44 @@ def assumed_source(
 
     def known(people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Known]:
         rng = stream(seed, "plan", "assumed")
-        found = noise(_typical(assumed), people, samples, rng, N_SAMPLES)
-        return {
-            (n, m): Known(_parts(assumed, correlation, found.people[i, j], found.samples[i, j]))
-            for i, n in enumerate(people)
-            for j, m in enumerate(samples)
-        }
+        # People's words follow Zipf's law; the model's distance is mass on words of its own.
+        shares = zipf(assumed.support, assumed.entropy)
+        typical = Sides(Side(shares, None), (Side((1 - assumed.tvd) * shares, None),))
+        found = noise(typical, people, samples, rng, times=N_SAMPLES)
+        between, within = assumed.icc * assumed.sd**2, (1 - assumed.icc) * assumed.sd**2
+        at_sizes = {}
+        for (i, n), (j, m) in product(enumerate(people), enumerate(samples)):
+            noises = (max(0.0, float(part[i, j])) for part in (found.people, found.samples))
+            parts = Variances(between, within, *noises)
+            at_sizes[n, m] = Known(parts if correlation is None else parts.paired(correlation))
+        return at_sizes
 
     return PlanSource(name, 40, 1000, 20, crowding, known, tuple(notes))
 
 
-def _parts(
-    assumed: Assumptions, correlation: float | None, people: float, samples: float
-) -> Variances:
-    variance, icc = assumed.sd**2, assumed.icc
-    noises = (max(0.0, float(people)), max(0.0, float(samples)))
-    parts = Variances(icc * variance, (1 - icc) * variance, *noises)
-    return parts if correlation is None else parts.paired(correlation)
-
-
-def _typical(assumed: Assumptions) -> Sides:
-    """People's words follow Zipf's law; the model's distance is mass on words of its own."""
-    people = zipf(assumed.support, assumed.entropy)
-    model = (1 - assumed.tvd) * people
-    return Sides(Side(people, None), (Side(model, None),))
-
-
 def zipf(support: int, entropy: float) -> Floats:
-    """Zipf-like probabilities of `support` words with this entropy in bits.
-
-    >>> zipf(4, 2.0).tolist()
-    [0.25, 0.25, 0.25, 0.25]
-    """
+    """Zipf-like probabilities of `support` words with this entropy in bits."""
     from scipy.optimize import brentq
 
     ranks = np.arange(1, support + 1, dtype=np.float64)
-    if support == 1 or _bits(_normed(ranks, 0.0)) <= entropy:
-        return _normed(ranks, 0.0)
-    if _bits(_normed(ranks, 50.0)) >= entropy:
-        return _normed(ranks, 50.0)
-    steepness = brentq(lambda s: _bits(_normed(ranks, s)) - entropy, 0.0, 50.0)
-    return _normed(ranks, float(steepness))
 
+    def normed(steepness: float) -> Floats:
+        weights = ranks**-steepness
+        probs: Floats = weights / weights.sum()
+        return probs
 
-def _normed(ranks: Floats, steepness: float) -> Floats:
-    weights = ranks**-steepness
-    probs: Floats = weights / weights.sum()
-    return probs
+    def excess(steepness: float) -> float:
+        probs = normed(steepness)
+        known = probs[probs > 0]
+        return float(-(known * np.log2(known)).sum()) - entropy
 
-
-def _bits(probs: Floats) -> float:
-    known = probs[probs > 0]
-    return float(-(known * np.log2(known)).sum())
+    if support == 1 or excess(0.0) <= 0:
+        return normed(0.0)
+    return normed(50.0 if excess(50.0) >= 0 else float(brentq(excess, 0.0, 50.0)))
 
 
 def _number(name: str, value: str) -> float:
-    try:
-        found = float(value)
-    except ValueError:
-        found = float("nan")
-    if not np.isfinite(found):
-        raise UsageError(f"{name}={quoted(value, 40)} is not a number; {_MEANING[name]}.")
-    return found
+    with suppress(ValueError):
+        if math.isfinite(number := float(value)):
+            return number
+    raise UsageError(f"{name}={quoted(value, 40)} is not a number; {_MEANING[name]}.")

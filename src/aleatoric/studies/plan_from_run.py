@@ -74,10 +74,9 @@ def pilot_source(
     contexts = tuple(_contexts(store, names))
     _check(contexts, str(store.path))
     notes = [_EXPLAINED]
-    if not differs or len(names) == 2:
-        correlation = None
-    else:
-        correlation = 0.5 if correlation is None else correlation
+    assumes_second = differs and len(names) == 1
+    correlation = (0.5 if correlation is None else correlation) if assumes_second else None
+    if assumes_second:
         notes.append(
             f"The second system of the difference is assumed: as noisy as {names[0]}, and "
             f"correlated with it at {correlation:g} over contexts and people."
@@ -149,14 +148,8 @@ def context_of(found: Sequence[Case]) -> Context:
     pair = found[0].pair
     models = [case.pair.model for case in found]
     words = list(pair.human.support)
-    seen = Sides(_side(pair.human, words), tuple(_side(model, words) for model in models))
+    seen = Sides(Side.of(pair.human, words), tuple(Side.of(model, words) for model in models))
     return Context(pair.item_id, pair.group, seen, _truth(pair.human, models))
-
-
-def _side(distribution: Categorical, words: Sequence[str]) -> Side:
-    shares = np.array([distribution.as_dict().get(word, 0.0) for word in words])
-    n = distribution.n
-    return Side(shares if n is None else np.rint(shares * n), n)
 
 
 def _truth(people: Categorical, models: Sequence[Categorical]) -> Sides:
@@ -166,15 +159,14 @@ def _truth(people: Categorical, models: Sequence[Categorical]) -> Sides:
     proportions, or put on a word of its own if the models have no others.
     """
     n = people.n or 1
-    once = sum(round(p * n) == 1 for p in people.probs)
-    unseen = min(once, n - 1) / n
+    unseen = min(sum(round(p * n) == 1 for p in people.probs), n - 1) / n
     others = _other_words(people, models)
     mean = np.array(list(others.values())) if others else np.ones(1)
     words = [*people.support, *(others or ("\0other",))]
     shares = np.array([*people.probs]) * (1 - unseen)
     mass = np.concatenate([shares, unseen * mean / mean.sum()])
-    known = [np.array([model.as_dict().get(word, 0.0) for word in words]) for model in models]
-    return Sides(Side(mass, None), tuple(Side(masses, None) for masses in known))
+    shares_of = [np.array([model.as_dict().get(word, 0.0) for word in words]) for model in models]
+    return Sides(Side(mass, None), tuple(Side(known, None) for known in shares_of))
 
 
 def _other_words(people: Categorical, models: Sequence[Categorical]) -> dict[str, float]:
@@ -184,5 +176,4 @@ def _other_words(people: Categorical, models: Sequence[Categorical]) -> dict[str
         for word, p in model.as_dict().items():
             if word not in human and p > 0:
                 found[word] = found.get(word, 0.0) + p
-    likely = sorted(found, key=lambda word: (-found[word], word))[:MOST_OTHER_WORDS]
-    return {word: found[word] for word in likely}
+    return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_OTHER_WORDS])

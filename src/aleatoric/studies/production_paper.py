@@ -162,16 +162,23 @@ def find_corpora(data: Path) -> list[MultiRef]:
 
 def to_tables(found: ControlReproduction) -> list[Table]:
     """The table of results, and the check of pair distances."""
-    tables = [_rows_table(found.lines)]
-    if found.pairs:
-        tables.append(_checks_table(found.pairs))
-    return tables
+    checks = [_checks_table(found.pairs)] if found.pairs else []
+    return [_rows_table(found.lines), *checks]
 
 
 def pair_tables(checks: Iterable[PairCheck]) -> list[Table]:
     """Per corpus, every pair distance of its first inputs, to eight digits."""
-    by_corpus = groupby(checks, key=lambda check: check.corpus)
-    return [_pairs_table(corpus, list(some)) for corpus, some in by_corpus]
+    tables = []
+    for corpus, group in groupby(checks, key=lambda check: check.corpus):
+        inputs = list(group)
+        pairs = enumerate(zip_longest(*(check.distances for check in inputs)), 1)
+        rows = tuple(
+            (str(number), *("" if cell is None else f"{cell:.8f}" for cell in cells))
+            for number, cells in pairs
+        )
+        columns = ("pair", *(f"input {check.item_id}" for check in inputs))
+        tables.append(Table(f"{corpus}: {CHECKED_PROBE} of pairs i < j", columns, rows))
+    return tables
 
 
 class ControlScores:
@@ -182,16 +189,13 @@ class ControlScores:
         self.facts = {probe.name: {**prepared.facts, **probe.facts} for probe in probes}
         self.first: list[tuple[Inputs, dict[str, Floats]]] = []
         """The first batch under `CHECKED_PROBE`: inputs by size, and their statistics."""
-        self._parts: dict[str, list[tuple[list[int], Floats]]] = {}
-
-    def add(self, name: str, rows: list[int], values: Floats) -> None:
-        """Add the values of inputs at `rows`, counted over the whole corpus."""
-        self._parts.setdefault(name, []).append((rows, values))
+        self.parts: dict[str, list[tuple[list[int], Floats]]] = {}
+        """Statistic -> values of inputs at some rows, counted over the whole corpus."""
 
     def values(self) -> dict[str, Floats]:
         """Statistic -> value per input, NaN if undefined."""
         found = {}
-        for name, parts in self._parts.items():
+        for name, parts in self.parts.items():
             found[name] = np.full(len(self.groups), np.nan)
             for rows, values in parts:
                 found[name][rows] = values
@@ -251,9 +255,9 @@ def _add(
         for rows in sizes.values():
             stacked = np.stack([matrices[row] for row in rows])
             inputs = Inputs([items[row].id for row in rows], stacked, stacked.shape[1])
-            found = control(inputs)
+            found, places = control(inputs), [start + row for row in rows]
             for name, values in found.items():
-                scores.add(f"{name}/{probe.name}", [start + row for row in rows], values)
+                scores.parts.setdefault(f"{name}/{probe.name}", []).append((places, values))
             if start == 0 and probe.name == CHECKED_PROBE:
                 scores.first.append((inputs, found))
 
@@ -278,16 +282,11 @@ def _lines(
         made = (corpus.name, corpus.sha256, "people", "none", "people", choices)
         size = (str(estimate.n_items), splitting.seed, name, aleatoric.__version__)
         result = Result("control", name, Signature(*made, *size), estimate)
-        printed = _printed(corpus.name, statistic, probe)
+        # The published control has no C of its own: Tables 4 and 5 repeat its row of Tables 2, 3.
+        row = PRINTED.get(corpus.name, {}).get(probe, (None, None))
+        printed = dict(zip(("w1_M", "dmu_M"), row, strict=True)).get(statistic)
         lines.append(ControlLine(corpus.name, protocol, printed, result))
     return lines
-
-
-def _printed(corpus: str, statistic: str, probe: str) -> float | None:
-    # The published control has no C of its own: Tables 4 and 5 repeat its row of Tables 2 and 3.
-    row = PRINTED.get(corpus, {}).get(probe)
-    place = {"w1_M": 0, "dmu_M": 1}.get(statistic)
-    return None if row is None or place is None else row[place]
 
 
 def _recorded(data: Path, given: Path | None) -> dict[str, list[dict[str, Any]]]:
@@ -321,10 +320,14 @@ def _checks(
 
 def _rows_table(lines: Sequence[ControlLine]) -> Table:
     cells = {(line.corpus, line.result.metric, line.protocol): line for line in lines}
-    keys = dict.fromkeys((line.corpus, line.result.metric) for line in lines)
-    rows = []
     corpora = list(dict.fromkeys(line.corpus for line in lines))
-    for corpus, metric in sorted(keys, key=lambda key: (corpora.index(key[0]), *_order(key[1]))):
+
+    def order(key: tuple[str, str]) -> tuple[int, str, int]:
+        statistic, _, probe = key[1].partition("/")
+        return corpora.index(key[0]), probe, STATISTICS.index(statistic)
+
+    rows = []
+    for corpus, metric in sorted({(line.corpus, line.result.metric) for line in lines}, key=order):
         both = [cells.get((corpus, metric, protocol)) for protocol in PROTOCOLS]
         some = next(line for line in both if line is not None)
         ours = (_digits(line.result.estimate.value if line else None) for line in both)
@@ -335,39 +338,18 @@ def _rows_table(lines: Sequence[ControlLine]) -> Table:
     return Table("What Comes Next?, human control", columns, tuple(rows), NOTES)
 
 
-def _order(metric: str) -> tuple[str, int]:
-    """Probes in their order, then statistics."""
-    statistic, _, probe = metric.partition("/")
-    return probe, STATISTICS.index(statistic)
-
-
 def _checks_table(checks: Sequence[PairCheck]) -> Table:
-    rows = tuple(
-        (
-            check.corpus,
-            check.item_id,
-            str(len(check.distances)),
-            _digits(check.control["mean_H"]),
-            _digits(check.control.get("w1_M")),
-            _digits(check.control.get("dmu_M")),
-            "–" if check.worst is None else f"{check.worst:.1e}",
-        )
-        for check in checks
-    )
+    rows = []
+    for check in checks:
+        control = (_digits(check.control.get(name)) for name in ("mean_H", "w1_M", "dmu_M"))
+        worst = "–" if check.worst is None else f"{check.worst:.1e}"
+        rows.append((check.corpus, check.item_id, str(len(check.distances)), *control, worst))
     columns = ("corpus", "input", "pairs", "mean H", "W1", "Dmu", "worst difference")
     notes = (
         f"{CHECKED_PROBE} of the first inputs, paper; recorded to eight digits: a difference of "
         f"at most {TOLERANCE:g} is none. – : nothing was recorded.",
     )
-    return Table("Pair distances against the recorded ones", columns, rows, notes)
-
-
-def _pairs_table(corpus: str, checks: Sequence[PairCheck]) -> Table:
-    rows = []
-    for number, cells in enumerate(zip_longest(*(check.distances for check in checks)), 1):
-        rows.append((str(number), *("" if cell is None else f"{cell:.8f}" for cell in cells)))
-    columns = ("pair", *(f"input {check.item_id}" for check in checks))
-    return Table(f"{corpus}: {CHECKED_PROBE} of pairs i < j", columns, tuple(rows))
+    return Table("Pair distances against the recorded ones", columns, tuple(rows), notes)
 
 
 def _digits(value: float | None) -> str:

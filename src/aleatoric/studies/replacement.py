@@ -1,14 +1,10 @@
 """How large is a TVD difference? Replace k% of a model's distributions by people's (§5, App. E).
 
-Under each random split of the people, one half is the target. For a random k% of the contexts the
-model's TVD to the target is replaced by the TVD of the other half. How large must k be until the
-TVDs are distributed like those between people?
-
-Two criteria, both on the Kolmogorov-Smirnov distance between the two TVD distributions:
-- `not significant`: the smallest k at which the two-sample test does not reject at 5%. It depends
-  on the number of contexts, and as the two samples share k% of their values the test is lenient;
-- `like people`: the smallest k at which the distance is no larger than that between two random
-  splits of the people. It does not depend on the number of contexts.
+For a random k% of the contexts the model's TVD to one half of the people is replaced by the TVD of
+the other half. Two criteria on the Kolmogorov-Smirnov distance to the TVDs between people:
+`not significant`, the smallest k at which the two-sample test does not reject at 5%, depends on the
+number of contexts; `like people`, the smallest k at which the distance is no larger than between
+two random splits of the people, does not.
 """
 
 from __future__ import annotations
@@ -78,14 +74,7 @@ def run(cases: Iterable[Case], seed: int) -> Study:
 
 
 def replace(model: Floats, oracle: Floats, groups: Sequence[str], seed: int) -> Replacement:
-    """The replacement experiment on (contexts, splits) TVDs of a model and of the other half.
-
-    >>> rng = np.random.default_rng(0)
-    >>> people, model = rng.beta(4, 6, (300, 4)), rng.beta(7, 4, (300, 4))
-    >>> found = replace(model, people, [str(i % 30) for i in range(300)], seed=0)
-    >>> found.points[0].ks > found.points[12].ks > found.points[20].ks == 0
-    True
-    """
+    """The replacement experiment on (contexts, splits) TVDs of a model and of the other half."""
     ranks = _ranks(len(model), model.shape[1], seed)
     shares = np.round(np.arange(0, 1 + STEP / 2, STEP), 10)
     coded = [_Coded.of(model[:, s], oracle[:, s], ranks[:, s]) for s in range(model.shape[1])]
@@ -94,27 +83,22 @@ def replace(model: Floats, oracle: Floats, groups: Sequence[str], seed: int) -> 
         _point(k, mixed(model, oracle, ranks, k), by_split[:, i], groups, seed)
         for i, k in enumerate(plain(shares))
     )
-    people = _ks_people(oracle)
-    limits = {"not significant": significant_distance(len(model)), "like people": people}
+    # The mean KS distance between the people's TVDs of one split and of the next.
+    pairs = zip(oracle.T, np.roll(oracle, 1, axis=1).T, strict=True)
+    people = float(np.mean([ks_2samp(*pair, method="asymp").statistic for pair in pairs]))
+    # The smallest KS distance of two samples that the test rejects (Smirnov's limit).
+    significant = float(kstwobign.isf(ALPHA) * np.sqrt(2 / len(model)))
+    limits = {"not significant": significant, "like people": people}
     replicates = _replicates(coded, groups, shares, seed)
     criteria = tuple(
         _criterion(name, by_split, replicates, shares, limit) for name, limit in limits.items()
     )
-    return Replacement(points, people, limits["not significant"], criteria)
+    return Replacement(points, people, significant, criteria)
 
 
 def mixed(model: Floats, oracle: Floats, ranks: NDArray[np.int64], share: float) -> Floats:
     """TVDs in which the contexts of the lowest ranks, a given share, have the oracle's values."""
     return np.where(ranks < round(share * len(model)), oracle, model)
-
-
-def significant_distance(n: int, alpha: float = ALPHA) -> float:
-    """The smallest KS distance of two samples of n that the test rejects (Smirnov's limit).
-
-    >>> round(significant_distance(797), 3)
-    0.068
-    """
-    return float(kstwobign.isf(alpha) * np.sqrt(2 / n))
 
 
 def _ranks(n: int, n_splits: int, seed: int) -> NDArray[np.int64]:
@@ -163,12 +147,6 @@ def _point(
     return ReplacementPoint(k, float(by_case.mean()), interval, distance, spread, p)
 
 
-def _ks_people(oracle: Floats) -> float:
-    """The mean KS distance between the people's TVDs of one split and of the next."""
-    pairs = zip(oracle.T, np.roll(oracle, 1, axis=1).T, strict=True)
-    return float(np.mean([ks_2samp(*pair, method="asymp").statistic for pair in pairs]))
-
-
 def _replicates(
     coded: Sequence[_Coded], groups: Sequence[str], shares: Floats, seed: int
 ) -> Floats:
@@ -189,11 +167,10 @@ def _replicates(
 def _criterion(
     name: str, by_split: Floats, replicates: Floats, shares: Floats, limit: float
 ) -> Criterion:
-    value = float(_smallest(by_split, shares, limit).mean())
-    if not len(replicates):
-        return Criterion(name, value, None)
-    low, high = np.quantile(_smallest(replicates, shares, limit), [0.025, 0.975])
-    interval = Interval(float(low), float(high), 0.95, "group bootstrap, percentile")
+    value, interval = float(_smallest(by_split, shares, limit).mean()), None
+    if len(replicates):
+        low, high = np.quantile(_smallest(replicates, shares, limit), [0.025, 0.975])
+        interval = Interval(float(low), float(high), 0.95, "group bootstrap, percentile")
     return Criterion(name, value, interval)
 
 
@@ -239,14 +216,13 @@ def _picture(found: Replacement, tvds: SplitTVDs, seed: int) -> dict[str, Panels
         density(f"k = {k:.0%}", mixed(tvds.model, tvds.oracle, ranks, k).ravel()) for k in SHOWN
     )
     k = plain([100 * point.k for point in found.points])
-    ks = plain([point.ks for point in found.points])
-    spread = np.array([point.ks_spread for point in found.points])
-    band = (plain(np.array(ks) - spread), plain(np.array(ks) + spread))
+    ks, spread = np.array([(point.ks, point.ks_spread) for point in found.points]).T
     marks = (
         Guide("significant at 5%", y=found.ks_significant),
         Guide("people against people", y=found.ks_people),
     )
     left = Lines("TVD after replacing k%", "TVD to the disjoint half", "density", densities)
-    curve = LineSeries("KS distance ± sd over splits", k, ks, *band)
+    ends = (plain(ks - spread), plain(ks + spread))
+    curve = LineSeries("KS distance ± sd over splits", k, plain(ks), *ends)
     right = Lines("Distance to people's TVDs", "replaced k (%)", "KS distance", (curve,), marks)
     return {"fig14_replacement": Panels("k% replacement", (left, right))}

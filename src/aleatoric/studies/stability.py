@@ -38,15 +38,13 @@ SubsetError = Callable[[NDArray[np.intp]], float]
 
 @dataclass(frozen=True)
 class SubsetSpread:
-    """Mean and standard deviation of an error over subsets of one size.
-
-    `distance` is |mean − the value on all units|.
-    """
+    """Mean and standard deviation of an error over subsets of one size."""
 
     size: int
     mean: float
     deviation: float
     distance: float
+    """|mean − the value on all units|."""
 
 
 def run(table: TokenTable, seed: int, bins: int = 15) -> Study:
@@ -60,10 +58,8 @@ def run(table: TokenTable, seed: int, bins: int = 15) -> Study:
         raise UsageError(f"stability needs at least {SIZES[0]} tokens; there are {n_tokens}.")
     by_token = {name: error_of_tokens(*pair, bins) for name, pair in pairs.items()}
     full = {name: error(np.arange(n_tokens)) for name, error in by_token.items()}
-    by_document = {
-        name: error_of_documents(sums_by_unit(table.unit, *pair, bins))
-        for name, pair in pairs.items()
-    }
+    sums = {name: sums_by_unit(table.unit, *pair, bins) for name, pair in pairs.items()}
+    by_document = {name: error_of_documents(by_unit) for name, by_unit in sums.items()}
     tables, pictures = [], {}
     units = ((TOKENS, n_tokens, by_token), (DOCUMENTS, n_documents, by_document))
     for unit, n_units, errors in units:
@@ -127,10 +123,10 @@ def spreads(error: SubsetError, full: float, subsets: Subsets) -> list[SubsetSpr
 def _table(
     found: dict[str, list[SubsetSpread]], full: dict[str, float], unit: str, n_units: int
 ) -> Table:
-    rows = [
-        (str(row[0].size), *(cell for spread in row for cell in _cells(spread)))
-        for row in zip(*found.values(), strict=True)
-    ]
+    rows = []
+    for row in zip(*found.values(), strict=True):
+        parts = [part for s in row for part in (s.mean, s.deviation, s.distance)]
+        rows.append((str(row[0].size), *(f"{100 * part:.2f}" for part in parts)))
     last = ("all", *(cell for value in full.values() for cell in (f"{100 * value:.2f}", "", "")))
     notes: tuple[str, ...] = (
         f"Mean, standard deviation and distance of the mean to the value on all {n_units} {unit}, "
@@ -142,10 +138,6 @@ def _table(
         notes = (f"{n_units} {unit} are too few for subsets of {SIZES[0]}.",)
     columns = ("n", *(f"{name} {part}" for name in found for part in ("E", "σ", "Δ")))
     return Table(f"Stability, subsets of {unit}", columns, (*rows, last), notes)
-
-
-def _cells(spread: SubsetSpread) -> list[str]:
-    return [f"{100 * part:.2f}" for part in (spread.mean, spread.deviation, spread.distance)]
 
 
 def _picture(found: dict[str, list[SubsetSpread]], full: dict[str, float], unit: str) -> Lines:

@@ -26,11 +26,7 @@ SIZES = (10, 20, 40, 100)
 
 @dataclass(frozen=True)
 class SampleError:
-    """The error of TVD at one sample size.
-
-    `by_case` holds the mean squared error over subsamples per context; `mean` and `spread` are its
-    mean and standard deviation over contexts.
-    """
+    """The error of TVD at one sample size: mean and standard deviation over contexts."""
 
     size: int
     mean: float
@@ -38,12 +34,14 @@ class SampleError:
     interval: Interval | None
     bias: float
     by_case: Floats
+    """The mean squared error over subsamples per context."""
 
 
 def run(cases: Iterable[Case], seed: int) -> Study:
     """The study: squared error of TVD by sample size, and the data of Fig. 11."""
     cases = list(cases)
-    usable = [case for case in cases if _is_usable(case)]
+    answered = [case for case in cases if len(case.item.responses) >= 2]
+    usable = [case for case in answered if (case.pair.model.n or 0) > max(SIZES)]
     if not usable:
         raise UsageError(
             f"subsampling needs contexts with more than {max(SIZES)} draws of the model and at "
@@ -67,11 +65,6 @@ def errors_at(size: int, cases: list[Case], seed: int) -> SampleError:
     return SampleError(size, float(squared.mean()), spread, interval, float(gaps.mean()), squared)
 
 
-def _is_usable(case: Case) -> bool:
-    n = case.pair.model.n
-    return n is not None and n > max(SIZES) and len(case.item.responses) >= 2
-
-
 def _gaps(case: Case, size: int, seed: int) -> Floats:
     """TVD of a subsample minus TVD of the full sample, against the target half of each split."""
     words = list(human_counts(case.item.responses))
@@ -81,8 +74,7 @@ def _gaps(case: Case, size: int, seed: int) -> Floats:
     on_words = {word: i for i, word in enumerate(case.pair.model.support)}
     columns = np.array([on_words.get(word, -1) for word in words])
     sampled = np.where(columns >= 0, shares[:, columns], 0.0)
-    outside = 1 - sampled.sum(axis=1)
-    small = (np.abs(targets - sampled).sum(axis=1) + outside) / 2
+    small = (np.abs(targets - sampled).sum(axis=1) + (1 - sampled.sum(axis=1))) / 2
     gaps: Floats = small - model_tvd(case.pair.model, words, targets)
     return gaps
 

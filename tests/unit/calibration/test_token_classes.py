@@ -87,7 +87,7 @@ def test_unseen_classes_are_those_that_are_no_reference() -> None:
     own = AllClasses(logits.shape[1], BINS)
     own.add(logits, targets)
     unseen = set(range(logits.shape[1])) - set(targets.tolist())
-    assert own.unseen_share() == pytest.approx(len(unseen) / logits.shape[1])
+    assert own.errors()["vocabulary_unseen"] == pytest.approx(len(unseen) / logits.shape[1])
 
 
 def test_pairs_that_never_occur_take_no_room() -> None:

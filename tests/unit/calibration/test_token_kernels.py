@@ -10,11 +10,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from token_rows import token_rows
 
 from aleatoric.calibration.kernels import naive, torch_pass
 from aleatoric.calibration.schemes import EXPECTED, Scheme
 from aleatoric.calibration.statistics import TokenColumns
-from aleatoric.calibration.stream import token_rows
 from aleatoric.errors import DataError, UsageError
 from aleatoric.models.decoding import Decoder
 

@@ -66,7 +66,7 @@ def test_all_undefined_is_none_with_a_count() -> None:
 def test_halves_are_disjoint_and_complete() -> None:
     codes = np.array([0, 0, 0, 1, 1, 2, 3])
     orders = control.independent_orders(len(codes), 50, 0, "item")
-    halves = control.split_halves(codes, orders)
+    halves = control.split_all([codes], [orders])
     assert (halves.target.counts + halves.player.counts == np.bincount(codes)).all()
     assert halves.target.n == 3
     assert halves.player.n == 4
@@ -75,14 +75,14 @@ def test_halves_are_disjoint_and_complete() -> None:
 def test_ties_within_a_half_are_not_decided_by_the_whole() -> None:
     """Four different answers: each is as often the majority of a half."""
     orders = control.independent_orders(4, 4000, 0, "item")
-    halves = control.split_halves(np.arange(4), orders)
+    halves = control.split_all([np.arange(4)], [orders])
     shares = np.bincount(halves.target.majority, minlength=4) / 4000
     assert shares == pytest.approx(np.full(4, 0.25), abs=0.02)
 
 
 def test_majority_is_the_most_frequent_answer() -> None:
     codes = np.array([0, 1, 1, 1, 1, 1])
-    halves = control.split_halves(codes, control.independent_orders(6, 100, 0, "item"))
+    halves = control.split_all([codes], [control.independent_orders(6, 100, 0, "item")])
     assert set(halves.target.majority) == {1}
 
 

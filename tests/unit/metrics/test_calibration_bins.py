@@ -19,9 +19,7 @@ from aleatoric.metrics.calibration import (
     bin_sums,
     ece,
     ece_debiased_of,
-    ece_mass,
     ece_of,
-    ece_sweep,
     equal_mass_edges,
     equal_width_edges,
     exact_cells,
@@ -78,7 +76,7 @@ def test_ece_and_mce_of_sums_are_the_plain_ones(
 def test_equal_mass_is_that_of_plain_arrays(drawn: list[tuple[float, float]], n_bins: int) -> None:
     confidence, accuracy = arrays(drawn)
     edges = equal_mass_edges(sorted(confidence), len(confidence), n_bins)
-    own = ece_mass(exact_cells(confidence, accuracy), n_bins)
+    own = ece_of(mass_bins(exact_cells(confidence, accuracy), n_bins))
     assert own == pytest.approx(ece(confidence, accuracy, edges), abs=1e-12)
 
 
@@ -127,7 +125,7 @@ def test_sweep_stops_where_accuracy_falls() -> None:
     assert (np.diff(rates) >= 0).all()
     more = mass_bins(cells, len(bins) + 1)
     assert (np.diff(more[:, 2] / more[:, 0]) < 0).any()
-    assert 0.05 < ece_sweep(cells) < 0.15
+    assert 0.05 < ece_of(sweep_bins(cells)) < 0.15
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 6])

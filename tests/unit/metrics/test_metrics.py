@@ -24,7 +24,6 @@ from aleatoric.metrics.agreement import (
 )
 from aleatoric.metrics.calibration import (
     ECE,
-    Bins,
     bin_index,
     binned,
     ece,
@@ -260,14 +259,6 @@ def test_samples_of_one_have_no_agreement() -> None:
     assert {name: np.isnan(own).tolist() for name, own in found.items()} == {
         name: [True, False] for name in (*COLUMNS, "sq_distance")
     }
-
-
-def test_places_of_confidences() -> None:
-    """The bins, then a place for what is in none."""
-    sure = np.array([0.0, 0.5, 0.75, 1.0])
-    assert Bins((0.5, 0.75)).places(sure).tolist() == [0, 1, 2, 2]
-    assert Bins((0.5, 0.75), closed=False).places(sure).tolist() == [0, 1, 2, 3]
-    assert Bins((0.5, 0.75)).n_places == 4
 
 
 @pytest.mark.parametrize(

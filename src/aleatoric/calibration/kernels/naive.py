@@ -18,7 +18,8 @@ def columns(
     """All columns of a chunk; `uniforms` has (tokens, samples) numbers for each sampled scheme."""
     logits = logits.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        logz = log_normalizer(logits)
+        highest = logits.max(axis=1)
+        logz = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
         probs = np.exp(logits - logz[:, None])
         surprise = np.where(probs > 0, logz[:, None] - logits, 0.0)
     best, rows = probs.argmax(axis=1), np.arange(len(logits))
@@ -34,13 +35,6 @@ def columns(
         log_normalizer=logz,
         expected=tuple(expected(logits, probs, targets, scheme, u) for scheme, u in drawn),
     )
-
-
-def log_normalizer(logits: Floats) -> Floats:
-    """The logarithm of Σ e^x per row."""
-    highest = logits.max(axis=1)
-    total: Floats = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
-    return total
 
 
 def expected(
@@ -72,7 +66,8 @@ def decoded(logits: Floats, decoder: Decoder) -> Floats:
         return np.asarray(np.arange(logits.shape[1]) == best, dtype=np.float64)
     logits = logits / decoder.temperature
     if decoder.top_k:
-        logits = _top_k(logits, decoder.top_k)
+        least = np.sort(logits, axis=1)[:, -min(decoder.top_k, logits.shape[1])]
+        logits = np.where(logits < least[:, None], -np.inf, logits)
     if decoder.top_p < 1:
         logits = _top_p(logits, decoder.top_p)
     if decoder.typical < 1:
@@ -87,19 +82,12 @@ def softmax(logits: Floats) -> Floats:
     return probs
 
 
-def _top_k(logits: Floats, k: int) -> Floats:
-    least = np.sort(logits, axis=1)[:, -min(k, logits.shape[1])]
-    return np.where(logits < least[:, None], -np.inf, logits)
-
-
 def _top_p(logits: Floats, p: float) -> Floats:
     order = logits.argsort(axis=1, kind="stable")
     dropped = np.take_along_axis(softmax(logits), order, axis=1).cumsum(axis=1) <= 1 - p
     dropped[:, -1] = False
-    out = logits.copy()
-    np.put_along_axis(
-        out, order, np.where(dropped, -np.inf, np.take_along_axis(logits, order, 1)), 1
-    )
+    out, kept = logits.copy(), np.take_along_axis(logits, order, axis=1)
+    np.put_along_axis(out, order, np.where(dropped, -np.inf, kept), axis=1)
     return out
 
 

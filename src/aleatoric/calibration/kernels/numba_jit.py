@@ -1,8 +1,7 @@
 """Compiled loops of the CPU kernel: each row of logits is read once.
 
 Plain loops over one block at a time, which the compiler vectorizes. 2^x is a polynomial whose
-result gets the exponent in its bits: exp() of the C library takes longer than everything else
-together.
+result gets the exponent in its bits: exp() of the C library would take most of the time.
 """
 
 from __future__ import annotations

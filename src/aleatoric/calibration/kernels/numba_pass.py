@@ -27,7 +27,9 @@ def columns(
     logits: Tensor, targets: Tensor, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
 ) -> TokenColumns:
     """All columns of a chunk, as the naive kernel defines them."""
-    if not all(_is_plain(s, u) for s, u in zip(schemes, uniforms, strict=True)):
+    # Schemes without draws that need only the model's own distribution or its mode.
+    plain_schemes = (scheme.decoder.greedy or scheme.decoder == Decoder() for scheme in schemes)
+    if any(u is not None for u in uniforms) or not all(plain_schemes):
         return torch_pass.columns(logits, targets, schemes, uniforms)
     best, place, centre, total, square, weighted, plain = read(logits.float().contiguous().numpy())
     wanted = logits.gather(1, targets[:, None])[:, 0].double().numpy()
@@ -70,8 +72,3 @@ def read(logits: NDArray[np.float32]) -> Floats:
         spans = [slice(low, high) for low, high in pairwise(cuts)]
         list(pool.map(lambda span: compiled(logits[span], out[span]), spans))
     return out.T
-
-
-def _is_plain(scheme: Scheme, uniforms: Floats | None) -> bool:
-    """Whether a scheme needs only the model's own distribution or its mode."""
-    return uniforms is None and (scheme.decoder.greedy or scheme.decoder == Decoder())

@@ -138,10 +138,6 @@ def top_p(logits: Tensor, probs: Tensor, targets: Tensor, p: float) -> tuple[Ten
 
     A token is kept if the mass before it, in descending order, is below p; of equal tokens those
     with higher ids come first, as in `aleatoric.models.decoding.top_p`.
-
-    >>> x = torch.tensor([[0.5, 0.25, 0.25]]).log()
-    >>> [round(v.item(), 4) for v in top_p(x, x.exp(), torch.tensor([2]), 0.7)]
-    [0.4167, 0.3333]
     """
     width = logits.shape[1]
     confidence, accuracy, complete = _top_p(logits, probs, targets, p, min(HEAD, width))

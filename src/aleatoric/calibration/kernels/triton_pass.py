@@ -92,15 +92,11 @@ def expected(
         return Expected(as_numpy(table[1]), as_numpy(table[2]))
     if uniforms is None and decoder.greedy:
         return Expected(as_numpy(table[0]), as_numpy(predicted == targets))
-    if uniforms is None and searchable(decoder):
+    # The kernel supports temperature, with top-k or top-p but not both.
+    if uniforms is None and decoder.typical == 1 and not (decoder.top_k and decoder.top_p < 1):
         found = decoded(logits, targets, table, decoder)
         return Expected(as_numpy(found[0]), as_numpy(found[1]))
     return torch_pass.columns(logits, targets, [scheme], [uniforms]).expected[0]
-
-
-def searchable(decoder: Decoder) -> bool:
-    """Whether the kernel supports the decoder: temperature, with top-k or top-p but not both."""
-    return decoder.typical == 1 and not (decoder.top_k and decoder.top_p < 1)
 
 
 def decoded(
@@ -114,17 +110,10 @@ def decoded(
     found = torch.empty((2, rows), dtype=torch.float32, device=logits.device)
     mode = 1 if decoder.top_k else 2 if decoder.top_p < 1 else 0
     limit = float(min(decoder.top_k, width)) if decoder.top_k else decoder.top_p
+    shape = (logits.stride(0), width, rows)
+    search = (1 / decoder.temperature, limit, NormalDist().inv_cdf(limit) if mode == 2 else 0.0)
     decoded_kernel[(rows,)](
-        logits,
-        targets,
-        table,
-        found,
-        logits.stride(0),
-        width,
-        rows,
-        1 / decoder.temperature,
-        limit,
-        NormalDist().inv_cdf(limit) if mode == 2 else 0.0,
+        *(logits, targets, table, found, *shape, *search),
         MODE=mode,
         HOT=decoder.temperature != 1,
         PROBES=tuning.probes,
