@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from aleatoric.data import files
@@ -21,13 +22,11 @@ def load(source: Path, encoding: str = "utf-8") -> MultiRef:
     """Read a folder of the publishers' files, one of its `.orig` files, or JSON lines."""
     is_rows = files.is_json_lines(source)
     paths = [source] if is_rows else _find(source)
-    return multi_reference(
-        lambda: read_references(source, encoding) if is_rows else _read(paths, encoding),
-        paths,
-        "asset",
-        paths[0].name.split(".")[0 if is_rows else 1],
-        "CC BY-NC 4.0",
+    version = paths[0].name.split(".")[0 if is_rows else 1]
+    read = (
+        partial(read_references, source, encoding) if is_rows else partial(_read, paths, encoding)
     )
+    return multi_reference(read, paths, "asset", version, "CC BY-NC 4.0")
 
 
 def _find(source: Path) -> list[Path]:

@@ -1,8 +1,4 @@
-"""Strict readers of users' files: JSON lines and tables, plain or gzip; errors name the line.
-
-Nothing is guessed: a byte that is not in the declared encoding, a line longer than the limit or a
-JSON value that is not an object is refused with its place and the fix.
-"""
+"""Strict readers of users' files: JSON lines and tables, plain or gzip; errors name the line."""
 
 from __future__ import annotations
 
@@ -112,9 +108,13 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, str
     with open_binary(path) as raw_file:
         file = _with_newlines(raw_file, path)
         for number in itertools.count(1):
-            raw = _read_line(file, (path, number))
+            with _reading((path, number)):
+                raw = file.readline(MAX_LINE_BYTES + 1)
             if not raw:
                 return
+            if len(raw) > MAX_LINE_BYTES:
+                problem = f"the line is longer than {MAX_LINE_BYTES // 2**20} MiB"
+                raise DataError.at(path, number, problem, "put one item on a line")
             yield (path, number), _decode(raw, encoding, (path, number))
 
 
@@ -271,15 +271,6 @@ def _parse_object(text: str, place: Place) -> dict[str, Any]:
         problem = f"a JSON {type(value).__name__}, not an object"
         raise DataError.at(*place, problem, 'write one object per line, such as {"context": ...}')
     return value
-
-
-def _read_line(file: BinaryIO, place: Place) -> bytes:
-    with _reading(place):
-        raw = file.readline(MAX_LINE_BYTES + 1)
-    if len(raw) > MAX_LINE_BYTES:
-        problem = f"the line is longer than {MAX_LINE_BYTES // 2**20} MiB"
-        raise DataError.at(*place, problem, "put one item on a line")
-    return raw
 
 
 @contextmanager
