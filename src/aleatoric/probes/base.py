@@ -46,21 +46,17 @@ class Probe(Protocol):
     @property
     def name(self) -> str:
         """The name in tables and metrics, such as lexical-1."""
-        ...
 
     @property
     def bounds(self) -> tuple[float, float]:
         """The smallest and the largest possible distance."""
-        ...
 
     @property
     def facts(self) -> Mapping[str, str]:
         """Everything that changes a distance (tokenizer, tagger, encoder), for the signature."""
-        ...
 
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
         """The symmetric matrix of distances per block; NaN if undefined or not wanted."""
-        ...
 
 
 OfMany = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
@@ -100,7 +96,13 @@ class Custom:
         return found
 
     def _distances(self, left: list[str], right: list[str]) -> Floats:
-        values = self._called(left, right)
+        try:  # user code may raise anything or return a non-number
+            values = np.asarray(self.function(left, right), dtype=np.float64)
+        except Exception as error:
+            raise UsageError(
+                f"the probe {self.name} failed on a pair ({error_line(error)}); give a function of "
+                "two texts that returns a number."
+            ) from error
         if values.shape != (len(left),):
             raise UsageError(
                 f"the probe {self.name} returned an array of shape {values.shape} for {len(left)} "
@@ -114,16 +116,6 @@ class Custom:
                 f"and {high}; return NaN for an undefined pair, or state other bounds."
             )
         return values
-
-    def _called(self, left: list[str], right: list[str]) -> Floats:
-        """The result of the user's code, which may raise anything or return a non-number."""
-        try:
-            return np.asarray(self.function(left, right), dtype=np.float64)
-        except Exception as error:
-            raise UsageError(
-                f"the probe {self.name} failed on a pair ({error_line(error)}); give a function of "
-                "two texts that returns a number."
-            ) from error
 
 
 def probe_from(name: str, given: Any) -> Probe:

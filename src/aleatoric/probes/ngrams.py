@@ -11,10 +11,9 @@ drops most types of higher orders.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,14 +72,6 @@ class Ngrams:
         return int(self.kinds[-1]) + 1 if len(self.kinds) else 0
 
 
-class NgramDistances(Protocol):
-    """N-gram distances for inputs with the same numbers of texts."""
-
-    def distances(self, order: int) -> Floats:
-        """(inputs, texts, texts) distances by n-grams of this order."""
-        ...
-
-
 class ArrayNgrams:
     """N-gram distances for inputs with the same numbers of texts, by array operations.
 
@@ -103,8 +94,12 @@ class ArrayNgrams:
 
     def distances(self, order: int) -> Floats:
         """(inputs, texts, texts) distances; NaN if undefined, and between two systems."""
-        while len(self._orders) < order:
-            self._orders.append(self._next())
+        while (last := len(self._orders)) < order:
+            places = self._places[self._left > last]
+            # Numbers of n-grams differ between inputs, and so do those of longer ones.
+            keys = self._orders[-1].kind[places] * self._orders[0].n_kinds
+            keys += self._orders[0].kind[places + last]
+            self._orders.append(self._sorted_ngrams(keys, places))
         overlap = self._overlap(self._orders[order - 1])
         grams = np.maximum(self._lengths - order + 1, 0).reshape(overlap.shape[:2])
         with np.errstate(invalid="ignore"):  # two texts without n-grams: 0 / 0
@@ -112,14 +107,6 @@ class ArrayNgrams:
         diagonal = np.arange(self._width)
         found[:, diagonal, diagonal] = np.where(grams > 0, 0.0, np.nan)
         return found
-
-    def _next(self) -> Ngrams:
-        first, last = self._orders[0], self._orders[-1]
-        order = len(self._orders) + 1
-        places = self._places[self._left >= order]
-        # Numbers of n-grams differ between inputs, and so do those of longer ones.
-        keys = last.kind[places] * first.n_kinds + first.kind[places + order - 1]
-        return self._sorted_ngrams(keys, places)
 
     def _sorted_ngrams(self, keys: Ints, places: Ints) -> Ngrams:
         keys, places = sorted_by(keys, places)
@@ -135,7 +122,9 @@ class ArrayNgrams:
         if len(self._sizes) <= 2:
             return _both_ways(counts, present)
         found = np.full((len(counts), self._width, self._width), np.nan)
-        for rows in people_and_system(self._sizes):
+        people, *_ = ends = np.cumsum(self._sizes).tolist()
+        for start, stop in pairwise(ends):  # the rows of people and of each system
+            rows = np.concatenate([np.arange(people), np.arange(start, stop)])
             found[:, rows[:, None], rows] = _both_ways(counts[:, rows], present[:, rows])
         return found
 
@@ -158,13 +147,6 @@ class ArrayNgrams:
         found = np.zeros((n_inputs, self._width, n_columns), np.float32)
         found.reshape(-1)[texts * n_columns + columns] = occurrences
         return found
-
-
-def people_and_system(sizes: tuple[int, ...]) -> Iterable[Ints]:
-    """The rows of people and of one system, for each system."""
-    people, *_ = ends = np.cumsum(sizes).tolist()
-    for start, stop in pairwise(ends):
-        yield np.concatenate([np.arange(people), np.arange(start, stop)])
 
 
 def _both_ways(counts: Counts, present: Counts) -> Floats:
@@ -203,14 +185,11 @@ class CompiledNgrams:
 
     def distances(self, order: int) -> Floats:
         """(inputs, texts, texts): as `ArrayNgrams.distances`."""
-        while len(self._distances) < order:
-            self._distances.append(self._next(len(self._distances) + 1))
-        return self._distances[order - 1]
-
-    def _next(self, order: int) -> Floats:
         from aleatoric.probes.ngrams_jit import climb
 
         ids, lengths, width = self._symbols.ids, self._symbols.lengths, len(self._parts)
-        found = np.empty((len(lengths) // max(width, 1), width, width))
-        climb(self._kinds, ids, self._n_symbols, lengths, self._parts, order, found)
-        return found
+        while (last := len(self._distances)) < order:
+            found = np.empty((len(lengths) // max(width, 1), width, width))
+            climb(self._kinds, ids, self._n_symbols, lengths, self._parts, last + 1, found)
+            self._distances.append(found)
+        return self._distances[order - 1]

@@ -109,9 +109,7 @@ class NgramProbe:
 
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
         """Distances per block; NaN between two texts without n-grams."""
-        batch = self.reader.read(blocks)
-        is_lexical = self.kind == "lexical"
-        return batch.lexical(self.order) if is_lexical else batch.syntactic(self.order)
+        return self.reader.read(blocks).distances(self.kind, self.order)
 
 
 def open_lexical(argument: str, tools: Tools) -> NgramProbe:
@@ -147,7 +145,7 @@ class Semantic:
 
     def _units(self, texts: list[str]) -> Floats:
         """Unit vectors, one row per text; NaN for a text without words."""
-        rows = [i for i, text in enumerate(texts) if text.strip()]
+        rows = [row for row, text in enumerate(texts) if text.strip()]
         vectors = encode_once(self.encoder, [texts[i] for i in rows], self.cache)
         units = np.full((len(texts), vectors.shape[1]), np.nan)
         with np.errstate(invalid="ignore"):  # a vector of zeros has no direction
