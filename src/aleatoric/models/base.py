@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, islice
+from operator import attrgetter
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from aleatoric.errors import ModelError, UsageError, quoted
@@ -272,19 +273,15 @@ def joined(turns: Sequence[str], ask: Writing, end: str | None, is_continued: bo
     >>> joined(("Big words.",), Writing(template="Simplify: {input}"), "</s>", is_continued=True)
     'Simplify: Big words.'
     """
-    between = separator(ask.turns, end) if len(turns) > 1 else ""
-    is_last = ask.template.endswith(PLACE)
-    after = between if is_continued and is_last else ""
+    between = ""
+    if len(turns) > 1:
+        if ask.turns == "eos" and end is None:
+            raise ModelError(
+                "the model has no known end-of-text token to join turns with; use turns=newline."
+            )
+        between = {"eos": end or "", "newline": "\n"}.get(ask.turns, ask.turns)
+    after = between if is_continued and ask.template.endswith(PLACE) else ""
     return ask.template.replace(PLACE, between.join(turns) + after)
-
-
-def separator(turns: str, end: str | None) -> str:
-    """Return the text between turns: the end-of-text token, a newline, or the string itself."""
-    if turns == "eos" and end is None:
-        raise ModelError(
-            "the model has no known end-of-text token to join turns with; use turns=newline."
-        )
-    return {"eos": end or "", "newline": "\n"}.get(turns, turns)
 
 
 def messages_of(turns: Sequence[str], ask: Writing) -> list[dict[str, str]]:
@@ -329,27 +326,15 @@ def finished(text: str, stop: Sequence[str]) -> str:
 T = TypeVar("T")
 
 
-class Grouped(Protocol):
-    """An item of a passage."""
+def whole_passages(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield whole passages (items with the same `group`), at least `size` items at a time.
 
-    @property
-    def group(self) -> str:
-        """The passage's id."""
-
-
-G = TypeVar("G", bound=Grouped)
-
-
-def whole_passages(items: Iterable[G], size: int) -> Iterator[list[G]]:
-    """Yield whole passages together, at least `size` items at a time.
-
-    >>> from aleatoric.types import Item
     >>> items = [Item(f"{g}:{i}", g, "There", ()) for g in "abc" for i in range(2)]
     >>> [[item.id for item in part] for part in whole_passages(items, 3)]
     [['a:0', 'a:1', 'b:0', 'b:1'], ['c:0', 'c:1']]
     """
-    part: list[G] = []
-    for _, passage in groupby(items, key=lambda item: item.group):
+    part: list[T] = []
+    for _, passage in groupby(items, key=attrgetter("group")):
         part.extend(passage)
         if len(part) >= size:
             yield part
@@ -363,6 +348,16 @@ def pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
     remaining = iter(items)
     while page := list(islice(remaining, size)):
         yield page
+
+
+def recover_memory(error: Exception, is_smallest: bool, what: str, fix: str) -> None:
+    """Release memory after it ran out; raise other errors, or if nothing smaller can be run."""
+    if not is_out_of_memory(error):
+        raise error
+    if is_smallest:
+        problem = f"out of memory with one {what} at a time"
+        raise ModelError(f"{problem}; use a smaller model or {fix}.") from error
+    free_memory()
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 WORD_PROMPT = (
@@ -128,18 +128,15 @@ def _belongs(word: str, i: int) -> bool:
 def _pieces(reply: str, asked: int) -> tuple[list[str], int]:
     """The entries of a list, and the number of lines outside it."""
     whole = [line for line in reply.splitlines() if line.strip(" `\t")]
-    lines = [part for line in whole for part in _unrolled(line)]
+    lines: list[str] = []
+    for line in whole:  # it may contain several numbered entries
+        parts = [part for part in _INLINE_NUMBER.split(line) if part.strip()]
+        lines += parts if len(parts) >= 3 else [line]
     marked = [line for line in lines if _NUMBER.match(line) or _BULLET.match(line)]
     if len(marked) >= 2:
         entries = [piece for line in marked for piece in _split(_without_mark(line))]
         return entries, len(lines) - len(marked)
     return _unmarked_pieces(lines, asked)
-
-
-def _unrolled(line: str) -> list[str]:
-    """Split a line that contains several numbered entries."""
-    parts = [part for part in _INLINE_NUMBER.split(line) if part.strip()]
-    return parts if len(parts) >= 3 else [line]
 
 
 def _unmarked_pieces(lines: list[str], asked: int) -> tuple[list[str], int]:
@@ -153,7 +150,11 @@ def _unmarked_pieces(lines: list[str], asked: int) -> tuple[list[str], int]:
             talk += 1
         else:
             pieces += _split(line)
-    return _spaced(pieces, asked), talk
+    if len(pieces) == 1 and not re.search(r"[.!?:]", pieces[0]):
+        # One long line of words separated by spaces is a list too.
+        words = pieces[0].split()
+        pieces = words if len(words) > 1 and 2 * len(words) >= asked else pieces
+    return pieces, talk
 
 
 def _split(line: str) -> list[str]:
@@ -169,14 +170,6 @@ def _is_talk(line: str) -> bool:
     pieces = _split(line)
     several = sum(len(piece.split()) > 1 for piece in pieces)
     return bool(_SENTENCE_END.search(line.rstrip())) and several > 0 and 2 * several >= len(pieces)
-
-
-def _spaced(pieces: list[str], asked: int) -> list[str]:
-    """Split one long line of words separated by spaces, which is a list too."""
-    if len(pieces) == 1 and not re.search(r"[.!?:]", pieces[0]):
-        words = pieces[0].split()
-        return words if len(words) > 1 and 2 * len(words) >= asked else pieces
-    return pieces
 
 
 ENOUGH_TO_TELL = 5
@@ -238,31 +231,15 @@ class RequestTally(Usage):
             self.items += 1
             self.uniform_items += len(set(texts)) == 1
 
-    def count_list(self, found: WordList) -> None:
-        """Count a list, and how many words it lacks."""
-        self.short_lists += found.missing > 0
-        self.missing_words += found.missing
-
     def usage(self, price_in: float | None, price_out: float | None) -> Usage:
-        """Return the counts so far, with their cost if prices are given.
-
-        >>> tally = RequestTally(prompt_tokens=2_000_000, completion_tokens=500_000)
-        >>> tally.usage(2.5, 10.0).cost
-        10.0
-        """
-        cost = None
-        if price_in is not None or price_out is not None:
-            spent = self.prompt_tokens * (price_in or 0) + self.completion_tokens * (price_out or 0)
-            cost = spent / 1e6
-        counts = {own.name: getattr(self, own.name) for own in fields(Usage)}
+        """Return the counts so far, with their cost if prices are given."""
+        spent = self.prompt_tokens * (price_in or 0) + self.completion_tokens * (price_out or 0)
+        cost = None if price_in is None and price_out is None else spent / 1e6
+        counts = {name: getattr(self, name) for name in Usage.__dataclass_fields__}
         return Usage(**counts | {"cost": cost})
 
     def notes(self, label: str, usage: Usage) -> list[str]:
-        """Return sentences on tokens, failures, short lists and an unknown server.
-
-        >>> RequestTally(replies=2, short_lists=1, missing_words=3).notes("m", Usage())[-1]
-        'm: 1 of 2 lists are short, by 3 words altogether'
-        """
+        """Return sentences on tokens, failures, short lists and an unknown server."""
         tokens = f"{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
         price = "" if usage.cost is None else f", cost {usage.cost:.2f}"
         found = [f"{label}: {self.requests} requests, {self.retries} retries, {tokens}{price}"]

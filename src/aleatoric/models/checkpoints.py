@@ -240,16 +240,12 @@ def build_once(target: Path, build: Callable[[Path], None], source: str) -> Path
         fresh.mkdir()
         build(fresh)
         record_source(fresh, source)
-        _move_unless_there(fresh, target)
+        try:
+            fresh.rename(target)
+        except OSError:
+            if not target.is_dir():  # another process finishing first is fine
+                shutil.move(str(fresh), str(target))
     return target
-
-
-def _move_unless_there(fresh: Path, target: Path) -> None:
-    try:
-        fresh.rename(target)
-    except OSError:
-        if not target.is_dir():  # another process finishing first is fine
-            shutil.move(str(fresh), str(target))
 
 
 # Weights ------------------------------------------------------------------------------------------
@@ -279,12 +275,12 @@ def whole_model(kind: Any, name: str, **options: Any) -> Any:
 
 def check_weights(model: Any) -> None:
     """Raise `ValueError` for weights that are not finite."""
-    for name, own in model.named_parameters():
-        if not own.is_floating_point() or own.itemsize == 1:
+    for name, weight in model.named_parameters():
+        if not weight.is_floating_point() or weight.itemsize == 1:
             continue  # quantized
         # A sum needs no copy of the weights, but it may overflow although they are finite.
-        if not own.sum().isfinite() and not own.isfinite().all():
-            dtype = str(own.dtype).removeprefix("torch.")
+        if not weight.sum().isfinite() and not weight.isfinite().all():
+            dtype = str(weight.dtype).removeprefix("torch.")
             raise ValueError(f"{name} holds values that are not finite in {dtype}")
 
 

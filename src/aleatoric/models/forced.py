@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -207,27 +208,17 @@ def seq2seq_forced(model: Any, tokenizer: Any, *, label: str, version: str) -> S
     return Seq2SeqForced(label, version, window_of(model.config), start, model, tokenizer)
 
 
-def load_smollm2(argument: str, forcing: Forcing) -> ForcedModel:
-    """Load the embedded SmolLM2-135M-Instruct, for documents."""
-    return _load("smollm2", "", forcing)
-
-
-def load_gguf(argument: str, forcing: Forcing) -> ForcedModel:
-    """Load the causal LM in a GGUF file, for documents."""
-    return _load("gguf", argument, forcing)
-
-
-def load_hf(argument: str, forcing: Forcing) -> ForcedModel:
-    """Load a directory or `NAME[@REVISION]`: for documents, or an encoder-decoder for pairs."""
-    return _load("hf", argument, forcing)
-
-
 def _load(kind: str, argument: str, forcing: Forcing) -> ForcedModel:
+    """Load SmolLM2, a GGUF file, or a directory or `NAME[@REVISION]`, for documents or pairs."""
     name, revision, label = located(kind, argument)
     config = load_config(name, revision, forcing.trust_remote_code)
     pairs = bool(getattr(config, "is_encoder_decoder", False))
     if pairs:
-        _check_pairs(label, forcing)
+        check_bos(forcing.bos)
+        if forcing.window is not None or forcing.stride is not None or forcing.bos == "add":
+            raise UsageError(
+                f"{label} reads whole sentence pairs; leave --window, --stride and --bos out."
+            )
     model_class = "AutoModelForSeq2SeqLM" if pairs else "AutoModelForCausalLM"
     where = (forcing.dtype, forcing.device, forcing.trust_remote_code)
     model, tokenizer, found = load_parts(name, model_class, revision, *where)
@@ -238,15 +229,7 @@ def _load(kind: str, argument: str, forcing: Forcing) -> ForcedModel:
     return causal_forced(model, tokenizer, label=label, version=version, **cut, bos=forcing.bos)
 
 
-def _check_pairs(label: str, forcing: Forcing) -> None:
-    """Raise for options of documents, which mean nothing for sentence pairs."""
-    check_bos(forcing.bos)
-    if forcing.window is not None or forcing.stride is not None or forcing.bos == "add":
-        raise UsageError(
-            f"{label} reads whole sentence pairs; leave --window, --stride and --bos out."
-        )
-
-
+load_smollm2, load_gguf, load_hf = (partial(_load, kind) for kind in ("smollm2", "gguf", "hf"))
 ITEMS_AT_ONCE = 64
 """Items that are tokenized together."""
 
@@ -289,8 +272,17 @@ def parts(model: ForcedModel, items: Iterable[Any], tokens: int) -> Iterator[For
 
 def chunks(model: ForcedModel, strips: Sequence[Strip], batch_tokens: int) -> Iterator[Chunk]:
     """Yield the scored tokens of strips, batch by batch."""
+    import torch
+
     for batch in batches(strips, batch_tokens):
-        yield _chunk(model, batch)
+        # A group's windows must come in order: its random draws continue from one to the next.
+        lines = [i for i, strip in enumerate(batch) for _ in strip.scored]
+        places = [place for strip in batch for place in strip.scored]
+        targets = torch.tensor([strip.wanted[place] for strip in batch for place in strip.scored])
+        groups = [batch[i].group for i in lines]
+        positions = np.array([batch[i].offset + p for i, p in zip(lines, places, strict=True)])
+        logits = model.logits(batch)[lines, places]
+        yield Chunk(logits, targets, groups, positions.astype(np.int64))
 
 
 def batches(strips: Sequence[Strip], batch_tokens: int) -> Iterator[list[Strip]]:
@@ -309,18 +301,6 @@ def batches(strips: Sequence[Strip], batch_tokens: int) -> Iterator[list[Strip]]
         batch.append(strip)
     if batch:
         yield batch
-
-
-def _chunk(model: ForcedModel, batch: Sequence[Strip]) -> Chunk:
-    import torch
-
-    # A group's windows must come in order, because its random draws continue from one to the next.
-    lines = [i for i, strip in enumerate(batch) for _ in strip.scored]
-    places = [place for strip in batch for place in strip.scored]
-    targets = torch.tensor([strip.wanted[place] for strip in batch for place in strip.scored])
-    groups = [batch[i].group for i in lines]
-    positions = np.array([batch[i].offset + p for i, p in zip(lines, places, strict=True)])
-    return Chunk(model.logits(batch)[lines, places], targets, groups, positions.astype(np.int64))
 
 
 def _longest(strip: Strip) -> int:

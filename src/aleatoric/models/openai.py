@@ -85,11 +85,7 @@ def may_grow(text: str) -> bool:
 
 
 def read_choices(document: Any, is_chat: bool) -> list[Reply]:
-    """Return the replies of a response; raises `PassingError` for a malformed one.
-
-    >>> read_choices({"choices": [{"text": " dog", "finish_reason": "length"}]}, False)
-    [Reply(text=' dog', is_ended=False)]
-    """
+    """Return the replies of a response; raises `PassingError` for a malformed one."""
     choices = document.get("choices") if isinstance(document, dict) else None
     if not isinstance(choices, list) or not choices:
         raise PassingError("the reply holds no choices")
@@ -186,23 +182,21 @@ class Requests:
         """Send one request for `size` replies, seeded by the number of the first one."""
         keys = (self._spec.model, self._spec.mode, self._ask.decoder, item_id, start, turn)
         seed = int(stream(self._ask.seed, "openai", *keys).integers(2**31))
-        body = {**self._fixed, **self._asking(prompt), "seed": seed}
+        # A list of one message, if the prompt of a chat is a text.
+        is_message = self._is_chat and isinstance(prompt, str)
+        content = [{"role": "user", "content": prompt}] if is_message else prompt
+        body = {**self._fixed, "messages" if self._is_chat else "prompt": content, "seed": seed}
         if size > 1:  # left out for one: some servers do not know the field
             body["n"] = size
         path = _PATHS["chat" if self._is_chat else "completions"]
         jitter = stream(self._ask.seed, "retry", *keys)
-        return await self._client.post(path, body, self._read, jitter)
 
-    def _asking(self, prompt: str | Messages) -> dict[str, Any]:
-        if not self._is_chat:
-            return {"prompt": prompt}
-        is_text = isinstance(prompt, str)
-        return {"messages": [{"role": "user", "content": prompt}] if is_text else prompt}
+        def read(document: Any) -> list[Reply]:
+            replies = read_choices(document, self._is_chat)
+            self._tally.count_reply(document)
+            return replies
 
-    def _read(self, document: Any) -> list[Reply]:
-        replies = read_choices(document, self._is_chat)
-        self._tally.count_reply(document)
-        return replies
+        return await self._client.post(path, body, read, jitter)
 
 
 class WordRequests(Requests):
@@ -241,7 +235,8 @@ class WordRequests(Requests):
         asked = self._ask.samples
         (reply,) = await self.replies(item.id, list_prompt(item.context, asked), 1)
         found = parse_list(reply.text, asked, is_cut=not reply.is_ended)
-        self._tally.count_list(found)
+        self._tally.short_lists += found.missing > 0
+        self._tally.missing_words += found.missing
         return Draws(item.id, dict(Counter(found.words)), found.failed)
 
     async def _grown(self, item: Item, number: int, reply: Reply) -> str | None:
@@ -271,18 +266,17 @@ class TextRequests(Requests):
 
     async def answer(self, item: TextItem) -> tuple[Texts, int]:
         """Return the texts of one input, and how many of them were cut at the longest length."""
-        prompt = self._prompt(item)
+        prompt: str | Messages
+        if self._is_chat:
+            prompt = messages_of(item.input, self._writing)
+        else:
+            prompt = joined(item.input, self._writing, None, is_continued=True)
         try:
             replies = await self.replies(item.id, prompt, self._writing.samples)
         except RefusedError as refusal:
             raise self.explained(refusal, item.id) from None
         texts = tuple(finished(reply.text, self._writing.stop) for reply in replies)
         return Texts(item.id, texts), sum(not reply.is_ended for reply in replies)
-
-    def _prompt(self, item: TextItem) -> str | Messages:
-        if self._is_chat:
-            return messages_of(item.input, self._writing)
-        return joined(item.input, self._writing, None, is_continued=True)
 
 
 def _runs(numbers: Iterable[int], most: int) -> list[tuple[int, int]]:
@@ -377,10 +371,6 @@ class OpenAIModel(ServedModel):
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Yield words per item, as items are finished."""
-        self._check(ask)
-        yield from self._answers(WordRequests, self.spec, ask, items)
-
-    def _check(self, ask: Ask) -> None:
         parse_decoder(ask.decoder)
         if self.spec.mode == "completions" and ask.choices.rule not in ("corrected", "paper"):
             raise UsageError(
@@ -393,6 +383,7 @@ class OpenAIModel(ServedModel):
                 f"{self.label}: one reply cannot list {ask.samples} words; "
                 f"use --samples 40 as the paper did (at most {MOST_LISTED})."
             )
+        yield from self._answers(WordRequests, self.spec, ask, items)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,11 @@ def _speller(parts: Iterable[dict[str, Any]]) -> Callable[[str], bytes]:
     if "ByteLevel" in kinds:
         return _byte_level_speller()
     if "Metaspace" in kinds or "ByteFallback" in kinds:
-        return _spell_marked_space
+        return lambda t: (
+            bytes([int(byte[1], 16)])
+            if (byte := _BYTE_TOKEN.fullmatch(t))
+            else t.replace("\u2581", " ").encode()
+        )
     if "WordPiece" in kinds:
         prefix = kinds["WordPiece"]["prefix"]
         return lambda t: (t[len(prefix) :] if t.startswith(prefix) else f" {t}").encode()
@@ -85,13 +89,6 @@ def _byte_level_speller() -> Callable[[str], bytes]:
             return token.encode()
 
     return spell
-
-
-def _spell_marked_space(token: str) -> bytes:
-    match = _BYTE_TOKEN.fullmatch(token)
-    if match:
-        return bytes([int(match[1], 16)])
-    return token.replace("\u2581", " ").encode()
 
 
 def _check_words_are_told_apart(tokenizer: Any, pieces: list[bytes | None]) -> None:
@@ -155,19 +152,13 @@ def load_tokenizer(name: str, **options: Any) -> Any:
 
     tokenizer = AutoTokenizer.from_pretrained(name, **options)
     settings = get_tokenizer_config(name, **options)
-    if settings.get("add_bos_token") and _is_open(tokenizer):
-        set_bos(tokenizer, True)
-    return tokenizer
-
-
-def _is_open(tokenizer: Any) -> bool:
-    """Whether a tokenizer's files do not define special tokens around a text."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        return False
-    processor = json.loads(backend.to_str())["post_processor"]
-    # transformers fills the gap with a template without special tokens.
-    return processor is None or processor.get("special_tokens") == {}
+    if settings.get("add_bos_token") and backend is not None:
+        processor = json.loads(backend.to_str())["post_processor"]
+        # transformers fills a gap with a template without special tokens.
+        if processor is None or processor.get("special_tokens") == {}:
+            set_bos(tokenizer, True)
+    return tokenizer
 
 
 def set_bos(tokenizer: Any, add: bool) -> None:
