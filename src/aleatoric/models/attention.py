@@ -217,6 +217,7 @@ def distances(wanted: Tensor, found: Tensor) -> Tensor:
 
 
 NAME = "aleatoric_tiled"
+_NOT_IN_TILES = ("softcap", "s_aux", "position_bias")
 
 
 def use_tiles(model: Any) -> bool:
@@ -261,9 +262,8 @@ def attend(
             module, query, key, value, attention_mask, scaling=scaling, **others
         )
         return found
-    for name in ("softcap", "s_aux", "position_bias"):
-        if others.get(name) is not None:
-            raise ValueError(f"attention with {name} is not supported in tiles")
+    if refused := [name for name in _NOT_IN_TILES if others.get(name) is not None]:
+        raise ValueError(f"attention with {refused[0]} is not supported in tiles")
     heads = query.shape[1]
     out = torch.nn.functional.scaled_dot_product_attention(
         _tile(query, tiles.rows, heads),

@@ -72,22 +72,18 @@ def sample_until(
     found: dict[str, Draws] = {}
     pending_items = list(people)
     for first, more in rounds(most):
-        for one in draw(pending_items, first, more):
-            before = [found[one.item_id]] if one.item_id in found else []
-            whole = pool([*before, one])
+        for new in draw(pending_items, first, more):
+            whole = pool([found[new.item_id], new]) if new.item_id in found else new
             # Words in the order of a sample drawn at once.
-            found[one.item_id] = replace(whole, counts=dict(sorted(whole.counts.items())))
+            found[new.item_id] = replace(whole, counts=dict(sorted(whole.counts.items())))
+        models = {i: model_distribution(found[i], keep_failed) for i in pending_items}
+        # A context without any word so far is drawn from again.
         pending_items = [
-            i for i in pending_items if not _reaches(people[i], found[i], error, keep_failed)
+            i for i, q in models.items() if q is None or sampling_error(people[i], q) > error
         ]
         if not pending_items:
             break
     return found
-
-
-def _reaches(people: Categorical, draws: Draws, error: float, keep_failed: bool) -> bool:
-    model = model_distribution(draws, keep_failed)
-    return model is not None and sampling_error(people, model) <= error
 
 
 def until_note(system: str, pairs: Sequence[Pair], error: float, most: int) -> str:

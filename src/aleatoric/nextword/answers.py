@@ -1,7 +1,6 @@
 """Read people's answers and a model's draws with the same word rule, and count words.
 
-Items and draws are read once, when they are saved in a run: everything that opens a run sees words.
-Scoring never calls the rule again, so a user-defined rule runs only in the command that names it.
+They are read once, when they are saved in a run; scoring never calls a user-defined rule.
 """
 
 from __future__ import annotations
@@ -206,19 +205,21 @@ them"
             f"shortened to the first word, such as {', '.join(shown)}": self.shortened,
             "left out because they hold no word": self.wordless,
         }
-        told = "; ".join(f"{count:,} {part}" for part, count in parts.items() if count)
+        changes = "; ".join(f"{count:,} {part}" for part, count in parts.items() if count)
         return (
-            f"the word rule changed {self.changed:,} of {self.total:,} {what} ({told}); "
+            f"the word rule changed {self.changed:,} of {self.total:,} {what} ({changes}); "
             f"--choose answers=folded keeps them{self._joined_note()}"
         )
 
     def _joined_note(self) -> str:
         """Different answers that became one word, such as 3.5 and 3.9, which both become 3."""
-        joined = [(word, list(own)) for word, own in self._joined.items() if len(own) > 1]
-        joined.sort(key=lambda one: not _NUMBER.match(one[1][0]))  # the most surprising first
+        joined = [
+            (word, list(answers)) for word, answers in self._joined.items() if len(answers) > 1
+        ]
+        joined.sort(key=lambda pair: not _NUMBER.match(pair[1][0]))  # the most surprising first
         shown = (
-            f"{' and '.join(quoted(given, 30) for given in own)} to {quoted(word, 30)}"
-            for word, own in joined[:_EXAMPLES]
+            f"{' and '.join(quoted(given, 30) for given in answers)} to {quoted(word, 30)}"
+            for word, answers in joined[:_EXAMPLES]
         )
         return f"; different answers became one word, such as {', '.join(shown)}" if joined else ""
 
@@ -249,7 +250,9 @@ class ReadItems:
                 persons = item.persons and tuple(
                     p for p, word in zip(item.persons, words, strict=True) if word is not None
                 )
-                original = self._original(item)
+                original = item.original
+                if original is not None and is_code(self._reading.choices.rule):
+                    original = self._reading.answer(original)  # scoring applies other rules
                 yield replace(item, responses=kept, original=original, persons=persons)
             else:
                 self._left_out.append(item.id)
@@ -271,26 +274,20 @@ class ReadItems:
                 "probability after one; remove it from the corpus"
             )
 
-    def _original(self, item: Item) -> str | None:
-        """The passage's own word; scoring cuts it unless the rule is user-defined."""
-        if item.original is None or not is_code(self._reading.choices.rule):
-            return item.original
-        return self._reading.answer(item.original)
-
 
 def read_draws(draws: Iterable[Draws], reading: Reading, changes: AnswerChanges) -> Iterator[Draws]:
     """Yield draws whose words are read like people's answers.
 
     Raw texts are cut when they are scored, except for a user-defined rule, which runs only here.
     """
-    for one in draws:
-        if one.counts:
-            given = one.counts.items()
+    for row in draws:
+        if row.counts:
+            given = row.counts.items()
             words = ((changes.read(word, n, reading.answer), n) for word, n in given)
-            one = _with_words(replace(one, counts={}), words)
-        if one.logprobs is not None:
-            one = replace(one, logprobs=_read_logprobs(one.logprobs, reading, changes))
-        yield cut(one, reading.text) if is_code(reading.choices.rule) else one
+            row = _with_words(replace(row, counts={}), words)
+        if row.logprobs is not None:
+            row = replace(row, logprobs=_read_logprobs(row.logprobs, reading, changes))
+        yield cut(row, reading.text) if is_code(reading.choices.rule) else row
 
 
 def _read_logprobs(

@@ -24,13 +24,7 @@ LONG = 64
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Rows of different lengths: row i is `values[starts[i]:starts[i + 1]]`.
-
-    >>> rows = Ragged.of([np.array([7, 8]), np.array([9])])
-    >>> which, values = rows.take(np.array([1, 0, 0]))
-    >>> which.tolist(), values.tolist()
-    ([0, 1, 1, 2, 2], [9, 7, 8, 7, 8])
-    """
+    """Rows of different lengths: row i is `values[starts[i]:starts[i + 1]]`."""
 
     starts: Ints
     values: Ints
@@ -80,19 +74,15 @@ class Beginnings:
         self._numbers = {letters: number for number, letters in enumerate(self.letters)}
         for word in folded:
             if word not in paths:
-                path = [self._number(b) for b in dict.fromkeys(beginnings(word))]
+                prefixes = list(dict.fromkeys(beginnings(word)))
+                self.letters += [prefix for prefix in prefixes if prefix not in self._numbers]
+                path = [self._numbers.setdefault(p, len(self._numbers)) for p in prefixes]
                 paths[word] = np.array(path, dtype=np.int64)
         self.paths = Ragged.of([paths[word] for word in folded])
         self.ends = np.array([self._numbers[word] for word in folded], dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.letters)
-
-    def _number(self, letters: str) -> int:
-        number = self._numbers.setdefault(letters, len(self.letters))
-        if number == len(self.letters):
-            self.letters.append(letters)
-        return number
 
     def find(self, letters: str) -> int:
         """Return the number of a prefix, -1 if no word starts with it."""
@@ -140,9 +130,6 @@ def beginnings(folded: str) -> Iterator[str]:
 
     Folding sorts the marks on a letter, so a text that has written only some of them stands at the
     letter with any subset of its marks.
-
-    >>> list(beginnings("ab"))
-    ['', 'a', 'ab']
     """
     if folded.isascii():
         yield from (folded[:stop] for stop in range(len(folded) + 1))
@@ -216,8 +203,7 @@ class TokenPlans:
     def __init__(
         self, index: Callable[[Effect, int], Mapping[str, Ints]], beginnings: Beginnings
     ) -> None:
-        self._index = index
-        self._beginnings = beginnings
+        self._index, self._beginnings = index, beginnings
         self._from_start: dict[Effect, Ragged] = {}
         self._known: dict[Effect, dict[int, Ints]] = {"grows": {}, "closes": {}}
 

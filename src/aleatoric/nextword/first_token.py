@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from aleatoric.models.decoding import Decoder
-from aleatoric.nextword.tree import Limits, Tree, TreeLM, for_contexts
+from aleatoric.models.hf import HFModel
+from aleatoric.nextword.tree import Limits, Tree, for_contexts
 from aleatoric.nextword.vocabulary import LogitReader, Vocabulary
 from aleatoric.types import Categorical
 
 
-def word_tokens(lm: TreeLM, context: str, word: str) -> tuple[int, ...]:
+def word_tokens(lm: HFModel, context: str, word: str) -> tuple[int, ...]:
     """Tokenize a word as it follows a context and a space."""
     before, after = lm.encode(context), lm.encode(f"{context} {word}")
     if after[: len(before)] == before:
@@ -21,7 +22,7 @@ def word_tokens(lm: TreeLM, context: str, word: str) -> tuple[int, ...]:
 
 
 def first_token(
-    lm: TreeLM,
+    lm: HFModel,
     contexts: Sequence[str],
     human: Sequence[Mapping[str, float]],
     *,
@@ -48,7 +49,7 @@ def first_token(
     return for_contexts(lm, contexts, work, limits)
 
 
-def _by_first_token(lm: TreeLM, context: str, words: Mapping[str, float]) -> dict[int, float]:
+def _by_first_token(lm: HFModel, context: str, words: Mapping[str, float]) -> dict[int, float]:
     shares: dict[int, float] = {}
     for word, share in words.items():
         token = word_tokens(lm, context, word)[0]

@@ -1,9 +1,8 @@
-"""Word rules: find the first word of a text, at once or token by token.
+"""Word rules: find the first word of a text, at once or token by token; `None` if it has none.
 
-Every rule returns `None` if a text contains no word. The corrected rule skips leading white space
-and punctuation, then takes the longest run of letters, digits and inner joiners (apostrophes,
-hyphens, underscores, and the invisible joiners of Persian, Hindi and hyphenated text). A newline or
-any other character ends the word; words are never glued together.
+The corrected rule skips leading white space and punctuation, then takes the longest run of letters,
+digits and inner joiners (apostrophes, hyphens, underscores, and the invisible joiners of Persian,
+Hindi and hyphenated text). A newline or any other character ends the word.
 """
 
 from __future__ import annotations
@@ -152,22 +151,15 @@ def is_spaceless(text: str) -> bool:
 
 
 def normalise(word: str) -> str:
-    """Return the form in which words are compared: case-folded, composed, straight apostrophes.
-
-    >>> normalise("Don\\u2019t") == normalise("don't")
-    True
-    """
-    if word.isascii():
-        return word.lower()
-    folded = unicodedata.normalize("NFD", word).casefold()  # in this order, as Unicode asks
-    return unicodedata.normalize("NFC", folded.translate(STRAIGHT))
+    """Return the form in which words are compared: case-folded, composed, straight apostrophes."""
+    return word.lower() if word.isascii() else compose(fold(word))
 
 
 def fold(text: str) -> str:
     """Like `normalise`, but decomposed: a part of a word folds to a part of the folded word."""
     if text.isascii():
         return text.lower()
-    folded = unicodedata.normalize("NFD", text).casefold()
+    folded = unicodedata.normalize("NFD", text).casefold()  # in this order, as Unicode asks
     return unicodedata.normalize("NFD", folded.translate(STRAIGHT))
 
 
@@ -177,11 +169,7 @@ def compose(folded: str) -> str:
 
 
 def bare(word: str) -> str:
-    """Return a corpus word case-folded and without punctuation, comparable with `first_word_paper`.
-
-    >>> bare('light"'), bare("You're")
-    ('light', 'youre')
-    """
+    """Return a corpus word case-folded, without punctuation, comparable with `first_word_paper`."""
     return _NEITHER_WORD_NOR_SPACE.sub("", word).casefold()
 
 
@@ -191,11 +179,7 @@ def is_code(rule: str) -> bool:
 
 
 def rule_named(rule: str, lead: Lead = "skip") -> WordRule:
-    """Return an installed word rule by name; user-defined functions are never loaded here.
-
-    >>> rule_named("paper").__name__, rule_named("corrected", "condition").__name__
-    ('first_word_paper', 'first_word_at_once')
-    """
+    """Return an installed word rule by name; user-defined functions are never loaded here."""
     if rule == "corrected" and lead == "condition":
         return first_word_at_once
     check_known(rule)

@@ -10,62 +10,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from aleatoric.errors import ModelError, UsageError
+from aleatoric.errors import UsageError
 from aleatoric.models.attention import KV, Tiles, joined_kv, send
-from aleatoric.models.base import free_memory, gpu_memory, is_out_of_memory
+from aleatoric.models.base import gpu_memory, recover_memory
+from aleatoric.models.hf import HFModel
 from aleatoric.types import Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-class TreeLM(Protocol):
-    """A causal language model that takes an arbitrary attention mask."""
-
-    @property
-    def pieces(self) -> Sequence[bytes | None]:
-        """The bytes of each token; `None` if the token ends the text."""
-
-    @property
-    def window(self) -> int:
-        """The longest sequence that the model accepts."""
-
-    @property
-    def device(self) -> Any:
-        """The torch device of inputs and outputs."""
-
-    @property
-    def tiled(self) -> bool:
-        """Whether `forward` accepts tiles instead of a mask."""
-
-    def encode(self, text: str) -> tuple[int, ...]:
-        """The tokens of a context."""
-
-    def encode_all(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
-        """The tokens of several contexts."""
-
-    def continuation(self, text: str) -> tuple[int, ...]:
-        """The tokens of a text as it follows a context."""
-
-    def check_length(self, tokens: int) -> None:
-        """Raise if `forward` is wrong for texts of so many tokens."""
-
-    def forward(
-        self,
-        ids: Tensor,
-        positions: Tensor,
-        mask: Tensor | Tiles,
-        past: KV | None,
-        keep: Tensor | None,
-    ) -> tuple[Tensor, KV]:
-        """Return the logits of tokens `ids[keep]`, and keys and values of all `ids`.
-
-        `mask[i, j]` is true if token i attends to column j of (past, ids).
-        """
 
 
 ROOM = 8
@@ -87,9 +43,6 @@ class TokenPassage:
 
 def passages_of(contexts: Sequence[tuple[int, ...]]) -> list[TokenPassage]:
     """Return the fewest sequences that have the given contexts as prefixes, by tokens.
-
-    A context whose tokens are not a prefix of a longer one (because the next word changes the
-    tokenization) stands alone.
 
     >>> [passage.contexts for passage in passages_of([(1,), (1, 2), (1, 3)])]
     [((2, 2),), ((0, 1), (1, 2))]
@@ -116,29 +69,25 @@ class ContextError(UsageError):
         self.place = place
 
 
-def encode_contexts(lm: TreeLM, contexts: Sequence[str]) -> list[tuple[int, ...]]:
+def encode_contexts(lm: HFModel, contexts: Sequence[str]) -> list[tuple[int, ...]]:
     """Tokenize contexts; raise `ContextError` for an empty or over-long one."""
     encoded = lm.encode_all(contexts)
     for place, (context, tokens) in enumerate(zip(contexts, encoded, strict=True)):
-        if problem := _problem_of(context, tokens, lm.window):
-            raise ContextError(place, problem)
+        if not tokens:
+            raise ContextError(
+                place,
+                "a context is empty and the model gets no beginning-of-text token; "
+                "use --bos add (bos='add' in Python) or leave the item out.",
+            )
+        if len(tokens) + ROOM > lm.window:
+            shown = context if len(context) <= 40 else f"{context[:37]}..."
+            raise ContextError(
+                place,
+                f"the context {shown!r} has {len(tokens)} tokens, and with {ROOM} for a word it "
+                f"does not fit the model's window of {lm.window}; shorten it.",
+            )
     lm.check_length(min(lm.window, MOST_NEW_TOKENS + max(map(len, encoded), default=0)))
     return encoded
-
-
-def _problem_of(context: str, tokens: Sequence[int], window: int) -> str | None:
-    if not tokens:
-        return (
-            "a context is empty and the model gets no beginning-of-text token; "
-            "use --bos add (bos='add' in Python) or leave the item out."
-        )
-    if len(tokens) + ROOM > window:
-        shown = context if len(context) <= 40 else f"{context[:37]}..."
-        return (
-            f"the context {shown!r} has {len(tokens)} tokens, and with {ROOM} for a word it does "
-            f"not fit the model's window of {window}; shorten it."
-        )
-    return None
 
 
 def packs_of(
@@ -173,29 +122,26 @@ class Limits:
     memory: int = 0
     pack: int = 0
 
-    def nodes_at_once(self, lm: TreeLM) -> int:
-        """Return the nodes per forward pass; logits and working copies stay below `memory`."""
-        wanted = self.nodes or (256 if _on_cpu(lm) else 4096)
-        memory = self.memory or (1 << 30 if _on_cpu(lm) else gpu_memory(lm.device) // 8)
-        return max(1, min(wanted, memory // (16 * len(lm.pieces))))
-
-    def contexts_at_once(self, lm: TreeLM, estimator: Literal["exact", "mc"] = "exact") -> int:
+    def contexts_at_once(self, lm: HFModel, estimator: Literal["exact", "mc"] = "exact") -> int:
         """Return the contexts whose trees grow together: fewer if each has a large tree."""
         on_gpu = 2816 if estimator == "exact" else 1344
         return self.pack or (48 if _on_cpu(lm) else on_gpu)
 
 
-def _on_cpu(lm: TreeLM) -> bool:
+def _on_cpu(lm: HFModel) -> bool:
     return str(lm.device) == "cpu"
 
 
 class Tree:
     """The tree over a pack of passages. Nodes are numbered as they are added."""
 
-    def __init__(self, lm: TreeLM, passages: Sequence[TokenPassage], limits: Limits) -> None:
+    def __init__(self, lm: HFModel, passages: Sequence[TokenPassage], limits: Limits) -> None:
         self.lm = lm
         self.passages = passages
-        self.room = limits.nodes_at_once(lm)
+        nodes = limits.nodes or (256 if _on_cpu(lm) else 4096)
+        memory = limits.memory or (1 << 30 if _on_cpu(lm) else gpu_memory(lm.device) // 8)
+        # Logits and working copies stay below `memory`.
+        self.room = max(1, min(nodes, memory // (16 * len(lm.pieces))))
         lengths = [len(passage.tokens) for passage in passages]
         self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
         self._trunk: KV | None = None
@@ -245,20 +191,11 @@ class Tree:
             try:
                 numbers, logits = self._extend(spans[part], parents[part], tokens[part])
             except Exception as error:
-                self._halve(error)
+                recover_memory(error, self.room == 1, "node", "a shorter context")
+                self.room //= 2
                 continue
             yield part, numbers, logits
             low = part.stop
-
-    def _halve(self, error: Exception) -> None:
-        if not is_out_of_memory(error):
-            raise error
-        if self.room == 1:
-            raise ModelError(
-                "out of memory with one node at a time; use a smaller model or a shorter context."
-            ) from error
-        self.room //= 2
-        free_memory()
 
     def _extend(self, spans: Ints, parents: Ints, tokens: Ints) -> tuple[Ints, Tensor]:
         chains = self._chains(parents)
@@ -376,16 +313,10 @@ class Tree:
         return self._forward(ids.ravel(), positions, mask, None, keep)[0]
 
     def _forward(
-        self,
-        ids: Ints,
-        positions: Ints,
-        sight: Tensor | Tiles,
-        past: KV | None,
-        keep: Ints | None,
+        self, ids: Ints, positions: Ints, sight: Tensor | Tiles, past: KV | None, keep: Ints | None
     ) -> tuple[Tensor, KV]:
-        device = self.lm.device
-        kept = None if keep is None else send(keep, device)
-        tokens, places = (send(x, device) for x in (ids, positions))
+        kept = None if keep is None else send(keep, self.lm.device)
+        tokens, places = (send(x, self.lm.device) for x in (ids, positions))
         return self.lm.forward(tokens, places, sight, past, kept)
 
 
@@ -395,7 +326,7 @@ _Turn = tuple[list[TokenPassage], Iterator[tuple[int, Answer] | None], list[tupl
 
 
 def for_contexts(
-    lm: TreeLM,
+    lm: HFModel,
     contexts: Sequence[str],
     work: Callable[[Tree], Iterator[tuple[int, Answer] | None]],
     limits: Limits | None = None,
@@ -410,7 +341,7 @@ def for_contexts(
 
 
 def each_pack(
-    lm: TreeLM,
+    lm: HFModel,
     packs: Iterable[list[TokenPassage]],
     work: Callable[[list[TokenPassage]], Iterator[tuple[int, Answer] | None]],
 ) -> Iterator[tuple[int, Answer]]:
@@ -432,11 +363,12 @@ def each_pack(
         try:
             answer = next(walk, _END)
         except Exception as error:
-            if turns and len(pack) == 1 and is_out_of_memory(error):
-                free_memory()
-                alone.append(pack)
+            middle = len(pack) // 2
+            recover_memory(error, not middle and not turns, "passage", "shorter contexts")
+            if middle:
+                pending += [pack[middle:], pack[:middle]]
             else:
-                pending += _halves(pack, error)
+                alone.append(pack)
             continue
         if answer is _END:
             yield from answers
@@ -448,19 +380,6 @@ def each_pack(
 
 
 _END: Any = object()
-
-
-def _halves(pack: list[TokenPassage], error: Exception) -> list[list[TokenPassage]]:
-    """Halve a pack that did not fit, the first half last; raise other errors."""
-    if not is_out_of_memory(error):
-        raise error
-    if len(pack) == 1:
-        raise ModelError(
-            "out of memory with one passage at a time; use a smaller model or shorter contexts."
-        ) from error
-    free_memory()
-    middle = len(pack) // 2
-    return [pack[middle:], pack[:middle]]
 
 
 def _columns(kv: KV, columns: Ints) -> KV:
