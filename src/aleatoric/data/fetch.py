@@ -1,8 +1,7 @@
 """Download published corpora: verified by checksum, resumed after a broken connection.
 
-A file gets its name only when it is complete and its SHA-256 is right. Until then it is a `.part`
-file, which the next attempt continues if the server still has the same version of it. The checksum
-is stored beside the finished file, so that a later change is noticed.
+A file gets its name only when it is complete and its SHA-256 is right, and until then is a `.part`
+file. The checksum is stored beside the finished file, so that a later change is noticed.
 """
 
 from __future__ import annotations

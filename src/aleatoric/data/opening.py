@@ -25,11 +25,7 @@ _PROVO_COLUMNS = ("Text_ID", "Word_Number", "Response_Count", "human")
 
 
 def open_corpus(spec: str, encoding: str = "utf-8") -> Corpus:
-    """Open the corpus of `provo`, `simulated:contexts=10,people=5`, `cloze:FILE` or a path.
-
-    >>> len(open_corpus("simulated:contexts=3").items)
-    3
-    """
+    """Open the corpus of `provo`, `simulated:contexts=10,people=5`, `cloze:FILE` or a path."""
     name, _, argument = spec.partition(":")
     if name == "simulated":
         return _simulated(argument)
@@ -102,11 +98,7 @@ def sniff(path: Path, encoding: str = "utf-8") -> str:
 
 
 def sniff_texts(path: Path, encoding: str = "utf-8") -> str:
-    """Return the loader of a file or folder of texts, by names and the first line.
-
-    >>> sniff_texts(Path("wmt14-en-de.extra_refs.gz")), sniff_texts(Path("valid.wp_source"))
-    ('wmt14-10ref', 'writingprompts')
-    """
+    """Return the loader of a file or folder of texts, by names and the first line."""
     inside = [file.name for file in path.iterdir()] if os.path.isdir(path) else []
     for name, pattern in _TEXT_FILES.items():
         if any(re.match(pattern, file.lower()) for file in (path.name, *inside)):

@@ -179,11 +179,7 @@ class TextModel(NamedModel, Protocol):
 
 @dataclass
 class TextTally:
-    """Counts of the texts that the latest call has yielded, for notes.
-
-    An input is counted when its texts are yielded, because texts lost with a stopped run are
-    written again and would count twice.
-    """
+    """Counts of the texts that the latest call has yielded, without those lost by a stopped run."""
 
     texts: int = 0
     cut: int = 0
@@ -312,11 +308,7 @@ def chat_text(tokenizer: Any, turns: Sequence[str], ask: Writing, label: str) ->
 
 
 def finished(text: str, stop: Sequence[str]) -> str:
-    """Cut a text at the first stop string and strip white space.
-
-    >>> finished(" Near Marin.\\n\\nQ: next", ("\\n\\n", "Q:"))
-    'Near Marin.'
-    """
+    """Cut a text at the first stop string and strip white space."""
     places = [text.find(mark) for mark in stop]
     return text[: min((place for place in places if place >= 0), default=len(text))].strip()
 

@@ -1,15 +1,11 @@
-"""The paper's two prompts for chat models (App. C.2), and how their replies are parsed.
-
-A reply counts if it consists of one word and punctuation. Talk about the task ("Sure, here are
-..."), answers of several words, refusals and empty replies do not count.
-"""
+"""The paper's two prompts for chat models (App. C.2); a reply counts if it is a single word."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 WORD_PROMPT = (
@@ -75,11 +71,6 @@ def parse_list(reply: str, asked: int = 40, is_cut: bool = False) -> WordList:
     """Parse a numbered, bulleted, comma-separated or line-by-line list of words.
 
     `is_cut` means that the reply ran out of tokens, so that its last entry may be half a word.
-
-    >>> parse_list("Sure, here are words:\\n1. dog\\n2. ice cream\\n3. cat", asked=4)
-    WordList(words=('dog', 'cat'), failed=1, missing=1, talk=1, extra=0)
-    >>> parse_list("I'm sorry, but I can't do that.", asked=4)
-    WordList(words=(), failed=4, missing=0, talk=1, extra=0)
     """
     pieces, talk = _pieces(_without_thinking(reply), asked)
     found = [_single_word(piece) for piece in (pieces[:-1] if is_cut else pieces)]
@@ -177,8 +168,11 @@ ENOUGH_TO_TELL = 5
 
 
 @dataclass
-class Usage:
-    """Usage counts of one model object; `cost` is in the currency of the prices."""
+class RequestTally:
+    """Usage counts of one model object; only the event loop's thread changes them.
+
+    `cost` is in the currency of the prices.
+    """
 
     requests: int = 0
     retries: int = 0
@@ -196,12 +190,6 @@ class Usage:
     served: tuple[str, ...] = ()
     """The model names that the server reported."""
     cost: float | None = None
-
-
-@dataclass
-class RequestTally(Usage):
-    """Counts while requests run; only the event loop's thread changes them."""
-
     is_server_known: bool = True
     items: int = 0
     uniform_items: int = 0
@@ -231,17 +219,15 @@ class RequestTally(Usage):
             self.items += 1
             self.uniform_items += len(set(texts)) == 1
 
-    def usage(self, price_in: float | None, price_out: float | None) -> Usage:
+    def usage(self, price_in: float | None, price_out: float | None) -> RequestTally:
         """Return the counts so far, with their cost if prices are given."""
         spent = self.prompt_tokens * (price_in or 0) + self.completion_tokens * (price_out or 0)
-        cost = None if price_in is None and price_out is None else spent / 1e6
-        counts = {name: getattr(self, name) for name in Usage.__dataclass_fields__}
-        return Usage(**counts | {"cost": cost})
+        return replace(self, cost=None if price_in is None and price_out is None else spent / 1e6)
 
-    def notes(self, label: str, usage: Usage) -> list[str]:
+    def notes(self, label: str) -> list[str]:
         """Return sentences on tokens, failures, short lists and an unknown server."""
         tokens = f"{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
-        price = "" if usage.cost is None else f", cost {usage.cost:.2f}"
+        price = "" if self.cost is None else f", cost {self.cost:.2f}"
         found = [f"{label}: {self.requests} requests, {self.retries} retries, {tokens}{price}"]
         if self.unmetered:
             found.append(f"{label}: {self.unmetered} replies did not say how many tokens they took")

@@ -228,8 +228,7 @@ def listed(names: Iterable[str], most: int = 3) -> str:
 def build_once(target: Path, build: Callable[[Path], None], source: str) -> Path:
     """Return `target`, built on first use by `build(directory)` from what has the hash `source`.
 
-    The directory is built elsewhere and moved, so that an interrupted or concurrent build never
-    leaves an incomplete one.
+    It is built elsewhere and moved, so that it is never incomplete.
     """
     if target.is_dir():
         check_source(target, source)

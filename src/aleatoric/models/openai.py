@@ -28,14 +28,7 @@ from aleatoric.models.base import (
     joined,
     messages_of,
 )
-from aleatoric.models.chat import (
-    RequestTally,
-    Usage,
-    list_prompt,
-    parse_list,
-    parse_word,
-    word_prompt,
-)
+from aleatoric.models.chat import RequestTally, list_prompt, parse_list, parse_word, word_prompt
 from aleatoric.models.http import (
     Client,
     PassingError,
@@ -46,7 +39,14 @@ from aleatoric.models.http import (
     key_for,
     run_in,
 )
-from aleatoric.models.openai_spec import Spec, parse_decoder, parse_spec, sampling_fields, told_by
+from aleatoric.models.openai_spec import (
+    CONCURRENCY,
+    Spec,
+    parse_decoder,
+    parse_spec,
+    sampling_fields,
+    told_by,
+)
 from aleatoric.rng import stream
 from aleatoric.types import Draws, Item, TextItem, Texts
 
@@ -331,7 +331,7 @@ class ServedModel:
         return "as-served"
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> RequestTally:
         """Requests, tokens, failures and cost so far."""
         return self._tally.usage(self.spec.price_in, self.spec.price_out)
 
@@ -341,12 +341,12 @@ class ServedModel:
         with background_loop() as loop:
             key, tally = key_for(spec.base_url), self._tally
             patience = Patience(retries=spec.retries, first=spec.backoff)
-            limits = (spec.most_at_once, spec.timeout)
-            client = Client(spec.base_url, key, patience, *limits, tally.count_retry)
+            at_once = spec.concurrency or CONCURRENCY
+            client = Client(spec.base_url, key, patience, at_once, spec.timeout, tally.count_retry)
             requests = kind(spec, ask, client, tally)
             try:
                 run_in(loop, requests.prepare())
-                yield from as_finished(items, requests.answer, loop, 2 * spec.most_at_once)
+                yield from as_finished(items, requests.answer, loop, 2 * at_once)
             finally:
                 run_in(loop, client.close())
 
@@ -367,7 +367,7 @@ class OpenAIModel(ServedModel):
 
     def notes(self) -> list[str]:
         """Requests, tokens, cost and failures."""
-        return self._tally.notes(self.label, self.usage)
+        return self.usage.notes(self.label)
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Yield words per item, as items are finished."""
@@ -399,7 +399,7 @@ class OpenAIWriter(ServedModel):
 
     def notes(self) -> Sequence[str]:
         """Requests, tokens and cost; truncated and empty texts."""
-        return [*self._tally.notes(self.label, self.usage), *self.tally.notes(self.label)]
+        return [*self.usage.notes(self.label), *self.tally.notes(self.label)]
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
         """Yield the texts of each input, as inputs are finished."""

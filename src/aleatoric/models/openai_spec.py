@@ -126,11 +126,6 @@ class Spec:
         options = "&".join(f"{k}={v}" for k, v in shown.items() if v != plain[k])
         return f"openai:{self.model}@{self.base_url}" + (f"?{options}" if options else "")
 
-    @property
-    def most_at_once(self) -> int:
-        """Concurrent requests, before the kind of server is known."""
-        return self.concurrency or CONCURRENCY
-
     def budget(self, samples: int) -> int:
         """Return how many tokens a reply may have."""
         if self.max_tokens is not None:

@@ -170,12 +170,7 @@ def key_of(seed: int, item_id: str, decoder: Decoder) -> int:
 
 
 def packs_of(prompts: Iterable[TextPrompt], samples: int, rows: int) -> Iterator[list[Portion]]:
-    """Yield packs of portions of prompts, at most `rows` samples per pack.
-
-    >>> prompts = [TextPrompt(str(i), (1,), 0, 9) for i in range(3)]
-    >>> [[(p.prompt.item_id, p.first, p.stop) for p in pack] for pack in packs_of(prompts, 2, 4)]
-    [[('0', 0, 2), ('1', 0, 2)], [('2', 0, 2)]]
-    """
+    """Yield packs of portions of prompts, at most `rows` samples per pack."""
     pack: list[Portion] = []
     for prompt in prompts:
         for first in range(0, samples, rows):

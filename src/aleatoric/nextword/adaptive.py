@@ -45,10 +45,6 @@ def sampling_error(people: Categorical, model: Categorical) -> float:
     TVD falls by 1/n with every draw that hits a word which people gave more often than the model
     does, and does not change otherwise, so its variance is that of this share of draws. One hit and
     one miss are added, so that a few identical draws do not claim certainty.
-
-    >>> people = Categorical.from_counts({"a": 3, "b": 1})
-    >>> round(sampling_error(people, Categorical.from_counts({"a": 49, "z": 49})), 4)
-    0.0505
     """
     if model.n is None:
         return 0.0

@@ -18,20 +18,12 @@ from aleatoric.types import FAILED, Categorical, Choices, Draws, Item
 
 
 def human_counts(responses: Iterable[str]) -> dict[str, int]:
-    """Count how many people gave each word, in normal form.
-
-    >>> human_counts(["Are", "is", "are"])
-    {'are': 2, 'is': 1}
-    """
+    """Count how many people gave each word, in normal form."""
     return dict(Counter(map(normalise, responses)))
 
 
 def model_distribution(draws: Draws, keep_failed: bool) -> Categorical | None:
-    """Return the model's distribution over normal forms; `None` if no draw contains a word.
-
-    >>> model_distribution(Draws("1:2", {"The": 1, "the": 2}, failed=1), keep_failed=False)
-    Categorical(support=('the',), probs=(1.0,), rest=0.0, n=3)
-    """
+    """Return the model's distribution over normal forms; `None` if no draw contains a word."""
     if draws.exact is not None:
         return draws.exact.words
     if draws.logprobs is not None:
@@ -56,11 +48,7 @@ def normalised_counts(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def renormalised(logprobs: Mapping[str, float]) -> Categorical | None:
-    """Return the biased estimator of the paper's App. A: softmax of log-probabilities.
-
-    Case variants of a word add up. There is no sampling noise, but all mass outside the support is
-    spread over it.
-    """
+    """Return the biased estimator of the paper's App. A: softmax of words' log-probabilities."""
     if not logprobs:
         return None
     top = max(logprobs.values())
@@ -130,13 +118,7 @@ class Reading:
 
     @classmethod
     def of(cls, choices: Choices) -> Reading:
-        """Return the reading of a protocol; loads a user-defined rule.
-
-        >>> Reading.of(Choices()).answer("She.")
-        'She'
-        >>> Reading.of(Choices.paper()).answer("She.")
-        'She.'
-        """
+        """Return the reading of a protocol; loads a user-defined rule."""
         if is_code(choices.rule):
             text = answer = _user_rule(choices.rule)
         else:

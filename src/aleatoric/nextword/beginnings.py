@@ -58,12 +58,6 @@ class Beginnings:
 
     `letters[i]` is the i-th prefix, `paths` holds the numbers of each word's prefixes, `ends[j]`
     is the number of the j-th word itself.
-
-    >>> found = Beginnings(["many", "man"])
-    >>> found.letters
-    ['', 'm', 'ma', 'man', 'many']
-    >>> found.paths.take(np.array([1]))[1].tolist(), found.ends.tolist()
-    ([0, 1, 2, 3], [4, 3])
     """
 
     def __init__(self, words: Sequence[str]) -> None:

@@ -19,11 +19,6 @@ class Bounds:
     value: float
     high: float
 
-    @property
-    def gap(self) -> float:
-        """The difference between the bounds."""
-        return self.high - self.low
-
 
 @dataclass(frozen=True, slots=True)
 class WordProbabilities:

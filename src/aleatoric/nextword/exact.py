@@ -1,9 +1,7 @@
 """Exact probabilities of given words as the first word of a model's continuation.
 
-Every token sequence that starts one of the words is followed, largest mass first: other cases and
-segmentations, leading newlines and punctuation, apostrophes and hyphens that may or may not belong
-to the word. The mass that is not followed is bounded. The searches of many contexts run side by
-side, as arrays.
+Every token sequence that starts one of the words is followed, largest mass first, in any case and
+segmentation; the mass that is not followed is bounded. Many contexts are searched side by side.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The head of a model's next-word distribution: likely words and the mode, with bounds.
-
-The token tree is expanded in order of mass until the mass that is not run falls below a tolerance,
-or until the squared distance to the human distribution is known closely enough.
-"""
+"""The head of a model's next-word distribution: likely words and the mode, with bounds."""
 
 from __future__ import annotations
 

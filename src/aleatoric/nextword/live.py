@@ -44,11 +44,7 @@ def survey(
     limits: Limits | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> list[Found]:
-    """Return the words' probabilities and the head per question, at about the cost of `exact`.
-
-    The weights of a question are the human probabilities; the head may be searched until the
-    squared distance to them is known.
-    """
+    """Return the words' probabilities and the head per question, at about the cost of `exact`."""
     vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
     reader, asking = LogitReader(lm, vocabulary, decoder), Asking(questions, vocabulary)
 
@@ -71,11 +67,6 @@ def _human(question: Question) -> dict[str, float]:
     return dict(zip(question.words, question.weights or (), strict=question.weights is not None))
 
 
-def open_live(lm: HFModel, label: str, estimator: str) -> LiveModel:
-    """Return a loaded language model as a source of next words."""
-    return LiveModel(lm, label, estimator, Limits())
-
-
 @dataclass(frozen=True)
 class LiveModel:
     """A loaded language model with an estimator of its next-word distribution."""
@@ -83,7 +74,7 @@ class LiveModel:
     lm: HFModel
     label: str
     estimator: str
-    limits: Limits
+    limits: Limits = field(default_factory=Limits)
     _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, repr=False)
 
     @property

@@ -65,13 +65,7 @@ class Span:
 
 
 def first_span(text: str) -> Span | None:
-    """Return the position of the first word under the corrected rule.
-
-    >>> first_span(' "it\\'s late')
-    Span(start=2, stop=6, ended=True)
-    >>> first_span("well-")
-    Span(start=0, stop=4, ended=False)
-    """
+    """Return the position of the first word under the corrected rule."""
     start = next((i for i, c in enumerate(text) if is_alphanumeric(c)), None)
     if start is None:
         return None
@@ -103,11 +97,7 @@ def first_word(text: str) -> str | None:
 
 
 def first_word_at_once(text: str) -> str | None:
-    """Return the first word if only white space precedes it (`lead=condition`).
-
-    >>> first_word_at_once(" said he"), first_word_at_once(', said he')
-    ('said', None)
-    """
+    """Return the first word if only white space precedes it (`lead=condition`)."""
     span = first_span(text)
     if span is None or text[: span.start].strip():
         return None
@@ -115,11 +105,7 @@ def first_word_at_once(text: str) -> str | None:
 
 
 def first_word_paper(text: str) -> str | None:
-    """Return the first word as the paper cut it, with its defects: words are glued and cut.
-
-    >>> first_word_paper("said\\nCome"), first_word_paper(" it's"), first_word_paper(" ... ")
-    ('saidCome', 'its', None)
-    """
+    """Return the first word as the paper cut it, with its defects: words are glued and cut."""
     kept = _NEITHER_WORD_NOR_SPACE.sub("", text.replace("\n", ""))
     return next((piece for piece in kept.split(" ") if piece), None)
 
@@ -215,13 +201,7 @@ class WordState:
 
 
 def advance(state: WordState, piece: bytes | None, lead: Lead = "skip") -> WordState:
-    """Return the state after one more token; `piece=None` ends the text.
-
-    >>> advance(WordState(), b" it'").joiner
-    "'"
-    >>> advance(advance(WordState(), b" it'"), b"s ").word
-    "it's"
-    """
+    """Return the state after one more token; `piece=None` ends the text."""
     if state.mode >= DONE:
         return state
     if piece is None:

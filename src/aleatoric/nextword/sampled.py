@@ -1,8 +1,4 @@
-"""Monte Carlo next words: unbiased samples in which shared prefixes are run once.
-
-Every sample of a context walks down the token tree until its word has ended. Samples that have
-drawn the same tokens share a node, so a thousand samples cost some hundred nodes.
-"""
+"""Monte Carlo next words: unbiased samples; those that have drawn the same tokens share a node."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Where exact word probabilities were found in the token tree, for training on them.
-
-A trace lists the nodes and tokens whose probabilities sum to each word's probability, so that the
-sum can be recomputed with gradients.
-"""
+"""Where exact word probabilities were found in the token tree, to recompute them with gradients."""
 
 from __future__ import annotations
 

@@ -42,11 +42,7 @@ class TokenPassage:
 
 
 def passages_of(contexts: Sequence[tuple[int, ...]]) -> list[TokenPassage]:
-    """Return the fewest sequences that have the given contexts as prefixes, by tokens.
-
-    >>> [passage.contexts for passage in passages_of([(1,), (1, 2), (1, 3)])]
-    [((2, 2),), ((0, 1), (1, 2))]
-    """
+    """Return the fewest sequences that have the given contexts as prefixes, by tokens."""
     order = sorted(range(len(contexts)), key=lambda i: (contexts[i], i), reverse=True)
     groups: list[list[int]] = []
     for i in order:  # in sorted order, a prefix stands right before its continuations
@@ -206,7 +202,12 @@ class Tree:
         positions = spans[:, 1] - spans[:, 0] + depth - 1
         sight = self._sight(spans, chains, used)
         logits, fresh = self._forward(tokens, positions, sight, self._past(used), None)
-        return self._remember(parents, depth, tokens, fresh), logits
+        nodes = np.zeros(len(parents), dtype=NODE)
+        nodes["block"], nodes["column"] = len(self._blocks), np.arange(len(parents))
+        nodes["parent"], nodes["depth"], nodes["token"] = parents, depth, tokens
+        self._blocks.append(fresh)
+        self._nodes = np.concatenate([self._nodes, nodes])
+        return np.arange(len(self._nodes) - len(nodes), len(self._nodes)), logits
 
     def _chains(self, parents: Ints) -> Ints:
         """The ancestors of each new node, one row per node, filled up with -1."""
@@ -218,21 +219,17 @@ class Tree:
 
     def _sight(self, spans: Ints, chains: Ints, used: Ints) -> Tensor | Tiles:
         """Every node attends to its context, its ancestors (all in `used`) and itself."""
-        if not self.lm.tiled:
-            return self._mask(spans, chains, used)
-        columns = np.where(chains >= 0, self._width + np.searchsorted(used, chains), -1)
-        itself = self._width + len(used) + np.arange(len(spans))
-        return Tiles.of(spans, np.column_stack([columns, itself]), self.lm.device)
-
-    def _mask(self, spans: Ints, chains: Ints, used: Ints) -> Tensor:
         import torch
 
         device = self.lm.device
         count, past = len(spans), self._width + len(used)
+        if self.lm.tiled:
+            columns = np.where(chains >= 0, self._width + np.searchsorted(used, chains), -1)
+            return Tiles.of(spans, np.column_stack([columns, past + np.arange(count)]), device)
         mask = torch.zeros((count, past + count), dtype=torch.bool, device=device)
         bounds = send(spans, device)
-        columns = torch.arange(self._width, device=device)
-        mask[:, : self._width] = (columns >= bounds[:, :1]) & (columns < bounds[:, 1:])
+        trunk = torch.arange(self._width, device=device)
+        mask[:, : self._width] = (trunk >= bounds[:, :1]) & (trunk < bounds[:, 1:])
         rows, places = np.nonzero(chains >= 0)
         ancestors = self._width + np.searchsorted(used, chains[rows, places])
         # A Python bool would be copied to the device, and wait for all work queued there.
@@ -252,14 +249,6 @@ class Tree:
             for block in np.unique(blocks)
         )
         return joined_kv([self._trunk, *selected])
-
-    def _remember(self, parents: Ints, depth: Ints, tokens: Ints, fresh: KV) -> Ints:
-        nodes = np.zeros(len(parents), dtype=NODE)
-        nodes["block"], nodes["column"] = len(self._blocks), np.arange(len(parents))
-        nodes["parent"], nodes["depth"], nodes["token"] = parents, depth, tokens
-        self._blocks.append(fresh)
-        self._nodes = np.concatenate([self._nodes, nodes])
-        return np.arange(len(self._nodes) - len(nodes), len(self._nodes))
 
     def keep_of_last(self, nodes: Ints) -> None:
         """Keep only the keys and values of `nodes` of the part added last.

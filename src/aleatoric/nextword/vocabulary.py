@@ -115,13 +115,7 @@ class EffectTable:
 
 
 class Vocabulary:
-    """The tables of a model's tokens, built on first use.
-
-    >>> from aleatoric.nextword.rules import WORD
-    >>> vocabulary = Vocabulary([b" many", b" ", b"s", b".", None])
-    >>> vocabulary.table((WORD, b"")).ends.tolist()
-    [0, 1, 3, 4]
-    """
+    """The tables of a model's tokens, built on first use."""
 
     def __init__(self, pieces: Sequence[bytes | None], lead: Lead = "skip") -> None:
         self.pieces = tuple(pieces)

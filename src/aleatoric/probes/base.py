@@ -20,10 +20,6 @@ class Block:
     """The texts of one input: those of people first, then those of each system.
 
     `sizes` are the numbers of texts of people and of each system.
-
-    >>> block = Block(("a", "b", "c"), (2, 1))
-    >>> list(block.wanted())
-    [(0, 1), (0, 2), (1, 2)]
     """
 
     texts: tuple[str, ...]
@@ -119,12 +115,7 @@ class Custom:
 
 
 def probe_from(name: str, given: Any) -> Probe:
-    """Make a probe from a probe, a `Batched` function, or a function of two texts.
-
-    >>> probe = probe_from("length", lambda a, b: abs(len(a) - len(b)))
-    >>> probe.matrices([Block(("a", "bcd"), (2,))])[0].tolist()
-    [[0.0, 2.0], [2.0, 0.0]]
-    """
+    """Make a probe from a probe, a `Batched` function, or a function of two texts."""
     # A probe class is not a probe: it must be instantiated.
     if hasattr(given, "matrices") and not isinstance(given, type):
         found: Probe = given

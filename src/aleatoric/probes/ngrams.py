@@ -3,10 +3,8 @@
 The distance of two texts with n-grams A and B is 1 - (occurrences in A of types of B + occurrences
 in B of types of A) / (|A| + |B|): 1 if one of them has no n-gram, undefined (NaN) if neither has.
 
-Symbols and n-grams are integers: an n-gram of order n is the pair of one of order n - 1 and the
-next symbol, renumbered within its input by sorting. A matrix product of the occurrences per type
-gives all pairs of an input. A type that only one text has never overlaps and is left out, which
-drops most types of higher orders.
+An n-gram of order n is the pair of one of order n - 1 and the next symbol, numbered within its
+input. Types that only one text has never overlap and are left out.
 """
 
 from __future__ import annotations

@@ -34,12 +34,6 @@ def open_probes(
     A name is a built-in probe (lexical-1, syntactic-2, semantic), one of `given` (your own
     functions), one that a package registers, or module:function. Tokenizer, tagger and encoder
     default to those of the language; `cache` stores embeddings by content hash.
-
-    >>> from aleatoric.probes.base import Block
-    >>> blocks = [Block(("A cat.", "The cat."), (2,))]
-    >>> probe, = open_probes(["lexical-1"], tokeniser="whitespace")
-    >>> probe.name, probe.matrices(blocks)[0][0, 1].item()
-    ('lexical-1', 0.5)
     """
     return probes_with(Tools(language, tokeniser, tagger, encoder, cache), names, given)
 
