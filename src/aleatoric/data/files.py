@@ -105,8 +105,12 @@ def _next_row(rows: Iterator[list[str]], lines: _NumberedLines) -> list[str] | N
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, str]]:
     """Yield each line of a text file with its place, decoded strictly and bounded in length."""
     _check_encoding(path, encoding)
-    with open_binary(path) as raw_file:
-        file = _with_newlines(raw_file, path)
+    with open_binary(path) as file:
+        with _reading((path, 1)):
+            head = file.peek(1)
+        if b"\r" in head[:-1] and b"\n" not in head:  # only carriage returns, as old Macs wrote
+            converted = _Converted(file, lambda data: data.replace(b"\r", b"\n"))
+            file = io.BufferedReader(converted)
         for number in itertools.count(1):
             with _reading((path, number)):
                 raw = file.readline(MAX_LINE_BYTES + 1)
@@ -323,15 +327,6 @@ def open_binary(path: Path) -> Iterator[io.BufferedReader]:
                 yield io.BufferedReader(_Converted(unpacked, _bounded(path)))
         else:
             yield file
-
-
-def _with_newlines(file: io.BufferedReader, path: Path) -> io.BufferedReader:
-    """The file, with newlines for carriage returns if it has only those (as old Macs wrote)."""
-    with _reading((path, 1)):
-        head = file.peek(1)
-    if b"\r" not in head[:-1] or b"\n" in head:
-        return file
-    return io.BufferedReader(_Converted(file, lambda data: data.replace(b"\r", b"\n")))
 
 
 class _Converted(io.RawIOBase):

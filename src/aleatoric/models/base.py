@@ -344,12 +344,15 @@ def pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 def recover_memory(error: Exception, is_smallest: bool, what: str, fix: str) -> None:
     """Release memory after it ran out; raise other errors, or if nothing smaller can be run."""
+    import torch
+
     if not is_out_of_memory(error):
         raise error
     if is_smallest:
         problem = f"out of memory with one {what} at a time"
         raise ModelError(f"{problem}; use a smaller model or {fix}.") from error
-    free_memory()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -359,14 +362,6 @@ def is_out_of_memory(error: Exception) -> bool:
     if isinstance(error, torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and "alloc" in str(error) and "memory" in str(error)
-
-
-def free_memory() -> None:
-    """Release the memory that torch caches."""
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def gpu_memory(device: Any) -> int:

@@ -203,7 +203,8 @@ class RequestTally:
         self.requests += 1
         usage = document.get("usage")
         counts = usage if isinstance(usage, dict) else {}
-        spent = [_count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens")]
+        names = ("prompt_tokens", "completion_tokens")
+        spent = [n if type(n := counts.get(k)) is int and 0 <= n < 10**12 else 0 for k in names]
         self.unmetered += not any(spent)
         self.prompt_tokens += spent[0]
         self.completion_tokens += spent[1]
@@ -246,8 +247,3 @@ class RequestTally:
             lists = f"{self.short_lists} of {self.replies} lists are short"
             found.append(f"{label}: {lists}, by {self.missing_words} words altogether")
         return found
-
-
-def _count(value: Any) -> int:
-    is_count = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_count and 0 <= value < 10**12 else 0

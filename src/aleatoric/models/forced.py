@@ -84,10 +84,8 @@ class CausalForced(_HFForced):
     def strips(self, items: Sequence[Document]) -> list[list[Strip]]:
         """The windows of each document."""
         rows = token_rows(self.tokenizer, [item.text for item in items])
-        return [
-            self._windows(item.id, (*self.start, *row))
-            for item, row in zip(items, rows, strict=True)
-        ]
+        pairs = zip(items, rows, strict=True)
+        return [self._windows(item.id, (*self.start, *row)) for item, row in pairs]
 
     def logits(self, strips: Sequence[Strip]) -> Tensor:
         """Return the logits after each given token."""

@@ -324,17 +324,11 @@ def text_model(
         network = Seq2SeqNetwork(label, model.eval(), tokenizer, decoder_start(model, label))
     else:
         network = causal_network(model, tokenizer, label=label, bos=bos)
-    return LiveWriter(label, version, network, _remarks(model, label), batching or Batching())
-
-
-def _remarks(model: Any, label: str) -> tuple[str, ...]:
-    """Note the generation settings of the checkpoint, which are not applied."""
     config = getattr(model, "generation_config", None)
-    ignored = [
+    ignored = ", ".join(
         f"{name}={getattr(config, name)}"
         for name, off in _OFF.items()
         if getattr(config, name, None) not in off
-    ]
-    if not ignored:
-        return ()
-    return (f"{label}: settings of its generation_config are not applied: {', '.join(ignored)}",)
+    )
+    remark = f"{label}: settings of its generation_config are not applied: {ignored}"
+    return LiveWriter(label, version, network, (remark,) if ignored else (), batching or Batching())

@@ -73,7 +73,8 @@ def _convert(path: Path, directory: Path) -> None:
             model = whole_model(kind, folder, gguf_file=name, dtype=torch.float32)
             check_weights(model)
             _check_tensors(path, model.config.num_hidden_layers)
-            _fix_pre_tokenizer(tokenizer, path)
+            if metadata(path, "tokenizer.ggml.pre") == "smollm":
+                _split_digits(tokenizer)
             _fix_start(tokenizer, path)
             plain = _plain_copy(model)
         except Exception as error:  # a broken file fails in many ways inside the reader
@@ -107,10 +108,8 @@ def _plain_copy(model: Any) -> Any:
     return plain.to(model.dtype)
 
 
-def _fix_pre_tokenizer(tokenizer: Any, path: Path) -> None:
+def _split_digits(tokenizer: Any) -> None:
     """Split numbers into digits, as SmolLM does; the conversion forgets it."""
-    if metadata(path, "tokenizer.ggml.pre") != "smollm":
-        return
     from tokenizers import pre_tokenizers
 
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

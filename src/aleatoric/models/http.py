@@ -106,10 +106,9 @@ def key_for(base_url: str, environment: Mapping[str, str] = os.environ) -> str |
     if url.scheme == "https" or url.hostname in LOOPBACK:
         names.append("OPENAI_API_KEY")
     for name in names:
-        key = environment.get(name, "").strip()
-        if key and not (key.isascii() and key.isprintable() and " " not in key):
-            raise ModelError(f"{name} contains characters that no API key has; set it again.")
-        if key:
+        if key := environment.get(name, "").strip():
+            if not (key.isascii() and key.isprintable() and " " not in key):
+                raise ModelError(f"{name} contains characters that no API key has; set it again.")
             return key
     return None
 

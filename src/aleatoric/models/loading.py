@@ -36,10 +36,7 @@ def load_parts(
     """Return (model, tokenizer, revision) of a checkpoint; `kind` is a class of transformers."""
     torch, transformers = import_heavy("torch", "transformers")
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    weights = {
-        "dtype": dtype_of(torch, dtype),
-        "use_safetensors": True if safetensors_only else None,
-    }
+    weights = {"dtype": dtype_of(torch, dtype), "use_safetensors": safetensors_only or None}
     device = device_of(torch, device)
     if is_local := os.path.isdir(name):
         n_tensors = check_folder(Path(name))

@@ -253,14 +253,12 @@ class WordRequests(Requests):
 class TextRequests(Requests):
     """The requests of one run for texts."""
 
-    def __init__(self, spec: Spec, ask: Writing, client: Client, tally: RequestTally) -> None:
-        super().__init__(spec, ask, client, tally)
-        self._writing = ask
+    _ask: Writing
 
     async def prepare(self) -> None:
         """Prepare; servers that know stop strings get them, which saves tokens."""
         await super().prepare()
-        stop = self._writing.stop
+        stop = self._ask.stop
         if 0 < len(stop) <= _MOST_STOPS and self._tally.server in ("openai", "vllm", "llamacpp"):
             self._fixed["stop"] = list(stop)
 
@@ -268,14 +266,14 @@ class TextRequests(Requests):
         """Return the texts of one input, and how many of them were cut at the longest length."""
         prompt: str | Messages
         if self._is_chat:
-            prompt = messages_of(item.input, self._writing)
+            prompt = messages_of(item.input, self._ask)
         else:
-            prompt = joined(item.input, self._writing, None, is_continued=True)
+            prompt = joined(item.input, self._ask, None, is_continued=True)
         try:
-            replies = await self.replies(item.id, prompt, self._writing.samples)
+            replies = await self.replies(item.id, prompt, self._ask.samples)
         except RefusedError as refusal:
             raise self.explained(refusal, item.id) from None
-        texts = tuple(finished(reply.text, self._writing.stop) for reply in replies)
+        texts = tuple(finished(reply.text, self._ask.stop) for reply in replies)
         return Texts(item.id, texts), sum(not reply.is_ended for reply in replies)
 
 

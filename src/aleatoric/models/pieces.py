@@ -38,7 +38,11 @@ def token_pieces(tokenizer: Any, size: int) -> Pieces:
             pieces[index] = None if added.special else added.content.encode()
     for index in tokenizer.all_special_ids:
         pieces[index] = None
-    _check_words_are_told_apart(tokenizer, pieces)
+    ids = tokenizer("to be", add_special_tokens=False)["input_ids"]
+    # Letters outside the vocabulary tell nothing; otherwise a space must be between the words.
+    spelled = [piece for i in ids if (piece := pieces[i]) is not None]
+    if ids and len(spelled) == len(ids) and len(b"".join(spelled).split()) != 2:
+        raise UsageError(_NO_MARKER)
     return tuple(pieces)
 
 
@@ -54,7 +58,9 @@ def _speller(parts: Iterable[dict[str, Any]]) -> Callable[[str], bytes]:
     """The function that turns a token into bytes, given the tokenizer's decoder."""
     kinds = {part["type"]: part for part in parts}
     if "ByteLevel" in kinds:
-        return _byte_level_speller()
+        alphabet = byte_level_alphabet()
+        is_plain = frozenset(alphabet).issuperset
+        return lambda t: bytes(alphabet[c] for c in t) if is_plain(t) else t.encode()
     if "Metaspace" in kinds or "ByteFallback" in kinds:
         return lambda t: (
             bytes([int(byte[1], 16)])
@@ -77,28 +83,6 @@ _NO_MARKER = (
     "mark), so word probabilities cannot be read off; use a byte-level, SentencePiece or "
     "WordPiece tokenizer."
 )
-
-
-def _byte_level_speller() -> Callable[[str], bytes]:
-    alphabet = byte_level_alphabet()
-
-    def spell(token: str) -> bytes:
-        try:
-            return bytes(alphabet[c] for c in token)
-        except KeyError:
-            return token.encode()
-
-    return spell
-
-
-def _check_words_are_told_apart(tokenizer: Any, pieces: list[bytes | None]) -> None:
-    """Raise for a tokenizer that drops the space between words."""
-    ids = tokenizer("to be", add_special_tokens=False)["input_ids"]
-    found = [pieces[i] for i in ids]
-    if not found or any(piece is None for piece in found):
-        return  # letters outside the vocabulary tell nothing
-    if len(b"".join(piece or b"" for piece in found).split()) != 2:
-        raise UsageError(_NO_MARKER)
 
 
 Bos = Literal["auto", "none", "add"]

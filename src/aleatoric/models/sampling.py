@@ -259,16 +259,12 @@ class TextSampler:
         drawn: Ints = marked.cpu().numpy()
         for row in np.unique(rows.row[drawn < 0]).tolist():
             close = np.flatnonzero((drawn < 0) & (rows.row == row))
-            drawn[close] = self._draw_alone(pack, rows, row, keys[close])
+            # Rounding in another batch could change these draws: run the row by itself.
+            alone = self.network.alone(pack[rows.portion[row]].prompt.ids, rows.tokens[row])
+            zeros, numbers = (self._on_device(x) for x in (np.zeros_like(close), keys[close]))
+            redrawn = draw(self.decoder.probs(widened(alone)), zeros, numbers)
+            drawn[close] = redrawn.cpu().numpy()
         return drawn
-
-    def _draw_alone(self, pack: Sequence[Portion], rows: Rows, row: int, keys: Ints) -> Ints:
-        prompt = pack[rows.portion[row]].prompt
-        logits = self.network.alone(prompt.ids, rows.tokens[row])
-        probabilities = self.decoder.probs(widened(logits))
-        zeros = self._on_device(np.zeros_like(keys))
-        found: Ints = draw(probabilities, zeros, self._on_device(keys)).cpu().numpy()
-        return found
 
     def _step(
         self, pack: Sequence[Portion], rows: Rows, drawn: Ints

@@ -205,17 +205,14 @@ class TokenPlans:
         """Return (which of the given steps, token) for every token that makes one of them."""
         start = (bases == 0) & (tables == LEAD)
         first, others = np.flatnonzero(start), np.flatnonzero(~start)
-        which, begun = self._starting(effect).take(targets[first])
-        inside, going = self._inside(effect, tables[others], bases[others], targets[others])
-        return np.concatenate([first[which], others[inside]]), np.concatenate([begun, going])
-
-    def _starting(self, effect: Effect) -> Ragged:
-        """The tokens that write each prefix right after a context, which is the common case."""
         if effect not in self._from_start:
+            # The tokens that write each prefix right after a context, which is the common case.
             index = self._index(effect, LEAD)
             rows = [index.get(letters, _NONE) for letters in self._beginnings.letters]
             self._from_start[effect] = Ragged.of(rows)
-        return self._from_start[effect]
+        which, begun = self._from_start[effect].take(targets[first])
+        inside, going = self._inside(effect, tables[others], bases[others], targets[others])
+        return np.concatenate([first[which], others[inside]]), np.concatenate([begun, going])
 
     def _inside(
         self, effect: Effect, tables: Ints, bases: Ints, targets: Ints
@@ -225,16 +222,11 @@ class TokenPlans:
         staying = bases == targets
         bases, targets = np.where(staying, 0, bases), np.where(staying, 0, targets)
         codes, which = np.unique((tables * size + bases) * size + targets, return_inverse=True)
-        known = self._known[effect]
+        known, letters = self._known[effect], self._beginnings.letters
         for code in codes.tolist():
             if code not in known:
-                known[code] = self._step(effect, code)
+                table, steps = divmod(code, size * size)
+                before, after = letters[steps // size], letters[steps % size]
+                index = self._index(effect, table) if after.startswith(before) else {}
+                known[code] = index.get(after[len(before) :], _NONE)
         return Ragged.of([known[code] for code in codes.tolist()]).take(which)
-
-    def _step(self, effect: Effect, code: int) -> Ints:
-        size, letters = len(self._beginnings), self._beginnings.letters
-        table, steps = divmod(code, size * size)
-        before, after = letters[steps // size], letters[steps % size]
-        if not after.startswith(before):
-            return _NONE
-        return self._index(effect, table).get(after[len(before) :], _NONE)

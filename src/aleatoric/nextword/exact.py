@@ -166,21 +166,17 @@ class Searches:
         """Run the contexts, then the entries that are chosen, until none is chosen."""
         owner = {index: place for place, index in enumerate(self._tree.spans())}
         for indices, logits in self._tree.run_trunk():
-            yield from self._begin([owner[i] for i in indices], logits)
+            batch = np.zeros(len(indices), dtype=ENTRY)
+            batch["owner"], batch["mass"] = [owner[i] for i in indices], 1.0
+            start = self._cells.find(batch["owner"], np.zeros_like(batch["owner"]))
+            batch["table"], batch["cell"], batch["base"] = LEAD, start, start
+            batch["parent"] = batch["token"] = -1
+            yield from self.take(batch, batch["parent"].copy(), logits)
         while len(chosen := self.choose()):
             spans = self._spans[chosen["owner"]]
             nodes = self._tree.extend(spans, chosen["parent"], chosen["token"])
             for part, numbers, logits in nodes:
                 yield from self.take(chosen[part], numbers, logits)
-
-    def _begin(self, owners: Sequence[int], logits: Any) -> Iterator[None]:
-        """Read the next-token distributions of the contexts themselves."""
-        batch = np.zeros(len(owners), dtype=ENTRY)
-        batch["owner"], batch["mass"], batch["table"] = owners, 1.0, LEAD
-        start = self._cells.find(batch["owner"], np.zeros_like(batch["owner"]))
-        batch["cell"] = batch["base"] = start
-        batch["parent"] = batch["token"] = -1
-        yield from self.take(batch, np.full(len(owners), -1, dtype=np.int64), logits)
 
     def choose(self) -> Entries:
         """Choose the largest entries of each context, until the others are below the tolerance."""

@@ -12,8 +12,8 @@ import numpy as np
 from aleatoric.nextword.bounds import TopWords, WordProbabilities, agreement_bounds
 from aleatoric.nextword.rules import DONE, LEAD, WORDLESS, compose, fold
 from aleatoric.nextword.tree import Tree
-from aleatoric.nextword.vocabulary import Branches, Entry, LogitReader, NodeCache, Stems, follow
-from aleatoric.types import Categorical, Floats, Ints
+from aleatoric.nextword.vocabulary import Branches, Entry, LogitReader, NodeCache, follow
+from aleatoric.types import Categorical
 
 SPLIT = 0.02
 """Least mass of a text before its word whose many unlikely tokens are grouped by letters."""
@@ -100,11 +100,9 @@ def grow(
 ) -> Iterator[tuple[int, Head]]:
     """Yield (context, head) for a tree's contexts; nodes in the cache are not run again.
 
-    The cache must hold the contexts themselves. `known`, by context, is what `until="distance"`
-    compares with.
+    The cache must hold the contexts; `known`, by context, is what `until="distance"` needs.
     """
-    spans = tree.spans()
-    window = tree.lm.window
+    spans, window = tree.spans(), tree.lm.window
     growths = [
         Growth(place, (start, stop), window - (stop - start), known=(known or {}).get(index))
         for place, (index, (start, stop)) in enumerate(spans.items())
@@ -236,18 +234,15 @@ def _absorb(
             growth.entries.append(child)
     left = max(0.0, entry.mass * (1.0 - after.ends) - float(followed.sum()))
     if len(after.stems) and entry.mass >= SPLIT:
-        left -= _split(growth, table.stems, entry.mass * after.stems, tokens, followed)
+        # Lumps of the tokens that were not followed, by their stems.
+        by_stem = np.bincount(table.stems.numbers[tokens], followed, len(after.stems))
+        rest = entry.mass * after.stems - by_stem
+        some = np.flatnonzero(rest > LEAST)
+        for number, mass in zip(some.tolist(), rest[some].tolist(), strict=True):
+            letters = table.stems.letters[number]
+            growth.lumps[letters if mass > RARE else letters[:1]] += mass
+        left -= float(rest[some].sum())
     growth.lumps[entry.word] += max(0.0, left)
-
-
-def _split(growth: Growth, stems: Stems, all_: Floats, tokens: Ints, followed: Floats) -> float:
-    """Add lumps of the tokens that were not followed, by their stems; return their mass."""
-    rest = all_ - np.bincount(stems.numbers[tokens], followed, len(all_))
-    some = np.flatnonzero(rest > LEAST)
-    for number, mass in zip(some.tolist(), rest[some].tolist(), strict=True):
-        letters = stems.letters[number]
-        growth.lumps[letters if mass > RARE else letters[:1]] += mass
-    return float(rest[some].sum())
 
 
 def _settle(growth: Growth, mode: int, word: str, mass: float) -> None:

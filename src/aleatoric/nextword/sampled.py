@@ -152,10 +152,6 @@ class SampleLevel:
     sample: Ints
     node: Ints
 
-    def of_samples(self, chosen: Ints) -> SampleLevel:
-        """The same nodes with some of the samples."""
-        return replace(self, sample=self.sample[chosen], node=self.node[chosen])
-
     def part(self, low: int, high: int) -> SampleLevel:
         """Nodes low..high-1 with their samples."""
         first, last = np.searchsorted(self.node, [low, high])
@@ -218,9 +214,7 @@ class WordSampler:
     """Draws the next token of every sample of given nodes until all words have ended."""
 
     def __init__(self, reader: LogitReader, numbers: Ints, seed: int) -> None:
-        self._reader = reader
-        self._numbers = numbers
-        self._seed = seed
+        self._reader, self._numbers, self._seed = reader, numbers, seed
         self._states = WordStates(reader.vocabulary)
 
     def walk(self, tree: Tree, item_ids: Sequence[str]) -> Iterator[tuple[int, Draws] | None]:
@@ -233,9 +227,13 @@ class WordSampler:
         keys = [stream(*name).integers(*ends, endpoint=True) for name in names]
         walks = Walks(columns, depths, np.array(keys, dtype=np.int64), [], {})
         place = {index: row for row, index in enumerate(spans)}
-        parts = []
+        parts, n_samples = [], len(self._numbers)
         for indices, logits in tree.run_trunk():
-            roots = self._roots([place[i] for i in indices])
+            count = len(indices)
+            none = np.full(count, -1, dtype=np.int64)
+            sample, node = np.tile(self._numbers, count), np.repeat(np.arange(count), n_samples)
+            rows = np.array([place[i] for i in indices])
+            roots = SampleLevel(rows, np.zeros(count, np.int64), none, none, sample, node)
             arrive = self._draw(walks, roots, logits, 0)
             yield None
             parts.append(self._step(tree, walks, roots, arrive(), roots.parent, 0))
@@ -246,13 +244,6 @@ class WordSampler:
             depth += 1
         yield from self._walk_aside(tree, walks)
         yield from zip(spans, self._counted(item_ids, walks), strict=True)
-
-    def _roots(self, walks: list[int]) -> SampleLevel:
-        count = len(walks)
-        none = np.full(count, -1, dtype=np.int64)
-        sample = np.tile(self._numbers, count)
-        node = np.repeat(np.arange(count), len(self._numbers))
-        return SampleLevel(np.array(walks), np.zeros(count, np.int64), none, none, sample, node)
 
     def _deepen(
         self, tree: Tree, walks: Walks, level: SampleLevel, depth: int
@@ -288,10 +279,15 @@ class WordSampler:
         """
         close = np.flatnonzero(drawn < 0)
         if len(close):
-            aside = _aside(tree, walks, level.of_samples(close), numbers)
+            nodes = level.node[close]
+            walk = level.walk[nodes]
+            places = zip(walks.spans[walk].tolist(), numbers[nodes].tolist(), strict=True)
+            texts = tuple(tree.text((start, stop), node) for (start, stop), node in places)
+            aside = Aside(walk, level.sample[close], level.state[nodes], texts)
             walks.asides[depth] = walks.asides.get(depth, _NO_SAMPLES) + aside
-            sure = np.flatnonzero(drawn >= 0)
-            level, drawn = level.of_samples(sure), drawn[sure]
+            sure = drawn >= 0
+            level = replace(level, sample=level.sample[sure], node=level.node[sure])
+            drawn = drawn[sure]
         tokens = self._states.shortened(level.state[level.node], drawn)
         wide = self._states.end + 1
         pairs, which = np.unique(level.node * wide + tokens, return_inverse=True)
@@ -350,15 +346,6 @@ class WordSampler:
                 else:
                     words[word] = words.get(word, 0) + samples
             yield Draws(item_id, dict(sorted(words.items())), failed)
-
-
-def _aside(tree: Tree, walks: Walks, level: SampleLevel, numbers: Ints) -> Aside:
-    """The samples of a level with their whole texts."""
-    walk = level.walk[level.node]
-    nodes = numbers[level.node].tolist()
-    spans = walks.spans[walk].tolist()
-    texts = [tree.text(tuple(span), node) for span, node in zip(spans, nodes, strict=True)]
-    return Aside(walk, level.sample, level.state[level.node], tuple(texts))
 
 
 def _below(

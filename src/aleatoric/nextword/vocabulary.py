@@ -68,15 +68,6 @@ class Stems:
     numbers: Ints
     letters: tuple[str, ...]
 
-    @classmethod
-    def of(cls, added: Sequence[str]) -> Stems:
-        """Group tokens by the folded letters that each one adds."""
-        starts = [letters[:STEM] for letters in added]
-        stems = [start if start.isascii() and start.isalnum() else "" for start in starts]
-        letters = sorted(set(stems) | {""})
-        number = {stem: i for i, stem in enumerate(letters)}
-        return cls(np.array([number[stem] for stem in stems], dtype=np.int64), tuple(letters))
-
 
 @dataclass(frozen=True, eq=False)
 class EffectTable:
@@ -106,7 +97,11 @@ class EffectTable:
     @cached_property
     def stems(self) -> Stems:
         """The tokens grouped by the first letters that they add."""
-        return Stems.of(self.added)
+        starts = [letters[:STEM] for letters in self.added]
+        stems = [start if start.isascii() and start.isalnum() else "" for start in starts]
+        letters = sorted({*stems, ""})
+        number = {stem: i for i, stem in enumerate(letters)}
+        return Stems(_ids([number[stem] for stem in stems]), tuple(letters))
 
     @cached_property
     def silent(self) -> NDArray[np.bool_]:
@@ -349,22 +344,18 @@ class LogitReader:
             places = np.flatnonzero(tables == number)
             rows = send(places, probs.device)
             probs[rows] *= 1.0 - self._ends[:, int(self._columns[number])].to(probs.dtype)
-            if self.vocabulary.numbered(number).key[0] == LEAD:
-                for place, sums in zip(places, self._stem_sums(probs[rows], number), strict=True):
-                    stems[place] = sums
+            table = self.vocabulary.numbered(number)
+            if table.key[0] == LEAD:
+                if number not in self._stems:
+                    self._stems[number] = send(table.stems.numbers, self._device)
+                sums = probs.new_zeros((len(rows), len(table.stems.letters)))
+                sums.index_add_(1, self._stems[number], probs[rows])
+                for place, by_stem in zip(places, sums.double().cpu().numpy(), strict=True):
+                    stems[place] = by_stem
         top = probs.topk(min(k, probs.shape[-1]), -1)
         columns = ends.double(), top.indices, top.values.double()
         by_row = zip(*(column.cpu().numpy() for column in columns), stems, strict=True)
         return [Branches(float(end), *row) for end, *row in by_row]
-
-    def _stem_sums(self, probs: Tensor, number: int) -> Floats:
-        """The share of the tokens of each stem, per row."""
-        stems = self.vocabulary.numbered(number).stems
-        if number not in self._stems:
-            self._stems[number] = send(stems.numbers, self._device)
-        sums = probs.new_zeros((len(probs), len(stems.letters)))
-        found: Floats = sums.index_add_(1, self._stems[number], probs).double().cpu().numpy()
-        return found
 
     def _ends_of(self, probs: Tensor, tables: Ints) -> Tensor:
         """The ending share of each row: one product with the tables' masks."""
