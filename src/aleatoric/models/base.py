@@ -24,9 +24,6 @@ class NamedModel(Protocol):
         """What pins the model: a revision or a checksum, and its precision."""
 
 
-# Next words ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Ask:
     """A request for next words: how to decode, how many draws per item, which seed.
@@ -65,8 +62,6 @@ class ComputedTogether(Protocol):
     def together(self) -> int | None:
         """Contexts per batch of whole passages; `None` if an answer does not depend on it."""
 
-
-# Teacher forcing ----------------------------------------------------------------------------------
 
 Reads = Literal["text", "pairs"]
 """What a teacher-forced model reads: documents, or sentences with their translations."""
@@ -120,9 +115,6 @@ class ForcedModel(NamedModel, Protocol):
 
     def logits(self, strips: Sequence[Strip]) -> Any:
         """Return a torch tensor [strips, positions, vocabulary], padded at the end."""
-
-
-# Texts --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +304,6 @@ def finished(text: str, stop: Sequence[str]) -> str:
     places = [text.find(mark) for mark in stop]
     return text[: min((place for place in places if place >= 0), default=len(text))].strip()
 
-
-# Batches and memory -------------------------------------------------------------------------------
 
 T = TypeVar("T")
 

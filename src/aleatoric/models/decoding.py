@@ -30,10 +30,8 @@ class Decoder:
 
     Steps are applied in the order temperature, top-k, top-p, typical, as in transformers.
 
-    >>> str(Decoder.parse("top_p=0.90, temperature=.5"))
-    'temperature=0.5,top_p=0.9'
-    >>> str(Decoder.parse("temperature=1"))
-    'ancestral'
+    >>> str(Decoder.parse("top_p=0.90, temperature=.5")), str(Decoder.parse("temperature=1"))
+    ('temperature=0.5,top_p=0.9', 'ancestral')
     """
 
     temperature: float = 1.0

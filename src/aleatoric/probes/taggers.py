@@ -99,19 +99,27 @@ class UniversalTagger:
 
 
 def textblob(argument: str = "") -> UniversalTagger:
-    """TextBlob's rule-based tagger (Brill), for English; needs no downloaded data.
-
-    >>> textblob()("The man wants to", ["eat", "food", "7"])
-    ['VERB', 'NOUN', 'NUM']
-    """
+    """TextBlob's rule-based tagger (Brill), for English; needs no downloaded data."""
     _no_argument("textblob", argument)
     try:
         from textblob.en import parser
     except ModuleNotFoundError:
         raise MissingExtraError("textblob", "nlp") from None
+
+    def in_context(context: str, words: Sequence[str]) -> list[str]:
+        # Find the sentence that the answer belongs to, with any word in its place.
+        before = parser.find_tokens(f"{context} word")[-1].split()[:-1]
+        tags = []
+        for word in words:
+            answer = " ".join(parser.find_tokens(word)).split()
+            tagged = parser.find_tags([*before, *answer]) if answer else []
+            # Of an answer with several tokens, such as it's, the first one counts.
+            tags.append(from_penn(tagged[len(before)][1]) if answer else "X")
+        return tags
+
     return UniversalTagger(
         f"textblob@{version('textblob')}",
-        CachingTagger(lambda context, words: _textblob_tags(parser, context, words)),
+        CachingTagger(in_context),
         lambda texts: [
             [from_penn(tag) if token.strip() else "X" for token, tag, *_ in tagged]
             for tagged in (parser.find_tags(list(tokens)) for tokens in texts)
@@ -135,13 +143,17 @@ def nltk(argument: str = "") -> UniversalTagger:
             "averaged_perceptron_tagger_eng, or use --tagger textblob."
         ) from None
     tokens = NLTKWordTokenizer().tokenize
+
+    def in_context(context: str, words: Sequence[str]) -> list[str]:
+        before = tokens(context)
+        answers = [tokens(word) for word in words]
+        tagged = (tagger.tag([*before, *answer]) if answer else None for answer in answers)
+        return [from_penn(line[len(before)][1]) if line else "X" for line in tagged]
+
     return UniversalTagger(
         f"nltk@{version('nltk')}",
-        CachingTagger(lambda context, words: _nltk_tags(tagger, tokens, context, words)),
-        lambda texts: [
-            [from_penn(tag) for _, tag in tagger.tag(list(tokens_of_text))]
-            for tokens_of_text in texts
-        ],
+        CachingTagger(in_context),
+        lambda texts: [[from_penn(tag) for _, tag in tagger.tag(list(text))] for text in texts],
     )
 
 
@@ -170,28 +182,6 @@ def spacy(argument: str = "") -> UniversalTagger:
 def _no_argument(name: str, argument: str) -> None:
     if argument:
         raise UsageError(f"the tagger {name} takes no argument; write --tagger {name}.")
-
-
-def _textblob_tags(parser: Any, context: str, words: Sequence[str]) -> list[str]:
-    # Find the sentence that the answer belongs to, with any word in its place.
-    sentences = parser.find_tokens(f"{context} word")
-    before = sentences[-1].split()[:-1]
-    tags = []
-    for word in words:
-        answer = " ".join(parser.find_tokens(word)).split()
-        tagged = parser.find_tags([*before, *answer]) if answer else []
-        # Of an answer with several tokens, such as it's, the first one counts.
-        tags.append(from_penn(tagged[len(before)][1]) if answer else "X")
-    return tags
-
-
-def _nltk_tags(
-    tagger: Any, tokens: Callable[[str], list[str]], context: str, words: Sequence[str]
-) -> list[str]:
-    before = tokens(context)
-    answers = [tokens(word) for word in words]
-    tagged = (tagger.tag([*before, *answer]) if answer else None for answer in answers)
-    return [from_penn(line[len(before)][1]) if line else "X" for line in tagged]
 
 
 def _spacy_tags(pipeline: Any, context: str, words: Sequence[str]) -> list[str]:
