@@ -250,10 +250,7 @@ def attend(
     tiles: Tiles | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Compute attention of every token to the columns of its tile; without tiles, `sdpa`.
-
-    The mask of the tiles is additive.
-    """
+    """Compute attention of every token to its tile (additive mask); without tiles, `sdpa`."""
     import torch
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 

@@ -175,11 +175,7 @@ class LiveModel:
 def _joined(
     people: Categorical, found: WordProbabilities, top: Head, keep_failed: bool
 ) -> Exact | None:
-    """Combine the probabilities of people's words with the model's likeliest words.
-
-    A text without a word is an outcome of its own if such texts are kept. Returns `None` if nothing
-    has any probability.
-    """
+    """Combine people's words with the model's likeliest words; `None` if nothing has any mass."""
     words = dict(zip(found.words, found.value, strict=True))
     scale = 1.0 - top.failed if keep_failed else 1.0  # a head is conditional on there being a word
     for word, probability in top.words.as_dict().items():

@@ -89,11 +89,7 @@ def encode_contexts(lm: HFModel, contexts: Sequence[str]) -> list[tuple[int, ...
 def packs_of(
     passages: Sequence[TokenPassage], size: int, tokens: int = TOKENS
 ) -> list[list[TokenPassage]]:
-    """Group passages into packs of at least `size` contexts.
-
-    A pack of several passages has at most `tokens` tokens: its attention mask grows with their
-    square.
-    """
+    """Group passages into packs of at least `size` contexts and, if several, at most `tokens`."""
     packs: list[list[TokenPassage]] = []
     held, length = size, 0
     for passage in passages:
@@ -336,8 +332,7 @@ def each_pack(
 ) -> Iterator[tuple[int, Answer]]:
     """Yield the answers of `work` for all packs; a pack that does not fit into memory is halved.
 
-    `work` yields `None` while it waits for the device. On a GPU two packs take turns, so that the
-    CPU work of one is done while the tokens of the other are run.
+    `work` yields `None` while it waits for the device; on a GPU two packs take turns meanwhile.
     """
     pending = list(packs)[::-1]
     alone: list[list[TokenPassage]] = []  # passages that did not fit beside another pack

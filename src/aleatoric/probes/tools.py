@@ -84,11 +84,7 @@ class Tools:
 
 
 class TextReader:
-    """Tokenizes, tags and numbers the texts of a batch on first use.
-
-    It caches the latest batch, which every probe of a run asks for in turn, and the tokens of the
-    texts last passed to `remember`.
-    """
+    """Tokenizes and tags the latest batch once for all probes; `remember` keeps texts' tokens."""
 
     def __init__(self, tokeniser: Tokeniser, tagger: TextTagger) -> None:
         self._tokeniser, self._tagger = tokeniser, tagger
