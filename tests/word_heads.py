@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from aleatoric.models.hf import HFModel
 from aleatoric.nextword.head import Head, HeadSearch, grow
-from aleatoric.nextword.tree import Tree, TreeLM, for_contexts
+from aleatoric.nextword.tree import Tree, for_contexts
 from aleatoric.nextword.vocabulary import ENTRY, LogitReader, NodeCache, Vocabulary
 
 
-def head(lm: TreeLM, contexts: Sequence[str], search: HeadSearch) -> list[Head]:
+def head(lm: HFModel, contexts: Sequence[str], search: HeadSearch) -> list[Head]:
     """The head of each context, in the order given."""
     reader = LogitReader(lm, Vocabulary(lm.pieces))
 

@@ -55,4 +55,4 @@ def _read(document: Any, is_chat: bool) -> None:
     tally.count_replies([reply.text for reply in replies])
     usage = tally.usage(2.5, 10.0)
     # What is saved and shown must be text that a file can hold.
-    "".join([*tally.notes("m", usage), *usage.served, *(reply.text for reply in replies)]).encode()
+    "".join([*usage.notes("m"), *usage.served, *(reply.text for reply in replies)]).encode()

@@ -61,8 +61,8 @@ PLUGINS: dict[str, dict[str, str]] = {
         "gguf": "aleatoric.models.hf:load_gguf",
     },
     "estimators": {
-        "exact": "aleatoric.nextword.live:open_live",
-        "mc": "aleatoric.nextword.live:open_live",
+        "exact": "aleatoric.nextword.live:LiveModel",
+        "mc": "aleatoric.nextword.live:LiveModel",
     },
     "forced_models": {
         "smollm2": "aleatoric.models.forced:load_smollm2",

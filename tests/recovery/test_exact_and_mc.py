@@ -74,7 +74,7 @@ def test_sampling_adds_the_distance_that_its_noise_predicts(provo):
     )
     value = np.mean([b.value for b in bounds])
     noise, spread = simulated.mean() - value, simulated.std()
-    slack = np.mean([b.gap for b in bounds]) / 2  # what the exact values leave open
+    slack = np.mean([b.high - b.low for b in bounds]) / 2  # what the exact values leave open
     print(
         f"\n{CONTEXTS} contexts: exact TVD {value:.4f}, with {SAMPLES} samples "
         f"{np.mean(sampled):.4f}: {np.mean(sampled) - value:+.4f}, predicted {noise:+.4f} "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from aleatoric.data import files
@@ -21,18 +22,22 @@ def load(source: Path, encoding: str = "utf-8") -> MultiRef:
     """Read a folder of the publishers' files, one of its `.orig` files, or JSON lines."""
     is_rows = files.is_json_lines(source)
     paths = [source] if is_rows else _find(source)
-    return multi_reference(
-        lambda: read_references(source, encoding) if is_rows else _read(paths, encoding),
-        paths,
-        "asset",
-        paths[0].name.split(".")[0 if is_rows else 1],
-        "CC BY-NC 4.0",
+    version = paths[0].name.split(".")[0 if is_rows else 1]
+    read = (
+        partial(read_references, source, encoding) if is_rows else partial(_read, paths, encoding)
     )
+    return multi_reference(read, paths, "asset", version, "CC BY-NC 4.0")
 
 
 def _find(source: Path) -> list[Path]:
     """The file of originals, and its files of simplifications in the order of their numbers."""
-    original = _original(source)
+    inside = (source / f"asset.{split}.orig" for split in ("valid", "test"))
+    named = source if source.name.endswith(".orig") else None
+    original = next((path for path in (named, *inside) if path and os.path.isfile(path)), None)
+    if original is None:
+        problem = "holds no asset.valid.orig" if os.path.isdir(source) else "is no folder of ASSET"
+        fix = "name the folder of asset.valid.orig and asset.valid.simp.0 to .9, or a JSON-lines"
+        raise DataError.at(source, None, problem, f"{fix} file")
     stem = original.name.removesuffix(".orig")
     numbered = re.compile(re.escape(stem) + r"\.simp\.(\d{1,4})")
     found = {
@@ -44,17 +49,6 @@ def _find(source: Path) -> list[Path]:
         problem = f"there are {len(found)} files {stem}.simp.N beside it"
         raise DataError.at(original, None, problem, f"put {stem}.simp.0 to {stem}.simp.9 there")
     return [original, *(found[number] for number in sorted(found))]
-
-
-def _original(source: Path) -> Path:
-    if os.path.isfile(source) and source.name.endswith(".orig"):
-        return source
-    for split in ("valid", "test"):
-        if os.path.isfile(source / f"asset.{split}.orig"):
-            return source / f"asset.{split}.orig"
-    problem = "holds no asset.valid.orig" if os.path.isdir(source) else "is no folder of ASSET"
-    fix = "name the folder of asset.valid.orig and asset.valid.simp.0 to .9, or a JSON-lines file"
-    raise DataError.at(source, None, problem, fix)
 
 
 def _read(paths: list[Path], encoding: str) -> Iterator[TextItem]:

@@ -18,7 +18,7 @@ from aleatoric.data.items import (
     AnswerList,
     LazyItems,
     ReadingNotes,
-    UniqueIds,
+    add_id,
     optional_text,
     parse_count,
     require_items,
@@ -40,29 +40,25 @@ def load(source: Path, encoding: str = "utf-8") -> Corpus:
 
 
 def _read_json_lines(source: Path, encoding: str, notes: ReadingNotes) -> Iterator[Item]:
-    ids = UniqueIds()
+    lines: dict[str, int] = {}
     first: tuple[int, bool] | None = None
     notes.blank = 0
     for place, row in files.read_json_lines(source, encoding):
         context = files.text_of(files.required(row, "context", place), "context", place)
         answers = _answers(files.required(row, "responses", place), place)
-        first = first or (place[1], answers.persons is not None)
-        _check_persons(answers.persons is not None, place, *first)
+        has_persons = answers.persons is not None
+        first = first or (place[1], has_persons)
+        if has_persons != first[1]:
+            here, there = ("persons", "none") if has_persons else ("no persons", "some")
+            problem = f"answers have {here}, but those of line {first[0]} have {there}"
+            raise DataError.at(*place, problem, "give every answer its person, or none")
         notes.blank += answers.blank
         item_id = files.key_of(row.get("id", place[1]), "id", place)
-        ids.add(item_id, place)
+        add_id(lines, item_id, place)
         # Without a group every context is a group of its own.
         group = files.key_of(row.get("group", item_id), "group", place)
         original = optional_text(row, "original", place)
         yield Item(item_id, group, context, answers.words(), original, answers.persons)
-
-
-def _check_persons(has_persons: bool, place: Place, first_line: int, expected: bool) -> None:
-    """Refuse a file in which some answers have a person and others have none."""
-    if has_persons != expected:
-        here, there = ("persons", "none") if has_persons else ("no persons", "some")
-        problem = f"answers have {here}, but those of line {first_line} have {there}"
-        raise DataError.at(*place, problem, "give every answer its person, or none")
 
 
 def _answers(value: Any, place: Place) -> AnswerList:
@@ -91,13 +87,15 @@ def _persons_answers(value: list[Any], place: Place) -> Iterator[tuple[str, str]
         yield person, files.text_of(entry["answer"], "answer", place)
 
 
-_Facts = dict[str, str | None]
-
-
 def _read_table(source: Path, encoding: str, notes: ReadingNotes) -> Iterator[Item]:
-    found: dict[str, tuple[Place, _Facts, AnswerList]] = {}
+    found: dict[str, tuple[Place, dict[str, str | None], AnswerList]] = {}
     for place, row in files.read_table(source, encoding):
-        item_id, facts = _table_facts(row, place)
+        context = files.required(row, "context", place)
+        key, name = row.get("id") or context.strip(), "id" if "id" in row else "context"
+        item_id = files.key_of(key, name, place)
+        # All rows of an id must agree on these.
+        facts = {"context": context, "group": row.get("group") or None}
+        facts["original"] = row.get("original") or None
         first, known, answers = found.setdefault(item_id, (place, facts, AnswerList(place)))
         if not row.get("id") and facts["context"] != known["context"]:
             notes.joined += 1
@@ -112,14 +110,6 @@ def _read_table(source: Path, encoding: str, notes: ReadingNotes) -> Iterator[It
         notes.blank += answers.blank
         context, group = facts["context"] or "", facts["group"] or item_id
         yield Item(item_id, group, context, words, facts["original"], answers.persons)
-
-
-def _table_facts(row: dict[str, str], place: Place) -> tuple[str, _Facts]:
-    """The id of a row's context, and what all rows of that id must agree on."""
-    context = files.required(row, "context", place)
-    key, name = row.get("id") or context.strip(), "id" if "id" in row else "context"
-    facts = {"group": row.get("group") or None, "original": row.get("original") or None}
-    return files.key_of(key, name, place), {"context": context, **facts}
 
 
 def _add_answer(answers: AnswerList, row: dict[str, str], place: Place) -> None:

@@ -16,14 +16,12 @@ from aleatoric.types import MultiRef, TextItem
 
 def load(source: Path, encoding: str = "utf-8") -> MultiRef:
     """Read the dialogues in either of the two forms."""
+
+    def read() -> Iterator[TextItem]:
+        _, first = next(files.read_json_lines(source, encoding), (None, {}))
+        published = "positive_responses" in first or "context" in first
+        names = ("context", "positive_responses") if published else ("input", "references")
+        return read_references(source, encoding, None, *names)
+
     version = source.name.partition(".")[0]
-    return multi_reference(
-        lambda: _read(source, encoding), [source], "dailydialog++", version, "none stated"
-    )
-
-
-def _read(source: Path, encoding: str) -> Iterator[TextItem]:
-    _, first = next(files.read_json_lines(source, encoding), (None, {}))
-    if "positive_responses" in first or "context" in first:
-        return read_references(source, encoding, None, "context", "positive_responses")
-    return read_references(source, encoding)
+    return multi_reference(read, [source], "dailydialog++", version, "none stated")

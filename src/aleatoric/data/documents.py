@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aleatoric.data import files
 from aleatoric.data.files import MAX_TEXT_CHARS, Place
-from aleatoric.data.items import LazyItems, UniqueIds
+from aleatoric.data.items import LazyItems, add_id
 from aleatoric.errors import DataError
 from aleatoric.types import Cut, Document, TextCorpus
 
@@ -16,13 +16,6 @@ def load(source: Path, encoding: str = "utf-8", cut: Cut = "blank-lines") -> Tex
     """Documents of a file, plain or gzip, read at every iteration; JSON lines by the file's name.
 
     In plain text a document's id is the number of its first line.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "mine.txt")
-    ...     _ = path.write_text("One.\\nTwo.\\n\\nThree.\\n")
-    ...     [(one.id, one.text) for one in load(path).items]
-    [('1', 'One.\\nTwo.'), ('4', 'Three.')]
     """
 
     def read() -> Iterator[Document]:
@@ -35,13 +28,13 @@ def load(source: Path, encoding: str = "utf-8", cut: Cut = "blank-lines") -> Tex
 
 
 def _read_json_lines(source: Path, encoding: str) -> Iterator[Document]:
-    ids = UniqueIds()
+    lines: dict[str, int] = {}
     for place, row in files.read_json_lines(source, encoding):
         text = files.text_of(files.required(row, "text", place), "text", place)
         if not text.strip():
             raise DataError.at(*place, "the text is empty", "give it or leave the document out")
         document_id = files.key_of(row.get("id", place[1]), "id", place)
-        ids.add(document_id, place)
+        add_id(lines, document_id, place)
         yield Document(document_id, text)
 
 

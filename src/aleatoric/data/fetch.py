@@ -1,8 +1,7 @@
 """Download published corpora: verified by checksum, resumed after a broken connection.
 
-A file gets its name only when it is complete and its SHA-256 is right. Until then it is a `.part`
-file, which the next attempt continues if the server still has the same version of it. The checksum
-is stored beside the finished file, so that a later change is noticed.
+A file gets its name only when it is complete and its SHA-256 is right, and until then is a `.part`
+file. The checksum is stored beside the finished file, so that a later change is noticed.
 """
 
 from __future__ import annotations
@@ -125,11 +124,7 @@ ByteProgress = Callable[[int, int | None], None]
 
 
 def files_of(name: str, url: str | None = None, sha256: str | None = None) -> tuple[Download, ...]:
-    """All downloads of a corpus; another address or checksum is allowed for a single file.
-
-    >>> len(files_of("asset")), len(files_of("provo"))
-    (11, 1)
-    """
+    """All downloads of a corpus; another address or checksum is allowed for a single file."""
     if name in SETS:
         if url is not None or sha256 is not None:
             n = len(SETS[name])
@@ -140,28 +135,15 @@ def files_of(name: str, url: str | None = None, sha256: str | None = None) -> tu
         raise UsageError(f"there is nothing to fetch for {name!r}; use {known}.")
     found = DOWNLOADS[name]
     if url is not None:
-        found = replace(found, url=_checked_url(url))
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UsageError(f"{url!a} is not a web address; use http:// or https://.")
+        found = replace(found, url=url)
     if sha256 is not None:
-        found = replace(found, sha256=_checked_sha256(sha256))
+        if not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
+            raise UsageError(f"{sha256!a:.80} is not a SHA-256; it has 64 hexadecimal digits.")
+        found = replace(found, sha256=sha256.lower())
     return (found,)
-
-
-def published_encoding(sha256: str) -> str | None:
-    """The encoding of the published file with this checksum, if there is one."""
-    return next((d.encoding for d in DOWNLOADS.values() if d.sha256 == sha256), None)
-
-
-def _checked_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"{url!a} is not a web address; use http:// or https://.")
-    return url
-
-
-def _checked_sha256(text: str) -> str:
-    if not re.fullmatch(r"[0-9a-fA-F]{64}", text):
-        raise UsageError(f"{text!a:.80} is not a SHA-256; it has 64 hexadecimal digits.")
-    return text.lower()
 
 
 def fetch(

@@ -1,8 +1,4 @@
-"""Strict readers of users' files: JSON lines and tables, plain or gzip; errors name the line.
-
-Nothing is guessed: a byte that is not in the declared encoding, a line longer than the limit or a
-JSON value that is not an object is refused with its place and the fix.
-"""
+"""Strict readers of users' files: JSON lines and tables, plain or gzip; errors name the line."""
 
 from __future__ import annotations
 
@@ -109,12 +105,20 @@ def _next_row(rows: Iterator[list[str]], lines: _NumberedLines) -> list[str] | N
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, str]]:
     """Yield each line of a text file with its place, decoded strictly and bounded in length."""
     _check_encoding(path, encoding)
-    with open_binary(path) as raw_file:
-        file = _with_newlines(raw_file, path)
+    with open_binary(path) as file:
+        with _reading((path, 1)):
+            head = file.peek(1)
+        if b"\r" in head[:-1] and b"\n" not in head:  # only carriage returns, as old Macs wrote
+            converted = _Converted(file, lambda data: data.replace(b"\r", b"\n"))
+            file = io.BufferedReader(converted)
         for number in itertools.count(1):
-            raw = _read_line(file, (path, number))
+            with _reading((path, number)):
+                raw = file.readline(MAX_LINE_BYTES + 1)
             if not raw:
                 return
+            if len(raw) > MAX_LINE_BYTES:
+                problem = f"the line is longer than {MAX_LINE_BYTES // 2**20} MiB"
+                raise DataError.at(path, number, problem, "put one item on a line")
             yield (path, number), _decode(raw, encoding, (path, number))
 
 
@@ -273,15 +277,6 @@ def _parse_object(text: str, place: Place) -> dict[str, Any]:
     return value
 
 
-def _read_line(file: BinaryIO, place: Place) -> bytes:
-    with _reading(place):
-        raw = file.readline(MAX_LINE_BYTES + 1)
-    if len(raw) > MAX_LINE_BYTES:
-        problem = f"the line is longer than {MAX_LINE_BYTES // 2**20} MiB"
-        raise DataError.at(*place, problem, "put one item on a line")
-    return raw
-
-
 @contextmanager
 def _reading(place: Place) -> Iterator[None]:
     """Turn errors of reading bytes into a `DataError` with the place."""
@@ -332,15 +327,6 @@ def open_binary(path: Path) -> Iterator[io.BufferedReader]:
                 yield io.BufferedReader(_Converted(unpacked, _bounded(path)))
         else:
             yield file
-
-
-def _with_newlines(file: io.BufferedReader, path: Path) -> io.BufferedReader:
-    """The file, with newlines for carriage returns if it has only those (as old Macs wrote)."""
-    with _reading((path, 1)):
-        head = file.peek(1)
-    if b"\r" not in head[:-1] or b"\n" in head:
-        return file
-    return io.BufferedReader(_Converted(file, lambda data: data.replace(b"\r", b"\n")))
 
 
 class _Converted(io.RawIOBase):

@@ -83,18 +83,12 @@ class ReadingNotes:
             )
 
 
-class UniqueIds:
-    """Ids read so far and their lines, to refuse a second item with the same id."""
-
-    def __init__(self) -> None:
-        self._lines: dict[str, int] = {}
-
-    def add(self, item_id: str, place: Place) -> None:
-        """Record an id, or refuse it."""
-        first = self._lines.setdefault(item_id, place[1])
-        if first != place[1]:
-            problem = f"id {quoted(item_id)} is already used in line {first}"
-            raise DataError.at(*place, problem, "give every item its own id")
+def add_id(lines: dict[str, int], item_id: str, place: Place) -> None:
+    """Record the line of an id in `lines`; refuse an id that another line has."""
+    first = lines.setdefault(item_id, place[1])
+    if first != place[1]:
+        problem = f"id {quoted(item_id)} is already used in line {first}"
+        raise DataError.at(*place, problem, "give every item its own id")
 
 
 class LazyItems(Collection[AnyItem], Generic[AnyItem]):
@@ -201,14 +195,14 @@ def read_references(
 
     If `language` is given, rows that state another one are refused.
     """
-    ids = UniqueIds()
+    lines: dict[str, int] = {}
     for place, row in files.read_json_lines(source, encoding):
         if language is not None and language_of(row, place) != language:
             here, first = quoted(row.get("language", "en")), quoted(language)
             problem = f"language {here} where the first row has {first}"
             raise DataError.at(*place, problem, "put each language into its own file")
         item_id = files.key_of(row.get("id", place[1]), "id", place)
-        ids.add(item_id, place)
+        add_id(lines, item_id, place)
         original = "original" if row.get("original") is not None else "original_reference"
         references = files.required(row, references_name, place)
         yield TextItem(

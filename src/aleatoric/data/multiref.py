@@ -6,6 +6,7 @@ A row is `input` (a text, or a list of turns) and `references` (a list of texts)
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from aleatoric.data import files
@@ -14,22 +15,8 @@ from aleatoric.types import MultiRef
 
 
 def load(source: Path, encoding: str = "utf-8") -> MultiRef:
-    """Inputs and references of a file, read at every iteration.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "mine.jsonl")
-    ...     _ = path.write_text('{"id": 1, "input": "Hi!", "references": ["Hello.", "Hey."]}')
-    ...     list(load(path).items)
-    [TextItem(id='1', group='1', input=('Hi!',), references=('Hello.', 'Hey.'), original=None)]
-    """
+    """Inputs and references of a file, read at every iteration."""
     place, row = next(files.read_json_lines(source, encoding), ((source, 0), {}))
     language, name = language_of(row, place), source.name.partition(".")[0]
-    return multi_reference(
-        lambda: read_references(source, encoding, language),
-        [source],
-        name,
-        "own",
-        "as its owner states",
-        language,
-    )
+    read = partial(read_references, source, encoding, language)
+    return multi_reference(read, [source], name, "own", "as its owner states", language)

@@ -25,11 +25,7 @@ _PROVO_COLUMNS = ("Text_ID", "Word_Number", "Response_Count", "human")
 
 
 def open_corpus(spec: str, encoding: str = "utf-8") -> Corpus:
-    """Open the corpus of `provo`, `simulated:contexts=10,people=5`, `cloze:FILE` or a path.
-
-    >>> len(open_corpus("simulated:contexts=3").items)
-    3
-    """
+    """Open the corpus of `provo`, `simulated:contexts=10,people=5`, `cloze:FILE` or a path."""
     name, _, argument = spec.partition(":")
     if name == "simulated":
         return _simulated(argument)
@@ -40,7 +36,10 @@ def open_corpus(spec: str, encoding: str = "utf-8") -> Corpus:
     else:
         path = _existing_path(spec, "corpora")
         name = ""
-    encoding = _encoding_of(path, encoding)
+    if encoding == "utf-8" and files.is_table(path):
+        # A published file is known by its bytes.
+        published = {d.sha256: d.encoding for d in fetch.DOWNLOADS.values()}
+        encoding = published.get(files.sha256_of(path), encoding)
     load = registry.find("corpora", name or sniff(path, encoding))
     corpus: Corpus = load(path, encoding)
     return corpus
@@ -58,7 +57,12 @@ def open_token_corpus(
         raise UsageError(f"--documents {documents} is not known; use {known}.")
     kind, _, argument = spec.partition(":")
     if kind == "parallel":
-        return _parallel(spec, argument, encoding)
+        sides = argument.split(",")
+        if len(sides) != 2 or not all(sides):
+            form = "write parallel:SOURCE,TARGET, two files"
+            raise UsageError(f"{spec!r} is no parallel text; {form}.")
+        pairs: ParallelText = registry.find("token_corpora", kind)(*map(Path, sides), encoding)
+        return pairs
     path = Path(argument if kind == "text" and argument else spec)
     corpus: TextCorpus = registry.find("token_corpora", "text")(path, encoding, documents)
     return corpus
@@ -69,10 +73,6 @@ def open_text_corpus(spec: str, encoding: str = "utf-8") -> MultiRef:
 
     A name alone is what `aleatoric fetch` downloaded; the loader of a path is chosen by its name
     and its first line.
-
-    >>> open_text_corpus("asset-of-mine")  # doctest: +IGNORE_EXCEPTION_DETAIL
-    Traceback (most recent call last):
-    UsageError: there is no corpus or file 'asset-of-mine'; known corpora: asset, ...
     """
     name, _, argument = spec.partition(":")
     known = registry.names("text_corpora")
@@ -98,11 +98,7 @@ def sniff(path: Path, encoding: str = "utf-8") -> str:
 
 
 def sniff_texts(path: Path, encoding: str = "utf-8") -> str:
-    """Return the loader of a file or folder of texts, by names and the first line.
-
-    >>> sniff_texts(Path("wmt14-en-de.extra_refs.gz")), sniff_texts(Path("valid.wp_source"))
-    ('wmt14-10ref', 'writingprompts')
-    """
+    """Return the loader of a file or folder of texts, by names and the first line."""
     inside = [file.name for file in path.iterdir()] if os.path.isdir(path) else []
     for name, pattern in _TEXT_FILES.items():
         if any(re.match(pattern, file.lower()) for file in (path.name, *inside)):
@@ -140,22 +136,6 @@ def _existing_path(spec: str, kind: str) -> Path:
         known += "" if kind == "corpora" else ", or a file"
         raise UsageError(f"there is no corpus or file {spec!r}; known corpora: {known}.")
     return path
-
-
-def _parallel(spec: str, argument: str, encoding: str) -> ParallelText:
-    sides = argument.split(",")
-    if len(sides) != 2 or not all(sides):
-        raise UsageError(f"{spec!r} is no parallel text; write parallel:SOURCE,TARGET, two files.")
-    load = registry.find("token_corpora", "parallel")
-    corpus: ParallelText = load(*map(Path, sides), encoding)
-    return corpus
-
-
-def _encoding_of(path: Path, encoding: str) -> str:
-    """Return the encoding of a published file, which is known by its bytes, or the given one."""
-    if encoding != "utf-8" or not files.is_table(path):
-        return encoding
-    return fetch.published_encoding(files.sha256_of(path)) or encoding
 
 
 def _fetched(name: str, alternative: str) -> Path:

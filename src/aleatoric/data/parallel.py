@@ -16,13 +16,6 @@ def load(source: Path, target: Path, encoding: str = "utf-8") -> ParallelText:
     """Sentences of `source` with their translations in `target`, read at every iteration.
 
     The id of a sentence is the number of its line.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     source, target = Path(folder, "mine.de"), Path(folder, "mine.en")
-    ...     _ = source.write_text("Ein Hund.\\n"), target.write_text("A dog.\\n")
-    ...     list(load(source, target).items)
-    [SentencePair(id='1', source='Ein Hund.', target='A dog.')]
     """
     items = LazyItems(lambda: _read([source, target], encoding), source)
     name, sha256 = source.name.partition(".")[0], files.sha256_of_all([source, target])

@@ -24,7 +24,7 @@ from aleatoric.data.files import Place
 from aleatoric.data.items import (
     AnswerList,
     ReadingNotes,
-    UniqueIds,
+    add_id,
     optional_text,
     parse_count,
     require_items,
@@ -54,7 +54,7 @@ def load(source: Path, encoding: str = "utf-8") -> Corpus:
 
 
 def _read_json_lines(source: Path, encoding: str, counts: ReadingNotes) -> Iterator[Item]:
-    ids = UniqueIds()
+    lines: dict[str, int] = {}
     for place, row in files.read_json_lines(source, encoding):
         passage = files.key_of(files.required(row, "passage", place), "passage", place)
         position = files.key_of(files.required(row, "position", place), "position", place)
@@ -63,18 +63,13 @@ def _read_json_lines(source: Path, encoding: str, counts: ReadingNotes) -> Itera
         answers.add_counts(files.required(row, "human", place), "human")
         counts.blank += answers.blank
         item_id = f"{passage}:{position}"
-        ids.add(item_id, place)
+        add_id(lines, item_id, place)
         original = optional_text(row, "original", place)
         yield Item(item_id, passage, context, answers.words(), original)
 
 
-@dataclass
-class _Word:
-    """One word of a passage, with the answers given in its place."""
-
-    place: Place
-    word: str
-    answers: AnswerList
+_Word = tuple[Place, str, AnswerList]
+"""A word of a passage: its first row, the word and the answers given in its place."""
 
 
 @dataclass
@@ -92,10 +87,10 @@ def _read_table(
         _add_row(passages, place, row)
     for passage_id, passage in passages.items():
         tokens = _tokens(passage, passage_id, notes)
-        for position, entry in _positions(passage, passage_id, tokens, notes):
+        for position, answers in _positions(passage, passage_id, tokens, notes):
             context = " ".join(tokens[: position - 1])
-            words = entry.answers.words()
-            counts.blank += entry.answers.blank
+            words = answers.words()
+            counts.blank += answers.blank
             item_id = f"{passage_id}:{position}"
             yield Item(item_id, passage_id, context, words, tokens[position - 1])
 
@@ -114,19 +109,20 @@ def _tokens(passage: _Passage, passage_id: str, notes: list[str]) -> list[str]:
 
 def _positions(
     passage: _Passage, passage_id: str, tokens: list[str], notes: list[str]
-) -> Iterator[tuple[int, _Word]]:
-    """Each word with its position in the text, also where `Word_Number` slipped at a gap."""
+) -> Iterator[tuple[int, AnswerList]]:
+    """The answers per position in the text, also where `Word_Number` slipped at a gap."""
     slip, previous = 0, None
-    for number, entry in sorted(passage.words.items()):
+    for number in sorted(passage.words):
+        place, word, answers = passage.words[number]
         gap = number - previous - 1 if previous is not None else 0
-        further = _slip(tokens, number - slip, entry.word, gap)
+        further = _slip(tokens, number - slip, word, gap)
         if further:
             notes.append(f"passage {passage_id}: Word_Number is {further} too high from {number}")
         slip, previous = slip + further, number
         if number - slip > len(tokens):
             problem = f"Word_Number {number} is past the {len(tokens)} words of Text"
-            raise DataError.at(*entry.place, problem, "count words from 1")
-        yield number - slip, entry
+            raise DataError.at(*place, problem, "count words from 1")
+        yield number - slip, answers
 
 
 def _slip(tokens: list[str], position: int, word: str, gap: int) -> int:
@@ -150,11 +146,10 @@ def _add_row(passages: dict[str, _Passage], place: Place, row: dict[str, str]) -
     number = parse_count(cells["Word_Number"], "Word_Number", place)
     passage = passages.setdefault(passage_id, _Passage(cells["Text"]))
     passage.other_texts += passage.text != cells["Text"]
-    entry = passage.words.get(number)
-    if entry is None:
-        entry = passage.words[number] = _Word(place, cells["Word"], AnswerList(place))
+    word = (place, cells["Word"], AnswerList(place))
+    _, _, answers = passage.words.setdefault(number, word)
     response, count = cells["Response"], cells["Response_Count"]
     if response.strip() in _MISSING:
         response = ""
     if response or count not in _MISSING:
-        entry.answers.add(response.casefold(), parse_count(count, "Response_Count", place))
+        answers.add(response.casefold(), parse_count(count, "Response_Count", place))

@@ -27,11 +27,7 @@ def vocabulary() -> tuple[str, ...]:
 
 
 def truth(context: str, temperature: float = 1.0) -> Categorical:
-    """The exact next-word distribution of a context, at a temperature.
-
-    >>> round(sum(truth("baba zouda").probs), 12)
-    1.0
-    """
+    """The exact next-word distribution of a context, at a temperature."""
     rng = stream(0, "truth", context)
     steepness = _passage_steepness(context.partition(" ")[0]) + rng.gamma(2.0, 0.15)
     size = int(rng.integers(3, 60))
@@ -90,11 +86,7 @@ class Population(Collection[Item]):
 
 
 def load(contexts: int = 500, people: int = 40, passage: int = 50, seed: int = 0) -> Corpus:
-    """Answers of `people` to each of `contexts`, in passages of `passage` contexts.
-
-    >>> [len(item.responses) for item in load(contexts=3, people=5).items]
-    [5, 5, 5]
-    """
+    """Answers of `people` to each of `contexts`, in passages of `passage` contexts."""
     items = Population(contexts, people, passage, seed)
     sha256 = hashlib.sha256(repr(astuple(items)).encode()).hexdigest()
     notes = ("these people are simulated",)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from aleatoric.data import files
@@ -22,16 +23,10 @@ _LINE = re.compile(r"(?P<kind>[ST]|R\d{1,4})-(?P<number>\d{1,9})\t(?P<text>.*)",
 
 def load(source: Path, encoding: str = "utf-8") -> MultiRef:
     """Read the publishers' file, plain or gzip, or JSON lines."""
-    read = read_references if files.is_json_lines(source) else _read
+    read = partial(read_references if files.is_json_lines(source) else _read, source, encoding)
     language = "fr" if re.search(r"en[-_]fr", source.name) else "de"
-    return multi_reference(
-        lambda: read(source, encoding),
-        [source],
-        "wmt14-10ref",
-        f"en-{language}",
-        "CC BY-NC 4.0",
-        language,
-    )
+    name, version = "wmt14-10ref", f"en-{language}"
+    return multi_reference(read, [source], name, version, "CC BY-NC 4.0", language)
 
 
 def _read(source: Path, encoding: str) -> Iterator[TextItem]:

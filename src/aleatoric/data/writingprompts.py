@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from aleatoric.data import files
@@ -22,13 +23,11 @@ def load(source: Path, encoding: str = "utf-8") -> MultiRef:
     """Read a folder of the publishers' files, one of its `.wp_source` files, or JSON lines."""
     is_rows = files.is_json_lines(source)
     paths = [source] if is_rows else _find(source)
-    return multi_reference(
-        lambda: read_references(source, encoding) if is_rows else _read(paths, encoding),
-        paths,
-        "writingprompts",
-        paths[0].name.partition(".")[0],
-        "none stated",
+    version = paths[0].name.partition(".")[0]
+    read = (
+        partial(read_references, source, encoding) if is_rows else partial(_read, paths, encoding)
     )
+    return multi_reference(read, paths, "writingprompts", version, "none stated")
 
 
 def _find(source: Path) -> list[Path]:
@@ -58,5 +57,4 @@ def _read(paths: list[Path], encoding: str) -> Iterator[TextItem]:
 
 
 def _text(line: str) -> str:
-    parts = line.strip().split("<newline>")
-    return "\n".join(part.strip() for part in parts)
+    return "\n".join(part.strip() for part in line.strip().split("<newline>"))

@@ -55,12 +55,7 @@ class ProbeTree:
 
     @classmethod
     def of(cls, vocabulary: int, window: int) -> ProbeTree:
-        """Build a tree of tokens below `vocabulary` with texts of at most `window` tokens.
-
-        >>> tree = ProbeTree.of(5, 16)
-        >>> len(tree.ids), int(tree.positions.max())
-        (35, 15)
-        """
+        """Build a tree of tokens below `vocabulary` with texts of at most `window` tokens."""
         depth = max(2, min(window, DEPTH))
         long = max(1, depth - 3)
         short = max(1, depth // 4)
@@ -70,15 +65,11 @@ class ProbeTree:
         ]
         for start, length in ((0, max(1, long // 2)), (0, long), (long, short)):
             rows += _branches(start, length, len(rows), depth)
-        return cls._filled(rows, vocabulary, len(trunk))
-
-    @classmethod
-    def _filled(cls, rows: list[Sight], vocabulary: int, trunk: int) -> ProbeTree:
-        width = max(len(own) for *_, own in rows)
-        others = [(*own, *[-1] * (width - len(own))) for *_, own in rows]
+        width = max(len(further) for *_, further in rows)
+        others = [(*further, *[-1] * (width - len(further))) for *_, further in rows]
         spans = np.array([[start, stop] for _, start, stop, _ in rows])
-        positions = np.array([position for position, *_ in rows])
-        return cls(probe_tokens(vocabulary, len(rows)), positions, spans, np.array(others), trunk)
+        positions, ids = np.array([row[0] for row in rows]), probe_tokens(vocabulary, len(rows))
+        return cls(ids, positions, spans, np.array(others), len(trunk))
 
     @property
     def mask(self) -> NDArray[np.bool_]:
@@ -173,11 +164,15 @@ def tree_logits(lm: Any, tree: ProbeTree) -> Tensor:
 
 
 def _unseen(lm: Any, trunk: Any, columns: int) -> Any:
-    """Copies of the passages' keys and values, enough to exceed the model's limits."""
+    """Copies of the passages' keys and values, enough to exceed every limit that is configured.
+
+    A model may use column numbers only beyond its window, or keep tables of positions.
+    """
     import torch
 
     size = sum(x.numel() * x.element_size() for layer in trunk for x in layer) // columns
-    count = unseen_columns(lm.model.config, max(1, size))
+    longest = max(_limits(lm.model.config.get_text_config().to_dict()), default=0)
+    count = min(longest + 1, MOST_COLUMNS, MOST_BYTES // max(1, size))
     fill = torch.arange(count, device=lm.device) % columns
     return tuple((keys[:, :, fill], values[:, :, fill]) for keys, values in trunk)
 
@@ -190,15 +185,6 @@ def joined_kv(blocks: Sequence[KV]) -> KV:
         (torch.cat([k for k, _ in layer], 2), torch.cat([v for _, v in layer], 2))
         for layer in zip(*blocks, strict=True)
     )
-
-
-def unseen_columns(config: Any, bytes_per_column: int) -> int:
-    """Return enough columns to exceed every limit that the configuration names.
-
-    A model may use column numbers only beyond its window, or keep tables of positions.
-    """
-    longest = max(_limits(config.get_text_config().to_dict()), default=0)
-    return min(longest + 1, MOST_COLUMNS, MOST_BYTES // bytes_per_column)
 
 
 def _limits(settings: dict[str, Any]) -> Iterator[int]:
@@ -231,6 +217,7 @@ def distances(wanted: Tensor, found: Tensor) -> Tensor:
 
 
 NAME = "aleatoric_tiled"
+_NOT_IN_TILES = ("softcap", "s_aux", "position_bias")
 
 
 def use_tiles(model: Any) -> bool:
@@ -263,10 +250,7 @@ def attend(
     tiles: Tiles | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Compute attention of every token to the columns of its tile; without tiles, `sdpa`.
-
-    The mask of the tiles is additive.
-    """
+    """Compute attention of every token to its tile (additive mask); without tiles, `sdpa`."""
     import torch
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -275,7 +259,8 @@ def attend(
             module, query, key, value, attention_mask, scaling=scaling, **others
         )
         return found
-    _refuse(others)
+    if refused := [name for name in _NOT_IN_TILES if others.get(name) is not None]:
+        raise ValueError(f"attention with {refused[0]} is not supported in tiles")
     heads = query.shape[1]
     out = torch.nn.functional.scaled_dot_product_attention(
         _tile(query, tiles.rows, heads),
@@ -293,13 +278,6 @@ def _tile(values: Tensor, places: Tensor, heads: int) -> Tensor:
     taken = values[0].index_select(1, places.flatten())
     by_tile = taken.view(own, *places.shape, width).transpose(0, 1)
     return by_tile if own == heads else by_tile.repeat_interleave(heads // own, 1)
-
-
-def _refuse(others: dict[str, Any]) -> None:
-    """Raise for kinds of attention that tiles do not support."""
-    for name in ("softcap", "s_aux", "position_bias"):
-        if others.get(name) is not None:
-            raise ValueError(f"attention with {name} is not supported in tiles")
 
 
 Arrival = Callable[[], NDArray[Any]]

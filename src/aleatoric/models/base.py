@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, islice
+from operator import attrgetter
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from aleatoric.errors import ModelError, UsageError, quoted
@@ -21,9 +22,6 @@ class NamedModel(Protocol):
     @property
     def version(self) -> str:
         """What pins the model: a revision or a checksum, and its precision."""
-
-
-# Next words ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,6 @@ class ComputedTogether(Protocol):
     def together(self) -> int | None:
         """Contexts per batch of whole passages; `None` if an answer does not depend on it."""
 
-
-# Teacher forcing ----------------------------------------------------------------------------------
 
 Reads = Literal["text", "pairs"]
 """What a teacher-forced model reads: documents, or sentences with their translations."""
@@ -119,9 +115,6 @@ class ForcedModel(NamedModel, Protocol):
 
     def logits(self, strips: Sequence[Strip]) -> Any:
         """Return a torch tensor [strips, positions, vocabulary], padded at the end."""
-
-
-# Texts --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +171,7 @@ class TextModel(NamedModel, Protocol):
 
 @dataclass
 class TextTally:
-    """Counts of the texts that the latest call has yielded, for notes.
-
-    An input is counted when its texts are yielded, because texts lost with a stopped run are
-    written again and would count twice.
-    """
+    """Counts of the texts that the latest call has yielded, without those lost by a stopped run."""
 
     texts: int = 0
     cut: int = 0
@@ -272,19 +261,15 @@ def joined(turns: Sequence[str], ask: Writing, end: str | None, is_continued: bo
     >>> joined(("Big words.",), Writing(template="Simplify: {input}"), "</s>", is_continued=True)
     'Simplify: Big words.'
     """
-    between = separator(ask.turns, end) if len(turns) > 1 else ""
-    is_last = ask.template.endswith(PLACE)
-    after = between if is_continued and is_last else ""
+    between = ""
+    if len(turns) > 1:
+        if ask.turns == "eos" and end is None:
+            raise ModelError(
+                "the model has no known end-of-text token to join turns with; use turns=newline."
+            )
+        between = {"eos": end or "", "newline": "\n"}.get(ask.turns, ask.turns)
+    after = between if is_continued and ask.template.endswith(PLACE) else ""
     return ask.template.replace(PLACE, between.join(turns) + after)
-
-
-def separator(turns: str, end: str | None) -> str:
-    """Return the text between turns: the end-of-text token, a newline, or the string itself."""
-    if turns == "eos" and end is None:
-        raise ModelError(
-            "the model has no known end-of-text token to join turns with; use turns=newline."
-        )
-    return {"eos": end or "", "newline": "\n"}.get(turns, turns)
 
 
 def messages_of(turns: Sequence[str], ask: Writing) -> list[dict[str, str]]:
@@ -315,41 +300,23 @@ def chat_text(tokenizer: Any, turns: Sequence[str], ask: Writing, label: str) ->
 
 
 def finished(text: str, stop: Sequence[str]) -> str:
-    """Cut a text at the first stop string and strip white space.
-
-    >>> finished(" Near Marin.\\n\\nQ: next", ("\\n\\n", "Q:"))
-    'Near Marin.'
-    """
+    """Cut a text at the first stop string and strip white space."""
     places = [text.find(mark) for mark in stop]
     return text[: min((place for place in places if place >= 0), default=len(text))].strip()
 
 
-# Batches and memory -------------------------------------------------------------------------------
-
 T = TypeVar("T")
 
 
-class Grouped(Protocol):
-    """An item of a passage."""
+def whole_passages(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield whole passages (items with the same `group`), at least `size` items at a time.
 
-    @property
-    def group(self) -> str:
-        """The passage's id."""
-
-
-G = TypeVar("G", bound=Grouped)
-
-
-def whole_passages(items: Iterable[G], size: int) -> Iterator[list[G]]:
-    """Yield whole passages together, at least `size` items at a time.
-
-    >>> from aleatoric.types import Item
     >>> items = [Item(f"{g}:{i}", g, "There", ()) for g in "abc" for i in range(2)]
     >>> [[item.id for item in part] for part in whole_passages(items, 3)]
     [['a:0', 'a:1', 'b:0', 'b:1'], ['c:0', 'c:1']]
     """
-    part: list[G] = []
-    for _, passage in groupby(items, key=lambda item: item.group):
+    part: list[T] = []
+    for _, passage in groupby(items, key=attrgetter("group")):
         part.extend(passage)
         if len(part) >= size:
             yield part
@@ -365,6 +332,19 @@ def pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield page
 
 
+def recover_memory(error: Exception, is_smallest: bool, what: str, fix: str) -> None:
+    """Release memory after it ran out; raise other errors, or if nothing smaller can be run."""
+    import torch
+
+    if not is_out_of_memory(error):
+        raise error
+    if is_smallest:
+        problem = f"out of memory with one {what} at a time"
+        raise ModelError(f"{problem}; use a smaller model or {fix}.") from error
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an error of torch means that memory ran out."""
     import torch
@@ -372,14 +352,6 @@ def is_out_of_memory(error: Exception) -> bool:
     if isinstance(error, torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and "alloc" in str(error) and "memory" in str(error)
-
-
-def free_memory() -> None:
-    """Release the memory that torch caches."""
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def gpu_memory(device: Any) -> int:

@@ -1,15 +1,11 @@
-"""The paper's two prompts for chat models (App. C.2), and how their replies are parsed.
-
-A reply counts if it consists of one word and punctuation. Talk about the task ("Sure, here are
-..."), answers of several words, refusals and empty replies do not count.
-"""
+"""The paper's two prompts for chat models (App. C.2); a reply counts if it is a single word."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 WORD_PROMPT = (
@@ -75,11 +71,6 @@ def parse_list(reply: str, asked: int = 40, is_cut: bool = False) -> WordList:
     """Parse a numbered, bulleted, comma-separated or line-by-line list of words.
 
     `is_cut` means that the reply ran out of tokens, so that its last entry may be half a word.
-
-    >>> parse_list("Sure, here are words:\\n1. dog\\n2. ice cream\\n3. cat", asked=4)
-    WordList(words=('dog', 'cat'), failed=1, missing=1, talk=1, extra=0)
-    >>> parse_list("I'm sorry, but I can't do that.", asked=4)
-    WordList(words=(), failed=4, missing=0, talk=1, extra=0)
     """
     pieces, talk = _pieces(_without_thinking(reply), asked)
     found = [_single_word(piece) for piece in (pieces[:-1] if is_cut else pieces)]
@@ -128,18 +119,15 @@ def _belongs(word: str, i: int) -> bool:
 def _pieces(reply: str, asked: int) -> tuple[list[str], int]:
     """The entries of a list, and the number of lines outside it."""
     whole = [line for line in reply.splitlines() if line.strip(" `\t")]
-    lines = [part for line in whole for part in _unrolled(line)]
+    lines: list[str] = []
+    for line in whole:  # it may contain several numbered entries
+        parts = [part for part in _INLINE_NUMBER.split(line) if part.strip()]
+        lines += parts if len(parts) >= 3 else [line]
     marked = [line for line in lines if _NUMBER.match(line) or _BULLET.match(line)]
     if len(marked) >= 2:
         entries = [piece for line in marked for piece in _split(_without_mark(line))]
         return entries, len(lines) - len(marked)
     return _unmarked_pieces(lines, asked)
-
-
-def _unrolled(line: str) -> list[str]:
-    """Split a line that contains several numbered entries."""
-    parts = [part for part in _INLINE_NUMBER.split(line) if part.strip()]
-    return parts if len(parts) >= 3 else [line]
 
 
 def _unmarked_pieces(lines: list[str], asked: int) -> tuple[list[str], int]:
@@ -153,7 +141,11 @@ def _unmarked_pieces(lines: list[str], asked: int) -> tuple[list[str], int]:
             talk += 1
         else:
             pieces += _split(line)
-    return _spaced(pieces, asked), talk
+    if len(pieces) == 1 and not re.search(r"[.!?:]", pieces[0]):
+        # One long line of words separated by spaces is a list too.
+        words = pieces[0].split()
+        pieces = words if len(words) > 1 and 2 * len(words) >= asked else pieces
+    return pieces, talk
 
 
 def _split(line: str) -> list[str]:
@@ -171,21 +163,16 @@ def _is_talk(line: str) -> bool:
     return bool(_SENTENCE_END.search(line.rstrip())) and several > 0 and 2 * several >= len(pieces)
 
 
-def _spaced(pieces: list[str], asked: int) -> list[str]:
-    """Split one long line of words separated by spaces, which is a list too."""
-    if len(pieces) == 1 and not re.search(r"[.!?:]", pieces[0]):
-        words = pieces[0].split()
-        return words if len(words) > 1 and 2 * len(words) >= asked else pieces
-    return pieces
-
-
 ENOUGH_TO_TELL = 5
 """Fewer replies than this may be identical by chance."""
 
 
 @dataclass
-class Usage:
-    """Usage counts of one model object; `cost` is in the currency of the prices."""
+class RequestTally:
+    """Usage counts of one model object; only the event loop's thread changes them.
+
+    `cost` is in the currency of the prices.
+    """
 
     requests: int = 0
     retries: int = 0
@@ -203,12 +190,6 @@ class Usage:
     served: tuple[str, ...] = ()
     """The model names that the server reported."""
     cost: float | None = None
-
-
-@dataclass
-class RequestTally(Usage):
-    """Counts while requests run; only the event loop's thread changes them."""
-
     is_server_known: bool = True
     items: int = 0
     uniform_items: int = 0
@@ -222,7 +203,8 @@ class RequestTally(Usage):
         self.requests += 1
         usage = document.get("usage")
         counts = usage if isinstance(usage, dict) else {}
-        spent = [_count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens")]
+        names = ("prompt_tokens", "completion_tokens")
+        spent = [n if type(n := counts.get(k)) is int and 0 <= n < 10**12 else 0 for k in names]
         self.unmetered += not any(spent)
         self.prompt_tokens += spent[0]
         self.completion_tokens += spent[1]
@@ -238,33 +220,15 @@ class RequestTally(Usage):
             self.items += 1
             self.uniform_items += len(set(texts)) == 1
 
-    def count_list(self, found: WordList) -> None:
-        """Count a list, and how many words it lacks."""
-        self.short_lists += found.missing > 0
-        self.missing_words += found.missing
+    def usage(self, price_in: float | None, price_out: float | None) -> RequestTally:
+        """Return the counts so far, with their cost if prices are given."""
+        spent = self.prompt_tokens * (price_in or 0) + self.completion_tokens * (price_out or 0)
+        return replace(self, cost=None if price_in is None and price_out is None else spent / 1e6)
 
-    def usage(self, price_in: float | None, price_out: float | None) -> Usage:
-        """Return the counts so far, with their cost if prices are given.
-
-        >>> tally = RequestTally(prompt_tokens=2_000_000, completion_tokens=500_000)
-        >>> tally.usage(2.5, 10.0).cost
-        10.0
-        """
-        cost = None
-        if price_in is not None or price_out is not None:
-            spent = self.prompt_tokens * (price_in or 0) + self.completion_tokens * (price_out or 0)
-            cost = spent / 1e6
-        counts = {own.name: getattr(self, own.name) for own in fields(Usage)}
-        return Usage(**counts | {"cost": cost})
-
-    def notes(self, label: str, usage: Usage) -> list[str]:
-        """Return sentences on tokens, failures, short lists and an unknown server.
-
-        >>> RequestTally(replies=2, short_lists=1, missing_words=3).notes("m", Usage())[-1]
-        'm: 1 of 2 lists are short, by 3 words altogether'
-        """
+    def notes(self, label: str) -> list[str]:
+        """Return sentences on tokens, failures, short lists and an unknown server."""
         tokens = f"{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
-        price = "" if usage.cost is None else f", cost {usage.cost:.2f}"
+        price = "" if self.cost is None else f", cost {self.cost:.2f}"
         found = [f"{label}: {self.requests} requests, {self.retries} retries, {tokens}{price}"]
         if self.unmetered:
             found.append(f"{label}: {self.unmetered} replies did not say how many tokens they took")
@@ -283,8 +247,3 @@ class RequestTally(Usage):
             lists = f"{self.short_lists} of {self.replies} lists are short"
             found.append(f"{label}: {lists}, by {self.missing_words} words altogether")
         return found
-
-
-def _count(value: Any) -> int:
-    is_count = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_count and 0 <= value < 10**12 else 0

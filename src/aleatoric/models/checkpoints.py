@@ -40,9 +40,6 @@ _FLOATS = ("BF16", "F16", "F32", "F64")
 _LFS = b"version https://git-lfs"
 
 
-# What identifies a model ----------------------------------------------------------------------
-
-
 def contents_of(specs: Iterable[str]) -> dict[str, str]:
     """Map models that are files on this machine to the hash of their files."""
     found = {spec: _content(spec) for spec in specs}
@@ -100,16 +97,6 @@ def source_of(folder: Path) -> str | None:
     return source if made == folder_sha256(folder) else None
 
 
-def check_source(folder: Path, source: str) -> None:
-    """Raise for a converted checkpoint in the cache whose files have changed."""
-    if not (folder / _SOURCE).exists():  # converted by an older version
-        with suppress(OSError):
-            record_source(folder, source)
-    elif source_of(folder) is None:
-        problem = "its files have changed since they were made"
-        raise DataError.at(folder, None, problem, "delete the folder, and it is made again")
-
-
 def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file, cached for a large file while its size and times stay."""
     found = path.stat()
@@ -130,9 +117,6 @@ def file_sha256(path: Path) -> str:
         unfinished.write_text(json.dumps([facts, digest]))
         unfinished.replace(cached)
     return digest
-
-
-# Whether a folder is whole --------------------------------------------------------------------
 
 
 def check_folder(folder: Path) -> int | None:
@@ -228,11 +212,15 @@ def listed(names: Iterable[str], most: int = 3) -> str:
 def build_once(target: Path, build: Callable[[Path], None], source: str) -> Path:
     """Return `target`, built on first use by `build(directory)` from what has the hash `source`.
 
-    The directory is built elsewhere and moved, so that an interrupted or concurrent build never
-    leaves an incomplete one.
+    It is built elsewhere and moved, so that it is never incomplete.
     """
     if target.is_dir():
-        check_source(target, source)
+        if not (target / _SOURCE).exists():  # converted by an older version
+            with suppress(OSError):
+                record_source(target, source)
+        elif source_of(target) is None:
+            problem = "its files have changed since they were made"
+            raise DataError.at(target, None, problem, "delete the folder, and it is made again")
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".building-") as scratch:
@@ -240,19 +228,12 @@ def build_once(target: Path, build: Callable[[Path], None], source: str) -> Path
         fresh.mkdir()
         build(fresh)
         record_source(fresh, source)
-        _move_unless_there(fresh, target)
+        try:
+            fresh.rename(target)
+        except OSError:
+            if not target.is_dir():  # another process finishing first is fine
+                shutil.move(str(fresh), str(target))
     return target
-
-
-def _move_unless_there(fresh: Path, target: Path) -> None:
-    try:
-        fresh.rename(target)
-    except OSError:
-        if not target.is_dir():  # another process finishing first is fine
-            shutil.move(str(fresh), str(target))
-
-
-# Weights ------------------------------------------------------------------------------------------
 
 
 def import_heavy(*names: str) -> list[Any]:
@@ -279,12 +260,12 @@ def whole_model(kind: Any, name: str, **options: Any) -> Any:
 
 def check_weights(model: Any) -> None:
     """Raise `ValueError` for weights that are not finite."""
-    for name, own in model.named_parameters():
-        if not own.is_floating_point() or own.itemsize == 1:
+    for name, weight in model.named_parameters():
+        if not weight.is_floating_point() or weight.itemsize == 1:
             continue  # quantized
         # A sum needs no copy of the weights, but it may overflow although they are finite.
-        if not own.sum().isfinite() and not own.isfinite().all():
-            dtype = str(own.dtype).removeprefix("torch.")
+        if not weight.sum().isfinite() and not weight.isfinite().all():
+            dtype = str(weight.dtype).removeprefix("torch.")
             raise ValueError(f"{name} holds values that are not finite in {dtype}")
 
 

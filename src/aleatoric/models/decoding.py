@@ -1,8 +1,7 @@
 """Decoders, and reproducible draws from next-token distributions.
 
-A decoder changes a next-token distribution before a token is drawn from it. The functions work on
-torch tensors whose last dimension is the vocabulary, and take and return logits or
-log-probabilities, never probabilities. Draws are a function of 64-bit keys.
+The functions work on torch tensors whose last dimension is the vocabulary, and take and return
+logits or log-probabilities, never probabilities. Draws are a function of 64-bit keys.
 """
 
 from __future__ import annotations
@@ -31,10 +30,8 @@ class Decoder:
 
     Steps are applied in the order temperature, top-k, top-p, typical, as in transformers.
 
-    >>> str(Decoder.parse("top_p=0.90, temperature=.5"))
-    'temperature=0.5,top_p=0.9'
-    >>> str(Decoder.parse("temperature=1"))
-    'ancestral'
+    >>> str(Decoder.parse("top_p=0.90, temperature=.5")), str(Decoder.parse("temperature=1"))
+    ('temperature=0.5,top_p=0.9', 'ancestral')
     """
 
     temperature: float = 1.0
@@ -66,7 +63,9 @@ class Decoder:
     def __str__(self) -> str:
         if self.greedy:
             return "greedy"
-        return ",".join(f"{name}={_text(value)}" for name, value in self.changes()) or "ancestral"
+        # A number reads back as itself, without needless digits.
+        steps = [(name, int(v) if v == int(v) else v) for name, v in self.changes()]
+        return ",".join(f"{name}={value!r}" for name, value in steps) or "ancestral"
 
     def changes(self) -> list[tuple[str, float]]:
         """Return the steps that change the model's own distribution, with their values."""
@@ -95,7 +94,9 @@ class Decoder:
         if not slack:
             return (self.probs(logits),) * 2
         if self.greedy:
-            return _greedy_between(logits, slack)
+            near = logits >= logits.amax(-1, keepdim=True) - 2 * slack
+            high = near.to(logits.dtype)
+            return high * (near.sum(-1, keepdim=True) == 1), high
         logits = logits / self.temperature
         slack = slack / self.temperature
         weights = logits.softmax(-1)
@@ -167,13 +168,6 @@ def greedy(logits: Tensor) -> Tensor:
     return torch.full_like(logits, -math.inf).scatter(-1, best, 0.0)
 
 
-def _greedy_between(logits: Tensor, slack: float) -> tuple[Tensor, Tensor]:
-    near = logits >= logits.amax(-1, keepdim=True) - 2 * slack
-    high = near.to(logits.dtype)
-    alone = near.sum(-1, keepdim=True) == 1
-    return high * alone, high
-
-
 Sides = tuple["Tensor", "Tensor"]
 """Which tokens a step keeps, and for which this is in doubt (ties at the border are)."""
 
@@ -240,11 +234,6 @@ def _parse_part(part: str) -> tuple[str, float | int | bool]:
     except ValueError:
         pass
     raise UsageError(f"unknown decoder {part!r}; use {_FORMS}.")
-
-
-def _text(value: float) -> str:
-    """A number that reads back as itself, without needless digits."""
-    return str(int(value)) if value == int(value) else repr(value)
 
 
 def _check(good: bool, name: str, wanted: str) -> None:

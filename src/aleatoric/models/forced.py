@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,21 +55,25 @@ class Windows:
 
 
 @dataclass(frozen=True, eq=False)
-class CausalForced:
-    """A causal LM that reads documents in windows; a document's first token is not scored."""
-
+class _HFForced:
     label: str
     version: str
-    windows: Windows
-    start: tuple[int, ...]
     model: Any = field(repr=False)
     tokenizer: Any = field(repr=False)
-    reads: Reads = "text"
 
     @property
     def vocabulary_size(self) -> int:
         """The width of its logits."""
         return int(self.model.get_output_embeddings().weight.shape[0])
+
+
+@dataclass(frozen=True, eq=False)
+class CausalForced(_HFForced):
+    """A causal LM that reads documents in windows; a document's first token is not scored."""
+
+    windows: Windows
+    start: tuple[int, ...]
+    reads: Reads = "text"
 
     @property
     def conventions(self) -> Mapping[str, str]:
@@ -79,10 +84,8 @@ class CausalForced:
     def strips(self, items: Sequence[Document]) -> list[list[Strip]]:
         """The windows of each document."""
         rows = token_rows(self.tokenizer, [item.text for item in items])
-        return [
-            self._windows(item.id, (*self.start, *row))
-            for item, row in zip(items, rows, strict=True)
-        ]
+        pairs = zip(items, rows, strict=True)
+        return [self._windows(item.id, (*self.start, *row)) for item, row in pairs]
 
     def logits(self, strips: Sequence[Strip]) -> Tensor:
         """Return the logits after each given token."""
@@ -133,28 +136,19 @@ def causal_forced(
         raise UsageError(
             f"{label}: --window {length} holds no more than what begins a text; use more."
         )
-    return CausalForced(label, version, Windows(length, step), start, model, tokenizer)
+    return CausalForced(label, version, model, tokenizer, Windows(length, step), start)
 
 
 @dataclass(frozen=True, eq=False)
-class Seq2SeqForced:
+class Seq2SeqForced(_HFForced):
     """An encoder-decoder that reads a source and is given its translation, token by token.
 
     The end-of-sentence token is scored, other special tokens of the target are not.
     """
 
-    label: str
-    version: str
     window: int
     start: int
-    model: Any = field(repr=False)
-    tokenizer: Any = field(repr=False)
     reads: Reads = "pairs"
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The width of its logits."""
-        return int(self.model.get_output_embeddings().weight.shape[0])
 
     @property
     def conventions(self) -> Mapping[str, str]:
@@ -204,30 +198,20 @@ class Seq2SeqForced:
 def seq2seq_forced(model: Any, tokenizer: Any, *, label: str, version: str) -> Seq2SeqForced:
     """Wrap a loaded encoder-decoder."""
     start = decoder_start(model, label)
-    return Seq2SeqForced(label, version, window_of(model.config), start, model, tokenizer)
-
-
-def load_smollm2(argument: str, forcing: Forcing) -> ForcedModel:
-    """Load the embedded SmolLM2-135M-Instruct, for documents."""
-    return _load("smollm2", "", forcing)
-
-
-def load_gguf(argument: str, forcing: Forcing) -> ForcedModel:
-    """Load the causal LM in a GGUF file, for documents."""
-    return _load("gguf", argument, forcing)
-
-
-def load_hf(argument: str, forcing: Forcing) -> ForcedModel:
-    """Load a directory or `NAME[@REVISION]`: for documents, or an encoder-decoder for pairs."""
-    return _load("hf", argument, forcing)
+    return Seq2SeqForced(label, version, model, tokenizer, window_of(model.config), start)
 
 
 def _load(kind: str, argument: str, forcing: Forcing) -> ForcedModel:
+    """Load SmolLM2, a GGUF file, or a directory or `NAME[@REVISION]`, for documents or pairs."""
     name, revision, label = located(kind, argument)
     config = load_config(name, revision, forcing.trust_remote_code)
     pairs = bool(getattr(config, "is_encoder_decoder", False))
     if pairs:
-        _check_pairs(label, forcing)
+        check_bos(forcing.bos)
+        if forcing.window is not None or forcing.stride is not None or forcing.bos == "add":
+            raise UsageError(
+                f"{label} reads whole sentence pairs; leave --window, --stride and --bos out."
+            )
     model_class = "AutoModelForSeq2SeqLM" if pairs else "AutoModelForCausalLM"
     where = (forcing.dtype, forcing.device, forcing.trust_remote_code)
     model, tokenizer, found = load_parts(name, model_class, revision, *where)
@@ -238,15 +222,7 @@ def _load(kind: str, argument: str, forcing: Forcing) -> ForcedModel:
     return causal_forced(model, tokenizer, label=label, version=version, **cut, bos=forcing.bos)
 
 
-def _check_pairs(label: str, forcing: Forcing) -> None:
-    """Raise for options of documents, which mean nothing for sentence pairs."""
-    check_bos(forcing.bos)
-    if forcing.window is not None or forcing.stride is not None or forcing.bos == "add":
-        raise UsageError(
-            f"{label} reads whole sentence pairs; leave --window, --stride and --bos out."
-        )
-
-
+load_smollm2, load_gguf, load_hf = (partial(_load, kind) for kind in ("smollm2", "gguf", "hf"))
 ITEMS_AT_ONCE = 64
 """Items that are tokenized together."""
 
@@ -289,8 +265,17 @@ def parts(model: ForcedModel, items: Iterable[Any], tokens: int) -> Iterator[For
 
 def chunks(model: ForcedModel, strips: Sequence[Strip], batch_tokens: int) -> Iterator[Chunk]:
     """Yield the scored tokens of strips, batch by batch."""
+    import torch
+
     for batch in batches(strips, batch_tokens):
-        yield _chunk(model, batch)
+        # A group's windows must come in order: its random draws continue from one to the next.
+        lines = [i for i, strip in enumerate(batch) for _ in strip.scored]
+        places = [place for strip in batch for place in strip.scored]
+        targets = torch.tensor([strip.wanted[place] for strip in batch for place in strip.scored])
+        groups = [batch[i].group for i in lines]
+        positions = np.array([batch[i].offset + p for i, p in zip(lines, places, strict=True)])
+        logits = model.logits(batch)[lines, places]
+        yield Chunk(logits, targets, groups, positions.astype(np.int64))
 
 
 def batches(strips: Sequence[Strip], batch_tokens: int) -> Iterator[list[Strip]]:
@@ -309,18 +294,6 @@ def batches(strips: Sequence[Strip], batch_tokens: int) -> Iterator[list[Strip]]
         batch.append(strip)
     if batch:
         yield batch
-
-
-def _chunk(model: ForcedModel, batch: Sequence[Strip]) -> Chunk:
-    import torch
-
-    # A group's windows must come in order, because its random draws continue from one to the next.
-    lines = [i for i, strip in enumerate(batch) for _ in strip.scored]
-    places = [place for strip in batch for place in strip.scored]
-    targets = torch.tensor([strip.wanted[place] for strip in batch for place in strip.scored])
-    groups = [batch[i].group for i in lines]
-    positions = np.array([batch[i].offset + p for i, p in zip(lines, places, strict=True)])
-    return Chunk(model.logits(batch)[lines, places], targets, groups, positions.astype(np.int64))
 
 
 def _longest(strip: Strip) -> int:

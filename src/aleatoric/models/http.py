@@ -1,7 +1,4 @@
-"""HTTP client for JSON: limited concurrency, retries with backoff, and secrets kept secret.
-
-An API key goes into the request header and nowhere else: not into errors, logs or representations.
-"""
+"""HTTP client for JSON: limited concurrency and retries; a key goes into the header only."""
 
 from __future__ import annotations
 
@@ -42,12 +39,6 @@ class Patience:
     """The longest wait that a server may request."""
 
 
-def is_passing(status: int) -> bool:
-    """Whether an HTTP status is worth a retry: rate limits and server errors."""
-    # 501: the server does not implement it.
-    return status in AGAIN or (status >= 500 and status != 501)
-
-
 def retry_after(header: str | None, now: datetime) -> float | None:
     """Return the seconds of a Retry-After header: a number or a date; `None` if neither.
 
@@ -65,16 +56,6 @@ def retry_after(header: str | None, now: datetime) -> float | None:
     # A date without a time zone is GMT; one in the past means no wait.
     date = date if date.tzinfo else date.replace(tzinfo=UTC)
     return max(0.0, (date - now).total_seconds())
-
-
-def pause(attempt: int, asked: float | None, patience: Patience, rng: np.random.Generator) -> float:
-    """Return the seconds to wait after failed attempt number `attempt` (from 0).
-
-    Exponential backoff with jitter. The wait that a server asks for is a lower bound.
-    """
-    doubled: float = min(patience.longest, patience.first * 2**attempt)
-    jittered = doubled * float(rng.uniform(0.5, 1.0))
-    return jittered if asked is None else asked + jittered / 2
 
 
 T = TypeVar("T")
@@ -125,10 +106,9 @@ def key_for(base_url: str, environment: Mapping[str, str] = os.environ) -> str |
     if url.scheme == "https" or url.hostname in LOOPBACK:
         names.append("OPENAI_API_KEY")
     for name in names:
-        key = environment.get(name, "").strip()
-        if key and not (key.isascii() and key.isprintable() and " " not in key):
-            raise ModelError(f"{name} contains characters that no API key has; set it again.")
-        if key:
+        if key := environment.get(name, "").strip():
+            if not (key.isascii() and key.isprintable() and " " not in key):
+                raise ModelError(f"{name} contains characters that no API key has; set it again.")
             return key
     return None
 
@@ -209,7 +189,11 @@ class Client:
             raise ModelError(
                 f"{self._base} asks to wait {trouble.wait:.0f} s ({trouble}); run again later."
             )
-        seconds = pause(attempt, trouble.wait, self._patience, rng)
+        # Exponential backoff with jitter; the wait that a server asks for is a lower bound.
+        seconds = min(self._patience.longest, self._patience.first * 2**attempt)
+        seconds *= float(rng.uniform(0.5, 1.0))
+        if trouble.wait is not None:
+            seconds = trouble.wait + seconds / 2
         level = logging.INFO if attempt < 2 else logging.WARNING
         _log.log(level, "%s: %s; asking again in %.1f s", self._base, trouble, seconds)
         self._on_retry()
@@ -253,20 +237,20 @@ class Client:
         return bytes(content)
 
     def _trouble(self, response: httpx.Response, content: bytes) -> Exception:
-        status, said = response.status_code, self._quiet(_message(content))
-        spent = "insufficient_quota" in said or b"insufficient_quota" in content
-        if is_passing(status) and not spent:
+        status, message = response.status_code, _message(content)
+        hidden = self.masked(message.replace(self._key, MASK) if self._key else message)
+        shown = " ".join(hidden.split())[:300].rstrip(".")
+        spent = "insufficient_quota" in shown or b"insufficient_quota" in content
+        # 501: the server does not implement it.
+        is_passing = status in AGAIN or (status >= 500 and status != 501)
+        if is_passing and not spent:
             wait = retry_after(response.headers.get("retry-after"), datetime.now(UTC))
-            return PassingError(f"status {status}{said and f' ({said})'}", wait)
+            return PassingError(f"status {status}{shown and f' ({shown})'}", wait)
         if status in (401, 403):  # such replies often quote the key, or part of it
             fix = "check ALEATORIC_API_KEY or OPENAI_API_KEY"
             return RefusedError(f"{self._base} refused the key (status {status}); {fix}.", status)
-        reason = said or "check the address, which usually ends in /v1, and the model's name"
+        reason = shown or "check the address, which usually ends in /v1, and the model's name"
         return RefusedError(f"{self._base} answered with status {status}: {reason}.", status)
-
-    def _quiet(self, text: str) -> str:
-        hidden = text.replace(self._key, MASK) if self._key else text
-        return " ".join(self.masked(hidden).split())[:300].rstrip(".")
 
     def masked(self, text: str) -> str:
         """Mask the key in a text, in any case: a server may repeat what it received."""
@@ -349,8 +333,8 @@ def as_finished(
     """
     pending: set[Future[R]] = set()
     try:
-        for one in inputs:
-            pending.add(asyncio.run_coroutine_threadsafe(work(one), loop))
+        for value in inputs:
+            pending.add(asyncio.run_coroutine_threadsafe(work(value), loop))
             yield from _take_finished(pending, timeout=None if len(pending) >= window else 0)
         while pending:
             yield from _take_finished(pending, timeout=None)

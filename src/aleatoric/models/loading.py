@@ -36,10 +36,7 @@ def load_parts(
     """Return (model, tokenizer, revision) of a checkpoint; `kind` is a class of transformers."""
     torch, transformers = import_heavy("torch", "transformers")
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    weights = {
-        "dtype": dtype_of(torch, dtype),
-        "use_safetensors": True if safetensors_only else None,
-    }
+    weights = {"dtype": dtype_of(torch, dtype), "use_safetensors": safetensors_only or None}
     device = device_of(torch, device)
     if is_local := os.path.isdir(name):
         n_tensors = check_folder(Path(name))
@@ -160,11 +157,7 @@ def token_rows(tokenizer: Any, texts: list[str]) -> Iterable[list[int]]:
 def padded(
     rows: Sequence[Sequence[int]], device: Any, filler: int = 0, left: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return token rows as one tensor, padded at the end (or at the start), with a mask.
-
-    >>> [part.tolist() for part in padded([[5, 6], [7]], "cpu")]
-    [[[5, 6], [7, 0]], [[1, 1], [1, 0]]]
-    """
+    """Return token rows as one tensor, padded at the end (or at the start), with a mask."""
     import torch
 
     width = max(map(len, rows))
@@ -199,7 +192,12 @@ def window_of(config: Any) -> int:
     """Return the longest sequence for which every layer sees the whole past in the same way."""
     config = config.get_text_config()
     kinds = getattr(config, "layer_types", None)
-    limits = [getattr(config, "max_position_embeddings", None), *_rope_limits(config)]
+    limits = [getattr(config, "max_position_embeddings", None)]
+    rope = getattr(config, "rope_parameters", None) or {}
+    settings = (rope, *(value for value in rope.values() if isinstance(value, dict)))
+    # Beyond these lengths rotary positions depend on the longest text of a batch.
+    scaled = [rule for rule in settings if rule.get("rope_type") in ("longrope", "dynamic")]
+    limits += [rule.get("original_max_position_embeddings") for rule in scaled]
     if getattr(config, "use_sliding_window", True) and _has_layers(kinds, "sliding"):
         limits.append(getattr(config, "sliding_window", None))
     if _has_layers(kinds, "chunked"):
@@ -210,11 +208,3 @@ def window_of(config: Any) -> int:
 def _has_layers(kinds: Sequence[str] | None, name: str) -> bool:
     """Whether there are layers of a kind; without a list of kinds, there may be."""
     return kinds is None or any(name in kind for kind in kinds)
-
-
-def _rope_limits(config: Any) -> Iterator[int | None]:
-    """Lengths beyond which rotary positions depend on the longest text of a batch."""
-    found = getattr(config, "rope_parameters", None) or {}
-    for own in (found, *(value for value in found.values() if isinstance(value, dict))):
-        if own.get("rope_type") in ("longrope", "dynamic"):
-            yield own.get("original_max_position_embeddings")

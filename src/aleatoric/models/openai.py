@@ -28,14 +28,7 @@ from aleatoric.models.base import (
     joined,
     messages_of,
 )
-from aleatoric.models.chat import (
-    RequestTally,
-    Usage,
-    list_prompt,
-    parse_list,
-    parse_word,
-    word_prompt,
-)
+from aleatoric.models.chat import RequestTally, list_prompt, parse_list, parse_word, word_prompt
 from aleatoric.models.http import (
     Client,
     PassingError,
@@ -46,7 +39,14 @@ from aleatoric.models.http import (
     key_for,
     run_in,
 )
-from aleatoric.models.openai_spec import Spec, parse_decoder, parse_spec, sampling_fields, told_by
+from aleatoric.models.openai_spec import (
+    CONCURRENCY,
+    Spec,
+    parse_decoder,
+    parse_spec,
+    sampling_fields,
+    told_by,
+)
 from aleatoric.rng import stream
 from aleatoric.types import Draws, Item, TextItem, Texts
 
@@ -85,11 +85,7 @@ def may_grow(text: str) -> bool:
 
 
 def read_choices(document: Any, is_chat: bool) -> list[Reply]:
-    """Return the replies of a response; raises `PassingError` for a malformed one.
-
-    >>> read_choices({"choices": [{"text": " dog", "finish_reason": "length"}]}, False)
-    [Reply(text=' dog', is_ended=False)]
-    """
+    """Return the replies of a response; raises `PassingError` for a malformed one."""
     choices = document.get("choices") if isinstance(document, dict) else None
     if not isinstance(choices, list) or not choices:
         raise PassingError("the reply holds no choices")
@@ -186,23 +182,21 @@ class Requests:
         """Send one request for `size` replies, seeded by the number of the first one."""
         keys = (self._spec.model, self._spec.mode, self._ask.decoder, item_id, start, turn)
         seed = int(stream(self._ask.seed, "openai", *keys).integers(2**31))
-        body = {**self._fixed, **self._asking(prompt), "seed": seed}
+        # A list of one message, if the prompt of a chat is a text.
+        is_message = self._is_chat and isinstance(prompt, str)
+        content = [{"role": "user", "content": prompt}] if is_message else prompt
+        body = {**self._fixed, "messages" if self._is_chat else "prompt": content, "seed": seed}
         if size > 1:  # left out for one: some servers do not know the field
             body["n"] = size
         path = _PATHS["chat" if self._is_chat else "completions"]
         jitter = stream(self._ask.seed, "retry", *keys)
-        return await self._client.post(path, body, self._read, jitter)
 
-    def _asking(self, prompt: str | Messages) -> dict[str, Any]:
-        if not self._is_chat:
-            return {"prompt": prompt}
-        is_text = isinstance(prompt, str)
-        return {"messages": [{"role": "user", "content": prompt}] if is_text else prompt}
+        def read(document: Any) -> list[Reply]:
+            replies = read_choices(document, self._is_chat)
+            self._tally.count_reply(document)
+            return replies
 
-    def _read(self, document: Any) -> list[Reply]:
-        replies = read_choices(document, self._is_chat)
-        self._tally.count_reply(document)
-        return replies
+        return await self._client.post(path, body, read, jitter)
 
 
 class WordRequests(Requests):
@@ -241,7 +235,8 @@ class WordRequests(Requests):
         asked = self._ask.samples
         (reply,) = await self.replies(item.id, list_prompt(item.context, asked), 1)
         found = parse_list(reply.text, asked, is_cut=not reply.is_ended)
-        self._tally.count_list(found)
+        self._tally.short_lists += found.missing > 0
+        self._tally.missing_words += found.missing
         return Draws(item.id, dict(Counter(found.words)), found.failed)
 
     async def _grown(self, item: Item, number: int, reply: Reply) -> str | None:
@@ -258,31 +253,28 @@ class WordRequests(Requests):
 class TextRequests(Requests):
     """The requests of one run for texts."""
 
-    def __init__(self, spec: Spec, ask: Writing, client: Client, tally: RequestTally) -> None:
-        super().__init__(spec, ask, client, tally)
-        self._writing = ask
+    _ask: Writing
 
     async def prepare(self) -> None:
         """Prepare; servers that know stop strings get them, which saves tokens."""
         await super().prepare()
-        stop = self._writing.stop
+        stop = self._ask.stop
         if 0 < len(stop) <= _MOST_STOPS and self._tally.server in ("openai", "vllm", "llamacpp"):
             self._fixed["stop"] = list(stop)
 
     async def answer(self, item: TextItem) -> tuple[Texts, int]:
         """Return the texts of one input, and how many of them were cut at the longest length."""
-        prompt = self._prompt(item)
+        prompt: str | Messages
+        if self._is_chat:
+            prompt = messages_of(item.input, self._ask)
+        else:
+            prompt = joined(item.input, self._ask, None, is_continued=True)
         try:
-            replies = await self.replies(item.id, prompt, self._writing.samples)
+            replies = await self.replies(item.id, prompt, self._ask.samples)
         except RefusedError as refusal:
             raise self.explained(refusal, item.id) from None
-        texts = tuple(finished(reply.text, self._writing.stop) for reply in replies)
+        texts = tuple(finished(reply.text, self._ask.stop) for reply in replies)
         return Texts(item.id, texts), sum(not reply.is_ended for reply in replies)
-
-    def _prompt(self, item: TextItem) -> str | Messages:
-        if self._is_chat:
-            return messages_of(item.input, self._writing)
-        return joined(item.input, self._writing, None, is_continued=True)
 
 
 def _runs(numbers: Iterable[int], most: int) -> list[tuple[int, int]]:
@@ -337,7 +329,7 @@ class ServedModel:
         return "as-served"
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> RequestTally:
         """Requests, tokens, failures and cost so far."""
         return self._tally.usage(self.spec.price_in, self.spec.price_out)
 
@@ -347,24 +339,19 @@ class ServedModel:
         with background_loop() as loop:
             key, tally = key_for(spec.base_url), self._tally
             patience = Patience(retries=spec.retries, first=spec.backoff)
-            limits = (spec.most_at_once, spec.timeout)
-            client = Client(spec.base_url, key, patience, *limits, tally.count_retry)
+            at_once = spec.concurrency or CONCURRENCY
+            client = Client(spec.base_url, key, patience, at_once, spec.timeout, tally.count_retry)
             requests = kind(spec, ask, client, tally)
             try:
                 run_in(loop, requests.prepare())
-                yield from as_finished(items, requests.answer, loop, 2 * spec.most_at_once)
+                yield from as_finished(items, requests.answer, loop, 2 * at_once)
             finally:
                 run_in(loop, client.close())
 
 
 @dataclass(frozen=True)
 class OpenAIModel(ServedModel):
-    """A served model as a source of next words.
-
-    >>> model = load("org/gpt@http://127.0.0.1:8000/v1?mode=chat&concurrency=2")
-    >>> model.label, model.name
-    ('gpt chat', 'openai:org/gpt@http://127.0.0.1:8000/v1?mode=chat')
-    """
+    """A served model as a source of next words."""
 
     @property
     def estimator(self) -> str:
@@ -373,14 +360,10 @@ class OpenAIModel(ServedModel):
 
     def notes(self) -> list[str]:
         """Requests, tokens, cost and failures."""
-        return self._tally.notes(self.label, self.usage)
+        return self.usage.notes(self.label)
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Yield words per item, as items are finished."""
-        self._check(ask)
-        yield from self._answers(WordRequests, self.spec, ask, items)
-
-    def _check(self, ask: Ask) -> None:
         parse_decoder(ask.decoder)
         if self.spec.mode == "completions" and ask.choices.rule not in ("corrected", "paper"):
             raise UsageError(
@@ -393,6 +376,7 @@ class OpenAIModel(ServedModel):
                 f"{self.label}: one reply cannot list {ask.samples} words; "
                 f"use --samples 40 as the paper did (at most {MOST_LISTED})."
             )
+        yield from self._answers(WordRequests, self.spec, ask, items)
 
 
 @dataclass(frozen=True)
@@ -408,7 +392,7 @@ class OpenAIWriter(ServedModel):
 
     def notes(self) -> Sequence[str]:
         """Requests, tokens and cost; truncated and empty texts."""
-        return [*self._tally.notes(self.label, self.usage), *self.tally.notes(self.label)]
+        return [*self.usage.notes(self.label), *self.tally.notes(self.label)]
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
         """Yield the texts of each input, as inputs are finished."""

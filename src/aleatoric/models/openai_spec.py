@@ -15,12 +15,8 @@ from urllib.parse import parse_qsl, urlsplit
 from aleatoric.errors import UsageError
 from aleatoric.models.decoding import Decoder
 
-Decoding = Mapping[str, float]
-
 SENT: dict[str, tuple[str, ...]] = {
-    "openai": ("temperature", "top_p"),
-    "ollama": ("temperature", "top_p"),
-    "other": ("temperature", "top_p"),
+    **dict.fromkeys(("openai", "ollama", "other"), ("temperature", "top_p")),
     "vllm": ("temperature", "top_p", "top_k"),
     "llamacpp": ("temperature", "top_p", "top_k", "typical"),
     "transformers": ("temperature", "top_p", "top_k", "typical"),
@@ -40,13 +36,7 @@ def parse_decoder(text: str) -> dict[str, float]:
 
 
 def sampling_fields(server: str, decoder: str, max_tokens: int) -> dict[str, Any]:
-    """Return the request fields that make a server sample with a decoder.
-
-    >>> sampling_fields("openai", "temperature=0.5", 8)
-    {'temperature': 0.5, 'top_p': 1.0}
-    >>> sampling_fields("vllm", "ancestral", 8)["top_k"]
-    -1
-    """
+    """Return the request fields that make a server sample with a decoder."""
     steps = parse_decoder(decoder)
     unsent = [name for name in steps if name not in SENT[server]]
     if unsent:
@@ -55,59 +45,38 @@ def sampling_fields(server: str, decoder: str, max_tokens: int) -> dict[str, Any
             f"{unsent[0]} cannot be sent to a server of kind {server}; "
             f"leave it out, or name another kind with server={', '.join(able)}."
         )
-    return _FIELDS[server](_OFF | steps, max_tokens)
+    return _fields(server, _OFF | steps, max_tokens)
 
 
-def _plain(steps: Decoding, max_tokens: int) -> dict[str, Any]:
-    return {"temperature": steps["temperature"], "top_p": steps["top_p"]}
-
-
-def _vllm(steps: Decoding, max_tokens: int) -> dict[str, Any]:
-    # The model's generation_config would fill in whatever is missing here.
-    neutral = {"min_p": 0.0, "repetition_penalty": 1.0, **_NO_PENALTIES}
-    return _plain(steps, max_tokens) | {"top_k": int(steps["top_k"]) or -1} | neutral
-
-
-def _llamacpp(steps: Decoding, max_tokens: int) -> dict[str, Any]:
-    neutral = {"min_p": 0.0, "repeat_penalty": 1.0, **_NO_PENALTIES}
-    cuts = {"top_k": int(steps["top_k"]), "typical_p": steps["typical"]}
-    # Its own order puts temperature last, which would cut another set of tokens.
-    order = {"samplers": ["temperature", "top_k", "top_p", "typ_p"]}
-    return _plain(steps, max_tokens) | cuts | neutral | order
-
-
-def _transformers(steps: Decoding, max_tokens: int) -> dict[str, Any]:
-    config = {
-        "do_sample": steps["temperature"] > 0,
-        "temperature": steps["temperature"] or 1.0,
-        "top_k": int(steps["top_k"]),
-        "top_p": steps["top_p"],
-        "typical_p": steps["typical"],
-        "num_beams": 1,
-        "repetition_penalty": 1.0,
-        "max_new_tokens": max_tokens,
-    }
-    return {"generation_config": json.dumps(config)}
-
-
-_FIELDS = {
-    "openai": _plain,
-    "ollama": _plain,
-    "other": _plain,
-    "vllm": _vllm,
-    "llamacpp": _llamacpp,
-    "transformers": _transformers,
-}
+def _fields(server: str, steps: Mapping[str, float], max_tokens: int) -> dict[str, Any]:
+    plain = {"temperature": steps["temperature"], "top_p": steps["top_p"]}
+    top_k, typical = int(steps["top_k"]), steps["typical"]
+    if server == "vllm":
+        # The model's generation_config would fill in whatever is missing here.
+        neutral = {"min_p": 0.0, "repetition_penalty": 1.0, **_NO_PENALTIES}
+        return plain | {"top_k": top_k or -1} | neutral
+    if server == "llamacpp":
+        neutral = {"min_p": 0.0, "repeat_penalty": 1.0, **_NO_PENALTIES}
+        # Its own order puts temperature last, which would cut another set of tokens.
+        order = {"samplers": ["temperature", "top_k", "top_p", "typ_p"]}
+        return plain | {"top_k": top_k, "typical_p": typical} | neutral | order
+    if server == "transformers":
+        config = {
+            "do_sample": steps["temperature"] > 0,
+            "temperature": steps["temperature"] or 1.0,
+            "top_k": top_k,
+            "top_p": steps["top_p"],
+            "typical_p": typical,
+            "num_beams": 1,
+            "repetition_penalty": 1.0,
+            "max_new_tokens": max_tokens,
+        }
+        return {"generation_config": json.dumps(config)}
+    return plain
 
 
 def told_by(headers: Mapping[str, str], models: Any) -> str | None:
-    """Return the kind of server that sends such a list of models, or `None`.
-
-    >>> told_by({}, {"data": [{"id": "m", "owned_by": "vllm"}]})
-    'vllm'
-    >>> told_by({"server": "llama.cpp"}, {}), told_by({}, [])
-    ('llamacpp', None)
-    """
+    """Return the kind of server that sends such a list of models, or `None`."""
     if "llama.cpp" in headers.get("server", ""):
         return "llamacpp"
     entries = models.get("data") if isinstance(models, dict) else None
@@ -157,11 +126,6 @@ class Spec:
         options = "&".join(f"{k}={v}" for k, v in shown.items() if v != plain[k])
         return f"openai:{self.model}@{self.base_url}" + (f"?{options}" if options else "")
 
-    @property
-    def most_at_once(self) -> int:
-        """Concurrent requests, before the kind of server is known."""
-        return self.concurrency or CONCURRENCY
-
     def budget(self, samples: int) -> int:
         """Return how many tokens a reply may have."""
         if self.max_tokens is not None:
@@ -183,7 +147,14 @@ def parse_spec(argument: str) -> Spec:
     _check_url(base_url)
     options: dict[str, Any] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        options[name] = _option(name, value)
+        if name not in _READ:
+            # The value may be a secret and is not repeated.
+            raise UsageError(f"openai: there is no option {name!r}; known: {', '.join(_READ)}.")
+        read, wanted = _READ[name]
+        try:
+            options[name] = read(value)
+        except ValueError:
+            raise UsageError(f"openai: {name} must be {wanted}.") from None
     return Spec(found["model"], base_url.rstrip("/"), **options)
 
 
@@ -233,14 +204,3 @@ _READ: dict[str, tuple[_Reader, str]] = {
     "price_in": _PRICE,
     "price_out": _PRICE,
 }
-
-
-def _option(name: str, value: str) -> Any:
-    if name not in _READ:
-        # The value may be a secret and is not repeated.
-        raise UsageError(f"openai: there is no option {name!r}; known: {', '.join(_READ)}.")
-    read, wanted = _READ[name]
-    try:
-        return read(value)
-    except ValueError:
-        raise UsageError(f"openai: {name} must be {wanted}.") from None

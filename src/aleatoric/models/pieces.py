@@ -38,7 +38,11 @@ def token_pieces(tokenizer: Any, size: int) -> Pieces:
             pieces[index] = None if added.special else added.content.encode()
     for index in tokenizer.all_special_ids:
         pieces[index] = None
-    _check_words_are_told_apart(tokenizer, pieces)
+    ids = tokenizer("to be", add_special_tokens=False)["input_ids"]
+    # Letters outside the vocabulary tell nothing; otherwise a space must be between the words.
+    spelled = [piece for i in ids if (piece := pieces[i]) is not None]
+    if ids and len(spelled) == len(ids) and len(b"".join(spelled).split()) != 2:
+        raise UsageError(_NO_MARKER)
     return tuple(pieces)
 
 
@@ -54,9 +58,15 @@ def _speller(parts: Iterable[dict[str, Any]]) -> Callable[[str], bytes]:
     """The function that turns a token into bytes, given the tokenizer's decoder."""
     kinds = {part["type"]: part for part in parts}
     if "ByteLevel" in kinds:
-        return _byte_level_speller()
+        alphabet = byte_level_alphabet()
+        is_plain = frozenset(alphabet).issuperset
+        return lambda t: bytes(alphabet[c] for c in t) if is_plain(t) else t.encode()
     if "Metaspace" in kinds or "ByteFallback" in kinds:
-        return _spell_marked_space
+        return lambda t: (
+            bytes([int(byte[1], 16)])
+            if (byte := _BYTE_TOKEN.fullmatch(t))
+            else t.replace("\u2581", " ").encode()
+        )
     if "WordPiece" in kinds:
         prefix = kinds["WordPiece"]["prefix"]
         return lambda t: (t[len(prefix) :] if t.startswith(prefix) else f" {t}").encode()
@@ -73,35 +83,6 @@ _NO_MARKER = (
     "mark), so word probabilities cannot be read off; use a byte-level, SentencePiece or "
     "WordPiece tokenizer."
 )
-
-
-def _byte_level_speller() -> Callable[[str], bytes]:
-    alphabet = byte_level_alphabet()
-
-    def spell(token: str) -> bytes:
-        try:
-            return bytes(alphabet[c] for c in token)
-        except KeyError:
-            return token.encode()
-
-    return spell
-
-
-def _spell_marked_space(token: str) -> bytes:
-    match = _BYTE_TOKEN.fullmatch(token)
-    if match:
-        return bytes([int(match[1], 16)])
-    return token.replace("\u2581", " ").encode()
-
-
-def _check_words_are_told_apart(tokenizer: Any, pieces: list[bytes | None]) -> None:
-    """Raise for a tokenizer that drops the space between words."""
-    ids = tokenizer("to be", add_special_tokens=False)["input_ids"]
-    found = [pieces[i] for i in ids]
-    if not found or any(piece is None for piece in found):
-        return  # letters outside the vocabulary tell nothing
-    if len(b"".join(piece or b"" for piece in found).split()) != 2:
-        raise UsageError(_NO_MARKER)
 
 
 Bos = Literal["auto", "none", "add"]
@@ -155,19 +136,13 @@ def load_tokenizer(name: str, **options: Any) -> Any:
 
     tokenizer = AutoTokenizer.from_pretrained(name, **options)
     settings = get_tokenizer_config(name, **options)
-    if settings.get("add_bos_token") and _is_open(tokenizer):
-        set_bos(tokenizer, True)
-    return tokenizer
-
-
-def _is_open(tokenizer: Any) -> bool:
-    """Whether a tokenizer's files do not define special tokens around a text."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        return False
-    processor = json.loads(backend.to_str())["post_processor"]
-    # transformers fills the gap with a template without special tokens.
-    return processor is None or processor.get("special_tokens") == {}
+    if settings.get("add_bos_token") and backend is not None:
+        processor = json.loads(backend.to_str())["post_processor"]
+        # transformers fills a gap with a template without special tokens.
+        if processor is None or processor.get("special_tokens") == {}:
+            set_bos(tokenizer, True)
+    return tokenizer
 
 
 def set_bos(tokenizer: Any, add: bool) -> None:

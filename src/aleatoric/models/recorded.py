@@ -214,14 +214,13 @@ def load_texts(argument: str, loading: LoadOptions | None = None) -> RecordedTex
 
 def _chosen(path: Path, systems: set[str | None], chosen: str | None) -> str | None:
     named = sorted(system for system in systems if system is not None)
+    known = ", ".join(map(quoted, named[:12]))
     if chosen is not None and chosen not in named:
         problem = f"holds no system {quoted(chosen)}"
-        known = ", ".join(f"{quoted(name)}" for name in named[:12]) or "none"
-        raise DataError.at(path, None, problem, f"its systems are: {known}")
+        raise DataError.at(path, None, problem, f"its systems are: {known or 'none'}")
     if chosen is not None:
         return chosen
     if len(systems) > 1:
-        known = ", ".join(f"{quoted(name)}" for name in named[:12])
         fix = f"name one, as in recorded:FILE?system=NAME ({known})"
         raise DataError.at(path, None, "holds texts of several systems", fix)
     return next(iter(systems))

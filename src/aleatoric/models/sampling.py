@@ -1,22 +1,17 @@
-"""Generate texts: tokens drawn one at a time from a model's own distribution.
+"""Generate texts: tokens drawn one at a time from the logits under the named decoder, nothing else.
 
-`generate` of a library applies defaults (top-k, beams, penalties, forced tokens). Here a token is
-drawn from the logits under the named decoder and nothing else. The input is run once. Samples that
-have drawn the same tokens so far share a row, so that greedy texts cost one row whatever their
-number; finished rows leave the batch.
-
-The random numbers of a sample depend on seed, item, decoder, sample and position. A draw that
-rounding in another batch could change is repeated with the row run by itself, so that a seed gives
-the same texts in every batch.
+Samples that have drawn the same tokens so far share a row. The random numbers of a sample depend on
+seed, item, decoder, sample and position. A draw that rounding in another batch could change is
+repeated with the row run by itself, so that a seed gives the same texts in every batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,10 +21,9 @@ from aleatoric.models.base import (
     Writing,
     check_writing,
     finished,
-    free_memory,
     gpu_memory,
-    is_out_of_memory,
     pages,
+    recover_memory,
 )
 from aleatoric.models.decoding import Decoder, child, draw, draw_between, widened
 from aleatoric.rng import stream
@@ -38,63 +32,9 @@ from aleatoric.types import Ints, TextItem, Texts
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from aleatoric.models.generate_hf import TextNetwork
+
 Ids = tuple[int, ...]
-
-
-class RowBatch(Protocol):
-    """Rows of tokens that a model has run, with its cache."""
-
-    def advance(self, parents: Tensor, tokens: Tensor) -> Tensor:
-        """Replace the rows by copies of `parents` plus one token each; return the next logits.
-
-        `parents` are row numbers, in any order, repeated or left out as needed.
-        """
-
-
-class Network(Protocol):
-    """A model as the sampling loop needs it. Logits have one row per row of tokens."""
-
-    @property
-    def device(self) -> Any:
-        """The torch device it runs on."""
-
-    @property
-    def ends(self) -> Sequence[int]:
-        """The tokens that end a text."""
-
-    def begin(self, prompts: Sequence[Ids]) -> tuple[RowBatch, Tensor]:
-        """Run prompts; return a batch with one row each, and the next-token logits."""
-
-    def alone(self, prompt: Ids, written: Ids) -> Tensor:
-        """Return the next-token logits [1, vocabulary] of a row run by itself."""
-
-
-class TextNetwork(Network, Protocol):
-    """A network with its tokenizer."""
-
-    @property
-    def dtype(self) -> str:
-        """The precision of its weights."""
-
-    @property
-    def width(self) -> int:
-        """The size of its vocabulary."""
-
-    @property
-    def conventions(self) -> Mapping[str, str]:
-        """Everything beyond the weights that changes a text."""
-
-    def encode(self, turns: Sequence[str], ask: Writing) -> Ids:
-        """Tokenize an input."""
-
-    def decode(self, ids: Ids) -> str:
-        """Return the text of drawn tokens."""
-
-    def room(self, ids: Ids) -> int:
-        """Return how many tokens can follow an input; at most 0 if it is too long."""
-
-    def bytes_of(self, tokens: int) -> int:
-        """Return the memory of a row of so many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +86,7 @@ class LiveWriter:
         check_writing(ask)
         self.tally.start()
         decoder = Decoder.parse(ask.decoder)
-        sampler = TextSampler(self.network, decoder, _stopper(self.network, ask.stop))
+        sampler = TextSampler(self.network, decoder, ask.stop)
         # Packs of like length are made from several packs' worth of inputs.
         for some in pages(items, max(1, 8 * self.at_once // ask.samples)):
             prompts = [self._prompt(item, ask, decoder) for item in some]
@@ -155,7 +95,7 @@ class LiveWriter:
             longest = max(len(prompt.ids) + prompt.room for prompt in prompts)
             rows = self.batching.rows_at_once(self.network, longest)
             packs = packs_of(prompts, ask.samples, rows)
-            short = {one.item_id for one in prompts if one.room < ask.max_new_tokens}
+            short = {p.item_id for p in prompts if p.room < ask.max_new_tokens}
             yield from self._collected(write_all(sampler, packs), ask, short)
 
     def _prompt(self, item: TextItem, ask: Writing, decoder: Decoder) -> TextPrompt:
@@ -180,21 +120,15 @@ class LiveWriter:
         """Yield the texts of an input once its last sample is there."""
         unfinished: dict[str, dict[int, Written]] = {}
         for sample in samples:
-            own = unfinished.setdefault(sample.item_id, {})
-            own[sample.number] = sample
-            if len(own) == ask.samples:
-                found = unfinished.pop(sample.item_id)
-                decoded = (self.network.decode(found[i].ids) for i in sorted(found))
+            by_number = unfinished.setdefault(sample.item_id, {})
+            by_number[sample.number] = sample
+            if len(by_number) == ask.samples:
+                del unfinished[sample.item_id]
+                decoded = (self.network.decode(by_number[i].ids) for i in sorted(by_number))
                 texts = tuple(finished(text, ask.stop) for text in decoded)
-                n_cut = sum(one.is_cut for one in found.values())
+                n_cut = sum(written.is_cut for written in by_number.values())
                 self.tally.count(texts, n_cut, sample.item_id in short_of_room)
                 yield Texts(sample.item_id, texts)
-
-
-def _stopper(network: TextNetwork, stop: Sequence[str]) -> Callable[[Ids], bool] | None:
-    if not stop:
-        return None
-    return lambda ids: any(mark in text for text in [network.decode(ids)] for mark in stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +170,7 @@ def key_of(seed: int, item_id: str, decoder: Decoder) -> int:
 
 
 def packs_of(prompts: Iterable[TextPrompt], samples: int, rows: int) -> Iterator[list[Portion]]:
-    """Yield packs of portions of prompts, at most `rows` samples per pack.
-
-    >>> prompts = [TextPrompt(str(i), (1,), 0, 9) for i in range(3)]
-    >>> [[(p.prompt.item_id, p.first, p.stop) for p in pack] for pack in packs_of(prompts, 2, 4)]
-    [[('0', 0, 2), ('1', 0, 2)], [('2', 0, 2)]]
-    """
+    """Yield packs of portions of prompts, at most `rows` samples per pack."""
     pack: list[Portion] = []
     for prompt in prompts:
         for first in range(0, samples, rows):
@@ -272,13 +201,7 @@ def write_all(sampler: TextSampler, packs: Iterable[list[Portion]]) -> Iterator[
 
 def _halves(pack: list[Portion], error: Exception) -> list[list[Portion]]:
     """Split the rest of a pack in two, the first part last; raise other errors."""
-    if not is_out_of_memory(error):
-        raise error
-    if sum(map(len, pack)) <= 1:
-        raise ModelError(
-            "out of memory with one text at a time; use a smaller model or shorter inputs."
-        ) from error
-    free_memory()
+    recover_memory(error, sum(map(len, pack)) <= 1, "text", "shorter inputs")
     if len(pack) == 1:
         (whole,) = pack
         middle = (whole.first + whole.stop) // 2
@@ -301,18 +224,16 @@ class Rows:
 class TextSampler:
     """Draws the next token of every sample until all texts have ended."""
 
-    def __init__(
-        self, network: Network, decoder: Decoder, is_stopped: Callable[[Ids], bool] | None = None
-    ) -> None:
-        self.network = network
-        self.decoder = decoder
-        self._is_stopped = is_stopped
+    def __init__(self, network: TextNetwork, decoder: Decoder, stop: Sequence[str] = ()) -> None:
+        self.network, self.decoder, self._stop = network, decoder, stop
         self._ends = frozenset(network.ends)
 
     def write(self, pack: Sequence[Portion]) -> Iterator[tuple[Portion, Written]]:
         """Yield the samples of a pack, as they end."""
         batch, logits = self.network.begin([portion.prompt.ids for portion in pack])
-        rows = _start(pack)
+        owner = np.repeat(np.arange(len(pack)), [len(portion) for portion in pack])
+        number = np.concatenate([np.arange(p.first, p.stop) for p in pack])
+        rows = Rows(list(range(len(pack))), [()] * len(pack), owner, number, owner)
         for depth in count():
             drawn = self._draw(pack, rows, logits, depth)
             below, parents, ended = self._step(pack, rows, drawn)
@@ -324,24 +245,26 @@ class TextSampler:
             rows = below
 
     def _draw(self, pack: Sequence[Portion], rows: Rows, logits: Tensor, depth: int) -> Ints:
-        keys, slack = _keys(pack, rows, depth), slack_of(logits)
+        prompt_keys = np.array([portion.prompt.key for portion in pack], dtype=np.int64)
+        # The key of a sample does not depend on the batch.
+        keys, slack = child(child(prompt_keys[rows.owner], rows.number), depth), slack_of(logits)
         low, high = self.decoder.weights_between(widened(logits), slack)
-        _check_weights(high, pack, rows)
+        bad = (~(high.sum(-1) > 0)).nonzero()
+        if len(bad):
+            name = quoted(pack[rows.portion[int(bad[0, 0])]].prompt.item_id)
+            problem = f"input {name}: the model gave no probabilities (overflow)"
+            raise ModelError(f"{problem}; use --dtype float32.")
         where, numbers = self._on_device(rows.row), self._on_device(keys)
         marked = draw_between(low, high, where, numbers, slack / self.decoder.temperature)
         drawn: Ints = marked.cpu().numpy()
         for row in np.unique(rows.row[drawn < 0]).tolist():
             close = np.flatnonzero((drawn < 0) & (rows.row == row))
-            drawn[close] = self._draw_alone(pack, rows, row, keys[close])
+            # Rounding in another batch could change these draws: run the row by itself.
+            alone = self.network.alone(pack[rows.portion[row]].prompt.ids, rows.tokens[row])
+            zeros, numbers = (self._on_device(x) for x in (np.zeros_like(close), keys[close]))
+            redrawn = draw(self.decoder.probs(widened(alone)), zeros, numbers)
+            drawn[close] = redrawn.cpu().numpy()
         return drawn
-
-    def _draw_alone(self, pack: Sequence[Portion], rows: Rows, row: int, keys: Ints) -> Ints:
-        prompt = pack[rows.portion[row]].prompt
-        logits = self.network.alone(prompt.ids, rows.tokens[row])
-        probabilities = self.decoder.probs(widened(logits))
-        zeros = self._on_device(np.zeros_like(keys))
-        found: Ints = draw(probabilities, zeros, self._on_device(keys)).cpu().numpy()
-        return found
 
     def _step(
         self, pack: Sequence[Portion], rows: Rows, drawn: Ints
@@ -366,7 +289,7 @@ class TextSampler:
         """The tokens of a row that has ended, and whether it was cut; `None` if it continues."""
         if ids[-1] in self._ends:
             return ids[:-1], False
-        if self._is_stopped is not None and self._is_stopped(ids):
+        if self._stop and any(map(self.network.decode(ids).__contains__, self._stop)):
             return ids, False
         return (ids, True) if len(ids) >= room else None
 
@@ -374,13 +297,6 @@ class TextSampler:
         import torch
 
         return torch.as_tensor(values).to(self.network.device)
-
-
-def _start(pack: Sequence[Portion]) -> Rows:
-    sizes = [len(portion) for portion in pack]
-    owner = np.repeat(np.arange(len(pack)), sizes)
-    number = np.concatenate([np.arange(p.first, p.stop) for p in pack])
-    return Rows(list(range(len(pack))), [()] * len(pack), owner, number, owner)
 
 
 def _below(rows: Rows, owners: list[int], texts: list[Ids], which: Ints, is_open: Any) -> Rows:
@@ -396,12 +312,6 @@ def _below(rows: Rows, owners: list[int], texts: list[Ids], which: Ints, is_open
     )
 
 
-def _keys(pack: Sequence[Portion], rows: Rows, depth: int) -> Ints:
-    """The key of each sample at this depth, which does not depend on the batch."""
-    keys = np.array([portion.prompt.key for portion in pack], dtype=np.int64)
-    return child(child(keys[rows.owner], rows.number), depth)
-
-
 def slack_of(logits: Tensor) -> float:
     """How far another batch may move a logit; 0 if the precision is too low to tell.
 
@@ -411,13 +321,3 @@ def slack_of(logits: Tensor) -> float:
 
     share = {torch.float32: 2.0**-18, torch.float64: 2.0**-44}.get(logits.dtype, 0.0)
     return share and share * float(logits.nan_to_num(0.0, 0.0, 0.0).abs().max().clamp_min(1.0))
-
-
-def _check_weights(weights: Tensor, pack: Sequence[Portion], rows: Rows) -> None:
-    bad = (~(weights.sum(-1) > 0)).nonzero()
-    if len(bad):
-        name = pack[rows.portion[int(bad[0, 0])]].prompt.item_id
-        raise ModelError(
-            f"input {quoted(name)}: the model gave no probabilities (overflow); use --dtype "
-            "float32."
-        )

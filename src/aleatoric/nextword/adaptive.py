@@ -45,10 +45,6 @@ def sampling_error(people: Categorical, model: Categorical) -> float:
     TVD falls by 1/n with every draw that hits a word which people gave more often than the model
     does, and does not change otherwise, so its variance is that of this share of draws. One hit and
     one miss are added, so that a few identical draws do not claim certainty.
-
-    >>> people = Categorical.from_counts({"a": 3, "b": 1})
-    >>> round(sampling_error(people, Categorical.from_counts({"a": 49, "z": 49})), 4)
-    0.0505
     """
     if model.n is None:
         return 0.0
@@ -72,22 +68,18 @@ def sample_until(
     found: dict[str, Draws] = {}
     pending_items = list(people)
     for first, more in rounds(most):
-        for one in draw(pending_items, first, more):
-            before = [found[one.item_id]] if one.item_id in found else []
-            whole = pool([*before, one])
+        for new in draw(pending_items, first, more):
+            whole = pool([found[new.item_id], new]) if new.item_id in found else new
             # Words in the order of a sample drawn at once.
-            found[one.item_id] = replace(whole, counts=dict(sorted(whole.counts.items())))
+            found[new.item_id] = replace(whole, counts=dict(sorted(whole.counts.items())))
+        models = {i: model_distribution(found[i], keep_failed) for i in pending_items}
+        # A context without any word so far is drawn from again.
         pending_items = [
-            i for i in pending_items if not _reaches(people[i], found[i], error, keep_failed)
+            i for i, q in models.items() if q is None or sampling_error(people[i], q) > error
         ]
         if not pending_items:
             break
     return found
-
-
-def _reaches(people: Categorical, draws: Draws, error: float, keep_failed: bool) -> bool:
-    model = model_distribution(draws, keep_failed)
-    return model is not None and sampling_error(people, model) <= error
 
 
 def until_note(system: str, pairs: Sequence[Pair], error: float, most: int) -> str:

@@ -1,7 +1,6 @@
 """Read people's answers and a model's draws with the same word rule, and count words.
 
-Items and draws are read once, when they are saved in a run: everything that opens a run sees words.
-Scoring never calls the rule again, so a user-defined rule runs only in the command that names it.
+They are read once, when they are saved in a run; scoring never calls a user-defined rule.
 """
 
 from __future__ import annotations
@@ -19,20 +18,12 @@ from aleatoric.types import FAILED, Categorical, Choices, Draws, Item
 
 
 def human_counts(responses: Iterable[str]) -> dict[str, int]:
-    """Count how many people gave each word, in normal form.
-
-    >>> human_counts(["Are", "is", "are"])
-    {'are': 2, 'is': 1}
-    """
+    """Count how many people gave each word, in normal form."""
     return dict(Counter(map(normalise, responses)))
 
 
 def model_distribution(draws: Draws, keep_failed: bool) -> Categorical | None:
-    """Return the model's distribution over normal forms; `None` if no draw contains a word.
-
-    >>> model_distribution(Draws("1:2", {"The": 1, "the": 2}, failed=1), keep_failed=False)
-    Categorical(support=('the',), probs=(1.0,), rest=0.0, n=3)
-    """
+    """Return the model's distribution over normal forms; `None` if no draw contains a word."""
     if draws.exact is not None:
         return draws.exact.words
     if draws.logprobs is not None:
@@ -57,11 +48,7 @@ def normalised_counts(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def renormalised(logprobs: Mapping[str, float]) -> Categorical | None:
-    """Return the biased estimator of the paper's App. A: softmax of log-probabilities.
-
-    Case variants of a word add up. There is no sampling noise, but all mass outside the support is
-    spread over it.
-    """
+    """Return the biased estimator of the paper's App. A: softmax of words' log-probabilities."""
     if not logprobs:
         return None
     top = max(logprobs.values())
@@ -131,13 +118,7 @@ class Reading:
 
     @classmethod
     def of(cls, choices: Choices) -> Reading:
-        """Return the reading of a protocol; loads a user-defined rule.
-
-        >>> Reading.of(Choices()).answer("She.")
-        'She'
-        >>> Reading.of(Choices.paper()).answer("She.")
-        'She.'
-        """
+        """Return the reading of a protocol; loads a user-defined rule."""
         if is_code(choices.rule):
             text = answer = _user_rule(choices.rule)
         else:
@@ -206,19 +187,21 @@ them"
             f"shortened to the first word, such as {', '.join(shown)}": self.shortened,
             "left out because they hold no word": self.wordless,
         }
-        told = "; ".join(f"{count:,} {part}" for part, count in parts.items() if count)
+        changes = "; ".join(f"{count:,} {part}" for part, count in parts.items() if count)
         return (
-            f"the word rule changed {self.changed:,} of {self.total:,} {what} ({told}); "
+            f"the word rule changed {self.changed:,} of {self.total:,} {what} ({changes}); "
             f"--choose answers=folded keeps them{self._joined_note()}"
         )
 
     def _joined_note(self) -> str:
         """Different answers that became one word, such as 3.5 and 3.9, which both become 3."""
-        joined = [(word, list(own)) for word, own in self._joined.items() if len(own) > 1]
-        joined.sort(key=lambda one: not _NUMBER.match(one[1][0]))  # the most surprising first
+        joined = [
+            (word, list(answers)) for word, answers in self._joined.items() if len(answers) > 1
+        ]
+        joined.sort(key=lambda pair: not _NUMBER.match(pair[1][0]))  # the most surprising first
         shown = (
-            f"{' and '.join(quoted(given, 30) for given in own)} to {quoted(word, 30)}"
-            for word, own in joined[:_EXAMPLES]
+            f"{' and '.join(quoted(given, 30) for given in answers)} to {quoted(word, 30)}"
+            for word, answers in joined[:_EXAMPLES]
         )
         return f"; different answers became one word, such as {', '.join(shown)}" if joined else ""
 
@@ -249,7 +232,9 @@ class ReadItems:
                 persons = item.persons and tuple(
                     p for p, word in zip(item.persons, words, strict=True) if word is not None
                 )
-                original = self._original(item)
+                original = item.original
+                if original is not None and is_code(self._reading.choices.rule):
+                    original = self._reading.answer(original)  # scoring applies other rules
                 yield replace(item, responses=kept, original=original, persons=persons)
             else:
                 self._left_out.append(item.id)
@@ -271,26 +256,20 @@ class ReadItems:
                 "probability after one; remove it from the corpus"
             )
 
-    def _original(self, item: Item) -> str | None:
-        """The passage's own word; scoring cuts it unless the rule is user-defined."""
-        if item.original is None or not is_code(self._reading.choices.rule):
-            return item.original
-        return self._reading.answer(item.original)
-
 
 def read_draws(draws: Iterable[Draws], reading: Reading, changes: AnswerChanges) -> Iterator[Draws]:
     """Yield draws whose words are read like people's answers.
 
     Raw texts are cut when they are scored, except for a user-defined rule, which runs only here.
     """
-    for one in draws:
-        if one.counts:
-            given = one.counts.items()
+    for row in draws:
+        if row.counts:
+            given = row.counts.items()
             words = ((changes.read(word, n, reading.answer), n) for word, n in given)
-            one = _with_words(replace(one, counts={}), words)
-        if one.logprobs is not None:
-            one = replace(one, logprobs=_read_logprobs(one.logprobs, reading, changes))
-        yield cut(one, reading.text) if is_code(reading.choices.rule) else one
+            row = _with_words(replace(row, counts={}), words)
+        if row.logprobs is not None:
+            row = replace(row, logprobs=_read_logprobs(row.logprobs, reading, changes))
+        yield cut(row, reading.text) if is_code(reading.choices.rule) else row
 
 
 def _read_logprobs(

@@ -24,13 +24,7 @@ LONG = 64
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Rows of different lengths: row i is `values[starts[i]:starts[i + 1]]`.
-
-    >>> rows = Ragged.of([np.array([7, 8]), np.array([9])])
-    >>> which, values = rows.take(np.array([1, 0, 0]))
-    >>> which.tolist(), values.tolist()
-    ([0, 1, 1, 2, 2], [9, 7, 8, 7, 8])
-    """
+    """Rows of different lengths: row i is `values[starts[i]:starts[i + 1]]`."""
 
     starts: Ints
     values: Ints
@@ -64,12 +58,6 @@ class Beginnings:
 
     `letters[i]` is the i-th prefix, `paths` holds the numbers of each word's prefixes, `ends[j]`
     is the number of the j-th word itself.
-
-    >>> found = Beginnings(["many", "man"])
-    >>> found.letters
-    ['', 'm', 'ma', 'man', 'many']
-    >>> found.paths.take(np.array([1]))[1].tolist(), found.ends.tolist()
-    ([0, 1, 2, 3], [4, 3])
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -80,19 +68,15 @@ class Beginnings:
         self._numbers = {letters: number for number, letters in enumerate(self.letters)}
         for word in folded:
             if word not in paths:
-                path = [self._number(b) for b in dict.fromkeys(beginnings(word))]
+                prefixes = list(dict.fromkeys(beginnings(word)))
+                self.letters += [prefix for prefix in prefixes if prefix not in self._numbers]
+                path = [self._numbers.setdefault(p, len(self._numbers)) for p in prefixes]
                 paths[word] = np.array(path, dtype=np.int64)
         self.paths = Ragged.of([paths[word] for word in folded])
         self.ends = np.array([self._numbers[word] for word in folded], dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.letters)
-
-    def _number(self, letters: str) -> int:
-        number = self._numbers.setdefault(letters, len(self.letters))
-        if number == len(self.letters):
-            self.letters.append(letters)
-        return number
 
     def find(self, letters: str) -> int:
         """Return the number of a prefix, -1 if no word starts with it."""
@@ -140,9 +124,6 @@ def beginnings(folded: str) -> Iterator[str]:
 
     Folding sorts the marks on a letter, so a text that has written only some of them stands at the
     letter with any subset of its marks.
-
-    >>> list(beginnings("ab"))
-    ['', 'a', 'ab']
     """
     if folded.isascii():
         yield from (folded[:stop] for stop in range(len(folded) + 1))
@@ -216,8 +197,7 @@ class TokenPlans:
     def __init__(
         self, index: Callable[[Effect, int], Mapping[str, Ints]], beginnings: Beginnings
     ) -> None:
-        self._index = index
-        self._beginnings = beginnings
+        self._index, self._beginnings = index, beginnings
         self._from_start: dict[Effect, Ragged] = {}
         self._known: dict[Effect, dict[int, Ints]] = {"grows": {}, "closes": {}}
 
@@ -225,17 +205,14 @@ class TokenPlans:
         """Return (which of the given steps, token) for every token that makes one of them."""
         start = (bases == 0) & (tables == LEAD)
         first, others = np.flatnonzero(start), np.flatnonzero(~start)
-        which, begun = self._starting(effect).take(targets[first])
-        inside, going = self._inside(effect, tables[others], bases[others], targets[others])
-        return np.concatenate([first[which], others[inside]]), np.concatenate([begun, going])
-
-    def _starting(self, effect: Effect) -> Ragged:
-        """The tokens that write each prefix right after a context, which is the common case."""
         if effect not in self._from_start:
+            # The tokens that write each prefix right after a context, which is the common case.
             index = self._index(effect, LEAD)
             rows = [index.get(letters, _NONE) for letters in self._beginnings.letters]
             self._from_start[effect] = Ragged.of(rows)
-        return self._from_start[effect]
+        which, begun = self._from_start[effect].take(targets[first])
+        inside, going = self._inside(effect, tables[others], bases[others], targets[others])
+        return np.concatenate([first[which], others[inside]]), np.concatenate([begun, going])
 
     def _inside(
         self, effect: Effect, tables: Ints, bases: Ints, targets: Ints
@@ -245,16 +222,11 @@ class TokenPlans:
         staying = bases == targets
         bases, targets = np.where(staying, 0, bases), np.where(staying, 0, targets)
         codes, which = np.unique((tables * size + bases) * size + targets, return_inverse=True)
-        known = self._known[effect]
+        known, letters = self._known[effect], self._beginnings.letters
         for code in codes.tolist():
             if code not in known:
-                known[code] = self._step(effect, code)
+                table, steps = divmod(code, size * size)
+                before, after = letters[steps // size], letters[steps % size]
+                index = self._index(effect, table) if after.startswith(before) else {}
+                known[code] = index.get(after[len(before) :], _NONE)
         return Ragged.of([known[code] for code in codes.tolist()]).take(which)
-
-    def _step(self, effect: Effect, code: int) -> Ints:
-        size, letters = len(self._beginnings), self._beginnings.letters
-        table, steps = divmod(code, size * size)
-        before, after = letters[steps // size], letters[steps % size]
-        if not after.startswith(before):
-            return _NONE
-        return self._index(effect, table).get(after[len(before) :], _NONE)

@@ -19,11 +19,6 @@ class Bounds:
     value: float
     high: float
 
-    @property
-    def gap(self) -> float:
-        """The difference between the bounds."""
-        return self.high - self.low
-
 
 @dataclass(frozen=True, slots=True)
 class WordProbabilities:
@@ -96,7 +91,7 @@ def agreement_bounds(
     for word, at_least, at_most in zip(found.words, found.low, found.high, strict=True):
         lows[word] = max(lows.get(word, 0.0), at_least)
         highs[word] = max(min(highs.get(word, 1.0), at_most), lows[word])
-    p, low, high = (np.array([own.get(word, 0.0) for word in lows]) for own in (human, lows, highs))
+    p, low, high = (np.array([x.get(word, 0.0) for word in lows]) for x in (human, lows, highs))
     squares, cross = float((low * low).sum()), float((p * low).sum())
     difference = squares - 2 * cross
 

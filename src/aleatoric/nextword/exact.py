@@ -1,9 +1,7 @@
 """Exact probabilities of given words as the first word of a model's continuation.
 
-Every token sequence that starts one of the words is followed, largest mass first: other cases and
-segmentations, leading newlines and punctuation, apostrophes and hyphens that may or may not belong
-to the word. The mass that is not followed is bounded. The searches of many contexts run side by
-side, as arrays.
+Every token sequence that starts one of the words is followed, largest mass first, in any case and
+segmentation; the mass that is not followed is bounded. Many contexts are searched side by side.
 """
 
 from __future__ import annotations
@@ -17,18 +15,12 @@ from numpy.typing import NDArray
 
 from aleatoric.errors import UsageError
 from aleatoric.models.decoding import Decoder
+from aleatoric.models.hf import HFModel
 from aleatoric.nextword.beginnings import Beginnings, Cells, Effect, TokenPlans
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.rules import LEAD, Lead, fold
-from aleatoric.nextword.tree import Limits, Tree, TreeLM, for_contexts
-from aleatoric.nextword.vocabulary import (
-    ENTRY,
-    Digest,
-    Entries,
-    LogitReader,
-    NodeCache,
-    Vocabulary,
-)
+from aleatoric.nextword.tree import Limits, Tree, for_contexts
+from aleatoric.nextword.vocabulary import ENTRY, Digest, Entries, LogitReader, NodeCache, Vocabulary
 from aleatoric.types import Floats, Ints
 
 LOOSE = 32
@@ -72,7 +64,7 @@ class Search:
 
 
 def exact(
-    lm: TreeLM,
+    lm: HFModel,
     questions: Sequence[Question],
     *,
     decoder: Decoder | None = None,
@@ -174,29 +166,26 @@ class Searches:
         """Run the contexts, then the entries that are chosen, until none is chosen."""
         owner = {index: place for place, index in enumerate(self._tree.spans())}
         for indices, logits in self._tree.run_trunk():
-            yield from self._begin([owner[i] for i in indices], logits)
+            batch = np.zeros(len(indices), dtype=ENTRY)
+            batch["owner"], batch["mass"] = [owner[i] for i in indices], 1.0
+            start = self._cells.find(batch["owner"], np.zeros_like(batch["owner"]))
+            batch["table"], batch["cell"], batch["base"] = LEAD, start, start
+            batch["parent"] = batch["token"] = -1
+            yield from self.take(batch, batch["parent"].copy(), logits)
         while len(chosen := self.choose()):
             spans = self._spans[chosen["owner"]]
             nodes = self._tree.extend(spans, chosen["parent"], chosen["token"])
             for part, numbers, logits in nodes:
                 yield from self.take(chosen[part], numbers, logits)
 
-    def _begin(self, owners: Sequence[int], logits: Any) -> Iterator[None]:
-        """Read the next-token distributions of the contexts themselves."""
-        batch = np.zeros(len(owners), dtype=ENTRY)
-        batch["owner"], batch["mass"], batch["table"] = owners, 1.0, LEAD
-        start = self._cells.find(batch["owner"], np.zeros_like(batch["owner"]))
-        batch["cell"] = batch["base"] = start
-        batch["parent"] = batch["token"] = -1
-        yield from self.take(batch, np.full(len(owners), -1, dtype=np.int64), logits)
-
     def choose(self) -> Entries:
-        """Choose the largest entries, so many that the others fall below the tolerance.
-
-        The sums of a context are its own, so they do not depend on the other contexts.
-        """
+        """Choose the largest entries of each context, until the others are below the tolerance."""
         self._rounds += 1
-        worths, dust = self._worths()
+        # How much each entry, and each context's dust, can still change the overlap.
+        lacks = np.maximum(0.0, self._weights - self._found)
+        lack = self._sums_through(lacks)[self._entries["cell"]]
+        worths = np.minimum(self._entries["mass"], lack)
+        dust = np.minimum(self._dust, np.bincount(self._owner, lacks, self._count))
         forced = self._only_ways()
         order = np.lexsort((-worths, ~forced, self._entries["owner"]))
         owners = self._entries["owner"][order]
@@ -235,13 +224,6 @@ class Searches:
         chosen[which[_last_by(places, letters[which], entries["mass"][which])]] = True
         return chosen
 
-    def _worths(self) -> tuple[Floats, Floats]:
-        """How much each entry, and each context's dust, can still change the overlap."""
-        lacks = np.maximum(0.0, self._weights - self._found)
-        everything = np.bincount(self._owner, lacks, self._count)
-        lack = self._sums_through(lacks)[self._entries["cell"]]
-        return np.minimum(self._entries["mass"], lack), np.minimum(self._dust, everything)
-
     def take(self, batch: Entries, numbers: Ints, logits: Any) -> Iterator[None]:
         """Read the next-token distributions of entries that have become the nodes `numbers`.
 
@@ -253,7 +235,10 @@ class Searches:
             self._cache.add(batch, numbers, logits)
         yield
         digest = arrive()
-        self._settle_ends(batch, digest.ends * batch["mass"])
+        # The tokens that end the word where it stands.
+        ended, leading = digest.ends * batch["mass"], self._cells.beginning[batch["cell"]] == 0
+        self._failed += _by(batch["owner"][leading], ended[leading], self._count)
+        self._find(batch["cell"][~leading], ended[~leading])
         grown = self._follow_planned(batch, numbers, plan, digest.planned)
         loose = self._follow_loose(batch, numbers, digest)
         self._dust += _by(batch["owner"], digest.loose_rest * batch["mass"], self._count)
@@ -291,12 +276,6 @@ class Searches:
         size = len(self._cells)
         row, cell = np.divmod(np.unique(row[on] * size + cells), size)
         return row, cell
-
-    def _settle_ends(self, batch: Entries, masses: Floats) -> None:
-        """Count the tokens that end the word where it stands."""
-        leading = self._cells.beginning[batch["cell"]] == 0
-        self._failed += _by(batch["owner"][leading], masses[leading], self._count)
-        self._find(batch["cell"][~leading], masses[~leading])
 
     def _find(self, cells: Ints, masses: Floats) -> None:
         """Count the mass of texts whose word is the one at a cell."""
@@ -427,14 +406,11 @@ class Searches:
         columns = [x / scales[0][self._owner] for x in (self._found, guess)]
         columns.append(np.minimum(1.0, most / scales[1][self._owner]))
         opens = np.minimum(1.0, open_ / scales[1]).tolist()
-        return self._assembled(columns, opens)
-
-    def _assembled(self, columns: list[Floats], opens: list[float]) -> list[WordProbabilities]:
         starts = np.searchsorted(self._owner, np.arange(self._count + 1)).tolist()
         found = []
         for place, words in enumerate(self._words):
-            own = slice(starts[place], starts[place + 1])
-            low, value, high = (tuple(column[own].tolist()) for column in columns)
+            part = slice(starts[place], starts[place + 1])
+            low, value, high = (tuple(column[part].tolist()) for column in columns)
             failed, nodes = float(self._failed[place]), int(self._nodes[place])
             found.append(WordProbabilities(words, low, value, high, opens[place], failed, nodes))
         return found

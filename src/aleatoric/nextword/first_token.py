@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from aleatoric.models.decoding import Decoder
-from aleatoric.nextword.tree import Limits, Tree, TreeLM, for_contexts
+from aleatoric.models.hf import HFModel
+from aleatoric.nextword.tree import Limits, Tree, for_contexts
 from aleatoric.nextword.vocabulary import LogitReader, Vocabulary
 from aleatoric.types import Categorical
 
 
-def word_tokens(lm: TreeLM, context: str, word: str) -> tuple[int, ...]:
+def word_tokens(lm: HFModel, context: str, word: str) -> tuple[int, ...]:
     """Tokenize a word as it follows a context and a space."""
     before, after = lm.encode(context), lm.encode(f"{context} {word}")
     if after[: len(before)] == before:
@@ -21,7 +23,7 @@ def word_tokens(lm: TreeLM, context: str, word: str) -> tuple[int, ...]:
 
 
 def first_token(
-    lm: TreeLM,
+    lm: HFModel,
     contexts: Sequence[str],
     human: Sequence[Mapping[str, float]],
     *,
@@ -33,7 +35,12 @@ def first_token(
     Answers that share a first token add up. Outcomes are token ids, as text.
     """
     reader = LogitReader(lm, Vocabulary(lm.pieces), decoder)
-    answers = [_by_first_token(lm, c, words) for c, words in zip(contexts, human, strict=True)]
+    answers: list[dict[int, float]] = []
+    for context, words in zip(contexts, human, strict=True):
+        shares: dict[int, float] = defaultdict(float)
+        for word, share in words.items():
+            shares[word_tokens(lm, context, word)[0]] += share
+        answers.append(shares)
 
     def work(tree: Tree) -> Iterator[tuple[int, tuple[Categorical, Categorical]]]:
         for indices, logits in tree.run_trunk():
@@ -42,15 +49,6 @@ def first_token(
                 support = tuple(map(str, answers[i]))
                 probs = tuple(np.exp(scores).tolist())
                 people = Categorical(support, tuple(answers[i].values()), 0.0, None)
-                rest = max(0.0, 1.0 - sum(probs))
-                yield i, (people, Categorical(support, probs, rest, None))
+                yield i, (people, Categorical(support, probs, max(0.0, 1.0 - sum(probs)), None))
 
     return for_contexts(lm, contexts, work, limits)
-
-
-def _by_first_token(lm: TreeLM, context: str, words: Mapping[str, float]) -> dict[int, float]:
-    shares: dict[int, float] = {}
-    for word, share in words.items():
-        token = word_tokens(lm, context, word)[0]
-        shares[token] = shares.get(token, 0.0) + share
-    return shares

@@ -1,8 +1,4 @@
-"""The head of a model's next-word distribution: likely words and the mode, with bounds.
-
-The token tree is expanded in order of mass until the mass that is not run falls below a tolerance,
-or until the squared distance to the human distribution is known closely enough.
-"""
+"""The head of a model's next-word distribution: likely words and the mode, with bounds."""
 
 from __future__ import annotations
 
@@ -16,15 +12,8 @@ import numpy as np
 from aleatoric.nextword.bounds import TopWords, WordProbabilities, agreement_bounds
 from aleatoric.nextword.rules import DONE, LEAD, WORDLESS, compose, fold
 from aleatoric.nextword.tree import Tree
-from aleatoric.nextword.vocabulary import (
-    Branches,
-    Entry,
-    LogitReader,
-    NodeCache,
-    Stems,
-    follow,
-)
-from aleatoric.types import Categorical, Floats, Ints
+from aleatoric.nextword.vocabulary import Branches, Entry, LogitReader, NodeCache, follow
+from aleatoric.types import Categorical
 
 SPLIT = 0.02
 """Least mass of a text before its word whose many unlikely tokens are grouped by letters."""
@@ -111,34 +100,26 @@ def grow(
 ) -> Iterator[tuple[int, Head]]:
     """Yield (context, head) for a tree's contexts; nodes in the cache are not run again.
 
-    The cache must hold the contexts themselves. `known`, by context, is what `until="distance"`
-    compares with.
+    The cache must hold the contexts; `known`, by context, is what `until="distance"` needs.
     """
-    spans = tree.spans()
-    window = tree.lm.window
+    spans, window = tree.spans(), tree.lm.window
     growths = [
         Growth(place, (start, stop), window - (stop - start), known=(known or {}).get(index))
         for place, (index, (start, stop)) in enumerate(spans.items())
     ]
     chosen = [(growth, Entry()) for growth in growths]
     while chosen:
-        fresh = [(g, e) for g, e in chosen if not _recall(reader, cache, g, e, search)]
+        fresh = []
+        for growth, entry in chosen:
+            if node := cache.find(growth.context, entry.parent, entry.token):
+                entry.number, after = node
+                _absorb(reader, growth, entry, after, search)
+            else:
+                fresh.append((growth, entry))
         _expand(tree, reader, fresh, search)
         chosen = [(g, e) for g in growths for e in _choose(g, search)]
     for index, growth in zip(spans, growths, strict=True):
         yield index, _summary(growth)
-
-
-def _recall(
-    reader: LogitReader, cache: NodeCache, growth: Growth, entry: Entry, search: HeadSearch
-) -> bool:
-    """Use what the cache holds about a node; return whether it holds it."""
-    node = cache.find(growth.context, entry.parent, entry.token)
-    if node is None:
-        return False
-    entry.number = node[0]
-    _absorb(reader, growth, entry, node[1], search)
-    return True
 
 
 def _choose(growth: Growth, search: HeadSearch) -> list[Entry]:
@@ -212,11 +193,11 @@ def _in_question(growth: Growth, through: Through) -> list[Entry]:
     if not growth.found:
         return growth.entries
     best, rival, most = _rivals(growth, through)
-    own = [e for e in growth.entries if best.startswith(e.word) and e.mass > WORTHWHILE]
-    others = [e for e in growth.entries if rival.startswith(e.word) and e not in own]
-    lead = most - growth.found[best]
-    decisive = 0 < lead <= sum(e.mass for e in [*own, *others])
-    return [*own, *others] if decisive else own
+    towards_best = [e for e in growth.entries if best.startswith(e.word) and e.mass > WORTHWHILE]
+    others = [e for e in growth.entries if rival.startswith(e.word) and e not in towards_best]
+    both = [*towards_best, *others]
+    decisive = 0 < most - growth.found[best] <= sum(e.mass for e in both)
+    return both if decisive else towards_best
 
 
 def _expand(
@@ -244,21 +225,24 @@ def _absorb(
     table = reader.vocabulary.table(entry.key)
     tokens, followed = after.tokens[large], masses[large]
     for token, mass in zip(tokens.tolist(), followed.tolist(), strict=True):
-        _add(growth, follow(entry, table, token, mass))
+        child = follow(entry, table, token, mass)
+        if child.key[0] >= DONE:
+            _settle(growth, child.key[0], child.word, mass)
+        elif child.depth > growth.room:
+            growth.lumps[child.word] += mass
+        else:
+            growth.entries.append(child)
     left = max(0.0, entry.mass * (1.0 - after.ends) - float(followed.sum()))
     if len(after.stems) and entry.mass >= SPLIT:
-        left -= _split(growth, table.stems, entry.mass * after.stems, tokens, followed)
+        # Lumps of the tokens that were not followed, by their stems.
+        by_stem = np.bincount(table.stems.numbers[tokens], followed, len(after.stems))
+        rest = entry.mass * after.stems - by_stem
+        some = np.flatnonzero(rest > LEAST)
+        for number, mass in zip(some.tolist(), rest[some].tolist(), strict=True):
+            letters = table.stems.letters[number]
+            growth.lumps[letters if mass > RARE else letters[:1]] += mass
+        left -= float(rest[some].sum())
     growth.lumps[entry.word] += max(0.0, left)
-
-
-def _split(growth: Growth, stems: Stems, all_: Floats, tokens: Ints, followed: Floats) -> float:
-    """Add lumps of the tokens that were not followed, by their stems; return their mass."""
-    rest = all_ - np.bincount(stems.numbers[tokens], followed, len(all_))
-    some = np.flatnonzero(rest > LEAST)
-    for number, mass in zip(some.tolist(), rest[some].tolist(), strict=True):
-        letters = stems.letters[number]
-        growth.lumps[letters if mass > RARE else letters[:1]] += mass
-    return float(rest[some].sum())
 
 
 def _settle(growth: Growth, mode: int, word: str, mass: float) -> None:
@@ -266,15 +250,6 @@ def _settle(growth: Growth, mode: int, word: str, mass: float) -> None:
         growth.failed += mass
     else:
         growth.found[word] += mass
-
-
-def _add(growth: Growth, child: Entry) -> None:
-    if child.key[0] >= DONE:
-        _settle(growth, child.key[0], child.word, child.mass)
-    elif child.depth > growth.room:
-        growth.lumps[child.word] += child.mass
-    else:
-        growth.entries.append(child)
 
 
 def _rivals(growth: Growth, through: Through) -> tuple[str, str, float]:

@@ -18,7 +18,7 @@ from aleatoric.nextword.exact import Asking, Question, Search, answer
 from aleatoric.nextword.head import Head, HeadSearch, grow
 from aleatoric.nextword.rules import Lead
 from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import ContextError, Limits, Tree, TreeLM, for_contexts
+from aleatoric.nextword.tree import ContextError, Limits, Tree, for_contexts
 from aleatoric.nextword.vocabulary import LogitReader, NodeCache, Vocabulary
 from aleatoric.types import FAILED, Categorical, Draws, Exact, Item
 
@@ -34,7 +34,7 @@ Found = tuple[WordProbabilities, Head]
 
 
 def survey(
-    lm: TreeLM,
+    lm: HFModel,
     questions: Sequence[Question],
     *,
     search: Search,
@@ -44,23 +44,19 @@ def survey(
     limits: Limits | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> list[Found]:
-    """Return the words' probabilities and the head per question, at about the cost of `exact`.
-
-    The weights of a question are the human probabilities; the head may be searched until the
-    squared distance to them is known.
-    """
+    """Return the words' probabilities and the head per question, at about the cost of `exact`."""
     vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
     reader, asking = LogitReader(lm, vocabulary, decoder), Asking(questions, vocabulary)
 
     def work(tree: Tree) -> Iterator[tuple[int, Found] | None]:
         cache = NodeCache(reader, head_search.branch, MASSIVE)
         answers: dict[int, WordProbabilities] = {}
-        for found in answer(tree, reader, asking, search, cache):
-            if found is None:
+        for pair in answer(tree, reader, asking, search, cache):
+            if pair is None:
                 yield None
             else:
-                answers[found[0]] = found[1]
-        known = {i: (own, _human(questions[i])) for i, own in answers.items()}
+                answers[pair[0]] = pair[1]
+        known = {i: (found, _human(questions[i])) for i, found in answers.items()}
         for index, head in grow(tree, reader, head_search, cache, known):
             yield index, (answers[index], head)
 
@@ -71,11 +67,6 @@ def _human(question: Question) -> dict[str, float]:
     return dict(zip(question.words, question.weights or (), strict=question.weights is not None))
 
 
-def open_live(lm: HFModel, label: str, estimator: str) -> LiveModel:
-    """Return a loaded language model as a source of next words."""
-    return LiveModel(lm, label, estimator, Limits())
-
-
 @dataclass(frozen=True)
 class LiveModel:
     """A loaded language model with an estimator of its next-word distribution."""
@@ -83,7 +74,7 @@ class LiveModel:
     lm: HFModel
     label: str
     estimator: str
-    limits: Limits
+    limits: Limits = field(default_factory=Limits)
     _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, repr=False)
 
     @property
@@ -184,11 +175,7 @@ class LiveModel:
 def _joined(
     people: Categorical, found: WordProbabilities, top: Head, keep_failed: bool
 ) -> Exact | None:
-    """Combine the probabilities of people's words with the model's likeliest words.
-
-    A text without a word is an outcome of its own if such texts are kept. Returns `None` if nothing
-    has any probability.
-    """
+    """Combine people's words with the model's likeliest words; `None` if nothing has any mass."""
     words = dict(zip(found.words, found.value, strict=True))
     scale = 1.0 - top.failed if keep_failed else 1.0  # a head is conditional on there being a word
     for word, probability in top.words.as_dict().items():
@@ -212,16 +199,16 @@ def _bounds(
         ends = (*low, found.failed), (*tops.high, min(1.0, found.failed + found.open))
         tops = TopWords((*tops.words, FAILED), *ends, tops.unseen)
     agreements = agreement_bounds(tops, found, human)
-    tvd, own = found.tvd(human), self_agreement(people)
+    tvd, human_agreement = found.tvd(human), self_agreement(people)
     bounds: dict[str, tuple[float, float | None]] = {
         "tvd": (tvd.low, tvd.high),
         "agreement_M": agreements["M"],
         "agreement_C": agreements["C"],
         "log_loss": found.log_loss(human),
     }
-    if own is not None:
+    if human_agreement is not None:
         low_, high_ = agreements["M-2C"]
-        bounds["sq_distance"] = own + low_, own + high_
+        bounds["sq_distance"] = human_agreement + low_, human_agreement + high_
     return bounds
 
 
@@ -251,10 +238,10 @@ class FoldedModel:
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Yield words per item; fastest if items are sorted by fold."""
-        for fold, own in groupby(items, key=lambda item: self.folds[item.group]):
+        for fold, held_out in groupby(items, key=lambda item: self.folds[item.group]):
             self.ready(fold)
             decoder = self.decoders.get(fold, ask.decoder)
-            yield from self.live.draws(own, replace(ask, decoder=decoder))
+            yield from self.live.draws(held_out, replace(ask, decoder=decoder))
 
 
 def by_fold(items: Iterable[Item], folds: Mapping[str, int]) -> list[Item]:
@@ -264,7 +251,6 @@ def by_fold(items: Iterable[Item], folds: Mapping[str, int]) -> list[Item]:
     >>> [item.id for item in by_fold(items, {"a": 2, "b": 1})]
     ['0', '2', '1', '3']
     """
-    found: dict[int, list[Item]] = {}
-    for item in items:
-        found.setdefault(folds[item.group], []).append(item)
-    return [item for own in found.values() for item in own]
+    items = list(items)
+    order = list(dict.fromkeys(folds[item.group] for item in items))
+    return sorted(items, key=lambda item: order.index(folds[item.group]))

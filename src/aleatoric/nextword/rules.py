@@ -1,9 +1,8 @@
-"""Word rules: find the first word of a text, at once or token by token.
+"""Word rules: find the first word of a text, at once or token by token; `None` if it has none.
 
-Every rule returns `None` if a text contains no word. The corrected rule skips leading white space
-and punctuation, then takes the longest run of letters, digits and inner joiners (apostrophes,
-hyphens, underscores, and the invisible joiners of Persian, Hindi and hyphenated text). A newline or
-any other character ends the word; words are never glued together.
+The corrected rule skips leading white space and punctuation, then takes the longest run of letters,
+digits and inner joiners (apostrophes, hyphens, underscores, and the invisible joiners of Persian,
+Hindi and hyphenated text). A newline or any other character ends the word.
 """
 
 from __future__ import annotations
@@ -66,13 +65,7 @@ class Span:
 
 
 def first_span(text: str) -> Span | None:
-    """Return the position of the first word under the corrected rule.
-
-    >>> first_span(' "it\\'s late')
-    Span(start=2, stop=6, ended=True)
-    >>> first_span("well-")
-    Span(start=0, stop=4, ended=False)
-    """
+    """Return the position of the first word under the corrected rule."""
     start = next((i for i, c in enumerate(text) if is_alphanumeric(c)), None)
     if start is None:
         return None
@@ -104,11 +97,7 @@ def first_word(text: str) -> str | None:
 
 
 def first_word_at_once(text: str) -> str | None:
-    """Return the first word if only white space precedes it (`lead=condition`).
-
-    >>> first_word_at_once(" said he"), first_word_at_once(', said he')
-    ('said', None)
-    """
+    """Return the first word if only white space precedes it (`lead=condition`)."""
     span = first_span(text)
     if span is None or text[: span.start].strip():
         return None
@@ -116,11 +105,7 @@ def first_word_at_once(text: str) -> str | None:
 
 
 def first_word_paper(text: str) -> str | None:
-    """Return the first word as the paper cut it, with its defects: words are glued and cut.
-
-    >>> first_word_paper("said\\nCome"), first_word_paper(" it's"), first_word_paper(" ... ")
-    ('saidCome', 'its', None)
-    """
+    """Return the first word as the paper cut it, with its defects: words are glued and cut."""
     kept = _NEITHER_WORD_NOR_SPACE.sub("", text.replace("\n", ""))
     return next((piece for piece in kept.split(" ") if piece), None)
 
@@ -152,22 +137,15 @@ def is_spaceless(text: str) -> bool:
 
 
 def normalise(word: str) -> str:
-    """Return the form in which words are compared: case-folded, composed, straight apostrophes.
-
-    >>> normalise("Don\\u2019t") == normalise("don't")
-    True
-    """
-    if word.isascii():
-        return word.lower()
-    folded = unicodedata.normalize("NFD", word).casefold()  # in this order, as Unicode asks
-    return unicodedata.normalize("NFC", folded.translate(STRAIGHT))
+    """Return the form in which words are compared: case-folded, composed, straight apostrophes."""
+    return word.lower() if word.isascii() else compose(fold(word))
 
 
 def fold(text: str) -> str:
     """Like `normalise`, but decomposed: a part of a word folds to a part of the folded word."""
     if text.isascii():
         return text.lower()
-    folded = unicodedata.normalize("NFD", text).casefold()
+    folded = unicodedata.normalize("NFD", text).casefold()  # in this order, as Unicode asks
     return unicodedata.normalize("NFD", folded.translate(STRAIGHT))
 
 
@@ -177,11 +155,7 @@ def compose(folded: str) -> str:
 
 
 def bare(word: str) -> str:
-    """Return a corpus word case-folded and without punctuation, comparable with `first_word_paper`.
-
-    >>> bare('light"'), bare("You're")
-    ('light', 'youre')
-    """
+    """Return a corpus word case-folded, without punctuation, comparable with `first_word_paper`."""
     return _NEITHER_WORD_NOR_SPACE.sub("", word).casefold()
 
 
@@ -191,11 +165,7 @@ def is_code(rule: str) -> bool:
 
 
 def rule_named(rule: str, lead: Lead = "skip") -> WordRule:
-    """Return an installed word rule by name; user-defined functions are never loaded here.
-
-    >>> rule_named("paper").__name__, rule_named("corrected", "condition").__name__
-    ('first_word_paper', 'first_word_at_once')
-    """
+    """Return an installed word rule by name; user-defined functions are never loaded here."""
     if rule == "corrected" and lead == "condition":
         return first_word_at_once
     check_known(rule)
@@ -231,13 +201,7 @@ class WordState:
 
 
 def advance(state: WordState, piece: bytes | None, lead: Lead = "skip") -> WordState:
-    """Return the state after one more token; `piece=None` ends the text.
-
-    >>> advance(WordState(), b" it'").joiner
-    "'"
-    >>> advance(advance(WordState(), b" it'"), b"s ").word
-    "it's"
-    """
+    """Return the state after one more token; `piece=None` ends the text."""
     if state.mode >= DONE:
         return state
     if piece is None:

@@ -1,8 +1,4 @@
-"""Monte Carlo next words: unbiased samples in which shared prefixes are run once.
-
-Every sample of a context walks down the token tree until its word has ended. Samples that have
-drawn the same tokens share a node, so a thousand samples cost some hundred nodes.
-"""
+"""Monte Carlo next words: unbiased samples; those that have drawn the same tokens share a node."""
 
 from __future__ import annotations
 
@@ -15,8 +11,9 @@ from numpy.typing import NDArray
 
 from aleatoric.models.attention import Arrival, fetch, send
 from aleatoric.models.decoding import Decoder, child, draw, rounding_of
+from aleatoric.models.hf import HFModel
 from aleatoric.nextword.rules import DONE, LEAD, WORDLESS, Lead, compose
-from aleatoric.nextword.tree import MOST_NEW_TOKENS, Limits, Tree, TreeLM, for_contexts
+from aleatoric.nextword.tree import MOST_NEW_TOKENS, Limits, Tree, for_contexts
 from aleatoric.nextword.vocabulary import Entry, LogitReader, TableKey, Vocabulary, follow
 from aleatoric.rng import stream
 from aleatoric.types import Draws, Ints
@@ -31,7 +28,7 @@ class Prompt:
 
 
 def mc(
-    lm: TreeLM,
+    lm: HFModel,
     prompts: Sequence[Prompt],
     *,
     samples: int = 1000,
@@ -74,24 +71,20 @@ class WordStates:
         self._next: Ints = np.zeros(0, dtype=np.int64)
         self._rows: dict[TableKey, int] = {}
         self._ends = np.zeros((0, len(vocabulary)), dtype=np.bool_)
-        self._row_of = np.zeros(0, dtype=np.int64)
+        self.row_of = np.zeros(0, dtype=np.int64)
+        """Per state a row of `_ends`; -1 for states that nothing can change any more."""
         self._number((LEAD, b""), "", "")
         self._complete()
 
     def shortened(self, states: Ints, tokens: Ints) -> Ints:
         """Replace tokens that settle the outcome without adding a letter by `end`."""
-        return np.where(self._ends[self._row_of[states], tokens], self.end, tokens)
+        return np.where(self._ends[self.row_of[states], tokens], self.end, tokens)
 
     def after(self, states: Ints, tokens: Ints) -> Ints:
         """Return the states that follow, element by element."""
         steps = states * (self.end + 1) + tokens
         self._learn(steps)
         found: Ints = self._next[np.searchsorted(self._known, steps)]
-        return found
-
-    def settled(self, states: Ints) -> NDArray[np.bool_]:
-        """Mark states that nothing can change any more."""
-        found: NDArray[np.bool_] = self._row_of[states] < 0
         return found
 
     def word(self, state: int) -> str | None:
@@ -130,10 +123,10 @@ class WordStates:
         return number
 
     def _complete(self) -> None:
-        """Find the rows of `_ends` of new states; -1 for settled ones."""
-        keys = [key for key, _, _ in self._states[len(self._row_of) :]]
+        """Find the rows of `_ends` of new states."""
+        keys = [key for key, _, _ in self._states[len(self.row_of) :]]
         rows = [-1 if key[0] >= DONE else self._row(key) for key in keys]
-        self._row_of = np.concatenate([self._row_of, np.array(rows, dtype=np.int64)])
+        self.row_of = np.concatenate([self.row_of, np.array(rows, dtype=np.int64)])
 
     def _row(self, key: TableKey) -> int:
         if key not in self._rows:
@@ -158,10 +151,6 @@ class SampleLevel:
     token: Ints
     sample: Ints
     node: Ints
-
-    def of_samples(self, chosen: Ints) -> SampleLevel:
-        """The same nodes with some of the samples."""
-        return replace(self, sample=self.sample[chosen], node=self.node[chosen])
 
     def part(self, low: int, high: int) -> SampleLevel:
         """Nodes low..high-1 with their samples."""
@@ -201,12 +190,6 @@ class Aside:
             self.tokens + other.tokens,
         )
 
-    def going_on(self, going: NDArray[np.bool_], state: Ints, drawn: Ints) -> Aside:
-        """Some of the samples, one token later."""
-        kept = zip(np.flatnonzero(going).tolist(), drawn[going].tolist(), strict=True)
-        tokens = tuple((*self.tokens[i], token) for i, token in kept)
-        return Aside(self.walk[going], self.sample[going], state[going], tokens)
-
 
 _NO_SAMPLES = Aside(*(np.zeros(0, dtype=np.int64),) * 3, ())
 
@@ -231,19 +214,26 @@ class WordSampler:
     """Draws the next token of every sample of given nodes until all words have ended."""
 
     def __init__(self, reader: LogitReader, numbers: Ints, seed: int) -> None:
-        self._reader = reader
-        self._numbers = numbers
-        self._seed = seed
+        self._reader, self._numbers, self._seed = reader, numbers, seed
         self._states = WordStates(reader.vocabulary)
 
     def walk(self, tree: Tree, item_ids: Sequence[str]) -> Iterator[tuple[int, Draws] | None]:
         """Sample the contexts of a tree; yields `None` while it waits for the device."""
         spans = tree.spans()
-        walks = self._start(tree, item_ids)
+        columns = np.array(list(spans.values()), dtype=np.int64)
+        depths = np.minimum(MOST_NEW_TOKENS, tree.lm.window - (columns[:, 1] - columns[:, 0]))
+        names = ((self._seed, "mc", item_id, str(self._reader.decoder)) for item_id in item_ids)
+        ends = (-(1 << 63), (1 << 63) - 1)
+        keys = [stream(*name).integers(*ends, endpoint=True) for name in names]
+        walks = Walks(columns, depths, np.array(keys, dtype=np.int64), [], {})
         place = {index: row for row, index in enumerate(spans)}
-        parts = []
+        parts, n_samples = [], len(self._numbers)
         for indices, logits in tree.run_trunk():
-            roots = self._roots([place[i] for i in indices])
+            count = len(indices)
+            none = np.full(count, -1, dtype=np.int64)
+            sample, node = np.tile(self._numbers, count), np.repeat(np.arange(count), n_samples)
+            rows = np.array([place[i] for i in indices])
+            roots = SampleLevel(rows, np.zeros(count, np.int64), none, none, sample, node)
             arrive = self._draw(walks, roots, logits, 0)
             yield None
             parts.append(self._step(tree, walks, roots, arrive(), roots.parent, 0))
@@ -254,23 +244,6 @@ class WordSampler:
             depth += 1
         yield from self._walk_aside(tree, walks)
         yield from zip(spans, self._counted(item_ids, walks), strict=True)
-
-    def _start(self, tree: Tree, item_ids: Sequence[str]) -> Walks:
-        spans = np.array(list(tree.spans().values()), dtype=np.int64)
-        depths = np.minimum(MOST_NEW_TOKENS, tree.lm.window - (spans[:, 1] - spans[:, 0]))
-        keys = np.array([self._key(item_id) for item_id in item_ids], dtype=np.int64)
-        return Walks(spans, depths, keys, [], {})
-
-    def _key(self, item_id: str) -> int:
-        rng = stream(self._seed, "mc", item_id, str(self._reader.decoder))
-        return int(rng.integers(-(1 << 63), (1 << 63) - 1, endpoint=True))
-
-    def _roots(self, walks: list[int]) -> SampleLevel:
-        count = len(walks)
-        none = np.full(count, -1, dtype=np.int64)
-        sample = np.tile(self._numbers, count)
-        node = np.repeat(np.arange(count), len(self._numbers))
-        return SampleLevel(np.array(walks), np.zeros(count, np.int64), none, none, sample, node)
 
     def _deepen(
         self, tree: Tree, walks: Walks, level: SampleLevel, depth: int
@@ -297,13 +270,7 @@ class WordSampler:
         return fetch(draw(probabilities, rows, numbers, rounding_of(logits)))
 
     def _step(
-        self,
-        tree: Tree,
-        walks: Walks,
-        level: SampleLevel,
-        drawn: Ints,
-        numbers: Ints,
-        depth: int,
+        self, tree: Tree, walks: Walks, level: SampleLevel, drawn: Ints, numbers: Ints, depth: int
     ) -> SampleLevel:
         """Return the nodes below the drawn tokens; a node's parent is its place in `level`.
 
@@ -312,10 +279,15 @@ class WordSampler:
         """
         close = np.flatnonzero(drawn < 0)
         if len(close):
-            aside = _aside(tree, walks, level.of_samples(close), numbers)
+            nodes = level.node[close]
+            walk = level.walk[nodes]
+            places = zip(walks.spans[walk].tolist(), numbers[nodes].tolist(), strict=True)
+            texts = tuple(tree.text((start, stop), node) for (start, stop), node in places)
+            aside = Aside(walk, level.sample[close], level.state[nodes], texts)
             walks.asides[depth] = walks.asides.get(depth, _NO_SAMPLES) + aside
-            sure = np.flatnonzero(drawn >= 0)
-            level, drawn = level.of_samples(sure), drawn[sure]
+            sure = drawn >= 0
+            level = replace(level, sample=level.sample[sure], node=level.node[sure])
+            drawn = drawn[sure]
         tokens = self._states.shortened(level.state[level.node], drawn)
         wide = self._states.end + 1
         pairs, which = np.unique(level.node * wide + tokens, return_inverse=True)
@@ -329,7 +301,7 @@ class WordSampler:
         self, walks: Walks, walk: Ints, state: Ints, counts: Ints, depth: int
     ) -> NDArray[np.bool_]:
         """Record the outcomes of samples that have ended; return which have."""
-        closed = self._states.settled(state) | (depth >= walks.depths[walk])
+        closed = (self._states.row_of[state] < 0) | (depth >= walks.depths[walk])
         walks.outcomes.append((walk[closed], state[closed], counts[closed]))
         return closed
 
@@ -354,8 +326,10 @@ class WordSampler:
         yield
         drawn = arrive()
         state = self._states.after(here.state, self._states.shortened(here.state, drawn))
-        closed = self._close(walks, here.walk, state, np.ones_like(state), depth)
-        return here.going_on(~closed, state, drawn)
+        going = ~self._close(walks, here.walk, state, np.ones_like(state), depth)
+        kept = zip(np.flatnonzero(going).tolist(), drawn[going].tolist(), strict=True)
+        tokens = tuple((*here.tokens[i], token) for i, token in kept)
+        return Aside(here.walk[going], here.sample[going], state[going], tokens)
 
     def _counted(self, item_ids: Sequence[str], walks: Walks) -> Iterator[Draws]:
         walk, state, count = map(np.concatenate, zip(*walks.outcomes, strict=True))
@@ -374,22 +348,8 @@ class WordSampler:
             yield Draws(item_id, dict(sorted(words.items())), failed)
 
 
-def _aside(tree: Tree, walks: Walks, level: SampleLevel, numbers: Ints) -> Aside:
-    """The samples of a level with their whole texts."""
-    walk = level.walk[level.node]
-    nodes = numbers[level.node].tolist()
-    spans = walks.spans[walk].tolist()
-    texts = [tree.text(tuple(span), node) for span, node in zip(spans, nodes, strict=True)]
-    return Aside(walk, level.sample, level.state[level.node], tuple(texts))
-
-
 def _below(
-    level: SampleLevel,
-    parent: Ints,
-    token: Ints,
-    state: Ints,
-    open_: NDArray[np.bool_],
-    which: Ints,
+    level: SampleLevel, parent: Ints, token: Ints, state: Ints, open_: Any, which: Ints
 ) -> SampleLevel:
     """The level of the (node, token) pairs that stay open, with the samples at them."""
     going = open_[which]

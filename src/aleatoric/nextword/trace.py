@@ -1,8 +1,4 @@
-"""Where exact word probabilities were found in the token tree, for training on them.
-
-A trace lists the nodes and tokens whose probabilities sum to each word's probability, so that the
-sum can be recomputed with gradients.
-"""
+"""Where exact word probabilities were found in the token tree, to recompute them with gradients."""
 
 from __future__ import annotations
 
@@ -13,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from aleatoric.models.hf import HFModel
 from aleatoric.nextword.exact import SMALL, Asking, PlannedTokens, Question, Search, Searches
 from aleatoric.nextword.tree import (
     Limits,
     TokenPassage,
     Tree,
-    TreeLM,
     each_pack,
     encode_contexts,
     passages_of,
@@ -60,7 +56,7 @@ class Trace:
 
 
 def trace(
-    lm: TreeLM,
+    lm: HFModel,
     questions: Sequence[Question],
     vocabulary: Vocabulary,
     search: Search | None = None,
@@ -79,8 +75,7 @@ def trace(
     def work(pack: list[TokenPassage]) -> Iterator[tuple[int, Trace] | None]:
         tree = Tree(lm, pack, limits or Limits())
         contexts = tuple(tree.spans())
-        searches = Tracer(tree, asking, reader, goal)
-        searches.follow_always([usual[index] for index in contexts])
+        searches = Tracer([usual[index] for index in contexts], tree, asking, reader, goal)
         yield from searches.run()
         yield 0, searches.trace(tuple(pack), contexts)
 
@@ -92,24 +87,20 @@ def _joined(parts: Sequence[Trace]) -> Trace:
     """Concatenate traces of different contexts: their contexts, then their nodes by depth."""
     if len(parts) == 1:
         return parts[0]
-    total = sum(len(part.contexts) for part in parts)
     order = np.argsort(np.concatenate([part.depths for part in parts]), kind="stable")
     place = np.empty(len(order), dtype=np.int64)
-    place[order] = total + np.arange(len(order))
-    contexts = _starts([len(part.contexts) for part in parts])
-    nodes = _starts([len(part.owners) for part in parts])
-    words = _starts([len(part.word_contexts) for part in parts])
-    moved = [
-        _moved(part, int(context), place[node : node + len(part.owners)], int(word))
-        for part, context, node, word in zip(parts, contexts, nodes, words, strict=True)
-    ]
-    found = _appended(moved)
+    place[order] = sum(len(part.contexts) for part in parts) + np.arange(len(order))
+    moved: list[Trace] = []
+    context = node = word = 0
+    for part in parts:
+        moved.append(_moved(part, context, place[node : node + len(part.owners)], word))
+        context, node = context + len(part.contexts), node + len(part.owners)
+        word += len(part.word_contexts)
+    columns = [[getattr(part, column.name) for part in moved] for column in fields(Trace)]
+    passages, contexts = (tuple(chain(*column)) for column in columns[:2])
+    found = Trace(passages, contexts, *map(np.concatenate, columns[2:]))
     by_depth = {n: getattr(found, n)[order] for n in ("owners", "parents", "tokens", "depths")}
     return replace(found, **by_depth)
-
-
-def _starts(lengths: Sequence[int]) -> Ints:
-    return np.cumsum([0, *lengths[:-1]])
 
 
 def _moved(part: Trace, contexts: int, nodes: Ints, words: int) -> Trace:
@@ -127,14 +118,7 @@ def _moved(part: Trace, contexts: int, nodes: Ints, words: int) -> Trace:
     )
 
 
-def _appended(parts: Sequence[Trace]) -> Trace:
-    columns = [[getattr(part, own.name) for part in parts] for own in fields(Trace)]
-    (passages, contexts), arrays = columns[:2], columns[2:]
-    tuples = (tuple(chain(*passages)), tuple(chain(*contexts)))
-    return Trace(*tuples, *(np.concatenate(values) for values in arrays))
-
-
-def _usual_trie(lm: TreeLM, words: Sequence[str]) -> TokenTrie:
+def _usual_trie(lm: HFModel, words: Sequence[str]) -> TokenTrie:
     """The usual tokens of words after a space, and without it if the space is its own token."""
     found: dict[int, Any] = {}
     for word in words:
@@ -149,21 +133,20 @@ def _usual_trie(lm: TreeLM, words: Sequence[str]) -> TokenTrie:
 
 
 class Tracer(Searches):
-    """Searches that record what they run and count."""
+    """Searches that record what they run and count.
 
-    def __init__(self, *arguments: Any) -> None:
+    `tries` are the token sequences after each context that are run whatever their mass.
+    """
+
+    def __init__(self, tries: Sequence[TokenTrie], *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._usual: dict[tuple[int, int], TokenTrie] = {}
+        self._usual = {(owner, -1): trie for owner, trie in enumerate(tries)}
         """(context, node) -> the usual tokens after it that are not run yet."""
         self._begun: list[tuple[Ints, Entries]] = []
         self._run: list[tuple[Ints, Entries]] = []
         self._steps: list[Entries] = []
         self._pending_usual: list[Entries] = []
         """Usual tokens that are to be run next."""
-
-    def follow_always(self, tries: Sequence[TokenTrie]) -> None:
-        """Set the token sequences after each context that are run whatever their mass."""
-        self._usual = {(owner, -1): own for owner, own in enumerate(tries)}
 
     def choose(self) -> Entries:
         """Choose the usual tokens first, then what the search would choose."""
@@ -233,7 +216,10 @@ class Tracer(Searches):
         """Return the trace; entries left open at a whole word count as that word."""
         nodes = _entries([batch for _, batch in self._run])
         order = np.argsort(nodes["depth"], kind="stable")
-        rows = self._row_numbers(order)
+        # Nodes are numbered as they are run, and sorted by depth.
+        numbers = _numbers([numbers for numbers, _ in self._run])
+        rows = np.zeros(len(numbers), dtype=np.int64)
+        rows[numbers[order]] = self._count + np.arange(len(numbers))
         nodes = nodes[order]
         steps = _entries([*self._steps, *self._resting, self._entries])
         steps = steps[self._cells.completes[steps["cell"]] >= 0]
@@ -251,13 +237,6 @@ class Tracer(Searches):
             self._owner,
         )
 
-    def _row_numbers(self, order: Ints) -> Ints:
-        """The row of each node: nodes are numbered as they are run, and sorted by depth."""
-        numbers = _numbers([numbers for numbers, _ in self._run])
-        rows = np.zeros(len(numbers), dtype=np.int64)
-        rows[numbers[order]] = self._count + np.arange(len(numbers))
-        return rows
-
     def _ended(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """Row, table and word of every node where tokens may end a word or the text."""
         batches = [*self._begun, *self._run]
@@ -270,8 +249,7 @@ class Tracer(Searches):
 
 
 def _rows(rows: Ints, owners: Ints, numbers: Ints) -> Ints:
-    own = rows[numbers] if len(rows) else numbers
-    return np.where(numbers >= 0, own, owners)
+    return np.where(numbers >= 0, rows[numbers] if len(rows) else numbers, owners)
 
 
 def _numbers(parts: Sequence[Ints]) -> Ints:

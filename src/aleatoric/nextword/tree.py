@@ -10,62 +10,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from aleatoric.errors import ModelError, UsageError
+from aleatoric.errors import UsageError
 from aleatoric.models.attention import KV, Tiles, joined_kv, send
-from aleatoric.models.base import free_memory, gpu_memory, is_out_of_memory
+from aleatoric.models.base import gpu_memory, recover_memory
+from aleatoric.models.hf import HFModel
 from aleatoric.types import Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-class TreeLM(Protocol):
-    """A causal language model that takes an arbitrary attention mask."""
-
-    @property
-    def pieces(self) -> Sequence[bytes | None]:
-        """The bytes of each token; `None` if the token ends the text."""
-
-    @property
-    def window(self) -> int:
-        """The longest sequence that the model accepts."""
-
-    @property
-    def device(self) -> Any:
-        """The torch device of inputs and outputs."""
-
-    @property
-    def tiled(self) -> bool:
-        """Whether `forward` accepts tiles instead of a mask."""
-
-    def encode(self, text: str) -> tuple[int, ...]:
-        """The tokens of a context."""
-
-    def encode_all(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
-        """The tokens of several contexts."""
-
-    def continuation(self, text: str) -> tuple[int, ...]:
-        """The tokens of a text as it follows a context."""
-
-    def check_length(self, tokens: int) -> None:
-        """Raise if `forward` is wrong for texts of so many tokens."""
-
-    def forward(
-        self,
-        ids: Tensor,
-        positions: Tensor,
-        mask: Tensor | Tiles,
-        past: KV | None,
-        keep: Tensor | None,
-    ) -> tuple[Tensor, KV]:
-        """Return the logits of tokens `ids[keep]`, and keys and values of all `ids`.
-
-        `mask[i, j]` is true if token i attends to column j of (past, ids).
-        """
 
 
 ROOM = 8
@@ -86,14 +42,7 @@ class TokenPassage:
 
 
 def passages_of(contexts: Sequence[tuple[int, ...]]) -> list[TokenPassage]:
-    """Return the fewest sequences that have the given contexts as prefixes, by tokens.
-
-    A context whose tokens are not a prefix of a longer one (because the next word changes the
-    tokenization) stands alone.
-
-    >>> [passage.contexts for passage in passages_of([(1,), (1, 2), (1, 3)])]
-    [((2, 2),), ((0, 1), (1, 2))]
-    """
+    """Return the fewest sequences that have the given contexts as prefixes, by tokens."""
     order = sorted(range(len(contexts)), key=lambda i: (contexts[i], i), reverse=True)
     groups: list[list[int]] = []
     for i in order:  # in sorted order, a prefix stands right before its continuations
@@ -116,39 +65,31 @@ class ContextError(UsageError):
         self.place = place
 
 
-def encode_contexts(lm: TreeLM, contexts: Sequence[str]) -> list[tuple[int, ...]]:
+def encode_contexts(lm: HFModel, contexts: Sequence[str]) -> list[tuple[int, ...]]:
     """Tokenize contexts; raise `ContextError` for an empty or over-long one."""
     encoded = lm.encode_all(contexts)
     for place, (context, tokens) in enumerate(zip(contexts, encoded, strict=True)):
-        if problem := _problem_of(context, tokens, lm.window):
-            raise ContextError(place, problem)
+        if not tokens:
+            raise ContextError(
+                place,
+                "a context is empty and the model gets no beginning-of-text token; "
+                "use --bos add (bos='add' in Python) or leave the item out.",
+            )
+        if len(tokens) + ROOM > lm.window:
+            shown = context if len(context) <= 40 else f"{context[:37]}..."
+            raise ContextError(
+                place,
+                f"the context {shown!r} has {len(tokens)} tokens, and with {ROOM} for a word it "
+                f"does not fit the model's window of {lm.window}; shorten it.",
+            )
     lm.check_length(min(lm.window, MOST_NEW_TOKENS + max(map(len, encoded), default=0)))
     return encoded
-
-
-def _problem_of(context: str, tokens: Sequence[int], window: int) -> str | None:
-    if not tokens:
-        return (
-            "a context is empty and the model gets no beginning-of-text token; "
-            "use --bos add (bos='add' in Python) or leave the item out."
-        )
-    if len(tokens) + ROOM > window:
-        shown = context if len(context) <= 40 else f"{context[:37]}..."
-        return (
-            f"the context {shown!r} has {len(tokens)} tokens, and with {ROOM} for a word it does "
-            f"not fit the model's window of {window}; shorten it."
-        )
-    return None
 
 
 def packs_of(
     passages: Sequence[TokenPassage], size: int, tokens: int = TOKENS
 ) -> list[list[TokenPassage]]:
-    """Group passages into packs of at least `size` contexts.
-
-    A pack of several passages has at most `tokens` tokens: its attention mask grows with their
-    square.
-    """
+    """Group passages into packs of at least `size` contexts and, if several, at most `tokens`."""
     packs: list[list[TokenPassage]] = []
     held, length = size, 0
     for passage in passages:
@@ -173,29 +114,26 @@ class Limits:
     memory: int = 0
     pack: int = 0
 
-    def nodes_at_once(self, lm: TreeLM) -> int:
-        """Return the nodes per forward pass; logits and working copies stay below `memory`."""
-        wanted = self.nodes or (256 if _on_cpu(lm) else 4096)
-        memory = self.memory or (1 << 30 if _on_cpu(lm) else gpu_memory(lm.device) // 8)
-        return max(1, min(wanted, memory // (16 * len(lm.pieces))))
-
-    def contexts_at_once(self, lm: TreeLM, estimator: Literal["exact", "mc"] = "exact") -> int:
+    def contexts_at_once(self, lm: HFModel, estimator: Literal["exact", "mc"] = "exact") -> int:
         """Return the contexts whose trees grow together: fewer if each has a large tree."""
         on_gpu = 2816 if estimator == "exact" else 1344
         return self.pack or (48 if _on_cpu(lm) else on_gpu)
 
 
-def _on_cpu(lm: TreeLM) -> bool:
+def _on_cpu(lm: HFModel) -> bool:
     return str(lm.device) == "cpu"
 
 
 class Tree:
     """The tree over a pack of passages. Nodes are numbered as they are added."""
 
-    def __init__(self, lm: TreeLM, passages: Sequence[TokenPassage], limits: Limits) -> None:
+    def __init__(self, lm: HFModel, passages: Sequence[TokenPassage], limits: Limits) -> None:
         self.lm = lm
         self.passages = passages
-        self.room = limits.nodes_at_once(lm)
+        nodes = limits.nodes or (256 if _on_cpu(lm) else 4096)
+        memory = limits.memory or (1 << 30 if _on_cpu(lm) else gpu_memory(lm.device) // 8)
+        # Logits and working copies stay below `memory`.
+        self.room = max(1, min(nodes, memory // (16 * len(lm.pieces))))
         lengths = [len(passage.tokens) for passage in passages]
         self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
         self._trunk: KV | None = None
@@ -245,20 +183,11 @@ class Tree:
             try:
                 numbers, logits = self._extend(spans[part], parents[part], tokens[part])
             except Exception as error:
-                self._halve(error)
+                recover_memory(error, self.room == 1, "node", "a shorter context")
+                self.room //= 2
                 continue
             yield part, numbers, logits
             low = part.stop
-
-    def _halve(self, error: Exception) -> None:
-        if not is_out_of_memory(error):
-            raise error
-        if self.room == 1:
-            raise ModelError(
-                "out of memory with one node at a time; use a smaller model or a shorter context."
-            ) from error
-        self.room //= 2
-        free_memory()
 
     def _extend(self, spans: Ints, parents: Ints, tokens: Ints) -> tuple[Ints, Tensor]:
         chains = self._chains(parents)
@@ -269,7 +198,12 @@ class Tree:
         positions = spans[:, 1] - spans[:, 0] + depth - 1
         sight = self._sight(spans, chains, used)
         logits, fresh = self._forward(tokens, positions, sight, self._past(used), None)
-        return self._remember(parents, depth, tokens, fresh), logits
+        nodes = np.zeros(len(parents), dtype=NODE)
+        nodes["block"], nodes["column"] = len(self._blocks), np.arange(len(parents))
+        nodes["parent"], nodes["depth"], nodes["token"] = parents, depth, tokens
+        self._blocks.append(fresh)
+        self._nodes = np.concatenate([self._nodes, nodes])
+        return np.arange(len(self._nodes) - len(nodes), len(self._nodes)), logits
 
     def _chains(self, parents: Ints) -> Ints:
         """The ancestors of each new node, one row per node, filled up with -1."""
@@ -281,21 +215,17 @@ class Tree:
 
     def _sight(self, spans: Ints, chains: Ints, used: Ints) -> Tensor | Tiles:
         """Every node attends to its context, its ancestors (all in `used`) and itself."""
-        if not self.lm.tiled:
-            return self._mask(spans, chains, used)
-        columns = np.where(chains >= 0, self._width + np.searchsorted(used, chains), -1)
-        itself = self._width + len(used) + np.arange(len(spans))
-        return Tiles.of(spans, np.column_stack([columns, itself]), self.lm.device)
-
-    def _mask(self, spans: Ints, chains: Ints, used: Ints) -> Tensor:
         import torch
 
         device = self.lm.device
         count, past = len(spans), self._width + len(used)
+        if self.lm.tiled:
+            columns = np.where(chains >= 0, self._width + np.searchsorted(used, chains), -1)
+            return Tiles.of(spans, np.column_stack([columns, past + np.arange(count)]), device)
         mask = torch.zeros((count, past + count), dtype=torch.bool, device=device)
         bounds = send(spans, device)
-        columns = torch.arange(self._width, device=device)
-        mask[:, : self._width] = (columns >= bounds[:, :1]) & (columns < bounds[:, 1:])
+        trunk = torch.arange(self._width, device=device)
+        mask[:, : self._width] = (trunk >= bounds[:, :1]) & (trunk < bounds[:, 1:])
         rows, places = np.nonzero(chains >= 0)
         ancestors = self._width + np.searchsorted(used, chains[rows, places])
         # A Python bool would be copied to the device, and wait for all work queued there.
@@ -315,14 +245,6 @@ class Tree:
             for block in np.unique(blocks)
         )
         return joined_kv([self._trunk, *selected])
-
-    def _remember(self, parents: Ints, depth: Ints, tokens: Ints, fresh: KV) -> Ints:
-        nodes = np.zeros(len(parents), dtype=NODE)
-        nodes["block"], nodes["column"] = len(self._blocks), np.arange(len(parents))
-        nodes["parent"], nodes["depth"], nodes["token"] = parents, depth, tokens
-        self._blocks.append(fresh)
-        self._nodes = np.concatenate([self._nodes, nodes])
-        return np.arange(len(self._nodes) - len(nodes), len(self._nodes))
 
     def keep_of_last(self, nodes: Ints) -> None:
         """Keep only the keys and values of `nodes` of the part added last.
@@ -376,16 +298,10 @@ class Tree:
         return self._forward(ids.ravel(), positions, mask, None, keep)[0]
 
     def _forward(
-        self,
-        ids: Ints,
-        positions: Ints,
-        sight: Tensor | Tiles,
-        past: KV | None,
-        keep: Ints | None,
+        self, ids: Ints, positions: Ints, sight: Tensor | Tiles, past: KV | None, keep: Ints | None
     ) -> tuple[Tensor, KV]:
-        device = self.lm.device
-        kept = None if keep is None else send(keep, device)
-        tokens, places = (send(x, device) for x in (ids, positions))
+        kept = None if keep is None else send(keep, self.lm.device)
+        tokens, places = (send(x, self.lm.device) for x in (ids, positions))
         return self.lm.forward(tokens, places, sight, past, kept)
 
 
@@ -395,7 +311,7 @@ _Turn = tuple[list[TokenPassage], Iterator[tuple[int, Answer] | None], list[tupl
 
 
 def for_contexts(
-    lm: TreeLM,
+    lm: HFModel,
     contexts: Sequence[str],
     work: Callable[[Tree], Iterator[tuple[int, Answer] | None]],
     limits: Limits | None = None,
@@ -410,14 +326,13 @@ def for_contexts(
 
 
 def each_pack(
-    lm: TreeLM,
+    lm: HFModel,
     packs: Iterable[list[TokenPassage]],
     work: Callable[[list[TokenPassage]], Iterator[tuple[int, Answer] | None]],
 ) -> Iterator[tuple[int, Answer]]:
     """Yield the answers of `work` for all packs; a pack that does not fit into memory is halved.
 
-    `work` yields `None` while it waits for the device. On a GPU two packs take turns, so that the
-    CPU work of one is done while the tokens of the other are run.
+    `work` yields `None` while it waits for the device; on a GPU two packs take turns meanwhile.
     """
     pending = list(packs)[::-1]
     alone: list[list[TokenPassage]] = []  # passages that did not fit beside another pack
@@ -432,11 +347,12 @@ def each_pack(
         try:
             answer = next(walk, _END)
         except Exception as error:
-            if turns and len(pack) == 1 and is_out_of_memory(error):
-                free_memory()
-                alone.append(pack)
+            middle = len(pack) // 2
+            recover_memory(error, not middle and not turns, "passage", "shorter contexts")
+            if middle:
+                pending += [pack[middle:], pack[:middle]]
             else:
-                pending += _halves(pack, error)
+                alone.append(pack)
             continue
         if answer is _END:
             yield from answers
@@ -448,19 +364,6 @@ def each_pack(
 
 
 _END: Any = object()
-
-
-def _halves(pack: list[TokenPassage], error: Exception) -> list[list[TokenPassage]]:
-    """Halve a pack that did not fit, the first half last; raise other errors."""
-    if not is_out_of_memory(error):
-        raise error
-    if len(pack) == 1:
-        raise ModelError(
-            "out of memory with one passage at a time; use a smaller model or shorter contexts."
-        ) from error
-    free_memory()
-    middle = len(pack) // 2
-    return [pack[middle:], pack[:middle]]
 
 
 def _columns(kv: KV, columns: Ints) -> KV:

@@ -1,10 +1,9 @@
 """Token tables: the effect of every vocabulary token on an unfinished word, read off logits.
 
 There is one table per mode of the text (before the word, in it, after a joiner) and, for rare
-nodes, per incomplete character. A table says which tokens end the word (a mask, so that their mass
-is one masked sum over the vocabulary), which continue it and with what letters (an index by folded
-letters), and which leave it open in a way that the letters do not tell ("loose" tokens: white space
-before the word, an incomplete character, a combining mark).
+nodes, per incomplete character. A table says which tokens end the word, which continue it and with
+what letters, and which leave it open in a way that the letters do not tell ("loose" tokens: white
+space before the word, an incomplete character, a combining mark).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from aleatoric.types import Floats, Ints
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aleatoric.nextword.tree import TreeLM
+    from aleatoric.models.hf import HFModel
 
 TableKey = tuple[int, bytes]
 """A table's mode, and the bytes of an incomplete character."""
@@ -69,15 +68,6 @@ class Stems:
     numbers: Ints
     letters: tuple[str, ...]
 
-    @classmethod
-    def of(cls, added: Sequence[str]) -> Stems:
-        """Group tokens by the folded letters that each one adds."""
-        starts = [letters[:STEM] for letters in added]
-        stems = [start if start.isascii() and start.isalnum() else "" for start in starts]
-        letters = sorted(set(stems) | {""})
-        number = {stem: i for i, stem in enumerate(letters)}
-        return cls(np.array([number[stem] for stem in stems], dtype=np.int64), tuple(letters))
-
 
 @dataclass(frozen=True, eq=False)
 class EffectTable:
@@ -107,7 +97,11 @@ class EffectTable:
     @cached_property
     def stems(self) -> Stems:
         """The tokens grouped by the first letters that they add."""
-        return Stems.of(self.added)
+        starts = [letters[:STEM] for letters in self.added]
+        stems = [start if start.isascii() and start.isalnum() else "" for start in starts]
+        letters = sorted({*stems, ""})
+        number = {stem: i for i, stem in enumerate(letters)}
+        return Stems(_ids([number[stem] for stem in stems]), tuple(letters))
 
     @cached_property
     def silent(self) -> NDArray[np.bool_]:
@@ -116,13 +110,7 @@ class EffectTable:
 
 
 class Vocabulary:
-    """The tables of a model's tokens, built on first use.
-
-    >>> from aleatoric.nextword.rules import WORD
-    >>> vocabulary = Vocabulary([b" many", b" ", b"s", b".", None])
-    >>> vocabulary.table((WORD, b"")).ends.tolist()
-    [0, 1, 3, 4]
-    """
+    """The tables of a model's tokens, built on first use."""
 
     def __init__(self, pieces: Sequence[bytes | None], lead: Lead = "skip") -> None:
         self.pieces = tuple(pieces)
@@ -175,7 +163,10 @@ class Vocabulary:
         # ends a word and is skipped before one.
         if key[0] == LEAD and self.lead == "skip":
             base = self.table((LEAD, b""))
-        continuing = _ids([t for t, piece in enumerate(self.pieces) if _continues(piece)])
+        starts = [b"end" if piece is None else piece[:1] for piece in self.pieces]
+        # An empty token, or one that may be the next part of an incomplete character.
+        fits = [not start or b"\x80" <= start < b"\xc0" for start in starts]
+        continuing = np.flatnonzero(fits)
         return _patched(base, key, continuing, self._states(key, continuing))
 
     def _states(self, key: TableKey, tokens: Ints) -> list[WordState]:
@@ -183,11 +174,6 @@ class Vocabulary:
         mode, pending = key
         start = WordState(mode, "", "-" if mode == JOIN else "", pending)
         return [advance(start, self.pieces[token], self.lead) for token in tokens.tolist()]
-
-
-def _continues(piece: bytes | None) -> bool:
-    """Whether a token may be the next part of an incomplete character."""
-    return piece is not None and (piece == b"" or 0x80 <= piece[0] < 0xC0)
 
 
 def _patched(
@@ -206,20 +192,16 @@ def _patched(
     gone[tokens] = True
     touched = {base.added[token] for token in tokens.tolist()}
     ends, loose, *indices = _sorted_by_effect(key, tokens, modes, added, pending)
-    grows, closes = (
-        _merged({s: ids[~gone[ids]] if s in touched else ids for s, ids in old.items()}, new)
-        for old, new in zip((base.grows, base.closes), indices, strict=True)
-    )
+    grows, closes = dict(base.grows), dict(base.closes)
+    for table, new in zip((grows, closes), indices, strict=True):
+        table |= {s: table[s][~gone[table[s]]] for s in touched & table.keys()}
+        table |= {s: _ids([*table.get(s, ()), *ids]) for s, ids in new.items()}
     ends, loose = (
         _ids(sorted([*old[~gone[old]].tolist(), *new]))
         for old, new in ((base.ends, ends), (base.loose, loose))
     )
     effects = (tuple(added), tuple(joiners), tuple(pending))
     return EffectTable(key, modes, *effects, ends, loose, grows, closes)
-
-
-def _merged(old: dict[str, Ints], new: dict[str, list[int]]) -> dict[str, Ints]:
-    return old | {letters: _ids([*old.get(letters, ()), *ids]) for letters, ids in new.items()}
 
 
 def _sorted_by_effect(
@@ -310,7 +292,7 @@ class Branches:
 class LogitReader:
     """Reads next-token logits on the device, under a decoder. Nodes refer to tables by number."""
 
-    def __init__(self, lm: TreeLM, vocabulary: Vocabulary, decoder: Decoder | None = None) -> None:
+    def __init__(self, lm: HFModel, vocabulary: Vocabulary, decoder: Decoder | None = None) -> None:
         self.vocabulary = vocabulary
         self.decoder = decoder or Decoder()
         self._device = lm.device
@@ -362,22 +344,18 @@ class LogitReader:
             places = np.flatnonzero(tables == number)
             rows = send(places, probs.device)
             probs[rows] *= 1.0 - self._ends[:, int(self._columns[number])].to(probs.dtype)
-            if self.vocabulary.numbered(number).key[0] == LEAD:
-                for place, sums in zip(places, self._stem_sums(probs[rows], number), strict=True):
-                    stems[place] = sums
+            table = self.vocabulary.numbered(number)
+            if table.key[0] == LEAD:
+                if number not in self._stems:
+                    self._stems[number] = send(table.stems.numbers, self._device)
+                sums = probs.new_zeros((len(rows), len(table.stems.letters)))
+                sums.index_add_(1, self._stems[number], probs[rows])
+                for place, by_stem in zip(places, sums.double().cpu().numpy(), strict=True):
+                    stems[place] = by_stem
         top = probs.topk(min(k, probs.shape[-1]), -1)
         columns = ends.double(), top.indices, top.values.double()
         by_row = zip(*(column.cpu().numpy() for column in columns), stems, strict=True)
         return [Branches(float(end), *row) for end, *row in by_row]
-
-    def _stem_sums(self, probs: Tensor, number: int) -> Floats:
-        """The share of the tokens of each stem, per row."""
-        stems = self.vocabulary.numbered(number).stems
-        if number not in self._stems:
-            self._stems[number] = send(stems.numbers, self._device)
-        sums = probs.new_zeros((len(probs), len(stems.letters)))
-        found: Floats = sums.index_add_(1, self._stems[number], probs).double().cpu().numpy()
-        return found
 
     def _ends_of(self, probs: Tensor, tables: Ints) -> Tensor:
         """The ending share of each row: one product with the tables' masks."""

@@ -20,10 +20,6 @@ class Block:
     """The texts of one input: those of people first, then those of each system.
 
     `sizes` are the numbers of texts of people and of each system.
-
-    >>> block = Block(("a", "b", "c"), (2, 1))
-    >>> list(block.wanted())
-    [(0, 1), (0, 2), (1, 2)]
     """
 
     texts: tuple[str, ...]
@@ -46,21 +42,17 @@ class Probe(Protocol):
     @property
     def name(self) -> str:
         """The name in tables and metrics, such as lexical-1."""
-        ...
 
     @property
     def bounds(self) -> tuple[float, float]:
         """The smallest and the largest possible distance."""
-        ...
 
     @property
     def facts(self) -> Mapping[str, str]:
         """Everything that changes a distance (tokenizer, tagger, encoder), for the signature."""
-        ...
 
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
         """The symmetric matrix of distances per block; NaN if undefined or not wanted."""
-        ...
 
 
 OfMany = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
@@ -100,7 +92,13 @@ class Custom:
         return found
 
     def _distances(self, left: list[str], right: list[str]) -> Floats:
-        values = self._called(left, right)
+        try:  # user code may raise anything or return a non-number
+            values = np.asarray(self.function(left, right), dtype=np.float64)
+        except Exception as error:
+            raise UsageError(
+                f"the probe {self.name} failed on a pair ({error_line(error)}); give a function of "
+                "two texts that returns a number."
+            ) from error
         if values.shape != (len(left),):
             raise UsageError(
                 f"the probe {self.name} returned an array of shape {values.shape} for {len(left)} "
@@ -115,24 +113,9 @@ class Custom:
             )
         return values
 
-    def _called(self, left: list[str], right: list[str]) -> Floats:
-        """The result of the user's code, which may raise anything or return a non-number."""
-        try:
-            return np.asarray(self.function(left, right), dtype=np.float64)
-        except Exception as error:
-            raise UsageError(
-                f"the probe {self.name} failed on a pair ({error_line(error)}); give a function of "
-                "two texts that returns a number."
-            ) from error
-
 
 def probe_from(name: str, given: Any) -> Probe:
-    """Make a probe from a probe, a `Batched` function, or a function of two texts.
-
-    >>> probe = probe_from("length", lambda a, b: abs(len(a) - len(b)))
-    >>> probe.matrices([Block(("a", "bcd"), (2,))])[0].tolist()
-    [[0.0, 2.0], [2.0, 0.0]]
-    """
+    """Make a probe from a probe, a `Batched` function, or a function of two texts."""
     # A probe class is not a probe: it must be instantiated.
     if hasattr(given, "matrices") and not isinstance(given, type):
         found: Probe = given

@@ -107,19 +107,15 @@ def encode_once(
 ) -> Vectors:
     """One row per text; each distinct text that is not in the cache is encoded once."""
     keys = {text: content_key(encoder.label, text) for text in texts}
-    known = {text: None if cache is None else cache.get(key) for text, key in keys.items()}
-    new = [text for text, vector in known.items() if vector is None]
+    cached = {} if cache is None else {text: cache.get(key) for text, key in keys.items()}
+    known = {text: vector for text, vector in cached.items() if vector is not None}
+    new = [text for text in keys if text not in known]
     if new:
         vectors = np.asarray(encoder.encode(new), dtype="<f4")
         known |= zip(new, (vector.tobytes() for vector in vectors), strict=True)
         if cache is not None:
-            cache.update({keys[text]: _known(known[text]) for text in new})
-    joined = b"".join(_known(known[text]) for text in texts)
-    if len({len(_known(known[text])) for text in texts}) > 1:
+            cache.update({keys[text]: known[text] for text in new})
+    if len({len(known[text]) for text in texts}) > 1:
         raise UsageError("saved embeddings differ in their length; score a copy without them.")
+    joined = b"".join(known[text] for text in texts)
     return np.frombuffer(joined, dtype="<f4").reshape(len(texts), -1 if texts else 0)
-
-
-def _known(vector: bytes | None) -> bytes:
-    assert vector is not None
-    return vector

@@ -3,18 +3,15 @@
 The distance of two texts with n-grams A and B is 1 - (occurrences in A of types of B + occurrences
 in B of types of A) / (|A| + |B|): 1 if one of them has no n-gram, undefined (NaN) if neither has.
 
-Symbols and n-grams are integers: an n-gram of order n is the pair of one of order n - 1 and the
-next symbol, renumbered within its input by sorting. A matrix product of the occurrences per type
-gives all pairs of an input. A type that only one text has never overlaps and is left out, which
-drops most types of higher orders.
+An n-gram of order n is the pair of one of order n - 1 and the next symbol, numbered within its
+input. Types that only one text has never overlap and are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,22 +70,8 @@ class Ngrams:
         return int(self.kinds[-1]) + 1 if len(self.kinds) else 0
 
 
-class NgramDistances(Protocol):
-    """N-gram distances for inputs with the same numbers of texts."""
-
-    def distances(self, order: int) -> Floats:
-        """(inputs, texts, texts) distances by n-grams of this order."""
-        ...
-
-
 class ArrayNgrams:
-    """N-gram distances for inputs with the same numbers of texts, by array operations.
-
-    >>> texts = [["a", "b"], ["a", "c"], ["b"], ["b"]]
-    >>> ngrams = ArrayNgrams(numbered(texts, str), sizes=(2,))
-    >>> ngrams.distances(1).tolist()
-    [[[0.0, 0.5], [0.5, 0.0]], [[0.0, 0.0], [0.0, 0.0]]]
-    """
+    """N-gram distances for inputs with the same numbers of texts, by array operations."""
 
     def __init__(self, symbols: Symbols, sizes: tuple[int, ...]) -> None:
         self._sizes, self._width = sizes, sum(sizes)
@@ -103,8 +86,12 @@ class ArrayNgrams:
 
     def distances(self, order: int) -> Floats:
         """(inputs, texts, texts) distances; NaN if undefined, and between two systems."""
-        while len(self._orders) < order:
-            self._orders.append(self._next())
+        while (last := len(self._orders)) < order:
+            places = self._places[self._left > last]
+            # Numbers of n-grams differ between inputs, and so do those of longer ones.
+            keys = self._orders[-1].kind[places] * self._orders[0].n_kinds
+            keys += self._orders[0].kind[places + last]
+            self._orders.append(self._sorted_ngrams(keys, places))
         overlap = self._overlap(self._orders[order - 1])
         grams = np.maximum(self._lengths - order + 1, 0).reshape(overlap.shape[:2])
         with np.errstate(invalid="ignore"):  # two texts without n-grams: 0 / 0
@@ -112,14 +99,6 @@ class ArrayNgrams:
         diagonal = np.arange(self._width)
         found[:, diagonal, diagonal] = np.where(grams > 0, 0.0, np.nan)
         return found
-
-    def _next(self) -> Ngrams:
-        first, last = self._orders[0], self._orders[-1]
-        order = len(self._orders) + 1
-        places = self._places[self._left >= order]
-        # Numbers of n-grams differ between inputs, and so do those of longer ones.
-        keys = last.kind[places] * first.n_kinds + first.kind[places + order - 1]
-        return self._sorted_ngrams(keys, places)
 
     def _sorted_ngrams(self, keys: Ints, places: Ints) -> Ngrams:
         keys, places = sorted_by(keys, places)
@@ -135,7 +114,9 @@ class ArrayNgrams:
         if len(self._sizes) <= 2:
             return _both_ways(counts, present)
         found = np.full((len(counts), self._width, self._width), np.nan)
-        for rows in people_and_system(self._sizes):
+        people, *_ = ends = np.cumsum(self._sizes).tolist()
+        for start, stop in pairwise(ends):  # the rows of people and of each system
+            rows = np.concatenate([np.arange(people), np.arange(start, stop)])
             found[:, rows[:, None], rows] = _both_ways(counts[:, rows], present[:, rows])
         return found
 
@@ -158,13 +139,6 @@ class ArrayNgrams:
         found = np.zeros((n_inputs, self._width, n_columns), np.float32)
         found.reshape(-1)[texts * n_columns + columns] = occurrences
         return found
-
-
-def people_and_system(sizes: tuple[int, ...]) -> Iterable[Ints]:
-    """The rows of people and of one system, for each system."""
-    people, *_ = ends = np.cumsum(sizes).tolist()
-    for start, stop in pairwise(ends):
-        yield np.concatenate([np.arange(people), np.arange(start, stop)])
 
 
 def _both_ways(counts: Counts, present: Counts) -> Floats:
@@ -203,14 +177,11 @@ class CompiledNgrams:
 
     def distances(self, order: int) -> Floats:
         """(inputs, texts, texts): as `ArrayNgrams.distances`."""
-        while len(self._distances) < order:
-            self._distances.append(self._next(len(self._distances) + 1))
-        return self._distances[order - 1]
-
-    def _next(self, order: int) -> Floats:
         from aleatoric.probes.ngrams_jit import climb
 
         ids, lengths, width = self._symbols.ids, self._symbols.lengths, len(self._parts)
-        found = np.empty((len(lengths) // max(width, 1), width, width))
-        climb(self._kinds, ids, self._n_symbols, lengths, self._parts, order, found)
-        return found
+        while (last := len(self._distances)) < order:
+            found = np.empty((len(lengths) // max(width, 1), width, width))
+            climb(self._kinds, ids, self._n_symbols, lengths, self._parts, last + 1, found)
+            self._distances.append(found)
+        return self._distances[order - 1]

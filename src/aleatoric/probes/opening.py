@@ -31,15 +31,8 @@ def open_probes(
 ) -> list[Probe]:
     """The probes of one run, which tokenize, tag and embed each text of a batch only once.
 
-    A name is a built-in probe (lexical-1, syntactic-2, semantic), one of `given` (your own
-    functions), one that a package registers, or module:function. Tokenizer, tagger and encoder
-    default to those of the language; `cache` stores embeddings by content hash.
-
-    >>> from aleatoric.probes.base import Block
-    >>> blocks = [Block(("A cat.", "The cat."), (2,))]
-    >>> probe, = open_probes(["lexical-1"], tokeniser="whitespace")
-    >>> probe.name, probe.matrices(blocks)[0][0, 1].item()
-    ('lexical-1', 0.5)
+    A name is a built-in or registered probe, one of `given` (your own functions), or
+    module:function. Tools default to those of the language; `cache` stores embeddings.
     """
     return probes_with(Tools(language, tokeniser, tagger, encoder, cache), names, given)
 
@@ -109,9 +102,7 @@ class NgramProbe:
 
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
         """Distances per block; NaN between two texts without n-grams."""
-        batch = self.reader.read(blocks)
-        is_lexical = self.kind == "lexical"
-        return batch.lexical(self.order) if is_lexical else batch.syntactic(self.order)
+        return self.reader.read(blocks).distances(self.kind, self.order)
 
 
 def open_lexical(argument: str, tools: Tools) -> NgramProbe:
@@ -147,7 +138,7 @@ class Semantic:
 
     def _units(self, texts: list[str]) -> Floats:
         """Unit vectors, one row per text; NaN for a text without words."""
-        rows = [i for i, text in enumerate(texts) if text.strip()]
+        rows = [row for row, text in enumerate(texts) if text.strip()]
         vectors = encode_once(self.encoder, [texts[i] for i in rows], self.cache)
         units = np.full((len(texts), vectors.shape[1]), np.nan)
         with np.errstate(invalid="ignore"):  # a vector of zeros has no direction

@@ -1,11 +1,8 @@
 """Part-of-speech taggers and tokenizers.
 
-A tagger maps (context, words) to one universal tag per word, each word tagged as the continuation
-of the context. It reads the last `WINDOW` words of the context: tags depend on near neighbors, and
-a long passage would otherwise be read again for every word. The built-in taggers also tag tokenized
-texts (`tag_texts`), with the tagger's own tags: spaCy's are those of Universal Dependencies, which
-distinguish PROPN, AUX and SCONJ; words in context are reduced to the 12 tags of Petrov et al.
-(2012).
+A tagger tags each word as the continuation of a context, with one of the 12 tags of Petrov et al.
+(2012). It reads the last `WINDOW` words of the context, because tags depend on near neighbors. The
+built-in taggers also tag tokenized texts, with the tagger's own tags (spaCy: PROPN, AUX, SCONJ).
 """
 
 from __future__ import annotations
@@ -43,15 +40,12 @@ PENN = {
 UNIVERSAL_DEPENDENCIES = {
     **{tag: tag for tag in ("ADJ", "ADP", "ADV", "DET", "NOUN", "NUM", "PRON", "VERB", "X")},
     "AUX": "VERB",
-    "CCONJ": "CONJ",
-    "CONJ": "CONJ",
+    **dict.fromkeys(("CCONJ", "CONJ"), "CONJ"),
     "SCONJ": "ADP",
     "PART": "PRT",
     "PROPN": "NOUN",
-    "PUNCT": ".",
-    "SYM": ".",
-    "INTJ": "X",
-    "SPACE": "X",
+    **dict.fromkeys(("PUNCT", "SYM"), "."),
+    **dict.fromkeys(("INTJ", "SPACE"), "X"),
 }
 """The tags of Universal Dependencies, as spaCy names them -> universal."""
 _COMPONENTS = (
@@ -75,8 +69,7 @@ class CachingTagger:
     """A tagger that caches the tags of the latest context, which several systems share."""
 
     def __init__(self, tagger: Tagger) -> None:
-        self._tagger = tagger
-        self._context: str | None = None
+        self._tagger, self._context = tagger, ""
         self._known: dict[str, str] = {}
 
     def __call__(self, context: str, words: Sequence[str]) -> list[str]:
@@ -106,20 +99,31 @@ class UniversalTagger:
 
 
 def textblob(argument: str = "") -> UniversalTagger:
-    """TextBlob's rule-based tagger (Brill), for English; needs no downloaded data.
-
-    >>> textblob()("The man wants to", ["eat", "food", "7"])
-    ['VERB', 'NOUN', 'NUM']
-    """
+    """TextBlob's rule-based tagger (Brill), for English; needs no downloaded data."""
     _no_argument("textblob", argument)
     try:
         from textblob.en import parser
     except ModuleNotFoundError:
         raise MissingExtraError("textblob", "nlp") from None
+
+    def in_context(context: str, words: Sequence[str]) -> list[str]:
+        # Find the sentence that the answer belongs to, with any word in its place.
+        before = parser.find_tokens(f"{context} word")[-1].split()[:-1]
+        tags = []
+        for word in words:
+            answer = " ".join(parser.find_tokens(word)).split()
+            tagged = parser.find_tags([*before, *answer]) if answer else []
+            # Of an answer with several tokens, such as it's, the first one counts.
+            tags.append(from_penn(tagged[len(before)][1]) if answer else "X")
+        return tags
+
     return UniversalTagger(
         f"textblob@{version('textblob')}",
-        CachingTagger(lambda context, words: _textblob_tags(parser, context, words)),
-        lambda texts: [_textblob_text(parser, tokens) for tokens in texts],
+        CachingTagger(in_context),
+        lambda texts: [
+            [from_penn(tag) if token.strip() else "X" for token, tag, *_ in tagged]
+            for tagged in (parser.find_tags(list(tokens)) for tokens in texts)
+        ],
     )
 
 
@@ -139,13 +143,17 @@ def nltk(argument: str = "") -> UniversalTagger:
             "averaged_perceptron_tagger_eng, or use --tagger textblob."
         ) from None
     tokens = NLTKWordTokenizer().tokenize
+
+    def in_context(context: str, words: Sequence[str]) -> list[str]:
+        before = tokens(context)
+        answers = [tokens(word) for word in words]
+        tagged = (tagger.tag([*before, *answer]) if answer else None for answer in answers)
+        return [from_penn(line[len(before)][1]) if line else "X" for line in tagged]
+
     return UniversalTagger(
         f"nltk@{version('nltk')}",
-        CachingTagger(lambda context, words: _nltk_tags(tagger, tokens, context, words)),
-        lambda texts: [
-            [from_penn(tag) for _, tag in tagger.tag(list(tokens_of_text))]
-            for tokens_of_text in texts
-        ],
+        CachingTagger(in_context),
+        lambda texts: [[from_penn(tag) for _, tag in tagger.tag(list(text))] for text in texts],
     )
 
 
@@ -176,38 +184,12 @@ def _no_argument(name: str, argument: str) -> None:
         raise UsageError(f"the tagger {name} takes no argument; write --tagger {name}.")
 
 
-def _textblob_tags(parser: Any, context: str, words: Sequence[str]) -> list[str]:
-    # Find the sentence that the answer belongs to, with any word in its place.
-    sentences = parser.find_tokens(f"{context} word")
-    before = sentences[-1].split()[:-1]
-    tags = []
-    for word in words:
-        answer = " ".join(parser.find_tokens(word)).split()
-        tagged = parser.find_tags([*before, *answer]) if answer else []
-        # Of an answer with several tokens, such as it's, the first one counts.
-        tags.append(from_penn(tagged[len(before)][1]) if answer else "X")
-    return tags
-
-
-def _textblob_text(parser: Any, tokens: Tokens) -> list[str]:
-    tagged = parser.find_tags(list(tokens))
-    return [from_penn(tag) if token.strip() else "X" for token, tag, *_ in tagged]
-
-
-def _nltk_tags(
-    tagger: Any, tokens: Callable[[str], list[str]], context: str, words: Sequence[str]
-) -> list[str]:
-    before = tokens(context)
-    answers = [tokens(word) for word in words]
-    tagged = (tagger.tag([*before, *answer]) if answer else None for answer in answers)
-    return [from_penn(line[len(before)][1]) if line else "X" for line in tagged]
-
-
 def _spacy_tags(pipeline: Any, context: str, words: Sequence[str]) -> list[str]:
     start = len(context) + 1 if context else 0
     lead = f"{context} " if context else ""
     documents = pipeline.pipe(lead + word for word in words)
-    return [_spacy_tag(document, start) for document in documents]
+    tags = (next((t.pos_ for t in document if t.idx >= start), "X") for document in documents)
+    return [UNIVERSAL_DEPENDENCIES.get(tag, "X") for tag in tags]
 
 
 def _spacy_texts(pipeline: Any, texts: Sequence[Tokens]) -> list[list[str]]:
@@ -220,29 +202,16 @@ def _spacy_texts(pipeline: Any, texts: Sequence[Tokens]) -> list[list[str]]:
         return [[token.pos_ or "X" for token in document] for document in documents]
 
 
-def _spacy_tag(document: Any, start: int) -> str:
-    """The tag of the first token from a character on, or X if there is none."""
-    found = (token.pos_ for token in document if token.idx >= start)
-    return UNIVERSAL_DEPENDENCIES.get(next(found, "X"), "X")
-
-
-Cut = Callable[[Sequence[str]], list[list[str]]]
-
-
 @dataclass(frozen=True)
 class Tokeniser:
     """A function that splits texts into tokens; `label` names it in signatures."""
 
     label: str
-    cut: Cut
+    cut: Callable[[Sequence[str]], list[list[str]]]
 
 
 def open_tokeniser(spec: str) -> Tokeniser:
-    """The tokenizer NAME or NAME:ARGUMENT.
-
-    >>> open_tokeniser("whitespace").cut(["Two words.", ""])
-    [['Two', 'words.'], []]
-    """
+    """The tokenizer NAME or NAME:ARGUMENT."""
     name, _, argument = spec.partition(":")
     found: Tokeniser = registry.find("tokenisers", name)(argument)
     return found
@@ -270,16 +239,15 @@ def spacy_words(argument: str = "en") -> Tokeniser:
 
 def _spacy_tokeniser(kind: str, name: str, wanted: Callable[[str], object]) -> Tokeniser:
     language = _language(name)
-    label = f"{kind}:{name}@{version('spacy')}"
-    return Tokeniser(label, lambda texts: _cut(language, texts, wanted))
 
+    def cut(texts: Sequence[str]) -> list[list[str]]:
+        # A memory zone frees what a batch added to the vocabulary.
+        with language.memory_zone():
+            words = _Words(language.vocab.strings)
+            numbers = (language.tokenizer(text).to_array("ORTH").tolist() for text in texts)
+            return [list(filter(wanted, map(words.__getitem__, ids))) for ids in numbers]
 
-def _cut(language: Any, texts: Sequence[str], wanted: Callable[[str], object]) -> list[list[str]]:
-    # A memory zone frees what a batch added to the vocabulary.
-    with language.memory_zone():
-        words = _Words(language.vocab.strings)
-        numbers = (language.tokenizer(text).to_array("ORTH").tolist() for text in texts)
-        return [list(filter(wanted, map(words.__getitem__, ids))) for ids in numbers]
+    return Tokeniser(f"{kind}:{name}@{version('spacy')}", cut)
 
 
 class _Words(dict[int, str]):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import PurePath
+from typing import Literal
 
 import numpy as np
 
@@ -15,12 +16,12 @@ from aleatoric import registry
 from aleatoric.errors import MissingExtraError, UsageError, quoted
 from aleatoric.probes.base import Block
 from aleatoric.probes.encoders import SentenceEncoder, VectorCache, open_encoder
-from aleatoric.probes.ngrams import ArrayNgrams, CompiledNgrams, NgramDistances, Symbols, numbered
+from aleatoric.probes.ngrams import ArrayNgrams, CompiledNgrams, Symbols, numbered
 from aleatoric.probes.taggers import TextTagger, Tokeniser, UniversalTagger, open_tokeniser
-from aleatoric.types import Floats, Ints
+from aleatoric.types import Floats
 
 Tokens = list[str]
-Rows = tuple[list[int], NgramDistances]
+Rows = tuple[list[int], ArrayNgrams | CompiledNgrams]
 """Indices of blocks of a batch, all of one shape, and their n-grams."""
 CHUNK = 128
 """Inputs that are processed at once: their arrays fit in a core's cache."""
@@ -83,11 +84,7 @@ class Tools:
 
 
 class TextReader:
-    """Tokenizes, tags and numbers the texts of a batch on first use.
-
-    It caches the latest batch, which every probe of a run asks for in turn, and the tokens of the
-    texts last passed to `remember`.
-    """
+    """Tokenizes and tags the latest batch once for all probes; `remember` keeps texts' tokens."""
 
     def __init__(self, tokeniser: Tokeniser, tagger: TextTagger) -> None:
         self._tokeniser, self._tagger = tokeniser, tagger
@@ -129,13 +126,13 @@ class TextBatch:
         self.blocks = blocks
         self._tokens_of, self._tagger = tokens_of, tagger
 
-    def lexical(self, order: int) -> list[Floats]:
-        """Distances per block by n-grams of lower-cased tokens."""
-        return self._matrices(self._token_ngrams, order)
-
-    def syntactic(self, order: int) -> list[Floats]:
-        """Distances per block by n-grams of part-of-speech tags."""
-        return self._matrices(self._tag_ngrams, order)
+    def distances(self, kind: Literal["lexical", "syntactic"], order: int) -> list[Floats]:
+        """Distances per block by n-grams of lower-cased tokens, or of part-of-speech tags."""
+        found: list[Floats] = [np.empty((0, 0))] * len(self.blocks)
+        for rows, ngrams in self._token_ngrams if kind == "lexical" else self._tag_ngrams:
+            for row, matrix in zip(rows, ngrams.distances(order), strict=True):
+                found[row] = matrix
+        return found
 
     @cached_property
     def tokens(self) -> dict[str, Tokens]:
@@ -157,42 +154,17 @@ class TextBatch:
 
     def _ngrams(self, symbols: dict[str, list[str]], fold: Callable[[str], str]) -> list[Rows]:
         shapes = [block.sizes for block in self.blocks]
-        texts = [symbols[text] for block in self.blocks for text in block.texts]
-        n_texts = np.fromiter(map(sum, shapes), np.int64, len(shapes))
-        batch = SymbolBlocks(numbered(texts, fold), n_texts)
-        return [
-            (rows, ngram_distances(batch.of(rows), shapes[rows[0]]))
-            for rows in chunks(shapes, batch.sizes.tolist())
-            if sum(shapes[rows[0]])
-        ]
-
-    def _matrices(self, ngrams: list[Rows], order: int) -> list[Floats]:
-        found: list[Floats] = [np.empty((0, 0))] * len(self.blocks)
-        for rows, distances in ngrams:
-            for row, matrix in zip(rows, distances.distances(order), strict=True):
-                found[row] = matrix
+        batch = numbered([symbols[text] for block in self.blocks for text in block.texts], fold)
+        lengths = np.split(batch.lengths, np.cumsum(list(map(sum, shapes)))[:-1])
+        ids = np.split(batch.ids, np.cumsum([sizes.sum() for sizes in lengths])[:-1])
+        # Both implementations give the same bits.
+        implementation = CompiledNgrams if find_spec("numba") else ArrayNgrams
+        found: list[Rows] = []
+        for rows in chunks(shapes, list(map(len, ids))):
+            columns = (np.concatenate([part[row] for row in rows]) for part in (ids, lengths))
+            if sum(shapes[rows[0]]):
+                found.append((rows, implementation(Symbols(*columns), shapes[rows[0]])))
         return found
-
-
-def ngram_distances(symbols: Symbols, sizes: tuple[int, ...]) -> NgramDistances:
-    """The compiled implementation if numba is installed, else array operations; same bits."""
-    return CompiledNgrams(symbols, sizes) if find_spec("numba") else ArrayNgrams(symbols, sizes)
-
-
-class SymbolBlocks:
-    """The symbols of a batch, divided into blocks of given numbers of texts."""
-
-    def __init__(self, symbols: Symbols, n_texts: Ints) -> None:
-        self._symbols = symbols
-        self._texts = np.insert(np.cumsum(n_texts), 0, 0)
-        self._places = np.insert(np.cumsum(symbols.lengths), 0, 0)[self._texts]
-        self.sizes = np.diff(self._places)
-
-    def of(self, rows: Sequence[int]) -> Symbols:
-        """The symbols of some blocks."""
-        ids = [self._symbols.ids[self._places[r] : self._places[r + 1]] for r in rows]
-        lengths = [self._symbols.lengths[self._texts[r] : self._texts[r + 1]] for r in rows]
-        return Symbols(np.concatenate(ids), np.concatenate(lengths))
 
 
 def chunks(shapes: Sequence[Hashable], sizes: Sequence[int]) -> Iterator[list[int]]:
@@ -205,19 +177,15 @@ def chunks(shapes: Sequence[Hashable], sizes: Sequence[int]) -> Iterator[list[in
     for row, shape in enumerate(shapes):
         groups.setdefault(shape, []).append(row)
     for rows in groups.values():
-        yield from _limited(rows, sizes)
-
-
-def _limited(rows: list[int], sizes: Sequence[int]) -> Iterator[list[int]]:
-    chunk: list[int] = []
-    largest = 0
-    for row in rows:
-        largest = max(largest, sizes[row])
-        if chunk and (len(chunk) == CHUNK or largest * (len(chunk) + 1) > PLACES):
-            yield chunk
-            chunk, largest = [], sizes[row]
-        chunk.append(row)
-    yield chunk
+        chunk: list[int] = []
+        largest = 0
+        for row in rows:
+            largest = max(largest, sizes[row])
+            if chunk and (len(chunk) == CHUNK or largest * (len(chunk) + 1) > PLACES):
+                yield chunk
+                chunk, largest = [], sizes[row]
+            chunk.append(row)
+        yield chunk
 
 
 def order_of(name: str, argument: str) -> int:
@@ -284,12 +252,15 @@ def fitting_tagger(asked: str | None, language: str | None) -> str:
     """Return the tagger asked for, or the language's default; refuse one of another language.
 
     An unknown language is taken to be English; `language_caveat` reports this.
-
-    >>> fitting_tagger(None, "en"), fitting_tagger("spacy:de_core_news_sm", "de")
-    ('textblob', 'spacy:de_core_news_sm')
     """
     if asked is None:
-        return _default(language or "en")
+        try:
+            return default_tagger(language or "en")
+        except UsageError:
+            raise UsageError(
+                f"no tagger for the language {language!r} is installed: give --tagger "
+                "spacy:PIPELINE after python -m spacy download PIPELINE."
+            ) from None
     reads = language_of_tagger(asked)
     # xx: spaCy's name of pipelines for several languages.
     if language is not None and reads not in (None, "xx", language):
@@ -309,13 +280,3 @@ def language_caveat(tagger: str, language: str | None) -> str | None:
         f"words are tagged by {tagger}, which reads {reads!r}, and the language of the corpus is "
         "not stated (--language)"
     )
-
-
-def _default(language: str) -> str:
-    try:
-        return default_tagger(language)
-    except UsageError:
-        raise UsageError(
-            f"no tagger for the language {language!r} is installed: give --tagger spacy:PIPELINE "
-            "after python -m spacy download PIPELINE."
-        ) from None

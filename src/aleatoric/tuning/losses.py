@@ -21,7 +21,6 @@ from aleatoric.models.hf import HFModel
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.exact import Question, Search
 from aleatoric.nextword.trace import NO_WORD, Trace, trace
-from aleatoric.nextword.tree import TreeLM
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.tuning.recipe import FoldPassage
 from aleatoric.types import Categorical, Ints, Item
@@ -73,7 +72,7 @@ def question_of(item: Item) -> Question:
 
 
 def word_tree(
-    lm: TreeLM, items: Sequence[Item], vocabulary: Vocabulary, search: Search | None = None
+    lm: HFModel, items: Sequence[Item], vocabulary: Vocabulary, search: Search | None = None
 ) -> WordTree:
     """Return the tree of a passage's items; its nodes are found with the present weights."""
     questions = [question_of(item) for item in items]
