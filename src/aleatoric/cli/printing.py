@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,16 +36,6 @@ WIDTH = 200
 """The width of tables in a file or a pipe."""
 MIN_COLUMNS = 4
 """The fewest columns that a terminal shows of a table."""
-
-
-@contextmanager
-def run_folder(out: Path | None) -> Iterator[Path]:
-    """Yield the directory of a run, or a temporary one."""
-    if out is not None:
-        yield out
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder) / "run"
 
 
 def show_results(
@@ -73,12 +63,14 @@ def show_results(
         say(note if note.startswith("warning: ") else f"note: {note}")
 
 
-def show_tables(tables: list[Table], as_json: bool, layout: str) -> None:
-    """Print tables as one JSON document, or in a layout."""
+def show_tables(
+    tables: list[Table], as_json: bool, layout: str, document: dict[str, Any] | None = None
+) -> None:
+    """Print tables in a layout, or a JSON document, by default that of the tables."""
     from aleatoric.report import tables as render
 
     if as_json:
-        print_json({"tables": [table.__dict__ for table in tables]})
+        print_json(document or {"tables": [table.__dict__ for table in tables]})
         return
     for table in tables:
         if layout == "terminal":
@@ -146,12 +138,9 @@ def say(text: str) -> None:
 @contextmanager
 def byte_bar(description: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show a progress bar of bytes on stderr if it is a terminal."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+    from rich.progress import DownloadColumn
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with shown as bar:
+    with _progress(DownloadColumn()) as bar:
         task = bar.add_task(_label(description), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
@@ -170,16 +159,21 @@ def _label(description: str) -> str:
     return escape(printable(description).replace("\n", " "))
 
 
+def _progress(*columns: Any) -> Any:
+    """Return a progress bar with its description and further columns."""
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), *columns)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
 @contextmanager
 def meter(description: str, total: int) -> Iterator[Advance]:
     """Show items and tokens per second on stderr: a bar in a terminal, and a last line."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Left
+    from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
     speed = TextColumn("{task.fields[speed]} tokens/s")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), speed, Left())
-    shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     started, read = time.monotonic(), 0
 
     def advance(items: int, tokens: int) -> None:
@@ -188,7 +182,7 @@ def meter(description: str, total: int) -> Iterator[Advance]:
         rate = f"{read / max(time.monotonic() - started, 1e-9):,.0f}"
         bar.update(task, advance=items, speed=rate)
 
-    with shown as bar:
+    with _progress(MofNCompleteColumn(), speed, TimeRemainingColumn()) as bar:
         task = bar.add_task(_label(description), total=total, speed="–")
         yield advance
     seconds = time.monotonic() - started
@@ -229,9 +223,11 @@ def monitored(
     out: Path | None, allowed_probes: Iterable[str] = ()
 ) -> Iterator[tuple[Path, Monitor]]:
     """Open the folder of a run, show its progress, and say how to continue if it is stopped."""
+    temporary = tempfile.TemporaryDirectory() if out is None else nullcontext("")
     try:
-        with run_folder(out) as folder, listening() as stopping:
-            yield folder, Monitor(track, meter, stopping, tuple(allowed_probes))
+        with temporary as folder, listening() as stopping:
+            monitor = Monitor(track, meter, stopping, tuple(allowed_probes))
+            yield out or Path(folder) / "run", monitor
     except Stopped as stopped:
         say(stopped_message(out))
         raise typer.Exit(stopped.status) from None
@@ -254,11 +250,7 @@ def shown() -> Iterator[None]:
 
 
 def stopped_message(out: Path | None) -> str:
-    """Say what is left of a stopped run, and how to resume it.
-
-    >>> stopped_message(None)
-    'stopped; without --out nothing is kept'
-    """
+    """Say what is left of a stopped run, and how to resume it."""
     if out is None:
         return "stopped; without --out nothing is kept"
     if not os.path.exists(out / DATABASE):

@@ -60,7 +60,9 @@ def to_data(picture: Picture) -> dict[str, Any]:
     [0.33333]
     """
     if isinstance(picture, Boxes):
-        return {**_plain(replace(picture, values={})), "boxes": _boxes(picture.values)}
+        samples = {name: np.asarray(own, np.float64) for name, own in picture.values.items()}
+        boxes = {printable(name): _box(sample) for name, sample in samples.items()}
+        return {**_plain(replace(picture, values={})), "boxes": boxes}
     if isinstance(picture, Scatter):
         every = -(-len(picture.x) // MOST_POINTS) or 1
         picture = replace(picture, x=picture.x[::every], y=picture.y[::every])
@@ -81,14 +83,8 @@ def _plain(value: Any) -> Any:
     return short(value) if isinstance(value, float) else value
 
 
-def _boxes(samples: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the number of values, the quartiles and the ends of the whiskers, per category."""
-    return {
-        printable(name): _box(np.asarray(own, dtype=np.float64)) for name, own in samples.items()
-    }
-
-
 def _box(sample: Any) -> dict[str, Any]:
+    """Return the number of values, the quartiles and the ends of the whiskers."""
     if not len(sample):
         return {"n": 0}
     low, middle, high = (float(q) for q in np.quantile(sample, [0.25, 0.5, 0.75]))

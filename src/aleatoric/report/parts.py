@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, NO_INTERVALS
 from aleatoric.levels.base import Level, level_of
+from aleatoric.report.tables import interval_ends
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import labels_of
 from aleatoric.studies.compare_statistics import better
-from aleatoric.types import Result
+from aleatoric.studies.figure_data import Dots
+from aleatoric.types import Estimate, Result
 
 _MUST_AGREE = (
     *("choices", "n_splits", "abstractions", "tagger", "embedder", "seed", "protocol"),
@@ -121,14 +124,14 @@ class ReportPart:
         for store in self.stores:
             for result in level_of(store).results(store, interval, asked[store.path]):
                 found.setdefault((store.path, result.system), []).append(result)
-        first = self.first.path
-        own = [
+        of_models = [
             replace(result, system=member.label)
             for member in shown
             for result in found.get((member.store.path, member.system), ())
         ]
-        of_people = (rs for (path, s), rs in found.items() if path == first and s in controls)
-        return [*(result for rs in of_people for result in rs), *own]
+        first = self.first.path
+        of_people = [rs for (path, s), rs in found.items() if path == first and s in controls]
+        return [*chain.from_iterable(of_people), *of_models]
 
     @property
     def systems_note(self) -> str | None:
@@ -147,7 +150,10 @@ def parts_of(stores: Sequence[Store]) -> list[ReportPart]:
     """Group runs into parts, in the order of the first run of each."""
     grouped: dict[str, list[Store]] = {}
     for store in stores:
-        grouped.setdefault(_meaning(store), []).append(store)
+        manifest = store.manifest
+        shared = [manifest.get(name) for name in _MUST_AGREE]
+        meaning = [manifest["level"], manifest["corpus"]["sha256"], shared]
+        grouped.setdefault(json.dumps(meaning, sort_keys=True), []).append(store)
     return [part_of(own) for own in grouped.values()]
 
 
@@ -162,7 +168,15 @@ def part_of(stores: Sequence[Store]) -> ReportPart:
     return ReportPart(tuple(stores), tuple(members))
 
 
-def _meaning(store: Store) -> str:
-    manifest = store.manifest
-    shared = [manifest.get(name) for name in _MUST_AGREE]
-    return json.dumps([manifest["level"], manifest["corpus"]["sha256"], shared], sort_keys=True)
+def interval_dots(
+    title: str,
+    label: str,
+    rows: tuple[str, ...],
+    series: Mapping[str, Sequence[Estimate | None]],
+    reference: str = "",
+    times: float = 1.0,
+) -> Dots:
+    """Return estimates with intervals, multiplied by `times`: one per row in every series."""
+    ends = {name: [interval_ends(own, times) for own in row] for name, row in series.items()}
+    low, value, high = ({n: tuple(e[i] for e in own) for n, own in ends.items()} for i in range(3))
+    return Dots(title, label, rows, value, low, high, reference)

@@ -25,15 +25,8 @@ _FORMULA = ("=", "+", "-", "@", "\t")
 _NUMBER = re.compile(r"[+-]?\d[\d.,]*(e[+-]?\d+)?%?")
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX |= {char: "\\" + char for char in "&%$#_{}"}
-_LATEX |= {"†": r"\dag{}", "≤": r"$\leq$", "…": r"\ldots{}"}
-_LATEX |= {
-    "↓": r"$\downarrow$",
-    "↑": r"$\uparrow$",
-    "–": "--",
-    "−": "$-$",
-    "‖": r"$\Vert$",
-    "²": "$^2$",
-}
+_LATEX |= {"†": r"\dag{}", "≤": r"$\leq$", "…": r"\ldots{}", "↓": r"$\downarrow$"}
+_LATEX |= {"↑": r"$\uparrow$", "–": "--", "−": "$-$", "‖": r"$\Vert$", "²": "$^2$"}
 _LATEX |= {"μ": r"$\mu$", "<": r"\textless{}", ">": r"\textgreater{}"}
 
 
@@ -45,7 +38,9 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text  # most texts, and quick to see
-    return "".join(c if _harmless(c) else ascii(c)[1:-1] for c in text)
+    kept = f"\n\t{INVISIBLE_LETTERS}"
+    harmless = (c in kept or unicodedata.category(c) not in _STEERING for c in text)
+    return "".join(c if safe else ascii(c)[1:-1] for c, safe in zip(text, harmless, strict=True))
 
 
 def to_rich(table: Table) -> RichTable:
@@ -106,12 +101,6 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 }
 
 
-def _harmless(character: str) -> bool:
-    return (
-        character in f"\n\t{INVISIBLE_LETTERS}" or unicodedata.category(character) not in _STEERING
-    )
-
-
 def _markdown_cell(cell: object) -> str:
     text = printable(str(cell)).replace("\n", " ").replace("&", "&amp;").replace("<", "&lt;")
     return _MARKDOWN.sub(r"\\\1", text)
@@ -157,11 +146,7 @@ def with_interval(estimate: Estimate, digits: int = 3) -> str:
 
 
 def interval_text(interval: Interval, digits: int = 3, times: float = 1.0) -> str:
-    """Return the two ends of an interval, multiplied by `times`.
-
-    >>> interval_text(Interval(0.1, 0.9, 0.95, "t"), 1, 100)
-    '[10.0, 90.0]'
-    """
+    """Return the two ends of an interval, multiplied by `times`."""
     low, high = (number(times * end, digits) for end in (interval.low, interval.high))
     return f"[{low}, {high}]{CUT_MARK if is_cut(interval) else ''}"
 
@@ -278,7 +263,9 @@ class TableCell:
         estimate, digits = result.estimate, 3 if times == 1 else 2
         scaled = times * result.estimate.value
         text = f"{scaled:.3g}" if is_small else number(scaled, digits)
-        interval = _calibration(estimate)
+        interval = p = p_calibrated(estimate)
+        if p and (estimate.p_calibrated or 0.0) > 0.05:
+            interval = f"consistent with calibration ({p})"
         if estimate.interval and not is_small:
             interval = interval_text(estimate.interval, digits, times)
         own = letters.get(result.metric, {}).get(result.system, "")
@@ -293,13 +280,6 @@ class TableCell:
         low, high = (None if end is None else times * end for end in (perfect.low, perfect.high))
         text = between(low, high, 3 if times == 1 else 2)
         return cls(text, perfect.low, cites=(result.system, result.metric))
-
-
-def _calibration(estimate: Estimate) -> str:
-    """Return what stands in place of the interval of a calibration error of tokens."""
-    p = p_calibrated(estimate)
-    is_consistent = estimate.p_calibrated is not None and estimate.p_calibrated > 0.05
-    return f"consistent with calibration ({p})" if p and is_consistent else p
 
 
 @dataclass(frozen=True)

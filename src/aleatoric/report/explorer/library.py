@@ -191,10 +191,6 @@ class Library:
             threading.Thread(target=self._work, name="worker", daemon=True),
         )
 
-    def find(self, key: str) -> OpenRun | None:
-        """Return a run by its key in addresses."""
-        return next((run for run in self.runs if run.key == key), None)
-
     def beside(self, run: OpenRun) -> list[OpenRun]:
         """Return the run, and after it those of the same corpus and level."""
         own = _kind(run)

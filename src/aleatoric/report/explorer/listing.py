@@ -54,6 +54,13 @@ class Site:
     library: Library
     links: Links
 
+    def find(self, key: str) -> OpenRun:
+        """Return a run by its key in addresses."""
+        run = next((run for run in self.library.runs if run.key == key), None)
+        if run is None:
+            raise NotFoundError("There is no such run.")
+        return run
+
 
 @dataclass(frozen=True)
 class NamedSystem:
@@ -188,10 +195,7 @@ def _listing(
 
 def run_of(site: Site, params: Params) -> OpenRun:
     """Return the run that a comparison starts from."""
-    run = site.library.find(one(params, A).partition(":")[0] or one(params, "run") or "0")
-    if run is None:
-        raise NotFoundError("There is no such run.")
-    return run
+    return site.find(one(params, A).partition(":")[0] or one(params, "run") or "0")
 
 
 def candidates(site: Site, run: OpenRun) -> list[NamedSystem]:

@@ -7,10 +7,12 @@ another host name (the Host header is checked), embed it in a frame, or run a sc
 from __future__ import annotations
 
 import hmac
+import json
 import secrets
 import sys
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -22,15 +24,12 @@ from aleatoric.report.explorer.library import Library, OpenRun
 from aleatoric.report.explorer.listing import Site
 from aleatoric.report.explorer.rendering import (
     HTML,
+    JSON,
     STATIC,
     Answer,
     Links,
     NotFoundError,
-    Pages,
-    document,
-    moved,
-    page,
-    static_files,
+    explorer_pages,
 )
 from aleatoric.report.explorer.snapshot import Params
 
@@ -45,7 +44,9 @@ RUN_PAGES: dict[str, tuple[str, RunPage]] = {
 RUN_FILES: dict[str, Callable[[Site, OpenRun, Params], Answer]] = {
     "contexts.csv": pages.contexts_csv,
     "tokens.csv": pages.tokens_csv,
-    "progress.json": lambda site, run, params: document(run.progress_data()),
+    "progress.json": lambda site, run, params: Answer(
+        JSON, json.dumps(run.progress_data(), allow_nan=False).encode()
+    ),
 }
 OF_ITEMS = ("contexts", "contexts.csv", "context")
 OF_TOKENS = ("tokens", "tokens.csv")
@@ -56,8 +57,10 @@ class Router:
 
     def __init__(self, library: Library, token: str) -> None:
         self.site = Site(library, Links(token))
-        self._pages = Pages({"links": self.site.links})
-        self._static = static_files()
+        self._pages = explorer_pages({"links": self.site.links})
+        # Read now: no other files can be requested.
+        folder = resources.files("aleatoric.report.explorer") / "static"
+        self._static = {name: (folder / name).read_bytes() for name in STATIC}
 
     def answer(self, parts: Sequence[str], params: Params) -> Answer:
         """Return the answer to an address behind the token; unknown ones get an error page."""
@@ -70,12 +73,15 @@ class Router:
         """Return a page that says what is wrong."""
         home = self.site.links.to()
         data = {"title": "Not found", "text": text, "home": home, "watch": None}
-        return page(self._pages.render("problem", data), status)
+        return self._page("problem", data, status)
 
     def _find(self, parts: list[str], params: Params) -> Answer:
+        runs = self.site.library.runs
         match parts:
+            case [] if len(runs) == 1:
+                return Answer(HTML, b"", 303, location=self.site.links.run(runs[0].key))
             case []:
-                return self._home()
+                return self._page("home", pages.home(self.site))
             case ["static", name] if name in self._static:
                 return Answer(STATIC[name], self._static[name], lasting=True)
             case ["compare"]:
@@ -88,16 +94,8 @@ class Router:
                 return self._run(key, what, params)
         raise NotFoundError("There is no such page.")
 
-    def _home(self) -> Answer:
-        runs = self.site.library.runs
-        if len(runs) == 1:
-            return moved(self.site.links.run(runs[0].key))
-        return self._page("home", pages.home(self.site))
-
     def _run(self, key: str, what: str, params: Params) -> Answer:
-        run = self.site.library.find(key)
-        if run is None:
-            raise NotFoundError("There is no such run.")
+        run = self.site.find(key)
         view = run.snapshot.view
         if what in (OF_TOKENS if view.has_items else OF_ITEMS):
             raise NotFoundError(f"A run of the {view.level.name} level has no such page.")
@@ -108,8 +106,10 @@ class Router:
         template, build = RUN_PAGES[what]
         return self._page(template, build(self.site, run, params))
 
-    def _page(self, template: str, data: Data) -> Answer:
-        return page(self._pages.render(template, data))
+    def _page(self, template: str, data: Data, status: int = 200) -> Answer:
+        html = self._pages.get_template(f"{template}.html.j2").render(**data)
+        # What cannot be encoded is shown as an escape.
+        return Answer(HTML, html.encode("utf-8", "backslashreplace"), status)
 
 
 ADDRESS = "127.0.0.1"
@@ -179,17 +179,14 @@ class Handler(BaseHTTPRequestHandler):
     server: Explorer
 
     def do_GET(self) -> None:
-        """Send a page."""
+        """Send a page, or its headers if only they are asked for."""
         self._send(self._answer())
 
-    def do_HEAD(self) -> None:
-        """Send the headers of a page."""
-        self._send(self._answer())
+    do_HEAD = do_GET  # noqa: N815
 
     def _refuse(self) -> None:
         self.close_connection = True  # the body is not read
-        allowed = self._refusal() or _plain(405, "This server is read-only.")
-        self._send(allowed)
+        self._send(self._refusal() or _plain(405, "This server is read-only."))
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815
 
