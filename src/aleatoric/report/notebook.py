@@ -9,7 +9,7 @@ from typing import Any
 
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.report.figures import draw, safe
-from aleatoric.report.tables import between, interval_ends, printable
+from aleatoric.report.tables import UNDEFINED, between, interval_ends, printable
 from aleatoric.report.views import view_of_results
 from aleatoric.types import Result, Results, Study, Table
 
@@ -33,7 +33,12 @@ def plot(what: Any) -> Any:
 def table_html(table: Table) -> str:
     """A table as HTML, every cell escaped."""
     head = "".join(f"<th>{_text(column)}</th>" for column in table.columns)
-    body = "\n".join(f"<tr>{_cells(row)}</tr>" for row in table.rows)
+    body = "\n".join(
+        f'<tr><th scope="row">{_text(row[0])}</th>'
+        + "".join(f"<td>{_text(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in table.rows
+    )
     notes = "".join(f"<p><small>{_text(note)}</small></p>" for note in table.notes)
     return (
         f"<table><caption>{_text(table.title)}</caption><thead><tr>{head}</tr></thead>\n"
@@ -44,7 +49,18 @@ def table_html(table: Table) -> str:
 @to_html.register
 def result_html(result: Result) -> str:
     """One result with all its details."""
-    return table_html(_single(result)) + _signed(result)
+    estimate, ends = result.estimate, result.estimate.interval
+    interval = f"[{ends.low:.4g}, {ends.high:.4g}]" if ends else UNDEFINED
+    value = UNDEFINED if estimate.value is None else f"{estimate.value:.4g}"
+    rows = [("value", value), ("interval", interval)]
+    if result.perfect is not None:
+        rows.append(("if perfect", between(result.perfect.low, result.perfect.high)))
+    counts = {"items": estimate.n_items, "groups": estimate.n_groups}
+    counts["undefined"] = estimate.n_undefined
+    rows += [(name, str(n)) for name, n in counts.items()]
+    notes = (estimate.reason,) if estimate.reason else ()
+    table = Table(f"{result.system}, {result.metric}", ("", ""), tuple(rows), notes)
+    return table_html(table) + _signed(result)
 
 
 @to_html.register
@@ -128,25 +144,6 @@ def _of_metric(results: Sequence[Result], metric: str | None) -> list[Result]:
     return [result for result in known if result.metric == wanted]
 
 
-def _single(result: Result) -> Table:
-    estimate = result.estimate
-    interval = estimate.interval and f"[{estimate.interval.low:.4g}, {estimate.interval.high:.4g}]"
-    rows: list[tuple[str, Any]] = [("value", estimate.value), ("interval", interval)]
-    if result.perfect is not None:
-        rows.append(("if perfect", between(result.perfect.low, result.perfect.high)))
-    rows += [("items", estimate.n_items), ("groups", estimate.n_groups)]
-    rows.append(("undefined", estimate.n_undefined))
-    named = tuple((name, _number(value)) for name, value in rows)
-    notes = (estimate.reason,) if estimate.reason else ()
-    return Table(f"{result.system}, {result.metric}", ("", ""), named, notes)
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def _axes(height: float) -> Any:
     """Axes of a new pyplot figure, which a notebook shows."""
     try:
@@ -155,11 +152,6 @@ def _axes(height: float) -> Any:
         raise MissingExtraError("matplotlib", "report") from None
     _, axes = pyplot.subplots(figsize=(6, height), layout="constrained")
     return axes
-
-
-def _cells(row: Sequence[Any]) -> str:
-    first, *others = row
-    return f'<th scope="row">{_text(first)}</th>' + "".join(f"<td>{_text(c)}</td>" for c in others)
 
 
 def _text(value: object) -> str:

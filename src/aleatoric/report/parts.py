@@ -10,6 +10,8 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
+
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, NO_INTERVALS
 from aleatoric.levels.base import Level, level_of
 from aleatoric.report.tables import interval_ends
@@ -17,7 +19,7 @@ from aleatoric.runs.run import Store
 from aleatoric.studies.compare import labels_of
 from aleatoric.studies.compare_statistics import better
 from aleatoric.studies.figure_data import Dots
-from aleatoric.types import Estimate, Result
+from aleatoric.types import Estimate, Floats, Result
 
 _MUST_AGREE = (
     *("choices", "n_splits", "abstractions", "tagger", "embedder", "seed", "protocol"),
@@ -166,6 +168,17 @@ def part_of(stores: Sequence[Store]) -> ReportPart:
         if system in models[store.path]
     ]
     return ReportPart(tuple(stores), tuple(members))
+
+
+def values(store: Store, system: str, metric: str, minus: str | None = None) -> Floats:
+    """Return the defined values of a metric per item, or their differences from another metric.
+
+    Of a metric with several values per item, such as one per split, the first is taken.
+    """
+    pages = [page.values for page in store.stat_pages(system)]
+    columns = [own[metric][:, 0] - (own[minus][:, 0] if minus else 0.0) for own in pages]
+    joined: Floats = np.concatenate([np.zeros(0), *columns])
+    return joined[np.isfinite(joined)]
 
 
 def interval_dots(

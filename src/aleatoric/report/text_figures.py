@@ -12,7 +12,7 @@ from aleatoric.levels import text
 from aleatoric.levels.text_fit import fit
 from aleatoric.levels.text_scoring import CONTROL, PAIR, Distances
 from aleatoric.registry import Track, quietly
-from aleatoric.report.parts import ReportPart, ShownSystem
+from aleatoric.report.parts import ReportPart, ShownSystem, interval_dots, values
 from aleatoric.report.tables import interval_ends
 from aleatoric.runs.run import Store
 from aleatoric.studies.figure_data import (
@@ -180,13 +180,14 @@ def _upper_end(samples: Iterable[Floats]) -> float:
 
 def decoder_dots(results: Sequence[Result], metric: str, label: str) -> Dots:
     """Figs. 5 and 9 to 11: the mean of a metric per probe and system, with intervals."""
-    own = [result for result in results if result.metric.startswith(f"{metric}/")]
-    rows = tuple(dict.fromkeys(result.metric.partition("/")[2] for result in own))
-    names = list(dict.fromkeys(result.system for result in own))
-    found = {(r.system, r.metric.partition("/")[2]): r.estimate for r in own}
-    ends = {name: [interval_ends(found.get((name, row))) for row in rows] for name in names}
-    low, value, high = ({n: tuple(e[i] for e in ends[n]) for n in names} for i in range(3))
-    return Dots("", label, rows, value, low, high, CONTROL)
+    found = {
+        (r.system, r.metric.partition("/")[2]): r.estimate
+        for r in results
+        if r.metric.startswith(f"{metric}/")
+    }
+    rows = tuple(dict.fromkeys(probe for _, probe in found))
+    series = {name: [found.get((name, probe)) for probe in rows] for name, _ in found}
+    return interval_dots("", label, rows, series, CONTROL)
 
 
 def decoder_points(results: Sequence[Result], probes: Sequence[str]) -> Panels:
@@ -209,10 +210,9 @@ def instance(distances: Distances, system: str | None, title: str, bounds: Bound
     """Figs. 6 and 12 to 16: the three distributions of distances of one input."""
     samples = {"H: people": distances.human}
     if system is not None:
-        samples["M: generator"] = distances.own[system]
-        samples["C: both"] = distances.cross[system]
-    drawn = {name: known(own) for name, own in samples.items()}
-    return _densities(title, "distance", drawn, bounds)
+        samples |= {"M: generator": distances.own[system], "C: both": distances.cross[system]}
+    defined = {name: sample[np.isfinite(sample)] for name, sample in samples.items()}
+    return _densities(title, "distance", defined, bounds)
 
 
 def instance_panels(store: Store, chosen: Mapping[str, str | None]) -> Iterator[tuple[str, Panels]]:
@@ -225,25 +225,6 @@ def instance_panels(store: Store, chosen: Mapping[str, str | None]) -> Iterator[
         ]
         title = f"input {item_id}, {system or 'people alone'}"
         yield item_id, Panels(title, tuple(pictures), min(3, len(pictures)))
-
-
-def values(store: Store, system: str, metric: str, minus: str | None = None) -> Floats:
-    """Return the defined values of a metric per input, or their differences from another metric."""
-    pages = [page.values[metric][:, 0] for page in store.stat_pages(system)]
-    if minus is not None:
-        others = [page.values[minus][:, 0] for page in store.stat_pages(system)]
-        pages = [one - other for one, other in zip(pages, others, strict=True)]
-    return known(np.concatenate(pages)) if pages else np.zeros(0)
-
-
-def known(sample: Floats) -> Floats:
-    """Return the defined values of a sample.
-
-    >>> known(np.array([1.0, np.nan])).tolist()
-    [1.0]
-    """
-    found: Floats = sample[np.isfinite(sample)]
-    return found
 
 
 def _extreme_instances(part: ReportPart, member: ShownSystem) -> dict[str, Picture]:

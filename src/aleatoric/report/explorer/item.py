@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aleatoric.nextword.rules import normalise
-from aleatoric.report.explorer.drawing import Data
 from aleatoric.report.explorer.listing import (
     Listing,
     NamedSystem,
@@ -23,7 +22,7 @@ from aleatoric.report.explorer.listing import (
     tag_of,
     two_systems,
 )
-from aleatoric.report.explorer.plots import BarRow, top_rows
+from aleatoric.report.explorer.plots import Data
 from aleatoric.report.explorer.rendering import NotFoundError
 from aleatoric.report.explorer.snapshot import Params, one
 from aleatoric.report.item_data import ItemAnswers, Measure, answer_name
@@ -41,6 +40,16 @@ N_SERIES = 7
 N_DISTANCES = 3
 """Systems whose distances are drawn."""
 Shares = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class BarRow:
+    """An answer (or probe) with one value per series, which NaN leaves out, and its details."""
+
+    label: str
+    values: tuple[float, ...]
+    details: tuple[str, ...]
+    marked: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,9 +127,9 @@ def _answers(
     own = _read(asked.run, asked.no)
     for run in site.library.beside(asked.run):
         labels = {one.system: one.label for one in named if one.run is run}
-        answers = (
-            own.systems if run is asked.run else _read(run, asked.no).systems if labels else {}
-        )
+        if run is not asked.run and not labels:
+            continue
+        answers = own.systems if run is asked.run else _read(run, asked.no).systems
         found |= {label: answers[name] for name, label in labels.items() if name in answers}
     return own, {one.label: found[one.label] for one in named if one.label in found}
 
@@ -142,10 +151,7 @@ def _sides(
         shown = named[:N_DISTANCES]
         return {
             "kind": "texts",
-            "texts": {
-                "People": people.people,
-                **{o.label: systems.get(o.label, ()) for o in named},
-            },
+            "texts": {"People": people.people} | {o.label: systems.get(o.label, ()) for o in named},
             "series": ["H: people", *(f"{s}: {own.label}" for own in shown for s in ("M", "C"))],
             "bars": list(_mean_rows(asked, shown)),
             "more": None,
@@ -168,15 +174,19 @@ def _sides(
 def _answer_rows(
     shares: Shares, found: Mapping[str, Categorical], top: int, original: str | None
 ) -> Iterator[BarRow]:
-    marked_answer = normalise(original) if original else None
-    for answer, values, marked in top_rows(shares, top, marked_answer):
-        details = (_detail(value, found[name]) for name, value in zip(shares, values, strict=True))
-        yield BarRow(answer_name(answer), values, tuple(details), marked)
-
-
-def _detail(share: float, distribution: Categorical) -> str:
-    n = distribution.n
-    return f"{share:.1%}" if n is None else f"{share:.1%}, {round(share * n)} of {n}"
+    """Yield the likeliest answers of each series, in people's order, then that of the others."""
+    series = list(shares.values())
+    likely = {a for own in series for a in sorted(own, key=lambda a: (-own[a], a))[:top]}
+    for answer in sorted(likely, key=lambda a: (*(-own.get(a, 0.0) for own in series), a)):
+        values = {name: own.get(answer, 0.0) for name, own in shares.items()}
+        details = tuple(
+            f"{share:.1%}"
+            if (n := found[name].n) is None
+            else f"{share:.1%}, {share * n:.0f} of {n}"
+            for name, share in values.items()
+        )
+        is_original = bool(original) and answer == normalise(str(original))
+        yield BarRow(answer_name(answer), tuple(values.values()), details, is_original)
 
 
 def _mean_rows(asked: AskedItem, named: list[NamedSystem]) -> Iterator[BarRow]:

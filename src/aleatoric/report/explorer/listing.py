@@ -10,8 +10,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from aleatoric.report.explorer.drawing import Data
-from aleatoric.report.explorer.plots import PlotCell
+from aleatoric.report.explorer.plots import Data, PlotCell
 from aleatoric.report.explorer.rendering import (
     CSV,
     Answer,
@@ -28,9 +27,7 @@ from aleatoric.report.explorer.snapshot import (
     Query,
     Range,
     Snapshot,
-    n_pages,
     one,
-    page_of,
     parse,
     select,
 )
@@ -101,16 +98,6 @@ class Listing:
         """Return the number in the run of a row's item."""
         return int(self.run.snapshot.items.numbers[self.columns.places[row]])
 
-    @property
-    def page(self) -> int:
-        """The page that is shown: the last one if a later one is asked for."""
-        return min(self.query.page, n_pages(self.rows))
-
-    @property
-    def is_narrowed(self) -> bool:
-        """Whether a search or a filter leaves items out."""
-        return len(self.rows) < len(self.columns.places)
-
 
 @dataclass(frozen=True)
 class TwoSystems:
@@ -163,7 +150,14 @@ def two_systems(site: Site, params: Params) -> TwoSystems | None:
     measure = seen.measure(one(params, "measure")) or seen.measures[0]
     one_side, other = (own.run.snapshot.systems[own.system] for own in (first, second))
     columns = joined(one_side, other, measure.key)
-    shown = _compared(first.label, second.label, measure)
+    labels, what = (first.label, second.label), measure.heading
+    headings = {key: (name, f"{what} of {name}") for key, name in zip((A, B), labels, strict=True)}
+    headings[DIFFERENCE] = ("difference", f"{what} of the first minus that of the second")
+    headings[GAP] = ("|difference|", "absolute difference between the two")
+    shown = tuple(
+        replace(measure, key=key, heading=heading, about=about)
+        for key, (heading, about) in headings.items()
+    )
     fixed = (("a", first.key), ("b", second.key), ("measure", measure.key))
     own = _listing(site, first.run, columns, shown, parse(params, GAP), fixed, "")
     return TwoSystems(first, second, measure, own)
@@ -236,24 +230,9 @@ def joined(first: MeasureColumns, second: MeasureColumns, key: str) -> MeasureCo
     return MeasureColumns("", common.astype(np.int64), values)
 
 
-def _compared(first: str, second: str, measure: Measure) -> tuple[Measure, ...]:
-    """Return the columns of a comparison."""
-    what = measure.heading
-    headings = {
-        A: (first, f"{what} of {first}"),
-        B: (second, f"{what} of {second}"),
-        DIFFERENCE: ("difference", f"{what} of the first minus that of the second"),
-        GAP: ("|difference|", "absolute difference between the two"),
-    }
-    return tuple(
-        replace(measure, key=key, heading=heading, about=about)
-        for key, (heading, about) in headings.items()
-    )
-
-
 def _columns(seen: Snapshot, name: str) -> MeasureColumns:
-    if not seen.systems:
-        return seen.everything
+    if not seen.systems:  # what an unscored run can show: the items in the order of the corpus
+        return MeasureColumns("", np.arange(len(seen.items)), {})
     if name and name not in seen.systems:
         raise NotFoundError(f"This run has no scored system “{name}”.")
     models = [own for key, own in seen.systems.items() if not seen.is_control(key)]
@@ -262,7 +241,9 @@ def _columns(seen: Snapshot, name: str) -> MeasureColumns:
 
 def listed(found: Listing) -> Data:
     """Return what the template of a list shows."""
-    last, page, groups = n_pages(found.rows), found.page, found.run.snapshot.items.groups
+    groups, last = found.run.snapshot.items.groups, max(1, math.ceil(len(found.rows) / PAGE))
+    # The last page if a later one is asked for.
+    page = min(found.query.page, last)
     return {
         "query": found.query,
         "n_found": len(found.rows),
@@ -273,7 +254,7 @@ def listed(found: Listing) -> Data:
         "earlier": found.at(found.params(page=page - 1)) if page > 1 else None,
         "later": found.at(found.params(page=page + 1)) if page < last else None,
         "columns": [_heading(found, own) for own in found.shown],
-        "rows": list(_lines(found, page_of(found.rows, page))),
+        "rows": list(_lines(found, found.rows[(page - 1) * PAGE : page * PAGE].tolist())),
         "ranges": [_chip(found, own) for own in found.query.ranges],
         "here": found.at(()),
         "fixed": found.fixed,
@@ -281,7 +262,7 @@ def listed(found: Listing) -> Data:
         "groups": groups if len(groups) <= N_GROUPS else (),
         "items": found.run.snapshot.view.items,
         "clear": found.at(found.fixed),
-        "is_narrowed": found.is_narrowed,
+        "is_narrowed": len(found.rows) < len(found.columns.places),
     }
 
 
@@ -305,38 +286,27 @@ def _csv_rows(found: Listing) -> Iterator[list[object]]:
                 yield [item_id, group, tag, *(float(own[row]) for own in values), context]
 
 
-def narrowed(found: Listing, ranges: Sequence[Range]) -> str:
-    """Return the address of the list of those items that lie in some ranges."""
-    keys = {own.key for own in ranges}
-    kept = tuple(own for own in found.query.ranges if own.key not in keys)
-    return found.at(found.params(ranges=(*kept, *ranges), page=1))
+def narrowed(found: Listing, wanted: Range) -> str:
+    """Return the address of the list of those items that lie in a range."""
+    kept = (own for own in found.query.ranges if own.key != wanted.key)
+    return found.at(found.params(ranges=(*kept, wanted), page=1))
 
 
 def cell_address(found: Listing, keys: tuple[str, str]) -> Callable[[PlotCell], str]:
     """Return the address of a mark: an item's page, or the list of several items."""
     # A plot has a thousand marks: the common part of their addresses is made once.
-    item = found.item_at(found.params())
-    kept = found.at(found.params(page=1))
+    item, kept = found.item_at(found.params()), found.at(found.params(page=1))
+    quoted = tuple(map(quote, keys))
 
     def address(cell: PlotCell) -> str:
         if cell.count > 1:
-            ends = zip(keys, (cell.x_ends, cell.y_ends), strict=True)
-            return kept + "".join(_in_address(Range(key, *own)) for key, own in ends)
+            ends = zip(quoted, (cell.x_ends, cell.y_ends), strict=True)
+            ranges = (f"&range={key}:{low!r}:{high!r}" for key, (low, high) in ends)
+            # Of a number, such as 1e+16, only the plus sign must be quoted.
+            return kept + "".join(ranges).replace("+", "%2B")
         return f"{item}&no={found.number(cell.row)}"
 
     return address
-
-
-def _in_address(own: Range) -> str:
-    """Return a range as a further parameter of an address.
-
-    >>> _in_address(Range("w1_C/a&b", 0.5, 1e16))
-    '&range=w1_C/a%26b:0.5:1e%2B16'
-    """
-    # Quoting is slow and numbers need little of it.
-    ends = f"{own.low!r}:{own.high!r}".replace("+", "%2B")
-    key = own.key if own.key.isidentifier() and own.key.isascii() else quote(own.key)
-    return f"&range={key}:{ends}"
 
 
 def neighbors(found: Listing, place: int) -> Data:
@@ -373,10 +343,10 @@ def _heading(found: Listing, measure: Measure) -> Data:
     return {"measure": measure, "href": found.at(params), "sorted": way}
 
 
-def _lines(found: Listing, rows: Ints) -> Iterator[Data]:
+def _lines(found: Listing, rows: list[int]) -> Iterator[Data]:
     with found.run.reading() as store:
-        heads = heads_of(store, [found.number(row) for row in rows.tolist()])
-    for row in rows.tolist():
+        heads = heads_of(store, [found.number(row) for row in rows])
+    for row in rows:
         item_id, group, context = heads[found.number(row)]
         values = ((found.columns.values[own.key][row], own) for own in found.shown)
         yield {

@@ -7,14 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aleatoric.report.explorer.drawing import (
-    Data,
-    Frame,
-    cloud_plot,
-    histogram_plot,
-    reliability_bins,
-    reliability_plot,
-)
 from aleatoric.report.explorer.listing import (
     DIFFERENCE,
     A,
@@ -32,7 +24,17 @@ from aleatoric.report.explorer.listing import (
     system_listing,
     two_systems,
 )
-from aleatoric.report.explorer.plots import Axis, cloud, histogram
+from aleatoric.report.explorer.plots import (
+    Axis,
+    Data,
+    Frame,
+    cloud,
+    cloud_plot,
+    histogram,
+    histogram_plot,
+    reliability_bins,
+    reliability_plot,
+)
 from aleatoric.report.explorer.rendering import CSV, Answer, NotFoundError, csv_lines
 from aleatoric.report.explorer.snapshot import Params, Range, one
 from aleatoric.report.item_data import Measure
@@ -135,9 +137,8 @@ def _shares(values: Floats) -> Floats:
     bins = histogram(values, 25)
     if not bins or bins[0].low < 0 or bins[-1].high > 1:
         return np.zeros(0)
-    counts = np.array([own.count for own in bins], dtype=np.float64)
-    shares: Floats = counts / counts.sum()
-    return shares
+    n = sum(own.count for own in bins)
+    return np.array([own.count / n for own in bins], dtype=np.float64)
 
 
 def _facts(run: OpenRun) -> list[tuple[str, str]]:
@@ -169,11 +170,6 @@ def contexts(site: Site, run: OpenRun, params: Params) -> Data:
     }
 
 
-def contexts_csv(site: Site, run: OpenRun, params: Params) -> Answer:
-    """The whole filtered list, in the order shown."""
-    return csv_answer(system_listing(site, run, params), "contexts.csv")
-
-
 def plots(found: Listing) -> list[Data]:
     """The histogram of the sorted measure, and its relation to the variability of people."""
     seen = found.run.snapshot
@@ -192,7 +188,7 @@ def _histogram(found: Listing, measure: Measure) -> Data:
     plot = histogram_plot(
         histogram(found.columns.values[measure.key][found.rows]),
         measure.heading,
-        lambda own: narrowed(found, [Range(measure.key, own.low, own.high)]),
+        lambda own: narrowed(found, Range(measure.key, own.low, own.high)),
     )
     about = f"{measure.heading}: {measure.about}. Click a bar to see its items."
     return plot | {"about": about, "name": f"histogram of {measure.heading}"}
@@ -201,7 +197,8 @@ def _histogram(found: Listing, measure: Measure) -> Data:
 def _cloud(found: Listing, across: Measure, measure: Measure) -> Data:
     values, keys = found.columns.values, (across.key, measure.key)
     own = cloud(values[across.key], values[measure.key], found.rows)
-    plot = cloud_plot(own, (across.heading, measure.heading), cell_address(found, keys))
+    headings, address = (across.heading, measure.heading), cell_address(found, keys)
+    plot = cloud_plot(own, headings, address, Frame())
     about = f"Horizontal: {across.about}. Click a mark to see its items; large marks hold several."
     return plot | {"about": about, "name": f"{measure.heading} by {across.heading}"}
 
@@ -214,6 +211,7 @@ def compare(site: Site, params: Params) -> Data:
         return head | {"title": "Compare", "found": None}
     own = found.listing
     swapped = [("a", found.second.key), ("b", found.first.key), ("measure", found.measure.key)]
+    known = own.columns.values[DIFFERENCE][np.isfinite(own.columns.values[DIFFERENCE])]
     return {
         **head,
         **listed(own),
@@ -222,7 +220,7 @@ def compare(site: Site, params: Params) -> Data:
         "known": candidates(site, run),
         "measures": own.run.snapshot.measures,
         "means": [own.columns.mean(key) for key in (A, B, DIFFERENCE)],
-        "lower": _share_lower(own.columns.values[DIFFERENCE]),
+        "lower": float(((known < 0) + 0.5 * (known == 0)).mean()) if len(known) else None,
         "plot": _scatter(found),
         "csv": site.links.to("compare.csv"),
         "swap": own.at(swapped),
@@ -236,11 +234,6 @@ def compare_csv(site: Site, params: Params) -> Answer:
         raise NotFoundError("There are no two systems to compare.")
     names = [found.first.label, found.second.label, DIFFERENCE, f"|{DIFFERENCE}|"]
     return csv_answer(found.listing, "compare.csv", names)
-
-
-def _share_lower(differences: Floats) -> float | None:
-    known = differences[np.isfinite(differences)]
-    return float(((known < 0) + 0.5 * (known == 0)).mean()) if len(known) else None
 
 
 def _scatter(found: TwoSystems) -> Data:
@@ -257,7 +250,7 @@ def _scatter(found: TwoSystems) -> Data:
 
 def tokens(site: Site, run: OpenRun, params: Params) -> Data:
     """The reliability diagrams of one system."""
-    curves, system = _curves(run), _chosen(run, params)
+    curves, system = _curves(run, params)
     head = run_head(site, run, "tokens")
     own = curves[system].pictures if system else ()
     return head | {
@@ -275,23 +268,19 @@ def tokens(site: Site, run: OpenRun, params: Params) -> Data:
 
 def tokens_csv(site: Site, run: OpenRun, params: Params) -> Answer:
     """The bins of a system's reliability diagrams."""
-    system = _chosen(run, params)
+    curves, system = _curves(run, params)
     if not system:
         raise NotFoundError("This run has no reliability data yet.")
     heading = ["diagram", "from", "to", "confidence", "accuracy", "low", "high", "tokens"]
-    pictures = _curves(run)[system].pictures
-    diagrams = (own for own in pictures if isinstance(own, Reliability))
+    diagrams = (own for own in curves[system].pictures if isinstance(own, Reliability))
     rows = (row for own in diagrams for row in reliability_bins(own))
     return Answer(CSV, csv_lines(heading, rows), filename="reliability.csv")
 
 
-def _curves(run: OpenRun) -> Mapping[str, Any]:
-    return run.summary.curves if run.summary else {}
-
-
-def _chosen(run: OpenRun, params: Params) -> str:
-    curves = _curves(run)
+def _curves(run: OpenRun, params: Params) -> tuple[Mapping[str, Any], str]:
+    """Return the diagrams of all systems, and the one that an address asks for."""
+    curves = run.summary.curves if run.summary else {}
     name = one(params, "system") or next(iter(curves), "")
     if curves and name not in curves:
         raise NotFoundError(f"This run has no system “{name}” with tokens read.")
-    return name if curves else ""
+    return curves, name if curves else ""

@@ -18,10 +18,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from aleatoric.errors import UsageError
 from aleatoric.report.explorer import pages
-from aleatoric.report.explorer.drawing import Data
 from aleatoric.report.explorer.item import item
 from aleatoric.report.explorer.library import Library, OpenRun
-from aleatoric.report.explorer.listing import Site
+from aleatoric.report.explorer.listing import Site, csv_answer, system_listing
+from aleatoric.report.explorer.plots import Data
 from aleatoric.report.explorer.rendering import (
     HTML,
     JSON,
@@ -42,7 +42,7 @@ RUN_PAGES: dict[str, tuple[str, RunPage]] = {
 }
 """Last part of an address -> the template and its data."""
 RUN_FILES: dict[str, Callable[[Site, OpenRun, Params], Answer]] = {
-    "contexts.csv": pages.contexts_csv,
+    "contexts.csv": lambda *asked: csv_answer(system_listing(*asked), "contexts.csv"),
     "tokens.csv": pages.tokens_csv,
     "progress.json": lambda site, run, params: Answer(
         JSON, json.dumps(run.progress_data(), allow_nan=False).encode()
