@@ -19,17 +19,10 @@ from aleatoric.cli import printing
 from aleatoric.cli.jobs import finetune_command, level_command, resume_command
 from aleatoric.cli.options import FormatOption, JsonOption, SeedOption
 from aleatoric.cli.plan import plan_command
-from aleatoric.cli.printing import (
-    byte_bar,
-    monitored,
-    say,
-    show_results,
-    show_tables,
-    shown,
-    track,
-)
+from aleatoric.cli.printing import byte_bar, monitored, say, show_run, show_tables, shown, track
 from aleatoric.cli.saved import compare, report, score, view
 from aleatoric.errors import AleatoricError, UsageError
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels.base import find_level
 from aleatoric.report.tables import printable
 
@@ -103,13 +96,11 @@ def demo(
     Example: `aleatoric demo`
     """
     from aleatoric import demo as made
-    from aleatoric.levels import base
     from aleatoric.report.page import make_report
 
     run = made.run_toy if toy else made.run_smollm2
     with monitored(out / "run") as (_, monitor), run(out, seed, monitor) as store:
-        results = base.results(store)
-        show_results(store, results, as_json, layout)
+        results = show_run(store, DEFAULT_METHOD, as_json, layout)
         for path in make_report([store], out / "report.html", None, track):
             say(f"wrote {path}")
     smollm2 = (made.PLANTED_SYSTEM, f"SmolLM2 itself at {made.PLANTED}")

@@ -22,7 +22,6 @@ from rich.markup import escape
 from rich.text import Text
 
 from aleatoric.errors import StorageError
-from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels.base import Monitor, level_of
 from aleatoric.registry import Advance
 from aleatoric.report.tables import printable
@@ -38,22 +37,17 @@ MIN_COLUMNS = 4
 """The fewest columns that a terminal shows of a table."""
 
 
-def show_results(
-    store: Store,
-    results: list[Result],
-    as_json: bool,
-    layout: str,
-    interval: str = DEFAULT_METHOD,
-) -> None:
-    """Print the results of a run as one JSON document, or as tables with notes on stderr."""
+def show_run(store: Store, interval: str, as_json: bool, layout: str) -> list[Result]:
+    """Print and return a run's results: as one JSON document, or as tables, notes on stderr."""
     from aleatoric.report.views import view_of_run
 
-    view, notes = view_of_run(store), level_of(store).notes(store)
+    view, level = view_of_run(store), level_of(store)
+    results, notes = level.results(store, interval), level.notes(store)
     if as_json:
         document = view.document(store, results, interval)
         with shown():
             print_json(document | {"notes": notes})
-        return
+        return results
     tables, lines = view.printed(store, results, interval)
     with shown():
         show_tables(tables, False, layout)
@@ -61,6 +55,7 @@ def show_results(
             print(printable(line))
     for note in notes:
         say(note if note.startswith("warning: ") else f"note: {note}")
+    return results
 
 
 def show_tables(
@@ -115,15 +110,7 @@ def print_json(document: dict[str, Any]) -> None:
 
 
 def json_text(document: Any) -> str:
-    """Return a document as JSON; characters that could control a terminal are escaped.
-
-    >>> print(json_text(["é", "\x9b31m", "\u202e"]))
-    [
-     "é",
-     "\\u009b31m",
-     "\\u202e"
-    ]
-    """
+    """Return a document as JSON; characters that could control a terminal are escaped."""
     plain = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
     if plain.isascii():
         return plain  # json itself escapes control characters below 32
@@ -196,11 +183,7 @@ _HANDLER = "aleatoric.plain"
 
 
 def plain(error: UnicodeError) -> tuple[str, int]:
-    """Return a replacement for characters that an encoding lacks.
-
-    >>> plain(UnicodeEncodeError("ascii", "TVD ↓", 4, 5, ""))
-    ('v', 5)
-    """
+    """Return a replacement for characters that an encoding lacks."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end].translate(STAND_INS)
@@ -256,9 +239,3 @@ def stopped_message(out: Path | None) -> str:
     if not os.path.exists(out / DATABASE):
         return "stopped before the run began"
     return f"stopped; what was finished is saved: continue with {command(out)}"
-
-
-def show_run(store: Store, interval: str, as_json: bool, layout: str) -> None:
-    """Print a saved run as the command that made it prints it."""
-    results = level_of(store).results(store, interval)
-    show_results(store, results, as_json, layout, interval)

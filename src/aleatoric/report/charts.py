@@ -43,22 +43,13 @@ def page_figures(
 
 
 def to_json(data: Any) -> str:
-    """Return JSON for a script element; no text in it can end the element.
-
-    >>> to_json({"text": "</script>"})
-    '{"text":"\\\\u003c/script\\\\u003e"}'
-    """
+    """Return JSON for a script element; no text in it can end the element."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def to_data(picture: Picture) -> dict[str, Any]:
-    """Return a picture as plain data with its kind.
-
-    >>> from aleatoric.studies.figure_data import Lines, LineSeries
-    >>> to_data(Lines("t", "x", "y", (LineSeries("a", (0.0,), (1 / 3,)),)))["lines"][0]["y"]
-    [0.33333]
-    """
+    """Return a picture as plain data with its kind."""
     if isinstance(picture, Boxes):
         samples = {name: np.asarray(own, np.float64) for name, own in picture.values.items()}
         boxes = {printable(name): _box(sample) for name, sample in samples.items()}

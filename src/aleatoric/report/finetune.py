@@ -25,15 +25,6 @@ def shown_tables(
     return [systems_table(store, interval, results), *([curves] if curves.rows else [])]
 
 
-def facts(store: Store, interval: str = DEFAULT_METHOD) -> dict[str, Any]:
-    """Return the differences from the base and the facts of training, for `--json`."""
-    compared = differences(store, interval)
-    return {
-        "comparisons": compared.as_dict()["comparisons"] if compared else [],
-        "finetuning": store.meta(FINETUNING) or {},
-    }
-
-
 def systems_table(
     store: Store, interval: str = DEFAULT_METHOD, results: Sequence[Result] | None = None
 ) -> Table:

@@ -135,13 +135,12 @@ def section(
     table = view.systems_table(part)
     contexts, lists = view.page_items(detailed, inputs if view.takes_inputs else ())
     remarks, notes = _remarks_and_notes(part)
-    many = [part.systems_note] if part.systems_note else []
     return Section(
         suffix,
         view,
         f"{view.heading}: {part.corpus}",
         view.finding(detailed.results, table.compared),
-        (*many, *remarks, *view.caveats(detailed.results)),
+        (*part.systems_notes, *remarks, *view.caveats(detailed.results)),
         (*notes, *table.notes),
         table,
         _citations(part, suffix),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -136,16 +136,15 @@ class ReportPart:
         return [*chain.from_iterable(of_people), *of_models]
 
     @property
-    def systems_note(self) -> str | None:
+    def systems_notes(self) -> Iterator[str]:
         """Which of many systems a page shows in detail."""
-        if self.leading is self:
-            return None
-        return (
-            f"There are {len(self.members)} systems: the table of systems shows all of them. "
-            "Intervals, letters, findings, figures and contexts are those of the "
-            f"{MOST_DETAILED} systems that lead by {self.level.leading}; p-values do not account "
-            "for this choice. aleatoric compare --system compares others."
-        )
+        if self.leading is not self:
+            yield (
+                f"There are {len(self.members)} systems: the table of systems shows all of them. "
+                "Intervals, letters, findings, figures and contexts are those of the "
+                f"{MOST_DETAILED} systems that lead by {self.level.leading}; p-values do not "
+                "account for this choice. aleatoric compare --system compares others."
+            )
 
 
 def parts_of(stores: Sequence[Store]) -> list[ReportPart]:

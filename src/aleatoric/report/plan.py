@@ -59,10 +59,12 @@ def _goal(plan: RunPlan) -> Iterator[str]:
     """Notes on the target, the design with the fewest answers, and the variance by source."""
     target, split = plan.target, plan.split
     if target.error is not None:
-        name = f"power {target.power:g} for a difference of {target.difference:g}"
-        if target.se is not None or target.width is not None:
-            given = f"interval width {target.width:g}"
-            name = given if target.se is None else f"standard error {target.se:g}"
+        if target.se is not None:
+            name = f"standard error {target.se:g}"
+        elif target.width is not None:
+            name = f"interval width {target.width:g}"
+        else:
+            name = f"power {target.power:g} for a difference of {target.difference:g}"
         yield f"Target: {name}, so SE ≤ {target.error:.4f}."
     enough = [row.design for row in plan.rows if row.meets]
     if enough:
@@ -208,11 +210,7 @@ def _with_unit(number: float, units: Sequence[tuple[str, float]]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in a readable unit.
-
-    >>> duration(0.25), duration(90), duration(7200), duration(5e6)
-    ('0.25 s', '90 s', '2.0 h', '58 days')
-    """
+    """Seconds in a readable unit."""
     if seconds < 300:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     if seconds < 2 * 3600:

@@ -31,11 +31,7 @@ _LATEX |= {"μ": r"$\mu$", "<": r"\textless{}", ">": r"\textgreater{}"}
 
 
 def printable(text: str) -> str:
-    """Return a text with its control characters as escapes, safe for a terminal or a page.
-
-    >>> printable("a\\x1b[31mb")
-    'a\\\\x1b[31mb'
-    """
+    """Return a text with its control characters as escapes, safe for a terminal or a page."""
     if text.isprintable():
         return text  # most texts, and quick to see
     kept = f"\n\t{INVISIBLE_LETTERS}"
@@ -120,29 +116,25 @@ UNDEFINED = "–"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number as papers print it.
-
-    >>> number(0.43239), number(None)
-    ('0.432', '–')
-    """
+    """Return a number as papers print it."""
     if value is None:
         return UNDEFINED
     # A negative number that rounds to zero is printed as zero.
     return f"{value:.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
 
 
-def with_interval(estimate: Estimate, digits: int = 3) -> str:
-    """Return a value with its interval, marked if it is cut at a bound.
+def with_interval(estimate: Estimate, digits: int = 3, times: float = 1.0) -> str:
+    """Return a value with its interval, multiplied by `times`; marked if it is cut at a bound.
 
     >>> with_interval(Estimate(0.5, None, 3, 1))
     '0.500'
     >>> with_interval(Estimate(0.5, Interval(0.0, 0.9, 0.95, "t, cut at 0"), 3, 3))
     '0.500 [0.000, 0.900]†'
     """
-    text = number(estimate.value, digits)
+    text = number(None if estimate.value is None else times * estimate.value, digits)
     if estimate.interval is None:
         return text + (f" ({p_calibrated(estimate)})" if p_calibrated(estimate) else "")
-    return f"{text} {interval_text(estimate.interval, digits)}"
+    return f"{text} {interval_text(estimate.interval, digits, times)}"
 
 
 def interval_text(interval: Interval, digits: int = 3, times: float = 1.0) -> str:
@@ -152,22 +144,14 @@ def interval_text(interval: Interval, digits: int = 3, times: float = 1.0) -> st
 
 
 def p_calibrated(estimate: Estimate) -> str:
-    """Return the p-value of calibration that stands in place of an interval, or nothing.
-
-    >>> p_calibrated(Estimate(0.1, None, 9, 3, p_calibrated=0.4286))
-    'p = 0.429'
-    """
+    """Return the p-value of calibration that stands in place of an interval, or nothing."""
     if estimate.p_calibrated is None or estimate.interval is not None:
         return ""
     return f"p = {max(estimate.p_calibrated, 0.001):.3f}"
 
 
 def between(low: float | None, high: float | None, digits: int = 3) -> str:
-    """Return a range of numbers; one number if both ends are equal.
-
-    >>> between(0.2, 0.3), between(0.2, 0.2), between(None, None)
-    ('0.200–0.300', '0.200', '–')
-    """
+    """Return a range of numbers; one number if both ends are equal."""
     if low is None or high is None:
         return UNDEFINED
     ends = number(low, digits), number(high, digits)
@@ -175,11 +159,7 @@ def between(low: float | None, high: float | None, digits: int = 3) -> str:
 
 
 def interval_ends(estimate: Estimate | None, times: float = 1.0) -> tuple[float, float, float]:
-    """Return the low end, the value and the high end of an estimate; NaN where undefined.
-
-    >>> interval_ends(Estimate(0.5, None, 3, 1), 100)
-    (50.0, 50.0, 50.0)
-    """
+    """Return the low end, the value and the high end of an estimate; NaN where undefined."""
     if estimate is None or estimate.value is None:
         return math.nan, math.nan, math.nan
     value, own = estimate.value, estimate.interval
@@ -191,11 +171,7 @@ DIGITS = 5
 
 
 def short(value: float | None) -> float | None:
-    """Return a number with as many digits as a figure shows; `None` if it is undefined.
-
-    >>> short(1 / 3), short(math.nan), short(None)
-    (0.33333, None, None)
-    """
+    """Return a number with as many digits as a figure shows; `None` if it is undefined."""
     if value is None or not math.isfinite(value):
         return None
     rounded = float(f"{value:.{DIGITS}g}")
@@ -203,22 +179,14 @@ def short(value: float | None) -> float | None:
 
 
 def p_value(p: float | None) -> str:
-    """Return a p-value as papers print it.
-
-    >>> p_value(0.00003), p_value(0.0421), p_value(None)
-    ('<.001', '.042', '–')
-    """
+    """Return a p-value as papers print it."""
     if p is None:
         return UNDEFINED
     return "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as a sentence lists them.
-
-    >>> listed(["a"]), listed(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
+    """Return names as a sentence lists them."""
     *before, last = names
     return f"{', '.join(before)} and {last}" if before else last
 

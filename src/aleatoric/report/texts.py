@@ -155,12 +155,7 @@ class TextView(View):
         return text_figures.text_figures(part, track)
 
     def measures(self, saved: Collection[str]) -> tuple[Measure, ...]:
-        """Return the measures of inputs, probe by probe.
-
-        >>> from aleatoric.report.views import view_of
-        >>> [one.key for one in view_of("text").measures(["w1_C/a", "mean_H/a"])]
-        ['mean_H/a', 'w1_C/a']
-        """
+        """Return the measures of inputs, probe by probe."""
         probes = dict.fromkeys(name.partition("/")[2] for name in saved if "/" in name)
         return tuple(
             Measure(f"{name}/{probe}", heading.removesuffix(" ↓"), about)
@@ -448,11 +443,7 @@ def _input_data(part: ReportPart, item_id: str, numbers: Sequence[Numbers]) -> d
 
 
 def _safe(texts: Iterable[str]) -> list[str]:
-    """Return texts as far as they fit, with the number of characters that are left out.
-
-    >>> _safe(["a" * 20_007])[0][-22:]
-    'a… (7 more characters)'
-    """
+    """Return texts as far as they fit, with the number of characters that are left out."""
     over = ((text, len(text) - TEXT_CHARS) for text in texts)
     cut = (text[:TEXT_CHARS] + (f"… ({n} more characters)" if n > 0 else "") for text, n in over)
     return list(map(printable, cut))

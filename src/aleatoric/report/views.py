@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import filter as filter_names
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
@@ -30,11 +30,11 @@ from aleatoric.report.item_data import (
     model_data,
     people_data,
 )
+from aleatoric.report.parts import ReportPart, ShownSystem, interval_dots
 from aleatoric.report.tables import (
     Column,
     Letters,
     TableCell,
-    interval_ends,
     listed,
     number,
     printable,
@@ -44,11 +44,8 @@ from aleatoric.report.tables import (
 from aleatoric.runs.run import Store, item_and_draws
 from aleatoric.studies.compare import Compared, compare
 from aleatoric.studies.compare_statistics import better
-from aleatoric.studies.figure_data import Dots, Picture
+from aleatoric.studies.figure_data import Picture
 from aleatoric.types import Case, Categorical, Draws, Item, Pair, Result, Table
-
-if TYPE_CHECKING:
-    from aleatoric.report.parts import ReportPart, ShownSystem
 
 Found = Mapping[tuple[str, str], Result]
 """System and metric -> result."""
@@ -262,7 +259,9 @@ class View:
     ) -> dict[str, Picture]:
         """Return the data of all figures by name; a page waits for fewer than a folder does."""
         metric = self.leading(part.results)
-        return {"leading": metric_dots(part.results, metric)}
+        estimates = {r.system: r.estimate for r in part.results if r.metric == metric}
+        own = {metric: list(estimates.values())}
+        return {"leading": interval_dots("", metric, tuple(estimates), own)}
 
     def run_figures(self, store: Store) -> dict[str, Picture]:
         """Return the data of figures about one run, besides those of its results."""
@@ -322,14 +321,12 @@ class View:
         self, part: ReportPart, inputs: Sequence[str] = ()
     ) -> tuple[Mapping[str, Any] | None, tuple[ItemList, ...]]:
         """Return the data of the items that a page shows, and lists of some of them."""
-        if not part.members:
-            return None, ()
-        stats = self._item_stats(part.first)
+        stats = self._item_stats(part.first) if part.members else ()
         if not stats:
             return None, ()
         worst_by = self._worst_by(stats)
         lists = (self._worst(member, worst_by) for member in part.members if worst_by)
-        return self.contexts(part, stats), tuple(lists)
+        return self.contexts(part), tuple(lists)
 
     def _worst_by(self, stats: Sequence[Measure]) -> str:
         lower = (one.column for one in stats if better(one.column) == "lower")
@@ -340,15 +337,13 @@ class View:
         names = self.item_stats or tuple(islice(known, 2))
         return tuple(known[name] for name in names if name in known)
 
-    def contexts(
-        self, part: ReportPart, stats: Sequence[Measure] = (), most: int = MOST_CONTEXTS
-    ) -> dict[str, Any]:
+    def contexts(self, part: ReportPart, most: int = MOST_CONTEXTS) -> dict[str, Any]:
         """Return the answers of people and systems per item, as numbers into one list of answers.
 
         Of a system, the likeliest answers and those that people gave are listed; the rest of
         either side is its share of other answers.
         """
-        stats = stats or self._item_stats(part.first)
+        stats = self._item_stats(part.first)
         worst_by, numbers = self._worst_by(stats) or stats[0].column, dict[str, int]()
         values = [{one.column: m.values(one.column) for one in stats} for m in part.members]
         distances = [member.values(worst_by) for member in part.members]
@@ -400,11 +395,7 @@ class View:
 
 @cache
 def view_of(command: str) -> View:
-    """Return the view of a command: its own if there is one, else the one for all levels.
-
-    >>> view_of("word").items
-    'contexts'
-    """
+    """Return the view of a command: its own if there is one, else the one for all levels."""
     is_known = command in registry.names("views")
     found: View = (registry.find("views", command) if is_known else View)(find_level(command))
     return found
@@ -419,14 +410,8 @@ def view_of_results(results: Iterable[Result]) -> View:
     """Return the view of the level that has such metrics."""
     metrics = {result.metric for result in results}
     views = [view_of(name) for name in registry.names("views")]
-    known = (view for view in views if view.recognizes(metrics))
-    return next(known, _OtherResults(views[0].level))
-
-
-class _OtherResults(View):
-    """Results of an unknown level."""
-
-    title = "Results"
+    other = type("OtherView", (View,), {"title": "Results"})(views[0].level)
+    return next((view for view in views if view.recognizes(metrics)), other)
 
 
 def by_system(results: Iterable[Result]) -> dict[tuple[str, str], Result]:
@@ -465,10 +450,3 @@ def _few_groups(own: Sequence[Result]) -> Iterator[str]:
             f"{which}There is little to resample ({most} groups of items): intervals are "
             "wide, and tests detect only large differences."
         )
-
-
-def metric_dots(results: Sequence[Result], metric: str, label: str = "") -> Dots:
-    """Return one metric of every system with its interval."""
-    own = {r.system: interval_ends(r.estimate) for r in results if r.metric == metric}
-    low, value, high = ({metric: tuple(ends[i] for ends in own.values())} for i in range(3))
-    return Dots("", label or metric, tuple(own), value, low, high)

@@ -36,6 +36,7 @@ from aleatoric.report.views import (
     systems_of,
 )
 from aleatoric.runs.run import Store
+from aleatoric.runs.tables import FINETUNING
 from aleatoric.studies.by_agreement import by_agreement
 from aleatoric.studies.compare import ALPHA, Compared, dependent_draws, is_dependent
 from aleatoric.studies.figure_data import Picture
@@ -212,7 +213,11 @@ class FinetuneView(WordView):
 
     def document(self, store: Store, results: Sequence[Result], interval: str) -> dict[str, Any]:
         """Return the results, the differences from the base, and the facts of training."""
-        return super().document(store, results, interval) | finetune.facts(store, interval)
+        compared = finetune.differences(store, interval)
+        return super().document(store, results, interval) | {
+            "comparisons": compared.as_dict()["comparisons"] if compared else [],
+            "finetuning": store.meta(FINETUNING) or {},
+        }
 
     def printed(
         self, store: Store, results: Sequence[Result], interval: str
@@ -258,18 +263,15 @@ def word_rows(
             result = found.get((name, metric))
             cell = TableCell.value(result, letters)
             if metric == "tvd" and result and with_ranges:
-                text = _tvd_range(result, found.get((name, "tvd_debiased")))
+                # The true value lies between the debiased and the plain one.
+                other = found.get((name, "tvd_debiased"))
+                low = other.estimate.value if other else None
+                plain = result.estimate.value
+                text = number(plain) if low is None else between(max(0.0, low), plain)
                 cell = replace(cell, text=text, interval="")
             cells += [cell, TableCell.perfect(result)] if metric == "tvd" else [cell]
         rows.append((*cells, TableCell.count(n_items(found, name, "overlap"))))
     return (*columns, Column("items")), tuple(rows)
-
-
-def _tvd_range(plain: Result, debiased: Result | None) -> str:
-    """Return the range from the debiased to the plain TVD, in which the true value lies."""
-    if debiased is None or debiased.estimate.value is None:
-        return number(plain.estimate.value)
-    return between(max(0.0, debiased.estimate.value), plain.estimate.value)
 
 
 def _notes(results: Sequence[Result]) -> tuple[str, ...]:
@@ -307,14 +309,14 @@ def _interval_note(results: Sequence[Result]) -> Iterator[str]:
 
 def _alone(system: str, result: Result) -> str:
     interval, value = result.estimate.interval, with_interval(result.estimate).rstrip(CUT_MARK)
-    said = f"{system} overlaps with people by {value}; a perfect model would have 1."
+    sentence = f"{system} overlaps with people by {value}; a perfect model would have 1."
     if interval is None:
-        return said
+        return sentence
     if interval.high < 1:
-        return f"{said} It is significantly below that."
+        return f"{sentence} It is significantly below that."
     if is_dependent(result):
-        return f"{said} It is significantly above that, so that its draws are not independent."
-    return f"{said} It does not differ significantly from that."
+        return f"{sentence} It is significantly above that, so that its draws are not independent."
+    return f"{sentence} It does not differ significantly from that."
 
 
 def closest(own: Mapping[str, Result], compared: Compared | None) -> str:
@@ -333,11 +335,9 @@ def closest(own: Mapping[str, Result], compared: Compared | None) -> str:
     if compared is None:
         return f"{highest}; aleatoric compare tests the differences between systems."
     letters = compared.letters.get("overlap", {})
-    if not letters:
-        return (
-            f"{highest}, but no test is possible here, so that the order of systems is not certain."
-        )
-    return _with_ties(best, known, letters)
+    if letters:
+        return _with_ties(best, known, letters)
+    return f"{highest}, but no test is possible here, so that the order of systems is not certain."
 
 
 def _with_ties(best: str, known: Mapping[str, float], letters: Mapping[str, str]) -> str:
@@ -366,20 +366,13 @@ def _direction(result: Result, n_systems: int) -> str:
 
 
 def variability(directions: Mapping[str, str]) -> Iterator[str]:
-    """Say which systems vary more or less than people.
-
-    >>> list(variability({"a": "less", "b": "same"}))
-    ['a varies less than people.', 'b does not differ significantly from people in variability.']
-    """
+    """Say which systems vary more or less than people."""
     phrases = {
-        "more": ("varies more than people", "vary more than people"),
-        "less": ("varies less than people", "vary less than people"),
-        "same": (
-            "does not differ significantly from people in variability",
-            "do not differ significantly from people in variability",
-        ),
+        "more": ("varies", "vary", "more than people"),
+        "less": ("varies", "vary", "less than people"),
+        "same": ("does", "do", "not differ significantly from people in variability"),
     }
-    for direction, (one, several) in phrases.items():
+    for direction, (one, several, rest) in phrases.items():
         systems = [system for system, own in directions.items() if own == direction]
         if systems:
-            yield f"{listed(systems)} {one if len(systems) == 1 else several}."
+            yield f"{listed(systems)} {one if len(systems) == 1 else several} {rest}."

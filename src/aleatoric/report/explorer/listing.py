@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -77,18 +78,30 @@ class NamedSystem:
 class Listing:
     """Rows in an order, with the addresses of the list itself and of its items.
 
-    `fixed` are the parameters that say what the list is about; `shown` are the columns of its
-    table; `at` makes an address of the list from parameters and `item_at` one of an item's page.
+    `fixed` are the parameters that say what the list is about; `shown` are its columns.
     """
 
+    links: Links
     run: OpenRun
     columns: MeasureColumns
     shown: tuple[Measure, ...]
     query: Query
-    rows: Ints
     fixed: tuple[tuple[str, str], ...]
-    at: Callable[[Pairs], str]
-    item_at: Callable[[Pairs], str]
+    path: tuple[str, ...]
+    """The parts of its address."""
+
+    @cached_property
+    def rows(self) -> Ints:
+        """The rows that the query asks for, in its order."""
+        return select(self.columns, self.run.snapshot.items, self.query, self.run.tags)
+
+    def at(self, pairs: Pairs) -> str:
+        """Return the address of the list with these parameters."""
+        return self.links.to(*self.path, params=pairs)
+
+    def item_at(self, pairs: Pairs) -> str:
+        """Return the address of an item's page with these parameters."""
+        return self.links.run(self.run.key, "context", params=pairs)
 
     def params(self, **changes: object) -> list[tuple[str, str]]:
         """Return the parameters of this list, with some of the query's changed."""
@@ -133,9 +146,11 @@ def system_listing(site: Site, run: OpenRun, params: Params) -> Listing:
     probe = one(params, "probe")
     probe = probe if probe in seen.probes else next(iter(seen.probes), "")
     measures = tuple(own for own in seen.measures if own.probe == probe)
-    fixed = (("system", columns.name), ("probe", probe))
+    pairs = (("system", columns.name), ("probe", probe))
+    fixed = tuple((key, value) for key, value in pairs if value)
     query = parse(params, measures[0].key if measures else ORDER)
-    return _listing(site, run, columns, measures, query, fixed, "contexts")
+    path = ("run", run.key, "contexts")
+    return Listing(site.links, run, columns, measures, query, fixed, path)
 
 
 def two_systems(site: Site, params: Params) -> TwoSystems | None:
@@ -159,32 +174,9 @@ def two_systems(site: Site, params: Params) -> TwoSystems | None:
         for key, (heading, about) in headings.items()
     )
     fixed = (("a", first.key), ("b", second.key), ("measure", measure.key))
-    own = _listing(site, first.run, columns, shown, parse(params, GAP), fixed, "")
+    query = parse(params, GAP)
+    own = Listing(site.links, first.run, columns, shown, query, fixed, ("compare",))
     return TwoSystems(first, second, measure, own)
-
-
-def _listing(
-    site: Site,
-    run: OpenRun,
-    columns: MeasureColumns,
-    shown: tuple[Measure, ...],
-    query: Query,
-    fixed: Sequence[tuple[str, str]],
-    page: str,
-) -> Listing:
-    links = site.links
-    return Listing(
-        run=run,
-        columns=columns,
-        shown=shown,
-        query=query,
-        rows=select(columns, run.snapshot.items, query, run.tags),
-        fixed=tuple((key, value) for key, value in fixed if value),
-        at=lambda pairs: (
-            links.run(run.key, page, params=pairs) if page else links.to("compare", params=pairs)
-        ),
-        item_at=lambda pairs: links.run(run.key, "context", params=pairs),
-    )
 
 
 def run_of(site: Site, params: Params) -> OpenRun:
@@ -212,13 +204,7 @@ def candidates(site: Site, run: OpenRun) -> list[NamedSystem]:
 
 
 def joined(first: MeasureColumns, second: MeasureColumns, key: str) -> MeasureColumns:
-    """Both systems' values of a measure on their common items, and their differences.
-
-    >>> x = MeasureColumns("x", np.array([0, 1]), {"tvd": np.array([0.5, 0.25])})
-    >>> y = MeasureColumns("y", np.array([1, 2]), {"tvd": np.array([0.75, 0.5])})
-    >>> {name: own.tolist() for name, own in joined(x, y, "tvd").values.items()}
-    {'a': [0.25], 'b': [0.75], 'difference': [-0.5], 'gap': [0.5]}
-    """
+    """Both systems' values of a measure on their common items, and their differences."""
     # If an item has several rows, the first one stands for it.
     places = [np.unique(own.places, return_index=True) for own in (first, second)]
     common, one_at, other_at = np.intersect1d(

@@ -55,13 +55,8 @@ _RELIABILITY = (
 def home(site: Site) -> Data:
     """Every run with its systems."""
     cards = [
-        {
-            "run": run,
-            "title": run.title,
-            "href": site.links.run(run.key),
-            "tables": tables_of(run)[:1],
-            "progress": run.progress_data(),
-        }
+        {"run": run, "title": run.title, "href": site.links.run(run.key)}
+        | {"tables": tables_of(run)[:1], "progress": run.progress_data()}
         for run in site.library.runs
     ]
     return {"cards": cards, "title": "Runs", "watch": None}
@@ -113,21 +108,15 @@ def spread(run: OpenRun) -> Data | None:
     measure, frame = seen.measures[0], Frame(width=720, height=260)
     counts = {name: _shares(own.values[measure.key]) for name, own in seen.systems.items()}
     # People come first, in their own color, which no other system has.
-    names = sorted(
-        (name for name in counts if len(counts[name])), key=lambda n: not seen.is_control(n)
-    )
+    names = sorted(filter(lambda n: len(counts[n]), counts), key=lambda n: not seen.is_control(n))
     top = max((float(counts[name].max()) for name in names), default=0.0) or 1.0
     y_axis = Axis.over(0.0, top)
-    lines = [
-        {
-            "name": name,
-            "points": " ".join(
-                f"{frame.x((i + 0.5) / len(counts[name]))},{frame.y(y_axis.share(float(y)))}"
-                for i, y in enumerate(counts[name])
-            ),
-        }
-        for name in names
-    ]
+    lines = []
+    for name in names:
+        shares = enumerate(counts[name].tolist())
+        places = (((i + 0.5) / len(counts[name]), y_axis.share(share)) for i, share in shares)
+        points = " ".join(f"{frame.x(x)},{frame.y(y)}" for x, y in places)
+        lines.append({"name": name, "points": points})
     axes = frame.axes(Axis.over(0.0, 1.0), y_axis, measure.heading, f"share of {seen.view.items}")
     first_slot = 0 if any(map(seen.is_control, names)) else 1
     return axes | {"lines": lines, "first_slot": first_slot, "about": measure.about}

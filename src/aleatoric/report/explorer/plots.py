@@ -32,11 +32,7 @@ class Axis:
 
     @classmethod
     def over(cls, low: float, high: float) -> Axis:
-        """An axis from `low` to `high` with about five steps.
-
-        >>> Axis.over(0.0, 1.0).ticks
-        (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-        """
+        """An axis from `low` to `high` with about five steps."""
         if not high > low:
             low, high = low - 0.5, low + 0.5
         least = (high - low) / 5
@@ -220,24 +216,20 @@ def reliability_bins(own: Reliability) -> Iterator[tuple[Any, ...]]:
 def reliability_plot(own: Reliability) -> Data:
     """Accuracy by bin of confidence, with consistency bars and counts."""
     frame, axis = Frame(width=400, height=360), Axis.over(0.0, 1.0)
-    most = max(own.counts, default=1.0) or 1.0
-    return frame.axes(axis, axis, "confidence", "accuracy") | {
-        "title": own.title,
-        "name": own.title,
-        "bins": [_bin(frame, row[1:], most) for row in reliability_bins(own) if row[-1]],
-    }
-
-
-def _bin(frame: Frame, row: tuple[float, ...], most: float) -> Data:
-    low, high, confidence, accuracy, *ends, count = row
-    whole = frame.y(0) - frame.y(1)
-    label = f"confidence {confidence:.3f}, accuracy {accuracy:.3f}, {count:.0f} tokens"
-    return {
-        "x": frame.x(low) + 0.5,
-        "width": frame.x(high) - frame.x(low) - 1,
-        "count_height": round(0.35 * whole * count / most, 1),
-        "px": frame.x(confidence),
-        "py": frame.y(accuracy),
-        "ends": [frame.y(end) for end in ends if not math.isnan(end)],
-        "label": f"{low:.2f} to {high:.2f}: {label}",
-    }
+    scale = 0.35 * (frame.y(0) - frame.y(1)), max(own.counts, default=1.0) or 1.0
+    bins = [
+        {
+            "x": frame.x(low) + 0.5,
+            "width": frame.x(high) - frame.x(low) - 1,
+            "count_height": round(scale[0] * count / scale[1], 1),
+            "px": frame.x(confidence),
+            "py": frame.y(accuracy),
+            "ends": [frame.y(end) for end in ends if not math.isnan(end)],
+            "label": f"{low:.2f} to {high:.2f}: confidence {confidence:.3f}, "
+            f"accuracy {accuracy:.3f}, {count:.0f} tokens",
+        }
+        for _, low, high, confidence, accuracy, *ends, count in reliability_bins(own)
+        if count
+    ]
+    axes = frame.axes(axis, axis, "confidence", "accuracy")
+    return axes | {"title": own.title, "name": own.title, "bins": bins}

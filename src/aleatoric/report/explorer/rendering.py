@@ -38,11 +38,7 @@ _STEERING = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_lines(heading: Iterable[str], rows: Iterable[Iterable[object]]) -> Iterator[bytes]:
-    """Yield a heading and rows as encoded CSV.
-
-    >>> b"".join(csv_lines(["a"], [[0.5], [math.nan], ["=1"]]))
-    b'a\\n0.5\\n""\\n\\'=1\\n'
-    """
+    """Yield a heading and rows as encoded CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(list(heading))
@@ -69,11 +65,7 @@ Pairs = Iterable[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Links:
-    """Makes addresses.
-
-    >>> Links("s3cret").to("run", "0", "context", params=[("id", "1:2 <a>")])
-    '/s3cret/run/0/context?id=1%3A2+%3Ca%3E'
-    """
+    """Makes addresses."""
 
     token: str
 

@@ -153,11 +153,7 @@ class Query:
     page: int = 1
 
     def params(self, **changes: object) -> list[tuple[str, str]]:
-        """Return the pairs of an address, without those that are not set.
-
-        >>> Query(text="a b", sort="tvd", descending=True).params(page=2)
-        [('q', 'a b'), ('sort', 'tvd'), ('dir', 'desc'), ('page', '2')]
-        """
+        """Return the pairs of an address, without those that are not set."""
         own = replace(self, **changes)  # type: ignore[arg-type]
         pairs = [("q", own.text), ("group", own.group), ("pos", own.tag)]
         pairs += [("range", str(ends)) for ends in own.ranges]
@@ -168,11 +164,7 @@ class Query:
 
 
 def parse(params: Params, first_sort: str = ORDER) -> Query:
-    """Return the query of an address; what cannot be read is ignored.
-
-    >>> parse({"q": ["a"], "of": ["tvd"], "min": ["0.5"], "page": ["x"]}).ranges
-    (Range(key='tvd', low=0.5, high=inf),)
-    """
+    """Return the query of an address; what cannot be read is ignored."""
     sort, page = one(params, "sort") or first_sort, one(params, "page")
     way = one(params, "dir") or ("desc" if sort == first_sort != ORDER else "asc")
     ranges = [_range(*t.rsplit(":", 2)) for t in params.get("range", ()) if t.count(":") >= 2]
