@@ -16,7 +16,7 @@ import typer
 import aleatoric
 from aleatoric import registry
 from aleatoric.cli import printing
-from aleatoric.cli.jobs import finetune_command, level_command, resume_command
+from aleatoric.cli.jobs import level_command, resume_command
 from aleatoric.cli.options import FormatOption, JsonOption, SeedOption
 from aleatoric.cli.plan import plan_command
 from aleatoric.cli.printing import byte_bar, monitored, say, show_run, show_tables, shown, track
@@ -224,7 +224,14 @@ for _level in registry.names("levels"):
     if _level != "finetune":
         app.command(name=_level)(level_command(find_level(_level)))
 app.command()(resume_command())
-for _command in (score, compare, report, view, plan_command(), finetune_command()):
+for _command in (
+    score,
+    compare,
+    report,
+    view,
+    plan_command(),
+    level_command(find_level("finetune")),
+):
     app.command()(_command)
 
 

@@ -55,50 +55,32 @@ def level_command(level: Level) -> Callable[..., None]:
     """Return the command of a level, with one option per field of its job."""
 
     def run(**options: Any) -> None:
-        out = _checked_out(level, options)
-        job = job_from(level.job_type, options)
-        with monitored(out) as (folder, monitor), run_job(job, folder, monitor) as store:
-            show_run(store, *(options[name] for name in SHOWN))
-        if out is not None:
-            say(f"saved in {out}; see it again with: {command(out, 'score')}")
-
-    return _with_job_options(run, level, {})
-
-
-def finetune_command() -> Callable[..., None]:
-    """Return the command that trains, tests, shows, and exports the weights."""
-    level = find_level("finetune")
-
-    def run(**options: Any) -> None:
-        from aleatoric.tuning.exporting import check_export, export_weights
-
-        out, export = _checked_out(level, options), options["export"]
+        out, export = options["out"], options.get("export")
+        # Bad options are refused before the job is made.
+        if level.needs_out and out is None:
+            raise UsageError("give a directory for the run, as --out runs/first.")
+        check_method(options["interval"])
         job: Any = job_from(level.job_type, options)
         if export:
+            from aleatoric.tuning.exporting import check_export, export_weights
+
             check_export(job, export)
         with monitored(out) as (folder, monitor), run_job(job, folder, monitor) as store:
-            show_run(store, *(options[name] for name in SHOWN))
-            _draw_curves(store)
-        where = (job.device, job.trust_remote_code)
-        for written in export_weights(out, export, *where) if out and export else ():
-            say(f"wrote {written}")
+            _show(store, *(options[name] for name in SHOWN))
+        if export:
+            for written in export_weights(out, export, job.device, job.trust_remote_code):
+                say(f"wrote {written}")
         if out is not None:
             say(f"saved in {out}; see it again with: {command(out, 'score')}")
 
-    return _with_job_options(run, level, {"export": (EXPORT, None)})
+    return _with_job_options(run, level)
 
 
-def _checked_out(level: Level, options: Mapping[str, Any]) -> Path | None:
-    """Return the directory of the run; bad options are refused before the job is made."""
-    out: Path | None = options["out"]
-    if level.needs_out and out is None:
-        raise UsageError("give a directory for the run, as --out runs/first.")
-    check_method(options["interval"])
-    return out
-
-
-def _draw_curves(store: Store) -> None:
-    """Write the learning curves as a table, and as a figure if matplotlib is installed."""
+def _show(store: Store, interval: str, as_json: bool, layout: str) -> None:
+    """Print a run's results; write the curves of fine-tuning as a table and, if possible, drawn."""
+    show_run(store, interval, as_json, layout)
+    if store.manifest["command"] != "finetune":
+        return
     from aleatoric.report.figures import draw_all
     from aleatoric.report.finetune import curve_pictures, curve_table
     from aleatoric.report.tables import to_csv
@@ -132,9 +114,7 @@ def resume_command() -> Callable[..., None]:
             return
         watched = monitored(run, probes)
         with watched as (folder, monitor), resume_run(folder, changes, monitor) as store:
-            show_run(store, *shown.values())
-            if store.manifest["command"] == "finetune":
-                _draw_curves(store)
+            _show(store, *shown.values())
 
     help_text = """Resume an interrupted run; finished work is not repeated.
 
@@ -177,13 +157,12 @@ def _salvage(run: Path, out: Path) -> None:
     say(f"saved in {out}; what is lost is made again by {command(out)}")
 
 
-def _with_job_options(
-    run: Callable[..., None], level: Level, more: Signature
-) -> Callable[..., None]:
+def _with_job_options(run: Callable[..., None], level: Level) -> Callable[..., None]:
     job_type = level.job_type
     kinds = get_type_hints(job_type)
     options = {own.name: _annotated(own, kinds[own.name]) for own in shown_fields(job_type)}
-    options |= {"interval": SHOWN["interval"], "out": (OutOption, None), **SHOWN, **more}
+    options |= {"interval": SHOWN["interval"], "out": (OutOption, None), **SHOWN}
+    options |= {"export": (EXPORT, None)} if job_type.command == "finetune" else {}
     return with_options(run, job_type.command, level.help, options)
 
 

@@ -212,7 +212,12 @@ def monitored(
             monitor = Monitor(track, meter, stopping, tuple(allowed_probes))
             yield out or Path(folder) / "run", monitor
     except Stopped as stopped:
-        say(stopped_message(out))
+        if out is None:
+            say("stopped; without --out nothing is kept")
+        elif os.path.exists(out / DATABASE):
+            say(f"stopped; what was finished is saved: continue with {command(out)}")
+        else:
+            say("stopped before the run began")
         raise typer.Exit(stopped.status) from None
 
 
@@ -230,12 +235,3 @@ def shown() -> Iterator[None]:
         sys.stdout = io.StringIO()  # otherwise the rest is flushed again at exit
         problem = f"the output cannot be written ({error.strerror})"
         raise StorageError(problem, "make room, or send it elsewhere") from None
-
-
-def stopped_message(out: Path | None) -> str:
-    """Say what is left of a stopped run, and how to resume it."""
-    if out is None:
-        return "stopped; without --out nothing is kept"
-    if not os.path.exists(out / DATABASE):
-        return "stopped before the run began"
-    return f"stopped; what was finished is saved: continue with {command(out)}"

@@ -72,11 +72,9 @@ def score(
         if not by and not analysis:
             show_run(store, interval, as_json, layout)
             return
-        if by:
-            tables = [by_agreement(store, system and [system])]
-        else:
-            studies = [base.run_study(store, name, system, track) for name in analysis or ()]
-            tables = [table for study in studies for table in study.tables]
+        studies = [] if by else analysis or []
+        tables = [t for name in studies for t in base.run_study(store, name, system, track).tables]
+        tables += [by_agreement(store, system and [system])] if by else []
         with shown():
             show_tables(tables, as_json, layout)
 
@@ -185,6 +183,5 @@ def view(
 
 def _has_screen() -> bool:
     """Whether a browser window can be opened; a text browser would take over the terminal."""
-    if sys.platform in ("darwin", "win32"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    has_display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return bool(has_display) or sys.platform in ("darwin", "win32")

@@ -161,7 +161,14 @@ def _word_bars(axes: Axes, data: figure_data.WordBars) -> None:
 
 
 def _reliability(axes: Axes, data: figure_data.Reliability) -> None:
-    _counts_behind(axes, data)
+    # Tokens by bin, in gray on an axis of their own, behind the diagram.
+    counts = axes.twinx()
+    counts.stairs(data.counts, data.edges, fill=True, color="#dddddd")
+    counts.set_yscale("symlog", linthresh=1)
+    counts.set_ylabel("tokens (gray)")
+    counts.spines["right"].set_visible(True)
+    axes.set_zorder(counts.get_zorder() + 1)
+    axes.patch.set_visible(False)
     bar: dict[str, Any] = {"color": COLORS[1], "linewidth": 4, "alpha": 0.45}
     filled = [i for i, count in enumerate(data.counts) if count]
     for i in filled:
@@ -174,17 +181,6 @@ def _reliability(axes: Axes, data: figure_data.Reliability) -> None:
     axes.set_ylim(0, 1)
     _labels(axes, data.title, f"confidence, {len(data.counts)} bins", "accuracy")
     axes.legend(loc="upper left")
-
-
-def _counts_behind(axes: Axes, data: figure_data.Reliability) -> None:
-    """Tokens by bin, in gray on an axis of their own, behind the diagram."""
-    counts = axes.twinx()
-    counts.stairs(data.counts, data.edges, fill=True, color="#dddddd")
-    counts.set_yscale("symlog", linthresh=1)
-    counts.set_ylabel("tokens (gray)")
-    counts.spines["right"].set_visible(True)
-    axes.set_zorder(counts.get_zorder() + 1)
-    axes.patch.set_visible(False)
 
 
 def _dots(axes: Axes, data: figure_data.Dots) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import singledispatch
 from html import escape
 from typing import Any
@@ -106,8 +105,16 @@ def plot_result(result: Result, axes: Any = None) -> Any:
 
 @plot.register
 def plot_results(results: Results, axes: Any = None, metric: str | None = None) -> Any:
-    """One metric of every system, with intervals."""
-    chosen = _of_metric(results, metric)
+    """One metric of every system, by default the level's main one, with intervals."""
+    known = [result for result in results if result.estimate.value is not None]
+    if not known:
+        raise UsageError("there is no result to plot.")
+    names = dict.fromkeys(result.metric for result in known)
+    main = next((name for name in names if name.partition("/")[0] in MAIN), next(iter(names)))
+    wanted = metric if metric is not None else main
+    if wanted not in names:
+        raise UsageError(f"there is no metric {wanted!r}; there are: {', '.join(names)}.")
+    chosen = [result for result in known if result.metric == wanted]
     axes = _axes(1.0 + 0.35 * len(chosen)) if axes is None else axes
     for place, result in enumerate(chosen):
         low, value, high = interval_ends(result.estimate)
@@ -129,19 +136,6 @@ def plot_study(study: Study, figure: str | None = None) -> Any:
         known = ", ".join(study.figures)
         raise UsageError(f"{study.name} has no figure {name!r}; it has: {known}.")
     return draw(study.figures[name])[0]
-
-
-def _of_metric(results: Sequence[Result], metric: str | None) -> list[Result]:
-    """The defined results of a metric, by default of the level's main one."""
-    known = [result for result in results if result.estimate.value is not None]
-    if not known:
-        raise UsageError("there is no result to plot.")
-    names = dict.fromkeys(result.metric for result in known)
-    main = next((name for name in names if name.partition("/")[0] in MAIN), next(iter(names)))
-    wanted = metric if metric is not None else main
-    if wanted not in names:
-        raise UsageError(f"there is no metric {wanted!r}; there are: {', '.join(names)}.")
-    return [result for result in known if result.metric == wanted]
 
 
 def _axes(height: float) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,13 @@ from aleatoric.errors import UsageError
 from aleatoric.levels import base
 from aleatoric.registry import Track, quietly
 from aleatoric.report.charts import PageFigure, page_figures, to_data, to_json
-from aleatoric.report.commands import command_of
 from aleatoric.report.explorer.rendering import environment
 from aleatoric.report.figures import draw_all, file_name, make_folder, writing_into
 from aleatoric.report.item_data import ItemList
 from aleatoric.report.parts import ReportPart, parts_of
 from aleatoric.report.tables import printable, to_latex, to_markdown, with_interval
 from aleatoric.report.views import SystemsTable, View, view_of_run
+from aleatoric.runs.job import Job
 from aleatoric.runs.run import Store
 from aleatoric.studies.figure_data import Picture
 from aleatoric.types import Table
@@ -228,3 +229,29 @@ def _figures_data(sections: Sequence[Section]) -> dict[str, Any]:
 
 def _resource(name: str) -> str:
     return (resources.files("aleatoric.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def command_of(store: Store, system: str | None = None) -> str:
+    """Return the command of a whole run, or of one of its models alone.
+
+    A control needs no model: people are in the corpus. A fine-tuning run is made as a whole.
+    """
+    level = base.level_of(store)
+    job = level.job_type.from_manifest(store.manifest, {})
+    if system is not None and not level.needs_out:
+        job = _of_system(job, store, system)
+    is_live = any(not model.startswith("recorded:") for model in job.models)
+    words = ["aleatoric", job.command, *job.arguments(is_live)]
+    out = ["--out", f"{store.path.name}-again"] if level.needs_out else []
+    return printable(shlex.join([*words, *out, "--json"]))
+
+
+def _of_system(job: Job, store: Store, system: str) -> Job:
+    """Return the job with the model and decoder of one system."""
+    facts, known = store.systems()[system], {own.name: own.default for own in fields(job)}
+    spec = facts.get("spec") or facts["model"].rpartition("@")[0]
+    changes: dict[str, Any] = {"models": tuple(own for own in job.models if own == spec)}
+    if "decoders" in known:
+        asked, decoder = vars(job)["decoders"], str(facts["decoder"])
+        changes["decoders"] = (decoder,) if decoder in asked else known["decoders"]
+    return replace(job, **changes)

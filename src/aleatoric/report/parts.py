@@ -77,10 +77,9 @@ class ReportPart:
 
     @cached_property
     def results(self) -> list[Result]:
-        """The results of the controls, then of every model under its label; computed once.
+        """The results of the controls, then of every model under its label.
 
-        With many systems, only the controls and the leading ones have intervals, which take most
-        of the time.
+        With many systems, only controls and leaders have intervals, which take most of the time.
         """
         if len(self.members) <= MOST_DETAILED:
             return self._results_with(DEFAULT_METHOD)
@@ -91,11 +90,7 @@ class ReportPart:
 
     @cached_property
     def leading(self) -> ReportPart:
-        """The part with its leading systems only, if it has more than a page can show in detail.
-
-        Tests of all pairs and studies of every system would take too long: the table shows all
-        systems, everything else the leading ones.
-        """
+        """The part with its leading systems only, if it has more than can be tested and studied."""
         if len(self.members) <= MOST_DETAILED:
             return self
         kept = self._leaders(self.results)

@@ -212,11 +212,6 @@ class TableCell:
         return f"{text} {self.interval}".strip() if with_interval else text
 
     @classmethod
-    def named(cls, name: str) -> TableCell:
-        """Return the cell of a name."""
-        return cls(name, name)
-
-    @classmethod
     def count(cls, n: int) -> TableCell:
         """Return the cell of a number of items."""
         return cls(f"{n:,}", n)

@@ -36,6 +36,7 @@ MAIN = ("lexical-1", "syntactic-2", "semantic")
 N_BINS = 25
 _DIFFERENCES = {"fig3_mean_M_minus_H": "M", "fig8_mean_C_minus_H": "C"}
 _DECODERS = {
+    "energy": ("energy", "energy distance"),
     "fig5_w1_C": ("w1_C", "mean W1(C, H)"),
     "fig9_w1_M": ("w1_M", "mean W1(M, H)"),
     "fig10_mean_M_minus_H": ("dmu_M", "mean of μM − μH"),
@@ -63,10 +64,8 @@ def overall(part: ReportPart) -> dict[str, Picture]:
     if part.members:
         found |= {name: differences(part, side) for name, side in _DIFFERENCES.items()}
         found["fig4_w1_C"] = divergence_curves(part, "w1_C")
-        results = part.results
-        found["energy"] = decoder_dots(results, "energy", "energy distance")
-        found |= {name: decoder_dots(results, *what) for name, what in _DECODERS.items()}
-        found["decoders"] = decoder_points(results, main_of(probes))
+        found |= {name: decoder_dots(part.results, *what) for name, what in _DECODERS.items()}
+        found["decoders"] = decoder_points(part.results, main_of(probes))
     for member in part.members:
         found[f"variability{part.ending(member)}"] = three_sides(part, member)
     return found
@@ -151,7 +150,12 @@ def divergence_curves(part: ReportPart, metric: str) -> Panels:
 
 def _densities(title: str, label: str, samples: Mapping[str, Floats], bounds: Bounds) -> Lines:
     """Return one curve per sample, within the bounds; a name keeps its slot in every figure."""
-    shown = _shown_part(samples.values(), bounds)
+    # The axis goes from the lower bound to a little above all values.
+    every, shown = np.concatenate([*samples.values()]), (0.0, 1.0)
+    if len(every):
+        low = bounds[0] if np.isfinite(bounds[0]) else float(every.min() - 0.3 * np.ptp(every))
+        top = max(float(every.max()), low)
+        shown = low, min(bounds[1], top + 0.3 * ((top - low) or 1.0))
     lines, marks = [], []
     for slot, (name, sample) in enumerate(samples.items()):
         if has_spread(sample):
@@ -161,16 +165,6 @@ def _densities(title: str, label: str, samples: Mapping[str, Floats], bounds: Bo
         else:
             lines.append(LineSeries(f"{name} (undefined)", (), (), slot=slot))
     return Lines(title, label, "density", tuple(lines), tuple(marks), shown)
-
-
-def _shown_part(samples: Iterable[Floats], bounds: Bounds) -> Bounds:
-    """Return the ends of the axis: from the lower bound to a little above all values."""
-    every = np.concatenate([*samples])
-    if not len(every):
-        return 0.0, 1.0
-    low = bounds[0] if np.isfinite(bounds[0]) else float(every.min() - 0.3 * np.ptp(every))
-    top = max(float(every.max()), low)
-    return low, min(bounds[1], top + 0.3 * ((top - low) or 1.0))
 
 
 def _upper_end(samples: Iterable[Floats]) -> float:

@@ -145,7 +145,7 @@ class TextView(View):
             if any(shown):
                 cells = (TableCell.value(result, letters) for result in shown)
                 count = TableCell.count(max(r.estimate.n_items for r in shown if r))
-                rows.append((*map(TableCell.named, names), *cells, count))
+                rows.append((*(TableCell(name, name) for name in names), *cells, count))
         return columns, tuple(rows)
 
     def figures(
@@ -191,8 +191,7 @@ class TextView(View):
 def text_tables(results: Sequence[Result]) -> list[Table]:
     """Return people's variability, closeness and variability of systems, the paper's metrics."""
     by_probe, found = _by_probe(results), by_system(results)
-    people = Table("Human variability", ("probe", "mean H", "inputs"), *_people(found, by_probe))
-    tables = [people, *(_paper(found, by_probe, side) for side in _TITLES)]
+    tables = [_people(found, by_probe), *(_paper(found, by_probe, side) for side in _TITLES)]
     systems = [name for name in systems_of(found) if name != CONTROL]
     if systems:
         tables.insert(1, _closeness(found, by_probe, systems, results))
@@ -211,7 +210,7 @@ def _by_probe(results: Iterable[Result]) -> ByProbe:
     return {key: grouped[key] for key in keys}
 
 
-def _people(found: Found, by_probe: ByProbe) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+def _people(found: Found, by_probe: ByProbe) -> Table:
     rows = tuple(
         (probe, with_interval(own["mean_H"].estimate), _inputs(own["mean_H"].estimate))
         for (probe, system), own in by_probe.items()
@@ -221,7 +220,8 @@ def _people(found: Found, by_probe: ByProbe) -> tuple[tuple[tuple[str, ...], ...
     length = found.get((CONTROL, "length_H"))
     if length is not None:
         notes.append(f"People's texts have {number(length.estimate.value, 1)} tokens on average.")
-    return rows, (*notes, *_interval_note(found))
+    notes.extend(_interval_note(found))
+    return Table("Human variability", ("probe", "mean H", "inputs"), rows, tuple(notes))
 
 
 def _closeness(

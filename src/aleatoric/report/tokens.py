@@ -124,7 +124,7 @@ class TokenView(View):
                 for m, times in scales.items()
             )
             count = TableCell.count(ece.estimate.n_items if ece else 0)
-            rows.append((TableCell.named(name), *first, *others, count))
+            rows.append((TableCell(name, name), *first, *others, count))
         return columns, tuple(rows)
 
     def figures(

@@ -20,16 +20,8 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.estimate import CUT_MARK, CUT_NOTE, with_cut_note
 from aleatoric.levels.base import Level, find_level, level_of
 from aleatoric.registry import Track, quietly
-from aleatoric.report.item_data import (
-    ItemAnswers,
-    ItemList,
-    Measure,
-    answer_name,
-    evenly_chosen,
-    first_answers,
-    model_data,
-    people_data,
-)
+from aleatoric.report import item_data
+from aleatoric.report.item_data import ItemAnswers, ItemList, Measure
 from aleatoric.report.parts import ReportPart, ShownSystem, interval_dots
 from aleatoric.report.tables import (
     Column,
@@ -99,10 +91,7 @@ class View:
     hidden_figures: ClassVar[tuple[str, ...]] = ()
     """Figures that are drawn to files but not shown on the page."""
     letters_by: ClassVar[tuple[str, ...]] = ()
-    """Patterns of the metrics by which a page compares systems; by default the leading one.
-
-    A small family, so that its tests keep their power.
-    """
+    """Patterns of the few metrics by which a page compares systems; by default the leading one."""
     item_stats: ClassVar[tuple[str, ...]] = ()
     """Statistics of items on a page; by default the first two that are saved."""
     worst_by: ClassVar[str] = ""
@@ -222,7 +211,7 @@ class View:
         lead = self.leading(found.values())
         rows = tuple(
             (
-                TableCell.named(name),
+                TableCell(name, name),
                 *(TableCell.value(found.get((name, metric)), letters) for metric in metrics),
                 TableCell.count(n_items(found, name, lead)),
             )
@@ -338,29 +327,25 @@ class View:
         return tuple(known[name] for name in names if name in known)
 
     def contexts(self, part: ReportPart, most: int = MOST_CONTEXTS) -> dict[str, Any]:
-        """Return the answers of people and systems per item, as numbers into one list of answers.
-
-        Of a system, the likeliest answers and those that people gave are listed; the rest of
-        either side is its share of other answers.
-        """
+        """Return the likeliest and the shared answers per item, as numbers into one list."""
         stats = self._item_stats(part.first)
         worst_by, numbers = self._worst_by(stats) or stats[0].column, dict[str, int]()
         values = [{one.column: m.values(one.column) for one in stats} for m in part.members]
         distances = [member.values(worst_by) for member in part.members]
-        chosen = evenly_chosen(distances, most)
+        chosen = item_data.evenly_chosen(distances, most)
         items: dict[str, dict[str, Any]] = {}
         for place, member in enumerate(part.members):
             for case in self._first_cases(member, chosen):
-                empty = people_data(case, numbers, len(part.members))
+                empty = item_data.people_data(case, numbers, len(part.members))
                 row = items.setdefault(case.item.id, empty)
                 own = {name: short(v.get(case.item.id)) for name, v in values[place].items()}
-                row["systems"][place] = own | model_data(case, numbers)
+                row["systems"][place] = own | item_data.model_data(case, numbers)
         return {
             "kind": "answers",
             "item": self.item.capitalize(),
             "has_gap": self.has_gap,
             "systems": [printable(member.label) for member in part.members],
-            "words": [answer_name(word) for word in numbers],
+            "words": [item_data.answer_name(word) for word in numbers],
             "items": list(items.values()),
             "total": len({item_id for own in distances for item_id in own}),
             "measures": [{"key": one.column, "heading": one.heading} for one in stats],
@@ -383,7 +368,7 @@ class View:
         rows = (
             (
                 *(case.item.id, number(values[case.item.id]), self.beginning(case.item.context)),
-                *(first_answers(side) for side in (case.pair.human, case.pair.model)),
+                *(item_data.first_answers(side) for side in (case.pair.human, case.pair.model)),
             )
             for case in sorted(cases, key=lambda case: -values[case.item.id])
         )

@@ -48,17 +48,16 @@ _ABSTRACT = {"tvd_syn": "TVD of parts of speech", "tvd_sem": "TVD of clusters of
 def word_figures(
     part: ReportPart, track: Track[Any] = quietly, studies: Sequence[str] = STUDIES
 ) -> dict[str, Picture]:
-    """Return the figures of all systems together, then of each system.
+    """Return the figures of all systems together, then of each system, by name.
 
-    With several systems, the name of a figure of one ends in the name of the system. A study that
-    does not apply to a system (such as subsampling of an exact one) is left out.
+    A study that does not apply to a system (such as subsampling of an exact one) is left out.
     """
     seed = part.first.manifest["seed"]
     by_label = {m.label: list(cases(m.store, m.system)) for m in part.members}
-    found: dict[str, Picture] = {
-        "systems": agreement_dots(part),
-        "fig2_tvd_kde": _tvd_densities(part),
-    }
+    # Fig. 2: densities of TVD to people, and of the oracle under its first split.
+    lines = tuple(density(name, sample) for name, sample in samples_of(part, "tvd").items())
+    densities = Lines("TVD to people, by context", "TVD", "density", lines)
+    found: dict[str, Picture] = {"systems": agreement_dots(part), "fig2_tvd_kde": densities}
     with suppress(UsageError):  # where no context has two answers
         found["fig12_tvd_differences"] = tvd_differences(by_label, seed)
     if part.first.manifest["abstractions"]:
@@ -95,12 +94,6 @@ def agreement_dots(part: ReportPart) -> Dots:
         for metric, label in AGREEMENT_LABELS.items()
     }
     return interval_dots("", "probability that two answers agree", names, series)
-
-
-def _tvd_densities(part: ReportPart) -> Lines:
-    """Fig. 2: densities of TVD to people, and of the oracle under its first split."""
-    lines = tuple(density(name, sample) for name, sample in samples_of(part, "tvd").items())
-    return Lines("TVD to people, by context", "TVD", "density", lines)
 
 
 def samples_of(part: ReportPart, metric: str) -> dict[str, Floats]:

@@ -43,38 +43,28 @@ from aleatoric.studies.figure_data import Picture
 from aleatoric.types import Case, Categorical, Choices, Draws, Item, Result, Table
 
 PERFECT = "TVD if perfect"
-HEADINGS = {
-    "overlap": "overlap ↑",
-    "sq_distance": "D² ↓",
-    "log_loss": "log loss ↓",
-    "agreement_H": "H",
-    "agreement_M": "M",
-    "agreement_C": "C",
-    "tvd": "TVD",
-    "tvd_syn": "TVD syn",
-    "tvd_sem": "TVD sem",
-    "ece_original": "ECE original",
-    "ece_human": "ECE human",
-    "ece_oracle": "ECE oracle",
+_PERFECT_HELP = "the plain TVD that a perfect model would have with as many people and draws"
+_M_HELP = "how often two draws of the model agree; below H: it varies more than people"
+_COLUMNS = {
+    "overlap": ("overlap ↑", "2 ΣC / Σ(H + M): 1 for a perfect model, 0 if nothing is shared"),
+    "sq_distance": ("D² ↓", "squared distance H + M − 2C: 0 on average for a perfect model"),
+    "log_loss": ("log loss ↓", "people's mean negative log-probability under the model, in nats"),
+    "agreement_H": ("H", "how often two people agree"),
+    "agreement_M": ("M", _M_HELP),
+    "agreement_C": ("C", "how often a draw of the model agrees with a person"),
+    "tvd": ("TVD", "the papers' metric, from its debiased to its plain value; not for ranking"),
+    "tvd_syn": ("TVD syn", ""),
+    "tvd_sem": ("TVD sem", ""),
+    "ece_original": ("ECE original", "calibration to the word of the text"),
+    "ece_human": ("ECE human", "calibration to people's most frequent word"),
+    "ece_oracle": ("ECE oracle", "calibration to the most frequent word of one half of the people"),
 }
-_HELP = {
-    "overlap": "2 ΣC / Σ(H + M): 1 for a perfect model, 0 if nothing is shared",
-    "sq_distance": "squared distance H + M − 2C: 0 on average for a perfect model",
-    "log_loss": "people's mean negative log-probability under the model, in nats",
-    "agreement_H": "how often two people agree",
-    "agreement_M": "how often two draws of the model agree; below H: it varies more than people",
-    "agreement_C": "how often a draw of the model agrees with a person",
-    "tvd": "the papers' metric, from its debiased to its plain value; not for ranking",
-    PERFECT: "the plain TVD that a perfect model would have with as many people and draws",
-    "ece_original": "calibration to the word of the text",
-    "ece_human": "calibration to people's most frequent word",
-    "ece_oracle": "calibration to the most frequent word of one half of the people",
-}
+"""Metric -> heading and meaning, in the order of the table of systems."""
 _MEASURES = (
-    Measure("sq_distance", "D²", _HELP["sq_distance"]),
-    Measure("H", "H", _HELP["agreement_H"], "agreement_H"),
+    Measure("sq_distance", "D²", _COLUMNS["sq_distance"][1]),
+    Measure("H", "H", _COLUMNS["agreement_H"][1], "agreement_H"),
     Measure("M", "M", "how often two draws of the model agree", "agreement_M"),
-    Measure("C", "C", _HELP["agreement_C"], "agreement_C"),
+    Measure("C", "C", _COLUMNS["agreement_C"][1], "agreement_C"),
     Measure("log_loss", "log loss", "people's mean negative log-probability"),
     Measure("tvd", "TVD", "share of probability that would have to move to match people"),
     Measure("entropy_human", "H people", "entropy of people's answers, in nats"),
@@ -137,7 +127,7 @@ class WordView(View):
 
     def heading_of(self, metric: str) -> str:
         """Return how a metric is called in a figure."""
-        return HEADINGS.get(metric, metric).rstrip(" ↓↑")
+        return _COLUMNS.get(metric, (metric,))[0].rstrip(" ↓↑")
 
     def finding(self, results: Sequence[Result], compared: Compared | None = None) -> str:
         """Say who is closest to people, and who varies more or less than people."""
@@ -240,7 +230,7 @@ def word_table(
     """One row per system; for a paper, every value has its interval."""
     columns, rows = word_rows(by_system(results), {}, with_ranges=not for_paper)
     headings = tuple(column.heading for column in columns)
-    shown = [for_paper or heading == HEADINGS["overlap"] for heading in headings]
+    shown = [for_paper or heading == _COLUMNS["overlap"][0] for heading in headings]
     texts = tuple(
         tuple(cell.plain(ends) for cell, ends in zip(row, shown, strict=True)) for row in rows
     )
@@ -253,13 +243,15 @@ def word_rows(
     """Return columns and cells; with ranges, TVD goes from its debiased to its plain value."""
     known = {metric for _, metric in found}
     columns = [Column("system", "text")]
-    for metric in (metric for metric in HEADINGS if metric in known):
-        columns.append(Column(HEADINGS[metric], help=_HELP.get(metric, "")))
-        columns += [Column(PERFECT, help=_HELP[PERFECT])] if metric == "tvd" else []
+    metrics = [metric for metric in _COLUMNS if metric in known]
+    for metric in metrics:
+        heading, meaning = _COLUMNS[metric]
+        columns.append(Column(heading, help=meaning))
+        columns += [Column(PERFECT, help=_PERFECT_HELP)] if metric == "tvd" else []
     rows = []
     for name in systems_of(found):
-        cells = [TableCell.named(name)]
-        for metric in (metric for metric in HEADINGS if metric in known):
+        cells = [TableCell(name, name)]
+        for metric in metrics:
             result = found.get((name, metric))
             cell = TableCell.value(result, letters)
             if metric == "tvd" and result and with_ranges:

@@ -70,7 +70,7 @@ def item(site: Site, run: OpenRun, params: Params) -> Data:
     known = _systems_beside(site, run)
     order = {key: place for place, key in enumerate(asked.chosen)}
     named = sorted(known, key=lambda own: order.get(own.key, len(order)))[: N_SERIES - 1]
-    people, systems = _answers(site, asked, named)
+    people, systems = _answers(asked, named)
     view = run.snapshot.view
     return {
         **run_head(site, run, "contexts"),
@@ -120,23 +120,17 @@ def _systems_beside(site: Site, run: OpenRun) -> list[NamedSystem]:
 
 
 def _answers(
-    site: Site, asked: AskedItem, named: list[NamedSystem]
+    asked: AskedItem, named: list[NamedSystem]
 ) -> tuple[ItemAnswers, dict[str, Categorical | tuple[str, ...]]]:
     """Return the item with people's answers, and the answers of systems of all runs by label."""
-    found: dict[str, Categorical | tuple[str, ...]] = {}
-    own = _read(asked.run, asked.no)
-    for run in site.library.beside(asked.run):
-        labels = {one.system: one.label for one in named if one.run is run}
-        if run is not asked.run and not labels:
-            continue
-        answers = own.systems if run is asked.run else _read(run, asked.no).systems
-        found |= {label: answers[name] for name, label in labels.items() if name in answers}
-    return own, {one.label: found[one.label] for one in named if one.label in found}
-
-
-def _read(run: OpenRun, no: int) -> ItemAnswers:
-    with run.reading() as store:
-        return run.snapshot.view.answers(store, no)
+    answers: dict[str, ItemAnswers] = {}
+    for run in (asked.run, *(own.run for own in named)):
+        if run.key not in answers:
+            with run.reading() as store:
+                answers[run.key] = run.snapshot.view.answers(store, asked.no)
+    by_system = {own.label: answers[own.run.key].systems.get(own.system) for own in named}
+    known = {label: given for label, given in by_system.items() if given is not None}
+    return answers[asked.run.key], known
 
 
 def _sides(

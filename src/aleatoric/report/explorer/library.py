@@ -10,8 +10,8 @@ import hashlib
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,11 +98,9 @@ class OpenRun:
             self.manifest: dict[str, Any] = store.manifest
             self.progress = _progress(store, self.snapshot)
 
-    @contextmanager
-    def reading(self) -> Iterator[Store]:
+    def reading(self) -> Store:
         """Open the run for a moment, on a connection that cannot write."""
-        with Store.open(self.path) as store:
-            yield store
+        return Store.open(self.path)
 
     @property
     def title(self) -> str:
@@ -122,11 +120,6 @@ class OpenRun:
             "systems": [asdict(own) for own in found.systems],
         }
 
-    @property
-    def tagger(self) -> str | None:
-        """The tagger of contexts, if there is one."""
-        return self._asked_tagger or self.snapshot.tagger
-
     def look(self) -> None:
         """Read what has changed."""
         with self.reading() as store:
@@ -144,9 +137,10 @@ class OpenRun:
         if has_numbers and summarised != self.snapshot.version:
             self.summary = self._summarise()
             return True
-        if not self._tagged and self.tagger is not None and self.snapshot.view.tags_items:
+        tagger = self._asked_tagger or self.snapshot.tagger
+        if not self._tagged and tagger is not None and self.snapshot.view.tags_items:
             self._tagged = True
-            self._tag()
+            self._tag(tagger)
             return True
         return False
 
@@ -161,8 +155,8 @@ class OpenRun:
         except (AleatoricError, sqlite3.Error) as error:
             return Summary(version, problem=str(error))
 
-    def _tag(self) -> None:
-        n_items, tagger = len(self.snapshot.items), str(self.tagger)
+    def _tag(self, tagger: str) -> None:
+        n_items = len(self.snapshot.items)
         facts = f"corpus={self.snapshot.corpus_sha256}\nitems={n_items}\ntagger={tagger}"
         digest = hashlib.sha256(facts.encode()).hexdigest()[:24]
         file = cache_dir() / "view" / f"tags-{digest}.npy"

@@ -27,7 +27,6 @@ from aleatoric.report.explorer.snapshot import (
     Params,
     Query,
     Range,
-    Snapshot,
     one,
     parse,
     select,
@@ -142,7 +141,14 @@ def run_head(site: Site, run: OpenRun, here: str) -> Data:
 def system_listing(site: Site, run: OpenRun, params: Params) -> Listing:
     """Return the list of one system's items that an address asks for."""
     seen = run.snapshot
-    columns = _columns(seen, one(params, "system"))
+    name, systems = one(params, "system"), seen.systems
+    if systems and name and name not in systems:
+        raise NotFoundError(f"This run has no scored system “{name}”.")
+    name = name or next(
+        (key for key in systems if not seen.is_control(key)), next(iter(systems), "")
+    )
+    # An unscored run shows its items in the order of the corpus.
+    columns = systems.get(name) or MeasureColumns("", np.arange(len(seen.items)), {})
     probe = one(params, "probe")
     probe = probe if probe in seen.probes else next(iter(seen.probes), "")
     measures = tuple(own for own in seen.measures if own.probe == probe)
@@ -214,15 +220,6 @@ def joined(first: MeasureColumns, second: MeasureColumns, key: str) -> MeasureCo
     b = second.values[key][places[1][1][other_at]]
     values = {A: a, B: b, DIFFERENCE: a - b, GAP: np.abs(a - b)}
     return MeasureColumns("", common.astype(np.int64), values)
-
-
-def _columns(seen: Snapshot, name: str) -> MeasureColumns:
-    if not seen.systems:  # what an unscored run can show: the items in the order of the corpus
-        return MeasureColumns("", np.arange(len(seen.items)), {})
-    if name and name not in seen.systems:
-        raise NotFoundError(f"This run has no scored system “{name}”.")
-    models = [own for key, own in seen.systems.items() if not seen.is_control(key)]
-    return seen.systems[name] if name else next(iter(models or seen.systems.values()))
 
 
 def listed(found: Listing) -> Data:

@@ -7,23 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aleatoric.report.explorer.listing import (
-    DIFFERENCE,
-    A,
-    B,
-    Listing,
-    Site,
-    TwoSystems,
-    candidates,
-    cell_address,
-    csv_answer,
-    listed,
-    narrowed,
-    run_head,
-    run_of,
-    system_listing,
-    two_systems,
-)
+from aleatoric.report.explorer import listing
+from aleatoric.report.explorer.listing import DIFFERENCE, A, B, Listing, Site, TwoSystems
 from aleatoric.report.explorer.plots import (
     Axis,
     Data,
@@ -67,7 +52,7 @@ def overview(site: Site, run: OpenRun, params: Params) -> Data:
     # Taken before the summary: a page never claims results that it does not show.
     progress = run.progress_data()
     view, summary = run.snapshot.view, run.summary
-    head = run_head(site, run, "")
+    head = listing.run_head(site, run, "")
     return head | {
         "title": run.title,
         "lead": view.lead,
@@ -145,10 +130,10 @@ def _facts(run: OpenRun) -> list[tuple[str, str]]:
 
 def contexts(site: Site, run: OpenRun, params: Params) -> Data:
     """A page of the list of a system's items, with plots."""
-    found, seen = system_listing(site, run, params), run.snapshot
+    found, seen = listing.system_listing(site, run, params), run.snapshot
     return {
-        **run_head(site, run, "contexts"),
-        **listed(found),
+        **listing.run_head(site, run, "contexts"),
+        **listing.listed(found),
         "title": f"{seen.view.items.title()} of {found.columns.name or run.name}",
         "system": found.columns.name,
         "probe": found.shown[0].probe if found.shown else "",
@@ -174,10 +159,11 @@ def plots(found: Listing) -> list[Data]:
 
 
 def _histogram(found: Listing, measure: Measure) -> Data:
+    bins = histogram(found.columns.values[measure.key][found.rows])
     plot = histogram_plot(
-        histogram(found.columns.values[measure.key][found.rows]),
+        bins,
         measure.heading,
-        lambda own: narrowed(found, Range(measure.key, own.low, own.high)),
+        lambda own: listing.narrowed(found, Range(measure.key, own.low, own.high)),
     )
     about = f"{measure.heading}: {measure.about}. Click a bar to see its items."
     return plot | {"about": about, "name": f"histogram of {measure.heading}"}
@@ -186,7 +172,7 @@ def _histogram(found: Listing, measure: Measure) -> Data:
 def _cloud(found: Listing, across: Measure, measure: Measure) -> Data:
     values, keys = found.columns.values, (across.key, measure.key)
     own = cloud(values[across.key], values[measure.key], found.rows)
-    headings, address = (across.heading, measure.heading), cell_address(found, keys)
+    headings, address = (across.heading, measure.heading), listing.cell_address(found, keys)
     plot = cloud_plot(own, headings, address, Frame())
     about = f"Horizontal: {across.about}. Click a mark to see its items; large marks hold several."
     return plot | {"about": about, "name": f"{measure.heading} by {across.heading}"}
@@ -194,19 +180,20 @@ def _cloud(found: Listing, across: Measure, measure: Measure) -> Data:
 
 def compare(site: Site, params: Params) -> Data:
     """The scatter of two systems, and a page of the items on which they differ."""
-    run = run_of(site, params)
-    head, found = run_head(site, run, "compare"), two_systems(site, params)
+    run = listing.run_of(site, params)
+    head, found = listing.run_head(site, run, "compare"), listing.two_systems(site, params)
     if found is None:
         return head | {"title": "Compare", "found": None}
     own = found.listing
     swapped = [("a", found.second.key), ("b", found.first.key), ("measure", found.measure.key)]
-    known = own.columns.values[DIFFERENCE][np.isfinite(own.columns.values[DIFFERENCE])]
+    differences = own.columns.values[DIFFERENCE]
+    known = differences[np.isfinite(differences)]
     return {
         **head,
-        **listed(own),
+        **listing.listed(own),
         "title": f"{found.first.label} v {found.second.label}",
         "found": found,
-        "known": candidates(site, run),
+        "known": listing.candidates(site, run),
         "measures": own.run.snapshot.measures,
         "means": [own.columns.mean(key) for key in (A, B, DIFFERENCE)],
         "lower": float(((known < 0) + 0.5 * (known == 0)).mean()) if len(known) else None,
@@ -218,18 +205,18 @@ def compare(site: Site, params: Params) -> Data:
 
 def compare_csv(site: Site, params: Params) -> Answer:
     """Both systems on the filtered items, in the order shown."""
-    found = two_systems(site, params)
+    found = listing.two_systems(site, params)
     if found is None:
         raise NotFoundError("There are no two systems to compare.")
     names = [found.first.label, found.second.label, DIFFERENCE, f"|{DIFFERENCE}|"]
-    return csv_answer(found.listing, "compare.csv", names)
+    return listing.csv_answer(found.listing, "compare.csv", names)
 
 
 def _scatter(found: TwoSystems) -> Data:
     own, labels = found.listing, (found.first.label, found.second.label)
     seen = cloud(own.columns.values[A], own.columns.values[B], own.rows, same_axis=True)
     frame = Frame(width=460, height=460, bottom=44)
-    plot = cloud_plot(seen, labels, cell_address(own, (A, B)), frame)
+    plot = cloud_plot(seen, labels, listing.cell_address(own, (A, B)), frame)
     about = (
         f"Each mark is an item by its {found.measure.heading}; above the line, the second system's "
         "is higher. Click a mark to see its items; large marks hold several."
@@ -240,7 +227,7 @@ def _scatter(found: TwoSystems) -> Data:
 def tokens(site: Site, run: OpenRun, params: Params) -> Data:
     """The reliability diagrams of one system."""
     curves, system = _curves(run, params)
-    head = run_head(site, run, "tokens")
+    head = listing.run_head(site, run, "tokens")
     own = curves[system].pictures if system else ()
     return head | {
         "title": f"Reliability of {system}" if system else "Reliability",

@@ -203,9 +203,7 @@ class Handler(BaseHTTPRequestHandler):
         except ValueError:
             return _plain(400, "There are too many parameters.")
         # Each part is decoded by itself: an encoded slash does not make a new part.
-        parts = [unquote(part) for part in address.path.split("/")[2:]]
-        while parts and not parts[-1]:
-            parts.pop()
+        parts = [unquote(part) for part in address.path.rstrip("/").split("/")[2:]]
         try:
             return self.server.answers.answer(parts, params)
         except Exception as error:
@@ -223,8 +221,16 @@ class Handler(BaseHTTPRequestHandler):
         return None
 
     def _send(self, answer: Answer) -> None:
+        cached = "private, max-age=3600" if answer.lasting else "no-store"
+        headers = {**HEADERS, "Content-Type": answer.kind, "Cache-Control": cached}
+        if answer.filename is not None:
+            headers["Content-Disposition"] = f'attachment; filename="{answer.filename}"'
+        if answer.location is not None:
+            headers["Location"] = answer.location
+        if answer.status == 405:
+            headers["Allow"] = "GET, HEAD"
         self.send_response(answer.status)
-        for name, value in {**HEADERS, **_own_headers(answer)}.items():
+        for name, value in headers.items():
             self.send_header(name, value)
         if isinstance(answer.body, bytes):
             self.send_header("Content-Length", str(len(answer.body)))
@@ -237,18 +243,6 @@ class Handler(BaseHTTPRequestHandler):
             parts = (answer.body,) if isinstance(answer.body, bytes) else answer.body
             for part in parts:
                 self.wfile.write(part)
-
-
-def _own_headers(answer: Answer) -> dict[str, str]:
-    found = {"Content-Type": answer.kind}
-    found["Cache-Control"] = "private, max-age=3600" if answer.lasting else "no-store"
-    if answer.filename is not None:
-        found["Content-Disposition"] = f'attachment; filename="{answer.filename}"'
-    if answer.location is not None:
-        found["Location"] = answer.location
-    if answer.status == 405:
-        found["Allow"] = "GET, HEAD"
-    return found
 
 
 def _plain(status: int, text: str) -> Answer:

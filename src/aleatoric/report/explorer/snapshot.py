@@ -88,14 +88,18 @@ def take(
     is_whole = earlier is not None and len(earlier.items) == store.n_items
     items = earlier.items if earlier is not None and is_whole else _items(store, view)
     measures = view.measures(store.stat_columns()) if store.has_stats() else ()
-    names = list(store.systems()) if measures else []
+    systems = {}
+    for name in store.systems() if measures else ():
+        saved = stat_columns(store, name, [own.column for own in measures])
+        values = {own.key: saved.values[own.column] for own in measures}
+        systems[name] = MeasureColumns(name, np.searchsorted(items.numbers, saved.items), values)
     return Snapshot(
         version=version,
         view=view,
         corpus=manifest["corpus"]["name"],
         corpus_sha256=manifest["corpus"]["sha256"],
         items=items,
-        systems={name: _columns(store, name, measures, items) for name in names},
+        systems=systems,
         measures=measures,
         tagger=manifest["tagger"] if "tvd_syn" in manifest.get("abstractions", ()) else None,
     )
@@ -110,14 +114,6 @@ def _items(store: Store, view: View) -> Items:
     names = {group: place for place, group in enumerate(dict.fromkeys(groups))}
     codes = np.array([names[group] for group in groups], dtype=np.int64)
     return Items(np.array(numbers, dtype=np.int64), tuple(names), codes, tuple(texts))
-
-
-def _columns(
-    store: Store, system: str, measures: tuple[Measure, ...], items: Items
-) -> MeasureColumns:
-    found = stat_columns(store, system, [one.column for one in measures])
-    places = np.searchsorted(items.numbers, found.items)
-    return MeasureColumns(system, places, {one.key: found.values[one.column] for one in measures})
 
 
 PAGE = 50
