@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -85,14 +84,10 @@ class Listing:
     columns: MeasureColumns
     shown: tuple[Measure, ...]
     query: Query
+    rows: Ints
     fixed: tuple[tuple[str, str], ...]
     path: tuple[str, ...]
     """The parts of its address."""
-
-    @cached_property
-    def rows(self) -> Ints:
-        """The rows that the query asks for, in its order."""
-        return select(self.columns, self.run.snapshot.items, self.query, self.run.tags)
 
     def at(self, pairs: Pairs) -> str:
         """Return the address of the list with these parameters."""
@@ -156,7 +151,8 @@ def system_listing(site: Site, run: OpenRun, params: Params) -> Listing:
     fixed = tuple((key, value) for key, value in pairs if value)
     query = parse(params, measures[0].key if measures else ORDER)
     path = ("run", run.key, "contexts")
-    return Listing(site.links, run, columns, measures, query, fixed, path)
+    rows = select(columns, seen.items, query, run.tags)
+    return Listing(site.links, run, columns, measures, query, rows, fixed, path)
 
 
 def two_systems(site: Site, params: Params) -> TwoSystems | None:
@@ -181,7 +177,8 @@ def two_systems(site: Site, params: Params) -> TwoSystems | None:
     )
     fixed = (("a", first.key), ("b", second.key), ("measure", measure.key))
     query = parse(params, GAP)
-    own = Listing(site.links, first.run, columns, shown, query, fixed, ("compare",))
+    rows = select(columns, seen.items, query, first.run.tags)
+    own = Listing(site.links, first.run, columns, shown, query, rows, fixed, ("compare",))
     return TwoSystems(first, second, measure, own)
 
 
