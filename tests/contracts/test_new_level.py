@@ -19,8 +19,7 @@ from explored_runs import explored, get, lines, until
 
 from aleatoric import registry
 from aleatoric.levels.base import find_level, level_of, resume_run, run_job, score
-from aleatoric.report.commands import command_of
-from aleatoric.report.page import make_report
+from aleatoric.report.page import command_of, make_report
 from aleatoric.report.views import View, view_of_run
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import compare

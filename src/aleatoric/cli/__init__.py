@@ -16,21 +16,13 @@ import typer
 import aleatoric
 from aleatoric import registry
 from aleatoric.cli import printing
-from aleatoric.cli.jobs import finetune_command, level_command, resume_command
+from aleatoric.cli.jobs import level_command, resume_command
 from aleatoric.cli.options import FormatOption, JsonOption, SeedOption
-from aleatoric.cli.plan import plan
-from aleatoric.cli.printing import (
-    byte_bar,
-    monitored,
-    print_json,
-    say,
-    show_results,
-    show_tables,
-    shown,
-    track,
-)
+from aleatoric.cli.plan import plan_command
+from aleatoric.cli.printing import byte_bar, monitored, say, show_run, show_tables, shown, track
 from aleatoric.cli.saved import compare, report, score, view
 from aleatoric.errors import AleatoricError, UsageError
+from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels.base import find_level
 from aleatoric.report.tables import printable
 
@@ -104,20 +96,15 @@ def demo(
     Example: `aleatoric demo`
     """
     from aleatoric import demo as made
-    from aleatoric.levels import base
     from aleatoric.report.page import make_report
 
     run = made.run_toy if toy else made.run_smollm2
     with monitored(out / "run") as (_, monitor), run(out, seed, monitor) as store:
-        results = base.results(store)
-        show_results(store, results, as_json, layout)
+        results = show_run(store, DEFAULT_METHOD, as_json, layout)
         for path in make_report([store], out / "report.html", None, track):
             say(f"wrote {path}")
-    planted = (
-        (made.TOY_SYSTEM, "the model named toy")
-        if toy
-        else (made.PLANTED_SYSTEM, f"SmolLM2 itself at {made.PLANTED}")
-    )
+    smollm2 = (made.PLANTED_SYSTEM, f"SmolLM2 itself at {made.PLANTED}")
+    planted = (made.TOY_SYSTEM, "the model named toy") if toy else smollm2
     say(made.conclusion(results, *planted))
     say(made.NEXT_STEP)
 
@@ -173,10 +160,8 @@ def reproduce_next_word(
     from aleatoric.studies import next_word_paper
 
     lines = next_word_paper.reproduce(data, seed, track)
-    if as_json:
-        print_json({"results": [line.as_dict() for line in lines]})
-    else:
-        show_tables([next_word_paper.to_table(lines)], False, layout)
+    document = {"results": [line.as_dict() for line in lines]}
+    show_tables([next_word_paper.to_table(lines)], as_json, layout, document)
 
 
 @reproduce_app.command(name="e-ece")
@@ -200,10 +185,8 @@ def reproduce_e_ece(
     from aleatoric.studies import e_ece_paper
 
     found = e_ece_paper.reproduce(data, rows, bins, seed)
-    if as_json:
-        print_json({"results": [line.as_dict() for line in found.lines]})
-    else:
-        show_tables(list(found.tables), False, layout)
+    document = {"results": [line.as_dict() for line in found.lines]}
+    show_tables(list(found.tables), as_json, layout, document)
 
 
 @reproduce_app.command(name="production")
@@ -229,31 +212,27 @@ def reproduce_production(
     from aleatoric.levels.text_variability import Splitting
     from aleatoric.studies import production_paper
 
-    found = production_paper.reproduce(
-        data,
-        production_paper.chosen_protocols(protocol),
-        tuple(probe or production_paper.PROBES),
-        Splitting(seed, splits),
-        recorded,
-        track,
-    )
-    if as_json:
-        print_json(found.as_dict())
-        return
+    protocols = production_paper.chosen_protocols(protocol)
+    probes, splitting = tuple(probe or production_paper.PROBES), Splitting(seed, splits)
+    found = production_paper.reproduce(data, protocols, probes, splitting, recorded, track)
     listed = production_paper.pair_tables(found.pairs) if pairs else []
-    show_tables([*production_paper.to_tables(found), *listed], False, layout)
+    tables = [*production_paper.to_tables(found), *listed]
+    show_tables(tables, as_json, layout, found.as_dict())
 
 
 for _level in registry.names("levels"):
     if _level != "finetune":
         app.command(name=_level)(level_command(find_level(_level)))
 app.command()(resume_command())
-app.command()(score)
-app.command()(compare)
-app.command()(report)
-app.command()(view)
-app.command()(plan)
-app.command()(finetune_command())
+for _command in (
+    score,
+    compare,
+    report,
+    view,
+    plan_command(),
+    level_command(find_level("finetune")),
+):
+    app.command()(_command)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,9 @@ from aleatoric.cli.options import (
     JsonOption,
     OutOption,
     RunArgument,
+    Signature,
+    option,
+    with_options,
 )
 from aleatoric.cli.printing import monitored, say, show_run
 from aleatoric.errors import MissingExtraError, UsageError
@@ -31,8 +34,6 @@ from aleatoric.runs.job import Job, about, flag, shown_fields
 from aleatoric.runs.run import Store
 
 J = TypeVar("J", bound=Job)
-Signature = Mapping[str, tuple[Any, Any]]
-"""Parameter -> annotation and default, as typer takes them."""
 SHOWN: Signature = {
     "interval": (IntervalOption, DEFAULT_METHOD),
     "as_json": (JsonOption, False),
@@ -54,53 +55,32 @@ def level_command(level: Level) -> Callable[..., None]:
     """Return the command of a level, with one option per field of its job."""
 
     def run(**options: Any) -> None:
-        out = _checked_out(level, options)
-        job = job_from(level.job_type, options)
-        with (
-            monitored(out) as (folder, monitor),
-            run_job(job, folder, monitor) as store,
-        ):
-            show_run(store, options["interval"], options["as_json"], options["layout"])
-            if out is not None:
-                say(f"saved in {out}; see it again with: {command(out, 'score')}")
-
-    return _with_job_options(run, level, {})
-
-
-def finetune_command() -> Callable[..., None]:
-    """Return the command that trains, tests, shows, and exports the weights."""
-    level = find_level("finetune")
-
-    def run(**options: Any) -> None:
-        from aleatoric.tuning.exporting import check_export, export_weights
-
-        out, export = _checked_out(level, options), options["export"]
+        out, export = options["out"], options.get("export")
+        # Bad options are refused before the job is made.
+        if level.needs_out and out is None:
+            raise UsageError("give a directory for the run, as --out runs/first.")
+        check_method(options["interval"])
         job: Any = job_from(level.job_type, options)
         if export:
+            from aleatoric.tuning.exporting import check_export, export_weights
+
             check_export(job, export)
         with monitored(out) as (folder, monitor), run_job(job, folder, monitor) as store:
-            show_run(store, options["interval"], options["as_json"], options["layout"])
-            _draw_curves(store)
-        where = (job.device, job.trust_remote_code)
-        for written in export_weights(out, export, *where) if out and export else ():
-            say(f"wrote {written}")
+            _show(store, *(options[name] for name in SHOWN))
+        if export:
+            for written in export_weights(out, export, job.device, job.trust_remote_code):
+                say(f"wrote {written}")
         if out is not None:
             say(f"saved in {out}; see it again with: {command(out, 'score')}")
 
-    return _with_job_options(run, level, {"export": (EXPORT, None)})
+    return _with_job_options(run, level)
 
 
-def _checked_out(level: Level, options: Mapping[str, Any]) -> Path | None:
-    """Return the directory of the run; bad options are refused before the job is made."""
-    out: Path | None = options["out"]
-    if level.needs_out and out is None:
-        raise UsageError("give a directory for the run, as --out runs/first.")
-    check_method(options["interval"])
-    return out
-
-
-def _draw_curves(store: Store) -> None:
-    """Write the learning curves as a table, and as a figure if matplotlib is installed."""
+def _show(store: Store, interval: str, as_json: bool, layout: str) -> None:
+    """Print a run's results; write the curves of fine-tuning as a table and, if possible, drawn."""
+    show_run(store, interval, as_json, layout)
+    if store.manifest["command"] != "finetune":
+        return
     from aleatoric.report.figures import draw_all
     from aleatoric.report.finetune import curve_pictures, curve_table
     from aleatoric.report.tables import to_csv
@@ -124,11 +104,7 @@ def resume_command() -> Callable[..., None]:
         probes, key_for = tuple(options.pop("probe") or ()), tuple(options.pop("key_for") or ())
         word_rule = options.pop("word_rule")
         # An option that is not given is None, or False for a flag.
-        given = {
-            name: value
-            for name, value in options.items()
-            if value is not None and value is not False
-        }
+        given = {key: v for key, v in options.items() if v is not None and v is not False}
         changes = ResumeOptions(given, key_for, word_rule)
         if salvage is not None:
             defaults = {name: default for name, (_, default) in SHOWN.items()}
@@ -136,35 +112,24 @@ def resume_command() -> Callable[..., None]:
                 raise UsageError("--salvage only copies what is intact; give it no other option.")
             _salvage(run, salvage)
             return
-        with (
-            monitored(run, probes) as (folder, monitor),
-            resume_run(folder, changes, monitor) as store,
-        ):
-            show_run(store, *shown.values())
-            if store.manifest["command"] == "finetune":
-                _draw_curves(store)
+        watched = monitored(run, probes)
+        with watched as (folder, monitor), resume_run(folder, changes, monitor) as store:
+            _show(store, *shown.values())
 
     help_text = """Resume an interrupted run; finished work is not repeated.
 
     Example: `aleatoric resume runs/gpt2`
     """
-    return _with_options(run, "resume", help_text, _resume_options())
-
-
-def _resume_options() -> Signature:
-    def option(kind: Any, text: str) -> tuple[Any, Any]:
-        return Annotated[kind, typer.Option(help=text)], None
-
-    paths, texts = Path | None, list[str] | None
-    return {
+    options = {
         "run": (RunArgument, inspect.Parameter.empty),
-        "salvage": option(paths, "For a damaged run: save what is intact as a new run here."),
+        "salvage": option(Path, "For a damaged run: save what is intact as a new run here."),
         **_resumed_fields(),
         "probe": (AllowedProbeOption, None),
-        "word_rule": option(str | None, "Word level: allow the run's own rule, module:function."),
-        "key_for": option(texts, "Host of a server that may be sent your key; repeatable."),
+        "word_rule": option(str, "Word level: allow the run's own rule, module:function."),
+        "key_for": option(list[str], "Host of a server that may be sent your key; repeatable."),
         **SHOWN,
     }
+    return with_options(run, "resume", help_text, options)
 
 
 def _resumed_fields() -> dict[str, tuple[Any, Any]]:
@@ -176,11 +141,9 @@ def _resumed_fields() -> dict[str, tuple[Any, Any]]:
         for job_field in fields(job_type):
             if job_field.name in RESUMED and not about(job_field).hidden:
                 kind = kinds[job_field.name]
-                default = False if kind is bool else None
-                optional = kind if kind is bool else kind | None
-                found.setdefault(
-                    job_field.name, (Annotated[optional, _option_of(job_field)], default)
-                )
+                optional, default = (kind, False) if kind is bool else (kind | None, None)
+                asked = (Annotated[optional, _option_of(job_field)], default)
+                found.setdefault(job_field.name, asked)
     return {name: found[name] for name in RESUMED if name in found}
 
 
@@ -194,35 +157,13 @@ def _salvage(run: Path, out: Path) -> None:
     say(f"saved in {out}; what is lost is made again by {command(out)}")
 
 
-# Options from fields ------------------------------------------------------------------------
-
-
-def _with_job_options(
-    run: Callable[..., None], level: Level, more: Signature
-) -> Callable[..., None]:
+def _with_job_options(run: Callable[..., None], level: Level) -> Callable[..., None]:
     job_type = level.job_type
     kinds = get_type_hints(job_type)
-    options = {
-        job_field.name: _annotated(job_field, kinds[job_field.name])
-        for job_field in shown_fields(job_type)
-    }
-    options |= {"interval": SHOWN["interval"], "out": (OutOption, None), **SHOWN, **more}
-    return _with_options(run, job_type.command, level.help, options)
-
-
-def _with_options(
-    run: Callable[..., None], name: str, text: str, options: Signature
-) -> Callable[..., None]:
-    """Give a function the name, help text and signature of a command."""
-    run.__name__, run.__doc__ = name, text
-    run.__annotations__ = {key: kind for key, (kind, _) in options.items()}
-    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for key, (kind, default) in options.items()
-        ]
-    )
-    return run
+    options = {own.name: _annotated(own, kinds[own.name]) for own in shown_fields(job_type)}
+    options |= {"interval": SHOWN["interval"], "out": (OutOption, None), **SHOWN}
+    options |= {"export": (EXPORT, None)} if job_type.command == "finetune" else {}
+    return with_options(run, job_type.command, level.help, options)
 
 
 def _annotated(job_field: Field[Any], kind: Any) -> tuple[Any, Any]:
@@ -236,18 +177,14 @@ def _annotated(job_field: Field[Any], kind: Any) -> tuple[Any, Any]:
 
 
 def _option_of(job_field: Field[Any]) -> Any:
-    option = about(job_field)
-    return typer.Option(flag(job_field), help=option.help, min=option.low, max=option.high)
+    own = about(job_field)
+    return typer.Option(flag(job_field), help=own.help, min=own.low, max=own.high)
 
 
 def job_from(job_type: type[J], options: Mapping[str, Any]) -> J:
     """Return the job that the options of a command ask for."""
-    values = {
-        job_field.name: (job_field, options[job_field.name]) for job_field in shown_fields(job_type)
-    }
-    return job_type(
-        **{name: _value(job_field, given) for name, (job_field, given) in values.items()}
-    )
+    asked = shown_fields(job_type)
+    return job_type(**{own.name: _value(own, options[own.name]) for own in asked})
 
 
 def _value(job_field: Field[Any], given: Any) -> Any:

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from aleatoric.errors import UsageError
+
+Signature = Mapping[str, tuple[Any, Any]]
+"""Parameter -> annotation and default, as typer takes them."""
+
+
+def with_options(
+    run: Callable[..., None], name: str, text: str, options: Signature
+) -> Callable[..., None]:
+    """Give a function the name, help text and signature of a command."""
+    run.__name__, run.__doc__ = name, text
+    run.__annotations__ = {key: kind for key, (kind, _) in options.items()}
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for key, (kind, default) in options.items()
+        ]
+    )
+    return run
+
+
+def option(kind: Any, text: str, default: Any = None, **limits: float) -> tuple[Any, Any]:
+    """Return the annotation and the default of an option."""
+    kind = kind | None if default is None else kind
+    return Annotated[kind, typer.Option(help=text, **limits)], default  # type: ignore[arg-type]
 
 
 def is_given(ctx: typer.Context, name: str) -> bool:
@@ -36,33 +62,13 @@ def _known_layout(ctx: typer.Context, layout: str) -> str:
 
 RunArgument = Annotated[Path, typer.Argument(help="A run directory.")]
 # Read before --format, which is refused beside it.
-JsonOption = Annotated[
-    bool,
-    typer.Option("--json", is_eager=True, help="Print one JSON document; without --format."),
-]
-FormatOption = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="terminal, markdown, latex or csv.",
-        show_default=True,
-        callback=_known_layout,
-    ),
-]
-IntervalOption = Annotated[
-    str,
-    typer.Option(
-        "--interval",
-        help="Confidence intervals over groups: auto, t, studentised, percentile or none.",
-    ),
-]
+_JSON = typer.Option("--json", is_eager=True, help="Print one JSON document; without --format.")
+JsonOption = Annotated[bool, _JSON]
+_LAYOUTS = "terminal, markdown, latex or csv."
+FormatOption = Annotated[str, typer.Option("--format", help=_LAYOUTS, callback=_known_layout)]
+_METHODS = "Confidence intervals over groups: auto, t, studentised, percentile or none."
+IntervalOption = Annotated[str, typer.Option("--interval", help=_METHODS)]
 SeedOption = Annotated[int, typer.Option(help="The same seed gives the same bytes.")]
-DtypeOption = Annotated[str, typer.Option(help="float32, bfloat16 or float16.")]
-AllowedProbeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--probe",
-        help="Text level: allow this module:function among the run's probes; repeatable.",
-    ),
-]
+_PROBES = "Text level: allow this module:function among the run's probes; repeatable."
+AllowedProbeOption = Annotated[list[str] | None, typer.Option("--probe", help=_PROBES)]
 OutOption = Annotated[Path | None, typer.Option(help="Keep the run in this directory.")]

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from rich.markup import escape
 from rich.text import Text
 
 from aleatoric.errors import StorageError
-from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels.base import Monitor, level_of
 from aleatoric.registry import Advance
 from aleatoric.report.tables import printable
@@ -38,32 +37,17 @@ MIN_COLUMNS = 4
 """The fewest columns that a terminal shows of a table."""
 
 
-@contextmanager
-def run_folder(out: Path | None) -> Iterator[Path]:
-    """Yield the directory of a run, or a temporary one."""
-    if out is not None:
-        yield out
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder) / "run"
-
-
-def show_results(
-    store: Store,
-    results: list[Result],
-    as_json: bool,
-    layout: str,
-    interval: str = DEFAULT_METHOD,
-) -> None:
-    """Print the results of a run as one JSON document, or as tables with notes on stderr."""
+def show_run(store: Store, interval: str, as_json: bool, layout: str) -> list[Result]:
+    """Print and return a run's results: as one JSON document, or as tables, notes on stderr."""
     from aleatoric.report.views import view_of_run
 
-    view, notes = view_of_run(store), level_of(store).notes(store)
+    view, level = view_of_run(store), level_of(store)
+    results, notes = level.results(store, interval), level.notes(store)
     if as_json:
         document = view.document(store, results, interval)
         with shown():
             print_json(document | {"notes": notes})
-        return
+        return results
     tables, lines = view.printed(store, results, interval)
     with shown():
         show_tables(tables, False, layout)
@@ -71,14 +55,17 @@ def show_results(
             print(printable(line))
     for note in notes:
         say(note if note.startswith("warning: ") else f"note: {note}")
+    return results
 
 
-def show_tables(tables: list[Table], as_json: bool, layout: str) -> None:
-    """Print tables as one JSON document, or in a layout."""
+def show_tables(
+    tables: list[Table], as_json: bool, layout: str, document: dict[str, Any] | None = None
+) -> None:
+    """Print tables in a layout, or a JSON document, by default that of the tables."""
     from aleatoric.report import tables as render
 
     if as_json:
-        print_json({"tables": [table.__dict__ for table in tables]})
+        print_json(document or {"tables": [table.__dict__ for table in tables]})
         return
     for table in tables:
         if layout == "terminal":
@@ -123,15 +110,7 @@ def print_json(document: dict[str, Any]) -> None:
 
 
 def json_text(document: Any) -> str:
-    """Return a document as JSON; characters that could control a terminal are escaped.
-
-    >>> print(json_text(["é", "\x9b31m", "\u202e"]))
-    [
-     "é",
-     "\\u009b31m",
-     "\\u202e"
-    ]
-    """
+    """Return a document as JSON; characters that could control a terminal are escaped."""
     plain = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
     if plain.isascii():
         return plain  # json itself escapes control characters below 32
@@ -146,12 +125,9 @@ def say(text: str) -> None:
 @contextmanager
 def byte_bar(description: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show a progress bar of bytes on stderr if it is a terminal."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+    from rich.progress import DownloadColumn
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with shown as bar:
+    with _progress(DownloadColumn()) as bar:
         task = bar.add_task(_label(description), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
@@ -170,16 +146,21 @@ def _label(description: str) -> str:
     return escape(printable(description).replace("\n", " "))
 
 
+def _progress(*columns: Any) -> Any:
+    """Return a progress bar with its description and further columns."""
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), *columns)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
 @contextmanager
 def meter(description: str, total: int) -> Iterator[Advance]:
     """Show items and tokens per second on stderr: a bar in a terminal, and a last line."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Left
+    from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
     speed = TextColumn("{task.fields[speed]} tokens/s")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), speed, Left())
-    shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     started, read = time.monotonic(), 0
 
     def advance(items: int, tokens: int) -> None:
@@ -188,7 +169,7 @@ def meter(description: str, total: int) -> Iterator[Advance]:
         rate = f"{read / max(time.monotonic() - started, 1e-9):,.0f}"
         bar.update(task, advance=items, speed=rate)
 
-    with shown as bar:
+    with _progress(MofNCompleteColumn(), speed, TimeRemainingColumn()) as bar:
         task = bar.add_task(_label(description), total=total, speed="–")
         yield advance
     seconds = time.monotonic() - started
@@ -202,11 +183,7 @@ _HANDLER = "aleatoric.plain"
 
 
 def plain(error: UnicodeError) -> tuple[str, int]:
-    """Return a replacement for characters that an encoding lacks.
-
-    >>> plain(UnicodeEncodeError("ascii", "TVD ↓", 4, 5, ""))
-    ('v', 5)
-    """
+    """Return a replacement for characters that an encoding lacks."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end].translate(STAND_INS)
@@ -229,11 +206,18 @@ def monitored(
     out: Path | None, allowed_probes: Iterable[str] = ()
 ) -> Iterator[tuple[Path, Monitor]]:
     """Open the folder of a run, show its progress, and say how to continue if it is stopped."""
+    temporary = tempfile.TemporaryDirectory() if out is None else nullcontext("")
     try:
-        with run_folder(out) as folder, listening() as stopping:
-            yield folder, Monitor(track, meter, stopping, tuple(allowed_probes))
+        with temporary as folder, listening() as stopping:
+            monitor = Monitor(track, meter, stopping, tuple(allowed_probes))
+            yield out or Path(folder) / "run", monitor
     except Stopped as stopped:
-        say(stopped_message(out))
+        if out is None:
+            say("stopped; without --out nothing is kept")
+        elif os.path.exists(out / DATABASE):
+            say(f"stopped; what was finished is saved: continue with {command(out)}")
+        else:
+            say("stopped before the run began")
         raise typer.Exit(stopped.status) from None
 
 
@@ -251,22 +235,3 @@ def shown() -> Iterator[None]:
         sys.stdout = io.StringIO()  # otherwise the rest is flushed again at exit
         problem = f"the output cannot be written ({error.strerror})"
         raise StorageError(problem, "make room, or send it elsewhere") from None
-
-
-def stopped_message(out: Path | None) -> str:
-    """Say what is left of a stopped run, and how to resume it.
-
-    >>> stopped_message(None)
-    'stopped; without --out nothing is kept'
-    """
-    if out is None:
-        return "stopped; without --out nothing is kept"
-    if not os.path.exists(out / DATABASE):
-        return "stopped before the run began"
-    return f"stopped; what was finished is saved: continue with {command(out)}"
-
-
-def show_run(store: Store, interval: str, as_json: bool, layout: str) -> None:
-    """Print a saved run as the command that made it prints it."""
-    results = level_of(store).results(store, interval)
-    show_results(store, results, as_json, layout, interval)

@@ -20,7 +20,7 @@ from aleatoric.cli.options import (
     SeedOption,
     check_named_once,
 )
-from aleatoric.cli.printing import print_json, say, show_run, show_tables, shown, track
+from aleatoric.cli.printing import say, show_run, show_tables, shown, track
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.levels import base
@@ -53,6 +53,8 @@ def score(
     Examples: `aleatoric score runs/gpt2 --export rows.parquet --analysis replacement`,
     `aleatoric score runs/gpt2 --by agreement`
     """
+    from aleatoric.studies.by_agreement import by_agreement
+
     check_method(interval)
     if by not in (None, "agreement"):
         raise UsageError(f"--by {by} is not known; use --by agreement.")
@@ -63,27 +65,18 @@ def score(
         if names := base.refused_probes(store, probe or ()):
             say(f"note: not scored again; to call {', '.join(names)} add {probe_options(names)}")
         for path in export or ():
-            _export(store, path)
-        if by:
-            from aleatoric.studies.by_agreement import by_agreement
+            from aleatoric.studies.export import export_rows
 
-            with shown():
-                show_tables([by_agreement(store, system and [system])], as_json, layout)
-        elif analysis:
-            from aleatoric.levels.base import run_study
-
-            found = [run_study(store, name, system, track) for name in analysis]
-            with shown():
-                show_tables([table for study in found for table in study.tables], as_json, layout)
-        else:
+            export_rows(store, path)
+            say(f"wrote {path}")
+        if not by and not analysis:
             show_run(store, interval, as_json, layout)
-
-
-def _export(store: Store, path: Path) -> None:
-    from aleatoric.studies.export import export_rows
-
-    export_rows(store, path)
-    say(f"wrote {path}")
+            return
+        studies = [] if by else analysis or []
+        tables = [t for name in studies for t in base.run_study(store, name, system, track).tables]
+        tables += [by_agreement(store, system and [system])] if by else []
+        with shown():
+            show_tables(tables, as_json, layout)
 
 
 def compare(
@@ -122,11 +115,8 @@ def compare(
         found = comparing.compare(
             stores, system or (), metric or (), alpha, seed, interval, matched=matched
         )
-    if as_json:
-        print_json(found.as_dict())
-        return
-    show_tables(comparison_tables(found), False, layout)
-    for note in found.notes:
+    show_tables(comparison_tables(found), as_json, layout, found.as_dict())
+    for note in () if as_json else found.notes:
         say(f"note: {note}")
 
 
@@ -193,6 +183,5 @@ def view(
 
 def _has_screen() -> bool:
     """Whether a browser window can be opened; a text browser would take over the terminal."""
-    if sys.platform in ("darwin", "win32"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    has_display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return bool(has_display) or sys.platform in ("darwin", "win32")

@@ -43,24 +43,17 @@ def page_figures(
 
 
 def to_json(data: Any) -> str:
-    """Return JSON for a script element; no text in it can end the element.
-
-    >>> to_json({"text": "</script>"})
-    '{"text":"\\\\u003c/script\\\\u003e"}'
-    """
+    """Return JSON for a script element; no text in it can end the element."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def to_data(picture: Picture) -> dict[str, Any]:
-    """Return a picture as plain data with its kind.
-
-    >>> from aleatoric.studies.figure_data import Lines, LineSeries
-    >>> to_data(Lines("t", "x", "y", (LineSeries("a", (0.0,), (1 / 3,)),)))["lines"][0]["y"]
-    [0.33333]
-    """
+    """Return a picture as plain data with its kind."""
     if isinstance(picture, Boxes):
-        return {**_plain(replace(picture, values={})), "boxes": _boxes(picture.values)}
+        samples = {name: np.asarray(own, np.float64) for name, own in picture.values.items()}
+        boxes = {printable(name): _box(sample) for name, sample in samples.items()}
+        return {**_plain(replace(picture, values={})), "boxes": boxes}
     if isinstance(picture, Scatter):
         every = -(-len(picture.x) // MOST_POINTS) or 1
         picture = replace(picture, x=picture.x[::every], y=picture.y[::every])
@@ -81,14 +74,8 @@ def _plain(value: Any) -> Any:
     return short(value) if isinstance(value, float) else value
 
 
-def _boxes(samples: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the number of values, the quartiles and the ends of the whiskers, per category."""
-    return {
-        printable(name): _box(np.asarray(own, dtype=np.float64)) for name, own in samples.items()
-    }
-
-
 def _box(sample: Any) -> dict[str, Any]:
+    """Return the number of values, the quartiles and the ends of the whiskers."""
     if not len(sample):
         return {"n": 0}
     low, middle, high = (float(q) for q in np.quantile(sample, [0.25, 0.5, 0.75]))

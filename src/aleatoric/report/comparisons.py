@@ -9,12 +9,7 @@ from aleatoric.types import Table
 
 
 def comparison_tables(compared: Compared) -> list[Table]:
-    """Return the table of all pairs, then that of all systems."""
-    return [pairs_table(compared), letters_table(compared)]
-
-
-def pairs_table(compared: Compared) -> Table:
-    """One row per metric and pair: difference, interval, p-values, effect sizes, counts."""
+    """Return the table of all pairs, one row per metric and pair, then that of all systems."""
     columns = (
         *("metric", "first − second", "difference", "p", "p Holm", "p BH"),
         *("d", "first lower", "items", "groups"),
@@ -28,10 +23,11 @@ def pairs_table(compared: Compared) -> Table:
         "d: mean of the items' differences over their standard deviation; first lower: share of "
         "items, ties count half.",
     )
-    return with_cut_note(Table("Pairs of systems", columns, rows, notes))
+    pairs = with_cut_note(Table("Pairs of systems", columns, rows, notes))
+    return [pairs, _letters_table(compared)]
 
 
-def letters_table(compared: Compared) -> Table:
+def _letters_table(compared: Compared) -> Table:
     """One row per system: its value of each metric on the common items, with its letters."""
     metrics = list(compared.values)
     systems = list(dict.fromkeys(name for own in compared.values.values() for name in own))
@@ -84,5 +80,5 @@ def _pair_row(one: Comparison) -> tuple[str, ...]:
 
 def _lettered(compared: Compared, metric: str, system: str) -> str:
     value = compared.values[metric].get(system)
-    own = compared.letters.get(metric, {}).get(system, "")
-    return f"{number(value)} {own}".strip()
+    letters = compared.letters.get(metric, {}).get(system, "")
+    return f"{number(value)} {letters}".strip()

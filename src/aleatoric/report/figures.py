@@ -17,20 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import MissingExtraError, UsageError, quoted
 from aleatoric.report.tables import printable
-from aleatoric.studies.figure_data import (
-    Boxes,
-    Coefficients,
-    Dots,
-    HeatMap,
-    Histograms,
-    Lines,
-    Panels,
-    Picture,
-    Points,
-    Reliability,
-    Scatter,
-    WordBars,
-)
+from aleatoric.studies import figure_data
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +38,7 @@ def safe(text: str) -> str:
     return f" {shown}" if shown.startswith("_") else shown
 
 
-def _lines(axes: Axes, data: Lines) -> None:
+def _lines(axes: Axes, data: figure_data.Lines) -> None:
     for place, line in enumerate(data.lines):
         color, dash, marker = _style(place if line.slot is None else line.slot)
         every = max(1, len(line.x) // 8)
@@ -69,7 +56,7 @@ def _lines(axes: Axes, data: Lines) -> None:
     _legend_by_slot(axes, data)
 
 
-def _legend_by_slot(axes: Axes, data: Lines) -> None:
+def _legend_by_slot(axes: Axes, data: figure_data.Lines) -> None:
     """List curves and straight lines in the order of their slots; others come last."""
     slots = {safe(line.label): line.slot for line in data.lines}
     slots |= {safe(mark.label): mark.slot for mark in data.marks}
@@ -90,7 +77,7 @@ def _style(slot: int) -> tuple[str, Any, str]:
     return COLORS[slot % len(COLORS)], dash, marker
 
 
-def _marks(axes: Axes, data: Lines) -> None:
+def _marks(axes: Axes, data: figure_data.Lines) -> None:
     for mark, dash in zip(data.marks, cycle((":", "--")), strict=False):
         style: dict[str, Any] = {"color": GRAY, "linestyle": dash}
         if mark.slot is not None:
@@ -103,7 +90,7 @@ def _marks(axes: Axes, data: Lines) -> None:
             axes.axvline(mark.x, label=safe(mark.label), **style)
 
 
-def _histograms(axes: Axes, data: Histograms) -> None:
+def _histograms(axes: Axes, data: figure_data.Histograms) -> None:
     for slot, (label, heights) in enumerate(data.heights.items(), data.first_slot):
         color, dash, _ = _style(slot)
         if len(data.heights) <= 2:
@@ -113,19 +100,15 @@ def _histograms(axes: Axes, data: Histograms) -> None:
         shown = safe(label) + (mean or ("" if any(heights) else " (undefined)"))
         axes.stairs(heights, data.edges, color=color, linestyle=dash, linewidth=1.4, label=shown)
     _labels(axes, data.title, data.x_label, "density")
-    axes.set_xlim(*_filled(data))
+    # The ends of the non-empty bins, with an empty one on each side.
+    used = [i for heights in data.heights.values() for i, height in enumerate(heights) if height]
+    first, last = min(used, default=0), max(used, default=len(data.edges) - 2)
+    axes.set_xlim(data.edges[max(0, first - 1)], data.edges[min(len(data.edges) - 1, last + 2)])
     # Below the axes, where it hides no bars.
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17))
 
 
-def _filled(data: Histograms) -> tuple[float, float]:
-    """The ends of the non-empty bins, with an empty one on each side."""
-    used = [i for heights in data.heights.values() for i, height in enumerate(heights) if height]
-    first, last = min(used, default=0), max(used, default=len(data.edges) - 2)
-    return data.edges[max(0, first - 1)], data.edges[min(len(data.edges) - 1, last + 2)]
-
-
-def _scatter(axes: Axes, data: Scatter) -> None:
+def _scatter(axes: Axes, data: figure_data.Scatter) -> None:
     axes.plot(data.x, data.y, ".", color=GRAY, markersize=2.5, alpha=0.5, rasterized=True)
     axes.plot(data.trend.x, data.trend.y, "-o", color="black", ms=4, label=safe(data.trend.label))
     r = "" if data.correlation is None else f"r = {data.correlation:.2f}"
@@ -133,7 +116,7 @@ def _scatter(axes: Axes, data: Scatter) -> None:
     axes.legend(title=r)
 
 
-def _boxes(axes: Axes, data: Boxes) -> None:
+def _boxes(axes: Axes, data: figure_data.Boxes) -> None:
     names = [f"{safe(name)}\n{len(values)}" for name, values in data.values.items()]
     axes.boxplot(
         [list(values) for values in data.values.values()],
@@ -145,7 +128,7 @@ def _boxes(axes: Axes, data: Boxes) -> None:
     _labels(axes, data.title, f"{data.x_label}, and number of {data.counted}", data.y_label)
 
 
-def _coefficients(axes: Axes, data: Coefficients) -> None:
+def _coefficients(axes: Axes, data: figure_data.Coefficients) -> None:
     axes.axvline(0, color=GRAY, linewidth=0.8)
     rows = zip(data.names, data.values, data.low, data.high, data.kept, strict=True)
     for y, (_, value, low, high, kept) in enumerate(rows):
@@ -160,7 +143,7 @@ def _coefficients(axes: Axes, data: Coefficients) -> None:
     axes.legend(loc="lower right")
 
 
-def _word_bars(axes: Axes, data: WordBars) -> None:
+def _word_bars(axes: Axes, data: figure_data.WordBars) -> None:
     places = range(len(data.words))
     left, right = [y - 0.2 for y in places], [y + 0.2 for y in places]
     axes.barh(left, data.human, 0.4, color="#333333", label="people")
@@ -177,8 +160,15 @@ def _word_bars(axes: Axes, data: WordBars) -> None:
     axes.legend(loc="lower right")
 
 
-def _reliability(axes: Axes, data: Reliability) -> None:
-    _counts_behind(axes, data)
+def _reliability(axes: Axes, data: figure_data.Reliability) -> None:
+    # Tokens by bin, in gray on an axis of their own, behind the diagram.
+    counts = axes.twinx()
+    counts.stairs(data.counts, data.edges, fill=True, color="#dddddd")
+    counts.set_yscale("symlog", linthresh=1)
+    counts.set_ylabel("tokens (gray)")
+    counts.spines["right"].set_visible(True)
+    axes.set_zorder(counts.get_zorder() + 1)
+    axes.patch.set_visible(False)
     bar: dict[str, Any] = {"color": COLORS[1], "linewidth": 4, "alpha": 0.45}
     filled = [i for i, count in enumerate(data.counts) if count]
     for i in filled:
@@ -193,18 +183,7 @@ def _reliability(axes: Axes, data: Reliability) -> None:
     axes.legend(loc="upper left")
 
 
-def _counts_behind(axes: Axes, data: Reliability) -> None:
-    """Tokens by bin, in gray on an axis of their own, behind the diagram."""
-    counts = axes.twinx()
-    counts.stairs(data.counts, data.edges, fill=True, color="#dddddd")
-    counts.set_yscale("symlog", linthresh=1)
-    counts.set_ylabel("tokens (gray)")
-    counts.spines["right"].set_visible(True)
-    axes.set_zorder(counts.get_zorder() + 1)
-    axes.patch.set_visible(False)
-
-
-def _dots(axes: Axes, data: Dots) -> None:
+def _dots(axes: Axes, data: figure_data.Dots) -> None:
     step = 0.8 / max(1, len(data.values))
     for i, (name, values) in enumerate(data.values.items()):
         color, _, marker = _style(i)
@@ -228,7 +207,7 @@ def _labels(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_ylabel(safe(y))
 
 
-def _heat_map(axes: Axes, data: HeatMap) -> None:
+def _heat_map(axes: Axes, data: figure_data.HeatMap) -> None:
     longest = max(map(len, data.values))
     padded = [[*row, *[math.nan] * (longest - len(row))] for row in data.values]
     ends = (0.5, longest + 0.5, len(data.rows) - 0.5, -0.5)
@@ -242,7 +221,7 @@ def _heat_map(axes: Axes, data: HeatMap) -> None:
     _labels(axes, data.title, data.x_label, data.y_label)
 
 
-def _points(axes: Axes, data: Points) -> None:
+def _points(axes: Axes, data: figure_data.Points) -> None:
     for slot, point in enumerate(data.points):
         color, _, marker = _style(slot)
         axes.plot(point.x_ends, [point.y, point.y], "-", color=color, linewidth=0.8)
@@ -254,20 +233,19 @@ def _points(axes: Axes, data: Points) -> None:
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
 
 
-DRAWERS: dict[type, Callable[..., None]] = {
-    Lines: _lines,
-    Histograms: _histograms,
-    Scatter: _scatter,
-    Boxes: _boxes,
-    Coefficients: _coefficients,
-    WordBars: _word_bars,
-    Reliability: _reliability,
-    Dots: _dots,
-    HeatMap: _heat_map,
-    Points: _points,
+_KINDS: dict[type, tuple[Callable[..., None], Callable[[Any], float]]] = {
+    figure_data.Lines: (_lines, lambda own: 2.1 + 0.07 * (len(own.lines) + len(own.marks))),
+    figure_data.Histograms: (_histograms, lambda own: 2.0 + 0.14 * len(own.heights)),
+    figure_data.Scatter: (_scatter, lambda own: 2.4),
+    figure_data.Boxes: (_boxes, lambda own: 2.4),
+    figure_data.Coefficients: (_coefficients, lambda own: 0.8 + 0.17 * len(own.names)),
+    figure_data.WordBars: (_word_bars, lambda own: 1.0 + 0.13 * len(own.words)),
+    figure_data.Reliability: (_reliability, lambda own: 2.4),
+    figure_data.Dots: (_dots, lambda own: 0.9 + 0.06 * len(own.rows) * (2 + len(own.values))),
+    figure_data.HeatMap: (_heat_map, lambda own: 1.0 + 0.09 * len(own.rows)),
+    figure_data.Points: (_points, lambda own: 2.0 + 0.14 * len(own.points)),
 }
-
-
+"""How each kind of figure is drawn, and its height in inches, with all rows and its legend."""
 FORMATS = ("pdf", "svg", "png")
 ROWS_PER_SHEET = 3
 COLUMN_WIDTH, TEXT_WIDTH = 3.3, 6.8
@@ -287,21 +265,13 @@ _STYLE: dict[Any, Any] = {
     "xtick.labelsize": 6.5,
     "ytick.labelsize": 6.5,
 }
-_HEIGHTS: dict[type, tuple[float, float, str]] = {
-    WordBars: (1.0, 0.13, "words"),
-    Coefficients: (0.8, 0.17, "names"),
-    HeatMap: (1.0, 0.09, "rows"),
-    Histograms: (2.0, 0.14, "heights"),
-    Points: (2.0, 0.14, "points"),
-}
-"""Inches per figure, and per element of a field (a row, or a line of the legend)."""
 _LONGEST_NAME = 180
 """Bytes of a file name, which file systems limit to 255 with its number and extension."""
 _METADATA = {"pdf": {"CreationDate": None}, "png": {"Software": None}, "svg": {"Date": None}}
 
 
 def draw_all(
-    figures: Mapping[str, Picture], folder: Path, formats: Sequence[str] = FORMATS
+    figures: Mapping[str, figure_data.Picture], folder: Path, formats: Sequence[str] = FORMATS
 ) -> list[Path]:
     """Draw every figure into a folder; return the files, one per figure, sheet and format."""
     check_formats(formats)
@@ -338,14 +308,14 @@ def writing_into(folder: Path) -> Iterator[None]:
         raise UsageError(f"{problem}; choose another folder.") from None
 
 
-def draw(picture: Picture) -> list[Figure]:
+def draw(picture: figure_data.Picture) -> list[Figure]:
     """Draw a figure: one matplotlib figure, or several sheets of panels."""
     try:
         import matplotlib
     except ModuleNotFoundError:
         raise MissingExtraError("matplotlib", "report") from None
     with matplotlib.rc_context(_STYLE):
-        return [_laid_out(_sheet(page)) for page in _pages(picture)]
+        return [_sheet(page) for page in _pages(picture)]
 
 
 def file_name(name: str) -> str:
@@ -355,12 +325,7 @@ def file_name(name: str) -> str:
 
 
 def _stems(name: str, n_sheets: int, taken: set[str]) -> list[str]:
-    """One file name per sheet, none of which is `taken`: names of figures may be alike as files.
-
-    >>> taken: set[str] = set()
-    >>> _stems("fig a<b", 1, taken), _stems("fig a>b", 1, taken), _stems("fig a:b", 2, taken)
-    (['fig-a-b'], ['fig-a-b-2'], ['fig-a-b-01', 'fig-a-b-02'])
-    """
+    """One file name per sheet, none of which is `taken`: names of figures may be alike as files."""
     endings = [f"-{number:02}" for number in range(1, n_sheets + 1)] if n_sheets > 1 else [""]
     for attempt in count(1):
         stem = file_name(name) + (f"-{attempt}" if attempt > 1 else "")
@@ -374,7 +339,7 @@ def _stems(name: str, n_sheets: int, taken: set[str]) -> list[str]:
 
 
 def _save(
-    name: str, picture: Picture, folder: Path, formats: Sequence[str], taken: set[str]
+    name: str, picture: figure_data.Picture, folder: Path, formats: Sequence[str], taken: set[str]
 ) -> Iterator[Path]:
     import matplotlib
 
@@ -382,60 +347,48 @@ def _save(
     for stem, sheet in zip(_stems(name, len(sheets), taken), sheets, strict=True):
         for form in formats:
             path = folder / f"{stem}.{form}"
-            with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}), warnings.catch_warnings():
-                # Characters that the font lacks are drawn as boxes.
-                warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            style = _STYLE | {"svg.hashsalt": name}
+            with matplotlib.rc_context(style), _missing_glyphs_drawn_as_boxes():
                 sheet.savefig(path, format=form, metadata=_METADATA[form])
             yield path
 
 
-def _pages(picture: Picture) -> Iterator[Panels]:
+@contextmanager
+def _missing_glyphs_drawn_as_boxes() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        yield
+
+
+def _pages(picture: figure_data.Picture) -> Iterator[figure_data.Panels]:
     """A figure as sheets of panels, none with more rows than fit."""
-    if not isinstance(picture, Panels):
-        yield Panels("", (picture,), 1)
+    if not isinstance(picture, figure_data.Panels):
+        yield figure_data.Panels("", (picture,), 1)
         return
     remaining = iter(picture.pictures)
     while page := tuple(islice(remaining, picture.columns * ROWS_PER_SHEET)):
-        yield Panels(picture.title, page, min(picture.columns, len(page)))
+        yield figure_data.Panels(picture.title, page, min(picture.columns, len(page)))
 
 
-def _sheet(page: Panels) -> Figure:
+def _sheet(page: figure_data.Panels) -> Figure:
     from matplotlib.figure import Figure
 
     rows = -(-len(page.pictures) // page.columns)
-    heights = [_height(picture) for picture in page.pictures[:: page.columns]]
-    figure = Figure(figsize=(_width(page), sum(heights)), layout="constrained")
+    heights = [_KINDS[type(own)][1](own) for own in page.pictures[:: page.columns]]
+    is_wide = page.columns > 1 or isinstance(
+        page.pictures[0], figure_data.Dots | figure_data.HeatMap | figure_data.Boxes
+    )
+    size = (TEXT_WIDTH if is_wide else COLUMN_WIDTH, sum(heights))
+    figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(rows, page.columns, squeeze=False, height_ratios=heights)
     for axes, picture in zip(grid.flat, page.pictures, strict=False):
-        DRAWERS[type(picture)](axes, picture)
+        _KINDS[type(picture)][0](axes, picture)
     for axes in list(grid.flat)[len(page.pictures) :]:
         axes.set_axis_off()
     if page.title:
         figure.suptitle(safe(page.title), fontsize=8)
+    # The layout is fixed now: each format would compute it again.
+    with _missing_glyphs_drawn_as_boxes():
+        figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     return figure
-
-
-def _laid_out(sheet: Figure) -> Figure:
-    """The sheet with a fixed layout, which each format would compute again."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        sheet.draw_without_rendering()
-    sheet.set_layout_engine("none")
-    return sheet
-
-
-def _width(page: Panels) -> float:
-    """The width of one column or of the whole text."""
-    wide = page.columns > 1 or isinstance(page.pictures[0], Dots | HeatMap | Boxes)
-    return TEXT_WIDTH if wide else COLUMN_WIDTH
-
-
-def _height(picture: Picture) -> float:
-    if isinstance(picture, Dots):
-        return 0.9 + 0.06 * len(picture.rows) * (2 + len(picture.values))
-    if isinstance(picture, Lines):
-        return 2.1 + 0.07 * (len(picture.lines) + len(picture.marks))
-    for kind, (base, per_row, rows) in _HEIGHTS.items():
-        if isinstance(picture, kind):
-            return base + per_row * len(getattr(picture, rows))
-    return 2.4

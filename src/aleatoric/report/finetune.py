@@ -25,34 +25,22 @@ def shown_tables(
     return [systems_table(store, interval, results), *([curves] if curves.rows else [])]
 
 
-def facts(store: Store, interval: str = DEFAULT_METHOD) -> dict[str, Any]:
-    """Return the differences from the base and the facts of training, for `--json`."""
-    compared = differences(store, interval)
-    return {
-        "comparisons": compared.as_dict()["comparisons"] if compared else [],
-        "finetuning": store.meta(FINETUNING) or {},
-    }
-
-
 def systems_table(
     store: Store, interval: str = DEFAULT_METHOD, results: Sequence[Result] | None = None
 ) -> Table:
     """One row per system: overlap, squared distance, log loss, differences from the base, TVD."""
-    own = word.results(store, interval) if results is None else results
-    found = {(result.system, result.metric): result for result in own}
-    compared = differences(store, interval)
+    given = word.results(store, interval) if results is None else results
+    found = {(result.system, result.metric): result.estimate for result in given}
+    compared, models = differences(store, interval), word.model_systems(store)
     facts = store.meta(FINETUNING) or {}
-    models = word.model_systems(store)
-    rows = [
-        (
-            name,
-            *_values(found, name),
-            *_differences(compared, name, models[0]),
-            _perplexity(facts.get(name, {})),
-        )
-        for name in (ORACLE, *models)
-        if (name, "overlap") in found
-    ]
+    rows = []
+    for name in (ORACLE, *models):
+        if (name, "overlap") in found:
+            own = [found.get((name, m)) for m in ("overlap", "sq_distance", "log_loss", "tvd")]
+            values = (with_interval(estimate) if estimate else UNDEFINED for estimate in own)
+            fluency = facts.get(name, {}).get("fluency")
+            fluent = f"{perplexity(fluency['nll']):.1f}" if fluency else UNDEFINED
+            rows.append((name, *values, *_differences(compared, name, models[0]), fluent))
     columns = (
         *("system", "overlap ↑", "D² ↓", "log loss ↓", "TVD"),
         *("D² − base", "p Holm", "log loss − base", "p Holm", "perplexity"),
@@ -66,11 +54,6 @@ def systems_table(
         *_temperature_notes(facts),
     )
     return Table("Fine-tuning", columns, tuple(rows), notes)
-
-
-def _values(found: Mapping[tuple[str, str], Result], system: str) -> tuple[str, ...]:
-    own = [found.get((system, m)) for m in ("overlap", "sq_distance", "log_loss", "tvd")]
-    return tuple(with_interval(one.estimate) if one else UNDEFINED for one in own)
 
 
 def differences(store: Store, interval: str = DEFAULT_METHOD) -> Compared | None:
@@ -104,31 +87,15 @@ def _differences(compared: Compared | None, system: str, base: str) -> Iterator[
     }
     for metric in COMPARED:
         one = found.get(metric)
-        yield _turned(one.paired.difference) if one else UNDEFINED
+        value = one.paired.difference.value if one else None
+        ends = one.paired.difference.interval if one else None
+        interval = f" [{-ends.high:+.3f}, {-ends.low:+.3f}]" if ends else ""
+        yield UNDEFINED if value is None else f"{-value:+.3f}{interval}"
         yield p_value(one.p_holm) if one else UNDEFINED
 
 
-def _turned(estimate: Any) -> str:
-    """Return an estimate with its sign changed."""
-    if estimate.value is None:
-        return UNDEFINED
-    shown = f"{-estimate.value:+.3f}"
-    if estimate.interval is None:
-        return shown
-    return f"{shown} [{-estimate.interval.high:+.3f}, {-estimate.interval.low:+.3f}]"
-
-
-def _perplexity(facts: Mapping[str, Any]) -> str:
-    fluency = facts.get("fluency")
-    return f"{perplexity(fluency['nll']):.1f}" if fluency else UNDEFINED
-
-
 def perplexity(nll: float) -> float:
-    """Return the exponential of a mean negative log-likelihood; infinite if it is too large.
-
-    >>> perplexity(0.0), perplexity(1e9)
-    (1.0, inf)
-    """
+    """Return the exponential of a mean negative log-likelihood; infinite if it is too large."""
     return math.exp(nll) if nll < 700 else math.inf
 
 
@@ -169,8 +136,13 @@ def mean_curve_table(store: Store) -> Table:
         (system, str(epoch["number"]), str(epoch["folds"]), *_curve_cells(epoch))
         for system, epoch in _mean_epochs(store)
     )
-    notes = (f"Means over folds. {_IN_NATS}", *_kept_notes(store))
-    return Table("Training curves", ("system", "epoch", "folds", *_CURVES), rows, notes)
+    notes = [f"Means over folds. {_IN_NATS}"]
+    for system, facts in (store.meta(FINETUNING) or {}).items():
+        if "kept" in facts:
+            listed = ", ".join(f"{fold}: {epoch}" for fold, epoch in facts["kept"].items())
+            notes.append(f"{system}: epoch kept, by fold: {listed}.")
+    columns = ("system", "epoch", "folds", *_CURVES)
+    return Table("Training curves", columns, rows, tuple(notes))
 
 
 def _curve_cells(epoch: Mapping[str, Any]) -> tuple[str, ...]:
@@ -181,23 +153,13 @@ def _curve_cells(epoch: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _mean_epochs(store: Store) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the means over folds, by system and epoch; undefined if a loss is so in every fold."""
-    found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    by_epoch: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for system, _, epoch in _epochs(store):
-        found.setdefault((system, epoch["number"]), []).append(epoch)
-    for (system, place), own in found.items():
-        known = {name: [e[name] for e in own if e[name] is not None] for name in _LOSSES}
-        means = {
-            name: sum(values) / len(values) if values else None for name, values in known.items()
-        }
-        yield system, {"number": place, "folds": len(own)} | means
-
-
-def _kept_notes(store: Store) -> Iterator[str]:
-    """Yield the epoch whose weights each fold kept."""
-    for system, facts in (store.meta(FINETUNING) or {}).items():
-        if "kept" in facts:
-            listed = ", ".join(f"{fold}: {epoch}" for fold, epoch in facts["kept"].items())
-            yield f"{system}: epoch kept, by fold: {listed}."
+        by_epoch.setdefault((system, epoch["number"]), []).append(epoch)
+    for (system, place), folds in by_epoch.items():
+        known = {name: [e[name] for e in folds if e[name] is not None] for name in _LOSSES}
+        means = {name: sum(own) / len(own) if own else None for name, own in known.items()}
+        yield system, {"number": place, "folds": len(folds)} | means
 
 
 def _epochs(store: Store) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -207,27 +169,21 @@ def _epochs(store: Store) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 
 
 def curve_pictures(store: Store) -> dict[str, Picture]:
-    """Return losses and perplexities by epoch, one panel per system."""
-    systems = list(dict.fromkeys(system for system, _, _ in _epochs(store)))
-    if not systems:
-        return {}
-    panels = [panel for system in systems for panel in _panels(store, system)]
-    return {"training": Panels("Training and validation", tuple(panels))}
+    """Return mean losses and perplexities over folds by epoch, two panels per system."""
+    epochs: dict[str, list[Mapping[str, Any]]] = {}
+    for system, epoch in _mean_epochs(store):
+        epochs.setdefault(system, []).append(epoch)
+    panels = []
+    for system, own in epochs.items():
+        for label, column in (("loss, nats", "loss"), ("perplexity", "nll")):
+            sides = {"training": f"train_{column}", "validation": f"validation_{column}"}
+            lines = tuple(_line(name, side, own) for name, side in sides.items())
+            panels.append(Lines(f"{system}: {label}", "epoch", label, lines))
+    return {"training": Panels("Training and validation", tuple(panels))} if panels else {}
 
 
-def _panels(store: Store, system: str) -> Iterator[Lines]:
-    kinds = {
-        "loss, nats": (("training", "train_loss"), ("validation", "validation_loss")),
-        "perplexity": (("training", "train_nll"), ("validation", "validation_nll")),
-    }
-    for label, columns in kinds.items():
-        lines = tuple(_mean_line(store, system, name, column) for name, column in columns)
-        yield Lines(f"{system}: {label}", "epoch", label, lines)
-
-
-def _mean_line(store: Store, system: str, name: str, column: str) -> LineSeries:
-    """Return the mean over folds by epoch, losses of texts as perplexities."""
-    own = {e["number"]: e[column] for label, e in _mean_epochs(store) if label == system}
-    known = {place: value for place, value in sorted(own.items()) if value is not None}
+def _line(name: str, column: str, epochs: Sequence[Mapping[str, Any]]) -> LineSeries:
+    values = {e["number"]: e[column] for e in epochs if e[column] is not None}
+    known = dict(sorted(values.items()))
     shown = map(perplexity, known.values()) if column.endswith("nll") else known.values()
     return LineSeries(name, tuple(map(float, known)), tuple(shown))

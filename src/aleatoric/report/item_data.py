@@ -33,11 +33,7 @@ class Measure:
 
     @property
     def probe(self) -> str:
-        """What follows the slash of its key; empty if there is none.
-
-        >>> Measure("w1_C/semantic", "", "").probe
-        'semantic'
-        """
+        """What follows the slash of its key; empty if there is none."""
         return self.key.partition("/")[2]
 
 

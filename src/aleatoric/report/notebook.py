@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import singledispatch
 from html import escape
 from typing import Any
 
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.report.figures import draw, safe
-from aleatoric.report.tables import between, interval_ends, printable
+from aleatoric.report.tables import UNDEFINED, between, interval_ends, printable
 from aleatoric.report.views import view_of_results
 from aleatoric.types import Result, Results, Study, Table
 
@@ -33,7 +32,12 @@ def plot(what: Any) -> Any:
 def table_html(table: Table) -> str:
     """A table as HTML, every cell escaped."""
     head = "".join(f"<th>{_text(column)}</th>" for column in table.columns)
-    body = "\n".join(f"<tr>{_cells(row)}</tr>" for row in table.rows)
+    body = "\n".join(
+        f'<tr><th scope="row">{_text(row[0])}</th>'
+        + "".join(f"<td>{_text(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in table.rows
+    )
     notes = "".join(f"<p><small>{_text(note)}</small></p>" for note in table.notes)
     return (
         f"<table><caption>{_text(table.title)}</caption><thead><tr>{head}</tr></thead>\n"
@@ -44,7 +48,18 @@ def table_html(table: Table) -> str:
 @to_html.register
 def result_html(result: Result) -> str:
     """One result with all its details."""
-    return table_html(_single(result)) + _signed(result)
+    estimate, ends = result.estimate, result.estimate.interval
+    interval = f"[{ends.low:.4g}, {ends.high:.4g}]" if ends else UNDEFINED
+    value = UNDEFINED if estimate.value is None else f"{estimate.value:.4g}"
+    rows = [("value", value), ("interval", interval)]
+    if result.perfect is not None:
+        rows.append(("if perfect", between(result.perfect.low, result.perfect.high)))
+    counts = {"items": estimate.n_items, "groups": estimate.n_groups}
+    counts["undefined"] = estimate.n_undefined
+    rows += [(name, str(n)) for name, n in counts.items()]
+    notes = (estimate.reason,) if estimate.reason else ()
+    table = Table(f"{result.system}, {result.metric}", ("", ""), tuple(rows), notes)
+    return table_html(table) + _signed(result)
 
 
 @to_html.register
@@ -90,8 +105,16 @@ def plot_result(result: Result, axes: Any = None) -> Any:
 
 @plot.register
 def plot_results(results: Results, axes: Any = None, metric: str | None = None) -> Any:
-    """One metric of every system, with intervals."""
-    chosen = _of_metric(results, metric)
+    """One metric of every system, by default the level's main one, with intervals."""
+    known = [result for result in results if result.estimate.value is not None]
+    if not known:
+        raise UsageError("there is no result to plot.")
+    names = dict.fromkeys(result.metric for result in known)
+    main = next((name for name in names if name.partition("/")[0] in MAIN), next(iter(names)))
+    wanted = metric if metric is not None else main
+    if wanted not in names:
+        raise UsageError(f"there is no metric {wanted!r}; there are: {', '.join(names)}.")
+    chosen = [result for result in known if result.metric == wanted]
     axes = _axes(1.0 + 0.35 * len(chosen)) if axes is None else axes
     for place, result in enumerate(chosen):
         low, value, high = interval_ends(result.estimate)
@@ -115,38 +138,6 @@ def plot_study(study: Study, figure: str | None = None) -> Any:
     return draw(study.figures[name])[0]
 
 
-def _of_metric(results: Sequence[Result], metric: str | None) -> list[Result]:
-    """The defined results of a metric, by default of the level's main one."""
-    known = [result for result in results if result.estimate.value is not None]
-    if not known:
-        raise UsageError("there is no result to plot.")
-    names = dict.fromkeys(result.metric for result in known)
-    main = next((name for name in names if name.partition("/")[0] in MAIN), next(iter(names)))
-    wanted = metric if metric is not None else main
-    if wanted not in names:
-        raise UsageError(f"there is no metric {wanted!r}; there are: {', '.join(names)}.")
-    return [result for result in known if result.metric == wanted]
-
-
-def _single(result: Result) -> Table:
-    estimate = result.estimate
-    interval = estimate.interval and f"[{estimate.interval.low:.4g}, {estimate.interval.high:.4g}]"
-    rows: list[tuple[str, Any]] = [("value", estimate.value), ("interval", interval)]
-    if result.perfect is not None:
-        rows.append(("if perfect", between(result.perfect.low, result.perfect.high)))
-    rows += [("items", estimate.n_items), ("groups", estimate.n_groups)]
-    rows.append(("undefined", estimate.n_undefined))
-    named = tuple((name, _number(value)) for name, value in rows)
-    notes = (estimate.reason,) if estimate.reason else ()
-    return Table(f"{result.system}, {result.metric}", ("", ""), named, notes)
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def _axes(height: float) -> Any:
     """Axes of a new pyplot figure, which a notebook shows."""
     try:
@@ -155,11 +146,6 @@ def _axes(height: float) -> Any:
         raise MissingExtraError("matplotlib", "report") from None
     _, axes = pyplot.subplots(figsize=(6, height), layout="constrained")
     return axes
-
-
-def _cells(row: Sequence[Any]) -> str:
-    first, *others = row
-    return f'<th scope="row">{_text(first)}</th>' + "".join(f"<td>{_text(c)}</td>" for c in others)
 
 
 def _text(value: object) -> str:

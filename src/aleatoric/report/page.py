@@ -4,42 +4,31 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import aleatoric
 from aleatoric.data import files
-from aleatoric.errors import MissingExtraError, UsageError
+from aleatoric.errors import UsageError
 from aleatoric.levels import base
 from aleatoric.registry import Track, quietly
 from aleatoric.report.charts import PageFigure, page_figures, to_data, to_json
-from aleatoric.report.commands import command_of
+from aleatoric.report.explorer.rendering import environment
 from aleatoric.report.figures import draw_all, file_name, make_folder, writing_into
 from aleatoric.report.item_data import ItemList
 from aleatoric.report.parts import ReportPart, parts_of
 from aleatoric.report.tables import printable, to_latex, to_markdown, with_interval
 from aleatoric.report.views import SystemsTable, View, view_of_run
+from aleatoric.runs.job import Job
 from aleatoric.runs.run import Store
 from aleatoric.studies.figure_data import Picture
 from aleatoric.types import Table
 
 SCRIPTS = ("charts.js", "kinds.js", "downloads.js", "contexts.js", "page.js")
-STYLES = ("report.css",)
-
-
-@dataclass(frozen=True)
-class Citation:
-    """A number with what makes it reproducible; `id` is its place on the page."""
-
-    id: str
-    system: str
-    metric: str
-    value: str
-    signature: str
-    command: str
 
 
 @dataclass(frozen=True)
@@ -54,8 +43,8 @@ class Section:
     """What changes the reading of the table: shown above it."""
     notes: tuple[str, ...]
     systems: SystemsTable
-    citations: Mapping[tuple[str, str], Citation]
-    """By system and metric."""
+    citations: Mapping[tuple[str, str], Mapping[str, str]]
+    """System and metric -> a number, its id on the page, and what makes it reproducible."""
     tables: tuple[Table, ...]
     more_tables: tuple[Table, ...]
     """Tables below that of systems: by human agreement, of fine-tuning."""
@@ -95,7 +84,9 @@ def make_report(
         write_html([section(part, own, place, inputs) for place, (part, own) in numbered], html)
         yield html
     if figures is not None:
-        for part, own, folder in zip(parts, pictures, _folders(parts, figures), strict=True):
+        for place, (part, own) in enumerate(zip(parts, pictures, strict=True), 1):
+            name = f"{place}-{part.level.name}-{file_name(part.corpus)}"
+            folder = figures / name if len(parts) > 1 else figures
             yield from draw_all(own, folder)
             yield from write_tables(part, folder)
 
@@ -136,16 +127,6 @@ def write_tables(part: ReportPart, folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _folders(parts: Sequence[ReportPart], figures: Path) -> list[Path]:
-    """Return one folder per part: the one asked for, or folders in it if there are several."""
-    if len(parts) == 1:
-        return [figures]
-    return [
-        figures / f"{i}-{part.level.name}-{file_name(part.corpus)}"
-        for i, part in enumerate(parts, 1)
-    ]
-
-
 def section(
     part: ReportPart, pictures: Mapping[str, Picture], place: int = 0, inputs: Sequence[str] = ()
 ) -> Section:
@@ -154,13 +135,14 @@ def section(
     suffix = "" if place == 0 else f"-{place + 1}"
     table = view.systems_table(part)
     contexts, lists = view.page_items(detailed, inputs if view.takes_inputs else ())
+    remarks, notes = _remarks_and_notes(part)
     return Section(
         suffix,
         view,
         f"{view.heading}: {part.corpus}",
         view.finding(detailed.results, table.compared),
-        (*_many(part), *_remarks(part), *view.caveats(detailed.results)),
-        (*_notes(part), *table.notes),
+        (*part.systems_notes, *remarks, *view.caveats(detailed.results)),
+        (*notes, *table.notes),
         table,
         _citations(part, suffix),
         tuple(view.tables(part.results)),
@@ -187,12 +169,15 @@ def render(sections: Sequence[Section]) -> str:
     from markupsafe import Markup
 
     script = "\n".join(_resource(name) for name in SCRIPTS)
-    page: str = _template().render(
+    digest = hashlib.sha256(script.encode()).digest()
+    template = environment("aleatoric.report").get_template("report.html.j2")
+    page: str = template.render(
         title=", ".join(one.title for one in sections),
         sections=sections,
-        style=Markup("\n".join(_resource(name) for name in STYLES)),
+        style=Markup(_resource("report.css")),
         script=Markup(script),
-        script_hash=_hash(script),
+        # Allows this script and no other.
+        script_hash=f"sha256-{base64.b64encode(digest).decode()}",
         figures_json=Markup(to_json(_figures_data(sections))),
         contexts_json={
             one.suffix: Markup(to_json(one.contexts)) for one in sections if one.contexts
@@ -202,39 +187,28 @@ def render(sections: Sequence[Section]) -> str:
     return page
 
 
-def _many(part: ReportPart) -> list[str]:
-    return [part.systems_note] if part.systems_note else []
-
-
-def _remarks(part: ReportPart) -> list[str]:
-    """Return remarks of the runs about their people: that they are simulated, for example."""
-    remarks = [printable(r) for store in part.stores for r in store.manifest.get("remarks", ())]
-    return [_sentence(remark) for remark in dict.fromkeys(remarks)]
-
-
-def _notes(part: ReportPart) -> list[str]:
-    remarks = {r for store in part.stores for r in store.manifest.get("remarks", ())}
+def _remarks_and_notes(part: ReportPart) -> tuple[list[str], list[str]]:
+    """Return remarks on the people (that they are simulated, for example), and other notes."""
+    remarks = [r for store in part.stores for r in store.manifest.get("remarks", ())]
     notes = [n for store in part.stores for n in base.notes(store) if n not in remarks]
-    return list(dict.fromkeys(printable(note) for note in notes))
+    texts = dict.fromkeys(map(printable, remarks))
+    sentences = [f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in texts]
+    return sentences, list(dict.fromkeys(map(printable, notes)))
 
 
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
-
-
-def _citations(part: ReportPart, suffix: str) -> dict[tuple[str, str], Citation]:
+def _citations(part: ReportPart, suffix: str) -> dict[tuple[str, str], Mapping[str, str]]:
     where = {member.label: (member.store, member.system) for member in part.members}
     commands = {label: command_of(*place) for label, place in where.items()}
     controls = command_of(part.first, next(iter(part.first.systems()), None))
     return {
-        (result.system, result.metric): Citation(
-            f"cite{suffix}-{number}",
-            result.system,
-            result.metric,
-            with_interval(result.estimate, 4),
-            str(result.signature),
-            commands.get(result.system, controls),
-        )
+        (result.system, result.metric): {
+            "id": f"cite{suffix}-{number}",
+            "system": result.system,
+            "metric": result.metric,
+            "value": with_interval(result.estimate, 4),
+            "signature": str(result.signature),
+            "command": commands.get(result.system, controls),
+        }
         for number, result in enumerate(part.results, 1)
     }
 
@@ -257,25 +231,27 @@ def _resource(name: str) -> str:
     return (resources.files("aleatoric.report") / "templates" / name).read_text(encoding="utf-8")
 
 
-def _hash(script: str) -> str:
-    """Return the hash that allows this script and no other."""
-    digest = hashlib.sha256(script.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode()}"
+def command_of(store: Store, system: str | None = None) -> str:
+    """Return the command of a whole run, or of one of its models alone.
+
+    A control needs no model: people are in the corpus. A fine-tuning run is made as a whole.
+    """
+    level = base.level_of(store)
+    job = level.job_type.from_manifest(store.manifest, {})
+    if system is not None and not level.needs_out:
+        job = _of_system(job, store, system)
+    is_live = any(not model.startswith("recorded:") for model in job.models)
+    words = ["aleatoric", job.command, *job.arguments(is_live)]
+    out = ["--out", f"{store.path.name}-again"] if level.needs_out else []
+    return printable(shlex.join([*words, *out, "--json"]))
 
 
-def _template() -> Any:
-    try:
-        from jinja2 import Environment, PackageLoader
-    except ImportError:
-        raise MissingExtraError("jinja2", "report") from None
-    environment = Environment(
-        loader=PackageLoader("aleatoric.report"), autoescape=True, finalize=_visible
-    )
-    return environment.get_template("report.html.j2")
-
-
-def _visible(value: Any) -> Any:
-    """Return a value for the page, with its control characters shown as escapes."""
-    # Markup is the page's own: its scripts, and data that is escaped already.
-    plain = isinstance(value, str) and not hasattr(value, "__html__")
-    return printable(value) if plain else value
+def _of_system(job: Job, store: Store, system: str) -> Job:
+    """Return the job with the model and decoder of one system."""
+    facts, known = store.systems()[system], {own.name: own.default for own in fields(job)}
+    spec = facts.get("spec") or facts["model"].rpartition("@")[0]
+    changes: dict[str, Any] = {"models": tuple(own for own in job.models if own == spec)}
+    if "decoders" in known:
+        asked, decoder = vars(job)["decoders"], str(facts["decoder"])
+        changes["decoders"] = (decoder,) if decoder in asked else known["decoders"]
+    return replace(job, **changes)

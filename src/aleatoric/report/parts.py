@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
+
+import numpy as np
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, NO_INTERVALS
 from aleatoric.levels.base import Level, level_of
+from aleatoric.report.tables import interval_ends
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import labels_of
 from aleatoric.studies.compare_statistics import better
-from aleatoric.types import Result
+from aleatoric.studies.figure_data import Dots
+from aleatoric.types import Estimate, Floats, Result
 
 _MUST_AGREE = (
     *("choices", "n_splits", "abstractions", "tagger", "embedder", "seed", "protocol"),
@@ -72,10 +77,9 @@ class ReportPart:
 
     @cached_property
     def results(self) -> list[Result]:
-        """The results of the controls, then of every model under its label; computed once.
+        """The results of the controls, then of every model under its label.
 
-        With many systems, only the controls and the leading ones have intervals, which take most
-        of the time.
+        With many systems, only controls and leaders have intervals, which take most of the time.
         """
         if len(self.members) <= MOST_DETAILED:
             return self._results_with(DEFAULT_METHOD)
@@ -86,11 +90,7 @@ class ReportPart:
 
     @cached_property
     def leading(self) -> ReportPart:
-        """The part with its leading systems only, if it has more than a page can show in detail.
-
-        Tests of all pairs and studies of every system would take too long: the table shows all
-        systems, everything else the leading ones.
-        """
+        """The part with its leading systems only, if it has more than can be tested and studied."""
         if len(self.members) <= MOST_DETAILED:
             return self
         kept = self._leaders(self.results)
@@ -121,33 +121,35 @@ class ReportPart:
         for store in self.stores:
             for result in level_of(store).results(store, interval, asked[store.path]):
                 found.setdefault((store.path, result.system), []).append(result)
-        first = self.first.path
-        own = [
+        of_models = [
             replace(result, system=member.label)
             for member in shown
             for result in found.get((member.store.path, member.system), ())
         ]
-        of_people = (rs for (path, s), rs in found.items() if path == first and s in controls)
-        return [*(result for rs in of_people for result in rs), *own]
+        first = self.first.path
+        of_people = [rs for (path, s), rs in found.items() if path == first and s in controls]
+        return [*chain.from_iterable(of_people), *of_models]
 
     @property
-    def systems_note(self) -> str | None:
+    def systems_notes(self) -> Iterator[str]:
         """Which of many systems a page shows in detail."""
-        if self.leading is self:
-            return None
-        return (
-            f"There are {len(self.members)} systems: the table of systems shows all of them. "
-            "Intervals, letters, findings, figures and contexts are those of the "
-            f"{MOST_DETAILED} systems that lead by {self.level.leading}; p-values do not account "
-            "for this choice. aleatoric compare --system compares others."
-        )
+        if self.leading is not self:
+            yield (
+                f"There are {len(self.members)} systems: the table of systems shows all of them. "
+                "Intervals, letters, findings, figures and contexts are those of the "
+                f"{MOST_DETAILED} systems that lead by {self.level.leading}; p-values do not "
+                "account for this choice. aleatoric compare --system compares others."
+            )
 
 
 def parts_of(stores: Sequence[Store]) -> list[ReportPart]:
     """Group runs into parts, in the order of the first run of each."""
     grouped: dict[str, list[Store]] = {}
     for store in stores:
-        grouped.setdefault(_meaning(store), []).append(store)
+        manifest = store.manifest
+        shared = [manifest.get(name) for name in _MUST_AGREE]
+        meaning = [manifest["level"], manifest["corpus"]["sha256"], shared]
+        grouped.setdefault(json.dumps(meaning, sort_keys=True), []).append(store)
     return [part_of(own) for own in grouped.values()]
 
 
@@ -162,7 +164,26 @@ def part_of(stores: Sequence[Store]) -> ReportPart:
     return ReportPart(tuple(stores), tuple(members))
 
 
-def _meaning(store: Store) -> str:
-    manifest = store.manifest
-    shared = [manifest.get(name) for name in _MUST_AGREE]
-    return json.dumps([manifest["level"], manifest["corpus"]["sha256"], shared], sort_keys=True)
+def values(store: Store, system: str, metric: str, minus: str | None = None) -> Floats:
+    """Return the defined values of a metric per item, or their differences from another metric.
+
+    Of a metric with several values per item, such as one per split, the first is taken.
+    """
+    pages = [page.values for page in store.stat_pages(system)]
+    columns = [own[metric][:, 0] - (own[minus][:, 0] if minus else 0.0) for own in pages]
+    joined: Floats = np.concatenate([np.zeros(0), *columns])
+    return joined[np.isfinite(joined)]
+
+
+def interval_dots(
+    title: str,
+    label: str,
+    rows: tuple[str, ...],
+    series: Mapping[str, Sequence[Estimate | None]],
+    reference: str = "",
+    times: float = 1.0,
+) -> Dots:
+    """Return estimates with intervals, multiplied by `times`: one per row in every series."""
+    ends = {name: [interval_ends(own, times) for own in row] for name, row in series.items()}
+    low, value, high = ({n: tuple(e[i] for e in own) for n, own in ends.items()} for i in range(3))
+    return Dots(title, label, rows, value, low, high, reference)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from aleatoric.inference import planning
-from aleatoric.inference.noise import Size, VarianceParts
+from aleatoric.inference.noise import Size
 from aleatoric.studies.cost import ADVICE, LOCAL_BYTES, REACHED, SHARED_BYTES, Cost, Machine, Work
 from aleatoric.studies.figure_data import Guide, Lines, LineSeries, Panels, plain
 from aleatoric.studies.plan import PlanRow, RunPlan, Target
@@ -55,61 +55,49 @@ def _plan_cells(row: PlanRow) -> tuple[str, ...]:
     )
 
 
-def _goal(plan: RunPlan) -> list[str]:
+def _goal(plan: RunPlan) -> Iterator[str]:
     """Notes on the target, the design with the fewest answers, and the variance by source."""
-    found = []
-    if plan.target.error is not None:
-        found.append(f"Target: {target_name(plan.target)}, so SE ≤ {plan.target.error:.4f}.")
-    enough = [row for row in plan.rows if row.meets]
+    target, split = plan.target, plan.split
+    if target.error is not None:
+        if target.se is not None:
+            name = f"standard error {target.se:g}"
+        elif target.width is not None:
+            name = f"interval width {target.width:g}"
+        else:
+            name = f"power {target.power:g} for a difference of {target.difference:g}"
+        yield f"Target: {name}, so SE ≤ {target.error:.4f}."
+    enough = [row.design for row in plan.rows if row.meets]
     if enough:
-        best = min(enough, key=lambda row: (row.design.answers, row.design.draws or 0))
-        found.append(
-            f"Fewest answers: {best.design.people} people per context, samples: "
-            f"{size_name(best.design.samples)}, {best.design.contexts} contexts in "
-            f"{best.design.groups} groups."
+        best = min(enough, key=lambda design: (design.answers, design.draws or 0))
+        yield (
+            f"Fewest answers: {best.people} people per context, samples: "
+            f"{size_name(best.samples)}, {best.contexts} contexts in {best.groups} groups."
         )
-    found += [_shares(plan.rows[-1])] if plan.rows else []
-    return [*found, _pilot(plan.split)] if plan.split else found
+    if plan.rows:
+        yield _shares(plan.rows[-1])
+    if split:
+        sides = {"people": split.people, "samples": split.model, "contexts": split.contexts}
+        yield (
+            f"The pilot's own SE is {split.standard_error:.4f}. Its square by source: "
+            f"{_listed(sides, split.total)} (one person and one draw left out at a time; the rest "
+            "is due to contexts and their groups)."
+        )
 
 
 def _listed(parts: dict[str, float], total: float) -> str:
     return ", ".join(f"{name} {value / (total or 1.0):.0%}" for name, value in parts.items())
 
 
-def _pilot(split: VarianceParts) -> str:
-    """The noise of the pilot's own mean by source."""
-    parts = {"people": split.people, "samples": split.model, "contexts": split.contexts}
-    listed = _listed(parts, split.total)
-    return (
-        f"The pilot's own SE is {split.standard_error:.4f}. Its square by source: {listed} (one "
-        "person and one draw left out at a time; the rest is due to contexts and their groups)."
-    )
-
-
 def _shares(row: PlanRow) -> str:
     """The variance of the last design by source."""
     parts, crowding = row.parts, row.design.crowding
-    by_source = {
-        "groups": parts.groups * crowding.seen,
-        "contexts": parts.contexts,
-        "people": parts.people,
-        "samples": parts.samples,
-    }
-    listed = _listed(by_source, sum(by_source.values()))
+    by_source = {"groups": parts.groups * crowding.seen, "contexts": parts.contexts}
+    by_source |= {"people": parts.people, "samples": parts.samples}
     effect = planning.design_effect(parts, crowding)
     return (
-        f"Variance of the last row by source: {listed}; intra-group correlation "
-        f"{parts.correlation:.3f}, design effect {effect:.2f}."
+        f"Variance of the last row by source: {_listed(by_source, sum(by_source.values()))}; "
+        f"intra-group correlation {parts.correlation:.3f}, design effect {effect:.2f}."
     )
-
-
-def target_name(target: Target) -> str:
-    """A target in words."""
-    if target.se is not None:
-        return f"standard error {target.se:g}"
-    if target.width is not None:
-        return f"interval width {target.width:g}"
-    return f"power {target.power:g} for a difference of {target.difference:g}"
 
 
 def size_name(size: Size) -> str:
@@ -125,11 +113,10 @@ def plan_picture(plan: RunPlan) -> Panels:
     error = plan.target.error
     marks = (Guide("target", y=error),) if error is not None else ()
     lines = tuple(_line(row, groups) for row in designs.values())
-    title = f"Plan: {plan.source}"
     panels = [Lines("standard error", "contexts", "predicted SE", lines, marks)]
     if plan.target.difference is not None:
-        panels.append(_power(list(designs.values()), groups, plan.target))
-    return Panels(title, tuple(panels), len(panels))
+        panels.append(_power(lines, plan.target))
+    return Panels(f"Plan: {plan.source}", tuple(panels), len(panels))
 
 
 def _line(row: PlanRow, groups: Ints) -> LineSeries:
@@ -140,10 +127,9 @@ def _line(row: PlanRow, groups: Ints) -> LineSeries:
     return LineSeries(label, plain(contexts), plain(errors))
 
 
-def _power(rows: Sequence[PlanRow], groups: Ints, target: Target) -> Lines:
+def _power(errors: Sequence[LineSeries], target: Target) -> Lines:
     lines = []
-    for row in rows:
-        line = _line(row, groups)
+    for line in errors:
         power = [planning.power(e, target.difference or 0.0, target.level) for e in line.y]
         lines.append(LineSeries(line.label, line.x, plain(power)))
     marks = (Guide("target", y=target.power),) if target.power is not None else ()
@@ -192,7 +178,6 @@ def cost_dicts(rows: Sequence[CostRow]) -> list[dict[str, Any]]:
 
 def _cost_cells(work: Work, parameters: float, machine: Machine, cost: Cost) -> tuple[str, ...]:
     name, gpus = machine.device.name, cost.gpus // machine.workers
-    seconds = (cost.load, cost.model, cost.write, cost.score, cost.seconds)
     return (
         count(parameters),
         size_name(work.samples),
@@ -200,7 +185,7 @@ def _cost_cells(work: Work, parameters: float, machine: Machine, cost: Cost) -> 
         f"{gpus} x {name}" if gpus > 1 else name,
         str(machine.workers),
         count(cost.tokens),
-        *map(duration, seconds),
+        *map(duration, (cost.load, cost.model, cost.write, cost.score, cost.seconds)),
         size(cost.worker_memory),
         size(cost.disk),
         cost.bottleneck,
@@ -219,21 +204,13 @@ def size(number: float) -> str:
 
 
 def _with_unit(number: float, units: Sequence[tuple[str, float]]) -> str:
-    """A number in the largest unit that is not larger, or in the smallest one.
-
-    >>> _with_unit(135e6, [("M", 1e6), ("K", 1e3)]), _with_unit(5, [("M", 1e6), ("K", 1e3)])
-    ('135M', '0.005K')
-    """
+    """A number in the largest unit that is not larger, or in the smallest one."""
     unit, value = next((one for one in units if number >= one[1]), units[-1])
     return f"{number / value:.3g}{unit}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds in a readable unit.
-
-    >>> duration(0.25), duration(90), duration(7200), duration(5e6)
-    ('0.25 s', '90 s', '2.0 h', '58 days')
-    """
+    """Seconds in a readable unit."""
     if seconds < 300:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     if seconds < 2 * 3600:

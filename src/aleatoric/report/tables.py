@@ -25,27 +25,18 @@ _FORMULA = ("=", "+", "-", "@", "\t")
 _NUMBER = re.compile(r"[+-]?\d[\d.,]*(e[+-]?\d+)?%?")
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX |= {char: "\\" + char for char in "&%$#_{}"}
-_LATEX |= {"†": r"\dag{}", "≤": r"$\leq$", "…": r"\ldots{}"}
-_LATEX |= {
-    "↓": r"$\downarrow$",
-    "↑": r"$\uparrow$",
-    "–": "--",
-    "−": "$-$",
-    "‖": r"$\Vert$",
-    "²": "$^2$",
-}
+_LATEX |= {"†": r"\dag{}", "≤": r"$\leq$", "…": r"\ldots{}", "↓": r"$\downarrow$"}
+_LATEX |= {"↑": r"$\uparrow$", "–": "--", "−": "$-$", "‖": r"$\Vert$", "²": "$^2$"}
 _LATEX |= {"μ": r"$\mu$", "<": r"\textless{}", ">": r"\textgreater{}"}
 
 
 def printable(text: str) -> str:
-    """Return a text with its control characters as escapes, safe for a terminal or a page.
-
-    >>> printable("a\\x1b[31mb")
-    'a\\\\x1b[31mb'
-    """
+    """Return a text with its control characters as escapes, safe for a terminal or a page."""
     if text.isprintable():
         return text  # most texts, and quick to see
-    return "".join(c if _harmless(c) else ascii(c)[1:-1] for c in text)
+    kept = f"\n\t{INVISIBLE_LETTERS}"
+    harmless = (c in kept or unicodedata.category(c) not in _STEERING for c in text)
+    return "".join(c if safe else ascii(c)[1:-1] for c, safe in zip(text, harmless, strict=True))
 
 
 def to_rich(table: Table) -> RichTable:
@@ -106,12 +97,6 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 }
 
 
-def _harmless(character: str) -> bool:
-    return (
-        character in f"\n\t{INVISIBLE_LETTERS}" or unicodedata.category(character) not in _STEERING
-    )
-
-
 def _markdown_cell(cell: object) -> str:
     text = printable(str(cell)).replace("\n", " ").replace("&", "&amp;").replace("<", "&lt;")
     return _MARKDOWN.sub(r"\\\1", text)
@@ -131,58 +116,42 @@ UNDEFINED = "–"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number as papers print it.
-
-    >>> number(0.43239), number(None)
-    ('0.432', '–')
-    """
+    """Return a number as papers print it."""
     if value is None:
         return UNDEFINED
     # A negative number that rounds to zero is printed as zero.
     return f"{value:.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
 
 
-def with_interval(estimate: Estimate, digits: int = 3) -> str:
-    """Return a value with its interval, marked if it is cut at a bound.
+def with_interval(estimate: Estimate, digits: int = 3, times: float = 1.0) -> str:
+    """Return a value with its interval, multiplied by `times`; marked if it is cut at a bound.
 
     >>> with_interval(Estimate(0.5, None, 3, 1))
     '0.500'
     >>> with_interval(Estimate(0.5, Interval(0.0, 0.9, 0.95, "t, cut at 0"), 3, 3))
     '0.500 [0.000, 0.900]†'
     """
-    text = number(estimate.value, digits)
+    text = number(None if estimate.value is None else times * estimate.value, digits)
     if estimate.interval is None:
         return text + (f" ({p_calibrated(estimate)})" if p_calibrated(estimate) else "")
-    return f"{text} {interval_text(estimate.interval, digits)}"
+    return f"{text} {interval_text(estimate.interval, digits, times)}"
 
 
 def interval_text(interval: Interval, digits: int = 3, times: float = 1.0) -> str:
-    """Return the two ends of an interval, multiplied by `times`.
-
-    >>> interval_text(Interval(0.1, 0.9, 0.95, "t"), 1, 100)
-    '[10.0, 90.0]'
-    """
+    """Return the two ends of an interval, multiplied by `times`."""
     low, high = (number(times * end, digits) for end in (interval.low, interval.high))
     return f"[{low}, {high}]{CUT_MARK if is_cut(interval) else ''}"
 
 
 def p_calibrated(estimate: Estimate) -> str:
-    """Return the p-value of calibration that stands in place of an interval, or nothing.
-
-    >>> p_calibrated(Estimate(0.1, None, 9, 3, p_calibrated=0.4286))
-    'p = 0.429'
-    """
+    """Return the p-value of calibration that stands in place of an interval, or nothing."""
     if estimate.p_calibrated is None or estimate.interval is not None:
         return ""
     return f"p = {max(estimate.p_calibrated, 0.001):.3f}"
 
 
 def between(low: float | None, high: float | None, digits: int = 3) -> str:
-    """Return a range of numbers; one number if both ends are equal.
-
-    >>> between(0.2, 0.3), between(0.2, 0.2), between(None, None)
-    ('0.200–0.300', '0.200', '–')
-    """
+    """Return a range of numbers; one number if both ends are equal."""
     if low is None or high is None:
         return UNDEFINED
     ends = number(low, digits), number(high, digits)
@@ -190,11 +159,7 @@ def between(low: float | None, high: float | None, digits: int = 3) -> str:
 
 
 def interval_ends(estimate: Estimate | None, times: float = 1.0) -> tuple[float, float, float]:
-    """Return the low end, the value and the high end of an estimate; NaN where undefined.
-
-    >>> interval_ends(Estimate(0.5, None, 3, 1), 100)
-    (50.0, 50.0, 50.0)
-    """
+    """Return the low end, the value and the high end of an estimate; NaN where undefined."""
     if estimate is None or estimate.value is None:
         return math.nan, math.nan, math.nan
     value, own = estimate.value, estimate.interval
@@ -206,11 +171,7 @@ DIGITS = 5
 
 
 def short(value: float | None) -> float | None:
-    """Return a number with as many digits as a figure shows; `None` if it is undefined.
-
-    >>> short(1 / 3), short(math.nan), short(None)
-    (0.33333, None, None)
-    """
+    """Return a number with as many digits as a figure shows; `None` if it is undefined."""
     if value is None or not math.isfinite(value):
         return None
     rounded = float(f"{value:.{DIGITS}g}")
@@ -218,22 +179,14 @@ def short(value: float | None) -> float | None:
 
 
 def p_value(p: float | None) -> str:
-    """Return a p-value as papers print it.
-
-    >>> p_value(0.00003), p_value(0.0421), p_value(None)
-    ('<.001', '.042', '–')
-    """
+    """Return a p-value as papers print it."""
     if p is None:
         return UNDEFINED
     return "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as a sentence lists them.
-
-    >>> listed(["a"]), listed(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
+    """Return names as a sentence lists them."""
     *before, last = names
     return f"{', '.join(before)} and {last}" if before else last
 
@@ -259,11 +212,6 @@ class TableCell:
         return f"{text} {self.interval}".strip() if with_interval else text
 
     @classmethod
-    def named(cls, name: str) -> TableCell:
-        """Return the cell of a name."""
-        return cls(name, name)
-
-    @classmethod
     def count(cls, n: int) -> TableCell:
         """Return the cell of a number of items."""
         return cls(f"{n:,}", n)
@@ -278,7 +226,9 @@ class TableCell:
         estimate, digits = result.estimate, 3 if times == 1 else 2
         scaled = times * result.estimate.value
         text = f"{scaled:.3g}" if is_small else number(scaled, digits)
-        interval = _calibration(estimate)
+        interval = p = p_calibrated(estimate)
+        if p and (estimate.p_calibrated or 0.0) > 0.05:
+            interval = f"consistent with calibration ({p})"
         if estimate.interval and not is_small:
             interval = interval_text(estimate.interval, digits, times)
         own = letters.get(result.metric, {}).get(result.system, "")
@@ -293,13 +243,6 @@ class TableCell:
         low, high = (None if end is None else times * end for end in (perfect.low, perfect.high))
         text = between(low, high, 3 if times == 1 else 2)
         return cls(text, perfect.low, cites=(result.system, result.metric))
-
-
-def _calibration(estimate: Estimate) -> str:
-    """Return what stands in place of the interval of a calibration error of tokens."""
-    p = p_calibrated(estimate)
-    is_consistent = estimate.p_calibrated is not None and estimate.p_calibrated > 0.05
-    return f"consistent with calibration ({p})" if p and is_consistent else p
 
 
 @dataclass(frozen=True)

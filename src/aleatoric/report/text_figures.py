@@ -12,7 +12,7 @@ from aleatoric.levels import text
 from aleatoric.levels.text_fit import fit
 from aleatoric.levels.text_scoring import CONTROL, PAIR, Distances
 from aleatoric.registry import Track, quietly
-from aleatoric.report.parts import ReportPart, ShownSystem
+from aleatoric.report.parts import ReportPart, ShownSystem, interval_dots, values
 from aleatoric.report.tables import interval_ends
 from aleatoric.runs.run import Store
 from aleatoric.studies.figure_data import (
@@ -36,6 +36,7 @@ MAIN = ("lexical-1", "syntactic-2", "semantic")
 N_BINS = 25
 _DIFFERENCES = {"fig3_mean_M_minus_H": "M", "fig8_mean_C_minus_H": "C"}
 _DECODERS = {
+    "energy": ("energy", "energy distance"),
     "fig5_w1_C": ("w1_C", "mean W1(C, H)"),
     "fig9_w1_M": ("w1_M", "mean W1(M, H)"),
     "fig10_mean_M_minus_H": ("dmu_M", "mean of μM − μH"),
@@ -63,10 +64,8 @@ def overall(part: ReportPart) -> dict[str, Picture]:
     if part.members:
         found |= {name: differences(part, side) for name, side in _DIFFERENCES.items()}
         found["fig4_w1_C"] = divergence_curves(part, "w1_C")
-        results = part.results
-        found["energy"] = decoder_dots(results, "energy", "energy distance")
-        found |= {name: decoder_dots(results, *what) for name, what in _DECODERS.items()}
-        found["decoders"] = decoder_points(results, main_of(probes))
+        found |= {name: decoder_dots(part.results, *what) for name, what in _DECODERS.items()}
+        found["decoders"] = decoder_points(part.results, main_of(probes))
     for member in part.members:
         found[f"variability{part.ending(member)}"] = three_sides(part, member)
     return found
@@ -151,7 +150,12 @@ def divergence_curves(part: ReportPart, metric: str) -> Panels:
 
 def _densities(title: str, label: str, samples: Mapping[str, Floats], bounds: Bounds) -> Lines:
     """Return one curve per sample, within the bounds; a name keeps its slot in every figure."""
-    shown = _shown_part(samples.values(), bounds)
+    # The axis goes from the lower bound to a little above all values.
+    every, shown = np.concatenate([*samples.values()]), (0.0, 1.0)
+    if len(every):
+        low = bounds[0] if np.isfinite(bounds[0]) else float(every.min() - 0.3 * np.ptp(every))
+        top = max(float(every.max()), low)
+        shown = low, min(bounds[1], top + 0.3 * ((top - low) or 1.0))
     lines, marks = [], []
     for slot, (name, sample) in enumerate(samples.items()):
         if has_spread(sample):
@@ -163,16 +167,6 @@ def _densities(title: str, label: str, samples: Mapping[str, Floats], bounds: Bo
     return Lines(title, label, "density", tuple(lines), tuple(marks), shown)
 
 
-def _shown_part(samples: Iterable[Floats], bounds: Bounds) -> Bounds:
-    """Return the ends of the axis: from the lower bound to a little above all values."""
-    every = np.concatenate([*samples])
-    if not len(every):
-        return 0.0, 1.0
-    low = bounds[0] if np.isfinite(bounds[0]) else float(every.min() - 0.3 * np.ptp(every))
-    top = max(float(every.max()), low)
-    return low, min(bounds[1], top + 0.3 * ((top - low) or 1.0))
-
-
 def _upper_end(samples: Iterable[Floats]) -> float:
     """Return the greatest value of all; 1 if there is none above 0."""
     return max((float(sample.max()) for sample in samples if len(sample)), default=0.0) or 1.0
@@ -180,13 +174,14 @@ def _upper_end(samples: Iterable[Floats]) -> float:
 
 def decoder_dots(results: Sequence[Result], metric: str, label: str) -> Dots:
     """Figs. 5 and 9 to 11: the mean of a metric per probe and system, with intervals."""
-    own = [result for result in results if result.metric.startswith(f"{metric}/")]
-    rows = tuple(dict.fromkeys(result.metric.partition("/")[2] for result in own))
-    names = list(dict.fromkeys(result.system for result in own))
-    found = {(r.system, r.metric.partition("/")[2]): r.estimate for r in own}
-    ends = {name: [interval_ends(found.get((name, row))) for row in rows] for name in names}
-    low, value, high = ({n: tuple(e[i] for e in ends[n]) for n in names} for i in range(3))
-    return Dots("", label, rows, value, low, high, CONTROL)
+    found = {
+        (r.system, r.metric.partition("/")[2]): r.estimate
+        for r in results
+        if r.metric.startswith(f"{metric}/")
+    }
+    rows = tuple(dict.fromkeys(probe for _, probe in found))
+    series = {name: [found.get((name, probe)) for probe in rows] for name, _ in found}
+    return interval_dots("", label, rows, series, CONTROL)
 
 
 def decoder_points(results: Sequence[Result], probes: Sequence[str]) -> Panels:
@@ -209,10 +204,9 @@ def instance(distances: Distances, system: str | None, title: str, bounds: Bound
     """Figs. 6 and 12 to 16: the three distributions of distances of one input."""
     samples = {"H: people": distances.human}
     if system is not None:
-        samples["M: generator"] = distances.own[system]
-        samples["C: both"] = distances.cross[system]
-    drawn = {name: known(own) for name, own in samples.items()}
-    return _densities(title, "distance", drawn, bounds)
+        samples |= {"M: generator": distances.own[system], "C: both": distances.cross[system]}
+    defined = {name: sample[np.isfinite(sample)] for name, sample in samples.items()}
+    return _densities(title, "distance", defined, bounds)
 
 
 def instance_panels(store: Store, chosen: Mapping[str, str | None]) -> Iterator[tuple[str, Panels]]:
@@ -225,25 +219,6 @@ def instance_panels(store: Store, chosen: Mapping[str, str | None]) -> Iterator[
         ]
         title = f"input {item_id}, {system or 'people alone'}"
         yield item_id, Panels(title, tuple(pictures), min(3, len(pictures)))
-
-
-def values(store: Store, system: str, metric: str, minus: str | None = None) -> Floats:
-    """Return the defined values of a metric per input, or their differences from another metric."""
-    pages = [page.values[metric][:, 0] for page in store.stat_pages(system)]
-    if minus is not None:
-        others = [page.values[minus][:, 0] for page in store.stat_pages(system)]
-        pages = [one - other for one, other in zip(pages, others, strict=True)]
-    return known(np.concatenate(pages)) if pages else np.zeros(0)
-
-
-def known(sample: Floats) -> Floats:
-    """Return the defined values of a sample.
-
-    >>> known(np.array([1.0, np.nan])).tolist()
-    [1.0]
-    """
-    found: Floats = sample[np.isfinite(sample)]
-    return found
 
 
 def _extreme_instances(part: ReportPart, member: ShownSystem) -> dict[str, Picture]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -32,7 +33,7 @@ from aleatoric.report.views import CONTEXT_CHARS, Found, Rows, View, by_system, 
 from aleatoric.runs.formats import load_texts
 from aleatoric.runs.run import Store, StoredTexts
 from aleatoric.studies.compare import Compared
-from aleatoric.studies.figure_data import Panels, Picture
+from aleatoric.studies.figure_data import Picture
 from aleatoric.types import Estimate, Result, Table
 
 N_LISTED = 3
@@ -47,6 +48,8 @@ _OF_PEOPLE = ("mean_H",)
 _OF_SYSTEMS = ("energy", "mean_M", "mean_C", "w1_M", "w1_C")
 Numbers = dict[str, dict[str, list[float | None]]]
 """Item -> statistic -> values by probe."""
+ByProbe = dict[tuple[str, str], dict[str, Result]]
+"""Probe and system -> metric without its probe -> result."""
 Fits = Sequence[tuple[str, Fit]]
 """Systems with their worst and best fitted inputs, by probe and side."""
 _COLUMNS = {
@@ -119,8 +122,8 @@ class TextView(View):
 
     def document(self, store: Store, results: Sequence[Result], interval: str) -> dict[str, Any]:
         """Return the results, and the verdicts on closeness and variability."""
-        own = {"verdicts": [asdict(verdict) for verdict in verdicts(results)]}
-        return super().document(store, results, interval) | own
+        shown = {"verdicts": [asdict(verdict) for verdict in verdicts(results)]}
+        return super().document(store, results, interval) | shown
 
     def finding(self, results: Sequence[Result], compared: Compared | None = None) -> str:
         """Return the verdicts as sentences; with several systems, those of the first probe."""
@@ -131,20 +134,18 @@ class TextView(View):
 
     def system_rows(self, found: Found, letters: Letters) -> tuple[tuple[Column, ...], Rows]:
         """Return one row per probe and system."""
-        probes = list(dict.fromkeys(m.partition("/")[2] for _, m in found if "/" in m))
         columns = (
             *(Column("probe", "text"), Column("system", "text")),
             *(Column(heading, help=about) for heading, about in _COLUMNS.values()),
             Column("inputs"),
         )
         rows = []
-        for probe in probes:
-            for name in systems_of(found):
-                own = [found.get((name, f"{metric}/{probe}")) for metric in _COLUMNS]
-                if any(own):
-                    cells = (TableCell.value(one, letters) for one in own)
-                    count = TableCell.count(max(one.estimate.n_items for one in own if one))
-                    rows.append((TableCell.named(probe), TableCell.named(name), *cells, count))
+        for names, own in _by_probe(found.values()).items():
+            shown = [own.get(metric) for metric in _COLUMNS]
+            if any(shown):
+                cells = (TableCell.value(result, letters) for result in shown)
+                count = TableCell.count(max(r.estimate.n_items for r in shown if r))
+                rows.append((*(TableCell(name, name) for name in names), *cells, count))
         return columns, tuple(rows)
 
     def figures(
@@ -154,12 +155,7 @@ class TextView(View):
         return text_figures.text_figures(part, track)
 
     def measures(self, saved: Collection[str]) -> tuple[Measure, ...]:
-        """Return the measures of inputs, probe by probe.
-
-        >>> from aleatoric.report.views import view_of
-        >>> [one.key for one in view_of("text").measures(["w1_C/a", "mean_H/a"])]
-        ['mean_H/a', 'w1_C/a']
-        """
+        """Return the measures of inputs, probe by probe."""
         probes = dict.fromkeys(name.partition("/")[2] for name in saved if "/" in name)
         return tuple(
             Measure(f"{name}/{probe}", heading.removesuffix(" ↓"), about)
@@ -175,8 +171,8 @@ class TextView(View):
 
     def beginning(self, context: str) -> str:
         """Return the beginning of an input."""
-        found = self.one_line(context)
-        return found if len(found) <= CONTEXT_CHARS else f"{found[:CONTEXT_CHARS]} …"
+        line = self.one_line(context)
+        return line if len(line) <= CONTEXT_CHARS else f"{line[:CONTEXT_CHARS]} …"
 
     def answers(self, store: Store, no: int) -> ItemAnswers:
         """Return an input by its number, with all texts that were written to it."""
@@ -194,81 +190,80 @@ class TextView(View):
 
 def text_tables(results: Sequence[Result]) -> list[Table]:
     """Return people's variability, closeness and variability of systems, the paper's metrics."""
-    found = by_system(results)
-    probes = list(dict.fromkeys(r.metric.partition("/")[2] for r in results if "/" in r.metric))
-    systems = systems_of(found)
-    people = _people(found, probes)
-    tables = [people, *(_paper(found, probes, systems, side) for side in _TITLES)]
-    others = [name for name in systems if name != CONTROL]
-    if others:
-        tables.insert(1, _closeness(found, probes, others, results))
+    by_probe, found = _by_probe(results), by_system(results)
+    tables = [_people(found, by_probe), *(_paper(found, by_probe, side) for side in _TITLES)]
+    systems = [name for name in systems_of(found) if name != CONTROL]
+    if systems:
+        tables.insert(1, _closeness(found, by_probe, systems, results))
     return [with_cut_note(table) for table in tables]
 
 
-def _people(found: Found, probes: Sequence[str]) -> Table:
-    rows = []
-    for probe in probes:
-        mean_h = found.get((CONTROL, f"mean_H/{probe}"))
-        if mean_h is not None:
-            rows.append((probe, with_interval(mean_h.estimate), _inputs(mean_h.estimate)))
+def _by_probe(results: Iterable[Result]) -> ByProbe:
+    """Group results by probe and system, in this order."""
+    grouped: ByProbe = {}
+    for result in results:
+        metric, _, probe = result.metric.partition("/")
+        if probe:
+            grouped.setdefault((probe, result.system), {})[metric] = result
+    probes, systems = (list(dict.fromkeys(key[i] for key in grouped)) for i in range(2))
+    keys = sorted(grouped, key=lambda key: (probes.index(key[0]), systems.index(key[1])))
+    return {key: grouped[key] for key in keys}
+
+
+def _people(found: Found, by_probe: ByProbe) -> Table:
+    rows = tuple(
+        (probe, with_interval(own["mean_H"].estimate), _inputs(own["mean_H"].estimate))
+        for (probe, system), own in by_probe.items()
+        if system == CONTROL and "mean_H" in own
+    )
     notes = ["mean H: mean distance between two people's texts to the same input."]
     length = found.get((CONTROL, "length_H"))
     if length is not None:
         notes.append(f"People's texts have {number(length.estimate.value, 1)} tokens on average.")
     notes.extend(_interval_note(found))
-    return Table("Human variability", ("probe", "mean H", "inputs"), tuple(rows), tuple(notes))
+    return Table("Human variability", ("probe", "mean H", "inputs"), rows, tuple(notes))
 
 
 def _closeness(
-    found: Found, probes: Sequence[str], systems: Sequence[str], results: Sequence[Result]
+    found: Found, by_probe: ByProbe, systems: Sequence[str], results: Sequence[Result]
 ) -> Table:
     """Return the leading table: closeness to people and variability, with verdicts."""
     same_length = any(metric.startswith(f"{SAME_LENGTH}/") for _, metric in found)
-    signed = ["energy", "dmu_M", *([SAME_LENGTH] if same_length else ())]
-    headings = {"energy": "energy ↓", "dmu_M": "μM − μH", SAME_LENGTH: "at same length"}
-    columns = ("probe", "system", *(headings[m] for m in signed), "mean M", "mean C", "inputs")
+    signed = {"energy": "energy ↓", "dmu_M": "μM − μH"}
+    signed |= {SAME_LENGTH: "at same length"} if same_length else {}
+    columns = ("probe", "system", *signed.values(), "mean M", "mean C", "inputs")
     rows = []
-    for probe in probes:
-        for system in systems:
-            own = [found.get((system, f"{m}/{probe}")) for m in signed]
-            means = [found.get((system, f"{m}/{probe}")) for m in ("mean_M", "mean_C")]
-            if own[0] is None:
-                continue
-            cells = (*(_with_interval(one) for one in own), *map(_value, means))
-            rows.append((probe, system, *cells, _inputs(own[0].estimate)))
-    notes = [
+    for (probe, system), own in by_probe.items():
+        if system != CONTROL and "energy" in own:
+            means = (_value(own.get(metric)) for metric in ("mean_M", "mean_C"))
+            cells = (*(_with_interval(own.get(metric)) for metric in signed), *means)
+            rows.append((probe, system, *cells, _inputs(own["energy"].estimate)))
+    lengths = {name: found.get((name, "length_M")) for name in systems}
+    tokens = [f"{name} {number(own.estimate.value, 1)}" for name, own in lengths.items() if own]
+    notes = (
         *sentences(verdicts(results)),
-        *_length_notes(found, systems),
+        *([f"Mean length of texts in tokens: {', '.join(tokens)}."] if tokens else ()),
         "energy: 2 mean C − mean M − mean H, closeness to people; 0 in expectation for a perfect "
         "generator at any number of texts.",
         "μM − μH: above 0 the generator varies more than people, below 0 less.",
         *([_SAME_LENGTH_NOTE] if same_length else ()),
         *_interval_note(found),
-    ]
-    return Table("Closeness to people and variability", columns, tuple(rows), tuple(notes))
+    )
+    return Table("Closeness to people and variability", columns, tuple(rows), notes)
 
 
-def _length_notes(found: Found, systems: Sequence[str]) -> Iterator[str]:
-    lengths = {name: found.get((name, "length_M")) for name in systems}
-    shown = [f"{name} {number(own.estimate.value, 1)}" for name, own in lengths.items() if own]
-    if shown:
-        yield f"Mean length of texts in tokens: {', '.join(shown)}."
-
-
-def _paper(found: Found, probes: Sequence[str], systems: Sequence[str], side: str) -> Table:
+def _paper(found: Found, by_probe: ByProbe, side: str) -> Table:
     has_matched = any(metric.startswith(f"w1_{side}_matched/") for _, metric in found)
     matched = ("matched",) if has_matched else ()
-    difference = f"μ{side} − μH"
-    columns = ("probe", "system", f"W1({side}, H) ↓", *matched, difference, "inputs")
+    columns = ("probe", "system", f"W1({side}, H) ↓", *matched, f"μ{side} − μH", "inputs")
     rows = []
-    for probe in probes:
-        for system in systems:
-            w1 = found.get((system, f"w1_{side}/{probe}"))
-            if w1 is None:
-                continue
-            own = (_matched(found, probe, system, side),) if has_matched else ()
-            signed = _with_interval(found.get((system, f"dmu_{side}/{probe}")))
-            cells = (with_interval(w1.estimate), *own, signed, _inputs(w1.estimate))
+    for (probe, system), own in by_probe.items():
+        w1 = own.get(f"w1_{side}")
+        if w1 is not None:
+            control = by_probe.get((probe, CONTROL), {}).get(f"w1_{side}")
+            shown = (_matched(own, control, side),) if has_matched else ()
+            signed = _with_interval(own.get(f"dmu_{side}"))
+            cells = (with_interval(w1.estimate), *shown, signed, _inputs(w1.estimate))
             rows.append((probe, system, *cells))
     return Table(_TITLES[side], columns, tuple(rows), tuple(_notes(found, side, has_matched)))
 
@@ -283,23 +278,20 @@ def _value(result: Result | None) -> str:
 
 def _inputs(estimate: Estimate) -> str:
     """Return how many inputs have a value, and of how many if some have none."""
-    lacking = estimate.n_undefined + estimate.n_missing
-    return (
-        f"{estimate.n_items} of {estimate.n_items + lacking}" if lacking else f"{estimate.n_items}"
-    )
+    n, lacking = estimate.n_items, estimate.n_undefined + estimate.n_missing
+    return f"{n} of {n + lacking}" if lacking else f"{n}"
 
 
-def _matched(found: Found, probe: str, system: str, side: str) -> str:
+def _matched(own: Mapping[str, Result], control_w1: Result | None, side: str) -> str:
     """Return a matched W1, with that of the control if it is computed on other inputs."""
-    own = found.get((system, f"w1_{side}_matched/{probe}"))
-    if own is None or own.estimate.value is None:
+    matched, control = own.get(f"w1_{side}_matched"), own.get(f"w1_{side}_control")
+    if matched is None or matched.estimate.value is None:
         return UNDEFINED
-    neighbours = [found.get((name, f"w1_{side}/{probe}")) for name in (system, CONTROL)]
-    n, control = own.estimate.n_items, found.get((system, f"w1_{side}_control/{probe}"))
+    n, neighbours = matched.estimate.n_items, (own[f"w1_{side}"], control_w1)
     if control is None or all(other and other.estimate.n_items == n for other in neighbours):
-        return number(own.estimate.value)
+        return _value(matched)
     inputs = "1 input" if n == 1 else f"{n} inputs"
-    return f"{_value(own)} ({inputs}; control {_value(control)})"
+    return f"{_value(matched)} ({inputs}; control {_value(control)})"
 
 
 def _notes(found: Found, side: str, has_matched: bool) -> Iterator[str]:
@@ -371,32 +363,31 @@ def inputs_data(
 ) -> dict[str, Any]:
     """Return inputs with all their texts and numbers: those asked for, or as many as fit."""
     chosen = dict.fromkeys(asked) if asked else _that_fit(part, listed_inputs(fits), most)
-    values = {name: _numbers(part, name) for name in (CONTROL, *_labels(part))}
-    pictures = {item_id: (place, one) for item_id, place, one in _pictures(part, asked, fits)}
+    people = _numbers(part.first, CONTROL, _OF_PEOPLE, probes_of(part.first))
+    models = [_numbers(m.store, m.system, _OF_SYSTEMS, probes_of(part.first)) for m in part.members]
+    pictures = _pictures(part, asked, fits)
     return {
         "kind": "texts",
-        "systems": [printable(label) for label in _labels(part)],
+        "systems": [printable(member.label) for member in part.members],
         "probes": probes_of(part.first),
         "items": [
-            _input_data(part, item_id, values, *pictures.get(item_id, (None, None)))
+            _input_data(part, item_id, [people, *models])
+            | dict(zip(("pictured", "picture"), pictures.get(item_id, (None, None)), strict=True))
             for item_id in chosen
         ],
         "total": part.first.n_items,
-        "measures": [
-            {"key": "w1_C", "heading": "W1(C, H)"},
-            {"key": "w1_M", "heading": "W1(M, H)"},
-        ],
+        "measures": [{"key": f"w1_{side}", "heading": f"W1({side}, H)"} for side in _SIDES],
         "listed": "w1_C",
     }
 
 
-def _labels(part: ReportPart) -> list[str]:
-    return [member.label for member in part.members]
-
-
 def _that_fit(part: ReportPart, first: Iterable[str], most: int) -> dict[str, None]:
     """Return the inputs whose texts fit on a page, in the order of the corpus; `first` first."""
-    sizes = _sizes(part)
+    sizes: Counter[str] = Counter()
+    for store in part.stores:
+        for found in StoredTexts(store).walk():
+            sides = (found.item.references, *found.systems.values())
+            sizes[found.item.id] += sum(min(len(one), TEXT_CHARS) for side in sides for one in side)
     chosen: dict[str, None] = {}
     for item_id in dict.fromkeys([*first, *sizes]):
         most -= sizes[item_id]
@@ -406,55 +397,36 @@ def _that_fit(part: ReportPart, first: Iterable[str], most: int) -> dict[str, No
     return {item_id: None for item_id in sizes if item_id in chosen}
 
 
-def _sizes(part: ReportPart) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for store in part.stores:
-        for one in StoredTexts(store).walk():
-            sides = [one.item.references, *one.systems.values()]
-            size = sum(min(len(own), TEXT_CHARS) for side in sides for own in side)
-            found[one.item.id] = found.get(one.item.id, 0) + size
-    return found
-
-
-def _numbers(part: ReportPart, label: str) -> Numbers:
-    where = {m.label: (m.store, m.system) for m in part.members}
-    store, system = where.get(label, (part.first, CONTROL))
-    probes, saved = probes_of(part.first), set(store.stat_columns())
-    found: Numbers = {}
-    for name in _OF_PEOPLE if label == CONTROL else _OF_SYSTEMS:
+def _numbers(store: Store, system: str, metrics: Sequence[str], probes: Sequence[str]) -> Numbers:
+    saved, numbers = set(store.stat_columns()), Numbers()
+    for name in metrics:
         for i, probe in enumerate(probes):
             if f"{name}/{probe}" not in saved:
                 continue
             for row in store.rows(system, f"{name}/{probe}"):
-                own = found.setdefault(row.item_id, {}).setdefault(name, [None] * len(probes))
-                own[i] = short(row.value)
-    return found
+                values = numbers.setdefault(row.item_id, {}).setdefault(name, [None] * len(probes))
+                values[i] = short(row.value)
+    return numbers
 
 
 def _pictures(
     part: ReportPart, asked: Sequence[str], fits: Fits
-) -> Iterator[tuple[str, int | None, Panels]]:
-    """Yield the distances of single inputs, with the place of the system each is listed for."""
-    labels = _labels(part)
-    wanted: dict[str, int | None] = {
-        item_id: labels.index(name) for item_id, name in drawn_inputs(fits).items()
-    }
+) -> dict[str, tuple[int | None, dict[str, Any]]]:
+    """Return the distances of single inputs, with the place of the system each is listed for."""
+    places = {member.label: place for place, member in enumerate(part.members)}
+    wanted: dict[str, int | None] = {i: places[name] for i, name in drawn_inputs(fits).items()}
     if asked:
-        wanted = dict.fromkeys(asked, 0 if labels else None)
+        wanted = dict.fromkeys(asked, 0 if places else None)
+    pictures = {}
     for item_id, place in list(wanted.items())[:MOST_DRAWN]:
         member = None if place is None else part.members[place]
         store, system = (member.store, member.system) if member else (part.first, None)
         for _, panels in instance_panels(store, {item_id: system}):
-            yield item_id, place, panels
+            pictures[item_id] = (place, to_data(panels))
+    return pictures
 
 
-def _input_data(
-    part: ReportPart,
-    item_id: str,
-    values: Mapping[str, Numbers],
-    pictured: int | None,
-    picture: Panels | None,
-) -> dict[str, Any]:
+def _input_data(part: ReportPart, item_id: str, numbers: Sequence[Numbers]) -> dict[str, Any]:
     item = StoredTexts(part.first).find(item_id).item
     systems = []
     for member in part.members:
@@ -466,21 +438,12 @@ def _input_data(
         "input": _safe(item.input),
         "people": _safe(item.references),
         "systems": systems,
-        "numbers": [values[name].get(item_id, {}) for name in (CONTROL, *_labels(part))],
-        "pictured": pictured,
-        "picture": None if picture is None else to_data(picture),
+        "numbers": [values.get(item_id, {}) for values in numbers],
     }
 
 
 def _safe(texts: Iterable[str]) -> list[str]:
-    return [printable(_shortened(own)) for own in texts]
-
-
-def _shortened(own: str) -> str:
-    """Return a text as far as it fits, with the number of characters that are left out.
-
-    >>> _shortened("a" * 20_007)[-22:]
-    'a… (7 more characters)'
-    """
-    over = len(own) - TEXT_CHARS
-    return own if over <= 0 else f"{own[:TEXT_CHARS]}… ({over} more characters)"
+    """Return texts as far as they fit, with the number of characters that are left out."""
+    over = ((text, len(text) - TEXT_CHARS) for text in texts)
+    cut = (text[:TEXT_CHARS] + (f"… ({n} more characters)" if n > 0 else "") for text, n in over)
+    return list(map(printable, cut))

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Any
 
 from aleatoric import registry
-from aleatoric.calibration.consistency import Consistency
-from aleatoric.calibration.sums import Curve
 from aleatoric.errors import UsageError
 from aleatoric.inference.estimate import with_cut_note
 from aleatoric.levels import token
 from aleatoric.registry import Track, quietly
-from aleatoric.report.parts import ReportPart
+from aleatoric.report.parts import ReportPart, interval_dots
 from aleatoric.report.tables import (
     UNDEFINED,
     Column,
     Letters,
     TableCell,
-    interval_ends,
     number,
     p_calibrated,
     with_interval,
@@ -28,7 +24,7 @@ from aleatoric.report.views import Found, Rows, View, by_system, systems_of
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import Compared
 from aleatoric.studies.figure_data import Dots, Panels, Picture, Reliability, plain
-from aleatoric.types import Estimate, Result, Study, Table
+from aleatoric.types import Result, Study, Table
 
 CALIBRATED = "if calibrated %"
 _SHOWN = ("ece", "e_ece", "e_ece_p", "e_ece_k", "mce", "sce", "ace", "brier", "nll", "accuracy")
@@ -119,12 +115,16 @@ class TokenView(View):
             Column("tokens"),
         )
         rows = []
+        scales = {m: 100.0 if is_percentage(m) else 1.0 for m in metrics}
         for name in systems_of(found):
             ece = found.get((name, "ece"))
             first = TableCell.value(ece, letters, 100), TableCell.perfect(ece, 100)
-            others = [_cell(found.get((name, m)), letters) for m in metrics]
+            others = (
+                TableCell.value(found.get((name, m)), letters, times, m in _SMALL)
+                for m, times in scales.items()
+            )
             count = TableCell.count(ece.estimate.n_items if ece else 0)
-            rows.append((TableCell.named(name), *first, *others, count))
+            rows.append((TableCell(name, name), *first, *others, count))
         return columns, tuple(rows)
 
     def figures(
@@ -154,19 +154,12 @@ def token_table(results: Sequence[Result], title: str = "Token level") -> Table:
         own = [found.get((system, metric)) for system in systems]
         rows.append((_heading(metric), *map(_table_cell, own)))
         if any(result and result.perfect for result in own):
-            rows.append(("  if calibrated", *map(_if_calibrated, own)))
-    counts = [_counts(found[system, metrics[0]]) for system in systems]
-    rows.append(("tokens (groups)", *counts))
+            lows = [r.perfect.low if r and r.perfect else None for r in own]
+            shown = (number(None if low is None else 100 * low, 2) for low in lows)
+            rows.append(("  if calibrated", *shown))
+    counted = [found[system, metrics[0]].estimate for system in systems]
+    rows.append(("tokens (groups)", *(f"{own.n_items} ({own.n_groups})" for own in counted)))
     return with_cut_note(Table(title, ("metric", *systems), tuple(rows), _notes(results)))
-
-
-def _counts(result: Result) -> str:
-    return f"{result.estimate.n_items} ({result.estimate.n_groups})"
-
-
-def _if_calibrated(result: Result | None) -> str:
-    perfect = result.perfect if result else None
-    return UNDEFINED if perfect is None or perfect.low is None else number(100 * perfect.low, 2)
 
 
 def _heading(metric: str) -> str:
@@ -174,17 +167,9 @@ def _heading(metric: str) -> str:
 
 
 def is_percentage(metric: str) -> bool:
-    """Whether a metric is a calibration error, shown in percent.
-
-    >>> is_percentage("e_ece_p"), is_percentage("entropy")
-    (True, False)
-    """
-    return metric.partition("[")[0].removeprefix("e_").partition("_")[0] in (
-        "ece",
-        "mce",
-        "sce",
-        "ace",
-    )
+    """Whether a metric is a calibration error, shown in percent."""
+    kind = metric.partition("[")[0].removeprefix("e_").partition("_")[0]
+    return kind in ("ece", "mce", "sce", "ace")
 
 
 def _table_cell(result: Result | None) -> str:
@@ -192,24 +177,9 @@ def _table_cell(result: Result | None) -> str:
         return UNDEFINED
     if not is_percentage(result.metric):
         return with_interval(result.estimate)
-    shown = _in_percent(result.estimate)
-    is_small = result.metric in _SMALL and shown.value is not None
-    return f"{shown.value:.3g}" if is_small else with_interval(shown, 2)
-
-
-def _cell(result: Result | None, letters: Letters) -> TableCell:
-    if result is None:
-        return TableCell.value(None, letters)
-    times = 100.0 if is_percentage(result.metric) else 1.0
-    return TableCell.value(result, letters, times, result.metric in _SMALL)
-
-
-def _in_percent(estimate: Estimate) -> Estimate:
-    if estimate.value is None:
-        return estimate
-    own = estimate.interval
-    interval = own and replace(own, low=100 * own.low, high=100 * own.high)
-    return replace(estimate, value=100 * estimate.value, interval=interval)
+    if result.metric in _SMALL and result.estimate.value is not None:
+        return f"{100 * result.estimate.value:.3g}"
+    return with_interval(result.estimate, 2, 100)
 
 
 def _notes(results: Sequence[Result]) -> tuple[str, ...]:
@@ -243,35 +213,20 @@ def calibration_dots(part: ReportPart) -> Dots:
     rows = tuple(dict.fromkeys(result.metric for result in own))
     floors = [r.perfect.low for r in own if r.metric == "ece" and r.perfect and r.perfect.low]
     found = {(r.system, r.metric): r.estimate for r in own}
-    ends = {
-        m.label: [interval_ends(found.get((m.label, row)), 100) for row in rows]
-        for m in part.members
-    }
-    low, value, high = ({n: tuple(e[i] for e in ends[n]) for n in ends} for i in range(3))
+    series = {m.label: [found.get((m.label, row)) for row in rows] for m in part.members}
     title = f"ECE if calibrated: {100 * max(floors):.2f}% or less" if floors else ""
-    return Dots(title, "calibration error (%)", rows, value, low, high)
+    return interval_dots(title, "calibration error (%)", rows, series, times=100)
 
 
 def reliability(store: Store, system: str) -> Panels:
     """Return reliability diagrams: one of the plain curve, one per generation scheme."""
-    found = token.calibration(store, system)
-    diagrams = [
-        _diagram(name, curve, found.consistency[name]) for name, curve in found.curves.items()
-    ]
+    found, diagrams = token.calibration(store, system), []
+    for name, curve in found.curves.items():
+        bars = found.consistency[name]
+        columns = (curve.confidence, curve.accuracy, bars.low, bars.high, curve.counts)
+        title = f"{name} = {100 * curve.errors()['ece']:.2f}%"
+        diagrams.append(Reliability(title, curve.edges, *map(plain, columns)))
     return Panels(system, tuple(diagrams))
-
-
-def _diagram(name: str, curve: Curve, consistency: Consistency) -> Reliability:
-    error = 100 * curve.errors()["ece"]
-    return Reliability(
-        f"{name} = {error:.2f}%",
-        curve.edges,
-        plain(curve.confidence),
-        plain(curve.accuracy),
-        plain(consistency.low),
-        plain(consistency.high),
-        plain(curve.counts),
-    )
 
 
 def _studies(store: Store, system: str) -> dict[str, Picture]:

@@ -13,28 +13,20 @@ from dataclasses import dataclass
 from fnmatch import filter as filter_names
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.inference.estimate import CUT_MARK, CUT_NOTE, with_cut_note
 from aleatoric.levels.base import Level, find_level, level_of
 from aleatoric.registry import Track, quietly
-from aleatoric.report.item_data import (
-    ItemAnswers,
-    ItemList,
-    Measure,
-    answer_name,
-    evenly_chosen,
-    first_answers,
-    model_data,
-    people_data,
-)
+from aleatoric.report import item_data
+from aleatoric.report.item_data import ItemAnswers, ItemList, Measure
+from aleatoric.report.parts import ReportPart, ShownSystem, interval_dots
 from aleatoric.report.tables import (
     Column,
     Letters,
     TableCell,
-    interval_ends,
     listed,
     number,
     printable,
@@ -44,11 +36,8 @@ from aleatoric.report.tables import (
 from aleatoric.runs.run import Store, item_and_draws
 from aleatoric.studies.compare import Compared, compare
 from aleatoric.studies.compare_statistics import better
-from aleatoric.studies.figure_data import Dots, Picture
+from aleatoric.studies.figure_data import Picture
 from aleatoric.types import Case, Categorical, Draws, Item, Pair, Result, Table
-
-if TYPE_CHECKING:
-    from aleatoric.report.parts import ReportPart, ShownSystem
 
 Found = Mapping[tuple[str, str], Result]
 """System and metric -> result."""
@@ -102,10 +91,7 @@ class View:
     hidden_figures: ClassVar[tuple[str, ...]] = ()
     """Figures that are drawn to files but not shown on the page."""
     letters_by: ClassVar[tuple[str, ...]] = ()
-    """Patterns of the metrics by which a page compares systems; by default the leading one.
-
-    A small family, so that its tests keep their power.
-    """
+    """Patterns of the few metrics by which a page compares systems; by default the leading one."""
     item_stats: ClassVar[tuple[str, ...]] = ()
     """Statistics of items on a page; by default the first two that are saved."""
     worst_by: ClassVar[str] = ""
@@ -225,7 +211,7 @@ class View:
         lead = self.leading(found.values())
         rows = tuple(
             (
-                TableCell.named(name),
+                TableCell(name, name),
                 *(TableCell.value(found.get((name, metric)), letters) for metric in metrics),
                 TableCell.count(n_items(found, name, lead)),
             )
@@ -262,7 +248,9 @@ class View:
     ) -> dict[str, Picture]:
         """Return the data of all figures by name; a page waits for fewer than a folder does."""
         metric = self.leading(part.results)
-        return {"leading": metric_dots(part.results, metric)}
+        estimates = {r.system: r.estimate for r in part.results if r.metric == metric}
+        own = {metric: list(estimates.values())}
+        return {"leading": interval_dots("", metric, tuple(estimates), own)}
 
     def run_figures(self, store: Store) -> dict[str, Picture]:
         """Return the data of figures about one run, besides those of its results."""
@@ -322,14 +310,12 @@ class View:
         self, part: ReportPart, inputs: Sequence[str] = ()
     ) -> tuple[Mapping[str, Any] | None, tuple[ItemList, ...]]:
         """Return the data of the items that a page shows, and lists of some of them."""
-        if not part.members:
-            return None, ()
-        stats = self._item_stats(part.first)
+        stats = self._item_stats(part.first) if part.members else ()
         if not stats:
             return None, ()
         worst_by = self._worst_by(stats)
         lists = (self._worst(member, worst_by) for member in part.members if worst_by)
-        return self.contexts(part, stats), tuple(lists)
+        return self.contexts(part), tuple(lists)
 
     def _worst_by(self, stats: Sequence[Measure]) -> str:
         lower = (one.column for one in stats if better(one.column) == "lower")
@@ -340,32 +326,26 @@ class View:
         names = self.item_stats or tuple(islice(known, 2))
         return tuple(known[name] for name in names if name in known)
 
-    def contexts(
-        self, part: ReportPart, stats: Sequence[Measure] = (), most: int = MOST_CONTEXTS
-    ) -> dict[str, Any]:
-        """Return the answers of people and systems per item, as numbers into one list of answers.
-
-        Of a system, the likeliest answers and those that people gave are listed; the rest of
-        either side is its share of other answers.
-        """
-        stats = stats or self._item_stats(part.first)
+    def contexts(self, part: ReportPart, most: int = MOST_CONTEXTS) -> dict[str, Any]:
+        """Return the likeliest and the shared answers per item, as numbers into one list."""
+        stats = self._item_stats(part.first)
         worst_by, numbers = self._worst_by(stats) or stats[0].column, dict[str, int]()
         values = [{one.column: m.values(one.column) for one in stats} for m in part.members]
         distances = [member.values(worst_by) for member in part.members]
-        chosen = evenly_chosen(distances, most)
+        chosen = item_data.evenly_chosen(distances, most)
         items: dict[str, dict[str, Any]] = {}
         for place, member in enumerate(part.members):
             for case in self._first_cases(member, chosen):
-                empty = people_data(case, numbers, len(part.members))
+                empty = item_data.people_data(case, numbers, len(part.members))
                 row = items.setdefault(case.item.id, empty)
                 own = {name: short(v.get(case.item.id)) for name, v in values[place].items()}
-                row["systems"][place] = own | model_data(case, numbers)
+                row["systems"][place] = own | item_data.model_data(case, numbers)
         return {
             "kind": "answers",
             "item": self.item.capitalize(),
             "has_gap": self.has_gap,
             "systems": [printable(member.label) for member in part.members],
-            "words": [answer_name(word) for word in numbers],
+            "words": [item_data.answer_name(word) for word in numbers],
             "items": list(items.values()),
             "total": len({item_id for own in distances for item_id in own}),
             "measures": [{"key": one.column, "heading": one.heading} for one in stats],
@@ -388,7 +368,7 @@ class View:
         rows = (
             (
                 *(case.item.id, number(values[case.item.id]), self.beginning(case.item.context)),
-                *(first_answers(side) for side in (case.pair.human, case.pair.model)),
+                *(item_data.first_answers(side) for side in (case.pair.human, case.pair.model)),
             )
             for case in sorted(cases, key=lambda case: -values[case.item.id])
         )
@@ -400,11 +380,7 @@ class View:
 
 @cache
 def view_of(command: str) -> View:
-    """Return the view of a command: its own if there is one, else the one for all levels.
-
-    >>> view_of("word").items
-    'contexts'
-    """
+    """Return the view of a command: its own if there is one, else the one for all levels."""
     is_known = command in registry.names("views")
     found: View = (registry.find("views", command) if is_known else View)(find_level(command))
     return found
@@ -419,14 +395,8 @@ def view_of_results(results: Iterable[Result]) -> View:
     """Return the view of the level that has such metrics."""
     metrics = {result.metric for result in results}
     views = [view_of(name) for name in registry.names("views")]
-    known = (view for view in views if view.recognizes(metrics))
-    return next(known, _OtherResults(views[0].level))
-
-
-class _OtherResults(View):
-    """Results of an unknown level."""
-
-    title = "Results"
+    other = type("OtherView", (View,), {"title": "Results"})(views[0].level)
+    return next((view for view in views if view.recognizes(metrics)), other)
 
 
 def by_system(results: Iterable[Result]) -> dict[tuple[str, str], Result]:
@@ -465,10 +435,3 @@ def _few_groups(own: Sequence[Result]) -> Iterator[str]:
             f"{which}There is little to resample ({most} groups of items): intervals are "
             "wide, and tests detect only large differences."
         )
-
-
-def metric_dots(results: Sequence[Result], metric: str, label: str = "") -> Dots:
-    """Return one metric of every system with its interval."""
-    own = {r.system: interval_ends(r.estimate) for r in results if r.metric == metric}
-    low, value, high = ({metric: tuple(ends[i] for ends in own.values())} for i in range(3))
-    return Dots("", label or metric, tuple(own), value, low, high)

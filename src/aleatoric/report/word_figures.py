@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -15,9 +15,7 @@ from aleatoric.levels.word_scoring import CONTROLS, ORACLE
 from aleatoric.metrics.distances import tvd
 from aleatoric.metrics.entropy import chao_shen
 from aleatoric.registry import Track, quietly
-from aleatoric.report.parts import ReportPart, ShownSystem
-from aleatoric.report.tables import interval_ends
-from aleatoric.runs.run import Store
+from aleatoric.report.parts import ReportPart, ShownSystem, interval_dots, values
 from aleatoric.studies.figure_data import (
     TVD_EDGES,
     Dots,
@@ -48,55 +46,43 @@ _ABSTRACT = {"tvd_syn": "TVD of parts of speech", "tvd_sem": "TVD of clusters of
 
 
 def word_figures(
-    part: ReportPart,
-    track: Track[Any] = quietly,
-    passage: str | None = None,
-    studies: Sequence[str] = STUDIES,
+    part: ReportPart, track: Track[Any] = quietly, studies: Sequence[str] = STUDIES
 ) -> dict[str, Picture]:
-    """Return the figures of all systems together, then of each system.
+    """Return the figures of all systems together, then of each system, by name.
 
-    With several systems, the name of a figure of one ends in the name of the system. A study that
-    does not apply to a system (such as subsampling of an exact one) is left out.
+    A study that does not apply to a system (such as subsampling of an exact one) is left out.
     """
     seed = part.first.manifest["seed"]
     by_label = {m.label: list(cases(m.store, m.system)) for m in part.members}
-    found: dict[str, Picture] = {
-        "systems": agreement_dots(part),
-        "fig2_tvd_kde": tvd_densities(part),
-    }
+    # Fig. 2: densities of TVD to people, and of the oracle under its first split.
+    lines = tuple(density(name, sample) for name, sample in samples_of(part, "tvd").items())
+    densities = Lines("TVD to people, by context", "TVD", "density", lines)
+    found: dict[str, Picture] = {"systems": agreement_dots(part), "fig2_tvd_kde": densities}
     with suppress(UsageError):  # where no context has two answers
         found["fig12_tvd_differences"] = tvd_differences(by_label, seed)
     if part.first.manifest["abstractions"]:
         found["fig4_abstractions"] = abstraction_histograms(part)
     for member in track(part.members, len(part.members), "study systems"):
-        own, ending = by_label[member.label], part.ending(member)
-        pictures: dict[str, Picture] = {**dict(heat_maps(member))}
-        manifest = member.store.manifest
-        pictures |= dict(system_pictures(member.label, own, manifest, passage, studies))
+        pictures = dict(_system_pictures(member, by_label[member.label], studies))
         if member is not part.members[0]:
             pictures.pop("figH_passage", None)  # many sheets: one system's are enough
-        found |= {f"{name}{ending}": picture for name, picture in pictures.items()}
+        found |= {f"{name}{part.ending(member)}": own for name, own in pictures.items()}
     return found
 
 
-def system_pictures(
-    system: str,
-    own: Sequence[Case],
-    manifest: Mapping[str, Any],
-    passage: str | None = None,
-    studies: Sequence[str] = STUDIES,
+def _system_pictures(
+    member: ShownSystem, own: Sequence[Case], studies: Sequence[str]
 ) -> Iterator[tuple[str, Picture]]:
-    """Yield the figures of one system: words of contexts, then those of studies."""
+    """Yield the figures of one system: passages, words of contexts, then those of studies."""
+    yield from heat_maps(member)
     if not own:
         return
-    yield "fig1_context", Panels("", tuple(word_bars(c, system) for c in typical_contexts(own)))
-    yield "figH_passage", passage_bars(own, system, passage)
+    bars = tuple(word_bars(case, member.label) for case in typical_contexts(own))
+    yield "fig1_context", Panels("", bars)
+    yield "figH_passage", passage_bars(own, member.label)
     for name in studies:
-        try:
-            study = word_study(name, own, manifest)
-        except UsageError:
-            continue
-        yield from study.figures.items()
+        with suppress(UsageError):
+            yield from word_study(name, own, member.store.manifest).figures.items()
 
 
 def agreement_dots(part: ReportPart) -> Dots:
@@ -104,23 +90,16 @@ def agreement_dots(part: ReportPart) -> Dots:
     found = {(r.system, r.metric): r.estimate for r in part.results}
     names = tuple(s for s in dict.fromkeys(s for s, _ in found) if s not in CONTROLS)
     series = {
-        label: [interval_ends(found.get((name, metric))) for name in names]
+        label: [found.get((name, metric)) for name in names]
         for metric, label in AGREEMENT_LABELS.items()
     }
-    low, value, high = ({n: plain([e[i] for e in s]) for n, s in series.items()} for i in range(3))
-    return Dots("", "probability that two answers agree", names, value, low, high)
-
-
-def tvd_densities(part: ReportPart) -> Lines:
-    """Fig. 2: densities of TVD to people, and of the oracle under its first split."""
-    lines = tuple(density(name, sample) for name, sample in samples_of(part, "tvd").items())
-    return Lines("TVD to people, by context", "TVD", "density", lines)
+    return interval_dots("", "probability that two answers agree", names, series)
 
 
 def samples_of(part: ReportPart, metric: str) -> dict[str, Floats]:
     """Return the values of a metric per item, of the oracle and then of every system."""
-    own = {m.label: first_split(m.store, m.system, metric) for m in part.members}
-    return {ORACLE: first_split(part.first, ORACLE, metric), **own}
+    own = {m.label: values(m.store, m.system, metric) for m in part.members}
+    return {ORACLE: values(part.first, ORACLE, metric), **own}
 
 
 def heat_maps(member: ShownSystem) -> Iterator[tuple[str, HeatMap]]:
@@ -129,27 +108,29 @@ def heat_maps(member: ShownSystem) -> Iterator[tuple[str, HeatMap]]:
     for row in member.store.rows(member.system, "tvd"):
         rows.setdefault(row.group, []).append(row)
     several = {group: own for group, own in rows.items() if len(own) > 1}
-    shown = sorted(several, key=lambda g: -_mean(several[g]))[:MOST_PASSAGES]
+    known = {g: [row.value for row in own if row.value is not None] for g, own in several.items()}
+    means = {group: float(np.mean(own or [0.0])) for group, own in known.items()}
+    shown = set(sorted(means, key=lambda group: -means[group])[:MOST_PASSAGES])
     if shown:
         # The passages with the greatest distances, in the order of the corpus.
-        chosen = [group for group in several if group in set(shown)]
-        values = tuple(plain([_known(row) for row in several[group]]) for group in chosen)
-        ids = tuple(tuple(row.item_id for row in several[group]) for group in chosen)
-        labels = ("context of the passage", "passage", "TVD")
-        yield "passages", HeatMap(member.label, *labels, tuple(chosen), values, ids)
-
-
-def _known(row: Row) -> float:
-    return np.nan if row.value is None else row.value
-
-
-def _mean(rows: Sequence[Row]) -> float:
-    return float(np.mean([row.value for row in rows if row.value is not None] or [0.0]))
+        chosen = [own for group, own in several.items() if group in shown]
+        cells = tuple(tuple(np.nan if r.value is None else r.value for r in own) for own in chosen)
+        ids = tuple(tuple(row.item_id for row in own) for own in chosen)
+        labels, names = (
+            ("context of the passage", "passage", "TVD"),
+            (g for g in several if g in shown),
+        )
+        yield "passages", HeatMap(member.label, *labels, tuple(names), cells, ids)
 
 
 def tvd_differences(by_system: dict[str, list[Case]], seed: int) -> Histograms:
     """Fig. 12: TVD(model, people) minus the mean TVD(half of the people, people), per context."""
-    samples = {name: _difference(own, seed) for name, own in by_system.items() if own}
+    samples = {}
+    for name, own in by_system.items():
+        if own:
+            tvds = split_tvds(own, seed)
+            model = np.array([tvd(case.pair) for case in tvds.cases])
+            samples[name] = model - tvds.oracle_all.mean(axis=1)
     label = "TVD(model, people) − TVD(half of the people, people)"
     found = histograms("TVD differences", label, samples, np.linspace(-1, 1, 41))
     # The first slot is the oracle's in every figure, also where it is not shown.
@@ -165,28 +146,14 @@ def abstraction_histograms(part: ReportPart) -> Panels:
     return Panels("", tuple(panels))
 
 
-def first_split(store: Store, system: str, metric: str) -> Floats:
-    """Return the saved values of a metric per item, of the first split if it differs by split."""
-    pages = [page.values[metric][:, 0] for page in store.stat_pages(system)]
-    values = np.concatenate(pages) if pages else np.zeros(0)
-    return values[np.isfinite(values)]
-
-
-def word_bars(case: Case, system: str, top: int = TOP) -> WordBars:
-    """Fig. 1: the most probable words of people and of the model, with both shares of each.
-
-    >>> from aleatoric.types import Categorical, Item, Pair
-    >>> people = Categorical.from_counts({"a": 3, "b": 1})
-    >>> model = Categorical.from_counts({"a": 1, "c": 3})
-    >>> case = Case(Item("1:2", "1", "There", ("a",)), Pair("1:2", "1", people, model))
-    >>> word_bars(case, "model").words
-    ('a', 'b', 'c')
-    """
+def word_bars(case: Case, system: str) -> WordBars:
+    """Fig. 1: the most probable words of people and of the model, with both shares of each."""
     human, model = case.pair.human.as_dict(), case.pair.model.as_dict()
-    likely = [*_most_likely(human, top), *_most_likely(model, top)]
-    words = sorted(set(likely), key=lambda w: (-human.get(w, 0.0), -model.get(w, 0.0), w))
+    sides = (human, model)
+    likely = {w for side in sides for w in sorted(side, key=lambda word: -side[word])[:TOP]}
+    words = sorted(likely, key=lambda w: (-human.get(w, 0.0), -model.get(w, 0.0), w))
     shown = tuple("(no word)" if word == FAILED else word for word in words)
-    shares = [plain([side.get(word, 0.0) for word in words]) for side in (human, model)]
+    shares = [plain([side.get(word, 0.0) for word in words]) for side in sides]
     return WordBars(case.item.context, system, shown, shares[0], shares[1], tvd(case.pair))
 
 
@@ -205,17 +172,6 @@ def passage_bars(own: Sequence[Case], system: str, passage: str | None = None) -
         raise UsageError(f"{system} has no context of passage {chosen!r}.")
     bars = tuple(word_bars(case, system) for case in members)
     return Panels(f"Passage {chosen}", bars, columns=3)
-
-
-def _difference(own: Sequence[Case], seed: int) -> Floats:
-    tvds = split_tvds(own, seed)
-    model = np.array([tvd(case.pair) for case in tvds.cases])
-    difference: Floats = model - tvds.oracle_all.mean(axis=1)
-    return difference
-
-
-def _most_likely(shares: Mapping[str, float], top: int) -> list[str]:
-    return sorted(shares, key=lambda word: -shares[word])[:top]
 
 
 _TREND = "Each gray dot is a context; black dots are means by tenths. A flat line: no relation."

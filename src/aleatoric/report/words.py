@@ -36,44 +36,35 @@ from aleatoric.report.views import (
     systems_of,
 )
 from aleatoric.runs.run import Store
+from aleatoric.runs.tables import FINETUNING
 from aleatoric.studies.by_agreement import by_agreement
 from aleatoric.studies.compare import ALPHA, Compared, dependent_draws, is_dependent
 from aleatoric.studies.figure_data import Picture
 from aleatoric.types import Case, Categorical, Choices, Draws, Item, Result, Table
 
 PERFECT = "TVD if perfect"
-HEADINGS = {
-    "overlap": "overlap ↑",
-    "sq_distance": "D² ↓",
-    "log_loss": "log loss ↓",
-    "agreement_H": "H",
-    "agreement_M": "M",
-    "agreement_C": "C",
-    "tvd": "TVD",
-    "tvd_syn": "TVD syn",
-    "tvd_sem": "TVD sem",
-    "ece_original": "ECE original",
-    "ece_human": "ECE human",
-    "ece_oracle": "ECE oracle",
+_PERFECT_HELP = "the plain TVD that a perfect model would have with as many people and draws"
+_M_HELP = "how often two draws of the model agree; below H: it varies more than people"
+_COLUMNS = {
+    "overlap": ("overlap ↑", "2 ΣC / Σ(H + M): 1 for a perfect model, 0 if nothing is shared"),
+    "sq_distance": ("D² ↓", "squared distance H + M − 2C: 0 on average for a perfect model"),
+    "log_loss": ("log loss ↓", "people's mean negative log-probability under the model, in nats"),
+    "agreement_H": ("H", "how often two people agree"),
+    "agreement_M": ("M", _M_HELP),
+    "agreement_C": ("C", "how often a draw of the model agrees with a person"),
+    "tvd": ("TVD", "the papers' metric, from its debiased to its plain value; not for ranking"),
+    "tvd_syn": ("TVD syn", ""),
+    "tvd_sem": ("TVD sem", ""),
+    "ece_original": ("ECE original", "calibration to the word of the text"),
+    "ece_human": ("ECE human", "calibration to people's most frequent word"),
+    "ece_oracle": ("ECE oracle", "calibration to the most frequent word of one half of the people"),
 }
-_HELP = {
-    "overlap": "2 ΣC / Σ(H + M): 1 for a perfect model, 0 if nothing is shared",
-    "sq_distance": "squared distance H + M − 2C: 0 on average for a perfect model",
-    "log_loss": "people's mean negative log-probability under the model, in nats",
-    "agreement_H": "how often two people agree",
-    "agreement_M": "how often two draws of the model agree; below H: it varies more than people",
-    "agreement_C": "how often a draw of the model agrees with a person",
-    "tvd": "the papers' metric, from its debiased to its plain value; not for ranking",
-    PERFECT: "the plain TVD that a perfect model would have with as many people and draws",
-    "ece_original": "calibration to the word of the text",
-    "ece_human": "calibration to people's most frequent word",
-    "ece_oracle": "calibration to the most frequent word of one half of the people",
-}
+"""Metric -> heading and meaning, in the order of the table of systems."""
 _MEASURES = (
-    Measure("sq_distance", "D²", _HELP["sq_distance"]),
-    Measure("H", "H", _HELP["agreement_H"], "agreement_H"),
+    Measure("sq_distance", "D²", _COLUMNS["sq_distance"][1]),
+    Measure("H", "H", _COLUMNS["agreement_H"][1], "agreement_H"),
     Measure("M", "M", "how often two draws of the model agree", "agreement_M"),
-    Measure("C", "C", _HELP["agreement_C"], "agreement_C"),
+    Measure("C", "C", _COLUMNS["agreement_C"][1], "agreement_C"),
     Measure("log_loss", "log loss", "people's mean negative log-probability"),
     Measure("tvd", "TVD", "share of probability that would have to move to match people"),
     Measure("entropy_human", "H people", "entropy of people's answers, in nats"),
@@ -136,7 +127,7 @@ class WordView(View):
 
     def heading_of(self, metric: str) -> str:
         """Return how a metric is called in a figure."""
-        return HEADINGS.get(metric, metric).rstrip(" ↓↑")
+        return _COLUMNS.get(metric, (metric,))[0].rstrip(" ↓↑")
 
     def finding(self, results: Sequence[Result], compared: Compared | None = None) -> str:
         """Say who is closest to people, and who varies more or less than people."""
@@ -212,7 +203,11 @@ class FinetuneView(WordView):
 
     def document(self, store: Store, results: Sequence[Result], interval: str) -> dict[str, Any]:
         """Return the results, the differences from the base, and the facts of training."""
-        return super().document(store, results, interval) | finetune.facts(store, interval)
+        compared = finetune.differences(store, interval)
+        return super().document(store, results, interval) | {
+            "comparisons": compared.as_dict()["comparisons"] if compared else [],
+            "finetuning": store.meta(FINETUNING) or {},
+        }
 
     def printed(
         self, store: Store, results: Sequence[Result], interval: str
@@ -235,7 +230,7 @@ def word_table(
     """One row per system; for a paper, every value has its interval."""
     columns, rows = word_rows(by_system(results), {}, with_ranges=not for_paper)
     headings = tuple(column.heading for column in columns)
-    shown = [for_paper or heading == HEADINGS["overlap"] for heading in headings]
+    shown = [for_paper or heading == _COLUMNS["overlap"][0] for heading in headings]
     texts = tuple(
         tuple(cell.plain(ends) for cell, ends in zip(row, shown, strict=True)) for row in rows
     )
@@ -248,28 +243,27 @@ def word_rows(
     """Return columns and cells; with ranges, TVD goes from its debiased to its plain value."""
     known = {metric for _, metric in found}
     columns = [Column("system", "text")]
-    for metric in (metric for metric in HEADINGS if metric in known):
-        columns.append(Column(HEADINGS[metric], help=_HELP.get(metric, "")))
-        columns += [Column(PERFECT, help=_HELP[PERFECT])] if metric == "tvd" else []
+    metrics = [metric for metric in _COLUMNS if metric in known]
+    for metric in metrics:
+        heading, meaning = _COLUMNS[metric]
+        columns.append(Column(heading, help=meaning))
+        columns += [Column(PERFECT, help=_PERFECT_HELP)] if metric == "tvd" else []
     rows = []
     for name in systems_of(found):
-        cells = [TableCell.named(name)]
-        for metric in (metric for metric in HEADINGS if metric in known):
+        cells = [TableCell(name, name)]
+        for metric in metrics:
             result = found.get((name, metric))
             cell = TableCell.value(result, letters)
             if metric == "tvd" and result and with_ranges:
-                text = _tvd_range(result, found.get((name, "tvd_debiased")))
+                # The true value lies between the debiased and the plain one.
+                other = found.get((name, "tvd_debiased"))
+                low = other.estimate.value if other else None
+                plain = result.estimate.value
+                text = number(plain) if low is None else between(max(0.0, low), plain)
                 cell = replace(cell, text=text, interval="")
             cells += [cell, TableCell.perfect(result)] if metric == "tvd" else [cell]
         rows.append((*cells, TableCell.count(n_items(found, name, "overlap"))))
     return (*columns, Column("items")), tuple(rows)
-
-
-def _tvd_range(plain: Result, debiased: Result | None) -> str:
-    """Return the range from the debiased to the plain TVD, in which the true value lies."""
-    if debiased is None or debiased.estimate.value is None:
-        return number(plain.estimate.value)
-    return between(max(0.0, debiased.estimate.value), plain.estimate.value)
 
 
 def _notes(results: Sequence[Result]) -> tuple[str, ...]:
@@ -307,14 +301,14 @@ def _interval_note(results: Sequence[Result]) -> Iterator[str]:
 
 def _alone(system: str, result: Result) -> str:
     interval, value = result.estimate.interval, with_interval(result.estimate).rstrip(CUT_MARK)
-    said = f"{system} overlaps with people by {value}; a perfect model would have 1."
+    sentence = f"{system} overlaps with people by {value}; a perfect model would have 1."
     if interval is None:
-        return said
+        return sentence
     if interval.high < 1:
-        return f"{said} It is significantly below that."
+        return f"{sentence} It is significantly below that."
     if is_dependent(result):
-        return f"{said} It is significantly above that, so that its draws are not independent."
-    return f"{said} It does not differ significantly from that."
+        return f"{sentence} It is significantly above that, so that its draws are not independent."
+    return f"{sentence} It does not differ significantly from that."
 
 
 def closest(own: Mapping[str, Result], compared: Compared | None) -> str:
@@ -333,11 +327,9 @@ def closest(own: Mapping[str, Result], compared: Compared | None) -> str:
     if compared is None:
         return f"{highest}; aleatoric compare tests the differences between systems."
     letters = compared.letters.get("overlap", {})
-    if not letters:
-        return (
-            f"{highest}, but no test is possible here, so that the order of systems is not certain."
-        )
-    return _with_ties(best, known, letters)
+    if letters:
+        return _with_ties(best, known, letters)
+    return f"{highest}, but no test is possible here, so that the order of systems is not certain."
 
 
 def _with_ties(best: str, known: Mapping[str, float], letters: Mapping[str, str]) -> str:
@@ -366,20 +358,13 @@ def _direction(result: Result, n_systems: int) -> str:
 
 
 def variability(directions: Mapping[str, str]) -> Iterator[str]:
-    """Say which systems vary more or less than people.
-
-    >>> list(variability({"a": "less", "b": "same"}))
-    ['a varies less than people.', 'b does not differ significantly from people in variability.']
-    """
+    """Say which systems vary more or less than people."""
     phrases = {
-        "more": ("varies more than people", "vary more than people"),
-        "less": ("varies less than people", "vary less than people"),
-        "same": (
-            "does not differ significantly from people in variability",
-            "do not differ significantly from people in variability",
-        ),
+        "more": ("varies", "vary", "more than people"),
+        "less": ("varies", "vary", "less than people"),
+        "same": ("does", "do", "not differ significantly from people in variability"),
     }
-    for direction, (one, several) in phrases.items():
+    for direction, (one, several, rest) in phrases.items():
         systems = [system for system, own in directions.items() if own == direction]
         if systems:
-            yield f"{listed(systems)} {one if len(systems) == 1 else several}."
+            yield f"{listed(systems)} {one if len(systems) == 1 else several} {rest}."

@@ -21,8 +21,7 @@ from aleatoric.report import page as html
 from aleatoric.report import parts
 from aleatoric.report import word_figures as collect
 from aleatoric.report.charts import page_figures, to_data, to_json
-from aleatoric.report.commands import command_of
-from aleatoric.report.page import make_report
+from aleatoric.report.page import command_of, make_report
 from aleatoric.report.parts import ReportPart, part_of, parts_of
 from aleatoric.report.views import view_of
 from aleatoric.runs.run import Store

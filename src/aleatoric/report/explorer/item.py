@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aleatoric.nextword.rules import normalise
-from aleatoric.report.explorer.drawing import Data
 from aleatoric.report.explorer.listing import (
     Listing,
     NamedSystem,
@@ -23,7 +22,7 @@ from aleatoric.report.explorer.listing import (
     tag_of,
     two_systems,
 )
-from aleatoric.report.explorer.plots import BarRow, top_rows
+from aleatoric.report.explorer.plots import Data
 from aleatoric.report.explorer.rendering import NotFoundError
 from aleatoric.report.explorer.snapshot import Params, one
 from aleatoric.report.item_data import ItemAnswers, Measure, answer_name
@@ -44,6 +43,16 @@ Shares = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
+class BarRow:
+    """An answer (or probe) with one value per series, which NaN leaves out, and its details."""
+
+    label: str
+    values: tuple[float, ...]
+    details: tuple[str, ...]
+    marked: bool = False
+
+
+@dataclass(frozen=True)
 class AskedItem:
     """The item that a page is about, and the list that led to it."""
 
@@ -61,7 +70,7 @@ def item(site: Site, run: OpenRun, params: Params) -> Data:
     known = _systems_beside(site, run)
     order = {key: place for place, key in enumerate(asked.chosen)}
     named = sorted(known, key=lambda own: order.get(own.key, len(order)))[: N_SERIES - 1]
-    people, systems = _answers(site, asked, named)
+    people, systems = _answers(asked, named)
     view = run.snapshot.view
     return {
         **run_head(site, run, "contexts"),
@@ -111,23 +120,17 @@ def _systems_beside(site: Site, run: OpenRun) -> list[NamedSystem]:
 
 
 def _answers(
-    site: Site, asked: AskedItem, named: list[NamedSystem]
+    asked: AskedItem, named: list[NamedSystem]
 ) -> tuple[ItemAnswers, dict[str, Categorical | tuple[str, ...]]]:
     """Return the item with people's answers, and the answers of systems of all runs by label."""
-    found: dict[str, Categorical | tuple[str, ...]] = {}
-    own = _read(asked.run, asked.no)
-    for run in site.library.beside(asked.run):
-        labels = {one.system: one.label for one in named if one.run is run}
-        answers = (
-            own.systems if run is asked.run else _read(run, asked.no).systems if labels else {}
-        )
-        found |= {label: answers[name] for name, label in labels.items() if name in answers}
-    return own, {one.label: found[one.label] for one in named if one.label in found}
-
-
-def _read(run: OpenRun, no: int) -> ItemAnswers:
-    with run.reading() as store:
-        return run.snapshot.view.answers(store, no)
+    answers: dict[str, ItemAnswers] = {}
+    for run in (asked.run, *(own.run for own in named)):
+        if run.key not in answers:
+            with run.reading() as store:
+                answers[run.key] = run.snapshot.view.answers(store, asked.no)
+    by_system = {own.label: answers[own.run.key].systems.get(own.system) for own in named}
+    known = {label: given for label, given in by_system.items() if given is not None}
+    return answers[asked.run.key], known
 
 
 def _sides(
@@ -142,10 +145,7 @@ def _sides(
         shown = named[:N_DISTANCES]
         return {
             "kind": "texts",
-            "texts": {
-                "People": people.people,
-                **{o.label: systems.get(o.label, ()) for o in named},
-            },
+            "texts": {"People": people.people} | {o.label: systems.get(o.label, ()) for o in named},
             "series": ["H: people", *(f"{s}: {own.label}" for own in shown for s in ("M", "C"))],
             "bars": list(_mean_rows(asked, shown)),
             "more": None,
@@ -168,15 +168,19 @@ def _sides(
 def _answer_rows(
     shares: Shares, found: Mapping[str, Categorical], top: int, original: str | None
 ) -> Iterator[BarRow]:
-    marked_answer = normalise(original) if original else None
-    for answer, values, marked in top_rows(shares, top, marked_answer):
-        details = (_detail(value, found[name]) for name, value in zip(shares, values, strict=True))
-        yield BarRow(answer_name(answer), values, tuple(details), marked)
-
-
-def _detail(share: float, distribution: Categorical) -> str:
-    n = distribution.n
-    return f"{share:.1%}" if n is None else f"{share:.1%}, {round(share * n)} of {n}"
+    """Yield the likeliest answers of each series, in people's order, then that of the others."""
+    series = list(shares.values())
+    likely = {a for own in series for a in sorted(own, key=lambda a: (-own[a], a))[:top]}
+    for answer in sorted(likely, key=lambda a: (*(-own.get(a, 0.0) for own in series), a)):
+        values = {name: own.get(answer, 0.0) for name, own in shares.items()}
+        details = tuple(
+            f"{share:.1%}"
+            if (n := found[name].n) is None
+            else f"{share:.1%}, {share * n:.0f} of {n}"
+            for name, share in values.items()
+        )
+        is_original = bool(original) and answer == normalise(str(original))
+        yield BarRow(answer_name(answer), tuple(values.values()), details, is_original)
 
 
 def _mean_rows(asked: AskedItem, named: list[NamedSystem]) -> Iterator[BarRow]:

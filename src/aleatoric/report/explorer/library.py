@@ -10,8 +10,8 @@ import hashlib
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from aleatoric import registry
 from aleatoric.data import files
 from aleatoric.data.files import cache_dir
 from aleatoric.errors import AleatoricError
-from aleatoric.levels.base import level_of
 from aleatoric.probes.taggers import TAGS
 from aleatoric.report.explorer.snapshot import Flags, Snapshot, take
 from aleatoric.report.views import view_of_run
@@ -99,11 +98,9 @@ class OpenRun:
             self.manifest: dict[str, Any] = store.manifest
             self.progress = _progress(store, self.snapshot)
 
-    @contextmanager
-    def reading(self) -> Iterator[Store]:
+    def reading(self) -> Store:
         """Open the run for a moment, on a connection that cannot write."""
-        with Store.open(self.path) as store:
-            yield store
+        return Store.open(self.path)
 
     @property
     def title(self) -> str:
@@ -123,11 +120,6 @@ class OpenRun:
             "systems": [asdict(own) for own in found.systems],
         }
 
-    @property
-    def tagger(self) -> str | None:
-        """The tagger of contexts, if there is one."""
-        return self._asked_tagger or self.snapshot.tagger
-
     def look(self) -> None:
         """Read what has changed."""
         with self.reading() as store:
@@ -140,44 +132,46 @@ class OpenRun:
 
     def work(self) -> bool:
         """Do one long computation that is due; return whether there was one."""
-        if self._is_summary_due():
+        has_numbers = self.progress.scored or any(one.tokens for one in self.progress.systems)
+        summarised = self.summary.version if self.summary else None
+        if has_numbers and summarised != self.snapshot.version:
             self.summary = self._summarise()
             return True
-        if not self._tagged and self.tagger is not None and self.snapshot.view.tags_items:
+        tagger = self._asked_tagger or self.snapshot.tagger
+        if not self._tagged and tagger is not None and self.snapshot.view.tags_items:
             self._tagged = True
-            self._tag()
+            self._tag(tagger)
             return True
         return False
 
-    def _is_summary_due(self) -> bool:
-        has_numbers = self.progress.scored or any(one.tokens for one in self.progress.systems)
-        known = self.summary.version if self.summary else None
-        return has_numbers and known != self.snapshot.version
-
     def _summarise(self) -> Summary:
-        version = self.snapshot.version
+        version, view = self.snapshot.version, self.snapshot.view
         try:
             with self.reading() as store:
-                return _summary(store, version)
+                results = view.level.results(store)
+                signatures = tuple(dict.fromkeys(str(result.signature) for result in results))
+                tables, notes = tuple(view.tables(results)), tuple(view.level.notes(store))
+                return Summary(version, tables, notes, signatures, view.curves(store))
         except (AleatoricError, sqlite3.Error) as error:
             return Summary(version, problem=str(error))
 
-    def _tag(self) -> None:
-        snapshot, tagger = self.snapshot, str(self.tagger)
-        n_items = len(snapshot.items)
-        facts = {"corpus": snapshot.corpus_sha256, "tagger": tagger, "items": n_items}
-        file = cache_file(cache_dir(), facts)
-        codes = load(file, n_items)
+    def _tag(self, tagger: str) -> None:
+        n_items = len(self.snapshot.items)
+        facts = f"corpus={self.snapshot.corpus_sha256}\nitems={n_items}\ntagger={tagger}"
+        digest = hashlib.sha256(facts.encode()).hexdigest()[:24]
+        file = cache_dir() / "view" / f"tags-{digest}.npy"
+        codes = _load(file, n_items)
         if codes is None:
             with self.reading() as store:
                 contexts = (context for *_, context in item_heads(store))
                 try:
-                    codes = tag_contexts(contexts, tagger)
+                    codes = _tag_contexts(contexts, tagger)
                 except AleatoricError:
                     return  # without the tagger there is nothing to filter by
-            save(file, codes)
+            _save(file, codes)
         if len(codes) == n_items:
-            self.tags = by_tag(codes)
+            present = [code for code in np.unique(codes) if 0 <= code < len(TAGS)]
+            self.tags = {TAGS[code]: codes == code for code in present}
 
 
 class Library:
@@ -191,14 +185,14 @@ class Library:
             threading.Thread(target=self._work, name="worker", daemon=True),
         )
 
-    def find(self, key: str) -> OpenRun | None:
-        """Return a run by its key in addresses."""
-        return next((run for run in self.runs if run.key == key), None)
-
     def beside(self, run: OpenRun) -> list[OpenRun]:
         """Return the run, and after it those of the same corpus and level."""
-        own = _kind(run)
-        return [run, *(one for one in self.runs if one is not run and _kind(one) == own)]
+
+        def kind(one: OpenRun) -> tuple[str, str, int]:
+            seen = one.snapshot
+            return seen.view.level.name, seen.corpus_sha256, len(seen.items)
+
+        return [run, *(one for one in self.runs if one is not run and kind(one) == kind(run))]
 
     def start(self) -> None:
         """Start the background threads."""
@@ -218,8 +212,7 @@ class Library:
             for run in self.runs:
                 # A run may be locked for a moment, or moved away: it is checked again later.
                 _quietly(run.look)
-            took = time.monotonic() - started
-            self._stopping.wait(max(LOOK_S, IDLE * took))
+            self._stopping.wait(max(LOOK_S, IDLE * (time.monotonic() - started)))
 
     def _work(self) -> None:
         while not self._stopping.is_set():
@@ -235,11 +228,6 @@ def _quietly(step: Any) -> Any:
         return None
 
 
-def _kind(run: OpenRun) -> tuple[str, str, int]:
-    seen = run.snapshot
-    return seen.view.level.name, seen.corpus_sha256, len(seen.items)
-
-
 def _version(store: Store) -> tuple[int, ...]:
     """Return numbers that change with the statistics, the items and the tokens read."""
     tokens = [store.tokens_read(name) for name in store.systems()]
@@ -248,60 +236,33 @@ def _version(store: Store) -> tuple[int, ...]:
 
 def _progress(store: Store, snapshot: Snapshot) -> RunProgress:
     names = [name for name in store.systems() if not snapshot.is_control(name)]
+    systems = tuple(_system_progress(store, name, snapshot) for name in names)
     if not snapshot.view.has_items:
-        systems = tuple(_token_progress(store, name) for name in names)
         return RunProgress(0, systems, bool(systems))
-    systems = tuple(_item_progress(store, name, snapshot) for name in names)
     return RunProgress(store.n_items, systems, store.has_stats(), scored_until(store, names[:1]))
 
 
-def _item_progress(store: Store, name: str, snapshot: Snapshot) -> SystemProgress:
+def _system_progress(store: Store, name: str, snapshot: Snapshot) -> SystemProgress:
     finished, scored = bool(store.meta(f"done {name}")), snapshot.systems.get(name)
+    if not snapshot.view.has_items:
+        sums = store.token_sums(name)
+        done, tokens = (sums.items, sums.tokens) if sums else (0, 0)
+        return SystemProgress(name, done, finished, tokens)
     if finished and scored is not None:
         # Counting reads every draw: finished systems were counted when they were scored.
         return SystemProgress(name, len(np.unique(scored.places)), True)
     return SystemProgress(name, store.n_items_with_draws(name), finished)
 
 
-def _token_progress(store: Store, name: str) -> SystemProgress:
-    sums = store.token_sums(name)
-    done, tokens = (sums.items, sums.tokens) if sums else (0, 0)
-    return SystemProgress(name, done, bool(store.meta(f"done {name}")), tokens)
-
-
-def _summary(store: Store, version: tuple[int, ...]) -> Summary:
-    view, level = view_of_run(store), level_of(store)
-    results = level.results(store)
-    signatures = dict.fromkeys(str(result.signature) for result in results)
-    tables, notes = tuple(view.tables(results)), tuple(level.notes(store))
-    return Summary(version, tables, notes, tuple(signatures), view.curves(store))
-
-
-def tag_contexts(contexts: Iterable[str], tagger: str) -> Codes:
+def _tag_contexts(contexts: Iterable[str], tagger: str) -> Codes:
     """Tag the last token of each context."""
     kind, _, argument = tagger.partition(":")
-    own = registry.find("taggers", kind)(argument)
-    known = {name: code for code, name in enumerate(TAGS)}
-    return np.array([known.get(last_tag(one, own), known["X"]) for one in contexts], dtype=np.int8)
+    tag = registry.find("taggers", kind)(argument)
+    codes = {name: code for code, name in enumerate(TAGS)}
+    return np.array([codes.get(last_tag(text, tag), codes["X"]) for text in contexts], np.int8)
 
 
-def by_tag(codes: Codes) -> dict[str, Flags]:
-    """Return the items that have each tag that occurs.
-
-    >>> {tag: own.tolist() for tag, own in by_tag(np.array([5, 0, 5], dtype=np.int8)).items()}
-    {'ADJ': [False, True, False], 'NOUN': [True, False, True]}
-    """
-    present = np.unique(codes)
-    return {TAGS[code]: codes == code for code in present if 0 <= code < len(TAGS)}
-
-
-def cache_file(folder: Path, facts: Mapping[str, object]) -> Path:
-    """Return the cache file of these contexts and this tagger."""
-    named = "\n".join(f"{key}={facts[key]}" for key in sorted(facts))
-    return folder / "view" / f"tags-{hashlib.sha256(named.encode()).hexdigest()[:24]}.npy"
-
-
-def load(file: Path, n_items: int) -> Codes | None:
+def _load(file: Path, n_items: int) -> Codes | None:
     """Load cached tags; `None` if they are not of as many items."""
     try:
         found = np.load(file, allow_pickle=False)
@@ -310,11 +271,8 @@ def load(file: Path, n_items: int) -> Codes | None:
     return found if found.shape == (n_items,) and found.dtype == np.int8 else None
 
 
-def save(file: Path, codes: Codes) -> None:
-    """Cache tags; a cache that cannot be written is no error."""
-    try:
+def _save(file: Path, codes: Codes) -> None:
+    with suppress(OSError):  # a cache that cannot be written is no error
         file.parent.mkdir(parents=True, exist_ok=True)
         with files.written_whole(file) as unfinished, unfinished.open("wb") as opened:
             np.save(opened, codes)
-    except OSError:
-        return

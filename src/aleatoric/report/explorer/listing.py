@@ -10,8 +10,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from aleatoric.report.explorer.drawing import Data
-from aleatoric.report.explorer.plots import PlotCell
+from aleatoric.report.explorer.plots import Data, PlotCell
 from aleatoric.report.explorer.rendering import (
     CSV,
     Answer,
@@ -27,10 +26,7 @@ from aleatoric.report.explorer.snapshot import (
     Params,
     Query,
     Range,
-    Snapshot,
-    n_pages,
     one,
-    page_of,
     parse,
     select,
 )
@@ -54,6 +50,13 @@ class Site:
     library: Library
     links: Links
 
+    def find(self, key: str) -> OpenRun:
+        """Return a run by its key in addresses."""
+        run = next((run for run in self.library.runs if run.key == key), None)
+        if run is None:
+            raise NotFoundError("There is no such run.")
+        return run
+
 
 @dataclass(frozen=True)
 class NamedSystem:
@@ -73,18 +76,26 @@ class NamedSystem:
 class Listing:
     """Rows in an order, with the addresses of the list itself and of its items.
 
-    `fixed` are the parameters that say what the list is about; `shown` are the columns of its
-    table; `at` makes an address of the list from parameters and `item_at` one of an item's page.
+    `fixed` are the parameters that say what the list is about; `shown` are its columns.
     """
 
+    links: Links
     run: OpenRun
     columns: MeasureColumns
     shown: tuple[Measure, ...]
     query: Query
     rows: Ints
     fixed: tuple[tuple[str, str], ...]
-    at: Callable[[Pairs], str]
-    item_at: Callable[[Pairs], str]
+    path: tuple[str, ...]
+    """The parts of its address."""
+
+    def at(self, pairs: Pairs) -> str:
+        """Return the address of the list with these parameters."""
+        return self.links.to(*self.path, params=pairs)
+
+    def item_at(self, pairs: Pairs) -> str:
+        """Return the address of an item's page with these parameters."""
+        return self.links.run(self.run.key, "context", params=pairs)
 
     def params(self, **changes: object) -> list[tuple[str, str]]:
         """Return the parameters of this list, with some of the query's changed."""
@@ -93,16 +104,6 @@ class Listing:
     def number(self, row: int) -> int:
         """Return the number in the run of a row's item."""
         return int(self.run.snapshot.items.numbers[self.columns.places[row]])
-
-    @property
-    def page(self) -> int:
-        """The page that is shown: the last one if a later one is asked for."""
-        return min(self.query.page, n_pages(self.rows))
-
-    @property
-    def is_narrowed(self) -> bool:
-        """Whether a search or a filter leaves items out."""
-        return len(self.rows) < len(self.columns.places)
 
 
 @dataclass(frozen=True)
@@ -135,13 +136,23 @@ def run_head(site: Site, run: OpenRun, here: str) -> Data:
 def system_listing(site: Site, run: OpenRun, params: Params) -> Listing:
     """Return the list of one system's items that an address asks for."""
     seen = run.snapshot
-    columns = _columns(seen, one(params, "system"))
+    name, systems = one(params, "system"), seen.systems
+    if systems and name and name not in systems:
+        raise NotFoundError(f"This run has no scored system “{name}”.")
+    name = name or next(
+        (key for key in systems if not seen.is_control(key)), next(iter(systems), "")
+    )
+    # An unscored run shows its items in the order of the corpus.
+    columns = systems.get(name) or MeasureColumns("", np.arange(len(seen.items)), {})
     probe = one(params, "probe")
     probe = probe if probe in seen.probes else next(iter(seen.probes), "")
     measures = tuple(own for own in seen.measures if own.probe == probe)
-    fixed = (("system", columns.name), ("probe", probe))
+    pairs = (("system", columns.name), ("probe", probe))
+    fixed = tuple((key, value) for key, value in pairs if value)
     query = parse(params, measures[0].key if measures else ORDER)
-    return _listing(site, run, columns, measures, query, fixed, "contexts")
+    path = ("run", run.key, "contexts")
+    rows = select(columns, seen.items, query, run.tags)
+    return Listing(site.links, run, columns, measures, query, rows, fixed, path)
 
 
 def two_systems(site: Site, params: Params) -> TwoSystems | None:
@@ -156,42 +167,24 @@ def two_systems(site: Site, params: Params) -> TwoSystems | None:
     measure = seen.measure(one(params, "measure")) or seen.measures[0]
     one_side, other = (own.run.snapshot.systems[own.system] for own in (first, second))
     columns = joined(one_side, other, measure.key)
-    shown = _compared(first.label, second.label, measure)
-    fixed = (("a", first.key), ("b", second.key), ("measure", measure.key))
-    own = _listing(site, first.run, columns, shown, parse(params, GAP), fixed, "")
-    return TwoSystems(first, second, measure, own)
-
-
-def _listing(
-    site: Site,
-    run: OpenRun,
-    columns: MeasureColumns,
-    shown: tuple[Measure, ...],
-    query: Query,
-    fixed: Sequence[tuple[str, str]],
-    page: str,
-) -> Listing:
-    links = site.links
-    return Listing(
-        run=run,
-        columns=columns,
-        shown=shown,
-        query=query,
-        rows=select(columns, run.snapshot.items, query, run.tags),
-        fixed=tuple((key, value) for key, value in fixed if value),
-        at=lambda pairs: (
-            links.run(run.key, page, params=pairs) if page else links.to("compare", params=pairs)
-        ),
-        item_at=lambda pairs: links.run(run.key, "context", params=pairs),
+    labels, what = (first.label, second.label), measure.heading
+    headings = {key: (name, f"{what} of {name}") for key, name in zip((A, B), labels, strict=True)}
+    headings[DIFFERENCE] = ("difference", f"{what} of the first minus that of the second")
+    headings[GAP] = ("|difference|", "absolute difference between the two")
+    shown = tuple(
+        replace(measure, key=key, heading=heading, about=about)
+        for key, (heading, about) in headings.items()
     )
+    fixed = (("a", first.key), ("b", second.key), ("measure", measure.key))
+    query = parse(params, GAP)
+    rows = select(columns, seen.items, query, first.run.tags)
+    own = Listing(site.links, first.run, columns, shown, query, rows, fixed, ("compare",))
+    return TwoSystems(first, second, measure, own)
 
 
 def run_of(site: Site, params: Params) -> OpenRun:
     """Return the run that a comparison starts from."""
-    run = site.library.find(one(params, A).partition(":")[0] or one(params, "run") or "0")
-    if run is None:
-        raise NotFoundError("There is no such run.")
-    return run
+    return site.find(one(params, A).partition(":")[0] or one(params, "run") or "0")
 
 
 def candidates(site: Site, run: OpenRun) -> list[NamedSystem]:
@@ -214,13 +207,7 @@ def candidates(site: Site, run: OpenRun) -> list[NamedSystem]:
 
 
 def joined(first: MeasureColumns, second: MeasureColumns, key: str) -> MeasureColumns:
-    """Both systems' values of a measure on their common items, and their differences.
-
-    >>> x = MeasureColumns("x", np.array([0, 1]), {"tvd": np.array([0.5, 0.25])})
-    >>> y = MeasureColumns("y", np.array([1, 2]), {"tvd": np.array([0.75, 0.5])})
-    >>> {name: own.tolist() for name, own in joined(x, y, "tvd").values.items()}
-    {'a': [0.25], 'b': [0.75], 'difference': [-0.5], 'gap': [0.5]}
-    """
+    """Both systems' values of a measure on their common items, and their differences."""
     # If an item has several rows, the first one stands for it.
     places = [np.unique(own.places, return_index=True) for own in (first, second)]
     common, one_at, other_at = np.intersect1d(
@@ -232,33 +219,11 @@ def joined(first: MeasureColumns, second: MeasureColumns, key: str) -> MeasureCo
     return MeasureColumns("", common.astype(np.int64), values)
 
 
-def _compared(first: str, second: str, measure: Measure) -> tuple[Measure, ...]:
-    """Return the columns of a comparison."""
-    what = measure.heading
-    headings = {
-        A: (first, f"{what} of {first}"),
-        B: (second, f"{what} of {second}"),
-        DIFFERENCE: ("difference", f"{what} of the first minus that of the second"),
-        GAP: ("|difference|", "absolute difference between the two"),
-    }
-    return tuple(
-        replace(measure, key=key, heading=heading, about=about)
-        for key, (heading, about) in headings.items()
-    )
-
-
-def _columns(seen: Snapshot, name: str) -> MeasureColumns:
-    if not seen.systems:
-        return seen.everything
-    if name and name not in seen.systems:
-        raise NotFoundError(f"This run has no scored system “{name}”.")
-    models = [own for key, own in seen.systems.items() if not seen.is_control(key)]
-    return seen.systems[name] if name else next(iter(models or seen.systems.values()))
-
-
 def listed(found: Listing) -> Data:
     """Return what the template of a list shows."""
-    last, page, groups = n_pages(found.rows), found.page, found.run.snapshot.items.groups
+    groups, last = found.run.snapshot.items.groups, max(1, math.ceil(len(found.rows) / PAGE))
+    # The last page if a later one is asked for.
+    page = min(found.query.page, last)
     return {
         "query": found.query,
         "n_found": len(found.rows),
@@ -269,7 +234,7 @@ def listed(found: Listing) -> Data:
         "earlier": found.at(found.params(page=page - 1)) if page > 1 else None,
         "later": found.at(found.params(page=page + 1)) if page < last else None,
         "columns": [_heading(found, own) for own in found.shown],
-        "rows": list(_lines(found, page_of(found.rows, page))),
+        "rows": list(_lines(found, found.rows[(page - 1) * PAGE : page * PAGE].tolist())),
         "ranges": [_chip(found, own) for own in found.query.ranges],
         "here": found.at(()),
         "fixed": found.fixed,
@@ -277,7 +242,7 @@ def listed(found: Listing) -> Data:
         "groups": groups if len(groups) <= N_GROUPS else (),
         "items": found.run.snapshot.view.items,
         "clear": found.at(found.fixed),
-        "is_narrowed": found.is_narrowed,
+        "is_narrowed": len(found.rows) < len(found.columns.places),
     }
 
 
@@ -301,38 +266,27 @@ def _csv_rows(found: Listing) -> Iterator[list[object]]:
                 yield [item_id, group, tag, *(float(own[row]) for own in values), context]
 
 
-def narrowed(found: Listing, ranges: Sequence[Range]) -> str:
-    """Return the address of the list of those items that lie in some ranges."""
-    keys = {own.key for own in ranges}
-    kept = tuple(own for own in found.query.ranges if own.key not in keys)
-    return found.at(found.params(ranges=(*kept, *ranges), page=1))
+def narrowed(found: Listing, wanted: Range) -> str:
+    """Return the address of the list of those items that lie in a range."""
+    kept = (own for own in found.query.ranges if own.key != wanted.key)
+    return found.at(found.params(ranges=(*kept, wanted), page=1))
 
 
 def cell_address(found: Listing, keys: tuple[str, str]) -> Callable[[PlotCell], str]:
     """Return the address of a mark: an item's page, or the list of several items."""
     # A plot has a thousand marks: the common part of their addresses is made once.
-    item = found.item_at(found.params())
-    kept = found.at(found.params(page=1))
+    item, kept = found.item_at(found.params()), found.at(found.params(page=1))
+    quoted = tuple(map(quote, keys))
 
     def address(cell: PlotCell) -> str:
         if cell.count > 1:
-            ends = zip(keys, (cell.x_ends, cell.y_ends), strict=True)
-            return kept + "".join(_in_address(Range(key, *own)) for key, own in ends)
+            ends = zip(quoted, (cell.x_ends, cell.y_ends), strict=True)
+            ranges = (f"&range={key}:{low!r}:{high!r}" for key, (low, high) in ends)
+            # Of a number, such as 1e+16, only the plus sign must be quoted.
+            return kept + "".join(ranges).replace("+", "%2B")
         return f"{item}&no={found.number(cell.row)}"
 
     return address
-
-
-def _in_address(own: Range) -> str:
-    """Return a range as a further parameter of an address.
-
-    >>> _in_address(Range("w1_C/a&b", 0.5, 1e16))
-    '&range=w1_C/a%26b:0.5:1e%2B16'
-    """
-    # Quoting is slow and numbers need little of it.
-    ends = f"{own.low!r}:{own.high!r}".replace("+", "%2B")
-    key = own.key if own.key.isidentifier() and own.key.isascii() else quote(own.key)
-    return f"&range={key}:{ends}"
 
 
 def neighbors(found: Listing, place: int) -> Data:
@@ -369,10 +323,10 @@ def _heading(found: Listing, measure: Measure) -> Data:
     return {"measure": measure, "href": found.at(params), "sorted": way}
 
 
-def _lines(found: Listing, rows: Ints) -> Iterator[Data]:
+def _lines(found: Listing, rows: list[int]) -> Iterator[Data]:
     with found.run.reading() as store:
-        heads = heads_of(store, [found.number(row) for row in rows.tolist()])
-    for row in rows.tolist():
+        heads = heads_of(store, [found.number(row) for row in rows])
+    for row in rows:
         item_id, group, context = heads[found.number(row)]
         values = ((found.columns.values[own.key][row], own) for own in found.shown)
         yield {

@@ -7,32 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aleatoric.report.explorer.drawing import (
+from aleatoric.report.explorer import listing
+from aleatoric.report.explorer.listing import DIFFERENCE, A, B, Listing, Site, TwoSystems
+from aleatoric.report.explorer.plots import (
+    Axis,
     Data,
     Frame,
+    cloud,
     cloud_plot,
+    histogram,
     histogram_plot,
     reliability_bins,
     reliability_plot,
 )
-from aleatoric.report.explorer.listing import (
-    DIFFERENCE,
-    A,
-    B,
-    Listing,
-    Site,
-    TwoSystems,
-    candidates,
-    cell_address,
-    csv_answer,
-    listed,
-    narrowed,
-    run_head,
-    run_of,
-    system_listing,
-    two_systems,
-)
-from aleatoric.report.explorer.plots import Axis, cloud, histogram
 from aleatoric.report.explorer.rendering import CSV, Answer, NotFoundError, csv_lines
 from aleatoric.report.explorer.snapshot import Params, Range, one
 from aleatoric.report.item_data import Measure
@@ -53,13 +40,8 @@ _RELIABILITY = (
 def home(site: Site) -> Data:
     """Every run with its systems."""
     cards = [
-        {
-            "run": run,
-            "title": run.title,
-            "href": site.links.run(run.key),
-            "tables": tables_of(run)[:1],
-            "progress": run.progress_data(),
-        }
+        {"run": run, "title": run.title, "href": site.links.run(run.key)}
+        | {"tables": tables_of(run)[:1], "progress": run.progress_data()}
         for run in site.library.runs
     ]
     return {"cards": cards, "title": "Runs", "watch": None}
@@ -70,7 +52,7 @@ def overview(site: Site, run: OpenRun, params: Params) -> Data:
     # Taken before the summary: a page never claims results that it does not show.
     progress = run.progress_data()
     view, summary = run.snapshot.view, run.summary
-    head = run_head(site, run, "")
+    head = listing.run_head(site, run, "")
     return head | {
         "title": run.title,
         "lead": view.lead,
@@ -111,21 +93,15 @@ def spread(run: OpenRun) -> Data | None:
     measure, frame = seen.measures[0], Frame(width=720, height=260)
     counts = {name: _shares(own.values[measure.key]) for name, own in seen.systems.items()}
     # People come first, in their own color, which no other system has.
-    names = sorted(
-        (name for name in counts if len(counts[name])), key=lambda n: not seen.is_control(n)
-    )
+    names = sorted(filter(lambda n: len(counts[n]), counts), key=lambda n: not seen.is_control(n))
     top = max((float(counts[name].max()) for name in names), default=0.0) or 1.0
     y_axis = Axis.over(0.0, top)
-    lines = [
-        {
-            "name": name,
-            "points": " ".join(
-                f"{frame.x((i + 0.5) / len(counts[name]))},{frame.y(y_axis.share(float(y)))}"
-                for i, y in enumerate(counts[name])
-            ),
-        }
-        for name in names
-    ]
+    lines = []
+    for name in names:
+        shares = enumerate(counts[name].tolist())
+        places = (((i + 0.5) / len(counts[name]), y_axis.share(share)) for i, share in shares)
+        points = " ".join(f"{frame.x(x)},{frame.y(y)}" for x, y in places)
+        lines.append({"name": name, "points": points})
     axes = frame.axes(Axis.over(0.0, 1.0), y_axis, measure.heading, f"share of {seen.view.items}")
     first_slot = 0 if any(map(seen.is_control, names)) else 1
     return axes | {"lines": lines, "first_slot": first_slot, "about": measure.about}
@@ -135,9 +111,8 @@ def _shares(values: Floats) -> Floats:
     bins = histogram(values, 25)
     if not bins or bins[0].low < 0 or bins[-1].high > 1:
         return np.zeros(0)
-    counts = np.array([own.count for own in bins], dtype=np.float64)
-    shares: Floats = counts / counts.sum()
-    return shares
+    n = sum(own.count for own in bins)
+    return np.array([own.count / n for own in bins], dtype=np.float64)
 
 
 def _facts(run: OpenRun) -> list[tuple[str, str]]:
@@ -155,10 +130,10 @@ def _facts(run: OpenRun) -> list[tuple[str, str]]:
 
 def contexts(site: Site, run: OpenRun, params: Params) -> Data:
     """A page of the list of a system's items, with plots."""
-    found, seen = system_listing(site, run, params), run.snapshot
+    found, seen = listing.system_listing(site, run, params), run.snapshot
     return {
-        **run_head(site, run, "contexts"),
-        **listed(found),
+        **listing.run_head(site, run, "contexts"),
+        **listing.listed(found),
         "title": f"{seen.view.items.title()} of {found.columns.name or run.name}",
         "system": found.columns.name,
         "probe": found.shown[0].probe if found.shown else "",
@@ -167,11 +142,6 @@ def contexts(site: Site, run: OpenRun, params: Params) -> Data:
         "csv": site.links.run(run.key, "contexts.csv"),
         "plots": plots(found),
     }
-
-
-def contexts_csv(site: Site, run: OpenRun, params: Params) -> Answer:
-    """The whole filtered list, in the order shown."""
-    return csv_answer(system_listing(site, run, params), "contexts.csv")
 
 
 def plots(found: Listing) -> list[Data]:
@@ -189,10 +159,11 @@ def plots(found: Listing) -> list[Data]:
 
 
 def _histogram(found: Listing, measure: Measure) -> Data:
+    bins = histogram(found.columns.values[measure.key][found.rows])
     plot = histogram_plot(
-        histogram(found.columns.values[measure.key][found.rows]),
+        bins,
         measure.heading,
-        lambda own: narrowed(found, [Range(measure.key, own.low, own.high)]),
+        lambda own: listing.narrowed(found, Range(measure.key, own.low, own.high)),
     )
     about = f"{measure.heading}: {measure.about}. Click a bar to see its items."
     return plot | {"about": about, "name": f"histogram of {measure.heading}"}
@@ -201,28 +172,31 @@ def _histogram(found: Listing, measure: Measure) -> Data:
 def _cloud(found: Listing, across: Measure, measure: Measure) -> Data:
     values, keys = found.columns.values, (across.key, measure.key)
     own = cloud(values[across.key], values[measure.key], found.rows)
-    plot = cloud_plot(own, (across.heading, measure.heading), cell_address(found, keys))
+    headings, address = (across.heading, measure.heading), listing.cell_address(found, keys)
+    plot = cloud_plot(own, headings, address, Frame())
     about = f"Horizontal: {across.about}. Click a mark to see its items; large marks hold several."
     return plot | {"about": about, "name": f"{measure.heading} by {across.heading}"}
 
 
 def compare(site: Site, params: Params) -> Data:
     """The scatter of two systems, and a page of the items on which they differ."""
-    run = run_of(site, params)
-    head, found = run_head(site, run, "compare"), two_systems(site, params)
+    run = listing.run_of(site, params)
+    head, found = listing.run_head(site, run, "compare"), listing.two_systems(site, params)
     if found is None:
         return head | {"title": "Compare", "found": None}
     own = found.listing
     swapped = [("a", found.second.key), ("b", found.first.key), ("measure", found.measure.key)]
+    differences = own.columns.values[DIFFERENCE]
+    known = differences[np.isfinite(differences)]
     return {
         **head,
-        **listed(own),
+        **listing.listed(own),
         "title": f"{found.first.label} v {found.second.label}",
         "found": found,
-        "known": candidates(site, run),
+        "known": listing.candidates(site, run),
         "measures": own.run.snapshot.measures,
         "means": [own.columns.mean(key) for key in (A, B, DIFFERENCE)],
-        "lower": _share_lower(own.columns.values[DIFFERENCE]),
+        "lower": float(((known < 0) + 0.5 * (known == 0)).mean()) if len(known) else None,
         "plot": _scatter(found),
         "csv": site.links.to("compare.csv"),
         "swap": own.at(swapped),
@@ -231,23 +205,18 @@ def compare(site: Site, params: Params) -> Data:
 
 def compare_csv(site: Site, params: Params) -> Answer:
     """Both systems on the filtered items, in the order shown."""
-    found = two_systems(site, params)
+    found = listing.two_systems(site, params)
     if found is None:
         raise NotFoundError("There are no two systems to compare.")
     names = [found.first.label, found.second.label, DIFFERENCE, f"|{DIFFERENCE}|"]
-    return csv_answer(found.listing, "compare.csv", names)
-
-
-def _share_lower(differences: Floats) -> float | None:
-    known = differences[np.isfinite(differences)]
-    return float(((known < 0) + 0.5 * (known == 0)).mean()) if len(known) else None
+    return listing.csv_answer(found.listing, "compare.csv", names)
 
 
 def _scatter(found: TwoSystems) -> Data:
     own, labels = found.listing, (found.first.label, found.second.label)
     seen = cloud(own.columns.values[A], own.columns.values[B], own.rows, same_axis=True)
     frame = Frame(width=460, height=460, bottom=44)
-    plot = cloud_plot(seen, labels, cell_address(own, (A, B)), frame)
+    plot = cloud_plot(seen, labels, listing.cell_address(own, (A, B)), frame)
     about = (
         f"Each mark is an item by its {found.measure.heading}; above the line, the second system's "
         "is higher. Click a mark to see its items; large marks hold several."
@@ -257,8 +226,8 @@ def _scatter(found: TwoSystems) -> Data:
 
 def tokens(site: Site, run: OpenRun, params: Params) -> Data:
     """The reliability diagrams of one system."""
-    curves, system = _curves(run), _chosen(run, params)
-    head = run_head(site, run, "tokens")
+    curves, system = _curves(run, params)
+    head = listing.run_head(site, run, "tokens")
     own = curves[system].pictures if system else ()
     return head | {
         "title": f"Reliability of {system}" if system else "Reliability",
@@ -275,23 +244,19 @@ def tokens(site: Site, run: OpenRun, params: Params) -> Data:
 
 def tokens_csv(site: Site, run: OpenRun, params: Params) -> Answer:
     """The bins of a system's reliability diagrams."""
-    system = _chosen(run, params)
+    curves, system = _curves(run, params)
     if not system:
         raise NotFoundError("This run has no reliability data yet.")
     heading = ["diagram", "from", "to", "confidence", "accuracy", "low", "high", "tokens"]
-    pictures = _curves(run)[system].pictures
-    diagrams = (own for own in pictures if isinstance(own, Reliability))
+    diagrams = (own for own in curves[system].pictures if isinstance(own, Reliability))
     rows = (row for own in diagrams for row in reliability_bins(own))
     return Answer(CSV, csv_lines(heading, rows), filename="reliability.csv")
 
 
-def _curves(run: OpenRun) -> Mapping[str, Any]:
-    return run.summary.curves if run.summary else {}
-
-
-def _chosen(run: OpenRun, params: Params) -> str:
-    curves = _curves(run)
+def _curves(run: OpenRun, params: Params) -> tuple[Mapping[str, Any], str]:
+    """Return the diagrams of all systems, and the one that an address asks for."""
+    curves = run.summary.curves if run.summary else {}
     name = one(params, "system") or next(iter(curves), "")
     if curves and name not in curves:
         raise NotFoundError(f"This run has no system “{name}” with tokens read.")
-    return name if curves else ""
+    return curves, name if curves else ""

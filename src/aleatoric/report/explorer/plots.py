@@ -1,4 +1,4 @@
-"""Data of the explorer's plots: positions of marks, before they are drawn.
+"""The explorer's plots: the data of marks, then where they stand and lead, for templates.
 
 A plot of many items is a grid of cells, each drawn once, so that a page stays small.
 """
@@ -6,35 +6,36 @@ A plot of many items is a grid of cells, each drawn once, so that a page stays s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
+from typing import Any
 
 import numpy as np
 
+from aleatoric.report.tables import printable
+from aleatoric.studies.figure_data import Reliability
 from aleatoric.types import Floats, Ints
 
+Data = dict[str, Any]
 CELLS = 32
 BINS = 30
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A linear axis with a few round ticks.
-
-    >>> Axis.over(0.0, 1.0).ticks
-    (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-    """
+    """A linear axis with a few round ticks."""
 
     low: float
     high: float
     ticks: tuple[float, ...]
 
     @classmethod
-    def over(cls, low: float, high: float, about: int = 5) -> Axis:
-        """An axis from `low` to `high` with `about` that many steps."""
+    def over(cls, low: float, high: float) -> Axis:
+        """An axis from `low` to `high` with about five steps."""
         if not high > low:
             low, high = low - 0.5, low + 0.5
-        least = (high - low) / about
+        least = (high - low) / 5
         size = 10.0 ** math.floor(math.log10(least))
         parts = (size * part for part in (1, 2, 2.5, 5, 10))
         step = next(part for part in parts if part >= least * (1 - 1e-9))
@@ -88,7 +89,9 @@ def cloud(x: Floats, y: Floats, rows: Ints, same_axis: bool = False) -> Cloud:
     x_axis, y_axis = Axis.over(*ends[0]), Axis.over(*ends[1])
     spread = len(rows) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
     correlation = float(np.corrcoef(x, y)[0, 1]) if spread else None
-    place = _place(x, x_axis) * CELLS + _place(y, y_axis)
+    shares = [(side - a.low) / (a.high - a.low) for side, a in ((x, x_axis), (y, y_axis))]
+    column, row = (np.clip((own * CELLS).astype(np.int64), 0, CELLS - 1) for own in shares)
+    place = column * CELLS + row
     return Cloud(x_axis, y_axis, _cells(x, y, rows, place), correlation, len(rows))
 
 
@@ -114,11 +117,6 @@ def _ends(values: Floats) -> tuple[float, float]:
     return low * 1.02, high * 1.02 if high > 0 else 0.0
 
 
-def _place(values: Floats, axis: Axis) -> Ints:
-    shares = (values - axis.low) / (axis.high - axis.low)
-    return np.clip((shares * CELLS).astype(np.int64), 0, CELLS - 1)
-
-
 def _cells(x: Floats, y: Floats, rows: Ints, place: Ints) -> tuple[PlotCell, ...]:
     _, first, which, counts = np.unique(
         place, return_index=True, return_inverse=True, return_counts=True
@@ -138,25 +136,100 @@ def _cells(x: Floats, y: Floats, rows: Ints, place: Ints) -> tuple[PlotCell, ...
 
 
 @dataclass(frozen=True)
-class BarRow:
-    """A word (or probe) with one value per series; NaN is not drawn."""
+class Frame:
+    """The inside of a plot, in its own units."""
 
-    label: str
-    values: tuple[float, ...]
-    details: tuple[str, ...]
-    """The text shown for each value."""
-    marked: bool = False
+    width: int = 460
+    height: int = 300
+    left: int = 56
+    right: int = 12
+    top: int = 12
+    bottom: int = 40
+
+    def x(self, share: float) -> float:
+        """Return the place of a share of the width."""
+        return round(self.left + share * (self.width - self.left - self.right), 1)
+
+    def y(self, share: float) -> float:
+        """Return the place of a share of the height, from below."""
+        return round(self.height - self.bottom - share * (self.height - self.top - self.bottom), 1)
+
+    def axes(self, x_axis: Axis, y_axis: Axis, x_label: str, y_label: str) -> Data:
+        """Return the frame with the ticks and labels of both axes."""
+        return {
+            "frame": self,
+            "x_ticks": [(self.x(x_axis.share(one)), f"{one:g}") for one in x_axis.ticks],
+            "y_ticks": [(self.y(y_axis.share(one)), f"{one:g}") for one in y_axis.ticks],
+            "x_label": x_label,
+            "y_label": y_label,
+        }
 
 
-def top_rows(
-    shares: Mapping[str, Mapping[str, float]], top: int, marked: str | None = None
-) -> list[tuple[str, tuple[float, ...], bool]]:
-    """Rows of series -> word -> share: the most likely words of each series, people's order first.
+def cloud_plot(
+    found: Cloud, labels: tuple[str, str], link: Callable[[PlotCell], str], frame: Frame
+) -> Data:
+    """Two measures against each other: each mark leads to its item, or to the list of its items."""
+    from markupsafe import Markup
 
-    >>> top_rows({"people": {"a": 0.75, "b": 0.25}, "model": {"c": 1.0}}, 1)
-    [('a', (0.75, 0.0), False), ('c', (0.0, 1.0), False)]
-    """
-    series = list(shares.values())
-    likely = {w for one in series for w in sorted(one, key=lambda w: (-one[w], w))[:top]}
-    words = sorted(likely, key=lambda w: (*(-one.get(w, 0.0) for one in series), w))
-    return [(w, tuple(one.get(w, 0.0) for one in series), w == marked) for w in words]
+    most = max((cell.count for cell in found.cells), default=1)
+    least = 4.4 if len(found.cells) < 60 else 3.2 if len(found.cells) < 300 else 2.6
+    marks = []
+    for cell in found.cells:
+        size = least + 3.4 * math.log(cell.count) / math.log(most) if most > 1 else least
+        x, y = frame.x(found.x_axis.share(cell.x)), frame.y(found.y_axis.share(cell.y))
+        n = "1 item" if cell.count == 1 else f"{cell.count} items"
+        label = f"{n}: {labels[0]} {cell.x:.3f}, {labels[1]} {cell.y:.3f}"
+        # In a template, a thousand marks would be slow.
+        circle = f'class="{"many" if cell.count > 1 else "single"}" cx="{x}" cy="{y}"'
+        tip = f'r="{size:.1f}" data-tip="{escape(printable(label))}"'
+        marks.append(f'<a href="{escape(link(cell))}" tabindex="-1"><circle {circle} {tip}/></a>')
+    return frame.axes(found.x_axis, found.y_axis, *labels) | {
+        "dots": Markup("\n".join(marks)),
+        "correlation": found.correlation,
+        "n": found.n,
+    }
+
+
+def histogram_plot(bins: Sequence[Bin], label: str, link: Callable[[Bin], str]) -> Data:
+    """How often each value occurs; a bar leads to its items."""
+    frame = Frame()
+    most = max((one.count for one in bins), default=0) or 1
+    x_axis = Axis.over(bins[0].low, bins[-1].high) if bins else Axis.over(0, 1)
+    y_axis = Axis.over(0, most)
+    bars = []
+    for one in (one for one in bins if one.count):
+        left, right = (frame.x(x_axis.share(end)) for end in (one.low, one.high))
+        top = frame.y(y_axis.share(one.count))
+        bar: Data = {"x": left + 0.5, "width": max(1.0, right - left - 1)}
+        bar |= {"y": top, "height": round(frame.y(0) - top, 1), "href": link(one)}
+        bars.append(bar | {"label": f"{one.count} from {one.low:.3f} to {one.high:.3f}"})
+    return frame.axes(x_axis, y_axis, label, "count") | {"bars": bars}
+
+
+def reliability_bins(own: Reliability) -> Iterator[tuple[Any, ...]]:
+    """Yield the title, ends, confidence, accuracy, consistency bar and count of every bin."""
+    columns = (own.confidence, own.accuracy, own.low, own.high, own.counts)
+    for low, high, *rest in zip(own.edges[:-1], own.edges[1:], *columns, strict=True):
+        yield (own.title, low, high, *rest)
+
+
+def reliability_plot(own: Reliability) -> Data:
+    """Accuracy by bin of confidence, with consistency bars and counts."""
+    frame, axis = Frame(width=400, height=360), Axis.over(0.0, 1.0)
+    scale = 0.35 * (frame.y(0) - frame.y(1)), max(own.counts, default=1.0) or 1.0
+    bins = [
+        {
+            "x": frame.x(low) + 0.5,
+            "width": frame.x(high) - frame.x(low) - 1,
+            "count_height": round(scale[0] * count / scale[1], 1),
+            "px": frame.x(confidence),
+            "py": frame.y(accuracy),
+            "ends": [frame.y(end) for end in ends if not math.isnan(end)],
+            "label": f"{low:.2f} to {high:.2f}: confidence {confidence:.3f}, "
+            f"accuracy {accuracy:.3f}, {count:.0f} tokens",
+        }
+        for _, low, high, confidence, accuracy, *ends, count in reliability_bins(own)
+        if count
+    ]
+    axes = frame.axes(axis, axis, "confidence", "accuracy")
+    return axes | {"title": own.title, "name": own.title, "bins": bins}

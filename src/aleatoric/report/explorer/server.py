@@ -7,30 +7,29 @@ another host name (the Host header is checked), embed it in a frame, or run a sc
 from __future__ import annotations
 
 import hmac
+import json
 import secrets
 import sys
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from aleatoric.errors import UsageError
 from aleatoric.report.explorer import pages
-from aleatoric.report.explorer.drawing import Data
 from aleatoric.report.explorer.item import item
 from aleatoric.report.explorer.library import Library, OpenRun
-from aleatoric.report.explorer.listing import Site
+from aleatoric.report.explorer.listing import Site, csv_answer, system_listing
+from aleatoric.report.explorer.plots import Data
 from aleatoric.report.explorer.rendering import (
     HTML,
+    JSON,
     STATIC,
     Answer,
     Links,
     NotFoundError,
-    Pages,
-    document,
-    moved,
-    page,
-    static_files,
+    explorer_pages,
 )
 from aleatoric.report.explorer.snapshot import Params
 
@@ -43,9 +42,11 @@ RUN_PAGES: dict[str, tuple[str, RunPage]] = {
 }
 """Last part of an address -> the template and its data."""
 RUN_FILES: dict[str, Callable[[Site, OpenRun, Params], Answer]] = {
-    "contexts.csv": pages.contexts_csv,
+    "contexts.csv": lambda *asked: csv_answer(system_listing(*asked), "contexts.csv"),
     "tokens.csv": pages.tokens_csv,
-    "progress.json": lambda site, run, params: document(run.progress_data()),
+    "progress.json": lambda site, run, params: Answer(
+        JSON, json.dumps(run.progress_data(), allow_nan=False).encode()
+    ),
 }
 OF_ITEMS = ("contexts", "contexts.csv", "context")
 OF_TOKENS = ("tokens", "tokens.csv")
@@ -56,8 +57,10 @@ class Router:
 
     def __init__(self, library: Library, token: str) -> None:
         self.site = Site(library, Links(token))
-        self._pages = Pages({"links": self.site.links})
-        self._static = static_files()
+        self._pages = explorer_pages({"links": self.site.links})
+        # Read now: no other files can be requested.
+        folder = resources.files("aleatoric.report.explorer") / "static"
+        self._static = {name: (folder / name).read_bytes() for name in STATIC}
 
     def answer(self, parts: Sequence[str], params: Params) -> Answer:
         """Return the answer to an address behind the token; unknown ones get an error page."""
@@ -70,12 +73,15 @@ class Router:
         """Return a page that says what is wrong."""
         home = self.site.links.to()
         data = {"title": "Not found", "text": text, "home": home, "watch": None}
-        return page(self._pages.render("problem", data), status)
+        return self._page("problem", data, status)
 
     def _find(self, parts: list[str], params: Params) -> Answer:
+        runs = self.site.library.runs
         match parts:
+            case [] if len(runs) == 1:
+                return Answer(HTML, b"", 303, location=self.site.links.run(runs[0].key))
             case []:
-                return self._home()
+                return self._page("home", pages.home(self.site))
             case ["static", name] if name in self._static:
                 return Answer(STATIC[name], self._static[name], lasting=True)
             case ["compare"]:
@@ -88,16 +94,8 @@ class Router:
                 return self._run(key, what, params)
         raise NotFoundError("There is no such page.")
 
-    def _home(self) -> Answer:
-        runs = self.site.library.runs
-        if len(runs) == 1:
-            return moved(self.site.links.run(runs[0].key))
-        return self._page("home", pages.home(self.site))
-
     def _run(self, key: str, what: str, params: Params) -> Answer:
-        run = self.site.library.find(key)
-        if run is None:
-            raise NotFoundError("There is no such run.")
+        run = self.site.find(key)
         view = run.snapshot.view
         if what in (OF_TOKENS if view.has_items else OF_ITEMS):
             raise NotFoundError(f"A run of the {view.level.name} level has no such page.")
@@ -108,8 +106,10 @@ class Router:
         template, build = RUN_PAGES[what]
         return self._page(template, build(self.site, run, params))
 
-    def _page(self, template: str, data: Data) -> Answer:
-        return page(self._pages.render(template, data))
+    def _page(self, template: str, data: Data, status: int = 200) -> Answer:
+        html = self._pages.get_template(f"{template}.html.j2").render(**data)
+        # What cannot be encoded is shown as an escape.
+        return Answer(HTML, html.encode("utf-8", "backslashreplace"), status)
 
 
 ADDRESS = "127.0.0.1"
@@ -179,17 +179,14 @@ class Handler(BaseHTTPRequestHandler):
     server: Explorer
 
     def do_GET(self) -> None:
-        """Send a page."""
+        """Send a page, or its headers if only they are asked for."""
         self._send(self._answer())
 
-    def do_HEAD(self) -> None:
-        """Send the headers of a page."""
-        self._send(self._answer())
+    do_HEAD = do_GET  # noqa: N815
 
     def _refuse(self) -> None:
         self.close_connection = True  # the body is not read
-        allowed = self._refusal() or _plain(405, "This server is read-only.")
-        self._send(allowed)
+        self._send(self._refusal() or _plain(405, "This server is read-only."))
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815
 
@@ -206,9 +203,7 @@ class Handler(BaseHTTPRequestHandler):
         except ValueError:
             return _plain(400, "There are too many parameters.")
         # Each part is decoded by itself: an encoded slash does not make a new part.
-        parts = [unquote(part) for part in address.path.split("/")[2:]]
-        while parts and not parts[-1]:
-            parts.pop()
+        parts = [unquote(part) for part in address.path.rstrip("/").split("/")[2:]]
         try:
             return self.server.answers.answer(parts, params)
         except Exception as error:
@@ -226,8 +221,16 @@ class Handler(BaseHTTPRequestHandler):
         return None
 
     def _send(self, answer: Answer) -> None:
+        cached = "private, max-age=3600" if answer.lasting else "no-store"
+        headers = {**HEADERS, "Content-Type": answer.kind, "Cache-Control": cached}
+        if answer.filename is not None:
+            headers["Content-Disposition"] = f'attachment; filename="{answer.filename}"'
+        if answer.location is not None:
+            headers["Location"] = answer.location
+        if answer.status == 405:
+            headers["Allow"] = "GET, HEAD"
         self.send_response(answer.status)
-        for name, value in {**HEADERS, **_own_headers(answer)}.items():
+        for name, value in headers.items():
             self.send_header(name, value)
         if isinstance(answer.body, bytes):
             self.send_header("Content-Length", str(len(answer.body)))
@@ -240,18 +243,6 @@ class Handler(BaseHTTPRequestHandler):
             parts = (answer.body,) if isinstance(answer.body, bytes) else answer.body
             for part in parts:
                 self.wfile.write(part)
-
-
-def _own_headers(answer: Answer) -> dict[str, str]:
-    found = {"Content-Type": answer.kind}
-    found["Cache-Control"] = "private, max-age=3600" if answer.lasting else "no-store"
-    if answer.filename is not None:
-        found["Content-Disposition"] = f'attachment; filename="{answer.filename}"'
-    if answer.location is not None:
-        found["Location"] = answer.location
-    if answer.status == 405:
-        found["Allow"] = "GET, HEAD"
-    return found
 
 
 def _plain(status: int, text: str) -> Answer:

@@ -79,28 +79,27 @@ class Snapshot:
         """Whether a system is people, not a model."""
         return system in self.view.level.controls
 
-    @property
-    def everything(self) -> MeasureColumns:
-        """The items only, in the order of the corpus: what an unscored run can show."""
-        return MeasureColumns("", np.arange(len(self.items)), {})
-
 
 def take(
     store: Store, view: View, version: tuple[int, ...], earlier: Snapshot | None = None
 ) -> Snapshot:
     """Read a run as it is now; the items of an earlier snapshot are reused if they are all."""
     manifest = store.manifest
-    whole = earlier is not None and len(earlier.items) == store.n_items
-    items = earlier.items if earlier is not None and whole else _items(store, view)
+    is_whole = earlier is not None and len(earlier.items) == store.n_items
+    items = earlier.items if earlier is not None and is_whole else _items(store, view)
     measures = view.measures(store.stat_columns()) if store.has_stats() else ()
-    names = list(store.systems()) if measures else []
+    systems = {}
+    for name in store.systems() if measures else ():
+        saved = stat_columns(store, name, [own.column for own in measures])
+        values = {own.key: saved.values[own.column] for own in measures}
+        systems[name] = MeasureColumns(name, np.searchsorted(items.numbers, saved.items), values)
     return Snapshot(
         version=version,
         view=view,
         corpus=manifest["corpus"]["name"],
         corpus_sha256=manifest["corpus"]["sha256"],
         items=items,
-        systems={name: _columns(store, name, measures, items) for name in names},
+        systems=systems,
         measures=measures,
         tagger=manifest["tagger"] if "tvd_syn" in manifest.get("abstractions", ()) else None,
     )
@@ -115,14 +114,6 @@ def _items(store: Store, view: View) -> Items:
     names = {group: place for place, group in enumerate(dict.fromkeys(groups))}
     codes = np.array([names[group] for group in groups], dtype=np.int64)
     return Items(np.array(numbers, dtype=np.int64), tuple(names), codes, tuple(texts))
-
-
-def _columns(
-    store: Store, system: str, measures: tuple[Measure, ...], items: Items
-) -> MeasureColumns:
-    found = stat_columns(store, system, [one.column for one in measures])
-    places = np.searchsorted(items.numbers, found.items)
-    return MeasureColumns(system, places, {one.key: found.values[one.column] for one in measures})
 
 
 PAGE = 50
@@ -158,29 +149,21 @@ class Query:
     page: int = 1
 
     def params(self, **changes: object) -> list[tuple[str, str]]:
-        """Return the pairs of an address, without those that are not set.
-
-        >>> Query(text="a b", sort="tvd", descending=True).params(page=2)
-        [('q', 'a b'), ('sort', 'tvd'), ('dir', 'desc'), ('page', '2')]
-        """
+        """Return the pairs of an address, without those that are not set."""
         own = replace(self, **changes)  # type: ignore[arg-type]
-        found = [("q", own.text), ("group", own.group), ("pos", own.tag)]
-        found += [("range", str(one)) for one in own.ranges]
+        pairs = [("q", own.text), ("group", own.group), ("pos", own.tag)]
+        pairs += [("range", str(ends)) for ends in own.ranges]
         # Always given: the default order depends on the list.
-        found += [("sort", own.sort), ("dir", "desc" if own.descending else "asc")]
-        found += [("page", str(own.page))]
-        return [(key, value) for key, value in found if value and (key, value) != ("page", "1")]
+        pairs += [("sort", own.sort), ("dir", "desc" if own.descending else "asc")]
+        pairs += [("page", str(own.page) if own.page > 1 else "")]
+        return [(key, value) for key, value in pairs if value]
 
 
 def parse(params: Params, first_sort: str = ORDER) -> Query:
-    """Return the query of an address; what cannot be read is ignored.
-
-    >>> parse({"q": ["a"], "of": ["tvd"], "min": ["0.5"], "page": ["x"]}).ranges
-    (Range(key='tvd', low=0.5, high=inf),)
-    """
-    sort = one(params, "sort") or first_sort
+    """Return the query of an address; what cannot be read is ignored."""
+    sort, page = one(params, "sort") or first_sort, one(params, "page")
     way = one(params, "dir") or ("desc" if sort == first_sort != ORDER else "asc")
-    ranges = [_range(*text.rsplit(":", 2)) for text in params.get("range", ()) if _has_ends(text)]
+    ranges = [_range(*t.rsplit(":", 2)) for t in params.get("range", ()) if t.count(":") >= 2]
     if one(params, "of") and (one(params, "min") or one(params, "max")):
         ranges.append(_range(one(params, "of"), one(params, "min"), one(params, "max")))
     return Query(
@@ -190,22 +173,16 @@ def parse(params: Params, first_sort: str = ORDER) -> Query:
         ranges=tuple(dict.fromkeys(ranges)),
         sort=sort,
         descending=way == "desc",
-        page=_whole(one(params, "page")),
+        page=max(1, int(page[:9])) if page.isascii() and page.isdecimal() else 1,
     )
 
 
 def one(params: Params, key: str) -> str:
-    """Return the first value of a parameter, or an empty text.
-
-    >>> one({"q": ["a", "b"]}, "q"), one({}, "q")
-    ('a', '')
-    """
+    """Return the first value of a parameter, or an empty text."""
     return next(iter(params.get(key, ())), "")
 
 
-def select(
-    columns: MeasureColumns, items: Items, query: Query, tags: Mapping[str, NDArray[np.bool_]]
-) -> Ints:
+def select(columns: MeasureColumns, items: Items, query: Query, tags: Mapping[str, Flags]) -> Ints:
     """Return the places of the rows that a query asks for, in its order; undefined values last.
 
     `tags` maps a part of speech to the items that have it.
@@ -220,59 +197,33 @@ def select(
     return order
 
 
-def page_of(rows: Ints, page: int, size: int = PAGE) -> Ints:
-    """Return the rows of a page, counted from 1.
-
-    >>> page_of(np.arange(7), 2, 5).tolist()
-    [5, 6]
-    """
-    return rows[(page - 1) * size : page * size]
-
-
-def n_pages(rows: Ints, size: int = PAGE) -> int:
-    """Return the number of pages; at least one.
-
-    >>> n_pages(np.arange(0)), n_pages(np.arange(101), 50)
-    (1, 3)
-    """
-    return max(1, math.ceil(len(rows) / size))
-
-
 def _wanted(
-    columns: MeasureColumns, items: Items, query: Query, tags: Mapping[str, NDArray[np.bool_]]
-) -> NDArray[np.bool_]:
+    columns: MeasureColumns, items: Items, query: Query, tags: Mapping[str, Flags]
+) -> Flags:
     keep = np.ones(len(items), dtype=np.bool_)
     if query.text:
         wanted_text = query.text.casefold()
         keep &= np.array([wanted_text in text for text in items.texts], dtype=np.bool_)
     if query.group:
-        known = {name: code for code, name in enumerate(items.groups)}
-        keep &= items.group_of == known.get(query.group, -1)
+        codes = {name: code for code, name in enumerate(items.groups)}
+        keep &= items.group_of == codes.get(query.group, -1)
     if query.tag:
-        keep &= tags.get(query.tag, np.zeros(len(items), dtype=np.bool_))
-    found: NDArray[np.bool_] = keep[columns.places]
+        keep &= tags.get(query.tag, False)
+    rows: Flags = keep[columns.places]
     for wanted in query.ranges:
         values = columns.values.get(wanted.key)
         if values is not None:
-            found = found & (values >= wanted.low) & (values <= wanted.high)
-    return found
+            rows = rows & (values >= wanted.low) & (values <= wanted.high)
+    return rows
 
 
-def _range(key: str, low: str, high: str) -> Range:
-    return Range(key, _number(low, -math.inf), _number(high, math.inf))
-
-
-def _has_ends(text: str) -> bool:
-    return text.count(":") >= 2
-
-
-def _number(text: str, otherwise: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        return otherwise
-    return otherwise if math.isnan(value) else value
-
-
-def _whole(text: str) -> int:
-    return max(1, int(text[:9])) if text.isascii() and text.isdecimal() else 1
+def _range(key: str, *ends: str) -> Range:
+    """Return a range; an end that is no number is open."""
+    numbers = []
+    for text, otherwise in zip(ends, (-math.inf, math.inf), strict=True):
+        try:
+            value = float(text)
+        except ValueError:
+            value = otherwise
+        numbers.append(otherwise if math.isnan(value) else value)
+    return Range(key, *numbers)
