@@ -26,10 +26,10 @@ from aleatoric.levels.word import results
 from aleatoric.report.comparisons import comparison_tables
 from aleatoric.report.tables import between, to_markdown, with_interval
 from aleatoric.report.words import PERFECT, word_table
+from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
 from aleatoric.studies.by_agreement import by_agreement
 from aleatoric.studies.compare import compare
-from aleatoric.types import Result, Table
 
 PAGES = ("text.md", "index.md")
 HERE = Path(__file__).parent

@@ -18,11 +18,12 @@ from aleatoric.levels.base import Level, Monitor
 from aleatoric.metrics.agreement import COLUMNS, Agreement, Overlap
 from aleatoric.metrics.distances import tvd
 from aleatoric.metrics.reduction import Mean
+from aleatoric.result_types import Result
 from aleatoric.rng import stream
 from aleatoric.runs.formats import StatRow
 from aleatoric.runs.job import Job, option
 from aleatoric.runs.run import Store
-from aleatoric.types import Categorical, Corpus, Draws, Item, Pair, Result, Signature
+from aleatoric.types import Categorical, Corpus, Draws, Item, Pair, Signature
 
 SIDES = ("heads", "tails")
 

@@ -30,7 +30,7 @@ class Page:
 
 
 PAGES = (
-    Page("runs", "Runs and results", ("types", "levels", "runs", "demo")),
+    Page("runs", "Runs and results", ("types", "result_types", "levels", "runs", "demo")),
     Page("metrics", "Metrics", ("metrics",)),
     Page("inference", "Inference", ("inference",)),
     Page("words", "Next words", ("nextword",)),
@@ -87,7 +87,7 @@ def _index(pages: dict[str, str], source: Path) -> str:
         "| run a job | [`run_job`](runs.md#aleatoric.levels.base.run_job) |",
         "| score logits that you have | [`CalibrationStream`]"
         "(tokens.md#aleatoric.calibration.stream.CalibrationStream) |",
-        "| read a result | [`Result`](runs.md#aleatoric.types.Result) |",
+        "| read a result | [`Result`](runs.md#aleatoric.result_types.Result) |",
         "| compute one distance | [`tvd`](metrics.md#aleatoric.metrics.distances.tvd) |",
         "",
         "| page | modules |",

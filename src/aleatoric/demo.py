@@ -16,11 +16,12 @@ from aleatoric.levels.base import Monitor, run_job
 from aleatoric.levels.word import WordJob
 from aleatoric.levels.word_scoring import ORACLE
 from aleatoric.models.base import Ask
+from aleatoric.result_types import Result
 from aleatoric.runs.disk import check_place
 from aleatoric.runs.engine import open_model
 from aleatoric.runs.job import Loading
 from aleatoric.runs.run import Store
-from aleatoric.types import Item, Result
+from aleatoric.types import Item
 
 PEOPLE = 40
 PLANTED = "temperature=0.8"

@@ -4,35 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric import registry
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 AnyItem = TypeVar("AnyItem", covariant=True)
-
-
-class Showable:
-    """An object that a notebook shows as a table and that can be plotted."""
-
-    __slots__ = ()
-
-    def plot(self, *args: Any, **options: Any) -> Any:
-        """Plot on matplotlib axes with `aleatoric.report.notebook`; pass `axes` to draw into.
-
-        A result shows its items and interval; several results, one `metric` of every system; a
-        study, one `figure` by its name.
-        """
-        return registry.find("notebook", "plot")(self, *args, **options)
-
-    def _repr_html_(self) -> str:
-        return str(registry.find("notebook", "to_html")(self))
 
 
 FAILED = "\0failed"
@@ -327,51 +308,6 @@ class Row:
     item_id: str
     group: str
     value: float | None
-
-
-@dataclass(frozen=True)
-class Result(Showable):
-    """One metric of one system, with its interval and signature."""
-
-    system: str
-    metric: str
-    signature: Signature
-    estimate: Estimate
-    perfect: Perfect | None = None
-    rows: Iterable[Row] = field(default=(), repr=False, compare=False)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON form printed by `--json`."""
-        return {
-            "system": self.system,
-            "metric": self.metric,
-            "estimate": asdict(self.estimate),
-            "perfect": asdict(self.perfect) if self.perfect else None,
-            "signature": str(self.signature),
-        }
-
-
-class Results(Showable, list[Result]):
-    """A list of results that a notebook shows as a table."""
-
-
-@dataclass(frozen=True)
-class Table(Showable):
-    """A study's numbers, ready to print, paste or draw."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Study(Showable):
-    """The result of an analysis: tables to print, and the data of its figures by figure name."""
-
-    name: str
-    tables: tuple[Table, ...]
-    figures: Mapping[str, Any] = field(default_factory=dict)
 
 
 Cut = Literal["blank-lines", "lines", "file"]

@@ -25,7 +25,11 @@ def test_examples_in_the_writer_itself() -> None:
 def test_every_public_name_is_there_once(pages: dict[str, str]) -> None:
     named = re.findall(r"^### `.+?` \{ #(.+?) \}$", "\n".join(pages.values()), re.MULTILINE)
     assert len(named) == len(set(named)) > 500
-    for name in ("metrics.distances.tvd", "types.Result", "calibration.stream.CalibrationStream"):
+    for name in (
+        "metrics.distances.tvd",
+        "result_types.Result",
+        "calibration.stream.CalibrationStream",
+    ):
         assert f"aleatoric.{name}" in named
 
 

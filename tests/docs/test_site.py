@@ -42,7 +42,7 @@ def test_the_tutorial_was_run(site: Path) -> None:
 @pytest.mark.long
 def test_the_reference_has_what_the_guides_name(site: Path) -> None:
     runs = (site / "api" / "runs.html").read_text(encoding="utf-8")
-    for name in ("aleatoric.levels.base.run_job", "aleatoric.types.Result"):
+    for name in ("aleatoric.levels.base.run_job", "aleatoric.result_types.Result"):
         assert f'id="{name}"' in runs
     assert "# Whether it matters to live models only" in runs
     assert 'id="aleatoric.metrics.distances.tvd"' in (site / "api" / "metrics.html").read_text()

@@ -13,9 +13,9 @@ import pytest
 from doc_pages import ROOT
 
 from aleatoric.levels.word import results
+from aleatoric.result_types import Result
 from aleatoric.runs.run import Store
 from aleatoric.studies.by_agreement import by_agreement
-from aleatoric.types import Result
 
 SYSTEMS = ("gpt2", "bloom", "gpt2_temp05", "chatgpt_diverse")
 outputs: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "outputs.py"))

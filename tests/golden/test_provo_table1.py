@@ -18,8 +18,8 @@ from marks import sampled
 
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob, results
+from aleatoric.result_types import Result
 from aleatoric.runs.run import Store
-from aleatoric.types import Result
 
 SYSTEMS = ("gpt2", "gpt2_temp05", "bloom", "chatgpt_diverse")
 BINNINGS = {"half-open": "ece_authors_binning", "closed": "ece_closed_last_bin"}

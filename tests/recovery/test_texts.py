@@ -26,8 +26,8 @@ from aleatoric.levels.text_variability import (
     verdicts,
 )
 from aleatoric.probes.opening import open_probes
+from aleatoric.result_types import Results
 from aleatoric.rng import stream
-from aleatoric.types import Results
 
 PROBES = ("lexical-1", "lexical-2")
 WORDS = np.array([f"w{i}" for i in range(12)])

@@ -25,11 +25,11 @@ from aleatoric.errors import StorageError
 from aleatoric.levels.base import Monitor, level_of
 from aleatoric.registry import Advance
 from aleatoric.report.tables import printable
+from aleatoric.result_types import Result, Table
 from aleatoric.runs.disk import command
 from aleatoric.runs.formats import DATABASE
 from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopped, listening
-from aleatoric.types import Result, Table
 
 WIDTH = 200
 """The width of tables in a file or a pipe."""

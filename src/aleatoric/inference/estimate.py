@@ -13,7 +13,7 @@ import numpy as np
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, resample
 from aleatoric.metrics.reduction import Chunk, divide
-from aleatoric.types import Estimate, Floats, Interval, Table
+from aleatoric.types import Estimate, Floats, Interval
 
 MAX_UNITS = 1000
 NO_ITEMS = "there are no items"
@@ -218,12 +218,6 @@ def cut_at(interval: Interval, value: float, low: float, high: float) -> Interva
         return interval
     method = f"{interval.method}{_CUT}{' and '.join(cut)}"
     return replace(interval, low=ends[0], high=ends[1], method=method)
-
-
-def with_cut_note(table: Table) -> Table:
-    """Add a note on cut intervals to a table that has any."""
-    marked = any(CUT_MARK in str(cell) for row in table.rows for cell in row)
-    return replace(table, notes=(*table.notes, CUT_NOTE)) if marked else table
 
 
 def is_cut(interval: Interval | None) -> bool:

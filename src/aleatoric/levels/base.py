@@ -26,13 +26,14 @@ from aleatoric.probes.base import (
     disallowed_probes,
 )
 from aleatoric.registry import Meter, Track, quietly, unmetered, versions
+from aleatoric.result_types import Result, Results, Study
 from aleatoric.runs.disk import on_failure, reporting_faults
 from aleatoric.runs.engine import Engine, check_engine, check_specs, open_engine
 from aleatoric.runs.job import Job, about
 from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopping, working
 from aleatoric.runs.tables import COMPLETE
-from aleatoric.types import Collected, Pair, Result, Results, Signature, Study
+from aleatoric.types import Collected, Pair
 
 if TYPE_CHECKING:
     from aleatoric.calibration.results import GroupedSums
@@ -174,17 +175,6 @@ class Level(ABC):
     def row_files(self, store: Store) -> list[tuple[str, Path]] | None:
         """Return systems with their Parquet files of rows, or `None` to export the statistics."""
         return None
-
-
-def signature(
-    store: Store, system: str, metric: str, protocol: Mapping[str, str], n: str, *how: str
-) -> Signature:
-    """Return the signature of a number; `how` is decoder and estimator, if not the system's."""
-    corpus, facts = store.manifest["corpus"], store.systems()[system]
-    decoder, estimator = how or (facts["decoder"], facts["estimator"])
-    source = (corpus["name"], corpus["sha256"], facts["model"], decoder, estimator)
-    version = store.manifest["versions"]["aleatoric"]
-    return Signature(*source, protocol, n, store.manifest["seed"], metric, version)
 
 
 def model_systems(store: Store) -> list[str]:

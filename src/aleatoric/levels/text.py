@@ -13,7 +13,7 @@ from aleatoric.data.opening import open_text_corpus
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.estimate import bounded, estimates, value_of, walk
 from aleatoric.levels import text_scoring
-from aleatoric.levels.base import Level, Monitor, Opening, signature
+from aleatoric.levels.base import Level, Monitor, Opening
 from aleatoric.levels.base import model_systems as model_systems
 from aleatoric.levels.text_fit import TextCase
 from aleatoric.levels.text_protocol import MAX_LENGTH, TOLERATED_RATIO, lengths_differ
@@ -24,12 +24,13 @@ from aleatoric.nextword.rules import is_spaceless
 from aleatoric.probes.base import is_code
 from aleatoric.probes.opening import default_names, left_out
 from aleatoric.registry import Track
+from aleatoric.result_types import Result, Study
 from aleatoric.runs import session
 from aleatoric.runs.engine import Engine
 from aleatoric.runs.formats import SavedDict
 from aleatoric.runs.job import ClusterJob, option
-from aleatoric.runs.run import Store, StoredRows, StoredTexts
-from aleatoric.types import Estimate, MultiRef, Result, Signature, Study, TextItem, Texts
+from aleatoric.runs.run import Store, StoredRows, StoredTexts, signature
+from aleatoric.types import Estimate, MultiRef, Signature, TextItem, Texts
 
 RECORDED = "recorded"
 ASKED = ("max_new_tokens", "template", "chat", "turns", "stop")

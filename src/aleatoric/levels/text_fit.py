@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from math import comb
 from typing import Literal
 
-from aleatoric.types import Study, Table, TextItem
+from aleatoric.result_types import Study, Table
+from aleatoric.types import TextItem
 
 N_LISTED = 5
 N_TEXTS = 3

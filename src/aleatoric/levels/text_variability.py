@@ -17,8 +17,9 @@ from aleatoric.inference.estimate import at_level
 from aleatoric.levels.text_protocol import lengths_differ
 from aleatoric.metrics.distances import Divergence, counts, energy_distance, mean
 from aleatoric.probes.base import Block, Probe
+from aleatoric.result_types import Result
 from aleatoric.rng import stream
-from aleatoric.types import Estimate, Floats, Ints, Result
+from aleatoric.types import Estimate, Floats, Ints
 
 N_SPLITS = 20
 """Default number of random splits over which the human control is averaged."""

@@ -20,17 +20,18 @@ from aleatoric.data.opening import open_token_corpus
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import bounded
-from aleatoric.levels.base import Level, Monitor, Opening, signature
+from aleatoric.levels.base import Level, Monitor, Opening
 from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.models.forced import chunks, parts
 from aleatoric.registry import Advance, Track
+from aleatoric.result_types import Result, Study
 from aleatoric.runs.engine import Engine, check_engine, open_forced
 from aleatoric.runs.formats import DamagedRowError
 from aleatoric.runs.job import LOCAL, Job, option
-from aleatoric.runs.run import Store
+from aleatoric.runs.run import Store, signature
 from aleatoric.runs.session import Stopping, check_version, unfinished_notes
 from aleatoric.runs.tables import TokenSums
-from aleatoric.types import Collected, ParallelText, Perfect, Result, Signature, Study, TextCorpus
+from aleatoric.types import Collected, ParallelText, Perfect, Signature, TextCorpus
 
 BATCHES_PER_PART = 8
 """Batches between two saves: the most that a killed run loses."""

@@ -25,13 +25,14 @@ from aleatoric.nextword.answers import AnswerChanges, Reading, ReadItems, read_d
 from aleatoric.nextword.rules import check_known, is_code
 from aleatoric.probes.tools import fitting_tagger, language_caveat, language_code
 from aleatoric.registry import Track
+from aleatoric.result_types import Result, Study
 from aleatoric.runs import session
 from aleatoric.runs.engine import Engine, check_until
 from aleatoric.runs.formats import StatRow
 from aleatoric.runs.job import ClusterJob, Loading, option
 from aleatoric.runs.run import Store, stat_columns
 from aleatoric.runs.tables import Joined
-from aleatoric.types import Case, Choices, Corpus, Item, Pair, Result, Study
+from aleatoric.types import Case, Choices, Corpus, Item, Pair
 
 SCORED_AT_ONCE = 100
 ABSTRACTIONS = ("tvd_syn", "tvd_sem")

@@ -12,14 +12,14 @@ from aleatoric.inference.estimate import Reduction, bounded, estimate, value_of,
 from aleatoric.inference.noise import perfect_of
 from aleatoric.inference.persons import METRICS as PERSON_METRICS
 from aleatoric.inference.persons import PersonChanges, covering_persons
-from aleatoric.levels.base import model_systems, signature
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import AgreementGap, Overlap
 from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.reduction import FiniteMean, Mean
+from aleatoric.result_types import Result
 from aleatoric.runs.formats import DamagedRowError
-from aleatoric.runs.run import Store, StoredRows, stat_columns
-from aleatoric.types import Estimate, Result
+from aleatoric.runs.run import Store, StoredRows, signature, stat_columns
+from aleatoric.types import Estimate
 
 TARGETS = ("original", "human", "oracle")
 """What the most likely word of a system is compared with for calibration errors."""
@@ -126,7 +126,7 @@ def tolerance_notes(store: Store) -> Iterator[str]:
     if not store.has_stats() or not set(ends) <= set(store.stat_columns()):
         return
     tolerance, parts, widest = store.manifest["tolerance"], [], 0.0
-    for name in model_systems(store):
+    for name in (name for name in store.systems() if name not in CONTROLS):
         low, high = (stat_columns(store, name, ends).values[end] for end in ends)
         width = (high - low)[np.isfinite(high - low)]
         if missed := int((width > tolerance).sum()):

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.errors import UsageError
 from aleatoric.models.decoding import Decoder
-from aleatoric.models.hf import HFModel
 from aleatoric.nextword.beginnings import Beginnings, Cells, Effect, TokenPlans
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.rules import LEAD, Lead, fold
 from aleatoric.nextword.tree import Limits, Tree, for_contexts
 from aleatoric.nextword.vocabulary import ENTRY, Digest, Entries, LogitReader, NodeCache, Vocabulary
 from aleatoric.types import Floats, Ints
+
+if TYPE_CHECKING:
+    from aleatoric.models.hf import HFModel
+
 
 LOOSE = 32
 """Number of loose tokens that are looked at per node."""

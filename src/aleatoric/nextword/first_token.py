@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from aleatoric.models.decoding import Decoder
-from aleatoric.models.hf import HFModel
 from aleatoric.nextword.tree import Limits, Tree, for_contexts
 from aleatoric.nextword.vocabulary import LogitReader, Vocabulary
 from aleatoric.types import Categorical
+
+if TYPE_CHECKING:
+    from aleatoric.models.hf import HFModel
 
 
 def word_tokens(lm: HFModel, context: str, word: str) -> tuple[int, ...]:

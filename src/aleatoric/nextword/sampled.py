@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.models.attention import Arrival, fetch, send
 from aleatoric.models.decoding import Decoder, child, draw, rounding_of
-from aleatoric.models.hf import HFModel
 from aleatoric.nextword.rules import DONE, LEAD, WORDLESS, Lead, compose
 from aleatoric.nextword.tree import MOST_NEW_TOKENS, Limits, Tree, for_contexts
 from aleatoric.nextword.vocabulary import Entry, LogitReader, TableKey, Vocabulary, follow
 from aleatoric.rng import stream
 from aleatoric.types import Draws, Ints
+
+if TYPE_CHECKING:
+    from aleatoric.models.hf import HFModel
 
 
 @dataclass(frozen=True, slots=True)

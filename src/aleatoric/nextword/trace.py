@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aleatoric.models.hf import HFModel
 from aleatoric.nextword.exact import SMALL, Asking, PlannedTokens, Question, Search, Searches
 from aleatoric.nextword.tree import (
     Limits,
@@ -21,6 +20,10 @@ from aleatoric.nextword.tree import (
 )
 from aleatoric.nextword.vocabulary import ENTRY, Entries, LogitReader, Vocabulary
 from aleatoric.types import Floats, Ints
+
+if TYPE_CHECKING:
+    from aleatoric.models.hf import HFModel
+
 
 NO_WORD = -1
 """Instead of a word: the text ends without one."""

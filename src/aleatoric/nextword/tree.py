@@ -17,11 +17,12 @@ import numpy as np
 from aleatoric.errors import UsageError
 from aleatoric.models.attention import KV, Tiles, joined_kv, send
 from aleatoric.models.base import gpu_memory, recover_memory
-from aleatoric.models.hf import HFModel
 from aleatoric.types import Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from aleatoric.models.hf import HFModel
 
 
 ROOM = 8

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from aleatoric.inference.estimate import with_cut_note
-from aleatoric.report.tables import UNDEFINED, number, p_value, with_interval
+from aleatoric.report.tables import UNDEFINED, number, p_value, with_cut_note, with_interval
+from aleatoric.result_types import Table
 from aleatoric.studies.compare import Compared, Comparison
-from aleatoric.types import Table
 
 
 def comparison_tables(compared: Compared) -> list[Table]:

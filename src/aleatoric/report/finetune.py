@@ -10,11 +10,11 @@ from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels import word
 from aleatoric.levels.word_scoring import ORACLE
 from aleatoric.report.tables import UNDEFINED, number, p_value, with_interval
+from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import FINETUNING
 from aleatoric.studies.compare import Compared, compare
 from aleatoric.studies.figure_data import Lines, LineSeries, Panels, Picture
-from aleatoric.types import Result, Table
 
 
 def shown_tables(

@@ -10,7 +10,7 @@ from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.report.figures import draw, safe
 from aleatoric.report.tables import UNDEFINED, between, interval_ends, printable
 from aleatoric.report.views import view_of_results
-from aleatoric.types import Result, Results, Study, Table
+from aleatoric.result_types import Result, Results, Study, Table
 
 MAIN = ("overlap", "ece", "energy")
 """The main metric of each level."""

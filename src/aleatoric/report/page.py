@@ -23,10 +23,10 @@ from aleatoric.report.item_data import ItemList
 from aleatoric.report.parts import ReportPart, parts_of
 from aleatoric.report.tables import printable, to_latex, to_markdown, with_interval
 from aleatoric.report.views import SystemsTable, View, view_of_run
+from aleatoric.result_types import Table
 from aleatoric.runs.job import Job
 from aleatoric.runs.run import Store
 from aleatoric.studies.figure_data import Picture
-from aleatoric.types import Table
 
 SCRIPTS = ("charts.js", "kinds.js", "downloads.js", "contexts.js", "page.js")
 

@@ -15,11 +15,11 @@ import numpy as np
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, NO_INTERVALS
 from aleatoric.levels.base import Level, level_of
 from aleatoric.report.tables import interval_ends
-from aleatoric.runs.run import Store
-from aleatoric.studies.compare import labels_of
+from aleatoric.result_types import Result
+from aleatoric.runs.run import Store, labels_of
 from aleatoric.studies.compare_statistics import better
 from aleatoric.studies.figure_data import Dots
-from aleatoric.types import Estimate, Floats, Result
+from aleatoric.types import Estimate, Floats
 
 _MUST_AGREE = (
     *("choices", "n_splits", "abstractions", "tagger", "embedder", "seed", "protocol"),

@@ -9,10 +9,11 @@ import numpy as np
 
 from aleatoric.inference import planning
 from aleatoric.inference.noise import Size
+from aleatoric.result_types import Table
 from aleatoric.studies.cost import ADVICE, LOCAL_BYTES, REACHED, SHARED_BYTES, Cost, Machine, Work
 from aleatoric.studies.figure_data import Guide, Lines, LineSeries, Panels, plain
 from aleatoric.studies.plan import PlanRow, RunPlan, Target
-from aleatoric.types import Ints, Table
+from aleatoric.types import Ints
 
 _PLAN_NOTES = (
     "SE: predicted standard error of the mean over contexts; width: of its interval.",

@@ -8,15 +8,16 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from aleatoric.errors import INVISIBLE_LETTERS
-from aleatoric.inference.estimate import CUT_MARK, is_cut
-from aleatoric.types import Estimate, Interval, Result, Table
+from aleatoric.inference.estimate import CUT_MARK, CUT_NOTE, is_cut
+from aleatoric.result_types import Result, Table
+from aleatoric.types import Estimate, Interval
 
 _STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode categories of control characters, and of code points that are no characters."""
@@ -252,3 +253,9 @@ class Column:
     heading: str
     kind: str = "number"
     help: str = ""
+
+
+def with_cut_note(table: Table) -> Table:
+    """Add a note on cut intervals to a table that has any."""
+    marked = any(CUT_MARK in str(cell) for row in table.rows for cell in row)
+    return replace(table, notes=(*table.notes, CUT_NOTE)) if marked else table

@@ -14,6 +14,7 @@ from aleatoric.levels.text_scoring import CONTROL, PAIR, Distances
 from aleatoric.registry import Track, quietly
 from aleatoric.report.parts import ReportPart, ShownSystem, interval_dots, values
 from aleatoric.report.tables import interval_ends
+from aleatoric.result_types import Result
 from aleatoric.runs.run import Store
 from aleatoric.studies.figure_data import (
     Dots,
@@ -28,7 +29,7 @@ from aleatoric.studies.figure_data import (
     has_spread,
     histograms,
 )
-from aleatoric.types import Floats, Result
+from aleatoric.types import Floats
 
 Bounds = tuple[float, float]
 MAIN = ("lexical-1", "syntactic-2", "semantic")

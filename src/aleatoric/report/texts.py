@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from aleatoric.inference.estimate import with_cut_note
 from aleatoric.levels import text
 from aleatoric.levels.text_fit import Fit, Side, fit
 from aleatoric.levels.text_scoring import CONTROL
@@ -26,15 +25,17 @@ from aleatoric.report.tables import (
     number,
     printable,
     short,
+    with_cut_note,
     with_interval,
 )
 from aleatoric.report.text_figures import instance_panels, main_of, probes_of
 from aleatoric.report.views import CONTEXT_CHARS, Found, Rows, View, by_system, systems_of
+from aleatoric.result_types import Result, Table
 from aleatoric.runs.formats import load_texts
 from aleatoric.runs.run import Store, StoredTexts
 from aleatoric.studies.compare import Compared
 from aleatoric.studies.figure_data import Picture
-from aleatoric.types import Estimate, Result, Table
+from aleatoric.types import Estimate
 
 N_LISTED = 3
 INPUT_CHARS = 160

@@ -7,7 +7,6 @@ from typing import Any
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
-from aleatoric.inference.estimate import with_cut_note
 from aleatoric.levels import token
 from aleatoric.registry import Track, quietly
 from aleatoric.report.parts import ReportPart, interval_dots
@@ -18,13 +17,14 @@ from aleatoric.report.tables import (
     TableCell,
     number,
     p_calibrated,
+    with_cut_note,
     with_interval,
 )
 from aleatoric.report.views import Found, Rows, View, by_system, systems_of
+from aleatoric.result_types import Result, Study, Table
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import Compared
 from aleatoric.studies.figure_data import Dots, Panels, Picture, Reliability, plain
-from aleatoric.types import Result, Study, Table
 
 CALIBRATED = "if calibrated %"
 _SHOWN = ("ece", "e_ece", "e_ece_p", "e_ece_k", "mce", "sce", "ace", "brier", "nll", "accuracy")

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
-from aleatoric.inference.estimate import CUT_MARK, CUT_NOTE, with_cut_note
+from aleatoric.inference.estimate import CUT_MARK, CUT_NOTE
 from aleatoric.levels.base import Level, find_level, level_of
 from aleatoric.registry import Track, quietly
 from aleatoric.report import item_data
@@ -31,13 +31,15 @@ from aleatoric.report.tables import (
     number,
     printable,
     short,
+    with_cut_note,
     with_interval,
 )
+from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store, item_and_draws
 from aleatoric.studies.compare import Compared, compare
 from aleatoric.studies.compare_statistics import better
 from aleatoric.studies.figure_data import Picture
-from aleatoric.types import Case, Categorical, Draws, Item, Pair, Result, Table
+from aleatoric.types import Case, Categorical, Draws, Item, Pair
 
 Found = Mapping[tuple[str, str], Result]
 """System and metric -> result."""

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from aleatoric.inference.estimate import CUT_MARK, at_level, with_cut_note
+from aleatoric.inference.estimate import CUT_MARK, at_level
 from aleatoric.levels.word import cases
 from aleatoric.levels.word_scoring import HUMAN, pair_of
 from aleatoric.nextword.answers import human_counts
@@ -24,6 +24,7 @@ from aleatoric.report.tables import (
     between,
     listed,
     number,
+    with_cut_note,
     with_interval,
 )
 from aleatoric.report.views import (
@@ -35,12 +36,13 @@ from aleatoric.report.views import (
     on_different_items,
     systems_of,
 )
+from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import FINETUNING
 from aleatoric.studies.by_agreement import by_agreement
 from aleatoric.studies.compare import ALPHA, Compared, dependent_draws, is_dependent
 from aleatoric.studies.figure_data import Picture
-from aleatoric.types import Case, Categorical, Choices, Draws, Item, Result, Table
+from aleatoric.types import Case, Categorical, Choices, Draws, Item
 
 PERFECT = "TVD if perfect"
 _PERFECT_HELP = "the plain TVD that a perfect model would have with as many people and draws"

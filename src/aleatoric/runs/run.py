@@ -8,7 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections import Counter
+from collections.abc import (
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +29,16 @@ from aleatoric.runs.disk import RunLock
 from aleatoric.runs.formats import DATABASE
 from aleatoric.runs.job import check_same_options
 from aleatoric.runs.tables import TOKEN_ROWS, ItemTables, StatisticsTables, TokenTables
-from aleatoric.types import Draws, Floats, Ints, Item, Row, TextItem, Texts
+from aleatoric.types import (
+    Draws,
+    Floats,
+    Ints,
+    Item,
+    Row,
+    Signature,
+    TextItem,
+    Texts,
+)
 
 
 class Store(ItemTables, StatisticsTables, TokenTables):
@@ -364,3 +380,24 @@ class EmbeddingCache(MutableMapping[str, bytes]):
 
     def __len__(self) -> int:
         return int(self._db.execute(f"SELECT count(*) FROM {self._table}").fetchone()[0])
+
+
+def labels_of(stores: Sequence[Store]) -> dict[str, tuple[Store, str]]:
+    """Return a label for every system: its name, prefixed by its run if several runs have it."""
+    places = [(store, name) for store in stores for name in store.systems()]
+    counts = Counter(name for _, name in places)
+    return {
+        name if counts[name] == 1 else f"{store.path}:{name}": (store, name)
+        for store, name in places
+    }
+
+
+def signature(
+    store: Store, system: str, metric: str, protocol: Mapping[str, str], n: str, *how: str
+) -> Signature:
+    """Return the signature of a number; `how` is decoder and estimator, if not the system's."""
+    corpus, facts = store.manifest["corpus"], store.systems()[system]
+    decoder, estimator = how or (facts["decoder"], facts["estimator"])
+    source = (corpus["name"], corpus["sha256"], facts["model"], decoder, estimator)
+    version = store.manifest["versions"]["aleatoric"]
+    return Signature(*source, protocol, n, store.manifest["seed"], metric, version)

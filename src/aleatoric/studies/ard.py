@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from aleatoric.errors import UsageError
 from aleatoric.metrics.entropy import chao_shen
 from aleatoric.probes.taggers import TAGS, Tagger, textblob
+from aleatoric.result_types import Study, Table
 from aleatoric.studies.figure_data import Boxes, Coefficients, Picture, plain, scatter
 from aleatoric.studies.people import SplitTVDs, split_tvds
-from aleatoric.types import Case, Floats, Study, Table
+from aleatoric.types import Case, Floats
 
 POS = TAGS[:10]
 Z = 1.959964

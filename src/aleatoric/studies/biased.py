@@ -19,6 +19,7 @@ from aleatoric.metrics.calibration import ece, equal_width_edges
 from aleatoric.metrics.distances import tvd
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.rules import bare
+from aleatoric.result_types import Study, Table
 from aleatoric.studies.figure_data import TVD_EDGES, histograms
 from aleatoric.studies.people import (
     SplitTVDs,
@@ -28,7 +29,7 @@ from aleatoric.studies.people import (
     mean_interval,
     split_tvds,
 )
-from aleatoric.types import Case, Floats, Study, Table
+from aleatoric.types import Case, Floats
 
 
 class _Wording(NamedTuple):

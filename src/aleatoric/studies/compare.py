@@ -17,7 +17,8 @@ from aleatoric.inference.estimate import bounded_difference
 from aleatoric.levels.base import level_of
 from aleatoric.levels.base import results as results_of
 from aleatoric.levels.word_results import WITHHELD, has_persons
-from aleatoric.runs.run import Store
+from aleatoric.result_types import Result
+from aleatoric.runs.run import Store, labels_of
 from aleatoric.studies.compare_statistics import (
     ComparedSystem,
     Comparison,
@@ -34,9 +35,8 @@ from aleatoric.studies.compare_statistics import (
     read_statistics,
     tokens_differ,
 )
-from aleatoric.types import Result
 
-__all__ = ["ALPHA", "Compared", "Comparison", "compare", "labels_of"]
+__all__ = ["ALPHA", "Compared", "Comparison", "compare"]
 
 _ABOUT_EQUAL = 1.1
 GROW_WITH_FEW_DRAWS = ("tvd", "tvd_syn", "tvd_sem", "js")
@@ -153,16 +153,6 @@ def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[ComparedSy
         ComparedSystem(*known[label], label, found.get((known[label][0].path, known[label][1]), {}))
         for label in chosen
     ]
-
-
-def labels_of(stores: Sequence[Store]) -> dict[str, tuple[Store, str]]:
-    """Return a label for every system: its name, prefixed by its run if several runs have it."""
-    places = [(store, name) for store in stores for name in store.systems()]
-    counts = Counter(name for _, name in places)
-    return {
-        name if counts[name] == 1 else f"{store.path}:{name}": (store, name)
-        for store, name in places
-    }
 
 
 def _metrics(members: Members, metrics: Sequence[str]) -> list[str]:

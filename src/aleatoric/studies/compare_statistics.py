@@ -22,10 +22,11 @@ from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import Agreement, Overlap
 from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_mass_edges, equal_width_edges
 from aleatoric.metrics.reduction import Chunk, FiniteMean, Mean
+from aleatoric.result_types import Result
 from aleatoric.rng import stream
 from aleatoric.runs.formats import SavedDict
 from aleatoric.runs.run import Store
-from aleatoric.types import Categorical, Estimate, Floats, Pair, Result
+from aleatoric.types import Categorical, Estimate, Floats, Pair
 
 if TYPE_CHECKING:
     from aleatoric.calibration.results import GroupedSums

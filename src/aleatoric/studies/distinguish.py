@@ -12,10 +12,11 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.control import N_PERMUTATIONS, ItemTest, fits, one_population
 from aleatoric.inference.multiple import benjamini_hochberg
 from aleatoric.metrics.distances import tvd
+from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
 from aleatoric.studies.figure_data import histograms
 from aleatoric.studies.people import halves_of, interval_text, mean_interval
-from aleatoric.types import Case, Categorical, Interval, Study, Table
+from aleatoric.types import Case, Categorical, Interval
 
 ALPHA = 0.05
 N_SHOWN = 10

@@ -29,9 +29,10 @@ from aleatoric.metrics.calibration import (
     predicted_class_errors,
     sce_of,
 )
+from aleatoric.result_types import Result, Table
 from aleatoric.studies import intrinsic, stability
 from aleatoric.studies.stability import sums_by_unit
-from aleatoric.types import Estimate, Floats, Result, Signature, Table
+from aleatoric.types import Estimate, Floats, Signature
 
 Columns = dict[str, NDArray[Any]]
 """Columns of a row file by name; `read_rows` lists them."""

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from aleatoric.calibration.statistics import TokenTable
 from aleatoric.errors import UsageError
+from aleatoric.result_types import Study, Table
 from aleatoric.studies.figure_data import Boxes, plain
-from aleatoric.types import Floats, Study, Table
+from aleatoric.types import Floats
 
 N_PARTS = 4
 EDGES = (1, 2, 10, 100, 1000, 10_000)

@@ -15,7 +15,7 @@ from aleatoric.errors import DataError
 from aleatoric.levels.base import Monitor, run_job
 from aleatoric.levels.word import WordJob, results
 from aleatoric.registry import Track, quietly
-from aleatoric.types import Result, Table
+from aleatoric.result_types import Result, Table
 
 PRINTED: dict[str, dict[str, float]] = {
     "human": {"ece_original": 0.14, "ece_human": 0.60, "ece_oracle": 0.19},

@@ -26,8 +26,9 @@ from aleatoric.probes.base import Block, Probe
 from aleatoric.probes.opening import probes_with
 from aleatoric.probes.tools import Tools
 from aleatoric.registry import Track, quietly
+from aleatoric.result_types import Result, Table
 from aleatoric.studies.people import interval_text
-from aleatoric.types import Floats, MultiRef, Result, Signature, Table, TextItem
+from aleatoric.types import Floats, MultiRef, Signature, TextItem
 
 PRINTED: dict[str, dict[str, tuple[float, float]]] = {
     "asset": {

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import ks_2samp, kstwobign
 
+from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
 from aleatoric.studies.figure_data import Guide, Lines, LineSeries, Panels, density, plain
 from aleatoric.studies.people import (
@@ -25,7 +26,7 @@ from aleatoric.studies.people import (
     mean_interval,
     split_tvds,
 )
-from aleatoric.types import Case, Floats, Interval, Study, Table
+from aleatoric.types import Case, Floats, Interval
 
 STEP = 0.05
 ALPHA = 0.05

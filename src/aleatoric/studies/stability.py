@@ -22,9 +22,10 @@ from aleatoric.metrics.calibration import (
     equal_width_edges,
     token_columns,
 )
+from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
 from aleatoric.studies.figure_data import Guide, Lines, LineSeries, plain
-from aleatoric.types import Floats, Study, Table
+from aleatoric.types import Floats
 
 SIZES = (10, 50, 500, 1000)
 RUNS = 10

@@ -9,6 +9,7 @@ import numpy as np
 
 from aleatoric.errors import UsageError
 from aleatoric.nextword.answers import human_counts
+from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
 from aleatoric.studies.figure_data import histograms
 from aleatoric.studies.people import (
@@ -19,7 +20,7 @@ from aleatoric.studies.people import (
     mean_interval,
     model_tvd,
 )
-from aleatoric.types import Case, Categorical, Floats, Interval, Study, Table
+from aleatoric.types import Case, Categorical, Floats, Interval
 
 SIZES = (10, 20, 40, 100)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,13 +17,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from aleatoric.models.base import pages
-from aleatoric.models.hf import HFModel
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.exact import Question, Search
 from aleatoric.nextword.trace import NO_WORD, Trace, trace
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.tuning.recipe import FoldPassage
 from aleatoric.types import Categorical, Ints, Item
+
+if TYPE_CHECKING:
+    from aleatoric.models.hf import HFModel
+
 
 LEAST = 1e-30
 """The smallest probability of a word: its logarithm must be finite."""

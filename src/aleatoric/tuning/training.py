@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -25,13 +25,16 @@ from torch.nn.utils import clip_grad_norm_
 
 from aleatoric.errors import DataError, MissingExtraError, ModelError, StorageError, UsageError
 from aleatoric.models.base import is_out_of_memory
-from aleatoric.models.hf import HFModel
 from aleatoric.registry import Track, quietly
 from aleatoric.rng import stream
 from aleatoric.runs.disk import FULL_DISKS
 from aleatoric.tuning import losses
 from aleatoric.tuning.losses import TokenRow, WordTree
 from aleatoric.tuning.recipe import PAPER, Fold, FoldPassage, Recipe, block_count
+
+if TYPE_CHECKING:
+    from aleatoric.models.hf import HFModel
+
 
 _FACTS = "facts"
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")

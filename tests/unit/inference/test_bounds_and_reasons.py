@@ -11,16 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aleatoric.inference.estimate import (
-    CUT_NOTE,
-    bounded,
-    bounded_difference,
-    bounds_of,
-    with_cut_note,
-)
+from aleatoric.inference.estimate import CUT_NOTE, bounded, bounded_difference, bounds_of
 from aleatoric.inference.noise import ONE_ANSWER
-from aleatoric.report.tables import with_interval
-from aleatoric.types import Estimate, Interval, Table
+from aleatoric.report.tables import with_cut_note, with_interval
+from aleatoric.result_types import Table
+from aleatoric.types import Estimate, Interval
 
 METHOD = "group bootstrap, studentised"
 

@@ -20,7 +20,8 @@ from aleatoric.levels.text_variability import (
     sentences,
     verdicts,
 )
-from aleatoric.types import Estimate, Interval, Result, Signature
+from aleatoric.result_types import Result
+from aleatoric.types import Estimate, Interval, Signature
 
 SIGNED = Signature("c", "0" * 64, "m", "ancestral", "sampled", {}, "10x10", 0, "", "0")
 

@@ -17,9 +17,10 @@ from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob, results
 from aleatoric.nextword.answers import Reading, ReadItems
 from aleatoric.report.words import word_table
+from aleatoric.result_types import Result
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import compare
-from aleatoric.types import Choices, Item, Result
+from aleatoric.types import Choices, Item
 
 WORDS = ("sea", "harbour", "island", "night")
 GROUPS, CONTEXTS, PERSONS = 6, 4, 8

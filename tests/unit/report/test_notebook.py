@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from aleatoric.errors import UsageError
 from aleatoric.levels import base, word
 from aleatoric.levels.base import run_job
+from aleatoric.result_types import Results, Study, Table
 from aleatoric.runs.run import Store
-from aleatoric.types import Results, Study, Table
 
 mpl.use("agg")
 

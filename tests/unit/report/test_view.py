@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from aleatoric.inference.estimate import CUT_NOTE
 from aleatoric.report.words import word_table
-from aleatoric.types import Estimate, Interval, Result, Signature
+from aleatoric.result_types import Result
+from aleatoric.types import Estimate, Interval, Signature
 
 T, BOOTSTRAP = "Student's t, jackknife over groups", "group bootstrap, studentised"
 

@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from aleatoric.result_types import Result
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import notes_of
 from aleatoric.studies.compare_statistics import (
@@ -21,7 +22,7 @@ from aleatoric.studies.compare_statistics import (
     letters_of,
     order_of,
 )
-from aleatoric.types import Estimate, Result, Signature
+from aleatoric.types import Estimate, Signature
 
 N_GROUPS = 10
 

@@ -26,9 +26,9 @@ from aleatoric.errors import AleatoricError
 from aleatoric.probes.taggers import TAGS
 from aleatoric.report.explorer.snapshot import Flags, Snapshot, take
 from aleatoric.report.views import view_of_run
+from aleatoric.result_types import Table
 from aleatoric.runs.run import Store, item_heads, scored_until
 from aleatoric.studies.ard import last_tag
-from aleatoric.types import Table
 
 Codes = NDArray[np.int8]
 """The place of a tag among `TAGS`, per item."""

@@ -24,8 +24,9 @@ from aleatoric.report.explorer.rendering import CSV, Answer, NotFoundError, csv_
 from aleatoric.report.explorer.snapshot import Params, Range, one
 from aleatoric.report.item_data import Measure
 from aleatoric.report.tables import number
+from aleatoric.result_types import Table
 from aleatoric.studies.figure_data import Reliability
-from aleatoric.types import Floats, Table
+from aleatoric.types import Floats
 
 if TYPE_CHECKING:
     from aleatoric.report.explorer.library import OpenRun
