@@ -7,13 +7,16 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, resample
 from aleatoric.metrics.reduction import Chunk, divide
 from aleatoric.types import Estimate, Floats, Interval
+
+if TYPE_CHECKING:
+    from aleatoric.result_types import Table
 
 MAX_UNITS = 1000
 NO_ITEMS = "there are no items"
@@ -248,3 +251,9 @@ def at_level(estimate: Estimate, level: float) -> Estimate:
         for end in (interval.low, interval.high)
     )
     return replace(estimate, interval=Interval(low, high, level, interval.method))
+
+
+def with_cut_note(table: Table) -> Table:
+    """Add a note on cut intervals to a table that has any."""
+    marked = any(CUT_MARK in str(cell) for row in table.rows for cell in row)
+    return replace(table, notes=(*table.notes, CUT_NOTE)) if marked else table

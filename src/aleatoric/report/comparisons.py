@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aleatoric.report.tables import UNDEFINED, number, p_value, with_cut_note, with_interval
+from aleatoric.inference.estimate import with_cut_note
+from aleatoric.report.tables import UNDEFINED, number, p_value, with_interval
 from aleatoric.result_types import Table
 from aleatoric.studies.compare import Compared, Comparison
 

@@ -8,14 +8,14 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from aleatoric.errors import INVISIBLE_LETTERS
-from aleatoric.inference.estimate import CUT_MARK, CUT_NOTE, is_cut
+from aleatoric.inference.estimate import CUT_MARK, is_cut
 from aleatoric.result_types import Result, Table
 from aleatoric.types import Estimate, Interval
 
@@ -253,9 +253,3 @@ class Column:
     heading: str
     kind: str = "number"
     help: str = ""
-
-
-def with_cut_note(table: Table) -> Table:
-    """Add a note on cut intervals to a table that has any."""
-    marked = any(CUT_MARK in str(cell) for row in table.rows for cell in row)
-    return replace(table, notes=(*table.notes, CUT_NOTE)) if marked else table

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from aleatoric.inference.estimate import with_cut_note
 from aleatoric.levels import text
 from aleatoric.levels.text_fit import Fit, Side, fit
 from aleatoric.levels.text_scoring import CONTROL
@@ -25,7 +26,6 @@ from aleatoric.report.tables import (
     number,
     printable,
     short,
-    with_cut_note,
     with_interval,
 )
 from aleatoric.report.text_figures import instance_panels, main_of, probes_of

@@ -7,6 +7,7 @@ from typing import Any
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
+from aleatoric.inference.estimate import with_cut_note
 from aleatoric.levels import token
 from aleatoric.registry import Track, quietly
 from aleatoric.report.parts import ReportPart, interval_dots
@@ -17,7 +18,6 @@ from aleatoric.report.tables import (
     TableCell,
     number,
     p_calibrated,
-    with_cut_note,
     with_interval,
 )
 from aleatoric.report.views import Found, Rows, View, by_system, systems_of

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
-from aleatoric.inference.estimate import CUT_MARK, CUT_NOTE
+from aleatoric.inference.estimate import CUT_MARK, CUT_NOTE, with_cut_note
 from aleatoric.levels.base import Level, find_level, level_of
 from aleatoric.registry import Track, quietly
 from aleatoric.report import item_data
@@ -31,7 +31,6 @@ from aleatoric.report.tables import (
     number,
     printable,
     short,
-    with_cut_note,
     with_interval,
 )
 from aleatoric.result_types import Result, Table

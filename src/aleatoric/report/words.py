@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from aleatoric.inference.estimate import CUT_MARK, at_level
+from aleatoric.inference.estimate import CUT_MARK, at_level, with_cut_note
 from aleatoric.levels.word import cases
 from aleatoric.levels.word_scoring import HUMAN, pair_of
 from aleatoric.nextword.answers import human_counts
@@ -24,7 +24,6 @@ from aleatoric.report.tables import (
     between,
     listed,
     number,
-    with_cut_note,
     with_interval,
 )
 from aleatoric.report.views import (

@@ -8,13 +8,19 @@ import numpy as np
 
 from aleatoric.errors import UsageError
 from aleatoric.inference.control import CONTROLS, ORACLE
-from aleatoric.inference.estimate import CUT_MARK, Reduction, bounded, estimates, is_cut
+from aleatoric.inference.estimate import (
+    CUT_MARK,
+    Reduction,
+    bounded,
+    estimates,
+    is_cut,
+    with_cut_note,
+)
 from aleatoric.levels.base import level_of
 from aleatoric.levels.word import NextWords
 from aleatoric.levels.word_results import WIDE
 from aleatoric.metrics.agreement import COLUMNS, Overlap
 from aleatoric.metrics.reduction import FiniteMean, Mean
-from aleatoric.report.tables import with_cut_note
 from aleatoric.result_types import Table
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare_statistics import ItemStatistics, read_statistics

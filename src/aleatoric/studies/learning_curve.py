@@ -15,10 +15,9 @@ from aleatoric.errors import UsageError
 from aleatoric.inference import control
 from aleatoric.inference.bootstrap import resample
 from aleatoric.inference.control import counted
-from aleatoric.inference.estimate import CUT_MARK, GroupSums, cut_at, is_cut
+from aleatoric.inference.estimate import CUT_MARK, GroupSums, cut_at, is_cut, with_cut_note
 from aleatoric.inference.noise import Side
 from aleatoric.nextword.answers import human_counts
-from aleatoric.report.tables import with_cut_note
 from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
 from aleatoric.studies.figure_data import Guide, Lines, LineSeries, plain

@@ -11,9 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aleatoric.inference.estimate import CUT_NOTE, bounded, bounded_difference, bounds_of
+from aleatoric.inference.estimate import (
+    CUT_NOTE,
+    bounded,
+    bounded_difference,
+    bounds_of,
+    with_cut_note,
+)
 from aleatoric.inference.noise import ONE_ANSWER
-from aleatoric.report.tables import with_cut_note, with_interval
+from aleatoric.report.tables import with_interval
 from aleatoric.result_types import Table
 from aleatoric.types import Estimate, Interval
 
