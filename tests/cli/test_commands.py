@@ -50,7 +50,7 @@ def test_word_in_json(cli: Callable, files: tuple[Path, Path]) -> None:
     assert tvd["estimate"]["value"] == 0
     assert tvd["estimate"]["n_items"] == 2
     assert tvd["estimate"]["interval"] is None
-    assert tvd["estimate"]["reason"].startswith("all groups have the same value")
+    assert tvd["estimate"]["reason"].startswith("the value is the same whichever group is left out")
     entropy = ran.results["model", "entropy_human"]["estimate"]
     assert set(entropy["interval"]) == {"low", "high", "level", "method"}
     assert entropy["reason"] is None
@@ -248,3 +248,46 @@ def test_the_command_line_starts_without_heavy_packages() -> None:
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert found.stdout == "[]\n", found.stderr
+
+
+def test_partial_log_probabilities_are_noted(cli: Callable, files: tuple[Path, Path]) -> None:
+    rows = [{"id": "1", "logprobs": {"are": -4.6}}, {"id": "2", "logprobs": {"is": 0.0}}]
+    files[1].write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ran = cli("word", "--corpus", files[0], "--model", f"recorded:{files[1]}", "--json")
+    note = "of 1 of 2 contexts cover only part of the probability (1% on average)"
+    assert any(note in text for text in json.loads(ran.out)["notes"])
+
+
+def test_codes_for_missing_answers_are_noted(cli: Callable, tmp_path: Path) -> None:
+    table = tmp_path / "survey.csv"
+    table.write_text("context,response\nHe said,NA\nHe said,NA\nHe said,yes\nShe,null\nShe,none\n")
+    notes = json.loads(cli("word", "--corpus", table, "--json").out)["notes"]
+    assert any("3 answers are 'NA', 'null' and count as words" in note for note in notes)
+
+
+def test_decoders_are_refused_if_all_answers_are_recorded(
+    cli: Callable, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    asked = ("--corpus", files[0], "--model", f"recorded:{files[1]}", "--out", tmp_path / "run")
+    ran = cli("word", *asked, "--decoder", "temperature=0.5")
+    assert ran.status == 2
+    assert "--decoder temperature=0.5 cannot change answers that are recorded" in ran.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_stopped_before_its_first_answer_says_so(
+    cli: Callable, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("aleatoric.levels.word.Word.ask", stop)
+    # A killed process has no time to remove what it wrote.
+    monkeypatch.setattr("aleatoric.levels.base.Level.holds_work", lambda level, store: True)
+    models = ("toy", f"recorded:{files[1]}")
+    with pytest.raises(KeyboardInterrupt):
+        run_job(WordJob(str(files[0]), models), tmp_path / "run")
+    monkeypatch.undo()
+    ran = cli("score", tmp_path / "run")
+    for model in models:
+        assert f"{model}: is not finished; continue it with" in ran.err

@@ -266,7 +266,7 @@ def _parse_object(text: str, place: Place) -> dict[str, Any]:
     try:
         value = json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
-        problem = f"not JSON ({error.msg} at column {error.colno})"
+        problem = f"not JSON ({error.msg.removesuffix(' at')} at column {error.colno})"
         raise DataError.at(*place, problem, "write one JSON object per line") from None
     except (RecursionError, ValueError):  # nesting, or an integer of thousands of digits
         problem = "this JSON is nested too deeply or holds a number too long"

@@ -30,7 +30,8 @@ MAX_BUNDLES = 64
 """More groups are bundled: there are enough degrees of freedom, and computing is cheaper."""
 T_METHOD = "Student's t, jackknife over groups"
 ONE_GROUP = "one group: an interval needs at least two"
-NO_SPREAD = "all groups have the same value: there is no spread to resample"
+NO_SPREAD = "the value is the same whichever group is left out: there is no spread to resample"
+FEW_GROUPS = "the value is undefined without one of the groups: there are too few of them"
 NOT_ASKED = "no interval was asked for"
 NO_REPLICATE = "no resampled set of groups has a value"
 _CELLS_AT_ONCE, _CELLS_IN_CACHE = 2_000_000, 100_000
@@ -77,7 +78,7 @@ def resample(
         return Resampled(None, ONE_GROUP)
     left_out = leave_one_out(sums, value)
     if not _varies(left_out):
-        return Resampled(None, NO_SPREAD)
+        return Resampled(None, NO_SPREAD if np.isfinite(left_out).all() else FEW_GROUPS)
     centre = float(value(sums.sum(axis=0)[None, :])[0])
     most = {"t": len(sums), "auto": MAX_T_GROUPS, "studentised": MIN_GROUPS - 1, "percentile": 0}
     if len(sums) <= most[check_method(method)]:
@@ -221,18 +222,21 @@ def _bootstrap_interval(
 def _ratios(sums: Floats, value: Value, weights: Floats, centre: float) -> Floats:
     """(replicate's value - value) / replicate's standard error; infinite or NaN without one.
 
-    The standard error is a jackknife with each drawn copy of a group left out.
+    The standard error is a jackknife with each drawn copy of a group left out; there is none if the
+    value is undefined without one of them.
     """
     # Replicates are contiguous in memory, so that operations vectorize over them.
     totals = np.asfortranarray(weights @ sums)
     n_groups, drawn = len(sums), weights.T
     without = np.stack([value(totals - row) for row in sums])
+    is_undefined = ((drawn > 0) & ~np.isfinite(without)).any(axis=0)
     without = np.where((drawn > 0) & np.isfinite(without), without, 0.0)
     means = (drawn * without).sum(axis=0) / n_groups
     squares = (drawn * (without - means) ** 2).sum(axis=0)
     errors = np.sqrt((n_groups - 1) / n_groups * squares)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(errors > 1e-12, (value(totals) - centre) / errors, np.nan)
+        ratios: Floats = (value(totals) - centre) / errors
+    return np.where((errors > 1e-12) & ~is_undefined, ratios, np.nan)
 
 
 @lru_cache(maxsize=2)

@@ -28,7 +28,7 @@ from aleatoric.probes.base import (
 from aleatoric.registry import Meter, Track, quietly, unmetered, versions
 from aleatoric.result_types import Result, Results, Study
 from aleatoric.runs.disk import on_failure, reporting_faults
-from aleatoric.runs.engine import Engine, check_engine, check_specs, open_engine
+from aleatoric.runs.engine import Engine, check_decoders, check_engine, check_specs, open_engine
 from aleatoric.runs.job import Job, about
 from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopping, working
@@ -81,6 +81,7 @@ class Level(ABC):
     def check(self, job: Any) -> None:
         """Refuse a job that cannot be done, before anything is opened or written."""
         check_specs(job.models, *self.model_kinds)
+        check_decoders(job.models, getattr(job, "decoders", ()))
         self.check_engine(job)
 
     def check_engine(self, job: Any) -> None:

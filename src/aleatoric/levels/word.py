@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -38,6 +39,8 @@ SCORED_AT_ONCE = 100
 ABSTRACTIONS = ("tvd_syn", "tvd_sem")
 ENGLISH_EMBEDDERS = ("minilm", "wordllama")
 RANK = "rank_of_human_mode"
+WHOLE = 0.99
+"""Recorded probabilities that sum to at least this count as complete."""
 
 
 @dataclass(frozen=True)
@@ -229,9 +232,15 @@ def _failed_notes(store: Store) -> Iterator[str]:
     for name in model_systems(store):
         if failed := store.total(name, "failed"):
             drawn = store.total(name, "n_model")
+            if store.systems()[name]["estimator"] == "exact":
+                yield f"{name}: no word can follow {failed} contexts, which are left out"
+                continue
             fate = "kept as an outcome" if kept else "rejected"
             total = drawn if kept else drawn + failed
             yield f"{name}: {failed} of {total} draws held no word and are {fate}"
+
+
+def _unfinished_notes(store: Store) -> Iterator[str]:
     yield from session.unfinished_notes(store, model_systems(store))
 
 
@@ -269,6 +278,7 @@ def _draw(
         session.add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
         if changes.changed:
             session.add_notes(store, [f"{name}: {changes.note('words')}"])
+        session.add_notes(store, _renormalised_notes(store, name))
         store.set_meta(f"done {name}", True)
 
 
@@ -286,6 +296,20 @@ def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> It
     if joined.repeated:
         meaning = "further samples" if choices.repeats == "pool" else "items of their own"
         yield f"{name}: {joined.repeated} rows repeat an item and count as {meaning}"
+
+
+def _renormalised_notes(store: Store, name: str) -> Iterator[str]:
+    """Say how much of the probability recorded log-probabilities leave out."""
+    rows = (row for _, draws in store.walk_system(name) for row in draws if row.logprobs)
+    masses = [math.fsum(map(math.exp, row.logprobs.values())) for row in rows if row.logprobs]
+    partial = [mass for mass in masses if mass < WHOLE]
+    if partial:
+        share = sum(partial) / len(partial)
+        yield (
+            f"{name}: the recorded log-probabilities of {len(partial)} of {len(masses)} contexts "
+            f"cover only part of the probability ({share:.0%} on average) and are scaled to sum to "
+            "1, which changes every metric; record all words that people gave, or samples"
+        )
 
 
 def word_study(name: str, cases: Sequence[Case], manifest: Mapping[str, Any]) -> Study:
@@ -360,8 +384,8 @@ class NextWords(Level):
     def notes(self, store: Store) -> list[str]:
         """Return notes on joins, omitted answers, failed draws and tolerances."""
         parts = (
-            *(session.lost_notes, session.saved_notes, _failed_notes, _until_notes),
-            *(_abstraction_notes, _rank_notes),
+            *(session.lost_notes, session.saved_notes, _failed_notes, _unfinished_notes),
+            *(_until_notes, _abstraction_notes, _rank_notes),
             *(word_results.tolerance_notes, word_results.person_notes),
         )
         return [note for part in parts for note in part(store)]

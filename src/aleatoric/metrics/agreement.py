@@ -86,7 +86,10 @@ def _self_agreements(counts: Ints) -> Floats:
 
 @dataclass(frozen=True)
 class Overlap:
-    """2 ΣC / Σ(H + M) over items, per split; undefined if no two people or draws ever agree."""
+    """2 ΣC / Σ(H + M) over items and splits; undefined if no two people or draws ever agree.
+
+    A mean over splits of their ratios would be too large, because a ratio of small sums is skewed.
+    """
 
     names: tuple[str, str, str] = COLUMNS
 
@@ -98,8 +101,8 @@ class Overlap:
         return np.concatenate([both, shared, known], axis=1)
 
     def values(self, sums: Floats) -> Floats:
-        """The ratio of the sums, per split."""
-        both, shared, _ = np.split(sums, 3, axis=-1)
+        """The ratio of the sums over all splits, as one value."""
+        both, shared, _ = (part.sum(axis=-1, keepdims=True) for part in np.split(sums, 3, axis=-1))
         return divide(2 * shared, both)
 
     def defined(self, sums: Floats) -> int:

@@ -99,6 +99,8 @@ def regroup(distribution: Categorical, classes: Mapping[str, str]) -> Categorica
 
 
 _FEW = 5
+_MISSING = frozenset(("NA", "N/A", "n/a", "NaN", "nan", "#N/A", "NULL", "null"))
+"""Codes for missing answers in survey files."""
 _EXAMPLES = 3
 _MOST_WORDS = 10_000
 _NUMBER = re.compile(r"\W*\d+[.,:]\d")
@@ -218,6 +220,7 @@ class ReadItems:
         self._changes = AnswerChanges()
         self._left_out: list[str] = []
         self._n_items = self._n_spaced = 0
+        self._missing: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Item]:
         found = False
@@ -225,6 +228,7 @@ class ReadItems:
             _check_script(item, self._reading.choices.rule)
             self._n_items += 1
             self._n_spaced += item.context != item.context.rstrip()
+            self._missing.update(a for a in map(str.strip, item.responses) if a in _MISSING)
             words = [self._changes.read(a, 1, self._reading.answer) for a in item.responses]
             kept = tuple(word for word in words if word is not None)
             if kept:
@@ -249,6 +253,12 @@ class ReadItems:
             shown = ", ".join(f"{quoted(name, 40)}" for name in self._left_out[:_FEW])
             more = f" and {len(self._left_out) - _FEW} more" if len(self._left_out) > _FEW else ""
             yield f"no answer holds a word, and the item is left out: {shown}{more}"
+        if self._missing:
+            codes = ", ".join(map(quoted, self._missing))
+            yield (
+                f"{self._missing.total():,} answers are {codes} and count as words; if they stand "
+                "for missing answers, remove them from the corpus"
+            )
         if self._n_spaced:
             yield (
                 f"{self._n_spaced:,} of {self._n_items:,} contexts end in white space: most models "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -141,6 +141,17 @@ def check_specs(specs: Iterable[str], *kinds: str) -> None:
         is_path |= name == "hf" and argument.endswith("/")
         if argument and is_path and not any(map(os.path.exists, paths)):
             raise UsageError(f"{argument}: no such file; check --model {spec}.")
+
+
+def check_decoders(specs: Collection[str], decoders: Collection[str]) -> None:
+    """Refuse decoders if there is no model to decode from."""
+    is_recorded = [spec.startswith("recorded:") for spec in specs]
+    changed = [name for name in decoders if name != "ancestral"]
+    if changed and is_recorded and all(is_recorded):
+        raise UsageError(
+            f"--decoder {changed[0]} cannot change answers that are recorded; leave it out, or "
+            "give a live model."
+        )
 
 
 def check_until(error: float | None, specs: Iterable[str], estimator: str) -> None:

@@ -223,7 +223,9 @@ def lost_notes(store: Store) -> Iterator[str]:
 
 
 def unfinished_notes(store: Store, systems: Iterable[str]) -> Iterator[str]:
-    """Yield a note for each system that has not answered all items."""
-    for name in systems:
-        if not store.meta(f"done {name}"):
-            yield f"{name}: is not finished; continue it with {command(store.path)}"
+    """Yield a note for each system that has not answered all items, and for each model unasked."""
+    started = [name for name in systems if not store.meta(f"done {name}")]
+    unfinished = store.unfinished_models(store.manifest.get("models") or ())
+    # Models are asked in order: the systems that have started are of the first one.
+    for name in (*started, *(unfinished[1:] if started else unfinished)):
+        yield f"{name}: is not finished; continue it with {command(store.path)}"

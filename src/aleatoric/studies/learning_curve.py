@@ -77,8 +77,9 @@ def measure(cases: list[Case], seed: int) -> Curves:
     most = int(np.quantile(allowed, 0.05, method="lower")) if cases else 0
     if most < _LEAST:
         raise UsageError(
-            f"a learning curve needs contexts with at least {2 * _LEAST} answers and {_LEAST} "
-            "draws of the model; this run has too few."
+            f"a learning curve needs at least {2 * _LEAST} answers and {_LEAST} draws of the model "
+            f"in 95% of the contexts; {sum(size >= _LEAST for size in allowed)} of {len(allowed)} "
+            "have them."
         )
     usable = [case for case, size in zip(cases, allowed, strict=True) if size >= most]
     sizes = tuple(int(m) for m in np.unique(np.geomspace(2, most, 8).round()))

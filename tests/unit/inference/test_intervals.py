@@ -12,6 +12,7 @@ from scipy import stats
 
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import (
+    FEW_GROUPS,
     MAX_T_GROUPS,
     METHODS,
     NO_REPLICATE,
@@ -282,3 +283,27 @@ def test_two_or_three_groups_do_not_crash(n: int, method: str) -> None:
     assert found.interval is not None or found.reason
     if found.interval is not None:
         assert found.interval.low < found.interval.high
+
+
+def test_a_value_that_needs_every_group_has_no_interval() -> None:
+    sums = np.array([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
+    with np.errstate(invalid="ignore"):
+        assert resample(sums, ratio, 0).reason == FEW_GROUPS
+
+
+def test_a_replicate_without_a_standard_error_is_left_out() -> None:
+    """A replicate with one defined group has no value without that group."""
+    values = np.array([0.1, 0.9, 0.4, 0.0, 0.0, 0.0, 0.0, 0.0])
+    sums = np.stack([values, values > 0], axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ends = student_ends(sums, ratio, weights_of(8, 2000, 0), 0.95)
+        ratios = []
+        error = jackknife_error(leave_one_out(sums, ratio))
+        for weights in np.concatenate(list(weights_of(8, 2000, 0))):
+            drawn = np.repeat(sums, weights.astype(int), axis=0)
+            left_out = leave_one_out(drawn, ratio)
+            own_error = jackknife_error(left_out) if np.isfinite(left_out).all() else None
+            if own_error is not None and own_error > 1e-12:
+                ratios.append((ratio(drawn.sum(axis=0)[None])[0] - 1.4 / 3) / own_error)
+    wanted = 1.4 / 3 - error * np.quantile(ratios, [0.975, 0.025])
+    assert ends == pytest.approx(wanted)

@@ -219,8 +219,8 @@ def test_undefined_items_are_0_and_in_no_bin() -> None:
 @pytest.mark.parametrize(
     ("reduction", "chunk", "values", "defined"),
     [
-        # 2 ΣC / Σ(H + M) of each split.
-        (Overlap(), CHUNK, [1.5 / 1.75, 2.5 / 3.5], 3),
+        # 2 ΣC / Σ(H + M) of both splits together.
+        (Overlap(), CHUNK, [(1.5 + 2.5) / (1.75 + 3.5)], 3),
         # M - H: -.25 and 1; 0, .5 and -.5.
         (AgreementGap(), CHUNK, [0.375, 0.0], 3),
         (Mean("tvd"), CHUNK, [0.75, 0.5], 3),
