@@ -63,21 +63,23 @@ def run_toy(out: Path, seed: int = 0, monitor: Monitor | None = None) -> Store:
     return run_job(job, out / "run", monitor)
 
 
+def _by_system(results: Sequence[Result], metric: str) -> dict[str, float]:
+    known = ((r.system, r.estimate.value) for r in results if r.metric == metric)
+    return {system: value for system, value in known if value is not None}
+
+
 def conclusion(results: Sequence[Result], planted: str, people: str) -> str:
     """Say whether the system that the simulated people were drawn from is closest to them."""
-    values: dict[str, dict[str, float]] = {"overlap": {}, "sq_distance": {}}
-    for result in results:
-        if result.metric in values and result.estimate.value is not None:
-            values[result.metric][result.system] = result.estimate.value
-    systems = [s for s in values["overlap"] if s != ORACLE]
-    most = max(systems, key=lambda s: values["overlap"][s])
-    least = min(systems, key=lambda s: values["sq_distance"][s])
+    overlaps, distances = (_by_system(results, metric) for metric in ("overlap", "sq_distance"))
+    systems = [s for s in overlaps if s != ORACLE]
+    most = max(systems, key=lambda s: overlaps[s])
+    least = min(systems, key=lambda s: distances[s])
     about_people = f"These people are simulated: they are {people}."
     if most == least == planted:
         return (
             f"{about_people} As it should, {planted} has the highest overlap "
-            f"({values['overlap'][planted]:.3f}) and the lowest squared distance "
-            f"({values['sq_distance'][planted]:.4f}) of all {len(systems)} systems."
+            f"({overlaps[planted]:.3f}) and the lowest squared distance "
+            f"({distances[planted]:.4f}) of all {len(systems)} systems."
         )
     return (
         f"{about_people} {planted} should have the highest overlap and the lowest squared "

@@ -80,21 +80,18 @@ def consistency_of_expectations(cells: Floats, n_bins: int, seed: int) -> Consis
     count, total = cells[:, COUNT], cells[:, CONFIDENCE]
     mean = np.where(count > 0, total / np.maximum(count, 1), 0.0)
     squares = cells[:, SQUARE] - 2 * mean * cells[:, ACCURACY] + mean * total
-    observed, shape = (
-        sums.reshape(n_bins, -1).sum(axis=1).clip(min=0.0)
-        for sums in (squares, count * (mean**1.5 - mean**2))
-    )
+    parts = (squares, count * (mean**1.5 - mean**2))
+    observed, shape = (x.reshape(n_bins, -1).sum(axis=1).clip(min=0.0) for x in parts)
     pooled = shape * (observed.sum() / max(shape.sum(), _ROUNDING))
     deviation = np.sqrt(np.maximum(observed, pooled))
     noise = stream(seed, "consistency", n_bins).normal(size=(N_SETS, n_bins)) * deviation
     bins = _by_bin(cells, n_bins)
     centre, reach = (divide(sums, bins[:, COUNT]) for sums in (bins[:, CONFIDENCE], deviation))
-    # The mean of the absolute value of normal noise.
-    expected = np.sqrt(2 / np.pi * observed).sum() / count.sum()
     return Consistency(
         low=np.maximum(centre - _NORMAL * reach, 0.0),
         high=np.minimum(centre + _NORMAL * reach, 1.0),
-        expected=float(expected),
+        # The mean of the absolute value of normal noise.
+        expected=float(np.sqrt(2 / np.pi * observed).sum() / count.sum()),
         p=_p_value(bins, np.abs(noise).sum(axis=1)),
     )
 

@@ -211,14 +211,12 @@ def _errors(
     values = {**curves["ece"].errors(), **{n: float(ece_of(c.bins)) for n, c in curves.items()}}
     found = {name: _estimate(state, value, _NO_INTERVAL) for name, value in values.items()}
     found["mce"] = _estimate(state, values["mce"], _LARGEST)
-    for name in (*curves, "ece_debiased"):
-        curve = name if name in curves else "ece"
+    for name, curve in [*((name, name) for name in curves), ("ece_debiased", "ece")]:
         test = consistency[curve]
         interval = Resampled(None, f"consistent with calibration (p = {test.p:.2g})")
         if test.rejected:
             interval = _error_interval(state, state.curves[curve], name, seed, method)
-        estimate = _estimate(state, values[name], interval)
-        found[name] = replace(estimate, p_calibrated=test.p)
+        found[name] = replace(_estimate(state, values[name], interval), p_calibrated=test.p)
     return found
 
 

@@ -154,24 +154,20 @@ def part_files(folder: Path) -> list[Path]:
 
 def read_table(folder: Path, label: str) -> TokenTable:
     """All rows of a system; its own entropy is the uncertainty until it is replaced."""
-    import pyarrow as pa
-    from pyarrow import parquet
+    from pyarrow import ArrowInvalid, concat_tables, parquet
 
     try:
-        whole = pa.concat_tables([parquet.read_table(path) for path in part_files(folder)])
-    except (OSError, pa.ArrowInvalid) as error:
+        whole = concat_tables([parquet.read_table(path) for path in part_files(folder)])
+    except (OSError, ArrowInvalid) as error:
         problem = f"holds no token rows ({type(error).__name__})"
         raise DataError.at(folder, None, problem, "run it again with --keep-rows") from None
     columns = {name: whole[name].to_numpy() for name in whole.column_names if name != "group"}
+    expectations = [name for name in columns if name.startswith("p[")]
     units = whole["group"].combine_chunks().dictionary_encode().indices.to_numpy()
     return TokenTable(
         unit=units.astype(np.int64),
         **{name: columns[name] for name in ("target", "predicted", "confidence", "correct")},
-        expected={
-            name[2:-1]: Expected(columns[name], columns[f"a{name[1:]}"])
-            for name in columns
-            if name.startswith("p[")
-        },
+        expected={n[2:-1]: Expected(columns[n], columns[f"a{n[1:]}"]) for n in expectations},
         uncertainty=columns["entropy"],
         uncertainty_of=f"{label} itself",
     )

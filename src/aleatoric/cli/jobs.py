@@ -51,6 +51,13 @@ RESUMED = (
 """Fields of jobs that may be given again when a run is resumed."""
 
 
+def _export(job: Any, run: Path, to: Path) -> None:
+    from aleatoric.tuning.exporting import export_weights
+
+    for written in export_weights(run, to, job.device, job.trust_remote_code):
+        say(f"wrote {written}")
+
+
 def level_command(level: Level) -> Callable[..., None]:
     """Return the command of a level, with one option per field of its job."""
 
@@ -62,14 +69,13 @@ def level_command(level: Level) -> Callable[..., None]:
         check_method(options["interval"])
         job: Any = job_from(level.job_type, options)
         if export:
-            from aleatoric.tuning.exporting import check_export, export_weights
+            from aleatoric.tuning.exporting import check_export
 
             check_export(job, export)
         with monitored(out) as (folder, monitor), run_job(job, folder, monitor) as store:
             _show(store, *(options[name] for name in SHOWN))
         if export:
-            for written in export_weights(out, export, job.device, job.trust_remote_code):
-                say(f"wrote {written}")
+            _export(job, out, export)
         if out is not None:
             say(f"saved in {out}; see it again with: {command(out, 'score')}")
 

@@ -115,9 +115,7 @@ def _show_cost(given: dict[str, Any], as_json: bool, layout: str) -> None:
     show_tables([cost_table(rows)], as_json, layout, {"costs": cost_dicts(rows)})
 
 
-def _show_plan(given: dict[str, Any], as_json: bool, layout: str) -> None:
-    from aleatoric.report.figures import check_formats, draw_all
-    from aleatoric.report.plan import plan_picture, plan_table
+def _target_and_grid(given: dict[str, Any]) -> tuple[Target, Grid]:
     from aleatoric.studies.plan import Grid, Target, sizes
 
     names = ("se", "width", "power", "difference", "level")
@@ -127,6 +125,14 @@ def _show_plan(given: dict[str, Any], as_json: bool, layout: str) -> None:
     grid = Grid(people, samples, groups, given["contexts_per_group"])
     target.check()
     grid.check()
+    return target, grid
+
+
+def _show_plan(given: dict[str, Any], as_json: bool, layout: str) -> None:
+    from aleatoric.report.figures import check_formats, draw_all
+    from aleatoric.report.plan import plan_picture, plan_table
+
+    target, grid = _target_and_grid(given)
     figure: Path | None = given["figure"]
     forms = (figure.suffix.lstrip("."),) if figure else ()
     check_formats(forms)

@@ -84,8 +84,7 @@ def _fitted(table: Table, console: Console) -> Table:
     def too_wide(one: Table) -> bool:
         return unbounded.measure(to_rich(replace(one, notes=()))).maximum > console.width
 
-    columns, left_out = len(table.columns), 0
-    shown = table
+    columns, left_out, shown = len(table.columns), 0, table
     while columns - left_out > MIN_COLUMNS and too_wide(shown):
         left_out += 1
         keep = [*range(columns - 1 - left_out), columns - 1]

@@ -120,18 +120,22 @@ def compare(
         say(f"note: {note}")
 
 
+RunsArgument = Annotated[
+    list[Path], typer.Argument(metavar="RUN...", help="Run directories, of any levels.")
+]
+InputsOption = Annotated[
+    list[str] | None,
+    typer.Option("--input", help="Text level: show this input on the page; repeatable."),
+]
+
+
 def report(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run directories, of any levels.")
-    ],
+    runs: RunsArgument,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
     figures: Annotated[
         Path | None, typer.Option(help="Draw figures (PDF, SVG, PNG) and tables into this folder.")
     ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", help="Text level: show this input on the page; repeatable."),
-    ] = None,
+    inputs: InputsOption = None,
 ) -> None:
     """Write pages, figures and tables of saved runs.
 

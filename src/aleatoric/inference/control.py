@@ -108,6 +108,11 @@ def one_population(
     n_steps = int(np.minimum(pooled, n).sum()) + len(pooled)
     if n_steps * (n + 1) * (_width(pooled, n) + 1) <= EXACT_CELLS:
         return ItemTest(_exact_p(small, pooled), True)
+    return ItemTest(_sampled_p(small, pooled, rng, n_permutations), False)
+
+
+def _sampled_p(small: Ints, pooled: Ints, rng: np.random.Generator, n_permutations: int) -> float:
+    n = int(small.sum())
     observed = int((small**2).sum() * pooled.sum() - 2 * n * (small @ pooled))
     codes, reached = np.repeat(np.arange(len(pooled)), pooled), 0
     for m in _part_sizes(n_permutations, len(codes)):
@@ -115,7 +120,7 @@ def one_population(
         # The squared distance, up to factors and terms that are the same for all samples.
         squares = _squares(counted(drawn, len(pooled))) * len(codes)
         reached += int((squares - 2 * n * pooled[drawn].sum(axis=1) >= observed).sum())
-    return ItemTest((reached + 1) / (n_permutations + 1), False)
+    return (reached + 1) / (n_permutations + 1)
 
 
 def fits(
@@ -130,18 +135,15 @@ def fits(
     `rest` is the probability of all other words together; each draw of one is taken as a word of
     its own with a probability near 0. `None` without people.
     """
-    n = int(people.sum())
-    if not n:
+    if not (n := int(people.sum())):
         return None
     # n² times the squared distance, without the terms that are the same for all draws.
     observed = float((people**2).sum() - 2 * n * (people @ probs))
-    steps = np.cumsum(np.append(probs, max(rest, 0.0)))
-    reached = 0
+    steps, reached = np.cumsum(np.append(probs, max(rest, 0.0))), 0
     for m in _part_sizes(n_draws, max(n, len(steps))):
         codes = np.searchsorted(steps, rng.random((m, n)) * steps[-1], side="right")
         counts = counted(codes, len(steps))
-        listed, others = counts[:, :-1], counts[:, -1]
-        drawn = _squares(listed) + others - 2 * n * (listed @ probs)
+        drawn = _squares(counts[:, :-1]) + counts[:, -1] - 2 * n * (counts[:, :-1] @ probs)
         reached += int((drawn >= observed - _TOLERANCE * n).sum())
     return ItemTest((reached + 1) / (n_draws + 1), False)
 

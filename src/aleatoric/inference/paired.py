@@ -132,8 +132,7 @@ def paired_permutation(
         return None
     exact = len(first) <= EXACT_GROUPS
     swaps = [_all_swaps(len(first))] if exact else _random_swaps(len(first), n_permutations, seed)
-    limit = abs(observed) * (1 - _TOLERANCE) - 1e-15
-    reached = 0
+    limit, reached = abs(observed) * (1 - _TOLERANCE) - 1e-15, 0
     for swapped in swaps:  # rows of 0 and 1 by group
         moved = swapped @ (second - first)
         gaps = value(first.sum(0) + moved) - value(second.sum(0) - moved)

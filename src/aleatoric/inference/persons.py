@@ -165,8 +165,7 @@ def two_way_interval(
     centre, left_out = float(value(total)), leave_one_out(sums, value)
     error = jackknife_error(left_out)
     assert error is not None  # the caller has an interval over these groups
-    by_person = value(total + changes.sum(axis=0)) - centre
-    by_cell = value(total + changes) - centre
+    by_person, by_cell = (value(total + part) - centre for part in (changes.sum(axis=0), changes))
     shared = (n_persons - 1) / n_persons * float((by_person**2).sum() - (by_cell**2).sum())
     shared = max(shared, 0.0)
     variance, n = error**2 + shared, min(len(sums), n_persons)

@@ -165,6 +165,10 @@ def _is_talk(line: str) -> bool:
 
 ENOUGH_TO_TELL = 5
 """Fewer replies than this may be identical by chance."""
+_UNKNOWN_SERVER = (
+    "the kind of server is not known, so its own top-k or penalties may apply; name it with "
+    "server=vllm, llamacpp, ollama, transformers, openai or other"
+)
 
 
 @dataclass
@@ -233,14 +237,10 @@ class RequestTally:
         if self.unmetered:
             found.append(f"{label}: {self.unmetered} replies did not say how many tokens they took")
         if not self.is_server_known:
-            found.append(
-                f"{label}: the kind of server is not known, so its own top-k or penalties may "
-                "apply; name it with server=vllm, llamacpp, ollama, transformers, openai or other"
-            )
+            found.append(f"{label}: {_UNKNOWN_SERVER}")
         if self.items >= ENOUGH_TO_TELL and self.uniform_items == self.items:
-            found.append(
-                f"{label}: the replies to every item are all alike; does the server sample?"
-            )
+            alike = "the replies to every item are all alike; does the server sample?"
+            found.append(f"{label}: {alike}")
         if self.failed:
             found.append(f"{label}: {self.failed} draws held no word")
         if self.short_lists:

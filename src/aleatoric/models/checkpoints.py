@@ -112,11 +112,16 @@ def file_sha256(path: Path) -> str:
             return digest
     digest = files.sha256_of(path)
     with suppress(OSError):  # a cache that cannot be written only costs time
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = cached.with_suffix(f".{os.getpid()}")
-        unfinished.write_text(json.dumps([facts, digest]))
-        unfinished.replace(cached)
+        _write_whole(cached, json.dumps([facts, digest]))
     return digest
+
+
+def _write_whole(file: Path, text: str) -> None:
+    """Write a file elsewhere and move it, so that it is never incomplete."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_suffix(f".{os.getpid()}")
+    unfinished.write_text(text)
+    unfinished.replace(file)
 
 
 def check_folder(folder: Path) -> int | None:
@@ -215,12 +220,7 @@ def build_once(target: Path, build: Callable[[Path], None], source: str) -> Path
     It is built elsewhere and moved, so that it is never incomplete.
     """
     if target.is_dir():
-        if not (target / _SOURCE).exists():  # converted by an older version
-            with suppress(OSError):
-                record_source(target, source)
-        elif source_of(target) is None:
-            problem = "its files have changed since they were made"
-            raise DataError.at(target, None, problem, "delete the folder, and it is made again")
+        _check_built(target, source)
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".building-") as scratch:
@@ -234,6 +234,15 @@ def build_once(target: Path, build: Callable[[Path], None], source: str) -> Path
             if not target.is_dir():  # another process finishing first is fine
                 shutil.move(str(fresh), str(target))
     return target
+
+
+def _check_built(target: Path, source: str) -> None:
+    if not (target / _SOURCE).exists():  # converted by an older version
+        with suppress(OSError):
+            record_source(target, source)
+    elif source_of(target) is None:
+        problem = "its files have changed since they were made"
+        raise DataError.at(target, None, problem, "delete the folder, and it is made again")
 
 
 def import_heavy(*names: str) -> list[Any]:

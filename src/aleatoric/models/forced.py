@@ -209,9 +209,8 @@ def _load(kind: str, argument: str, forcing: Forcing) -> ForcedModel:
     if pairs:
         check_bos(forcing.bos)
         if forcing.window is not None or forcing.stride is not None or forcing.bos == "add":
-            raise UsageError(
-                f"{label} reads whole sentence pairs; leave --window, --stride and --bos out."
-            )
+            fix = "leave --window, --stride and --bos out"
+            raise UsageError(f"{label} reads whole sentence pairs; {fix}.")
     model_class = "AutoModelForSeq2SeqLM" if pairs else "AutoModelForCausalLM"
     where = (forcing.dtype, forcing.device, forcing.trust_remote_code)
     model, tokenizer, found = load_parts(name, model_class, revision, *where)

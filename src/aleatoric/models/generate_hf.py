@@ -172,11 +172,8 @@ def causal_network(model: Any, tokenizer: Any, *, label: str, bos: str = "auto")
         batch, _ = network.begin([(a, b, c), (b,)])
         parents = torch.tensor([1, 0, 1], device=network.device)
         found = batch.advance(parents, torch.tensor([c, c, a], device=network.device))
-        wanted = [
-            network.alone((b,), (c,)),
-            network.alone((a, b, c), (c,)),
-            network.alone((b,), (a,)),
-        ]
+        rows = ((b,), (c,)), ((a, b, c), (c,)), ((b,), (a,))
+        wanted = [network.alone(*row) for row in rows]
     except (AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
         raise UsageError(f"{network.label}: {_NO_SHARING} ({type(error).__name__}).") from error
     if not are_same(torch.cat(wanted), found):

@@ -219,11 +219,9 @@ def check_attention(lm: HFModel) -> None:
     try:
         wanted = plain_logits(lm.model, tree.texts)
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
-        reason = first_line(error).rstrip(".")
-        raise UsageError(
-            f"{lm.name}: its forward pass fails: {reason}; check that weights, tokenizer and "
-            "--dtype fit together."
-        ) from error
+        problem = f"its forward pass fails: {first_line(error).rstrip('.')}"
+        fix = "check that weights, tokenizer and --dtype fit together"
+        raise UsageError(f"{lm.name}: {problem}; {fix}.") from error
     try:
         found = tree_logits(lm, tree)
     except Exception as error:  # models without mask, cache or positions fail in many ways

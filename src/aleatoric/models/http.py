@@ -26,6 +26,8 @@ from aleatoric.errors import ModelError
 
 AGAIN = frozenset({408, 425, 429})
 """Statuses below 500 that are worth a retry."""
+Reply = tuple[Mapping[str, str], Any]
+"""Headers and document of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,15 @@ def key_for(base_url: str, environment: Mapping[str, str] = os.environ) -> str |
     return None
 
 
+def _http_client(base_url: str, key: str | None, concurrency: int) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        headers={"Accept-Encoding": "gzip"} | ({"Authorization": f"Bearer {key}"} if key else {}),
+        limits=httpx.Limits(max_connections=concurrency),
+        # A proxy cannot reach this machine's loopback.
+        trust_env=urlsplit(base_url).hostname not in LOOPBACK,
+    )
+
+
 class Client:
     """Client of one server with at most `concurrency` requests at a time."""
 
@@ -130,13 +141,7 @@ class Client:
         self._secret = re.compile(re.escape(key or ""), re.IGNORECASE) if is_secret else None
         self._patience, self._timeout, self._on_retry = patience, timeout, on_retry
         self._slots = asyncio.Semaphore(concurrency)
-        self._http = httpx.AsyncClient(
-            headers={"Accept-Encoding": "gzip"}
-            | ({"Authorization": f"Bearer {key}"} if key else {}),
-            limits=httpx.Limits(max_connections=concurrency),
-            # A proxy cannot reach this machine's loopback.
-            trust_env=urlsplit(base_url).hostname not in LOOPBACK,
-        )
+        self._http = _http_client(base_url, key, concurrency)
 
     def narrow(self, concurrency: int) -> None:
         """Reduce the concurrency; call it before the first request."""
@@ -164,7 +169,7 @@ class Client:
                     await self._wait(attempt, trouble, rng)
         raise AssertionError("the last attempt returns or raises")
 
-    async def get(self, url: str) -> tuple[Mapping[str, str], Any] | None:
+    async def get(self, url: str) -> Reply | None:
         """Return headers and document at an address, or `None` if there is none.
 
         Raises `ModelError` if the server does not answer at all.
@@ -199,9 +204,7 @@ class Client:
         self._on_retry()
         await asyncio.sleep(seconds)
 
-    async def _once(
-        self, method: str, url: str, body: Any, limit: float
-    ) -> tuple[Mapping[str, str], Any]:
+    async def _once(self, method: str, url: str, body: Any, limit: float) -> Reply:
         try:
             # The outer limit is for slow streams: that of httpx restarts with every byte.
             async with (

@@ -61,18 +61,21 @@ def _fields(server: str, steps: Mapping[str, float], max_tokens: int) -> dict[st
         order = {"samplers": ["temperature", "top_k", "top_p", "typ_p"]}
         return plain | {"top_k": top_k, "typical_p": typical} | neutral | order
     if server == "transformers":
-        config = {
-            "do_sample": steps["temperature"] > 0,
-            "temperature": steps["temperature"] or 1.0,
-            "top_k": top_k,
-            "top_p": steps["top_p"],
-            "typical_p": typical,
-            "num_beams": 1,
-            "repetition_penalty": 1.0,
-            "max_new_tokens": max_tokens,
-        }
-        return {"generation_config": json.dumps(config)}
+        return {"generation_config": json.dumps(_generation_config(steps, max_tokens))}
     return plain
+
+
+def _generation_config(steps: Mapping[str, float], max_tokens: int) -> dict[str, Any]:
+    return {
+        "do_sample": steps["temperature"] > 0,
+        "temperature": steps["temperature"] or 1.0,
+        "top_k": int(steps["top_k"]),
+        "top_p": steps["top_p"],
+        "typical_p": steps["typical"],
+        "num_beams": 1,
+        "repetition_penalty": 1.0,
+        "max_new_tokens": max_tokens,
+    }
 
 
 def told_by(headers: Mapping[str, str], models: Any) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, get_args
 
 from aleatoric.errors import UsageError
@@ -38,12 +38,16 @@ def token_pieces(tokenizer: Any, size: int) -> Pieces:
             pieces[index] = None if added.special else added.content.encode()
     for index in tokenizer.all_special_ids:
         pieces[index] = None
+    _check_marker(tokenizer, pieces)
+    return tuple(pieces)
+
+
+def _check_marker(tokenizer: Any, pieces: Sequence[bytes | None]) -> None:
     ids = tokenizer("to be", add_special_tokens=False)["input_ids"]
     # Letters outside the vocabulary tell nothing; otherwise a space must be between the words.
     spelled = [piece for i in ids if (piece := pieces[i]) is not None]
     if ids and len(spelled) == len(ids) and len(b"".join(spelled).split()) != 2:
         raise UsageError(_NO_MARKER)
-    return tuple(pieces)
 
 
 def _decoder_parts(decoder: dict[str, Any] | None) -> list[dict[str, Any]]:

@@ -249,11 +249,7 @@ class TextSampler:
         # The key of a sample does not depend on the batch.
         keys, slack = child(child(prompt_keys[rows.owner], rows.number), depth), slack_of(logits)
         low, high = self.decoder.weights_between(widened(logits), slack)
-        bad = (~(high.sum(-1) > 0)).nonzero()
-        if len(bad):
-            name = quoted(pack[rows.portion[int(bad[0, 0])]].prompt.item_id)
-            problem = f"input {name}: the model gave no probabilities (overflow)"
-            raise ModelError(f"{problem}; use --dtype float32.")
+        _check_weights(high, pack, rows)
         where, numbers = self._on_device(rows.row), self._on_device(keys)
         marked = draw_between(low, high, where, numbers, slack / self.decoder.temperature)
         drawn: Ints = marked.cpu().numpy()
@@ -297,6 +293,14 @@ class TextSampler:
         import torch
 
         return torch.as_tensor(values).to(self.network.device)
+
+
+def _check_weights(weights: Tensor, pack: Sequence[Portion], rows: Rows) -> None:
+    bad = (~(weights.sum(-1) > 0)).nonzero()
+    if len(bad):
+        name = quoted(pack[rows.portion[int(bad[0, 0])]].prompt.item_id)
+        problem = f"input {name}: the model gave no probabilities (overflow)"
+        raise ModelError(f"{problem}; use --dtype float32.")
 
 
 def _below(rows: Rows, owners: list[int], texts: list[Ids], which: Ints, is_open: Any) -> Rows:

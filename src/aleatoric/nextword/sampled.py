@@ -48,12 +48,11 @@ def mc(
     """
     reader = LogitReader(lm, vocabulary or Vocabulary(lm.pieces, lead), decoder)
     sampler = WordSampler(reader, np.arange(first, first + samples), seed)
-    contexts = [prompt.context for prompt in prompts]
 
     def work(tree: Tree) -> Iterator[tuple[int, Draws] | None]:
         return sampler.walk(tree, [prompts[i].id for i in tree.spans()])
 
-    return for_contexts(lm, contexts, work, limits, "mc")
+    return for_contexts(lm, [prompt.context for prompt in prompts], work, limits, "mc")
 
 
 class WordStates:

@@ -70,15 +70,14 @@ def trace(
     The usual tokens of every word after a space are followed whatever their mass, because training
     may raise what is small now.
     """
-    goal, reader = search or Search(), LogitReader(lm, vocabulary)
-    asking = Asking(questions, vocabulary)
+    reader, asking = LogitReader(lm, vocabulary), Asking(questions, vocabulary)
     passages = passages_of(encode_contexts(lm, [question.context for question in questions]))
     usual = [_usual_trie(lm, question.words) for question in questions]
 
     def work(pack: list[TokenPassage]) -> Iterator[tuple[int, Trace] | None]:
         tree = Tree(lm, pack, limits or Limits())
         contexts = tuple(tree.spans())
-        searches = Tracer([usual[index] for index in contexts], tree, asking, reader, goal)
+        searches = Tracer([usual[i] for i in contexts], tree, asking, reader, search or Search())
         yield from searches.run()
         yield 0, searches.trace(tuple(pack), contexts)
 

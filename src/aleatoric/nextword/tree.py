@@ -32,6 +32,10 @@ MOST_NEW_TOKENS = 64
 NODE = np.dtype([(name, np.int64) for name in ("block", "column", "parent", "depth", "token")])
 TOKENS = 4096
 """Upper bound of the tokens of several passages that are run together."""
+_EMPTY_CONTEXT = (
+    "a context is empty and the model gets no beginning-of-text token; "
+    "use --bos add (bos='add' in Python) or leave the item out."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +75,7 @@ def encode_contexts(lm: HFModel, contexts: Sequence[str]) -> list[tuple[int, ...
     encoded = lm.encode_all(contexts)
     for place, (context, tokens) in enumerate(zip(contexts, encoded, strict=True)):
         if not tokens:
-            raise ContextError(
-                place,
-                "a context is empty and the model gets no beginning-of-text token; "
-                "use --bos add (bos='add' in Python) or leave the item out.",
-            )
+            raise ContextError(place, _EMPTY_CONTEXT)
         if len(tokens) + ROOM > lm.window:
             shown = context if len(context) <= 40 else f"{context[:37]}..."
             raise ContextError(

@@ -95,22 +95,18 @@ class Custom:
         try:  # user code may raise anything or return a non-number
             values = np.asarray(self.function(left, right), dtype=np.float64)
         except Exception as error:
-            raise UsageError(
-                f"the probe {self.name} failed on a pair ({error_line(error)}); give a function of "
-                "two texts that returns a number."
-            ) from error
+            problem = f"the probe {self.name} failed on a pair ({error_line(error)})"
+            fix = "give a function of two texts that returns a number"
+            raise UsageError(f"{problem}; {fix}.") from error
         if values.shape != (len(left),):
-            raise UsageError(
-                f"the probe {self.name} returned an array of shape {values.shape} for {len(left)} "
-                "pairs; return one number per pair."
-            )
+            problem = f"returned an array of shape {values.shape} for {len(left)} pairs"
+            raise UsageError(f"the probe {self.name} {problem}; return one number per pair.")
         low, high = self.bounds
         wrong = np.isinf(values) | (values < low) | (values > high)
         if wrong.any():
-            raise UsageError(
-                f"the probe {self.name} returned {values[wrong][0]}, which is not between {low} "
-                f"and {high}; return NaN for an undefined pair, or state other bounds."
-            )
+            problem = f"returned {values[wrong][0]}, which is not between {low} and {high}"
+            fix = "return NaN for an undefined pair, or state other bounds"
+            raise UsageError(f"the probe {self.name} {problem}; {fix}.")
         return values
 
 

@@ -167,10 +167,8 @@ def spacy(argument: str = "") -> UniversalTagger:
     try:
         pipeline = load(name, exclude=["ner", "parser", "lemmatizer"])
     except OSError:
-        raise UsageError(
-            f"the spaCy pipeline {name} is not installed: run python -m spacy download {name}, "
-            "or use --tagger textblob."
-        ) from None
+        fix = f"run python -m spacy download {name}, or use --tagger textblob"
+        raise UsageError(f"the spaCy pipeline {name} is not installed: {fix}.") from None
     return UniversalTagger(
         f"spacy:{name}@{version('spacy')}",
         CachingTagger(lambda context, words: _spacy_tags(pipeline, context, words)),

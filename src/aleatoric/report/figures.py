@@ -160,8 +160,8 @@ def _word_bars(axes: Axes, data: figure_data.WordBars) -> None:
     axes.legend(loc="lower right")
 
 
-def _reliability(axes: Axes, data: figure_data.Reliability) -> None:
-    # Tokens by bin, in gray on an axis of their own, behind the diagram.
+def _token_counts(axes: Axes, data: figure_data.Reliability) -> None:
+    """Draw tokens by bin, in gray on an axis of their own, behind the diagram."""
     counts = axes.twinx()
     counts.stairs(data.counts, data.edges, fill=True, color="#dddddd")
     counts.set_yscale("symlog", linthresh=1)
@@ -169,6 +169,10 @@ def _reliability(axes: Axes, data: figure_data.Reliability) -> None:
     counts.spines["right"].set_visible(True)
     axes.set_zorder(counts.get_zorder() + 1)
     axes.patch.set_visible(False)
+
+
+def _reliability(axes: Axes, data: figure_data.Reliability) -> None:
+    _token_counts(axes, data)
     bar: dict[str, Any] = {"color": COLORS[1], "linewidth": 4, "alpha": 0.45}
     filled = [i for i, count in enumerate(data.counts) if count]
     for i in filled:
@@ -370,17 +374,17 @@ def _pages(picture: figure_data.Picture) -> Iterator[figure_data.Panels]:
         yield figure_data.Panels(picture.title, page, min(picture.columns, len(page)))
 
 
+_WIDE = figure_data.Dots | figure_data.HeatMap | figure_data.Boxes
+
+
 def _sheet(page: figure_data.Panels) -> Figure:
     from matplotlib.figure import Figure
 
-    rows = -(-len(page.pictures) // page.columns)
     heights = [_KINDS[type(own)][1](own) for own in page.pictures[:: page.columns]]
-    is_wide = page.columns > 1 or isinstance(
-        page.pictures[0], figure_data.Dots | figure_data.HeatMap | figure_data.Boxes
-    )
+    is_wide = page.columns > 1 or isinstance(page.pictures[0], _WIDE)
     size = (TEXT_WIDTH if is_wide else COLUMN_WIDTH, sum(heights))
     figure = Figure(figsize=size, layout="constrained")
-    grid = figure.subplots(rows, page.columns, squeeze=False, height_ratios=heights)
+    grid = figure.subplots(len(heights), page.columns, squeeze=False, height_ratios=heights)
     for axes, picture in zip(grid.flat, page.pictures, strict=False):
         _KINDS[type(picture)][0](axes, picture)
     for axes in list(grid.flat)[len(page.pictures) :]:

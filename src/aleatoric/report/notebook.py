@@ -103,9 +103,7 @@ def plot_result(result: Result, axes: Any = None) -> Any:
     return axes
 
 
-@plot.register
-def plot_results(results: Results, axes: Any = None, metric: str | None = None) -> Any:
-    """One metric of every system, by default the level's main one, with intervals."""
+def _results_of(results: Results, metric: str | None) -> list[Result]:
     known = [result for result in results if result.estimate.value is not None]
     if not known:
         raise UsageError("there is no result to plot.")
@@ -114,7 +112,13 @@ def plot_results(results: Results, axes: Any = None, metric: str | None = None) 
     wanted = metric if metric is not None else main
     if wanted not in names:
         raise UsageError(f"there is no metric {wanted!r}; there are: {', '.join(names)}.")
-    chosen = [result for result in known if result.metric == wanted]
+    return [result for result in known if result.metric == wanted]
+
+
+@plot.register
+def plot_results(results: Results, axes: Any = None, metric: str | None = None) -> Any:
+    """One metric of every system, by default the level's main one, with intervals."""
+    chosen = _results_of(results, metric)
     axes = _axes(1.0 + 0.35 * len(chosen)) if axes is None else axes
     for place, result in enumerate(chosen):
         low, value, high = interval_ends(result.estimate)

@@ -171,6 +171,7 @@ def render(sections: Sequence[Section]) -> str:
     script = "\n".join(_resource(name) for name in SCRIPTS)
     digest = hashlib.sha256(script.encode()).digest()
     template = environment("aleatoric.report").get_template("report.html.j2")
+    contexts = {one.suffix: Markup(to_json(one.contexts)) for one in sections if one.contexts}
     page: str = template.render(
         title=", ".join(one.title for one in sections),
         sections=sections,
@@ -179,9 +180,7 @@ def render(sections: Sequence[Section]) -> str:
         # Allows this script and no other.
         script_hash=f"sha256-{base64.b64encode(digest).decode()}",
         figures_json=Markup(to_json(_figures_data(sections))),
-        contexts_json={
-            one.suffix: Markup(to_json(one.contexts)) for one in sections if one.contexts
-        },
+        contexts_json=contexts,
         version=aleatoric.__version__,
     )
     return page

@@ -113,10 +113,8 @@ class ReportPart:
         """Compute results with intervals by a method, without some systems."""
         shown = [member for member in self.members if member.label not in left_out]
         controls = self.first.systems().keys() - set(self.level.model_systems(self.first))
-        asked: dict[Path, set[str]] = {store.path: set() for store in self.stores}
+        asked = {s.path: {m.system for m in shown if m.store.path == s.path} for s in self.stores}
         asked[self.first.path] |= controls
-        for member in shown:
-            asked[member.store.path].add(member.system)
         found: dict[tuple[Path, str], list[Result]] = {}
         for store in self.stores:
             for result in level_of(store).results(store, interval, asked[store.path]):

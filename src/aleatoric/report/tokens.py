@@ -28,6 +28,15 @@ from aleatoric.studies.figure_data import Dots, Panels, Picture, Reliability, pl
 
 CALIBRATED = "if calibrated %"
 _SHOWN = ("ece", "e_ece", "e_ece_p", "e_ece_k", "mce", "sce", "ace", "brier", "nll", "accuracy")
+_CLASSES_NOTE = (
+    "sce, ace: over all classes (Nixon et al. 2019); _predicted: the mean over predicted "
+    "classes of the class's own error; _weighted: the same, classes weighted by their "
+    "numbers of tokens."
+)
+_CONSISTENT_NOTE = (
+    "(p = ...): consistent with calibration where p is above 0.05; p is the share of "
+    "calibrated models with an error at least as large. There is no interval then."
+)
 _SMALL = ("sce", "ace")
 """Over a whole vocabulary class-wise errors are tiny: two decimals would show none of them."""
 _HELP = {
@@ -189,16 +198,9 @@ def _notes(results: Sequence[Result]) -> tuple[str, ...]:
         "tokens.",
     ]
     if any(result.metric == "sce" for result in results):
-        notes.append(
-            "sce, ace: over all classes (Nixon et al. 2019); _predicted: the mean over predicted "
-            "classes of the class's own error; _weighted: the same, classes weighted by their "
-            "numbers of tokens."
-        )
+        notes.append(_CLASSES_NOTE)
     if any(p_calibrated(r.estimate) for r in results):
-        notes.append(
-            "(p = ...): consistent with calibration where p is above 0.05; p is the share of "
-            "calibrated models with an error at least as large. There is no interval then."
-        )
+        notes.append(_CONSISTENT_NOTE)
     methods = dict.fromkeys(r.estimate.interval.method for r in results if r.estimate.interval)
     if methods:
         notes.append(f"[low, high]: 95% interval. Methods: {'; '.join(methods)}.")

@@ -52,14 +52,13 @@ def word_figures(
 
     A study that does not apply to a system (such as subsampling of an exact one) is left out.
     """
-    seed = part.first.manifest["seed"]
     by_label = {m.label: list(cases(m.store, m.system)) for m in part.members}
     # Fig. 2: densities of TVD to people, and of the oracle under its first split.
     lines = tuple(density(name, sample) for name, sample in samples_of(part, "tvd").items())
     densities = Lines("TVD to people, by context", "TVD", "density", lines)
     found: dict[str, Picture] = {"systems": agreement_dots(part), "fig2_tvd_kde": densities}
     with suppress(UsageError):  # where no context has two answers
-        found["fig12_tvd_differences"] = tvd_differences(by_label, seed)
+        found["fig12_tvd_differences"] = tvd_differences(by_label, part.first.manifest["seed"])
     if part.first.manifest["abstractions"]:
         found["fig4_abstractions"] = abstraction_histograms(part)
     for member in track(part.members, len(part.members), "study systems"):

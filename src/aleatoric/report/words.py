@@ -46,6 +46,10 @@ from aleatoric.types import Case, Categorical, Choices, Draws, Item
 PERFECT = "TVD if perfect"
 _PERFECT_HELP = "the plain TVD that a perfect model would have with as many people and draws"
 _M_HELP = "how often two draws of the model agree; below H: it varies more than people"
+_LOG_LOSS_NOTE = (
+    "log loss: people's mean negative log-probability in nats, for exact models; bounds of "
+    "D², M, C, log loss and TVD are in --json (sq_distance_low, sq_distance_high, …)."
+)
 _COLUMNS = {
     "overlap": ("overlap ↑", "2 ΣC / Σ(H + M): 1 for a perfect model, 0 if nothing is shared"),
     "sq_distance": ("D² ↓", "squared distance H + M − 2C: 0 on average for a perfect model"),
@@ -280,11 +284,7 @@ def _notes(results: Sequence[Result]) -> tuple[str, ...]:
         "ECE is shown for reference only: it is misleading when people disagree.",
     ]
     if any(result.metric == "log_loss" for result in results):
-        notes.insert(
-            2,
-            "log loss: people's mean negative log-probability in nats, for exact models; bounds of "
-            "D², M, C, log loss and TVD are in --json (sq_distance_low, sq_distance_high, …).",
-        )
+        notes.insert(2, _LOG_LOSS_NOTE)
     return (*notes, *_interval_note(results))
 
 
@@ -327,8 +327,7 @@ def closest(own: Mapping[str, Result], compared: Compared | None) -> str:
     highest = f"{best} has the highest overlap with people ({number(known[best])} of 1)"
     if compared is None:
         return f"{highest}; aleatoric compare tests the differences between systems."
-    letters = compared.letters.get("overlap", {})
-    if letters:
+    if letters := compared.letters.get("overlap", {}):
         return _with_ties(best, known, letters)
     return f"{highest}, but no test is possible here, so that the order of systems is not certain."
 

@@ -186,10 +186,8 @@ def _database_error(path: Path, error: Exception, reads: bool) -> AleatoricError
         return UsageError(f"{path}: another process holds its database; wait until it is done.")
     if primary != sqlite3.SQLITE_IOERR:
         return None  # a bug of ours, not a fault of the disk
-    return StorageError(
-        f"{path}: its database cannot be used ({error})",
-        f"what was finished is saved: check the disk and continue with {command(path)}",
-    )
+    fix = f"what was finished is saved: check the disk and continue with {command(path)}"
+    return StorageError(f"{path}: its database cannot be used ({error})", fix)
 
 
 def _file_error(path: Path, error: OSError) -> AleatoricError | None:
@@ -319,8 +317,11 @@ def check_files(file: Path) -> None:
             if not _is_plain(part.lstat()):
                 problem = "is a link or not a regular file"
                 raise UsageError(f"{part}: {problem}; copy the run and use the copy.")
-    if not file.exists():
-        return
+    if file.exists():
+        _check_header(file)
+
+
+def _check_header(file: Path) -> None:
     with file.open("rb") as opened:
         header = opened.read(20)
     if header and header[:16] != _MAGIC:

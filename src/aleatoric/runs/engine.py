@@ -60,12 +60,14 @@ def check_engine(options: EngineOptions) -> None:
     if options.name == LOCAL and unused:
         raise UsageError(f"{unused[0]} is for a cluster; add --engine ray.")
     _check_share("--actor-cpus", options.cpus or 0)
-    _check_share("--actor-gpus", options.gpus or 0)
-    if options.gpus is not None and options.gpus > 1 and options.gpus != int(options.gpus):
-        raise UsageError(
-            f"--actor-gpus {options.gpus:g} is not a number of GPUs; give a whole number, or a "
-            "part of one GPU."
-        )
+    _check_gpus(options.gpus or 0)
+
+
+def _check_gpus(gpus: float) -> None:
+    _check_share("--actor-gpus", gpus)
+    if gpus > 1 and gpus != int(gpus):
+        fix = "give a whole number, or a part of one GPU"
+        raise UsageError(f"--actor-gpus {gpus:g} is not a number of GPUs; {fix}.")
 
 
 def _check_share(option: str, share: float) -> None:
@@ -79,6 +81,16 @@ def _check_share(option: str, share: float) -> None:
 # Models -------------------------------------------------------------------------------------
 
 
+def _language_model(kind: str, argument: str, loading: Loading) -> Any:
+    options: dict[str, Any] = {name: getattr(loading, name) for name in ("dtype", "device", "bos")}
+    if kind == "hf":
+        argument, _, revision = argument.partition("@")
+        options |= {"revision": revision or None, "trust_remote_code": loading.trust_remote_code}
+    if not argument and kind != "smollm2":
+        raise UsageError(f"{kind}: needs a name; write {kind}:NAME.")
+    return registry.find("language_models", kind)(*filter(None, [argument]), **options)
+
+
 def open_model(spec: str, loading: Loading) -> WordModel:
     """Open the next-word model of `recorded:FILE`, `toy`, `smollm2`, `hf:NAME[@REVISION]`, ..."""
     check_estimator(loading.estimator)
@@ -89,13 +101,7 @@ def open_model(spec: str, loading: Loading) -> WordModel:
     if kind not in registry.names("language_models"):
         known = [*registry.names("models"), *registry.names("language_models")]
         raise UsageError(f"there is no model {spec!r}; known kinds: {', '.join(sorted(known))}.")
-    options: dict[str, Any] = {name: getattr(loading, name) for name in ("dtype", "device", "bos")}
-    if kind == "hf":
-        argument, _, revision = argument.partition("@")
-        options |= {"revision": revision or None, "trust_remote_code": loading.trust_remote_code}
-    if not argument and kind != "smollm2":
-        raise UsageError(f"{kind}: needs a name; write {kind}:NAME.")
-    lm = registry.find("language_models", kind)(*filter(None, [argument]), **options)
+    lm = _language_model(kind, argument, loading)
     label = spec.rstrip("/").rpartition("/")[2]
     live: WordModel = registry.find("estimators", loading.estimator)(lm, label, loading.estimator)
     return live

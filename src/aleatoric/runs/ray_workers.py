@@ -109,10 +109,9 @@ class ModelWorker:
         source = self._source
         opened: Any = open_model if source.task == "words" else open_text_model
         try:
-            self._model = opened(source.spec, source.loading)
+            self._model = model = opened(source.spec, source.loading)
         except AleatoricError as error:
             return Failure.of(error)
-        model = self._model
         return ModelFacts(
             label=model.label,
             version=model.version,
@@ -328,10 +327,8 @@ class Pool:
         self._n_lost_loading = 0
         spec = self._source.spec
         if (theirs := found.versions["aleatoric"]) != aleatoric.__version__:
-            raise UsageError(
-                f"{spec}: a node has aleatoric {theirs}, and this is {aleatoric.__version__}; "
-                "install the same on every node."
-            )
+            problem = f"a node has aleatoric {theirs}, and this is {aleatoric.__version__}"
+            raise UsageError(f"{spec}: {problem}; install the same on every node.")
         first = next((actor.facts for actor in self._actors if actor.facts), found)
         if not found.matches(first):
             names = ("label", "version", "estimator", "conventions", "is_tallied", "versions")

@@ -174,19 +174,22 @@ class Store(ItemTables, StatisticsTables, TokenTables):
         store.is_created = True
         try:
             with disk.reporting_faults(path):
-                if not (path / DATABASE).stat().st_size:
-                    # Otherwise the header is written with a journal, which may stay behind.
-                    store.db.execute("PRAGMA journal_mode = MEMORY")
-                store.db.execute("PRAGMA journal_mode = WAL")
-                with store.transaction():
-                    for statement in formats.SCHEMA:
-                        store.db.execute(statement)
-                    store.db.execute(f"PRAGMA user_version = {formats.SCHEMA_VERSION}")
-                    store.set_meta("manifest", dict(manifest))
+                store._create_tables(manifest)
         except AleatoricError as error:
             store.discard()
             raise disk.before_any_work(error) from error
         return store
+
+    def _create_tables(self, manifest: Mapping[str, Any]) -> None:
+        if not (self.path / DATABASE).stat().st_size:
+            # Otherwise the header is written with a journal, which may stay behind.
+            self.db.execute("PRAGMA journal_mode = MEMORY")
+        self.db.execute("PRAGMA journal_mode = WAL")
+        with self.transaction():
+            for statement in formats.SCHEMA:
+                self.db.execute(statement)
+            self.db.execute(f"PRAGMA user_version = {formats.SCHEMA_VERSION}")
+            self.set_meta("manifest", dict(manifest))
 
 
 def _holds_run(path: Path) -> bool:

@@ -29,16 +29,20 @@ MOST_SYSTEMS = STRIDE
 TABLES = ("systems", "items", "draws", "token_sums")
 
 
+def _check_folders(run: Path, out: Path, has_weights: bool) -> None:
+    if not (run / DATABASE).is_file():
+        raise UsageError(f"{run}: is no run directory; it has no {DATABASE}.")
+    if has_weights and (out / TRAINING).exists():
+        raise UsageError(f"{out}: has a folder {TRAINING} already; choose another.")
+
+
 def salvage(run: Path, out: Path) -> list[str]:
     """Save what is intact in a damaged run as a new run; return a sentence for each part.
 
     What is lost is drawn again, from the same random streams, when the new run is resumed.
     """
-    if not (run / DATABASE).is_file():
-        raise UsageError(f"{run}: is no run directory; it has no {DATABASE}.")
     has_weights = (run / TRAINING).is_dir()
-    if has_weights and (out / TRAINING).exists():
-        raise UsageError(f"{out}: has a folder {TRAINING} already; choose another.")
+    _check_folders(run, out, has_weights)
     with closing(disk.connect_to_salvage(run / DATABASE)) as damaged:
         store = Store.create(out, _manifest(damaged, run))
         try:

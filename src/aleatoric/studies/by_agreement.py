@@ -72,17 +72,20 @@ def _cells(found: dict[str, Estimate]) -> Iterator[str]:
     yield str(found["overlap"].n_items)
 
 
+def _is_wide(statistics: ItemStatistics) -> bool:
+    """Whether the bounds of M are far apart on average."""
+    low, high = (statistics.values[f"agreement_M_{end}"][:, 0] for end in ("low", "high"))
+    widths = (high - low)[np.isfinite(high - low)]
+    return len(widths) > 0 and float(widths.mean()) > WIDE
+
+
 def _estimates(
     store: Store, system: str, oracle: ItemStatistics, edges: Floats
 ) -> Iterator[dict[str, Estimate]]:
     """Yield the metrics of a system per quartile; both halves of an item's people are rows."""
     statistics = read_statistics(store, system)
-    if not statistics.keys:
-        return
-    low, high = (statistics.values[f"agreement_M_{end}"][:, 0] for end in ("low", "high"))
-    widths = (high - low)[np.isfinite(high - low)]
-    if len(widths) and float(widths.mean()) > WIDE:
-        return  # M is not known well enough to be shown
+    if not statistics.keys or _is_wide(statistics):
+        return  # without items, or M is not known well enough to be shown
     chunk, groups, sorted_by = _halves(statistics, oracle)
     reductions: dict[str, Reduction] = {name: Mean(name) for name in COLUMNS}
     reductions |= {"overlap": Overlap(), "log_loss": FiniteMean("log_loss", "agreement_C")}

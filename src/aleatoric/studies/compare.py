@@ -42,6 +42,10 @@ _ABOUT_EQUAL = 1.1
 GROW_WITH_FEW_DRAWS = ("tvd", "tvd_syn", "tvd_sem", "js")
 BRACKET = ("tvd_debiased", "tvd")
 PROPER = ("sq_distance", "log_loss")
+_OVER_GROUPS_ONLY = (
+    "answers have persons, but the intervals and tests of differences are over groups "
+    "only: they are about these people, not about other people"
+)
 Members = Sequence[ComparedSystem]
 Families = Mapping[str, Sequence[Comparison]]
 """Metric -> comparisons whose p-values are adjusted together."""
@@ -300,10 +304,7 @@ def notes_of(
     yield from _uneven_draws(members, families)
     yield from _uneven_tokens(evidence)
     if any(has_persons(member.store) for member in members):
-        yield (
-            "answers have persons, but the intervals and tests of differences are over groups "
-            "only: they are about these people, not about other people"
-        )
+        yield _OVER_GROUPS_ONLY
     yield from _reasons(comparisons)
     yield from _impossible(families, alpha)
     yield from _contradictions(families, alpha)

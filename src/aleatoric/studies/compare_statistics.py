@@ -369,6 +369,12 @@ KeyedPairs = Iterable[tuple[ComparedSystem, Key, Pair]]
 # Matched numbers of draws ------------------------------------------------------------------
 
 
+def _item_statistics(table: Sequence[tuple[Key, str, list[float]]]) -> ItemStatistics:
+    values = np.array([row for _, _, row in table]).reshape(-1, len(MATCHED_STATISTICS))
+    columns = {name: values[:, i : i + 1] for i, name in enumerate(MATCHED_STATISTICS)}
+    return ItemStatistics([key for key, *_ in table], [group for _, group, _ in table], columns)
+
+
 def match(
     members: Sequence[ComparedSystem], pairs_of: Callable[[], KeyedPairs], seed: int
 ) -> tuple[list[ComparedSystem], dict[str, ItemStatistics], list[str]]:
@@ -388,12 +394,7 @@ def match(
             model = drawn(pair.model, sizes[key], stream(seed, "matched", member.system, *key))
             row = _pair_statistics(replace(pair, model=model))
             rows[member.label].append((key, pair.group, row))
-    statistics = {}
-    for label, table in rows.items():
-        values = np.array([row for _, _, row in table]).reshape(-1, len(MATCHED_STATISTICS))
-        columns = {name: values[:, i : i + 1] for i, name in enumerate(MATCHED_STATISTICS)}
-        keys, groups = [key for key, _, _ in table], [group for _, group, _ in table]
-        statistics[label] = ItemStatistics(keys, groups, columns)
+    statistics = {label: _item_statistics(table) for label, table in rows.items()}
     signed = [_signed(m, [sizes[key] for key, _, _ in rows[m.label]], seed) for m in members]
     return signed, statistics, _matching_notes(list(sizes.values()), list(sampled), seed)
 
@@ -424,16 +425,12 @@ def _smallest_sizes(members: Sequence[ComparedSystem], pairs: KeyedPairs) -> dic
             most[member.label] = max(n, most.get(member.label, 0))
     if not sizes:
         listed = ", ".join(member.label for member in members)
-        raise UsageError(
-            f"--matched needs a system with draws, and {listed} have exact probabilities; leave "
-            "it out."
-        )
+        problem = f"needs a system with draws, and {listed} have exact probabilities"
+        raise UsageError(f"--matched {problem}; leave it out.")
     if max(sizes.values()) <= 1:
         single = sorted(label for label, n in most.items() if n <= 1)
-        raise UsageError(
-            f"--matched: {', '.join(single)}: has one draw per item, and agreements need two; "
-            "name the other systems with --system."
-        )
+        problem = f"{', '.join(single)}: has one draw per item, and agreements need two"
+        raise UsageError(f"--matched: {problem}; name the other systems with --system.")
     return sizes
 
 

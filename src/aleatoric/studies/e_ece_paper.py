@@ -7,6 +7,7 @@ import os
 import struct
 import zipfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -265,9 +266,13 @@ def _check_origin(rows: Path, sha256: str) -> str:
     if kept not in facts["test"]:
         problem = "its name is none that the recipe gives"
         raise DataError.at(rows, None, problem, "keep the names rows-loss, rows-bleu and rows-last")
+    return _origin_note(rows.name, facts, kept)
+
+
+def _origin_note(name: str, facts: Mapping[str, Any], kept: str) -> str:
     epochs = {role: model["epochs"].get(kept) for role, model in facts["models"].items()}
     return (
-        f"{rows.name}: seed {facts['recipe']['seed']}, label smoothing "
+        f"{name}: seed {facts['recipe']['seed']}, label smoothing "
         f"{facts['recipe']['label_smoothing']:g}, epoch {epochs['translation']} of the translation "
         f"model and {epochs['uncertainty']} of the uncertainty model, test BLEU "
         f"{facts['test'][kept]['bleu']:.1f}, {facts['environment']['device']}."

@@ -19,6 +19,10 @@ EDGES = (1, 2, 10, 100, 1000, 10_000)
 """The smallest number of occurrences in each band of frequency."""
 _MOST_DRAWN = 20_000
 _TITLE, _D = "Where ECE and e-ECE differ", "d = |(p̂−â) − (p̃−ã)|"
+_FREQUENCY_NOTES = (
+    "Bands: how often the reference token occurs in the rows themselves.",
+    f"{_D}; gap: mean of confidence − accuracy, plain and expected.",
+)
 
 
 class Quartiles(NamedTuple):
@@ -88,12 +92,8 @@ def run_frequency(table: TokenTable, seed: int, bins: int = 15) -> Study:
     rows = tuple(_row(name, table, here) for name, here in found.items())
     values = {name: _drawn(table.disagreement[here]) for name, here in found.items()}
     boxes = Boxes(_TITLE, "occurrences of the reference token", _D, values, "tokens")
-    notes = (
-        "Bands: how often the reference token occurs in the rows themselves.",
-        f"{_D}; gap: mean of confidence − accuracy, plain and expected.",
-    )
     columns = ("occurrences", "tokens", "types", "median d", "mean d", "gap ECE", "gap e-ECE")
-    shown = Table("Frequency", columns, rows, notes)
+    shown = Table("Frequency", columns, rows, _FREQUENCY_NOTES)
     return Study("frequency", (shown,), {"d_by_frequency": boxes})
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby, islice, zip_longest
+from itertools import groupby, islice, product, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -126,16 +126,14 @@ def reproduce(
     track: Track[Any] = quietly,
 ) -> ControlReproduction:
     """The human control of every corpus in a folder, under each protocol."""
-    splitting = splitting or Splitting()
-    known = _recorded(data, recorded)
+    splitting, known = splitting or Splitting(), _recorded(data, recorded)
     lines: list[ControlLine] = []
     pairs: list[PairCheck] = []
-    for corpus in find_corpora(data):
-        for protocol in protocols:
-            scores = score(corpus, protocol, probes, splitting, track)
-            lines += _lines(corpus, protocol, scores, splitting)
-            if protocol == "paper":
-                pairs += _checks(corpus.name, scores, known)
+    for corpus, protocol in product(find_corpora(data), protocols):
+        scores = score(corpus, protocol, probes, splitting, track)
+        lines += _lines(corpus, protocol, scores, splitting)
+        if protocol == "paper":
+            pairs += _checks(corpus.name, scores, known)
     return ControlReproduction(tuple(lines), tuple(pairs))
 
 
@@ -203,6 +201,12 @@ class ControlScores:
         return found
 
 
+def _tools(corpus: MultiRef, protocol: str) -> Tools:
+    if protocol == "paper":
+        return Tools(PAPER_LANGUAGE, tokeniser_spec=f"spacy:{PAPER_LANGUAGE}")
+    return Tools(corpus.language)
+
+
 def score(
     corpus: MultiRef,
     protocol: str,
@@ -211,9 +215,7 @@ def score(
     track: Track[Any] = quietly,
 ) -> ControlScores:
     """The human control of every input of a corpus, by probe."""
-    tools = Tools(corpus.language)
-    if protocol == "paper":
-        tools = Tools(PAPER_LANGUAGE, tokeniser_spec=f"spacy:{PAPER_LANGUAGE}")
+    tools = _tools(corpus, protocol)
     prepared = preparation(protocol, corpus.name, tools.length_reader())
     opened = prepared.probes(probes_with(tools, probes))
     # The paper has no control for dialogue.
@@ -272,9 +274,8 @@ def _pairs(matrices: Floats) -> Floats:
 def _lines(
     corpus: MultiRef, protocol: str, scores: ControlScores, splitting: Splitting
 ) -> list[ControlLine]:
-    values = scores.values()
-    chunk = {name: column[:, None] for name, column in values.items()}
-    reductions = {name: Mean(name) for name in values}
+    chunk = {name: column[:, None] for name, column in scores.values().items()}
+    reductions = {name: Mean(name) for name in chunk}
     control = "published" if protocol == "paper" else f"disjoint-halves-{splitting.n_splits}"
     lines = []
     for name, estimate in estimates([(scores.groups, chunk)], reductions, splitting.seed).items():

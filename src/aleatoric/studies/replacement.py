@@ -74,6 +74,12 @@ def run(cases: Iterable[Case], seed: int) -> Study:
     return Study("replacement", (_curve_table(found), _criteria_table(found)), figure)
 
 
+def _distance_of_splits(oracle: Floats) -> float:
+    """The mean KS distance between the people's TVDs of one split and of the next."""
+    pairs = zip(oracle.T, np.roll(oracle, 1, axis=1).T, strict=True)
+    return float(np.mean([ks_2samp(*pair, method="asymp").statistic for pair in pairs]))
+
+
 def replace(model: Floats, oracle: Floats, groups: Sequence[str], seed: int) -> Replacement:
     """The replacement experiment on (contexts, splits) TVDs of a model and of the other half."""
     ranks = _ranks(len(model), model.shape[1], seed)
@@ -84,9 +90,7 @@ def replace(model: Floats, oracle: Floats, groups: Sequence[str], seed: int) -> 
         _point(k, mixed(model, oracle, ranks, k), by_split[:, i], groups, seed)
         for i, k in enumerate(plain(shares))
     )
-    # The mean KS distance between the people's TVDs of one split and of the next.
-    pairs = zip(oracle.T, np.roll(oracle, 1, axis=1).T, strict=True)
-    people = float(np.mean([ks_2samp(*pair, method="asymp").statistic for pair in pairs]))
+    people = _distance_of_splits(oracle)
     # The smallest KS distance of two samples that the test rejects (Smirnov's limit).
     significant = float(kstwobign.isf(ALPHA) * np.sqrt(2 / len(model)))
     limits = {"not significant": significant, "like people": people}

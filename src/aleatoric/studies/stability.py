@@ -121,13 +121,15 @@ def spreads(error: SubsetError, full: float, subsets: Subsets) -> list[SubsetSpr
     return found
 
 
+def _row(by_error: Sequence[SubsetSpread]) -> tuple[str, ...]:
+    parts = [part for s in by_error for part in (s.mean, s.deviation, s.distance)]
+    return (str(by_error[0].size), *(f"{100 * part:.2f}" for part in parts))
+
+
 def _table(
     found: dict[str, list[SubsetSpread]], full: dict[str, float], unit: str, n_units: int
 ) -> Table:
-    rows = []
-    for row in zip(*found.values(), strict=True):
-        parts = [part for s in row for part in (s.mean, s.deviation, s.distance)]
-        rows.append((str(row[0].size), *(f"{100 * part:.2f}" for part in parts)))
+    rows = [_row(by_error) for by_error in zip(*found.values(), strict=True)]
     last = ("all", *(cell for value in full.values() for cell in (f"{100 * value:.2f}", "", "")))
     notes: tuple[str, ...] = (
         f"Mean, standard deviation and distance of the mean to the value on all {n_units} {unit}, "

@@ -94,9 +94,8 @@ def _table(errors: list[SampleError], usable: list[Case], n_contexts: int) -> Ta
     notes: tuple[str, ...] = (
         f"Over {over} with more than {max(SIZES)} draws and at least "
         "two answers: mean squared error (MSE) and its standard deviation over contexts (sd).",
-        f"The error of a context is that of TVD against its full sample of {draws} "
-        f"draws, each against a random half of the people, squared; mean over {N_SPLITS} "
-        "subsamples.",
+        f"The error of a context is that of TVD against its full sample of {draws} draws, each "
+        f"against a random half of the people, squared; mean over {N_SPLITS} subsamples.",
         "bias: mean of TVD minus TVD of the full sample: small samples look worse than they are.",
         interval_note(errors[0].interval),
     )

@@ -45,10 +45,7 @@ def export_weights(
     job: Any = level.job_type.from_manifest(manifest, changes)
     folds = sorted({fold for fold in manifest["assignment"].values() if fold != VALIDATION})
     places = [(loss, number) for loss in job.losses for number in folds]
-    for loss, number in places:
-        if not (fold_folder(run, loss, number) / TRAINED).exists():
-            problem = f"fold {number} of {loss} is not trained yet"
-            raise UsageError(f"{run}: {problem}; continue with {command(run)}.")
+    _check_trained(run, places)
     _check_free(to, places)
     return _exported(run, to, job, places)
 
@@ -66,6 +63,13 @@ def check_export(job: FinetuneJob, to: Path) -> None:
         assigned = read_assignment(Path(job.split)).values()
         numbers = sorted({fold for fold in assigned if isinstance(fold, int)})
     _check_free(to, [(loss, number) for loss in job.losses for number in numbers])
+
+
+def _check_trained(run: Path, places: Sequence[tuple[str, int]]) -> None:
+    for loss, number in places:
+        if not (fold_folder(run, loss, number) / TRAINED).exists():
+            problem = f"fold {number} of {loss} is not trained yet"
+            raise UsageError(f"{run}: {problem}; continue with {command(run)}.")
 
 
 def _check_free(to: Path, places: Sequence[tuple[str, int]]) -> None:

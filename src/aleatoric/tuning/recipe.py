@@ -83,10 +83,8 @@ def assign(
         raise UsageError(f"there is no split {split!r}; use paper, grouped or a file.")
     kept = _held_for_validation(len(groups), validation)
     if not 2 <= folds <= len(groups) - kept:
-        raise UsageError(
-            f"--folds {folds} does not fit {len(groups)} passages with {kept} for validation; "
-            f"use 2 to {max(2, len(groups) - kept)}."
-        )
+        problem = f"does not fit {len(groups)} passages with {kept} for validation"
+        raise UsageError(f"--folds {folds} {problem}; use 2 to {max(2, len(groups) - kept)}.")
     ordered = list(groups)
     if split == "grouped":
         ordered = [ordered[i] for i in stream(seed, "folds").permutation(len(ordered))]
@@ -139,17 +137,13 @@ def make_folds(passages: Sequence[FoldPassage], assigned: Mapping[str, int | str
     numbers = sorted({fold for fold in where.values() if isinstance(fold, int)})
     if len(numbers) < 2 or VALIDATION not in where.values():
         raise UsageError("a split needs two folds or more and passages for validation.")
-    found = [
-        Fold(
-            number,
-            tuple(p for p in passages if where[p.group] not in (number, VALIDATION)),
-            tuple(p for p in passages if where[p.group] == VALIDATION),
-            tuple(p for p in passages if where[p.group] == number),
-        )
-        for number in numbers
-    ]
-    for fold in found:
-        check_no_leak(fold)
+    validation = tuple(p for p in passages if where[p.group] == VALIDATION)
+    found = []
+    for number in numbers:
+        tested = tuple(p for p in passages if where[p.group] == number)
+        trained = tuple(p for p in passages if where[p.group] not in (number, VALIDATION))
+        found.append(Fold(number, trained, validation, tested))
+        check_no_leak(found[-1])
     return found
 
 

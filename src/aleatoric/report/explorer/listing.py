@@ -147,12 +147,23 @@ def system_listing(site: Site, run: OpenRun, params: Params) -> Listing:
     probe = one(params, "probe")
     probe = probe if probe in seen.probes else next(iter(seen.probes), "")
     measures = tuple(own for own in seen.measures if own.probe == probe)
-    pairs = (("system", columns.name), ("probe", probe))
-    fixed = tuple((key, value) for key, value in pairs if value)
+    fixed = tuple(pair for pair in (("system", columns.name), ("probe", probe)) if pair[1])
     query = parse(params, measures[0].key if measures else ORDER)
     path = ("run", run.key, "contexts")
     rows = select(columns, seen.items, query, run.tags)
     return Listing(site.links, run, columns, measures, query, rows, fixed, path)
+
+
+def _compared_measures(measure: Measure, labels: tuple[str, str]) -> tuple[Measure, ...]:
+    """A measure of each of two systems, then its difference and absolute difference."""
+    what = measure.heading
+    headings = {key: (name, f"{what} of {name}") for key, name in zip((A, B), labels, strict=True)}
+    headings[DIFFERENCE] = ("difference", f"{what} of the first minus that of the second")
+    headings[GAP] = ("|difference|", "absolute difference between the two")
+    return tuple(
+        replace(measure, key=key, heading=heading, about=about)
+        for key, (heading, about) in headings.items()
+    )
 
 
 def two_systems(site: Site, params: Params) -> TwoSystems | None:
@@ -167,14 +178,7 @@ def two_systems(site: Site, params: Params) -> TwoSystems | None:
     measure = seen.measure(one(params, "measure")) or seen.measures[0]
     one_side, other = (own.run.snapshot.systems[own.system] for own in (first, second))
     columns = joined(one_side, other, measure.key)
-    labels, what = (first.label, second.label), measure.heading
-    headings = {key: (name, f"{what} of {name}") for key, name in zip((A, B), labels, strict=True)}
-    headings[DIFFERENCE] = ("difference", f"{what} of the first minus that of the second")
-    headings[GAP] = ("|difference|", "absolute difference between the two")
-    shown = tuple(
-        replace(measure, key=key, heading=heading, about=about)
-        for key, (heading, about) in headings.items()
-    )
+    shown = _compared_measures(measure, (first.label, second.label))
     fixed = (("a", first.key), ("b", second.key), ("measure", measure.key))
     query = parse(params, GAP)
     rows = select(columns, seen.items, query, first.run.tags)

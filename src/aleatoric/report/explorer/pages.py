@@ -95,8 +95,7 @@ def spread(run: OpenRun) -> Data | None:
     counts = {name: _shares(own.values[measure.key]) for name, own in seen.systems.items()}
     # People come first, in their own color, which no other system has.
     names = sorted(filter(lambda n: len(counts[n]), counts), key=lambda n: not seen.is_control(n))
-    top = max((float(counts[name].max()) for name in names), default=0.0) or 1.0
-    y_axis = Axis.over(0.0, top)
+    y_axis = Axis.over(0.0, max((float(counts[name].max()) for name in names), default=0.0) or 1.0)
     lines = []
     for name in names:
         shares = enumerate(counts[name].tolist())

@@ -221,16 +221,8 @@ class Handler(BaseHTTPRequestHandler):
         return None
 
     def _send(self, answer: Answer) -> None:
-        cached = "private, max-age=3600" if answer.lasting else "no-store"
-        headers = {**HEADERS, "Content-Type": answer.kind, "Cache-Control": cached}
-        if answer.filename is not None:
-            headers["Content-Disposition"] = f'attachment; filename="{answer.filename}"'
-        if answer.location is not None:
-            headers["Location"] = answer.location
-        if answer.status == 405:
-            headers["Allow"] = "GET, HEAD"
         self.send_response(answer.status)
-        for name, value in headers.items():
+        for name, value in _headers(answer).items():
             self.send_header(name, value)
         if isinstance(answer.body, bytes):
             self.send_header("Content-Length", str(len(answer.body)))
@@ -243,6 +235,18 @@ class Handler(BaseHTTPRequestHandler):
             parts = (answer.body,) if isinstance(answer.body, bytes) else answer.body
             for part in parts:
                 self.wfile.write(part)
+
+
+def _headers(answer: Answer) -> dict[str, str]:
+    cached = "private, max-age=3600" if answer.lasting else "no-store"
+    headers = {**HEADERS, "Content-Type": answer.kind, "Cache-Control": cached}
+    if answer.filename is not None:
+        headers["Content-Disposition"] = f'attachment; filename="{answer.filename}"'
+    if answer.location is not None:
+        headers["Location"] = answer.location
+    if answer.status == 405:
+        headers["Allow"] = "GET, HEAD"
+    return headers
 
 
 def _plain(status: int, text: str) -> Answer:

@@ -88,21 +88,25 @@ def take(
     is_whole = earlier is not None and len(earlier.items) == store.n_items
     items = earlier.items if earlier is not None and is_whole else _items(store, view)
     measures = view.measures(store.stat_columns()) if store.has_stats() else ()
-    systems = {}
-    for name in store.systems() if measures else ():
-        saved = stat_columns(store, name, [own.column for own in measures])
-        values = {own.key: saved.values[own.column] for own in measures}
-        systems[name] = MeasureColumns(name, np.searchsorted(items.numbers, saved.items), values)
+    names = store.systems() if measures else ()
     return Snapshot(
         version=version,
         view=view,
         corpus=manifest["corpus"]["name"],
         corpus_sha256=manifest["corpus"]["sha256"],
         items=items,
-        systems=systems,
+        systems={name: _measure_columns(store, name, items, measures) for name in names},
         measures=measures,
         tagger=manifest["tagger"] if "tvd_syn" in manifest.get("abstractions", ()) else None,
     )
+
+
+def _measure_columns(
+    store: Store, system: str, items: Items, measures: Sequence[Measure]
+) -> MeasureColumns:
+    saved = stat_columns(store, system, [measure.column for measure in measures])
+    values = {measure.key: saved.values[measure.column] for measure in measures}
+    return MeasureColumns(system, np.searchsorted(items.numbers, saved.items), values)
 
 
 def _items(store: Store, view: View) -> Items:
@@ -211,8 +215,7 @@ def _wanted(
         keep &= tags.get(query.tag, False)
     rows: Flags = keep[columns.places]
     for wanted in query.ranges:
-        values = columns.values.get(wanted.key)
-        if values is not None:
+        if (values := columns.values.get(wanted.key)) is not None:
             rows = rows & (values >= wanted.low) & (values <= wanted.high)
     return rows
 
