@@ -42,8 +42,8 @@ class PermutationTest:
     @property
     def method(self) -> str:
         """A description of the test."""
-        how = "all" if self.exact else "random"
-        return f"swap of groups, {self.n_permutations} {how} permutations"
+        kind = "all" if self.exact else "random"
+        return f"swap of groups, {self.n_permutations} {kind} permutations"
 
 
 @dataclass(frozen=True, slots=True)

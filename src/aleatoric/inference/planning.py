@@ -325,11 +325,11 @@ def between_and_within(sums: Floats) -> tuple[Floats, Floats]:
     Between groups it is 0 if each has one context, or if they differ less than by chance.
     """
     _, n, _, total, squares, _ = np.moveaxis(sums, -1, 0)
-    found = mean_squares(sums)
-    between = np.maximum(found.among - found.within, 0.0) / np.maximum(found.size, 1e-12)
+    anova = mean_squares(sums)
+    between = np.maximum(anova.among - anova.within, 0.0) / np.maximum(anova.size, 1e-12)
     pooled = np.maximum(squares - total**2 / n, 0.0) / np.maximum(n - 1, 1)
-    alone = (found.free < 1) | (between == 0)
-    return np.where(alone, 0.0, between), np.where(alone, pooled, found.within)
+    alone = (anova.free < 1) | (between == 0)
+    return np.where(alone, 0.0, between), np.where(alone, pooled, anova.within)
 
 
 def _normal_quantile(probability: float) -> float:

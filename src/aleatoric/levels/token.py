@@ -189,8 +189,8 @@ def _signature(store: Store, system: str, metric: str, n_tokens: int) -> Signatu
     choices = facts["conventions"] | {"bins": str(manifest["bins"]), "closed": "at-1"}
     if facts["reads"] == "text":
         choices["documents"] = manifest["documents"]
-    how = _decoder(metric, manifest["schemes"])
-    return signature(store, system, metric, choices, str(n_tokens), *how)
+    decoding = _decoder(metric, manifest["schemes"])
+    return signature(store, system, metric, choices, str(n_tokens), *decoding)
 
 
 def _decoder(metric: str, schemes: Iterable[str]) -> tuple[str, str]:

@@ -395,8 +395,8 @@ def _connect(file: Path, place: str, uri: bool) -> sqlite3.Connection:
     return connection
 
 
-def _connect_read_only(file: Path, how: str) -> sqlite3.Connection:
-    return _connect(file, f"{file.absolute().as_uri()}?{how}", uri=True)
+def _connect_read_only(file: Path, query: str) -> sqlite3.Connection:
+    return _connect(file, f"{file.absolute().as_uri()}?{query}", uri=True)
 
 
 def _beside(file: Path, ending: str) -> Path:

@@ -30,7 +30,7 @@ from aleatoric.runs.ray_workers import ModelFacts, ModelSource, Pool, PoolSize, 
 from aleatoric.types import Draws, Item, TextItem, Texts
 
 AT_ONCE = 32
-"""Items per part for a model without a batch size of its own."""
+"""Items per part for a model that has no batch size."""
 IN_DRIVER = ("recorded", "openai")
 CPUS = 4
 """Most CPUs per actor without a GPU: more do not make it faster."""

@@ -326,8 +326,8 @@ class Pool:
             raise facts.error()
         self._n_lost_loading = 0
         spec = self._source.spec
-        if (theirs := facts.versions["aleatoric"]) != aleatoric.__version__:
-            problem = f"a node has aleatoric {theirs}, and this is {aleatoric.__version__}"
+        if (version := facts.versions["aleatoric"]) != aleatoric.__version__:
+            problem = f"a node has aleatoric {version}, and this is {aleatoric.__version__}"
             raise UsageError(f"{spec}: {problem}; install the same on every node.")
         first = next((actor.facts for actor in self._actors if actor.facts), facts)
         if not facts.matches(first):

@@ -136,8 +136,8 @@ def _last_item(damaged: sqlite3.Connection) -> int:
 
 def _fact(damaged: sqlite3.Connection, key: str) -> Any:
     """Return a saved fact, read with the index or without it; `None` if neither works."""
-    for how in ("", "NOT INDEXED "):
-        query = f"{formats.select('meta')} {how}WHERE key = ? LIMIT 1"
+    for index_hint in ("", "NOT INDEXED "):
+        query = f"{formats.select('meta')} {index_hint}WHERE key = ? LIMIT 1"
         with suppress(sqlite3.DatabaseError, DamagedRowError, TypeError):
             row = damaged.execute(query, (key,)).fetchone()
             if row is not None:
