@@ -29,7 +29,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Consistency:
-    """How calibrated models of the same tokens would score, and how the model compares."""
+    """Scores that calibrated models would have on the same tokens, compared with the model's."""
 
     low: Floats
     """Per bin, the lower end of the central 95% of a calibrated model's accuracies."""
@@ -109,7 +109,7 @@ def binned_error_interval(gaps: Floats, counts: Floats, level: float = LEVEL) ->
     plain, fitted = _plain_error(units), _cross_fitted(units)
     rest = [np.delete(units, i, axis=0) for i in range(len(units))]
     of_fitted, of_plain = (
-        jackknife_error(np.array([value(left) for left in rest])) or 0.0
+        jackknife_error(np.array([value(others) for others in rest])) or 0.0
         for value in (_cross_fitted, _plain_error)
     )
     reach = t_quantile((1 + level) / 2, len(units) - 1)

@@ -88,18 +88,18 @@ class StreamState:
         return int(self.scores.table[:, 0].sum())
 
     def move(self, moved: NDArray[np.int64] | None) -> None:
-        """Follow units that were bundled."""
+        """Move the sums of units that were bundled."""
         self.scores.move(moved)
         for curve in self.curves.values():
             curve.units.move(moved)
 
     def merge(self, other: StreamState) -> None:
         """Add another state with the same settings."""
-        moved, theirs = self.groups.merge(other.groups)
+        moved, other_units = self.groups.merge(other.groups)
         self.move(moved)
-        self.scores.add(theirs[: len(other.scores.table)], other.scores.table)
+        self.scores.add(other_units[: len(other.scores.table)], other.scores.table)
         for name, curve in self.curves.items():
-            curve.merge(other.curves[name], theirs)
+            curve.merge(other.curves[name], other_units)
         if self.predicted is not None and other.predicted is not None:
             self.predicted.merge(other.predicted)
         if self.classes is not None and other.classes is not None:
@@ -141,9 +141,9 @@ def estimate_all(state: StreamState, seed: int, method: str = DEFAULT_METHOD) ->
         curve = sums.curve()  # exact cells are not aligned with the bins
         consistency[name] = test(curve.cells, len(curve.bins), seed)
     errors = _errors(state, curves, consistency, seed, method)
-    found = {**errors, **_mean_estimates(state, seed, method), **_classwise(state)}
+    estimates = {**errors, **_mean_estimates(state, seed, method), **_classwise(state)}
     sizes, row_groups = (state.n_tokens, state.groups.n_groups), tuple(state.row_groups)
-    return CalibrationResult(*sizes, found, curves, consistency, rows, row_groups)
+    return CalibrationResult(*sizes, estimates, curves, consistency, rows, row_groups)
 
 
 def grouped(state: StreamState) -> GroupedSums:
@@ -156,14 +156,14 @@ def grouped(state: StreamState) -> GroupedSums:
 
 def to_arrays(state: StreamState) -> Arrays:
     """Everything that a state has summed up, without per-token rows."""
-    found = {f"groups/{name}": values for name, values in state.groups.arrays().items()}
-    found["scores"] = state.scores.table
+    arrays = {f"groups/{name}": values for name, values in state.groups.arrays().items()}
+    arrays["scores"] = state.scores.table
     for name, curve in state.curves.items():
-        found |= {f"curve/{name}/cells": curve.cells, f"curve/{name}/units": curve.units.table}
+        arrays |= {f"curve/{name}/cells": curve.cells, f"curve/{name}/units": curve.units.table}
     for name, part in (("predicted", state.predicted), ("classes", state.classes)):
         if part is not None:
-            found |= {f"{name}/{key}": values for key, values in part.arrays().items()}
-    return found
+            arrays |= {f"{name}/{key}": values for key, values in part.arrays().items()}
+    return arrays
 
 
 def from_arrays(state: StreamState, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -209,15 +209,15 @@ def _errors(
 ) -> dict[str, Estimate]:
     """Errors of all curves; if calibration is not rejected, the p-value replaces the interval."""
     values = {**curves["ece"].errors(), **{n: float(ece_of(c.bins)) for n, c in curves.items()}}
-    found = {name: _estimate(state, value, _NO_INTERVAL) for name, value in values.items()}
-    found["mce"] = _estimate(state, values["mce"], _LARGEST)
+    estimates = {name: _estimate(state, value, _NO_INTERVAL) for name, value in values.items()}
+    estimates["mce"] = _estimate(state, values["mce"], _LARGEST)
     for name, curve in [*((name, name) for name in curves), ("ece_debiased", "ece")]:
         test = consistency[curve]
         interval = Resampled(None, f"consistent with calibration (p = {test.p:.2g})")
         if test.rejected:
             interval = _error_interval(state, state.curves[curve], name, seed, method)
-        found[name] = replace(_estimate(state, values[name], interval), p_calibrated=test.p)
-    return found
+        estimates[name] = replace(_estimate(state, values[name], interval), p_calibrated=test.p)
+    return estimates
 
 
 def _error_interval(
@@ -228,43 +228,43 @@ def _error_interval(
         return _interval(state, sums.units.table, error, seed, method)
     bins = sums.binned_units()[state.scores.table[:, 0] > 0]
     gaps = bins[..., ACCURACY] - bins[..., CONFIDENCE]
-    found = binned_error_interval(gaps, bins[..., COUNT].sum(axis=1))
-    return found.pooled_into(MAX_UNITS) if state.groups.pooled else found
+    interval = binned_error_interval(gaps, bins[..., COUNT].sum(axis=1))
+    return interval.pooled_into(MAX_UNITS) if state.groups.pooled else interval
 
 
 def _mean_estimates(state: StreamState, seed: int, method: str) -> dict[str, Estimate]:
     """Means over tokens; the log score is undefined if a reference has no probability."""
-    found = {}
+    estimates = {}
     for name, sums in _means(state).items():
         value = float(sums.table[:, 0].sum() / state.n_tokens)
         interval = _interval(state, sums.table, sums.value, seed, method)
-        found[name] = _estimate(state, value, interval)
+        estimates[name] = _estimate(state, value, interval)
     if excluded := int(state.scores.table[:, _EXCLUDED].sum()):
         reason = f"{excluded} references have no probability"
-        found["nll"] = Estimate(None, None, 0, 0, n_undefined=excluded, reason=reason)
-    return found
+        estimates["nll"] = Estimate(None, None, 0, 0, n_undefined=excluded, reason=reason)
+    return estimates
 
 
 def _classwise(state: StreamState) -> dict[str, Estimate]:
-    found: dict[str, float] = {}
+    errors: dict[str, float] = {}
     for sums in (state.predicted, state.classes):
-        found |= sums.errors() if sums is not None else {}
-    return {name: _estimate(state, value, _NO_INTERVAL) for name, value in found.items()}
+        errors |= sums.errors() if sums is not None else {}
+    return {name: _estimate(state, value, _NO_INTERVAL) for name, value in errors.items()}
 
 
 def _interval(
     state: StreamState, table: Floats, value: Callable[[Floats], Floats], seed: int, method: str
 ) -> Resampled:
-    found = resample(table[state.scores.table[:, 0] > 0], value, seed, method=method)
-    return found.pooled_into(MAX_UNITS) if state.groups.pooled else found
+    interval = resample(table[state.scores.table[:, 0] > 0], value, seed, method=method)
+    return interval.pooled_into(MAX_UNITS) if state.groups.pooled else interval
 
 
-def _estimate(state: StreamState, value: float, found: Resampled) -> Estimate:
+def _estimate(state: StreamState, value: float, resampled: Resampled) -> Estimate:
     if math.isnan(value):
         reason = "no bin holds enough tokens"
         return Estimate(None, None, 0, 0, n_undefined=state.n_tokens, reason=reason)
     counts = state.n_tokens, state.groups.n_groups
-    return Estimate(value, found.interval, *counts, reason=found.reason)
+    return Estimate(value, resampled.interval, *counts, reason=resampled.reason)
 
 
 def _means(state: StreamState) -> dict[str, Summed]:

@@ -25,7 +25,7 @@ _NAMES = {"ancestral": "e_ece", "top_p=0.8": "e_ece_p", "top_k=100": "e_ece_k"}
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """A decoder that makes P̃, and the form of the expectation: the whole space, or some draws."""
+    """A decoder that defines P̃, and the form of the expectation: the whole space, or some draws."""
 
     decoder: Decoder = field(default_factory=Decoder)
     samples: int = 0
@@ -95,7 +95,7 @@ class GroupDraws:
         return self._open[group]
 
     def undo(self) -> None:
-        """Take back the last numbers: their chunk was refused."""
+        """Restore the streams to before the last numbers: their chunk was refused."""
         for group, state in self._before.items():
             if state is None:
                 self._open.pop(group, None)

@@ -22,7 +22,7 @@ class Expected(NamedTuple):
     """Confidence and accuracy under one scheme, one number per token."""
 
     confidence: Floats
-    """p̃ = Σ_v P̃(v)·P(v), with P the model's own; or the mean of P over draws from P̃."""
+    """p̃ = Σ_v P̃(v)·P(v), with P the model's distribution; or the mean of P over draws from P̃."""
     accuracy: Floats
     """ã = P̃(y); or the share of draws that are y."""
 
@@ -67,7 +67,7 @@ class TokenRows:
 class TokenTable:
     """The token statistics that studies read; `unit` numbers documents or sentences in order.
 
-    `uncertainty`, the language's own, is the entropy in nats of the model `uncertainty_of`.
+    `uncertainty`, that of the language, is the entropy in nats of the model `uncertainty_of`.
     """
 
     unit: Ints
@@ -81,7 +81,7 @@ class TokenTable:
 
     @property
     def plain(self) -> Expected:
-        """Expected confidence and accuracy under the model's own distribution."""
+        """Expected confidence and accuracy under the model's distribution."""
         return self.expected[PLAIN]
 
     @property
@@ -146,14 +146,14 @@ def write_part(path: Path, rows: TokenRows, groups: Sequence[str], positions: In
 
 def part_files(folder: Path) -> list[Path]:
     """The files of a system's rows, in the order of the corpus."""
-    found = sorted(folder.glob("*.parquet"))
-    if not found:
+    paths = sorted(folder.glob("*.parquet"))
+    if not paths:
         raise UsageError(f"{folder.parent.parent}: keeps no rows; run it again with --keep-rows.")
-    return found
+    return paths
 
 
 def read_table(folder: Path, label: str) -> TokenTable:
-    """All rows of a system; its own entropy is the uncertainty until it is replaced."""
+    """All rows of a system; its entropy is the uncertainty until that is replaced."""
     from pyarrow import ArrowInvalid, concat_tables, parquet
 
     try:

@@ -39,13 +39,13 @@ class CalibrationStream:
 
     `units` declares what the values are. `classwise` adds SCE and ACE: for predicted classes
     (cheap), or also for `all` classes with Nixon's formula (reads the chunk a second time).
-    `keep_rows` keeps per-token rows; errors that choose their own bins are then exact.
+    `keep_rows` keeps per-token rows; errors with data-dependent bins are then exact.
 
     >>> stream = CalibrationStream(vocabulary_size=3, units="logprobs", schemes=["ancestral"])
     >>> stream.update(np.log([[0.5, 0.25, 0.25]]), np.array([0]), group="document 1")
     >>> stream.update(np.log([[0.5, 0.25, 0.25]]), np.array([2]), group="document 2")
-    >>> found = stream.result().estimates
-    >>> round(found["ece"].value, 6), round(found["e_ece"].value, 6)
+    >>> estimates = stream.result().estimates
+    >>> round(estimates["ece"].value, 6), round(estimates["e_ece"].value, 6)
     (0.0, 0.0)
     """
 
@@ -126,7 +126,7 @@ class CalibrationStream:
         return rows, groups
 
     def result(self, interval: str = DEFAULT_METHOD) -> CalibrationResult:
-        """Every metric of the tokens seen so far; more may follow."""
+        """Every metric of the tokens seen so far; further updates may follow."""
         if not self._state.n_tokens:
             raise DataError("the stream holds no tokens: update it before asking for its result.")
         return estimate_all(self._state, self._seed, interval)
@@ -180,8 +180,8 @@ def run(
 
     kernels = {"triton": triton_pass, "numba": numba_pass, "torch": torch_pass}
     logits = torch.as_tensor(values)
-    wanted = torch.as_tensor(targets, device=logits.device).long()
-    columns: TokenColumns = kernels[engine].columns(logits, wanted, schemes, uniforms)
+    target_ids = torch.as_tensor(targets, device=logits.device).long()
+    columns: TokenColumns = kernels[engine].columns(logits, target_ids, schemes, uniforms)
     return columns
 
 
@@ -216,9 +216,9 @@ def check_units(units: str) -> None:
 
 def check_chunk(values: Any, targets: Any, vocabulary_size: int) -> None:
     """Check types, shapes and targets: everything except the values themselves."""
-    for name, given in (("values", values), ("targets", targets)):
-        if not all(hasattr(given, part) for part in ("dtype", "shape", "ndim")):
-            kind = type(given).__name__
+    for name, array in (("values", values), ("targets", targets)):
+        if not all(hasattr(array, part) for part in ("dtype", "shape", "ndim")):
+            kind = type(array).__name__
             raise DataError(f"{name} must be a torch tensor or a numpy array, not {kind}.")
     if "float" not in str(values.dtype):
         raise DataError(f"values have type {values.dtype}; give floating-point numbers.")

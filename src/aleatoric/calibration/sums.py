@@ -1,7 +1,7 @@
 """Running sums of a token stream: bin sums of reliability curves, by unit and by class.
 
 Besides its bins of equal width a curve keeps about 4096 fine cells, equal parts of the bins, for
-errors that choose their own bins (equal mass, sweep, smooth); if rows are kept, cells are exact.
+errors with data-dependent bins (equal mass, sweep, smooth); if rows are kept, cells are exact.
 """
 
 from __future__ import annotations
@@ -92,11 +92,11 @@ class FoldingUnits:
         return None if moved is None else moved[:before]
 
     def merge(self, other: FoldingUnits) -> tuple[Ints | None, Ints]:
-        """Add another's groups; return the new units of own groups (or `None`) and of theirs."""
+        """Add other groups; return the new units of the existing (or `None`) and of the others."""
         if other._numbers is not None:
-            theirs = list(other._numbers)
-            moved = self.admit(theirs)
-            return moved, np.array([self._number(g) for g in theirs], dtype=np.int64)
+            other_groups = list(other._numbers)
+            moved = self.admit(other_groups)
+            return moved, np.array([self._number(g) for g in other_groups], dtype=np.int64)
         moved = self.fold()
         self._seen |= other._seen
         return moved, np.arange(MAX_UNITS)
@@ -151,7 +151,7 @@ class UnitSums:
             self.table[:, j::width] += total.reshape(len(self.table), n_bins)
 
     def move(self, moved: Ints | None) -> None:
-        """Follow units that were bundled."""
+        """Move the sums of units that were bundled."""
         if moved is not None:
             before, self.table = self.table, np.zeros((MAX_UNITS, self.table.shape[1]))
             np.add.at(self.table, moved[: len(before)], before)
@@ -159,8 +159,8 @@ class UnitSums:
     def grow(self, size: int) -> None:
         """Make room for `size` units."""
         if size > len(self.table):
-            more = np.zeros((size - len(self.table), self.table.shape[1]))
-            self.table = np.concatenate([self.table, more])
+            new_rows = np.zeros((size - len(self.table), self.table.shape[1]))
+            self.table = np.concatenate([self.table, new_rows])
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class PredictedClasses:
         self._append(keys, np.stack([np.ones_like(confidence), confidence, correct], axis=-1))
 
     def merge(self, other: PredictedClasses) -> None:
-        """Add another's sums."""
+        """Add the sums of another stream."""
         other._settle()
         self._append(other._keys, other._sums)
 
@@ -330,27 +330,27 @@ class AllClasses:
         self._n_tokens += len(targets)
 
     def merge(self, other: AllClasses) -> None:
-        """Add another's sums."""
+        """Add the sums of another stream."""
         self._upper += other._upper
         self._cells += other._cells
         self._n_tokens += other._n_tokens
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All nonzero sums, to be saved, with bits for their positions."""
-        found: dict[str, NDArray[Any]] = {"n_tokens": np.array(self._n_tokens)}
+        arrays: dict[str, NDArray[Any]] = {"n_tokens": np.array(self._n_tokens)}
         for name, table in self._tables().items():
-            held = table != 0
-            found |= {f"{name}/held": np.packbits(held), f"{name}/sums": _narrow(table[held])}
-        return found
+            used = table != 0
+            arrays |= {f"{name}/held": np.packbits(used), f"{name}/sums": _narrow(table[used])}
+        return arrays
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Replace the sums by saved ones."""
         self._n_tokens = int(arrays["n_tokens"])
         for name, table in self._tables().items():
             bits = np.unpackbits(arrays[f"{name}/held"], count=table.size)
-            held = bits.astype(bool).reshape(table.shape)
+            used = bits.astype(bool).reshape(table.shape)
             table[...] = 0.0
-            table[held] = arrays[f"{name}/sums"]
+            table[used] = arrays[f"{name}/sums"]
 
     def errors(self) -> dict[str, float]:
         """SCE and ACE by Nixon's formula, and the share of classes that are never the reference."""
@@ -375,7 +375,7 @@ def of_rows(
     """Sums of rows of logits or log-probabilities, computed on their device.
 
     Returns (cells, classes) counts and probabilities by cell of equal ratio, the flat index of each
-    reference token's own probability; all probabilities from `upper` on, their classes, and hits.
+    reference token's probability; all probabilities from `upper` on, their classes, and hits.
     """
     import torch
 
@@ -385,13 +385,13 @@ def of_rows(
     width = probs.shape[1]
     cells = probs.log().div_(-LOWEST).add_(1).mul_(n_cells).clamp_(0, n_cells - 1).long()
     place = cells.mul_(width).add_(torch.arange(width, device=probs.device))
-    wanted = torch.as_tensor(targets, device=probs.device)
-    hits = place.gather(1, wanted[:, None])[:, 0]
+    target_ids = torch.as_tensor(targets, device=probs.device)
+    hits = place.gather(1, target_ids[:, None])[:, 0]
     counts = torch.bincount(place.ravel(), minlength=n_cells * width)
     mass = torch.bincount(place.ravel(), probs.ravel().double(), minlength=n_cells * width)
     # A little below the limit: the caller bins the values near it.
     row, column = (probs >= upper * (1 - _SLACK)).nonzero(as_tuple=True)
-    correct = column == wanted[row]
+    correct = column == target_ids[row]
     return (
         counts.view(n_cells, width).cpu().numpy(),
         mass.view(n_cells, width).cpu().numpy(),

@@ -54,8 +54,8 @@ class Resampled:
 
 def check_method(method: str) -> str:
     """Return the name of a method unchanged; raise `UsageError` if it is unknown."""
-    if method not in (known := (*METHODS, NO_INTERVALS)):
-        raise UsageError(f"there is no interval {method!r}; use {', '.join(known)}.")
+    if method not in (methods := (*METHODS, NO_INTERVALS)):
+        raise UsageError(f"there is no interval {method!r}; use {', '.join(methods)}.")
     return method
 
 
@@ -80,8 +80,8 @@ def resample(
     if not _varies(left_out):
         return Resampled(None, NO_SPREAD if np.isfinite(left_out).all() else FEW_GROUPS)
     centre = float(value(sums.sum(axis=0)[None, :])[0])
-    most = {"t": len(sums), "auto": MAX_T_GROUPS, "studentised": MIN_GROUPS - 1, "percentile": 0}
-    if len(sums) <= most[check_method(method)]:
+    limits = {"t": len(sums), "auto": MAX_T_GROUPS, "studentised": MIN_GROUPS - 1, "percentile": 0}
+    if len(sums) <= limits[check_method(method)]:
         error = jackknife_error(left_out)
         assert error is not None  # at least two values vary
         return Resampled(t_interval(centre, error, len(sums), level, skewness(left_out)))
@@ -157,17 +157,17 @@ def leave_one_out(sums: Floats, value: Value) -> Floats:
 
 def jackknife_error(left_out: Floats) -> float | None:
     """Standard error from leave-one-group-out values; `None` with fewer than two of them."""
-    known = left_out[np.isfinite(left_out)]
-    if len(known) < 2:
+    finite = left_out[np.isfinite(left_out)]
+    if len(finite) < 2:
         return None
-    squares = float(((known - known.mean()) ** 2).sum())
-    return math.sqrt((len(known) - 1) / len(known) * squares)
+    squares = float(((finite - finite.mean()) ** 2).sum())
+    return math.sqrt((len(finite) - 1) / len(finite) * squares)
 
 
 def skewness(left_out: Floats) -> float:
     """Skewness of the groups' influence on a value, from leave-one-group-out values."""
-    known = left_out[np.isfinite(left_out)]
-    gaps = known.mean() - known
+    finite = left_out[np.isfinite(left_out)]
+    gaps = finite.mean() - finite
     square = float((gaps**2).mean())
     return float((gaps**3).mean()) / square**1.5 if square > 0 else 0.0
 
@@ -185,7 +185,7 @@ def clustered_error(totals: Floats, counts: Floats) -> float | None:
 
 
 def weights_of(n_groups: int, n_replicates: int, seed: int) -> Iterator[Floats]:
-    """How often each group is drawn in each replicate, a part of the replicates at a time."""
+    """The number of times each group is drawn, per replicate, in parts of the replicates."""
     if n_groups * n_replicates <= _CELLS_AT_ONCE:
         yield _all_weights(n_groups, n_replicates, seed)
         return
@@ -197,8 +197,8 @@ def weights_of(n_groups: int, n_replicates: int, seed: int) -> Iterator[Floats]:
 
 def _varies(left_out: Floats) -> bool:
     """Whether leaving out one group or another makes a difference beyond rounding."""
-    known = left_out[np.isfinite(left_out)]
-    return len(known) > 1 and bool(np.ptp(known) > 1e-12 * max(1.0, float(np.abs(known).max())))
+    finite = left_out[np.isfinite(left_out)]
+    return len(finite) > 1 and bool(np.ptp(finite) > 1e-12 * max(1.0, float(np.abs(finite).max())))
 
 
 def _bootstrap_interval(

@@ -49,7 +49,7 @@ class Halves:
 
 
 def independent_orders(n: int, n_splits: int, seed: int, item_id: str) -> Ints:
-    """Random orders of an item's answers, one per split, from the item's own stream."""
+    """Random orders of an item's answers, one per split, from the random stream of the item."""
     orders = np.broadcast_to(np.arange(n), (n_splits, n))
     return stream(seed, "oracle", item_id).permuted(orders, axis=1)
 
@@ -149,7 +149,7 @@ def fits(
 
 
 def counted(codes: Ints, k: int) -> Ints:
-    """How often each of `k` codes occurs in each row."""
+    """The number of times each of `k` codes occurs, per row."""
     flat = codes + k * np.arange(len(codes))[:, None]
     return np.bincount(flat.ravel(), minlength=len(codes) * k).reshape(len(codes), k)
 
@@ -167,7 +167,7 @@ def _half(answers: Sequence[Ints], k: int) -> Half:
 
 
 def _part_sizes(n_samples: int, width: int) -> list[int]:
-    """How many samples of `width` cells each are drawn at once."""
+    """The numbers of samples, of `width` cells each, that are drawn at once."""
     most = max(1, _CELLS_AT_ONCE // width)
     return [min(most, n_samples - start) for start in range(0, n_samples, most)]
 
@@ -178,8 +178,8 @@ def _samples(total: int, n: int, n_samples: int, rng: np.random.Generator) -> In
         return rng.permuted(np.tile(np.arange(total), (n_samples, 1)), axis=1)[:, :n]
     order = np.tile(np.arange(total)[:, None], (1, n_samples))
     columns = np.arange(n_samples)
-    left = total - np.arange(n)[:, None]
-    steps = (rng.random((n, n_samples)) * left).astype(np.int64) + np.arange(n)[:, None]
+    n_remaining = total - np.arange(n)[:, None]
+    steps = (rng.random((n, n_samples)) * n_remaining).astype(np.int64) + np.arange(n)[:, None]
     for i, chosen in enumerate(steps):
         taken = order[chosen, columns]
         order[chosen, columns] = order[i]
@@ -188,8 +188,8 @@ def _samples(total: int, n: int, n_samples: int, rng: np.random.Generator) -> In
 
 
 def _squares(counts: Ints) -> Ints:
-    found: Ints = np.einsum("ij,ij->i", counts, counts)
-    return found
+    sums: Ints = np.einsum("ij,ij->i", counts, counts)
+    return sums
 
 
 def _gain(taken: int, count: int, n: int, total: int) -> int:

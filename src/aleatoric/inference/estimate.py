@@ -98,7 +98,7 @@ def walk(
     pages: Iterable[tuple[list[str], Chunk]], reductions: Mapping[str, Reduction]
 ) -> dict[str, GroupSums]:
     """The sums by group of every reduction, from one pass over the pages."""
-    units = ResamplingUnits()  # shared by all: a million groups are stored once
+    units = ResamplingUnits()  # shared by all reductions: a million groups are stored once
     sums = {name: GroupSums(units) for name in reductions}
     for groups, chunk in pages:
         numbers = units.numbers(groups)
@@ -131,13 +131,13 @@ def estimate(
             reason = f"too few items: {defined} of them give no joint value"
         return Estimate(None, None, 0, 0, undefined or defined, reason=reason)
     table, n_pooled = defined_groups(sums, reduction), len(sums.units.pooled)
-    found = resample(table, lambda s: mean_of_splits(reduction.values(s)), seed, method=method)
-    found = found.pooled_into(MAX_UNITS) if n_pooled else found
-    known = by_split[np.isfinite(by_split)]  # a ratio may be undefined on some splits
-    spread = float(known.std(ddof=1)) if len(known) > 1 else None
+    result = resample(table, lambda s: mean_of_splits(reduction.values(s)), seed, method=method)
+    result = result.pooled_into(MAX_UNITS) if n_pooled else result
+    finite = by_split[np.isfinite(by_split)]  # a ratio may be undefined on some splits
+    spread = float(finite.std(ddof=1)) if len(finite) > 1 else None
     value, groups = float(mean_of_splits(by_split)), len(table) + n_pooled
     return Estimate(
-        value, found.interval, defined, groups, undefined, spread=spread, reason=found.reason
+        value, result.interval, defined, groups, undefined, spread=spread, reason=result.reason
     )
 
 
@@ -148,8 +148,8 @@ def defined_groups(sums: GroupSums, reduction: Reduction) -> Floats:
 
 def mean_of_splits(by_split: Floats) -> Floats:
     """Mean over splits, without undefined ones."""
-    known = np.isfinite(by_split)
-    return divide(np.where(known, by_split, 0.0).sum(axis=-1), known.sum(axis=-1))
+    is_defined = np.isfinite(by_split)
+    return divide(np.where(is_defined, by_split, 0.0).sum(axis=-1), is_defined.sum(axis=-1))
 
 
 _CUT = ", cut at "

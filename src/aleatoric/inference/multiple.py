@@ -35,11 +35,11 @@ def _holm(p_values: Floats) -> Floats:
 
 
 def _adjusted(p_values: PValues, method: Callable[[Floats], Floats]) -> list[float | None]:
-    known = np.array([p for p in p_values if p is not None])
-    if not len(known):
+    present = np.array([p for p in p_values if p is not None])
+    if not len(present):
         return [None] * len(p_values)
-    found = iter(method(known).tolist())
-    return [None if p is None else next(found) for p in p_values]
+    adjusted = iter(method(present).tolist())
+    return [None if p is None else next(adjusted) for p in p_values]
 
 
 Pairs = Collection[frozenset[str]]

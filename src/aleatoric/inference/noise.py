@@ -106,15 +106,15 @@ def subsampled(
 ) -> Floats:
     """Distances of parts of both samples: (people sizes, model sizes, times)."""
     human = np.stack([sides.people.part(n, rng, times) for n in people])
-    found = [
+    distances = [
         _distances(human[:, None], np.stack([model.part(n, rng, times) for n in samples])[None])
         for model in sides.models
     ]
-    return _difference(found)
+    return _difference(distances)
 
 
 def distance(seen: Sides) -> float:
-    """The distance of the samples as they are; with two models, the difference."""
+    """The distance of the observed samples; with two models, the difference."""
     return float(_difference([_distances(seen.people.shares, m.shares) for m in seen.models]))
 
 
@@ -129,11 +129,11 @@ def noise(
     """Mean and variance of TVD per pair of sizes; no side gets more draws than in `limit`."""
     limits = limit or truth
     human = _drawn(truth.people, limits.people.n, people, rng, times)[:, None, :, None]
-    found = [
-        _distances(human, _drawn(model, most.n, samples, rng, times)[None, :, None])
-        for model, most in zip(truth.models, limits.models, strict=True)
+    distances = [
+        _distances(human, _drawn(model, bound.n, samples, rng, times)[None, :, None])
+        for model, bound in zip(truth.models, limits.models, strict=True)
     ]
-    return _split(_difference(found))
+    return _split(_difference(distances))
 
 
 METHOD = "binomial, plug-in to Good-Turing estimate of the truth"
@@ -186,14 +186,14 @@ def plug_in(counts: Ints) -> Truth:
 
 def good_turing(counts: Ints) -> Truth:
     """Leave room for unseen words: the Good-Turing mass, spread evenly over Chao1 unseen words."""
-    seen, n = plug_in(counts), int(counts.sum())
+    observed, n = plug_in(counts), int(counts.sum())
     once, twice = (int((counts == k).sum()) for k in (1, 2))
     if once == 0:
-        return seen
+        return observed
     mass = min(once, n - 1) / n  # if all answers differ, one of them counts as known
     unseen = max(1, round(once * (once - 1) / (2 * (twice + 1))))
-    shares = np.append((1 - mass) * seen.shares, mass / unseen)
-    return Truth(shares, np.append(seen.times, float(unseen)))
+    shares = np.append((1 - mass) * observed.shares, mass / unseen)
+    return Truth(shares, np.append(observed.times, float(unseen)))
 
 
 @dataclass(frozen=True)
@@ -248,8 +248,8 @@ def _drawn(
     return np.stack([side.drawn(n, rng, times) for n in limited])
 
 
-def _difference(found: Sequence[Floats]) -> Floats:
-    return found[0] if len(found) == 1 else found[0] - found[1]
+def _difference(distances: Sequence[Floats]) -> Floats:
+    return distances[0] if len(distances) == 1 else distances[0] - distances[1]
 
 
 def _distances(people: Floats, model: Floats) -> Floats:
@@ -257,7 +257,7 @@ def _distances(people: Floats, model: Floats) -> Floats:
     shape = np.broadcast_shapes(people.shape, model.shape)
     if len(shape) > 1 and math.prod(shape) > _AT_ONCE:
         both = zip(np.broadcast_to(people, shape), np.broadcast_to(model, shape), strict=True)
-        return np.stack([_distances(*one) for one in both])
+        return np.stack([_distances(*sides) for sides in both])
     distances: Floats = 1.0 - np.minimum(people, model).sum(axis=-1)
     return distances
 
@@ -267,8 +267,8 @@ def _split(crossed: Floats) -> Noise:
     n_rows, n_columns = crossed.shape[-2:]
     mean = crossed.mean(axis=(-2, -1), keepdims=True)
     rows, columns = crossed.mean(axis=-1, keepdims=True), crossed.mean(axis=-2, keepdims=True)
-    left = ((crossed - rows - columns + mean) ** 2).sum(axis=(-2, -1))
-    both = left / ((n_rows - 1) * (n_columns - 1))
+    residual = ((crossed - rows - columns + mean) ** 2).sum(axis=(-2, -1))
+    both = residual / ((n_rows - 1) * (n_columns - 1))
     of_rows = rows.var(axis=(-2, -1), ddof=1) - both / n_columns
     of_columns = columns.var(axis=(-2, -1), ddof=1) - both / n_rows
     # The interaction would vanish with infinitely many model samples: it belongs to the model.
@@ -315,7 +315,7 @@ def _log_choose(n: int) -> Floats:
 def _of_side(side: Side, other: Floats) -> float:
     if side.n is None or side.n < 2:
         return 0.0
-    # Words outside the list are one more word, which the other side does not have.
+    # Words outside the list count as one word, which the other side does not have.
     counts = np.append(side.mass, side.n - side.mass.sum()).astype(np.int64)
     return _over(counts, np.append(other, 0.0))
 

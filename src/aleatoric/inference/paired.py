@@ -42,8 +42,8 @@ class PermutationTest:
     @property
     def method(self) -> str:
         """A description of the test."""
-        how = "all" if self.exact else "random"
-        return f"swap of groups, {self.n_permutations} {how} permutations"
+        kind = "all" if self.exact else "random"
+        return f"swap of groups, {self.n_permutations} {kind} permutations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ def paired(
 
     Items without one of the `defining` statistics (by default all) are left out and counted.
     """
-    known = _known(first, defining) & _known(second, defining)
-    undefined = int((~known).sum())
-    if not known.any():
+    is_defined = _has_values(first, defining) & _has_values(second, defining)
+    undefined = int((~is_defined).sum())
+    if not is_defined.any():
         return Paired(Estimate(None, None, 0, 0, undefined), None, None, NO_ITEMS)
-    first, second = _aligned(first, second, known)
-    used = [group for group, is_known in zip(groups, known.tolist(), strict=True) if is_known]
+    first, second = _aligned(first, second, is_defined)
+    used = [group for group, is_used in zip(groups, is_defined.tolist(), strict=True) if is_used]
     sums = GroupSums()  # the same units for both systems
     sums.add(used, np.concatenate([reduction.columns(first), reduction.columns(second)], axis=1))
     left, right = np.stack(np.split(sums.table, 2, axis=1))
@@ -94,10 +94,10 @@ def paired(
         mean: Floats = reduction.values(sums).mean(axis=-1)  # NaN if a split is undefined
         return mean
 
-    found = paired_sums(left, right, value, counted, seed, method)
-    if found.difference.value is None:
-        return found
-    return replace(found, effect=_effect(first, second, reduction))
+    comparison = paired_sums(left, right, value, counted, seed, method)
+    if comparison.difference.value is None:
+        return comparison
+    return replace(comparison, effect=_effect(first, second, reduction))
 
 
 def paired_sums(
@@ -143,23 +143,23 @@ def paired_permutation(
     return PermutationTest((reached + 1) / (n_permutations + 1), n_permutations, False)
 
 
-def _known(chunk: Chunk, defining: Collection[str] | None) -> NDArray[np.bool_]:
-    """Items of which every defining statistic has a value in some split."""
+def _has_values(chunk: Chunk, defining: Collection[str] | None) -> NDArray[np.bool_]:
+    """Whether every defining statistic of an item has a value in some split, per item."""
     names = chunk if defining is None else defining
-    found = [np.isfinite(chunk[name]).any(axis=1) for name in names]
-    known: NDArray[np.bool_] = np.logical_and.reduce(found)
-    return known
+    has_value = [np.isfinite(chunk[name]).any(axis=1) for name in names]
+    is_defined: NDArray[np.bool_] = np.logical_and.reduce(has_value)
+    return is_defined
 
 
-def _aligned(first: Chunk, second: Chunk, known: NDArray[np.bool_]) -> tuple[Chunk, Chunk]:
-    """The known items of both, broadcast to the same number of splits."""
+def _aligned(first: Chunk, second: Chunk, is_defined: NDArray[np.bool_]) -> tuple[Chunk, Chunk]:
+    """The defined items of both, broadcast to the same number of splits."""
     widest = max(values.shape[1] for values in (*first.values(), *second.values()))
-    shape = (int(known.sum()), widest)
-    one, other = (
-        {name: np.broadcast_to(values[known], shape) for name, values in chunk.items()}
+    shape = (int(is_defined.sum()), widest)
+    aligned_first, aligned_second = (
+        {name: np.broadcast_to(values[is_defined], shape) for name, values in chunk.items()}
         for chunk in (first, second)
     )
-    return one, other
+    return aligned_first, aligned_second
 
 
 def _effect(first: Chunk, second: Chunk, reduction: Reduction) -> Effect | None:
@@ -188,8 +188,8 @@ def _difference(
     whole = float(gap(joined.sum(axis=0)[None])[0])
     if np.isnan(whole):
         return Estimate(None, None, 0, 0, counted.n_items + counted.n_undefined, reason=NO_VALUE)
-    found = resample(joined, gap, seed, method=method)
-    return replace(counted, value=whole, interval=found.interval, reason=found.reason)
+    resampled = resample(joined, gap, seed, method=method)
+    return replace(counted, value=whole, interval=resampled.interval, reason=resampled.reason)
 
 
 def _all_swaps(n_groups: int) -> Floats:

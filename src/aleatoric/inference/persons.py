@@ -62,8 +62,8 @@ def changes_without_each(
             losses = -np.log(probs)
             changes[:, 2] = (counts @ losses / n - losses) / (n - 1)
         gaps = counts / (n - 1) - probs
-        without = (np.abs(gaps - 1 / (n - 1)) - np.abs(gaps)) / 2
-        changes[:, 3] = without - counts @ without / n
+        tvd_changes = (np.abs(gaps - 1 / (n - 1)) - np.abs(gaps)) / 2
+        changes[:, 3] = tvd_changes - counts @ tvd_changes / n
     return changes[of_person]
 
 
@@ -83,14 +83,14 @@ class PersonSums:
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """Each system's sums in a form that can be saved as JSON."""
-        found = {}
+        by_system = {}
         for name, table in self._tables.items():
             answers = table[:, :, -1]
             used = table[answers.any(axis=1)][:, answers.any(axis=0)]
             packed = zlib.compress(used.astype("<f8").tobytes(), 1)
             content = base64.b64encode(packed).decode("ascii")
-            found[name] = {"shape": list(used.shape), "cells": content}
-        return found
+            by_system[name] = {"shape": list(used.shape), "cells": content}
+        return by_system
 
 
 def _grown(table: Floats, n_groups: int, n_persons: int) -> Floats:
@@ -98,9 +98,9 @@ def _grown(table: Floats, n_groups: int, n_persons: int) -> Floats:
     rows, columns, _ = table.shape
     if rows >= n_groups and columns >= n_persons:
         return table
-    more_rows = rows if rows >= n_groups else max(n_groups, 2 * rows)
-    more_columns = columns if columns >= n_persons else max(n_persons, 2 * columns)
-    return np.pad(table, ((0, more_rows - rows), (0, more_columns - columns), (0, 0)))
+    n_rows = rows if rows >= n_groups else max(n_groups, 2 * rows)
+    n_columns = columns if columns >= n_persons else max(n_persons, 2 * columns)
+    return np.pad(table, ((0, n_rows - rows), (0, n_columns - columns), (0, 0)))
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class Variances:
 
 @dataclass(frozen=True, slots=True)
 class Crowding:
-    """The number of contexts per group: the plain mean, and the mean as seen from a context.
+    """The number of contexts per group: the plain mean, and the mean over contexts.
 
     Most contexts are in large groups, so `seen` is larger; the design effect depends on it.
     """
@@ -107,7 +107,7 @@ class PilotSpread:
         """The variances by source, from total or resampled sums of the table."""
         between, within = (float(part) for part in between_and_within(sums))
         noise = self.people + self.samples
-        # Noise cannot be more than there is; an estimate can.
+        # Noise cannot exceed the total variance, but its estimate can.
         share = min(1.0, within * self.within / noise) if noise else 0.0
         people, samples = share * self.people, share * self.samples
         contexts = max(0.0, within * self.within - people - samples)
@@ -156,8 +156,8 @@ class Pilot:
     @property
     def samples(self) -> Size:
         """The median number of model samples per context."""
-        known = [context.samples for context in self.contexts if context.samples is not None]
-        return int(np.median(known)) if known else None
+        sizes = [context.samples for context in self.contexts if context.samples is not None]
+        return int(np.median(sizes)) if sizes else None
 
     @property
     def crowding(self) -> Crowding:
@@ -167,10 +167,10 @@ class Pilot:
     @cached_property
     def _groups(self) -> list[Ints]:
         """The indices of each group's contexts, groups in order of appearance."""
-        found: dict[str, list[int]] = {}
-        for place, context in enumerate(self.contexts):
-            found.setdefault(context.group, []).append(place)
-        return [np.array(places) for places in found.values()]
+        by_group: dict[str, list[int]] = {}
+        for index, context in enumerate(self.contexts):
+            by_group.setdefault(context.group, []).append(index)
+        return [np.array(places) for places in by_group.values()]
 
     @property
     def n_groups(self) -> int:
@@ -181,21 +181,21 @@ class Pilot:
         self, people: Sequence[int], samples: Sequence[Size]
     ) -> Mapping[Sizes, PilotSpread]:
         """The spread of values at every pair of sizes."""
-        seen = self._each(lambda c, rng: subsampled(c.seen, people, samples, rng))
+        observed = self._each(lambda c, rng: subsampled(c.seen, people, samples, rng))
         then = now = self._each(lambda c, rng: noise(c.truth, people, samples, rng).stacked)
         if self.is_beyond(max(people), samples):
             now = self._each(lambda c, rng: noise(c.truth, people, samples, rng, c.seen).stacked)
         return {
-            (n_people, n_samples): self._spread(seen[:, i, j], now[..., i, j], then[..., i, j])
+            (n_people, n_samples): self._spread(observed[:, i, j], now[..., i, j], then[..., i, j])
             for i, n_people in enumerate(people)
             for j, n_samples in enumerate(samples)
         }
 
     def is_beyond(self, people: int, samples: Sequence[Size]) -> bool:
         """Whether any of these sizes is larger than the pilot's."""
-        most = self.samples
+        pilot_samples = self.samples
         return people > self.people or any(
-            most is not None and (n is None or n > most) for n in samples
+            pilot_samples is not None and (n is None or n > pilot_samples) for n in samples
         )
 
     def is_far(self, people: int) -> bool:
@@ -236,8 +236,8 @@ def standard_error(parts: Variances, design: Design) -> float:
 
 def groups_needed(parts: Variances, design: Design, error: float) -> int:
     """The fewest groups whose standard error is at most `error`; at least two."""
-    one = standard_error(parts, replace(design, groups=1))
-    return max(2, math.ceil((one / error) ** 2 * (1 - 1e-12)))
+    error_of_one_group = standard_error(parts, replace(design, groups=1))
+    return max(2, math.ceil((error_of_one_group / error) ** 2 * (1 - 1e-12)))
 
 
 def width(error: float, level: float = LEVEL) -> float:
@@ -264,13 +264,13 @@ def error_for_power(asked: float, difference: float, level: float = LEVEL) -> fl
     """The largest standard error at which a difference is detected with this power."""
     from scipy.optimize import brentq
 
-    def too_much(log: float) -> float:
+    def excess(log: float) -> float:
         return power(math.exp(log), 1.0, level) - asked
 
-    # Power falls from 1 towards 1 - level as the error grows beside the difference.
-    if too_much(_MOST_LOG) >= 0:
+    # Power falls from 1 towards 1 - level as the error grows relative to the difference.
+    if excess(_MOST_LOG) >= 0:
         return math.exp(_MOST_LOG) * difference
-    return math.exp(float(brentq(too_much, -_MOST_LOG, _MOST_LOG))) * difference
+    return math.exp(float(brentq(excess, -_MOST_LOG, _MOST_LOG))) * difference
 
 
 def error_interval(spread: PilotSpread, design: Design, level: float = LEVEL) -> Interval | None:
@@ -281,11 +281,11 @@ def error_interval(spread: PilotSpread, design: Design, level: float = LEVEL) ->
     """
     from scipy.special import gammaincinv
 
-    found = mean_squares(spread.table.sum(axis=0))
+    squares = mean_squares(spread.table.sum(axis=0))
     variance = float(spread.errors(spread.table.sum(axis=0), design)) ** 2
     if not variance:
         return None
-    free = _satterthwaite(found, spread, design, variance)
+    free = _satterthwaite(squares, spread, design, variance)
     shares = ((1 + level) / 2, (1 - level) / 2)
     chi_squares = [float(2 * gammaincinv(free / 2, share)) for share in shares]
     low, high = (math.sqrt(variance * free / quantile) for quantile in chi_squares)
@@ -325,11 +325,11 @@ def between_and_within(sums: Floats) -> tuple[Floats, Floats]:
     Between groups it is 0 if each has one context, or if they differ less than by chance.
     """
     _, n, _, total, squares, _ = np.moveaxis(sums, -1, 0)
-    found = mean_squares(sums)
-    between = np.maximum(found.among - found.within, 0.0) / np.maximum(found.size, 1e-12)
+    anova = mean_squares(sums)
+    between = np.maximum(anova.among - anova.within, 0.0) / np.maximum(anova.size, 1e-12)
     pooled = np.maximum(squares - total**2 / n, 0.0) / np.maximum(n - 1, 1)
-    alone = (found.free < 1) | (between == 0)
-    return np.where(alone, 0.0, between), np.where(alone, pooled, found.within)
+    alone = (anova.free < 1) | (between == 0)
+    return np.where(alone, 0.0, between), np.where(alone, pooled, anova.within)
 
 
 def _normal_quantile(probability: float) -> float:
@@ -339,15 +339,15 @@ def _normal_quantile(probability: float) -> float:
 
 
 def _satterthwaite(
-    found: MeanSquares, spread: PilotSpread, design: Design, variance: float
+    squares: MeanSquares, spread: PilotSpread, design: Design, variance: float
 ) -> float:
     """Degrees of freedom; those of the groups if they differ no more than by chance."""
-    if found.free < 1 or found.among <= found.within:
-        return float(found.free_among)
+    if squares.free < 1 or squares.among <= squares.within:
+        return float(squares.free_among)
     contexts = design.groups * design.crowding.mean
-    of_groups = spread.between * design.crowding.seen / float(found.size)
+    of_groups = spread.between * design.crowding.seen / float(squares.size)
     parts = (
-        (of_groups * float(found.among), float(found.free_among)),
-        ((spread.within - of_groups) * float(found.within), float(found.free)),
+        (of_groups * float(squares.among), float(squares.free_among)),
+        ((spread.within - of_groups) * float(squares.within), float(squares.free)),
     )
     return float(variance**2 / sum((part / contexts) ** 2 / free for part, free in parts))

@@ -47,7 +47,7 @@ Opening = Callable[[], Any]
 class Monitor:
     """Progress display and stop signal of a command, and the user-defined probes that it may run.
 
-    Those of a saved run are called only if they are allowed here: a run may be foreign.
+    Those of a saved run are called only if they are allowed here: a run may come from others.
     """
 
     track: Track[Any] = quietly
@@ -112,10 +112,10 @@ class Level(ABC):
         """Ask one model for all answers that the run lacks, and save them."""
 
     def holds_work(self, store: Store) -> bool:
-        """Return whether a failed new run is kept: it holds answers of models that were asked."""
+        """Return whether a failed new run is kept: it holds answers of live models."""
         facts = store.systems()
-        asked = [n for n in self.model_systems(store) if facts[n].get("estimator") != "recorded"]
-        return any(map(store.n_items_with_draws, asked))
+        live = [n for n in self.model_systems(store) if facts[n].get("estimator") != "recorded"]
+        return any(map(store.n_items_with_draws, live))
 
     def intact(self, store: Store, n_items: int) -> Iterator[str]:
         """Yield what a run holds that was salvaged from a damaged one of `n_items`."""
@@ -142,8 +142,8 @@ class Level(ABC):
     ) -> Results:
         """Compute the metrics of some or all systems with intervals, controls first."""
         check_method(interval)
-        known = [*self.controls, *self.model_systems(store)]
-        shown = [name for name in known if systems is None or name in systems]
+        names = [*self.controls, *self.model_systems(store)]
+        shown = [name for name in names if systems is None or name in systems]
         return Results(r for name in shown for r in self.system_results(store, name, interval))
 
     @abstractmethod
@@ -216,7 +216,7 @@ def run_job(job: Job, out: Path, monitor: Monitor | None = None) -> Store:
     """
     level = find_level(job.command)
     monitor = monitor or Monitor()
-    # Who makes a job names its probes here and now, unlike a saved run.
+    # The author of a job names its probes in this command, unlike a saved run.
     monitor = replace(monitor, allowed_probes=(*monitor.allowed_probes, *job.named_probes))
     level.check(job)
     corpus = level.open(job)
@@ -267,13 +267,13 @@ def _resume(store: Store, resume_options: ResumeOptions, monitor: Monitor) -> St
 
 def _check_options(level: Level, resume_options: ResumeOptions) -> None:
     """Refuse overrides of options that the run does not have, or that change its results."""
-    known = {job_field.name: about(job_field) for job_field in fields(level.job_type)}
+    options_of_job = {job_field.name: about(job_field) for job_field in fields(level.job_type)}
     for name in resume_options.options:
         option = f"--{name.replace('_', '-')}"
-        if name not in known:
+        if name not in options_of_job:
             problem = f"is no option of aleatoric {level.job_type.command}"
             raise UsageError(f"{option} {problem}; leave it out.")
-        if known[name].fixed and known[name].saved:
+        if options_of_job[name].fixed and options_of_job[name].saved:
             raise UsageError(f"{option} cannot change when a run is resumed; start another run.")
 
 

@@ -146,7 +146,7 @@ def _write(
     recorded = facts["estimator"] == RECORDED
     with monitor.stopping.finishing(), store.transaction() if recorded else nullcontext():
         if recorded:
-            shelf.clear(name)  # of a damaged run that lost a part of it
+            shelf.clear(name)  # a salvaged run may hold a part of it
         _save(shelf, name, model, monitor.track(written, n_pending, name))
     if not store.n_items_with_draws(name):
         spec = facts["model"].rpartition("@")[0]
@@ -159,7 +159,7 @@ def _write(
 def _model_notes(model: TextModel, name: str) -> list[str]:
     """Return a model's notes under the name of the system; one model may be several systems.
 
-    Counts of texts are left out: they cover the latest session only, and the run has its own.
+    Counts of texts are left out: they cover the latest session only, and the run keeps totals.
     """
     prefix = f"{model.label}: "
     counted = model.tally.notes(model.label) if isinstance(model, Tallied) else []
@@ -259,9 +259,9 @@ def _left_out_notes(job: TextJob, corpus: MultiRef) -> list[str]:
 def _undefined_notes(store: Store) -> Iterator[str]:
     for name in (CONTROL, *model_systems(store)):
         for part in ("H",) if name == CONTROL else ("M", "C"):
-            if found := ", ".join(text_scoring.undefined_pairs(store, name, part)):
+            if listed := ", ".join(text_scoring.undefined_pairs(store, name, part)):
                 whose = "people" if name == CONTROL else name
-                yield f"{whose}: pairs of texts without a distance ({part}), left out: {found}"
+                yield f"{whose}: pairs of texts without a distance ({part}), left out: {listed}"
 
 
 def _language(job: TextJob, corpus: MultiRef) -> str:
@@ -286,9 +286,9 @@ def _is_of_people(store: Store, metric: str) -> bool:
     return not metric.startswith(_OF_GENERATORS)
 
 
-def _signature(store: Store, system: str, metric: str, found: Mapping[str, Estimate]) -> Signature:
+def _signature(store: Store, system: str, metric: str, means: Mapping[str, Estimate]) -> Signature:
     manifest, facts = store.manifest, store.systems()[system]
-    people, texts = found["n_people"].value or 0, found["n_texts"].value or 0
+    people, texts = means["n_people"].value or 0, means["n_texts"].value or 0
     choices = {"protocol": manifest["protocol"]}
     if manifest["protocol"] != "paper":
         choices["n_splits"] = str(manifest["n_splits"])
@@ -371,8 +371,8 @@ class Text(Level):
     def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:
         """Run the study `name` on the inputs of one system."""
         run: Callable[..., Study] = registry.find(self.studies, name)
-        found = track(cases(store, system), store.n_items, f"{name} of {system}")
-        return run(list(found), store.manifest["seed"])
+        tracked_cases = track(cases(store, system), store.n_items, f"{name} of {system}")
+        return run(list(tracked_cases), store.manifest["seed"])
 
     def score(self, store: Store, monitor: Monitor) -> None:
         """Compute the statistics of every input and system."""
@@ -395,18 +395,18 @@ class Text(Level):
         totals = (text_scoring.UNDEFINED, "n_pairs_")
         means = {name: Mean(name) for name in store.stat_columns() if not name.startswith(totals)}
         pages = ((page.groups, page.values) for page in store.stat_pages(system))
-        found = SavedDict(estimates(pages, means, store.manifest["seed"], interval))
+        by_metric = SavedDict(estimates(pages, means, store.manifest["seed"], interval))
         missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
         gappy: set[str] = set() if system == CONTROL else _gappy_probes(store, system)
         for metric in text_scoring.metric_names(store):
             if system == CONTROL and not _is_of_people(store, metric):
                 continue
-            if metric.startswith(f"{SAME_LENGTH}/") and not found[metric].n_items:
+            if metric.startswith(f"{SAME_LENGTH}/") and not by_metric[metric].n_items:
                 continue  # a system whose texts are as long as people's
-            estimate = bounded(replace(found[metric], n_missing=missing), metric)
+            estimate = bounded(replace(by_metric[metric], n_missing=missing), metric)
             if metric.startswith(_JUDGED) and metric.partition("/")[2] in gappy:
                 estimate = replace(estimate, interval=None, reason=GAPPY)
-            signed = _signature(store, system, metric, found)
+            signed = _signature(store, system, metric, by_metric)
             rows = StoredRows(store, system, metric)
             yield Result(system, metric, signed, estimate, rows=rows)
 
@@ -416,5 +416,5 @@ class Text(Level):
             *(session.lost_notes, _length_notes, _control_notes, session.saved_notes, _cut_notes),
             *(_tally_notes, _empty_notes, _undefined_notes),
         )
-        found = [note for part in parts for note in part(store)]
-        return [*found, *session.unfinished_notes(store, model_systems(store))]
+        notes = [note for part in parts for note in part(store)]
+        return [*notes, *session.unfinished_notes(store, model_systems(store))]

@@ -65,14 +65,14 @@ def fit(cases: Sequence[TextCase], probe: str, side: Side = "C", n_listed: int =
     Inputs most of whose pairs have no distance are listed only if there are no others.
     """
     metric, threshold = f"w1_{side}/{probe}", THRESHOLDS.get(probe, OTHER_THRESHOLD)
-    known = [(value, case) for case in cases if (value := case.values.get(metric)) is not None]
-    reliable = [pair for pair in known if _mostly_defined(pair[1], probe, side)]
-    ordered = sorted(reliable or known, key=lambda pair: (-pair[0], pair[1].item.id))
+    with_value = [(value, case) for case in cases if (value := case.values.get(metric)) is not None]
+    reliable = [pair for pair in with_value if _mostly_defined(pair[1], probe, side)]
+    ordered = sorted(reliable or with_value, key=lambda pair: (-pair[0], pair[1].item.id))
     listed = min(n_listed, (len(ordered) + 1) // 2)
     worst = tuple(case for _, case in ordered[:listed])
     best = tuple(case for _, case in ordered[::-1][: min(listed, len(ordered) - listed)])
-    beyond = sum(value > threshold for value, _ in known)
-    return Fit(probe, side, worst, best, threshold, beyond, len(known))
+    beyond = sum(value > threshold for value, _ in with_value)
+    return Fit(probe, side, worst, best, threshold, beyond, len(with_value))
 
 
 def _mostly_defined(case: TextCase, probe: str, side: Side) -> bool:
@@ -112,19 +112,19 @@ def run(cases: Sequence[TextCase], seed: int) -> Study:
 
 def _table(side: Side, fits: Sequence[Fit]) -> Table:
     rows = []
-    for found in fits:
-        rows += [_row("worst", case, found) for case in found.worst]
-        rows += [_row("best", case, found) for case in found.best]
+    for result in fits:
+        rows += [_row("worst", case, result) for case in result.worst]
+        rows += [_row("best", case, result) for case in result.best]
     columns = ("probe", "fit", "input", f"W1({side}, H)", "text", "people", "generator")
-    notes = (*(found.summary for found in fits), f"The first {N_TEXTS} texts of each are shown.")
+    notes = (*(result.summary for result in fits), f"The first {N_TEXTS} texts of each are shown.")
     return Table(f"Fit to people by W1({side}, H)", columns, tuple(rows), notes)
 
 
-def _row(end: str, case: TextCase, found: Fit) -> tuple[str, ...]:
-    value = case.values.get(found.metric)
+def _row(end: str, case: TextCase, result: Fit) -> tuple[str, ...]:
+    value = case.values.get(result.metric)
     shown = "–" if value is None else f"{value:.3f}"
     texts = (_short(case.item.input[-1:]), _short(case.item.references), _short(case.texts))
-    return (found.probe, end, case.item.id, shown, *texts)
+    return (result.probe, end, case.item.id, shown, *texts)
 
 
 def _short(texts: Iterable[str]) -> str:

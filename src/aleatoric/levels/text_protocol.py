@@ -204,8 +204,8 @@ def rejoined(text: str) -> str:
     >>> rejoined("I do n't know , he said .")
     "I don't know, he said."
     """
-    for apart, together in JOINED:
-        text = text.replace(apart, together)
+    for separate, joined in JOINED:
+        text = text.replace(separate, joined)
     return text
 
 

@@ -234,9 +234,9 @@ def _rows(
 def _at_same_length(items: Sequence[ScoredTexts], system: int, scorer: Scorer) -> Statistics:
     """Return mean M - mean H of one system on texts cut to the same lengths, per probe."""
     cut = [scorer.of_same_length(item, system) for item in items]
-    found = variability.score_blocks(cut, ["cut"], scorer.probes, {}).systems["cut"]
+    scores = variability.score_blocks(cut, ["cut"], scorer.probes, {}).systems["cut"]
     return {
-        f"{SAME_LENGTH}/{p.name}": found[f"mean_M/{p.name}"] - found[f"mean_H/{p.name}"]
+        f"{SAME_LENGTH}/{p.name}": scores[f"mean_M/{p.name}"] - scores[f"mean_H/{p.name}"]
         for p in scorer.probes
     }
 
@@ -282,11 +282,11 @@ def _counts(
 ) -> dict[str, int]:
     n_texts, n_empty = len(texts), sum(not text.strip() for text in texts)
     n_cut = sum(len(text) < len(whole) for text, whole in zip(texts, originals, strict=True))
-    found = {"n_people": n_people, "n_texts": n_texts, "n_empty": n_empty, "n_cut": n_cut}
+    counts = {"n_people": n_people, "n_texts": n_texts, "n_empty": n_empty, "n_cut": n_cut}
     n_pairs = n_texts * (n_texts - 1) // 2
     if system == CONTROL:
-        return found | {"n_pairs_H": n_pairs}
-    return found | {"n_pairs_M": n_pairs, "n_pairs_C": n_texts * n_people}
+        return counts | {"n_pairs_H": n_pairs}
+    return counts | {"n_pairs_M": n_pairs, "n_pairs_C": n_texts * n_people}
 
 
 def _mean_length(texts: Sequence[str], scorer: Scorer) -> float:
@@ -299,9 +299,9 @@ def _control_values(
     """Return the (probes, inputs) values of the control, and of systems at its sample sizes."""
     shape, n_people = group.distances.shape[:2], group.sizes[0]
     people = {k: v.reshape(shape) for k, v in _people_batch(group, ids, scorer).items()}
-    found = {CONTROL: _random_pairs(group, ids, scorer.splitting.seed) | people}
+    by_system = {CONTROL: _random_pairs(group, ids, scorer.splitting.seed) | people}
     if scorer.is_paper:
-        return found
+        return by_system
     divergences = {"w1": scorer.divergences["w1"]}
     for index, name in enumerate(names):
         if group.sizes[index + 1]:
@@ -312,8 +312,8 @@ def _control_values(
                 missing = np.isnan(matched[f"w1_{side}{MATCHED}"])
                 beside = np.where(missing, np.nan, people[f"w1_{side}"])
                 matched[f"w1_{side}{BESIDE_MATCHED}"] = beside
-            found[name] = matched
-    return found
+            by_system[name] = matched
+    return by_system
 
 
 def _people_batch(group: variability.Group, ids: Sequence[str], scorer: Scorer) -> Statistics:
@@ -323,14 +323,14 @@ def _people_batch(group: variability.Group, ids: Sequence[str], scorer: Scorer) 
     if scorer.is_paper:
         human = group.human()
         flat = human.reshape(human.shape[0] * human.shape[1], human.shape[2])
-        found = variability.paper_batch(flat, scorer.divergences)
+        batch = variability.paper_batch(flat, scorer.divergences)
         # Both sides share one control: its halves are of the same pairs.
-        return {f"{name}_{side}": v for name, v in found.items() for side in SIDES}
+        return {f"{name}_{side}": v for name, v in batch.items() for side in SIDES}
     n = group.sizes[0]
     inputs = _inputs(group.distances[:, :, :n, :n], ids, n)
-    found = variability.corrected_batch(inputs, scorer.divergences, scorer.splitting)
-    matched = {f"{k}{MATCHED}": v for k, v in found.items() if k.startswith(("w1_", "dmu_"))}
-    return found | matched
+    batch = variability.corrected_batch(inputs, scorer.divergences, scorer.splitting)
+    matched = {f"{k}{MATCHED}": v for k, v in batch.items() if k.startswith(("w1_", "dmu_"))}
+    return batch | matched
 
 
 def _inputs(distances: Floats, ids: Sequence[str], n_people: int) -> variability.Inputs:

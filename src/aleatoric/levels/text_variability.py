@@ -68,8 +68,8 @@ class Group:
     def with_people(self, system: int) -> Floats:
         """Return the (probes, inputs, texts, texts) distances of people and one system only."""
         texts = np.concatenate([np.arange(self.sizes[0]), self._texts_of(system)])
-        found: Floats = self.distances[:, :, texts[:, None], texts]
-        return found
+        distances: Floats = self.distances[:, :, texts[:, None], texts]
+        return distances
 
     def _texts_of(self, system: int) -> Ints:
         start = sum(self.sizes[: system + 1])
@@ -82,8 +82,8 @@ class Group:
     def _take(self, first: Ints, second: Ints) -> Floats:
         n_probes, n_inputs, width, _ = self.distances.shape
         flat = self.distances.reshape(n_probes, n_inputs, width * width)
-        found: Floats = flat.take(first * width + second, axis=2)
-        return found
+        distances: Floats = flat.take(first * width + second, axis=2)
+        return distances
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ def score_blocks(
         place(undefined[""], {"H": _n_undefined(human)}, group.rows, probes, len(items))
         for index, name in enumerate(names):
             sides = {"M": group.model(index), "C": group.cross(index)}
-            found = _system(human, sides, divergences, reference)
-            place(values[name], found, group.rows, probes, len(items))
+            statistics = _system(human, sides, divergences, reference)
+            place(values[name], statistics, group.rows, probes, len(items))
             missing = {side: _n_undefined(distances) for side, distances in sides.items()}
             place(undefined[name], missing, group.rows, probes, len(items))
     return Scores(values.pop(""), values, undefined, groups)
@@ -142,7 +142,7 @@ def _grouped(blocks: Sequence[Block], probes: Sequence[Probe]) -> Iterator[Group
     shapes: dict[tuple[int, ...], list[int]] = {}
     for row, block in enumerate(blocks):
         shapes.setdefault(block.sizes, []).append(row)
-    # A probe gets the whole batch at once, so that an encoder can fill its own batches.
+    # A probe gets the whole batch at once, so that an encoder can fill its batches.
     matrices = [probe.matrices(blocks) for probe in probes]
     for sizes, rows in shapes.items():
         shape = (len(probes), len(rows), sum(sizes), sum(sizes))
@@ -157,15 +157,15 @@ def _system(
     reference: Reference,
 ) -> Statistics:
     """Return the (probes, inputs) statistics of a system, from H and from M and C in `sides`."""
-    found = {"mean_H": _means(human)}
-    found |= {f"mean_{side}": _means(distances) for side, distances in sides.items()}
-    found["energy"] = energy_distance(*(found[f"mean_{side}"] for side in "HMC"))
+    statistics = {"mean_H": _means(human)}
+    statistics |= {f"mean_{side}": _means(distances) for side, distances in sides.items()}
+    statistics["energy"] = energy_distance(*(statistics[f"mean_{side}"] for side in "HMC"))
     people, shape = reference(_flat(human)), human.shape[:2]
     for side, distances in sides.items():
         for name, divergence in divergences.items():
-            found[f"{name}_{side}"] = divergence(_flat(distances), people).reshape(shape)
-        found[f"dmu_{side}"] = found[f"mean_{side}"] - mean(people).reshape(shape)
-    return found
+            statistics[f"{name}_{side}"] = divergence(_flat(distances), people).reshape(shape)
+        statistics[f"dmu_{side}"] = statistics[f"mean_{side}"] - mean(people).reshape(shape)
+    return statistics
 
 
 def _flat(distances: Floats) -> Floats:
@@ -270,10 +270,10 @@ def _of_splits(
 ) -> Statistics:
     """Compare M and C of the `model` texts, (inputs, splits, texts), with H of the `people`."""
     human = _within(matrices, people)
-    found = _compare("_M", _within(matrices, model), human, divergences)
-    found |= _compare("_C", _between(matrices, model, people), human, divergences)
+    statistics = _compare("_M", _within(matrices, model), human, divergences)
+    statistics |= _compare("_C", _between(matrices, model, people), human, divergences)
     by_split = (len(matrices), model.shape[1])
-    return {name: mean(values.reshape(by_split)) for name, values in found.items()}
+    return {name: mean(values.reshape(by_split)) for name, values in statistics.items()}
 
 
 def _within(matrices: Floats, texts: Ints) -> Floats:
@@ -294,15 +294,15 @@ def _between(matrices: Floats, rows: Ints, columns: Ints) -> Floats:
 def _distances(matrices: Floats, first: Ints, second: Ints) -> Floats:
     inputs = np.arange(len(matrices))[:, None, None]
     n_rows = first.shape[0] * first.shape[1]
-    found: Floats = matrices[inputs, first, second].reshape(n_rows, first.shape[2])
-    return found
+    distances: Floats = matrices[inputs, first, second].reshape(n_rows, first.shape[2])
+    return distances
 
 
 def _compare(
     suffix: str, left: Floats, right: Floats, divergences: Mapping[str, Divergence]
 ) -> Statistics:
-    found = {f"{name}{suffix}": distance(left, right) for name, distance in divergences.items()}
-    return found | {f"dmu{suffix}": mean(left) - mean(right)}
+    values = {f"{name}{suffix}": distance(left, right) for name, distance in divergences.items()}
+    return values | {f"dmu{suffix}": mean(left) - mean(right)}
 
 
 # Verdicts ----------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ def _verdict(estimates: Mapping[str, Estimate], system: str, probe: str, n_syste
 
 
 def _side(estimate: Estimate | None, above: str, below: str, between: str) -> str:
-    """Return a verdict by where an interval lies; without an interval there is none."""
+    """Return the verdict for an interval above, below or around 0; unknown without one."""
     if estimate is None or estimate.interval is None:
         return UNKNOWN
     if estimate.interval.low > 0:
@@ -378,20 +378,20 @@ def _side(estimate: Estimate | None, above: str, below: str, between: str) -> st
     return below if estimate.interval.high < 0 else between
 
 
-def _parts(found: Sequence[Verdict]) -> Iterator[str]:
+def _parts(judged: Sequence[Verdict]) -> Iterator[str]:
 
     def named(probes: Sequence[str]) -> str:
-        return "all probes" if 1 < len(probes) == len(found) else ", ".join(probes)
+        return "all probes" if 1 < len(probes) == len(judged) else ", ".join(probes)
 
     for closeness in (DIFFERS, CLOSE, DEPENDENT):
-        if probes := [verdict.probe for verdict in found if verdict.closeness == closeness]:
+        if probes := [verdict.probe for verdict in judged if verdict.closeness == closeness]:
             yield f"{closeness} ({named(probes)})"
-    cut = f", {CUT}" if any("same_length" in verdict.basis for verdict in found) else ""
+    cut = f", {CUT}" if any("same_length" in verdict.basis for verdict in judged) else ""
     for variability in (MORE, LESS, ALIKE):
-        if probes := [verdict.probe for verdict in found if verdict.variability == variability]:
+        if probes := [verdict.probe for verdict in judged if verdict.variability == variability]:
             yield f"{variability} ({named(probes)}{cut})"
     reasons: dict[str, list[str]] = {}
-    for verdict in found:
+    for verdict in judged:
         if UNKNOWN in (verdict.closeness, verdict.variability):
             reasons.setdefault(verdict.reason or "too little data", []).append(verdict.probe)
     for reason, probes in reasons.items():

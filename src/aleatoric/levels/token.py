@@ -100,7 +100,7 @@ def _restored(store: Store, system: str) -> CalibrationStream:
 def token_table(store: Store, system: str) -> TokenTable:
     """Return the saved rows of a system.
 
-    Intrinsic uncertainty is the entropy of another system that read the same tokens, or its own.
+    Intrinsic uncertainty is the entropy of another system that read the same tokens, else its own.
     """
     table = read_table(store.token_rows_folder(system), system)
     for name in systems(store):
@@ -166,7 +166,7 @@ def _check_kind(model: ForcedModel, corpus: Collected[Any]) -> None:
 def _stream(
     manifest: Mapping[str, Any], vocabulary: int, sums: TokenSums | None
 ) -> CalibrationStream:
-    """Return a stream that goes on from saved sums, if there are any."""
+    """Return a stream that continues from saved sums, if there are any."""
     stream = CalibrationStream(
         vocabulary_size=vocabulary,
         units="logits",
@@ -189,8 +189,8 @@ def _signature(store: Store, system: str, metric: str, n_tokens: int) -> Signatu
     choices = facts["conventions"] | {"bins": str(manifest["bins"]), "closed": "at-1"}
     if facts["reads"] == "text":
         choices["documents"] = manifest["documents"]
-    how = _decoder(metric, manifest["schemes"])
-    return signature(store, system, metric, choices, str(n_tokens), *how)
+    decoding = _decoder(metric, manifest["schemes"])
+    return signature(store, system, metric, choices, str(n_tokens), *decoding)
 
 
 def _decoder(metric: str, schemes: Iterable[str]) -> tuple[str, str]:
@@ -247,9 +247,9 @@ class Token(Level):
     def ask(
         self, store: Store, job: Any, spec: str, engine: Engine, corpus: Opening, monitor: Monitor
     ) -> None:
-        """Read what is left of the corpus with one model, and save the sums of each part."""
-        known = store.systems().items()
-        name = next((name for name, facts in known if facts["spec"] == spec), None)
+        """Read the rest of the corpus with one model, and save the sums of each part."""
+        saved_systems = store.systems().items()
+        name = next((name for name, facts in saved_systems if facts["spec"] == spec), None)
         if name is not None and store.meta(f"done {name}"):
             return
         model, opened = open_forced(spec, job.forcing), corpus()
@@ -283,17 +283,17 @@ class Token(Level):
 
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute calibration errors with intervals from the saved sums."""
-        found = calibration(store, system, interval)
-        ordered = [name for name in METRICS if name in found.estimates]
-        others = [name for name in found.estimates if name not in METRICS]
+        result = calibration(store, system, interval)
+        ordered = [name for name in METRICS if name in result.estimates]
+        others = [name for name in result.estimates if name not in METRICS]
         for metric in (*ordered, *others):
-            signed, perfect = _signature(store, system, metric, found.n_tokens), None
-            if metric in found.curves:
+            signed, perfect = _signature(store, system, metric, result.n_tokens), None
+            if metric in result.curves:
                 # The error of a calibrated model with these confidences, due to few tokens alone.
-                expected = found.consistency[metric].expected
+                expected = result.consistency[metric].expected
                 method = "reference tokens drawn from the model itself"
                 perfect = Perfect(expected, expected, method)
-            estimate = bounded(found.estimates[metric], metric)
+            estimate = bounded(result.estimates[metric], metric)
             yield Result(system, metric, signed, estimate, perfect)
 
     def notes(self, store: Store) -> list[str]:
@@ -325,11 +325,11 @@ class Token(Level):
 
     def row_files(self, store: Store) -> list[tuple[str, Path]]:
         """Return the files of rows per token."""
-        found = [
+        files = [
             (name, file)
             for name in systems(store)
             for file in part_files(store.token_rows_folder(name))
         ]
-        if not found:
+        if not files:
             raise UsageError(f"{store.path}: has no rows per token; run it with --keep-rows.")
-        return found
+        return files

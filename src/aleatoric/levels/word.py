@@ -128,13 +128,13 @@ def choose(protocol: str, overrides: Iterable[str], word_rule: str | None = None
 
 
 def _allowed(name: str, value: str) -> Any:
-    known = {key: get_args(kind) for key, kind in get_type_hints(Choices).items()}
-    del known["protocol"]
-    known["rule"] = tuple(registry.names("word_rules"))
-    if name not in known:
-        raise UsageError(f"there is no choice {name!r}; the choices are {', '.join(known)}.")
-    if value not in known[name]:
-        options = " or ".join(known[name])
+    allowed = {key: get_args(kind) for key, kind in get_type_hints(Choices).items()}
+    del allowed["protocol"]
+    allowed["rule"] = tuple(registry.names("word_rules"))
+    if name not in allowed:
+        raise UsageError(f"there is no choice {name!r}; the choices are {', '.join(allowed)}.")
+    if value not in allowed[name]:
+        options = " or ".join(allowed[name])
         raise UsageError(f"{name}={value} is not known; use {name}={options}.")
     return value
 
@@ -214,9 +214,9 @@ def _rank_notes(store: Store) -> Iterator[str]:
         return
     parts = []
     for name in model_systems(store):
-        found = stat_columns(store, name, ["tvd", RANK]).values
-        scored = np.isfinite(found["tvd"])
-        if unranked := int((scored & ~np.isfinite(found[RANK])).sum()):
+        columns = stat_columns(store, name, ["tvd", RANK]).values
+        scored = np.isfinite(columns["tvd"])
+        if unranked := int((scored & ~np.isfinite(columns[RANK])).sum()):
             parts.append(f"{unranked} of {int(scored.sum())} contexts of {name}")
     if parts:
         yield (
@@ -328,18 +328,18 @@ def word_study(name: str, cases: Sequence[Case], manifest: Mapping[str, Any]) ->
 
 
 def _abstractions(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    abstractions: dict[str, Any] = {}
     for name in manifest["abstractions"]:
         if name not in ABSTRACTIONS:
             raise UsageError(f"there is no metric {name!r}; use {' or '.join(ABSTRACTIONS)}.")
         from aleatoric.levels import word_classes as classes
 
         if name == "tvd_syn":
-            found[name] = classes.by_tag(_open("taggers", manifest["tagger"]))
+            abstractions[name] = classes.by_tag(_open("taggers", manifest["tagger"]))
         else:
             embedder = _open("embedders", manifest["embedder"])
-            found[name] = classes.by_cluster(embedder, manifest["seed"])
-    return found
+            abstractions[name] = classes.by_cluster(embedder, manifest["seed"])
+    return abstractions
 
 
 def _open(kind: str, spec: str) -> Any:
@@ -359,8 +359,8 @@ class NextWords(Level):
     def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:
         """Run the study `name` on the contexts of one system."""
         registry.find(self.studies, name)  # refuse an unknown name before reading anything
-        found = track(cases(store, system), store.n_items, f"{name} of {system}")
-        return word_study(name, list(found), store.manifest)
+        tracked_cases = track(cases(store, system), store.n_items, f"{name} of {system}")
+        return word_study(name, list(tracked_cases), store.manifest)
 
     def pairs(
         self, store: Store, systems: Collection[str]

@@ -1,7 +1,7 @@
 """Classes of words by part of speech or by meaning, for TVD_syn and TVD_sem (§5, App. G).
 
-The clusters come from our own k-means: on the few words of one context it is about 20 times as fast
-as scikit-learn's, because it computes all inner products only once.
+On the few words of one context, the k-means here is about 20 times as fast as scikit-learn's, as it
+computes all inner products only once.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ def by_cluster(embedder: Embedder, seed: int) -> Abstraction:
         real = [word for word in words if word != FAILED]
         vectors = embedder(real)
         # Sorted, because clusters must not depend on the order of the words.
-        known = sorted(word for word in real if word in vectors)
-        if len(known) > MOST_WORDS:
+        usable = sorted(word for word in real if word in vectors)
+        if len(usable) > MOST_WORDS:
             raise UsageError(
-                f"item {quoted(item.id)}: {len(known):,} different words are too many to cluster "
+                f"item {quoted(item.id)}: {len(usable):,} different words are too many to cluster "
                 f"for tvd_sem, which takes {MOST_WORDS:,}; leave out --metric tvd_sem."
             )
-        labels = cluster([vectors[word] for word in known], stream(seed, "clusters", item.id))
-        named = {word: f"cluster {label}" for word, label in zip(known, labels, strict=True)}
-        return _and_failed({word: named.get(word, UNKNOWN) for word in real}, words)
+        labels = cluster([vectors[word] for word in usable], stream(seed, "clusters", item.id))
+        class_of = {word: f"cluster {label}" for word, label in zip(usable, labels, strict=True)}
+        return _and_failed({word: class_of.get(word, UNKNOWN) for word in real}, words)
 
     return classes
 
@@ -74,16 +74,16 @@ def on_joint_support(
 ) -> Abstraction:
     """Classify the words of people and of all systems together: clusters depend on all words."""
     systems_of = {item.id: systems for item, systems in answered}
-    known: dict[str, Mapping[str, str]] = {}
+    classes_of: dict[str, Mapping[str, str]] = {}
 
     def classes(item: Item, words: Sequence[str]) -> Mapping[str, str]:
-        if item.id not in known:
+        if item.id not in classes_of:
             support = dict.fromkeys(human_counts(item.responses))
             for rows in systems_of[item.id].values():
                 for pair in pair_of(item, rows, choices):
                     support |= dict.fromkeys(pair.model.support)
-            known[item.id] = abstraction(item, list(support))
-        return known[item.id]
+            classes_of[item.id] = abstraction(item, list(support))
+        return classes_of[item.id]
 
     return classes
 
@@ -96,8 +96,8 @@ def cluster(vectors: Sequence[Floats], rng: np.random.Generator) -> list[int]:
     spread = points.std(axis=0)
     # Every dimension has mean 0 and standard deviation 1; a constant one is 0.
     scaled = gram((points - points.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
-    found = [kmeans(scaled, k, rng) for k in candidates(len(vectors))]
-    labels: list[int] = chosen(found).labels.tolist()
+    clusterings = [kmeans(scaled, k, rng) for k in candidates(len(vectors))]
+    labels: list[int] = chosen(clusterings).labels.tolist()
     return labels
 
 
@@ -153,7 +153,7 @@ def kmeans(points: Gram, k: int, rng: np.random.Generator, n_init: int = N_INIT)
     centers = _seeds(points, k, rng, n_init)
     # Each point to its nearest seed, for every restart.
     starts = points.distances[:, centers].argmin(axis=2).T
-    return min((_converged(points, labels) for labels in starts), key=lambda found: found.sse)
+    return min((_converged(points, labels) for labels in starts), key=lambda result: result.sse)
 
 
 def _converged(points: Gram, labels: Labels) -> Clustering:
@@ -238,8 +238,8 @@ def _read_text(path: Path) -> WordVectors:
         # GloVe's largest files have words with spaces: the vector is at the end of the line.
         word = " ".join(parts[:-size])
         if not word or len(parts) <= size:
-            found = f"has {len(parts) - 1} numbers after its word, not {size}"
-            raise DataError.at(path, line, found, "give every word the same number of them")
+            problem = f"has {len(parts) - 1} numbers after its word, not {size}"
+            raise DataError.at(path, line, problem, "give every word the same number of them")
         table.setdefault(word, _numbers(parts[-size:], path, line))
     return table
 
@@ -303,15 +303,15 @@ class CachedEmbedder:
     def __init__(self, encode: Callable[[list[str]], NDArray[Any]]) -> None:
         self._encode = encode
         # float32 halves the memory of a large run.
-        self._known: dict[str, NDArray[np.float32]] = {}
+        self._cache: dict[str, NDArray[np.float32]] = {}
 
     def __call__(self, words: Sequence[str]) -> Mapping[str, Floats]:
         """Return the vector of every word."""
-        new = [word for word in dict.fromkeys(words) if word not in self._known]
+        new = [word for word in dict.fromkeys(words) if word not in self._cache]
         if new:
             vectors = np.asarray(self._encode(new), dtype=np.float32)
-            self._known |= zip(new, vectors, strict=True)
-        return {word: self._known[word].astype(np.float64) for word in words}
+            self._cache |= zip(new, vectors, strict=True)
+        return {word: self._cache[word].astype(np.float64) for word in words}
 
 
 def minilm(argument: str = "") -> Embedder:
@@ -343,12 +343,12 @@ def vectors(argument: str = "") -> Embedder:
 
     def embed(words: Sequence[str]) -> Mapping[str, Floats]:
         # Answers are case-folded, but a file may have a word only with a capital.
-        found: dict[str, Floats] = {}
+        word_vectors: dict[str, Floats] = {}
         for word in words:
             for variant in (word.upper(), word.capitalize(), word):  # the last one counts
                 if variant in table:
-                    found[word] = table[variant].astype(np.float64)
-        return found
+                    word_vectors[word] = table[variant].astype(np.float64)
+        return word_vectors
 
     return embed
 

@@ -51,12 +51,12 @@ INFINITE = "infinite or unknown: people gave words for which no probability abov
 
 def system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
     """Compute the metrics of one system with intervals from the saved statistics."""
-    found, diagnostics = _estimates(store, system, interval)
+    metrics, diagnostics = _estimates(store, system, interval)
     perfect = perfect_of(diagnostics["perfect_low"], diagnostics["perfect_high"])
     n_model = diagnostics["n_model"]
     n_draws = "exact" if n_model is None else f"{n_model:g}"
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
-    for metric, estimated in found.items():
+    for metric, estimated in metrics.items():
         if estimated.value is None and not _is_expected(store, system, metric):
             continue
         if metric.startswith("log_loss") and estimated.value is None:
@@ -77,18 +77,18 @@ def _estimates(
     reductions, seed = _reductions(store, system), store.manifest["seed"]
     others = {name: Mean(name) for name in _DIAGNOSTICS}
     sums = walk(((p.groups, p.values) for p in store.stat_pages(system)), reductions | others)
-    found = {name: estimate(sums[name], r, seed, interval) for name, r in reductions.items()}
+    metrics = {name: estimate(sums[name], r, seed, interval) for name, r in reductions.items()}
     facts = store.meta(f"{PERSONS} {system}") if interval in ("auto", "t") else None
     if facts is not None:
         try:
             changes = PersonChanges.of(facts)
         except ValueError as error:
             raise DamagedRowError(str(error)) from None
-        for name in found.keys() & set(PERSON_METRICS):
-            found[name] = covering_persons(found[name], sums[name], reductions[name], changes)
-    for name in unknown_metrics(found):
-        found[name] = replace(found[name], value=None, interval=None, reason=WITHHELD)
-    return found, {name: value_of(sums[name], r) for name, r in others.items()}
+        for name in metrics.keys() & set(PERSON_METRICS):
+            metrics[name] = covering_persons(metrics[name], sums[name], reductions[name], changes)
+    for name in unknown_metrics(metrics):
+        metrics[name] = replace(metrics[name], value=None, interval=None, reason=WITHHELD)
+    return metrics, {name: value_of(sums[name], r) for name, r in others.items()}
 
 
 def unknown_metrics(found: Mapping[str, Estimate]) -> set[str]:
@@ -183,30 +183,30 @@ def _choices_in_force(store: Store, system: str, metric: str) -> dict[str, str]:
 def _reductions(store: Store, system: str) -> dict[str, Reduction]:
     """Return the reductions of a system's metrics, the leading metrics first."""
     if system == HUMAN:
-        found: dict[str, Reduction] = {"agreement_H": Mean("agreement_H")}
+        reductions: dict[str, Reduction] = {"agreement_H": Mean("agreement_H")}
     else:
-        found = {"overlap": Overlap(), "sq_distance": Mean("sq_distance")}
-        found |= {name: Mean(name) for name in AGREEMENTS} | {"agreement_gap": AgreementGap()}
-        found |= {name: Mean(name) for name in (*PAIRWISE, *store.manifest["abstractions"])}
+        reductions = {"overlap": Overlap(), "sq_distance": Mean("sq_distance")}
+        reductions |= {name: Mean(name) for name in AGREEMENTS} | {"agreement_gap": AgreementGap()}
+        reductions |= {name: Mean(name) for name in (*PAIRWISE, *store.manifest["abstractions"])}
     if store.systems()[system]["estimator"] == "exact":
         for name in ("log_loss", "log_loss_low", "log_loss_high"):
-            found[name] = FiniteMean(name, "confidence")
-        found |= {name: Mean(name) for name in EXACT_MEANS if name not in found}
+            reductions[name] = FiniteMean(name, "confidence")
+        reductions |= {name: Mean(name) for name in EXACT_MEANS if name not in reductions}
     bins = _edges(store, system), store.manifest["choices"]["bins"] == "closed"
-    found |= {f"ece_{t}": ECE(f"correct_{t}", *bins) for t in TARGETS}
+    reductions |= {f"ece_{t}": ECE(f"correct_{t}", *bins) for t in TARGETS}
     if system == ORACLE:
-        return found
+        return reductions
     # Targets that differ per split would need a bin per split: they are not debiased.
     unsplit = ("original", "human")
-    return found | {f"ece_debiased_{t}": DebiasedECE(f"correct_{t}", *bins) for t in unsplit}
+    return reductions | {f"ece_debiased_{t}": DebiasedECE(f"correct_{t}", *bins) for t in unsplit}
 
 
 def _edges(store: Store, system: str) -> tuple[float, ...]:
     if store.manifest["choices"]["binning"] == "equal-width":
         return equal_width_edges()
     # The confidences of the oracle differ per split: its first split is used.
-    found = np.concatenate([page.values["confidence"][:, 0] for page in store.stat_pages(system)])
-    confidences = np.sort(found[np.isfinite(found)])
+    values = np.concatenate([page.values["confidence"][:, 0] for page in store.stat_pages(system)])
+    confidences = np.sort(values[np.isfinite(values)])
     return equal_mass_edges(confidences.tolist(), len(confidences))
 
 

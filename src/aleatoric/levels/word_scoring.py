@@ -123,8 +123,8 @@ def person_changes(answered: Answered, choices: Choices) -> Iterator[tuple[str, 
     yield HUMAN, changes_without_each(words, None)
     for system, rows in systems.items():
         for pair in pair_of(item, rows, choices):
-            is_known = pair.model.n is None or pair.model.n > 1
-            yield system, changes_without_each(words, pair.model.as_dict(), is_known)
+            is_pair_known = pair.model.n is None or pair.model.n > 1
+            yield system, changes_without_each(words, pair.model.as_dict(), is_pair_known)
 
 
 def _read_people(item: Item) -> People:
@@ -135,8 +135,8 @@ def _read_people(item: Item) -> People:
 
 def _prepared(rows: Sequence[Draws], choices: Choices) -> Iterable[Draws]:
     # Runs of older versions hold raw texts; others hold words.
-    done = [cut(r, rule_named(choices.rule, choices.lead)) if r.texts else r for r in rows]
-    return done if choices.repeats == "separate" else [pool(done)]
+    cut_rows = [cut(r, rule_named(choices.rule, choices.lead)) if r.texts else r for r in rows]
+    return cut_rows if choices.repeats == "separate" else [pool(cut_rows)]
 
 
 def _score_model(
@@ -305,12 +305,12 @@ def _abstract_oracle_tvds(
     everybody: Sequence[People], halves: control.Halves, settings: Settings
 ) -> dict[str, Floats]:
     """Return TVD over classes of words, (items, splits) per abstraction."""
-    n, found = settings.n_splits, {}
+    n, by_abstraction = settings.n_splits, {}
     for name, abstraction in settings.abstractions.items():
         rows = ((people, slice(i * n, (i + 1) * n)) for i, people in enumerate(everybody))
         tvds = [_abstract_oracle_tvd(p, halves, splits, abstraction) for p, splits in rows]
-        found[name] = np.array(tvds)
-    return found
+        by_abstraction[name] = np.array(tvds)
+    return by_abstraction
 
 
 def _abstract_oracle_tvd(

@@ -46,8 +46,8 @@ class Agreement:
 
 def sq_distance(pair: Pair) -> float | None:
     """The unbiased squared distance between people and model; `None` for samples of one."""
-    found = Agreement.of(pair)
-    return found.sq_distance if found else None
+    agreement = Agreement.of(pair)
+    return agreement.sq_distance if agreement else None
 
 
 def self_agreement(side: Categorical) -> float | None:
@@ -96,9 +96,9 @@ class Overlap:
     def columns(self, chunk: Chunk) -> Floats:
         """H + M and C, with 0 for undefined, and indicators of the defined items."""
         human, model, cross = np.broadcast_arrays(*(chunk[name] for name in self.names))
-        known = np.isfinite(human + model + cross)
-        both, shared = (np.where(known, v, 0.0) for v in (human + model, cross))
-        return np.concatenate([both, shared, known], axis=1)
+        is_defined = np.isfinite(human + model + cross)
+        both, shared = (np.where(is_defined, v, 0.0) for v in (human + model, cross))
+        return np.concatenate([both, shared, is_defined], axis=1)
 
     def values(self, sums: Floats) -> Floats:
         """The ratio of the sums over all splits, as one value."""

@@ -30,9 +30,9 @@ def equal_mass_edges(
 ) -> tuple[float, ...]:
     """The inner edges of bins of equal mass of sorted confidences; equal ones stay together."""
     starts = {round(i * n / n_bins) for i in range(1, n_bins)}
-    # In single precision, like the confidences in `bin_index`: an edge opens its own value's bin.
-    found = (float(np.float32(c)) for i, c in enumerate(confidences) if i in starts and i > 0)
-    return tuple(dict.fromkeys(found))
+    # In single precision, like the confidences in `bin_index`: an edge belongs to the bin above it.
+    edges = (float(np.float32(c)) for i, c in enumerate(confidences) if i in starts and i > 0)
+    return tuple(dict.fromkeys(edges))
 
 
 def bin_index(
@@ -51,11 +51,11 @@ def binned(
     chunk: Chunk, correct: str, edges: tuple[float, ...], closed: bool
 ) -> tuple[Floats, Floats, NDArray[np.bool_], NDArray[np.intp]]:
     """Confidence and correctness (0 if undefined), whether both are defined, and bins (else -1)."""
-    sure, right = np.broadcast_arrays(chunk["confidence"], chunk[correct])
-    known = np.isfinite(sure) & np.isfinite(right)
+    confidence, is_correct = np.broadcast_arrays(chunk["confidence"], chunk[correct])
+    defined = np.isfinite(confidence) & np.isfinite(is_correct)
     # Undefined items go to no bin, like a confidence of 1 if the last bin is open.
-    index = np.where(known, bin_index(sure, edges, closed), -1)
-    return np.where(known, sure, 0.0), np.where(known, right, 0.0), known, index
+    index = np.where(defined, bin_index(confidence, edges, closed), -1)
+    return np.where(defined, confidence, 0.0), np.where(defined, is_correct, 0.0), defined, index
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class ECE:
 
     def columns(self, chunk: Chunk) -> Floats:
         """Confidence minus correctness by bin and split, then the number of items by split."""
-        confidence, correct, known, index = binned(chunk, self.correct, self.edges, self.closed)
+        confidence, correct, defined, index = binned(chunk, self.correct, self.edges, self.closed)
         member = index[:, None, :] == np.arange(len(self.edges) + 1)[None, :, None]
         gap = confidence - correct
         gaps = (member * gap[:, None, :]).reshape(len(gap), member.shape[1] * member.shape[2])
-        return np.concatenate([gaps, known], axis=1)
+        return np.concatenate([gaps, defined], axis=1)
 
     def values(self, sums: Floats) -> Floats:
         """Sum over bins of |sum of gaps|, divided by the number of items, per split."""
@@ -185,10 +185,10 @@ def sweep_bins(cells: Floats) -> Floats:
     best = mass_bins(cells, 1)
     most = int(min(np.count_nonzero(cells[:, COUNT]), cells[:, COUNT].sum()))
     for n_bins in range(2, most + 1):
-        found = mass_bins(cells, n_bins)
-        if np.any(np.diff(divide(found[:, ACCURACY], found[:, COUNT])) < 0):
+        bins = mass_bins(cells, n_bins)
+        if np.any(np.diff(divide(bins[:, ACCURACY], bins[:, COUNT])) < 0):
             break
-        best = found
+        best = bins
     return best
 
 
@@ -229,19 +229,19 @@ def _spectrum(cells: Floats) -> Floats:
     """The cosine transform of the gaps: like the kernel, it reflects them at 0 and 1."""
     from scipy.fft import dct
 
-    found: Floats = dct(_gaps(cells), type=2)
-    return found
+    spectrum: Floats = dct(_gaps(cells), type=2)
+    return spectrum
 
 
 def _gaps(cells: Floats) -> Floats:
     """Accuracy minus confidence on a fine grid, split between the two nearest grid cells."""
     used = cells[cells[:, COUNT] > 0]
-    place = divide(used[:, CONFIDENCE], used[:, COUNT]).clip(0, 1) * GRID - 0.5
-    left = np.floor(place).astype(np.int64)
-    share = place - left
+    position = divide(used[:, CONFIDENCE], used[:, COUNT]).clip(0, 1) * GRID - 0.5
+    cell = np.floor(position).astype(np.int64)
+    share = position - cell
     gap = (used[:, ACCURACY] - used[:, CONFIDENCE]) / used[:, COUNT].sum()
-    low = np.bincount(left.clip(0, GRID - 1), gap * (1 - share), minlength=GRID)
-    high = np.bincount((left + 1).clip(0, GRID - 1), gap * share, minlength=GRID)
+    low = np.bincount(cell.clip(0, GRID - 1), gap * (1 - share), minlength=GRID)
+    high = np.bincount((cell + 1).clip(0, GRID - 1), gap * share, minlength=GRID)
     return np.asarray(low + high, dtype=np.float64)
 
 
@@ -272,8 +272,8 @@ def ace_of(cells: Floats, n_classes: int, n_bins: int) -> float:
     """
     total = 0.0
     for start in range(0, len(cells), _CLASSES_AT_ONCE):
-        found = _mass_bins_of_each(cells[start : start + _CLASSES_AT_ONCE, :, :3], n_bins)
-        gaps = np.abs(divide(found[..., CONFIDENCE] - found[..., ACCURACY], found[..., COUNT]))
+        bins = _mass_bins_of_each(cells[start : start + _CLASSES_AT_ONCE, :, :3], n_bins)
+        gaps = np.abs(divide(bins[..., CONFIDENCE] - bins[..., ACCURACY], bins[..., COUNT]))
         total += float(np.nansum(gaps))
     return total / (n_classes * n_bins)
 

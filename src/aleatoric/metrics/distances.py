@@ -29,8 +29,8 @@ def tvd(pair: Pair) -> float:
 def js(pair: Pair) -> float:
     """Jensen-Shannon divergence in nats, between 0 and log 2; unassigned mass is disjoint."""
     shared, model_only = _on_human_words(pair)
-    apart = (model_only + pair.human.rest + pair.model.rest) * math.log(2) / 2
-    return sum(_differing_term(p, q) for p, q in shared) + apart
+    disjoint = (model_only + pair.human.rest + pair.model.rest) * math.log(2) / 2
+    return sum(_differing_term(p, q) for p, q in shared) + disjoint
 
 
 def tvd_debiased(pair: Pair) -> float | None:
@@ -53,8 +53,8 @@ def tvd_of_counts(left: Ints, right: Ints) -> Floats:
     """Total variation distance of (splits, outcomes) counts, per split."""
     n, m = _sizes(left), _sizes(right)
     # In integers: bit-identical whatever the order of the outcomes and the width of the table.
-    apart: Floats = np.abs(left * m - right * n).sum(axis=1) / (2 * n * m)[:, 0]
-    return apart
+    distances: Floats = np.abs(left * m - right * n).sum(axis=1) / (2 * n * m)[:, 0]
+    return distances
 
 
 def js_of_counts(left: Ints, right: Ints) -> Floats:
@@ -72,16 +72,16 @@ def leave_pair_out(left: Ints, right: Ints) -> Floats:
     """
     n, m = left.sum(axis=1, keepdims=True), right.sum(axis=1, keepdims=True)
     # In integers, so that ties are exact.
-    ahead = left * (m - 1) - right * (n - 1)
-    by_person, by_draw = np.sign(ahead - (m - 1)), np.sign(ahead + (n - 1))
+    lead = left * (m - 1) - right * (n - 1)
+    by_person, by_draw = np.sign(lead - (m - 1)), np.sign(lead + (n - 1))
     gains = (left * (m - right) * by_person - right * (n - left) * by_draw).sum(axis=1)
-    # A word that no other answer has is no evidence: it goes to the side with more such words.
+    # A word given once in total is no evidence: it goes to the side with more such words.
     lone_left = ((left == 1) & (right == 0)).sum(axis=1)
     lone_right = ((left == 0) & (right == 1)).sum(axis=1)
     n, m = n[:, 0], m[:, 0]
-    known, drawn = Rare.of(left, n), Rare.of(right, m)
-    unseen = lone_left * m * _unseen_sign(known, drawn)
-    unseen = unseen + lone_right * n * _unseen_sign(drawn, known)
+    rare_left, rare_right = Rare.of(left, n), Rare.of(right, m)
+    unseen = lone_left * m * _unseen_sign(rare_left, rare_right)
+    unseen = unseen + lone_right * n * _unseen_sign(rare_right, rare_left)
     halved = (gains + unseen) / (2 * n * m)
     return np.where((n < 2) | (m < 2), np.nan, halved)
 
@@ -90,15 +90,15 @@ def w1(left: Floats, right: Floats) -> Floats:
     """Per row, the area between the two empirical distribution functions (Wasserstein-1)."""
     n_left, n_right = counts(left), counts(right)
     left, right = np.sort(left, axis=1), np.sort(right, axis=1)  # NaN goes last
-    found = np.full(len(left), np.nan)
+    distances = np.full(len(left), np.nan)
     # Rows of the same two numbers share their quantile steps; usually all rows do.
     shapes = n_left * (right.shape[1] + 1) + n_right
     for shape in np.unique(shapes).tolist():
         k, m = divmod(shape, right.shape[1] + 1)
         if k and m:
             rows = slice(None) if (shapes == shape).all() else np.flatnonzero(shapes == shape)
-            found[rows] = _of_sorted(left[rows, :][:, :k], right[rows, :][:, :m])
-    return found
+            distances[rows] = _of_sorted(left[rows, :][:, :k], right[rows, :][:, :m])
+    return distances
 
 
 def ks(left: Floats, right: Floats) -> Floats:
@@ -128,14 +128,14 @@ def mean(values: Floats) -> Floats:
     """Per row, the mean of the values that are present; NaN if there are none."""
     n = counts(values)
     total = np.nansum(values, axis=1)
-    found: Floats = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
-    return found
+    means: Floats = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
+    return means
 
 
 def counts(values: Floats) -> Ints:
     """Per row, the number of values that are present."""
-    found: Ints = (~np.isnan(values)).sum(axis=1)
-    return found
+    n_present: Ints = (~np.isnan(values)).sum(axis=1)
+    return n_present
 
 
 def _on_human_words(pair: Pair) -> tuple[list[tuple[float, float]], float]:
@@ -191,20 +191,20 @@ def _against_sample(human: Categorical, n: int, model: Categorical, m: int) -> f
     """`leave_pair_out` of one item in Python integers: faster, as most words have only draws."""
     shares = model.as_dict()
     both = [(round(p * n), round(shares.get(w, 0.0) * m)) for w, p in human.as_dict().items()]
-    known, drawn = Rare.of_side(human, n), Rare.of_side(model, m)
-    # A word that no person gave counts for the model if it was drawn twice, else as no evidence.
-    lone_left, lone_right = both.count((1, 0)), drawn.once - sum(y == 1 for _, y in both)
-    again = m - drawn.once - sum(y for _, y in both if y > 1)
-    gains = sum(_gain(x, y, n, m) for x, y in both) + n * again
-    unseen = lone_left * m * _unseen_sign(known, drawn)
-    unseen += lone_right * n * _unseen_sign(drawn, known)
+    rare_human, rare_model = Rare.of_side(human, n), Rare.of_side(model, m)
+    # A word that no person gave counts for the model if drawn at least twice, else not.
+    lone_left, lone_right = both.count((1, 0)), rare_model.once - sum(y == 1 for _, y in both)
+    n_redrawn = m - rare_model.once - sum(y for _, y in both if y > 1)
+    gains = sum(_gain(x, y, n, m) for x, y in both) + n * n_redrawn
+    unseen = lone_left * m * _unseen_sign(rare_human, rare_model)
+    unseen += lone_right * n * _unseen_sign(rare_model, rare_human)
     return float((gains + unseen) / (2 * n * m))
 
 
 def _gain(x: int, y: int, n: int, m: int) -> int:
     """The contribution of one word, with the signs of `leave_pair_out`."""
-    ahead = x * (m - 1) - y * (n - 1)
-    return x * (m - y) * _sign(ahead - (m - 1)) - y * (n - x) * _sign(ahead + (n - 1))
+    lead = x * (m - 1) - y * (n - 1)
+    return x * (m - y) * _sign(lead - (m - 1)) - y * (n - x) * _sign(lead + (n - 1))
 
 
 def _sign(number: int) -> int:
@@ -212,41 +212,41 @@ def _sign(number: int) -> int:
 
 
 def _unseen_sign(ours: Rare, theirs: Rare) -> Floats:
-    """Which side has more words given once after leaving one of ours out; a mean over the other's.
+    """Mean sign of the lead in words given once, after leaving one such word of `ours` out.
 
-    Of the other side a word given once (one fewer), given twice (one more) or another is left out.
+    The mean is over the left-out answer of `theirs`: a word given once, given twice, or another.
     """
-    ahead = (ours.once - 1) * (theirs.n - 1) - theirs.once * (ours.n - 1)
-    fewer, more = theirs.once / theirs.n, 2 * theirs.twice / theirs.n
+    lead = (ours.once - 1) * (theirs.n - 1) - theirs.once * (ours.n - 1)
+    fewer, extra = theirs.once / theirs.n, 2 * theirs.twice / theirs.n
     step = ours.n - 1
-    mean: Floats = (
-        fewer * np.sign(ahead + step)
-        + more * np.sign(ahead - step)
-        + (1 - fewer - more) * np.sign(ahead)
+    mean_sign: Floats = (
+        fewer * np.sign(lead + step)
+        + extra * np.sign(lead - step)
+        + (1 - fewer - extra) * np.sign(lead)
     )
-    return mean
+    return mean_sign
 
 
 def _against_exact(people: Categorical, n: int, model: Categorical) -> float:
-    """Each person left out in turn, against exact probabilities."""
+    """`tvd_debiased` against exact probabilities: each person is left out in turn."""
     probs = model.as_dict()
     words = dict.fromkeys((*people.support, *probs))
     x = np.zeros(len(words), dtype=np.int64)
     x[: len(people.support)] = np.rint(np.array(people.probs) * n)
     q = np.array([probs.get(word, 0.0) for word in words])
     # A word that nobody else gave and that has no probability can only be people's.
-    without = np.where((x == 1) & (q == 0), 1.0, np.sign((x - 1) / (n - 1) - q))
-    among = np.sign(x / (n - 1) - q)
-    model_mean = q * (x / n * without + (n - x) / n * among)
-    return float((x / n * without).sum() - model_mean.sum() + model.rest) / 2
+    sign_left_out = np.where((x == 1) & (q == 0), 1.0, np.sign((x - 1) / (n - 1) - q))
+    sign_kept = np.sign(x / (n - 1) - q)
+    model_mean = q * (x / n * sign_left_out + (n - x) / n * sign_kept)
+    return float((x / n * sign_left_out).sum() - model_mean.sum() + model.rest) / 2
 
 
 def _of_sorted(left: Floats, right: Floats) -> Floats:
     """Integrate |left quantile - right quantile| over p; both are step functions."""
     k, m = left.shape[1], right.shape[1]
     if k == m:
-        same: Floats = np.abs(left - right).mean(axis=1)
-        return same
+        area_equal_sizes: Floats = np.abs(left - right).mean(axis=1)
+        return area_equal_sizes
     # In units of 1 / (k * m) every step ends at a whole number.
     ends: Ints = np.union1d(np.arange(1, k + 1) * m, np.arange(1, m + 1) * k)
     lengths = np.diff(ends, prepend=0)

@@ -26,8 +26,8 @@ class Mean:
     def columns(self, chunk: Chunk) -> Floats:
         """The values, with 0 for undefined, and indicators of the defined ones."""
         values = chunk[self.statistic]
-        known = np.isfinite(values)
-        return np.concatenate([np.where(known, values, 0.0), known], axis=1)
+        is_defined = np.isfinite(values)
+        return np.concatenate([np.where(is_defined, values, 0.0), is_defined], axis=1)
 
     def values(self, sums: Floats) -> Floats:
         """Sum over count, per split."""

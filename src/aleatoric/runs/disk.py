@@ -154,7 +154,7 @@ def reporting_faults(path: Path, reads: bool = False) -> Iterator[None]:
 
 @contextmanager
 def on_failure(undo: Callable[[], None]) -> Iterator[None]:
-    """Undo what was begun if what is done inside fails."""
+    """Call `undo` if the block inside fails."""
     try:
         yield
     except BaseException:
@@ -185,7 +185,7 @@ def _database_error(path: Path, error: Exception, reads: bool) -> AleatoricError
     if primary == sqlite3.SQLITE_BUSY:
         return UsageError(f"{path}: another process holds its database; wait until it is done.")
     if primary != sqlite3.SQLITE_IOERR:
-        return None  # a bug of ours, not a fault of the disk
+        return None  # a bug in this package, not a fault of the disk
     fix = f"what was finished is saved: check the disk and continue with {command(path)}"
     return StorageError(f"{path}: its database cannot be used ({error})", fix)
 
@@ -293,7 +293,7 @@ def connect_to_read(file: Path) -> sqlite3.Connection:
         connection.close()
         if _has_log(file):
             raise
-        # In a folder where not even a lock can be made, nobody writes: the file does not change.
+        # In a folder where no lock can be created, nobody writes: the file does not change.
         connection = _connect_read_only(file, "immutable=1")
     return connection
 
@@ -373,7 +373,7 @@ class _LimitedConnection(sqlite3.Connection):
         return super().execute(sql, parameters)
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
-        self.steps[0] = -(1 << 62)  # rows of our own have no limit
+        self.steps[0] = -(1 << 62)  # rows that this process writes have no limit
         return super().executemany(sql, parameters)
 
 
@@ -395,8 +395,8 @@ def _connect(file: Path, place: str, uri: bool) -> sqlite3.Connection:
     return connection
 
 
-def _connect_read_only(file: Path, how: str) -> sqlite3.Connection:
-    return _connect(file, f"{file.absolute().as_uri()}?{how}", uri=True)
+def _connect_read_only(file: Path, query: str) -> sqlite3.Connection:
+    return _connect(file, f"{file.absolute().as_uri()}?{query}", uri=True)
 
 
 def _beside(file: Path, ending: str) -> Path:

@@ -1,4 +1,4 @@
-"""Engines: where models are loaded and asked, in this process or on a cluster."""
+"""Engines: where models are loaded and queried, in this process or on a cluster."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ def open_local(options: EngineOptions) -> AbstractContextManager[Engine]:
 def open_engine(options: EngineOptions) -> AbstractContextManager[Engine]:
     """Open the engine of a run."""
     check_engine(options)
-    found: AbstractContextManager[Engine] = registry.find("engines", options.name)(options)
-    return found
+    engine: AbstractContextManager[Engine] = registry.find("engines", options.name)(options)
+    return engine
 
 
 def check_engine(options: EngineOptions) -> None:
     """Refuse an unknown engine, and options that it does not use."""
-    known = registry.names("engines")
-    if options.name not in known:
-        raise UsageError(f"there is no engine {options.name!r}; use {' or '.join(known)}.")
-    given = {
+    names = registry.names("engines")
+    if options.name not in names:
+        raise UsageError(f"there is no engine {options.name!r}; use {' or '.join(names)}.")
+    cluster_options = {
         "--address": options.address,
         "--actors": options.actors,
         "--actor-cpus": options.cpus,
         "--actor-gpus": options.gpus,
     }
-    unused = [option for option, value in given.items() if value is not None]
+    unused = [option for option, value in cluster_options.items() if value is not None]
     if options.name == LOCAL and unused:
         raise UsageError(f"{unused[0]} is for a cluster; add --engine ray.")
     _check_share("--actor-cpus", options.cpus or 0)
@@ -99,8 +99,8 @@ def open_model(spec: str, loading: Loading) -> WordModel:
         model: WordModel = registry.find("models", kind)(argument)
         return model
     if kind not in registry.names("language_models"):
-        known = [*registry.names("models"), *registry.names("language_models")]
-        raise UsageError(f"there is no model {spec!r}; known kinds: {', '.join(sorted(known))}.")
+        kinds = [*registry.names("models"), *registry.names("language_models")]
+        raise UsageError(f"there is no model {spec!r}; known kinds: {', '.join(sorted(kinds))}.")
     lm = _language_model(kind, argument, loading)
     label = spec.rstrip("/").rpartition("/")[2]
     live: WordModel = registry.find("estimators", loading.estimator)(lm, label, loading.estimator)
@@ -122,8 +122,8 @@ def open_text_model(spec: str, loading: LoadOptions) -> TextModel:
 def _open(spec: str, plugins: str, task: str, loading: LoadOptions) -> Any:
     kind, _, argument = spec.partition(":")
     if kind not in registry.names(plugins):
-        known = ", ".join(registry.names(plugins))
-        raise UsageError(f"there is no model {spec!r} to {task}; known kinds: {known}.")
+        known_kinds = ", ".join(registry.names(plugins))
+        raise UsageError(f"there is no model {spec!r} to {task}; known kinds: {known_kinds}.")
     if bool(argument) == (kind == "smollm2"):
         fix = "write smollm2" if argument else f"write {kind}:NAME"
         raise UsageError(f"{spec!r} is no model; {fix}.")
@@ -131,12 +131,12 @@ def _open(spec: str, plugins: str, task: str, loading: LoadOptions) -> Any:
 
 
 def check_specs(specs: Iterable[str], *kinds: str) -> None:
-    """Refuse models of no known kind and missing files, before any model is loaded."""
-    known = sorted({name for kind in kinds for name in registry.names(kind)})
+    """Refuse models of unknown kinds and missing files, before any model is loaded."""
+    known_kinds = sorted({name for kind in kinds for name in registry.names(kind)})
     for spec in specs:
         name, _, argument = spec.partition(":")
-        if name not in known:
-            raise UsageError(f"there is no model {spec!r}; known kinds: {', '.join(known)}.")
+        if name not in known_kinds:
+            raise UsageError(f"there is no model {spec!r}; known kinds: {', '.join(known_kinds)}.")
         try:
             spec.encode()  # systems are saved and shown under it
         except UnicodeEncodeError:
@@ -169,12 +169,12 @@ def check_until(error: float | None, specs: Iterable[str], estimator: str) -> No
     live = registry.names("language_models")
     for spec in specs:
         if spec.partition(":")[0] not in live:
-            known = ", ".join(live)
-            raise UsageError(f"--until needs a live model ({known}); {spec} is none.")
+            live_kinds = ", ".join(live)
+            raise UsageError(f"--until needs a live model ({live_kinds}); {spec} is none.")
 
 
 def check_estimator(name: str) -> None:
     """Refuse an unknown estimator of a live model."""
-    known = registry.names("estimators")
-    if name not in known:
-        raise UsageError(f"there is no estimator {name!r}; use {' or '.join(known)}.")
+    names = registry.names("estimators")
+    if name not in names:
+        raise UsageError(f"there is no estimator {name!r}; use {' or '.join(names)}.")

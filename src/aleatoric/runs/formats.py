@@ -1,6 +1,6 @@
 """The tables of a run, and how rows are written and read: JSON, or compressed statistics.
 
-A run may come from others, and a checksum does not prove who wrote a row: every row is validated
+A run may come from others, and a checksum does not prove who wrote a row; so every row is validated
 when it is decoded.
 """
 
@@ -20,7 +20,7 @@ from aleatoric.types import Categorical, Choices, Draws, Exact, Floats, Item, Te
 
 DATABASE = "run.sqlite"
 ITEMS_SAVED = "n_items"
-"""The fact that says how many items a run was given: if its table has fewer, some were lost."""
+"""The fact with the number of items a run started with: if its table has fewer, some were lost."""
 SCHEMA_VERSION = 5
 """Raised when a table or the manifest changes; kept as SQLite's `user_version`."""
 STATS = (
@@ -42,7 +42,7 @@ SCHEMA = (
     "CREATE TABLE draws (item INTEGER NOT NULL, system INTEGER NOT NULL, row INTEGER NOT NULL, "
     "payload TEXT NOT NULL, checksum INTEGER NOT NULL, "
     "PRIMARY KEY (item, system, row)) WITHOUT ROWID",
-    # Which items a system has answered is needed often: the index tells without the answers.
+    # Which items a system has answered is needed often: the index avoids reading the answers.
     "CREATE INDEX draws_by_system ON draws (system, item)",
     "CREATE TABLE token_sums (system INTEGER PRIMARY KEY, items INTEGER NOT NULL, "
     "unscored INTEGER NOT NULL, tokens INTEGER NOT NULL, payload BLOB NOT NULL, "
@@ -153,9 +153,9 @@ def load_saved(text: str) -> Any:
 
 def load_texts(text: str) -> tuple[str, ...]:
     """Read a JSON list of one text or more."""
-    found = load(text)
-    _check(type(found) is list and len(found) > 0, "not a list of texts")
-    return valid_texts(found)
+    texts = load(text)
+    _check(type(texts) is list and len(texts) > 0, "not a list of texts")
+    return valid_texts(texts)
 
 
 def valid_texts(found: Sequence[Any]) -> tuple[str, ...]:
@@ -180,13 +180,13 @@ def dump_item(item: Item) -> ItemRow:
 
 def load_item(item_id: str, group: str, context: str, original: str | None, responses: str) -> Item:
     """Return the item of its columns."""
-    found = load(responses)
+    answers = load(responses)
     valid_texts([item_id, group, context, original or ""])
-    _check(type(found) is list and len(found) > 0, "not a list of responses")
-    if isinstance(found[0], str):
-        return Item(item_id, group, context, valid_texts(found), original)
+    _check(type(answers) is list and len(answers) > 0, "not a list of responses")
+    if isinstance(answers[0], str):
+        return Item(item_id, group, context, valid_texts(answers), original)
     try:
-        persons, words = zip(*found, strict=True)
+        persons, words = zip(*answers, strict=True)
     except (TypeError, ValueError) as error:
         raise DamagedRowError(str(error)) from None
     return Item(item_id, group, context, valid_texts(words), original, valid_texts(persons))
@@ -224,12 +224,12 @@ def dump_draws(draws: Draws) -> str:
 
 def load_draws(item_id: str, row: int, payload: str) -> Draws:
     """Read and validate what `dump_draws` wrote."""
-    found = load(payload)
-    if type(found) is not dict or type(counts := found.get("counts")) is not dict:
+    saved = load(payload)
+    if type(saved) is not dict or type(counts := saved.get("counts")) is not dict:
         raise DamagedRowError("draws have no counts")
     valid_texts([*counts])
-    written, failed = found.get("texts", []), found.get("failed", 0)
-    logprobs = found.get("logprobs")
+    written, failed = saved.get("texts", []), saved.get("failed", 0)
+    logprobs = saved.get("logprobs")
     _check(type(written) is list and type(row) is int, "texts of draws are not a list")
     is_valid = all(type(number) is int and number > 0 for number in counts.values())
     _check(is_valid and type(failed) is int and failed >= 0, "counts of draws")
@@ -238,15 +238,15 @@ def load_draws(item_id: str, row: int, payload: str) -> Draws:
         is_valid = type(logprobs) is dict and all(map(is_number, logprobs.values()))
         _check(is_valid, "log-probabilities")
         valid_texts([*logprobs])
-    exact = _load_exact(found["exact"]) if "exact" in found else None
+    exact = _load_exact(saved["exact"]) if "exact" in saved else None
     return Draws(item_id, counts, failed, row, valid_texts(written), logprobs, exact)
 
 
-def _load_exact(found: Any) -> Exact:
+def _load_exact(saved: Any) -> Exact:
     try:
-        words, bounds = found["words"], found["bounds"]
+        words, bounds = saved["words"], saved["bounds"]
         support, probs = valid_texts(words["support"]), tuple(words["probs"])
-        numbers = [found["failed"], words["rest"], *probs]
+        numbers = [saved["failed"], words["rest"], *probs]
         ends = {  # both ends are null if the log loss is infinite: a word has no probability
             name: (math.inf if low is high is None else low, high)
             for name, (low, high) in bounds.items()
@@ -256,7 +256,7 @@ def _load_exact(found: Any) -> Exact:
             and len(support) == len(set(support)) == len(probs) > 0
             and all(map(is_number, numbers))
             and -_ROUNDING <= min(numbers) <= sum(probs) <= 1 + _ROUNDING
-            and type(found["certified"]) is bool
+            and type(saved["certified"]) is bool
             and all(_is_real(low) for low, _ in ends.values())
             and all(is_number(high) for _, high in ends.values() if high is not None)
         )
@@ -264,7 +264,7 @@ def _load_exact(found: Any) -> Exact:
         raise DamagedRowError(str(error)) from None
     _check(is_valid, "probabilities of words")
     distribution = Categorical(support, probs, words["rest"], None)
-    return Exact(distribution, ends, found["certified"], found["failed"])
+    return Exact(distribution, ends, saved["certified"], saved["failed"])
 
 
 # Statistics ---------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ _KEY = "option"
 
 @dataclass(frozen=True)
 class Option:
-    """How a field of a job appears to users."""
+    """Presentation of a job's field to users."""
 
     help: str
     flag: str = ""
@@ -49,7 +49,7 @@ def option(default: Any = MISSING, help: str = "", **about: Any) -> Any:
 
 @dataclass(frozen=True)
 class Job:
-    """The options that all commands share which ask models."""
+    """The options shared by all commands that query models."""
 
     command: ClassVar[str]
 
@@ -76,12 +76,12 @@ class Job:
 
     @property
     def loading(self) -> Loading:
-        """How live models are loaded."""
+        """Options for loading live models."""
         return Loading("exact", self.dtype, self.device, self.bos, self.trust_remote_code)
 
     @property
     def engine_options(self) -> EngineOptions:
-        """Where models run."""
+        """Options for where models run."""
         return EngineOptions(self.engine)
 
     @property
@@ -150,15 +150,15 @@ class ClusterJob(Job):
 
     @property
     def engine_options(self) -> EngineOptions:
-        """Where models run."""
+        """Options for where models run."""
         cluster = (self.address, self.actors, self.actor_cpus, self.actor_gpus)
         return EngineOptions(self.engine, *cluster)
 
 
 def about(job_field: Field[Any]) -> Option:
-    """Return what is declared about a field."""
-    found: Option = job_field.metadata[_KEY]
-    return found
+    """Return the declared option of a field."""
+    declared: Option = job_field.metadata[_KEY]
+    return declared
 
 
 def flag(job_field: Field[Any]) -> str:
@@ -213,7 +213,7 @@ def _flagged(name: str, value: Any) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Loading:
-    """How live models are loaded and asked."""
+    """Options for loading and querying live models."""
 
     estimator: str = "exact"
     dtype: str = "float32"
@@ -227,11 +227,11 @@ LOCAL = "local"
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """Which engine, and how large; `None` leaves a choice to it. No result depends on these."""
+    """Name and size of an engine; `None` lets it choose. No result depends on these."""
 
     name: str = LOCAL
     address: str | None = None
-    """Of a cluster that runs already: `auto` or host:port."""
+    """Address of a running cluster: `auto` or host:port."""
     actors: int | None = None
     cpus: float | None = None
     gpus: float | None = None
@@ -246,50 +246,50 @@ _OTHER_OPTIONS = {"choices": "--choose", "assignment": "--split"}
 
 def check_same_options(path: Path, saved: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
     """Refuse to continue the run in `path` with other options than it was started with."""
-    given = json.loads(json.dumps(dict(manifest)))
-    for problem in _differences(saved, given):
+    requested = json.loads(json.dumps(dict(manifest)))
+    for problem in _differences(saved, requested):
         raise UsageError(f"{path}: holds another run ({problem}); choose another --out.")
 
 
-def _differences(saved: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
-    if saved["command"] != given["command"]:
+def _differences(saved: Mapping[str, Any], requested: Mapping[str, Any]) -> Iterator[str]:
+    if saved["command"] != requested["command"]:
         yield f"it is of aleatoric {saved['command']}"
         return
-    job_type = registry.find("levels", given["command"]).job_type
-    names = [name for name in _differing(saved, given) if name not in MAY_DIFFER]
-    # Options say more than the facts that follow from them.
+    job_type = registry.find("levels", requested["command"]).job_type
+    names = [name for name in _differing(saved, requested) if name not in MAY_DIFFER]
+    # Options tell users more than the facts derived from them.
     for name in sorted(names, key=lambda name: (name in _OTHER_OPTIONS, name)):
         if name == "corpus":
-            yield from _corpus_differences(saved[name], given[name])
+            yield from _corpus_differences(saved[name], requested[name])
         elif name == "contents":
-            known, found = saved.get(name) or {}, given.get(name) or {}
-            for spec in _differing(known, found):
-                if spec in known and spec in found:  # the files of some models are not known
+            before, now = saved.get(name) or {}, requested.get(name) or {}
+            for spec in _differing(before, now):
+                if spec in before and spec in now:  # the files of some models are not known
                     yield f"the files of --model {spec} have changed since"
         elif changed := _OTHER_OPTIONS.get(name) or _flag_of(job_type, name):
             yield f"its {changed} differs"
 
 
-def _differing(saved: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    names = sorted(saved.keys() | given.keys())
-    return [name for name in names if saved.get(name) != given.get(name)]
+def _differing(saved: Mapping[str, Any], requested: Mapping[str, Any]) -> list[str]:
+    names = sorted(saved.keys() | requested.keys())
+    return [name for name in names if saved.get(name) != requested.get(name)]
 
 
 def _flag_of(job_type: type[Job], name: str) -> str | None:
     """Return the option of a saved value; `None` if it may differ when a run is continued."""
-    found = next((job_field for job_field in fields(job_type) if job_field.name == name), None)
-    if found is None:
+    matching = next((job_field for job_field in fields(job_type) if job_field.name == name), None)
+    if matching is None:
         return f"--{name.replace('_', '-')}"
-    return flag(found) if about(found).fixed else None
+    return flag(matching) if about(matching).fixed else None
 
 
-def _corpus_differences(saved: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
-    differing = _differing(saved, given)
-    if differing == ["spec"] and _resolved(saved["spec"]) == _resolved(given["spec"]):
+def _corpus_differences(saved: Mapping[str, Any], requested: Mapping[str, Any]) -> Iterator[str]:
+    differing = _differing(saved, requested)
+    if differing == ["spec"] and _resolved(saved["spec"]) == _resolved(requested["spec"]):
         return
     if differing == ["encoding"]:
         yield "its --encoding differs"
-    elif saved.get("spec") == given.get("spec") and "sha256" in differing:
+    elif saved.get("spec") == requested.get("spec") and "sha256" in differing:
         yield "its --corpus has changed since"
     else:
         yield "its --corpus differs"

@@ -30,7 +30,7 @@ from aleatoric.runs.ray_workers import ModelFacts, ModelSource, Pool, PoolSize, 
 from aleatoric.types import Draws, Item, TextItem, Texts
 
 AT_ONCE = 32
-"""Items per part for a model that does not say how many it takes."""
+"""Items per part for a model that has no batch size."""
 IN_DRIVER = ("recorded", "openai")
 CPUS = 4
 """Most CPUs per actor without a GPU: more do not make it faster."""
@@ -77,7 +77,7 @@ class RayEngine(Engine):
         return TalliedRayTexts(pool, facts) if facts.is_tallied else RayTexts(pool, facts)
 
     def close(self) -> None:
-        """End the actors; leave the cluster, or stop it if it was started here."""
+        """Stop the actors; disconnect from the cluster, or stop it if it was started here."""
         self._close_pool()
         self._leaving.close()
 
@@ -115,7 +115,7 @@ class RayModel:
 
     @property
     def version(self) -> str:
-        """What pins the model."""
+        """The version that identifies the model."""
         return self.facts.version
 
     def notes(self) -> Sequence[str]:
@@ -135,7 +135,7 @@ class RayWords(RayModel):
 
     @property
     def estimator(self) -> str:
-        """How its distributions are estimated."""
+        """The estimator of its distributions."""
         return self.facts.estimator
 
     @property
@@ -181,7 +181,7 @@ class TalliedRayTexts(RayTexts):
         return [*super().notes(), *self.tally.notes(self.label)]
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
-        """Yield texts as any model; an input is counted when its texts are given."""
+        """Yield texts like any model; an input is counted when its texts are yielded."""
         self.tally.start()
         for texts, counts in self._counted(items, ask):
             self.tally.add(counts)
@@ -189,9 +189,9 @@ class TalliedRayTexts(RayTexts):
 
 
 def connect(options: EngineOptions, leaving: ExitStack) -> Any:
-    """Return the module `ray`, connected; `leaving` ends a connection that is made here.
+    """Return the module `ray`, connected; `leaving` ends a connection that is opened here.
 
-    A connection that the caller has made with `ray.init` is used as it is.
+    A connection that the caller has opened with `ray.init` is used as it is.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
     try:
@@ -201,16 +201,16 @@ def connect(options: EngineOptions, leaving: ExitStack) -> Any:
     if ray.is_initialized() and options.address is None:
         return ray
     check_address(options.address)
-    how: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    init_options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if options.address is None:
         folder = leaving.enter_context(_private_cluster())
-        how |= _own_cluster(options) | {"_temp_dir": folder}
+        init_options |= _local_cluster(options) | {"_temp_dir": folder}
     else:
-        how["address"] = options.address
+        init_options["address"] = options.address
     leaving.callback(ray.shutdown)
-    with _own_sigterm():
+    with _restoring_sigterm():
         try:
-            ray.init(**how)
+            ray.init(**init_options)
         except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
             raise _unreachable(options.address, error) from None
     if options.address is None:
@@ -288,19 +288,19 @@ def _unreachable(address: str | None, error: Exception) -> UsageError:
     )
 
 
-def _own_cluster(options: EngineOptions) -> dict[str, Any]:
-    # More actors than this machine has cores are allowed if they are asked for.
-    wanted = (options.actors or 1) * (options.cpus or 1)
+def _local_cluster(options: EngineOptions) -> dict[str, Any]:
+    # More actors than this machine has cores are allowed if they are requested.
+    n_cpus = (options.actors or 1) * (options.cpus or 1)
     return {
         "address": "local",
-        "num_cpus": max(os.cpu_count() or 1, -int(-wanted // 1)),
+        "num_cpus": max(os.cpu_count() or 1, -int(-n_cpus // 1)),
         "include_dashboard": False,
         "object_store_memory": _OBJECT_STORE,
     }
 
 
 @contextmanager
-def _own_sigterm() -> Iterator[None]:
+def _restoring_sigterm() -> Iterator[None]:
     """Restore the program's handler of SIGTERM, which Ray replaces."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -25,7 +25,7 @@ from aleatoric.types import Draws, Texts
 
 _PACKAGES = ("numpy", "torch", "transformers", "tokenizers")
 MOST_TRIES = 3
-"""How many actors may be lost over a part, or in a row while they load a model."""
+"""Number of actors that may be lost per part, or in a row while they load a model."""
 AHEAD = 2
 """Parts sent to an actor: one in progress, and one to follow without a pause."""
 PATIENCE = 120.0
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What the driver needs to know about a loaded model."""
+    """Facts about a loaded model that the driver needs."""
 
     label: str
     version: str
@@ -44,7 +44,7 @@ class ModelFacts:
     conventions: Mapping[str, str]
     is_tallied: bool
     at_once: int | None
-    """Contexts, or samples of texts, per batch; `None` if the model does not say."""
+    """Contexts, or samples of texts, per batch; `None` if the model has no batch size."""
     notes: tuple[str, ...]
     versions: Mapping[str, str]
     """Versions of the packages that its numbers depend on."""
@@ -64,8 +64,8 @@ class Failure:
     @classmethod
     def of(cls, error: AleatoricError) -> Failure:
         """Return the failure with the nearest class in `aleatoric.errors`."""
-        known = [kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__]
-        return cls(known[0].__name__, str(error))
+        kinds = [kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__]
+        return cls(kinds[0].__name__, str(error))
 
     def error(self) -> AleatoricError:
         """Return the error, to be raised here."""
@@ -86,7 +86,7 @@ class PartAnswers:
 
 @dataclass(frozen=True)
 class ModelSource:
-    """The model that an actor loads, and what it is asked for."""
+    """The model that an actor loads, and the task it is loaded for."""
 
     task: Literal["words", "texts"]
     spec: str
@@ -107,9 +107,9 @@ class ModelWorker:
     def load(self) -> ModelFacts | Failure:
         """Load the model; return facts about it, or why it cannot be loaded."""
         source = self._source
-        opened: Any = open_model if source.task == "words" else open_text_model
+        open_source: Any = open_model if source.task == "words" else open_text_model
         try:
-            self._model = model = opened(source.spec, source.loading)
+            self._model = model = open_source(source.spec, source.loading)
         except AleatoricError as error:
             return Failure.of(error)
         return ModelFacts(
@@ -125,15 +125,15 @@ class ModelWorker:
 
     def answer(self, items: Sequence[Any], ask: Any) -> PartAnswers:
         """Return the answers to a part of the items, up to the first error."""
-        given: list[Any] = []
+        answers: list[Any] = []
         failure = None
         try:
-            given.extend(self._given(items, ask))  # what comes before an error is kept
+            answers.extend(self._answers(items, ask))  # what comes before an error is kept
         except AleatoricError as error:
             failure = Failure.of(error)
-        return PartAnswers(tuple(given), self._notes(), failure)
+        return PartAnswers(tuple(answers), self._notes(), failure)
 
-    def _given(self, items: Sequence[Any], ask: Any) -> Iterator[tuple[Any, dict[str, int]]]:
+    def _answers(self, items: Sequence[Any], ask: Any) -> Iterator[tuple[Any, dict[str, int]]]:
         work = self._model.draws if self._source.task == "words" else self._model.write
         before: dict[str, int] = {}
         for answer in work(items, ask):
@@ -150,7 +150,7 @@ class ModelWorker:
 
 @dataclass(frozen=True, slots=True)
 class PoolSize:
-    """How many actors to start, and the CPUs and GPUs of each."""
+    """Number of actors to start, and the CPUs and GPUs of each."""
 
     actors: int
     cpus: float
@@ -165,7 +165,7 @@ class PoolSize:
 
     @property
     def no_room(self) -> str:
-        """That no node can hold an actor."""
+        """Message that no node can hold an actor."""
         return f"no node of the cluster has {self.cpus:g} CPUs and {self.gpus:g} GPUs for an actor"
 
 
@@ -176,7 +176,7 @@ def resources(ray: Any) -> list[dict[str, float]]:
 
 @dataclass(eq=False)
 class _WorkPart:
-    """Items that are asked together; parts are numbered in order."""
+    """Items that are sent together; parts are numbered in order."""
 
     number: int
     items: Sequence[Any]
@@ -236,19 +236,19 @@ class Pool:
                     yield answers
             work.check()
         finally:
-            # New actors take their place only if more is asked.
+            # New actors replace them only if there are further requests.
             for actor in [actor for actor in self._actors if actor.parts]:
                 self._drop(actor)
 
     def close(self) -> None:
-        """End all actors."""
+        """Stop all actors."""
         for actor in self._actors:
             self._ray.kill(actor.handle)
         self._actors.clear()
 
     def _send(self, work: _Work, ask: Any) -> bool:
-        """Send parts to all actors with room; return whether anything is left to wait for."""
-        for depth in range(AHEAD):  # everybody's first part before anybody's second
+        """Send parts to all actors with room; return whether any answer is pending."""
+        for depth in range(AHEAD):  # every actor gets a first part before any gets a second
             for actor in self._actors:
                 if actor.facts is None or len(actor.parts) > depth:
                     continue
@@ -261,16 +261,16 @@ class Pool:
         """Yield the answers of the next actors that finish anything."""
         calls = {call: actor for actor in self._actors for call in actor.calls}
         done, _ = self._ray.wait([*calls], num_returns=1, timeout=_POLL)
-        more, _ = self._ray.wait([*calls], num_returns=len(calls), timeout=0)
+        also_done, _ = self._ray.wait([*calls], num_returns=len(calls), timeout=0)
         faults: list[Exception] = []
-        for call in dict.fromkeys([*done, *more]):
+        for call in dict.fromkeys([*done, *also_done]):
             try:
-                found = self._take(calls[call], call, work)
-            except Exception as error:  # raised when the answers of the others are saved
+                answered = self._take(calls[call], call, work)
+            except Exception as error:  # raised after the answers of the others are saved
                 faults.append(error)
                 continue
-            if found is not None:
-                yield found
+            if answered is not None:
+                yield answered
         if faults:
             raise faults[0]
         self._check_room()
@@ -280,23 +280,23 @@ class Pool:
     ) -> tuple[PartAnswers, _WorkPart] | None:
         if actor not in self._actors:
             return None  # lost with another of its calls
-        known = self._ray.exceptions
+        ray_errors = self._ray.exceptions
         try:
-            found = self._ray.get(call)
+            result = self._ray.get(call)
         except (
-            known.RayActorError,
-            known.WorkerCrashedError,
-            known.NodeDiedError,
-            known.ObjectLostError,
-            known.OutOfMemoryError,
-            known.RaySystemError,
+            ray_errors.RayActorError,
+            ray_errors.WorkerCrashedError,
+            ray_errors.NodeDiedError,
+            ray_errors.ObjectLostError,
+            ray_errors.OutOfMemoryError,
+            ray_errors.RaySystemError,
         ) as error:
             self._replace(actor, error, work)
             return None
         if actor.facts is None:
-            actor.facts = self._checked(found)
+            actor.facts = self._checked(result)
             return None
-        return found, actor.parts.pop(call)
+        return result, actor.parts.pop(call)
 
     def _replace(self, actor: _Actor, error: Exception, work: _Work | None) -> None:
         """Start another actor in the place of a lost one, and put its parts back."""
@@ -320,24 +320,24 @@ class Pool:
         self._actors.remove(actor)
         self._ray.kill(actor.handle)  # it may be alive if only the connection was lost
 
-    def _checked(self, found: ModelFacts | Failure) -> ModelFacts:
+    def _checked(self, facts: ModelFacts | Failure) -> ModelFacts:
         """Refuse a worker whose versions or model differ from the others'."""
-        if isinstance(found, Failure):
-            raise found.error()
+        if isinstance(facts, Failure):
+            raise facts.error()
         self._n_lost_loading = 0
         spec = self._source.spec
-        if (theirs := found.versions["aleatoric"]) != aleatoric.__version__:
-            problem = f"a node has aleatoric {theirs}, and this is {aleatoric.__version__}"
+        if (version := facts.versions["aleatoric"]) != aleatoric.__version__:
+            problem = f"a node has aleatoric {version}, and this is {aleatoric.__version__}"
             raise UsageError(f"{spec}: {problem}; install the same on every node.")
-        first = next((actor.facts for actor in self._actors if actor.facts), found)
-        if not found.matches(first):
+        first = next((actor.facts for actor in self._actors if actor.facts), facts)
+        if not facts.matches(first):
             names = ("label", "version", "estimator", "conventions", "is_tallied", "versions")
-            name = next(name for name in names if getattr(first, name) != getattr(found, name))
-            both = f"{getattr(first, name)} and {getattr(found, name)}"
+            name = next(name for name in names if getattr(first, name) != getattr(facts, name))
+            both = f"{getattr(first, name)} and {getattr(facts, name)}"
             raise UsageError(
                 f"{spec}: two nodes have different {name} ({both}); install the same on every node."
             )
-        return found
+        return facts
 
     def _grow(self) -> None:
         size = self._size
@@ -362,7 +362,7 @@ class Pool:
 
 
 class _Work:
-    """The parts of one question: still to come, to be repeated, and failed."""
+    """The parts of one request: still to come, to be repeated, and failed."""
 
     def __init__(self, parts: Iterable[Sequence[Any]]) -> None:
         self._coming = (_WorkPart(number, items) for number, items in enumerate(parts))

@@ -125,7 +125,7 @@ class Store(ItemTables, StatisticsTables, TokenTables):
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Write statistics alone; while another process writes the run, to temporary tables."""
+        """Write statistics exclusively; while another process writes, to temporary tables."""
         if self._lock is not None:
             yield
             return
@@ -146,13 +146,13 @@ class Store(ItemTables, StatisticsTables, TokenTables):
             self.use_temporary_tables()
             return
         with disk.reporting_faults(self.path):
-            written = disk.connect_to_write(self.path / DATABASE)
-            disk.check_format(written, self.path)
+            connection = disk.connect_to_write(self.path / DATABASE)
+            disk.check_format(connection, self.path)
             self.db.close()
-            self.db = written
+            self.db = connection
 
     def discard(self) -> None:
-        """Close and remove what this run wrote."""
+        """Close the run and remove the files it wrote."""
         self.db.close()
         shutil.rmtree(self.path / TOKEN_ROWS, ignore_errors=True)
         for file in self.path.glob(DATABASE + "*"):
@@ -255,13 +255,13 @@ def item_heads(store: Store) -> Iterator[tuple[int, str, str, str]]:
 
 def heads_of(store: Store, numbers: Sequence[int]) -> dict[int, tuple[str, str, str]]:
     """Return item number -> id, group and context of some items."""
-    found: dict[int, Any] = {}
+    heads: dict[int, Any] = {}
     for start in range(0, len(numbers), AT_ONCE):
-        some = [int(no) for no in numbers[start : start + AT_ONCE]]
-        places = ", ".join("?" * len(some))
+        page = [int(no) for no in numbers[start : start + AT_ONCE]]
+        places = ", ".join("?" * len(page))
         query = f"SELECT no, id, grp, context FROM items WHERE no IN ({places})"
-        found |= {no: formats.valid_texts(head) for no, *head in store.db.execute(query, some)}
-    return found
+        heads |= {no: formats.valid_texts(head) for no, *head in store.db.execute(query, page)}
+    return heads
 
 
 def item_and_draws(store: Store, no: int) -> tuple[Item, dict[str, list[Draws]]]:
@@ -312,7 +312,7 @@ class StoredTexts:
         return True
 
     def clear(self, system: str) -> None:
-        """Delete what a system wrote."""
+        """Delete the texts of a system."""
         self._db.execute("DELETE FROM draws WHERE system = ?", (self.store.system_no(system),))
 
     def walk(self, after: int = -1) -> Iterator[Produced]:
@@ -339,12 +339,12 @@ class StoredTexts:
         self, first: int, last: int, names: Mapping[int, str]
     ) -> dict[int, dict[str, tuple[str, ...]]]:
         query = f"{formats.select('draws')} WHERE item BETWEEN ? AND ? ORDER BY item, system, row"
-        found: dict[int, dict[str, tuple[str, ...]]] = {}
+        by_item: dict[int, dict[str, tuple[str, ...]]] = {}
         for sealed in self._db.execute(query, (first, last)):
             item, system, _, payload = formats.unseal(sealed)
-            texts = found.setdefault(item, {})
+            texts = by_item.setdefault(item, {})
             texts[names[system]] = texts.get(names[system], ()) + formats.load_texts(payload)
-        return found
+        return by_item
 
 
 class EmbeddingCache(MutableMapping[str, bytes]):
@@ -361,9 +361,9 @@ class EmbeddingCache(MutableMapping[str, bytes]):
         # Temporary tables hold only what this reader computed.
         for table in dict.fromkeys([self._table, "main.embeddings"]):
             query = f"SELECT vector FROM {table} WHERE hash = ?"
-            found = self._db.execute(query, (key,)).fetchone()
-            if found is not None:
-                return bytes(found[0])
+            row = self._db.execute(query, (key,)).fetchone()
+            if row is not None:
+                return bytes(row[0])
         raise KeyError(key)
 
     def __setitem__(self, key: str, vector: bytes) -> None:

@@ -75,7 +75,7 @@ def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[st
     with store.transaction():
         for table in TABLES:
             most = last if table in ("items", "draws") else MOST_SYSTEMS
-            # If damage made two rows look alike, the first stays and the other is made again.
+            # If damage made two rows identical, the first is kept and the other is drawn again.
             store.db.executemany(
                 formats.insert(table, "INSERT OR IGNORE"), reader.rows(table, most)
             )
@@ -127,17 +127,17 @@ class _IntactRows:
 
 
 def _last_item(damaged: sqlite3.Connection) -> int:
-    found = [_fact(damaged, formats.ITEMS_SAVED) or 0]
+    numbers = [_fact(damaged, formats.ITEMS_SAVED) or 0]
     for query in ("SELECT max(no) FROM items", "SELECT max(item) FROM draws"):
         with suppress(sqlite3.DatabaseError):
-            found.append(damaged.execute(query).fetchone()[0] or 0)
-    return max(int(number) for number in found)
+            numbers.append(damaged.execute(query).fetchone()[0] or 0)
+    return max(int(number) for number in numbers)
 
 
 def _fact(damaged: sqlite3.Connection, key: str) -> Any:
     """Return a saved fact, read with the index or without it; `None` if neither works."""
-    for how in ("", "NOT INDEXED "):
-        query = f"{formats.select('meta')} {how}WHERE key = ? LIMIT 1"
+    for index_hint in ("", "NOT INDEXED "):
+        query = f"{formats.select('meta')} {index_hint}WHERE key = ? LIMIT 1"
         with suppress(sqlite3.DatabaseError, DamagedRowError, TypeError):
             row = damaged.execute(query, (key,)).fetchone()
             if row is not None:
@@ -168,7 +168,7 @@ def _copy_files(run: Path, store: Store) -> list[Path]:
         source = run / TOKEN_ROWS / to.name
         if store.token_sums(name) is None or not source.is_dir():
             continue
-        if lost := copy_readable(source, to):  # they are made again, together with the sums
+        if lost := copy_readable(source, to):  # they are computed again, together with the sums
             shutil.rmtree(to)
             store.db.execute("DELETE FROM token_sums WHERE system = ?", (store.system_no(name),))
         unread += lost

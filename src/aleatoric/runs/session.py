@@ -47,7 +47,7 @@ class Stopping:
 
     @property
     def is_requested(self) -> bool:
-        """Whether to start nothing more."""
+        """Whether a stop was requested: no further work is started."""
         return self._signal is not None
 
     @contextmanager
@@ -71,7 +71,7 @@ class Stopping:
         self.request(number)
         if not self.is_finishing:
             raise KeyboardInterrupt
-        # A signal may interrupt a print, which must not be entered again: write past it.
+        # A signal may interrupt a print, which is not reentrant: write to the descriptor.
         with suppress(OSError):
             os.write(2, STOPPING)
 
@@ -88,7 +88,7 @@ class Stopping:
             raise Stopped(self._signal)
 
     def checked(self, rows: Iterable[T]) -> Iterator[T]:
-        """Yield rows of work that is worthless unfinished; a stop ends it at once."""
+        """Yield rows that are of no use unless complete; a stop takes effect at once."""
         for row in rows:
             self.check()
             yield row
@@ -131,20 +131,20 @@ class PendingItems:
 
 
 def pending_items(store: Store, system: str, model: WordModel) -> PendingItems:
-    """Return what is left to ask a model."""
+    """Return the items that a model has not answered yet."""
     size = model.together if isinstance(model, ComputedTogether) else None
     if size is None:
-        left = store.n_items - store.n_items_with_draws(system)
-        return PendingItems(left, ([item] for item in store.pending_items(system)))
+        n_pending = store.n_items - store.n_items_with_draws(system)
+        return PendingItems(n_pending, ([item] for item in store.pending_items(system)))
     # Whole parts, as in a run that was never stopped, if any of their items is not answered.
-    number, spans, known = 0, [], set[str]()
+    number, spans, already_answered = 0, [], set[str]()
     for part in whole_passages(store.item_states(system), size):
         answered = [state.id for state in part if state.is_answered]
         if len(answered) < len(part):
             number += len(part)
             spans.append((part[0].no, part[-1].no))
-            known.update(answered)
-    return PendingItems(number, (store.items_between(*span) for span in spans), known)
+            already_answered.update(answered)
+    return PendingItems(number, (store.items_between(*span) for span in spans), already_answered)
 
 
 @contextmanager
@@ -180,19 +180,19 @@ def system_name(
 
     The decoder is part of it unless it is plain and there are not `several`.
     """
-    if saved := [name for name, known in store.systems().items() if known == facts]:
+    if saved := [name for name, saved_facts in store.systems().items() if saved_facts == facts]:
         return saved[0]
     decoded = several or facts["decoder"] not in PLAIN
-    short = f"{label} {facts['decoder']}" if decoded else label
+    short_name = f"{label} {facts['decoder']}" if decoded else label
     taken = (*store.systems(), *controls)
-    return short if short not in taken else f"{facts['model']} {facts['decoder']}"
+    return short_name if short_name not in taken else f"{facts['model']} {facts['decoder']}"
 
 
 def check_version(store: Store, spec: str, version: str) -> None:
     """Refuse a model that is not the one whose answers the run holds."""
     content = (store.manifest.get("contents") or {}).get(spec, version)[:12]
     models = [facts["model"].rpartition("@") for facts in store.systems().values()]
-    others = [held for known, _, held in models if known == spec and held != version]
+    others = [saved for name, _, saved in models if name == spec and saved != version]
     if others or not version.startswith(content):
         raise UsageError(
             f"{spec}: is not the model that the run began with ({[*others, content][0]} then, "
@@ -202,8 +202,8 @@ def check_version(store: Store, spec: str, version: str) -> None:
 
 def saved_notes(store: Store) -> list[str]:
     """Return the notes on items and answers."""
-    found: list[str] = store.meta("notes") or []
-    return found
+    notes: list[str] = store.meta("notes") or []
+    return notes
 
 
 def add_notes(store: Store, found: Iterable[str]) -> None:
@@ -223,9 +223,9 @@ def lost_notes(store: Store) -> Iterator[str]:
 
 
 def unfinished_notes(store: Store, systems: Iterable[str]) -> Iterator[str]:
-    """Yield a note for each system that has not answered all items, and for each model unasked."""
+    """Yield a note for each system that is not finished, and for each model not started."""
     started = [name for name in systems if not store.meta(f"done {name}")]
     unfinished = store.unfinished_models(store.manifest.get("models") or ())
-    # Models are asked in order: the systems that have started are of the first one.
+    # Models run in order: the systems that have started belong to the first one.
     for name in (*started, *(unfinished[1:] if started else unfinished)):
         yield f"{name}: is not finished; continue it with {command(store.path)}"

@@ -44,7 +44,7 @@ _STRAY_DRAWS = (
 
 
 def load_fact(row: formats.SqlRow) -> Any:
-    """Return the value of a saved fact; a value of another shape than ours is damage."""
+    """Return the value of a saved fact; a value of an unexpected shape counts as damage."""
     key, text = unseal(row)
     value = formats.load_saved(text)
     formats.check_fact(key, value)
@@ -91,9 +91,9 @@ class Tables:
 
     def check_whole(self) -> None:
         """Refuse a database that is not as it was written; all of it is read once."""
-        (found,) = self.db.execute("PRAGMA integrity_check(1)").fetchone()
-        if found != "ok":
-            raise DamagedRowError(found)
+        (outcome,) = self.db.execute("PRAGMA integrity_check(1)").fetchone()
+        if outcome != "ok":
+            raise DamagedRowError(outcome)
         # Rows are checked as they are read; facts, systems and answers under another key than
         # they were saved under would not be.
         self.systems()
@@ -121,27 +121,27 @@ class Tables:
 
     def meta(self, key: str) -> Any:
         """Return a saved fact, or `None`."""
-        found = self.db.execute(f"{select('meta')} WHERE key = ?", (key,)).fetchone()
-        return None if found is None else load_fact(found)
+        row = self.db.execute(f"{select('meta')} WHERE key = ?", (key,)).fetchone()
+        return None if row is None else load_fact(row)
 
     def fact(self, key: str) -> Any:
         """Return a saved fact that must be there."""
-        found = self.meta(key)
-        if found is None:
+        value = self.meta(key)
+        if value is None:
             raise DamagedRowError(f"the fact {key!r} is missing")
-        return found
+        return value
 
     def set_meta(self, key: str, value: Any) -> None:
         """Save a fact under a key."""
         self.db.execute(insert("meta", "INSERT OR REPLACE"), seal((key, json.dumps(value))))
 
     def unfinished_models(self, specs: Iterable[str]) -> list[str]:
-        """Return the models that have not done everything that was asked of them."""
+        """Return the models that have not finished."""
         finished = self.meta(_FINISHED) or []
         return [spec for spec in specs if spec not in finished]
 
     def set_finished(self, spec: str) -> None:
-        """Note that a model has done everything, and need not be loaded again."""
+        """Mark a model as finished, so that it is not loaded again."""
         self.set_meta(_FINISHED, [*(self.meta(_FINISHED) or []), spec])
 
     def add_system(self, name: str, facts: Mapping[str, Any]) -> int:
@@ -169,11 +169,11 @@ class Tables:
 
     def system_no(self, name: str) -> int:
         """Return the number of a system in the run; an unknown one is refused."""
-        found = self.db.execute("SELECT no FROM systems WHERE name = ?", (name,)).fetchone()
-        if found is None:
-            known = ", ".join(self.systems()) or "none"
-            raise UsageError(f"{self.path}: has no system {name!r}; it has: {known}.")
-        return int(found[0])
+        row = self.db.execute("SELECT no FROM systems WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            names = ", ".join(self.systems()) or "none"
+            raise UsageError(f"{self.path}: has no system {name!r}; it has: {names}.")
+        return int(row[0])
 
 
 @dataclass(frozen=True)
@@ -226,17 +226,17 @@ class StatisticsTables(Tables):
 
     def stat_columns(self) -> list[str]:
         """Return the names of all saved statistics; none before the run has been scored."""
-        found: list[str] = self.meta("stat_columns") or []
-        return found
+        names: list[str] = self.meta("stat_columns") or []
+        return names
 
     def stat_pages(self, system: str) -> Iterator[StatPage]:
         """Yield a system's statistics page by page; split statistics replace their means."""
         for table, split_names in self._pages_of(system):
-            found = formats.SavedDict(table.values)
+            values = formats.SavedDict(table.values)
             if split_names:
                 parts = table.splits.reshape(len(split_names), -1, len(table.items))
-                found.update((name, part.T) for name, part in zip(split_names, parts, strict=True))
-            yield StatPage(*self._ids_and_groups(table), found)
+                values.update((name, part.T) for name, part in zip(split_names, parts, strict=True))
+            yield StatPage(*self._ids_and_groups(table), values)
 
     def stat_tables(self, system: str) -> Iterator[StatTable]:
         """Yield a system's statistics page by page, with the numbers of their items."""
@@ -252,10 +252,10 @@ class StatisticsTables(Tables):
     def total(self, system: str, column: str) -> int:
         """Return the sum of a count over a system's items."""
         self._check_column(column)
-        found = sum((np.nansum(table.values[column]) for table in self.stat_tables(system)), 0.0)
-        if not math.isfinite(found):
+        total = sum((np.nansum(table.values[column]) for table in self.stat_tables(system)), 0.0)
+        if not math.isfinite(total):
             raise DamagedRowError("a sum of counts is infinite")
-        return int(found)
+        return int(total)
 
     def _check_column(self, name: str) -> None:
         if name not in self.stat_columns():
@@ -288,7 +288,7 @@ class StatisticsTables(Tables):
             raise DamagedRowError("statistics are missing")
 
     def _read_layout(self) -> tuple[list[str], dict[str, list[str]], dict[str, Any]]:
-        """Return columns, split names and valid generation; read again after others wrote."""
+        """Return columns, split names and valid generation; read again if others wrote."""
         state = self.db.execute("PRAGMA data_version").fetchone()
         if self._layout is None or self._layout[0] != state:
             facts = self.stat_columns(), self.fact("split_names"), self.fact(VALID)
@@ -298,8 +298,8 @@ class StatisticsTables(Tables):
     def _ids_and_groups(self, table: StatTable) -> tuple[list[str], list[str]]:
         numbers = table.items.tolist()
         query = "SELECT no, id, grp FROM items WHERE no BETWEEN ? AND ?"
-        found = self.db.execute(query, (min(numbers), max(numbers)))
-        heads = {no: (id_, group) for no, id_, group in found}
+        rows = self.db.execute(query, (min(numbers), max(numbers)))
+        heads = {no: (id_, group) for no, id_, group in rows}
         try:
             ids, groups = zip(*(heads[no] for no in numbers), strict=True)
         except KeyError:
@@ -309,7 +309,7 @@ class StatisticsTables(Tables):
     def _insert_stats(
         self, generation: int, columns: Sequence[str], rows: Iterable[StatRow], counts: Counter[str]
     ) -> dict[str, list[str]]:
-        """Save rows and count them per system; return the names of what each system splits."""
+        """Save rows and count them per system; return each system's split statistics."""
         pending: dict[str, list[StatRow]] = {}
         split_names: dict[str, list[str]] = {}
         widths: Counter[str] = Counter()
@@ -345,7 +345,7 @@ class StatisticsTables(Tables):
 
 @dataclass(frozen=True)
 class Joined:
-    """How many of a model's rows matched an item, had no item, and repeated an item."""
+    """Numbers of a model's rows that matched an item, matched none, and repeated an item."""
 
     matched: int
     unmatched: int
@@ -371,10 +371,10 @@ class ItemTables(Tables):
     def add_item_rows(self, rows: Iterable[formats.ItemRow]) -> int:
         """Save items as columns, numbered as in the corpus; only those that the run lacks."""
         with self.transaction():
-            known = {no for (no,) in self.db.execute("SELECT no FROM items")}
-            first = 1 if self.lacks_items else len(known) + 1
+            saved_numbers = {no for (no,) in self.db.execute("SELECT no FROM items")}
+            first = 1 if self.lacks_items else len(saved_numbers) + 1
             numbered = ((first + place, *row) for place, row in enumerate(rows))
-            new = (seal(row) for row in numbered if row[0] not in known)
+            new = (seal(row) for row in numbered if row[0] not in saved_numbers)
             self.db.executemany(insert("items"), new)
             self.set_meta(formats.ITEMS_SAVED, self.n_items)
         return self.n_items
@@ -387,7 +387,7 @@ class ItemTables(Tables):
 
     @property
     def n_items(self) -> int:
-        """How many items the run holds."""
+        """The number of items in the run."""
         return int(self.db.execute("SELECT count(no) FROM items").fetchone()[0])
 
     def add_draws(self, system: str, draws: Iterable[Draws], whole: bool = True) -> Joined:
@@ -460,30 +460,30 @@ class ItemTables(Tables):
 
     def item_no(self, item_id: str) -> int | None:
         """Return the number of an item in the run, or `None`."""
-        found = self.db.execute("SELECT no FROM items WHERE id = ?", (item_id,)).fetchone()
-        return None if found is None else int(found[0])
+        row = self.db.execute("SELECT no FROM items WHERE id = ?", (item_id,)).fetchone()
+        return None if row is None else int(row[0])
 
     def draws_between(
         self, first: int, last: int, names: Mapping[int, str]
     ) -> dict[int, dict[str, list[Draws]]]:
         """Return item number -> system -> draws, for items between two numbers."""
-        only = min(names) if len(names) == 1 else None
+        only_system = min(names) if len(names) == 1 else None
         query = (
             "SELECT id, item, system, row, payload, draws.checksum "
             "FROM draws JOIN items ON items.no = item "
             "WHERE item BETWEEN ? AND ? AND (? IS NULL OR system = ?) ORDER BY item, system, row"
         )
-        found: dict[int, dict[str, list[Draws]]] = {}
-        for item_id, *sealed in self.db.execute(query, (first, last, only, only)):
+        by_item: dict[int, dict[str, list[Draws]]] = {}
+        for item_id, *sealed in self.db.execute(query, (first, last, only_system, only_system)):
             item, system, row, payload = unseal(tuple(sealed))
-            of_system = found.setdefault(item, {}).setdefault(names[system], [])
+            of_system = by_item.setdefault(item, {}).setdefault(names[system], [])
             of_system.append(formats.load_draws(item_id, row, payload))
-        return found
+        return by_item
 
 
 @dataclass(frozen=True)
 class TokenSums:
-    """How far a system has read a corpus, and the sums over what it read."""
+    """The part of a corpus that a system has read, and the sums over it."""
 
     items: int
     unscored: int
@@ -496,21 +496,21 @@ class TokenTables(Tables):
     """The token-level sums of an opened run."""
 
     def save_token_sums(self, system: str, sums: TokenSums) -> None:
-        """Replace a system's sums by those over more of the corpus."""
+        """Replace a system's sums by those over a larger part of the corpus."""
         row = (self.system_no(system), sums.items, sums.unscored, sums.tokens, sums.payload)
         self.db.execute(insert("token_sums", "INSERT OR REPLACE"), seal(row))
 
     def token_sums(self, system: str) -> TokenSums | None:
         """Return a system's sums, or `None` before its first part is done."""
         query = f"{select('token_sums')} WHERE system = ?"
-        found = self.db.execute(query, (self.system_no(system),)).fetchone()
-        return None if found is None else TokenSums(*unseal(found)[1:])
+        row = self.db.execute(query, (self.system_no(system),)).fetchone()
+        return None if row is None else TokenSums(*unseal(row)[1:])
 
     def tokens_read(self, system: str) -> int:
         """Return how many tokens a system's sums are over."""
         query = "SELECT tokens FROM token_sums WHERE system = ?"
-        found = self.db.execute(query, (self.system_no(system),)).fetchone()
-        return int(found[0]) if found else 0
+        row = self.db.execute(query, (self.system_no(system),)).fetchone()
+        return int(row[0]) if row else 0
 
     def token_rows_folder(self, system: str) -> Path:
         """Return the folder of a system's per-token rows, one Parquet file per part."""

@@ -51,16 +51,16 @@ def expected(
 
 def drawn(probs: Floats, uniforms: Floats) -> Ints:
     """A token for each uniform number in [0, 1), by the cumulative distribution of its row."""
-    found = np.zeros(uniforms.shape, dtype=np.int64)
+    draws = np.zeros(uniforms.shape, dtype=np.int64)
     for row, (mass, numbers) in enumerate(zip(probs.cumsum(axis=1), uniforms, strict=True)):
         # Rounding may lift a number to the total: stop at the last token with mass.
         last = min(np.searchsorted(mass, mass[-1]), len(mass) - 1)
-        found[row] = np.minimum(np.searchsorted(mass, numbers * mass[-1], side="right"), last)
-    return found
+        draws[row] = np.minimum(np.searchsorted(mass, numbers * mass[-1], side="right"), last)
+    return draws
 
 
 def decoded(logits: Floats, decoder: Decoder) -> Floats:
-    """P̃: the probabilities that `decoder` makes of logits, with its steps in order."""
+    """P̃: the probabilities of logits under `decoder`, with its steps in order."""
     if decoder.greedy:
         best = np.argmax(logits, axis=1, keepdims=True)
         return np.asarray(np.arange(logits.shape[1]) == best, dtype=np.float64)

@@ -24,10 +24,10 @@ BIAS, BITS = np.int32(127), np.int32(23)
 @njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
 def highest_of(values):
     """The maximum of a block."""
-    found = values[0]
+    highest = values[0]
     for i in range(values.size):
-        found = values[i] if values[i] > found else found
-    return found
+        highest = values[i] if values[i] > highest else highest
+    return highest
 
 
 @njit(nogil=True, fastmath=True, error_model="numpy", cache=True)

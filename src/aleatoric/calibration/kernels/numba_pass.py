@@ -27,17 +27,17 @@ def columns(
     logits: Tensor, targets: Tensor, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
 ) -> TokenColumns:
     """All columns of a chunk, as the naive kernel defines them."""
-    # Schemes without draws that need only the model's own distribution or its mode.
+    # Schemes without draws that need only the model's distribution or its mode.
     plain_schemes = (scheme.decoder.greedy or scheme.decoder == Decoder() for scheme in schemes)
     if any(u is not None for u in uniforms) or not all(plain_schemes):
         return torch_pass.columns(logits, targets, schemes, uniforms)
     best, place, centre, total, square, weighted, plain = read(logits.float().contiguous().numpy())
-    wanted = logits.gather(1, targets[:, None])[:, 0].double().numpy()
+    target_logits = logits.gather(1, targets[:, None])[:, 0].double().numpy()
     log_total = np.log(total)
     # The sum of the logits reveals NaN and +inf, which maxima and clipping would hide.
     sound = (plain < math.inf) & (best > LEAST)
     with np.errstate(invalid="ignore"):  # the caller refuses rows that are not sound
-        confidence, hit = np.exp(best - centre) / total, np.exp(wanted - centre) / total
+        confidence, hit = np.exp(best - centre) / total, np.exp(target_logits - centre) / total
     collision = square / total**2
     predicted = place.astype(np.int64)
     correct = (predicted == targets.numpy()).astype(np.float64)
@@ -47,7 +47,7 @@ def columns(
         correct=correct,
         predicted=predicted,
         brier=collision - 2 * hit + 1,
-        nll=centre - wanted + log_total,
+        nll=centre - target_logits + log_total,
         entropy=np.maximum(log_total - weighted * math.log(2) / total, 0.0),
         log_normalizer=np.where(sound, centre + log_total, np.nan),
         expected=tuple(greedy if s.decoder.greedy else ancestral for s in schemes),

@@ -111,10 +111,10 @@ def _changed(logits: Tensor, probs: Tensor, decoder: Decoder) -> Tensor:
 def _sampled(changed: Tensor, probs: Tensor, targets: Tensor, uniforms: Floats) -> Expected:
     mass = changed.double().cumsum(-1)
     total = mass[:, -1:].contiguous()
-    wanted = torch.from_numpy(uniforms).to(mass.device) * total
+    thresholds = torch.from_numpy(uniforms).to(mass.device) * total
     # Rounding may lift a number to the total: stop at the last token with mass.
     last = torch.searchsorted(mass, total).clamp_max(mass.shape[1] - 1)
-    draws = torch.minimum(torch.searchsorted(mass, wanted, right=True), last)
+    draws = torch.minimum(torch.searchsorted(mass, thresholds, right=True), last)
     hits = (draws == targets[:, None]).double().mean(-1)
     return Expected(as_numpy(probs.gather(1, draws).double().mean(-1)), as_numpy(hits))
 

@@ -119,17 +119,17 @@ def plain_kernel(
         + tl.arange(0, VEC)[None, :]
     )
     holds = (best == highest)[:, None] & (place >= shift) & (place < shift + width)
-    again = tl.load(logits + base + place, mask=holds, other=-float("inf")).to(tl.float32)
-    index = tl.min(tl.where(holds & (again == highest), place - shift, width - 1))
+    reloaded = tl.load(logits + base + place, mask=holds, other=-float("inf")).to(tl.float32)
+    index = tl.min(tl.where(holds & (reloaded == highest), place - shift, width - 1))
 
-    wanted = tl.load(logits + first + tl.load(targets + row)).to(tl.float32)
+    target_logit = tl.load(logits + first + tl.load(targets + row)).to(tl.float32)
     log_total = tl.log2(total)
-    hit = tl.exp2(exponent(wanted, centre, LOG2E) - log_total)
+    hit = tl.exp2(exponent(target_logit, centre, LOG2E) - log_total)
     tl.store(predicted + row, index)
     tl.store(out + row, tl.exp2((highest - centre) * LOG2E - log_total))
     tl.store(out + rows + row, square / (total * total))
     tl.store(out + 2 * rows + row, hit)
-    tl.store(out + 3 * rows + row, (centre - wanted) + log_total * LN2)
+    tl.store(out + 3 * rows + row, (centre - target_logit) + log_total * LN2)
     tl.store(out + 4 * rows + row, (log_total - weighted / total) * LN2)
     tl.store(out + 5 * rows + row, centre + log_total * LN2)
     tl.store(out + 6 * rows + row, highest)
@@ -323,7 +323,7 @@ def decoded_kernel(
     confidence = tl.load(plain + row)
     highest = tl.load(plain + 6 * rows + row)
     target = tl.load(targets + row).to(tl.int32)
-    wanted = tl.load(logits + first + target).to(tl.float32)
+    target_logit = tl.load(logits + first + target).to(tl.float32)
     total = 1.0 / confidence
     need = limit
     lo = -float("inf")
@@ -384,9 +384,9 @@ def decoded_kernel(
             hi = tl.minimum(hi, high)
         else:
             turns = MOST_TURNS
-    # All that is left in the bracket equals the edge.
+    # All remaining values in the bracket equal the edge.
     edge = high
-    own = tl.exp2(exponent(edge, highest, LOG2E))
+    edge_exp = tl.exp2(exponent(edge, highest, LOG2E))
     weight = tl.exp2(exponent(edge, highest, LOG2E * sharp))
     room = ties
     if MODE == TOP_P:
@@ -394,8 +394,8 @@ def decoded_kernel(
         room = tl.minimum(tl.maximum(fits, 1.0), ties.to(tl.float32)).to(tl.int32)
     added = weight * room.to(tl.float32)
     mass += added
-    cross += added * own
-    stays = (wanted > edge) | ((wanted == edge) & (behind < room))
-    chance = tl.exp2(exponent(wanted, highest, LOG2E * sharp)) / mass
+    cross += added * edge_exp
+    stays = (target_logit > edge) | ((target_logit == edge) & (behind < room))
+    chance = tl.exp2(exponent(target_logit, highest, LOG2E * sharp)) / mass
     tl.store(out + row, cross / mass * confidence)
     tl.store(out + rows + row, tl.where(stays, chance, 0.0))

@@ -27,7 +27,7 @@ from aleatoric.types import Floats
 class Tuning:
     """Launch parameters: vectors per tile, warps per row, tiles in flight, flushed exponentials.
 
-    `probes` is how often a search narrows its bracket before checking what is left in it.
+    `probes` is how often a search narrows its bracket before the values left in it are checked.
     """
 
     lanes: int = 256
@@ -94,8 +94,8 @@ def expected(
         return Expected(as_numpy(table[0]), as_numpy(predicted == targets))
     # The kernel supports temperature, with top-k or top-p but not both.
     if uniforms is None and decoder.typical == 1 and not (decoder.top_k and decoder.top_p < 1):
-        found = decoded(logits, targets, table, decoder)
-        return Expected(as_numpy(found[0]), as_numpy(found[1]))
+        pair = decoded(logits, targets, table, decoder)
+        return Expected(as_numpy(pair[0]), as_numpy(pair[1]))
     return torch_pass.columns(logits, targets, [scheme], [uniforms]).expected[0]
 
 
@@ -107,20 +107,20 @@ def decoded(
 
     tuning = tuning or (TOP_K if decoder.top_k else TOP_P)
     rows, width = logits.shape
-    found = torch.empty((2, rows), dtype=torch.float32, device=logits.device)
+    out = torch.empty((2, rows), dtype=torch.float32, device=logits.device)
     mode = 1 if decoder.top_k else 2 if decoder.top_p < 1 else 0
     limit = float(min(decoder.top_k, width)) if decoder.top_k else decoder.top_p
     shape = (logits.stride(0), width, rows)
     search = (1 / decoder.temperature, limit, NormalDist().inv_cdf(limit) if mode == 2 else 0.0)
     decoded_kernel[(rows,)](
-        *(logits, targets, table, found, *shape, *search),
+        *(logits, targets, table, out, *shape, *search),
         MODE=mode,
         HOT=decoder.temperature != 1,
         PROBES=tuning.probes,
         MANTISSA=round(-math.log2(torch.finfo(logits.dtype).eps)),
         **_shape(logits, tuning),
     )
-    return found
+    return out
 
 
 def _shape(logits: Tensor, tuning: Tuning) -> dict[str, Any]:
