@@ -1,1 +1,1 @@
-"""One file a corpus: `load(source, **options) -> Corpus`."""
+"""One file per corpus: `load(source, **options) -> Corpus`."""

@@ -40,15 +40,15 @@ def _find(source: Path) -> list[Path]:
         raise DataError.at(source, None, problem, f"{fix} file")
     stem = original.name.removesuffix(".orig")
     numbered = re.compile(re.escape(stem) + r"\.simp\.(\d{1,4})")
-    found = {
+    references = {
         int(match[1]): path
         for path in original.parent.iterdir()
         if (match := numbered.fullmatch(path.name))
     }
-    if len(found) < 2:
-        problem = f"there are {len(found)} files {stem}.simp.N beside it"
+    if len(references) < 2:
+        problem = f"there are {len(references)} files {stem}.simp.N beside it"
         raise DataError.at(original, None, problem, f"put {stem}.simp.0 to {stem}.simp.9 there")
-    return [original, *(found[number] for number in sorted(found))]
+    return [original, *(references[number] for number in sorted(references))]
 
 
 def _read(paths: list[Path], encoding: str) -> Iterator[TextItem]:

@@ -88,7 +88,7 @@ def _persons_answers(value: list[Any], place: Place) -> Iterator[tuple[str, str]
 
 
 def _read_table(source: Path, encoding: str, notes: ReadingNotes) -> Iterator[Item]:
-    found: dict[str, tuple[Place, dict[str, str | None], AnswerList]] = {}
+    items: dict[str, tuple[Place, dict[str, str | None], AnswerList]] = {}
     for place, row in files.read_table(source, encoding):
         context = files.required(row, "context", place)
         key, name = row.get("id") or context.strip(), "id" if "id" in row else "context"
@@ -96,16 +96,16 @@ def _read_table(source: Path, encoding: str, notes: ReadingNotes) -> Iterator[It
         # All rows of an id must agree on these.
         facts = {"context": context, "group": row.get("group") or None}
         facts["original"] = row.get("original") or None
-        first, known, answers = found.setdefault(item_id, (place, facts, AnswerList(place)))
-        if not row.get("id") and facts["context"] != known["context"]:
+        first, first_facts, answers = items.setdefault(item_id, (place, facts, AnswerList(place)))
+        if not row.get("id") and facts["context"] != first_facts["context"]:
             notes.joined += 1
-            facts["context"] = known["context"]
+            facts["context"] = first_facts["context"]
         for name, value in facts.items():
-            if value != known[name]:
+            if value != first_facts[name]:
                 problem = f"id {quoted(item_id)} has another {name} than in line {first[1]}"
                 raise DataError.at(*place, problem, "give every context its own id")
         _add_answer(answers, row, place)
-    for item_id, (_, facts, answers) in found.items():
+    for item_id, (_, facts, answers) in items.items():
         words = answers.words()
         notes.blank += answers.blank
         context, group = facts["context"] or "", facts["group"] or item_id

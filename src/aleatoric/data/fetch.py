@@ -131,19 +131,19 @@ def files_of(name: str, url: str | None = None, sha256: str | None = None) -> tu
             raise UsageError(f"{name} has {n} files, so it takes no --url and no --sha256.")
         return SETS[name]
     if name not in DOWNLOADS:
-        known = ", ".join((*DOWNLOADS, *SETS))
-        raise UsageError(f"there is nothing to fetch for {name!r}; use {known}.")
-    found = DOWNLOADS[name]
+        names = ", ".join((*DOWNLOADS, *SETS))
+        raise UsageError(f"there is nothing to fetch for {name!r}; use {names}.")
+    download = DOWNLOADS[name]
     if url is not None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError(f"{url!a} is not a web address; use http:// or https://.")
-        found = replace(found, url=url)
+        download = replace(download, url=url)
     if sha256 is not None:
         if not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
             raise UsageError(f"{sha256!a:.80} is not a SHA-256; it has 64 hexadecimal digits.")
-        found = replace(found, sha256=sha256.lower())
-    return (found,)
+        download = replace(download, sha256=sha256.lower())
+    return (download,)
 
 
 def fetch(
@@ -225,19 +225,19 @@ def _extract(archive: Path, missing: dict[str, Path]) -> None:
 
 def _unpacked(archive: Path, parts: dict[str, Path]) -> set[str]:
     """Write files to `parts` and return their names; an empty set if the archive is damaged."""
-    found = set()
+    unpacked = set()
     try:
         # A stream is read forwards only: nothing in it can make the reader seek.
         with files.open_binary(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
                 if member.name in parts and member.isreg():
                     _copy(tar, member, parts[member.name])
-                    found.add(member.name)
+                    unpacked.add(member.name)
             while stream.read(1 << 20):  # the checksum of gzip comes last
                 pass
     except _DAMAGED:
         return set()
-    return found
+    return unpacked
 
 
 def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, part: Path) -> None:
@@ -311,9 +311,9 @@ def _resume_from(part: Path, url: str) -> tuple[int, dict[str, str]]:
     """The bytes received so far, and the headers that request the rest of the same version."""
     have = part.stat().st_size
     try:
-        known = json.loads(_beside(part, ".json").read_text("utf-8"))
-        if have and known["url"] == url and known["validator"]:
-            return have, {"Range": f"bytes={have}-", "If-Range": str(known["validator"])}
+        saved = json.loads(_beside(part, ".json").read_text("utf-8"))
+        if have and saved["url"] == url and saved["validator"]:
+            return have, {"Range": f"bytes={have}-", "If-Range": str(saved["validator"])}
     except (OSError, ValueError, KeyError, TypeError):
         pass  # nothing usable is known about the part: the download starts over
     return 0, {}
@@ -323,11 +323,11 @@ def _start(response: httpx.Response, have: int) -> int:
     """The offset of a response's bytes: after those received so far, or 0."""
     if response.status_code == 200:
         return 0
-    sent = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    if sent is None or int(sent[1]) not in (0, have):
+    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    if match is None or int(match[1]) not in (0, have):
         problem = f"{response.url} sends another part than was requested"
         raise FetchError(f"{problem}; use another --url.")
-    return int(sent[1])
+    return int(match[1])
 
 
 def _remember(part: Path, url: str, response: httpx.Response) -> None:
@@ -349,20 +349,20 @@ def _write_body(response: httpx.Response, part: Path, start: int, progress: Byte
     if start and inflater.is_packed:
         raise FetchError(f"{response.url} sends a packed part of a file; use another --url.")
     total = start + int(length) if length.isdecimal() and not inflater.is_packed else None
-    done = start
+    received = start
     with part.open("r+b") as file:
         file.truncate(start)
         file.seek(start)
         for block in _unpacked_blocks(response, inflater):
-            done += len(block)
+            received += len(block)
             ratio = files.MAX_GZIP_RATIO * response.num_bytes_downloaded
-            is_bomb = inflater.is_packed and done > max(files.MIN_GZIP_LIMIT, ratio)
-            if done > MAX_BYTES or is_bomb:
+            is_bomb = inflater.is_packed and received > max(files.MIN_GZIP_LIMIT, ratio)
+            if received > MAX_BYTES or is_bomb:
                 _forget(part)
                 what = "unpacks to far more than it is" if is_bomb else f"is over {MAX_BYTES} bytes"
                 raise FetchError(f"what {response.url} sends {what}; check the address.")
             file.write(block)
-            progress(done, total)
+            progress(received, total)
 
 
 def _unpacked_blocks(response: httpx.Response, inflater: files.Inflater) -> Iterator[bytes]:
@@ -376,17 +376,17 @@ def _unpacked_blocks(response: httpx.Response, inflater: files.Inflater) -> Iter
 
 def _publish(part: Path, target: Path, download: Download) -> None:
     """Rename a complete and verified part to its target; a wrong one is removed."""
-    found = files.sha256_of(part)
-    if download.sha256 is not None and found != download.sha256:
+    digest = files.sha256_of(part)
+    if download.sha256 is not None and digest != download.sha256:
         _forget(part)
         raise FetchError(
-            f"what {download.url} sent has SHA-256 {found}, not {download.sha256}, and was removed;"
-            f" try again, or name the right checksum with --sha256 if {download.page} has a newer"
-            " version."
+            f"what {download.url} sent has SHA-256 {digest}, not {download.sha256}, and was "
+            f"removed; try again, or name the right checksum with --sha256 if {download.page} has "
+            "a newer version."
         )
     with part.open("r+b") as file:
         os.fsync(file.fileno())
-    _beside(target, ".sha256").write_text(f"{found}  {target.name}\n", "utf-8")
+    _beside(target, ".sha256").write_text(f"{digest}  {target.name}\n", "utf-8")
     part.replace(target)
     _forget(part)
 

@@ -23,7 +23,7 @@ MAX_LINE_BYTES = 4 * 2**20
 MAX_TEXT_CHARS = 1_000_000
 MAX_RESPONSES = 1_000_000
 MAX_GZIP_RATIO = 200
-"""Texts shrink to a fifth, tables of numbers to a twentieth: what unpacks to more is a bomb."""
+"""Texts shrink to a fifth, tables of numbers to a twentieth: more is a decompression bomb."""
 MIN_GZIP_LIMIT = 4 * 2**20
 """Unpacked data up to this size are accepted at any ratio."""
 _PIECE = 1 << 16
@@ -62,7 +62,7 @@ class Inflater:
 
 
 def read_json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Yield each object of a JSON-lines file with its place; gzip is told by the first bytes."""
+    """Yield each object of a JSON-lines file with its place; gzip is detected by content."""
     for place, text in read_lines(path, encoding):
         if text.strip():
             yield place, _parse_object(text, place)
@@ -126,11 +126,11 @@ def read_aligned(paths: list[Path], encoding: str, fix: str) -> Iterator[list[tu
     """Yield line n of every file together; files of different lengths are refused with `fix`."""
     columns = [read_lines(path, encoding) for path in paths]
     for number, lines in enumerate(itertools.zip_longest(*columns), start=1):
-        found = [line for line in lines if line is not None]
-        if len(found) < len(lines):
-            problem = f"the file has no such line, but {found[0][0][0].name} has"
+        present = [line for line in lines if line is not None]
+        if len(present) < len(lines):
+            problem = f"the file has no such line, but {present[0][0][0].name} has"
             raise DataError.at(paths[lines.index(None)], number, problem, fix)
-        yield found
+        yield present
 
 
 @contextmanager
@@ -176,8 +176,8 @@ def is_json_lines(path: Path) -> bool:
 def required(row: Mapping[str, Any], key: str, place: Place) -> Any:
     """Return `row[key]`, or raise an error that lists the keys of the row."""
     if key not in row:
-        found = ", ".join(sorted(map(quoted, row))[:12]) or "nothing"
-        raise DataError.at(*place, f"{key!r} is missing (found {found})", f"add {key!r}")
+        keys = ", ".join(sorted(map(quoted, row))[:12]) or "nothing"
+        raise DataError.at(*place, f"{key!r} is missing (found {keys})", f"add {key!r}")
     return row[key]
 
 
@@ -225,7 +225,7 @@ def count_of(value: Any, name: str, place: Place, least: int = 1) -> int:
 
 
 def counts_of(value: Any, name: str, place: Place) -> dict[str, int]:
-    """A mapping of words to counts; a count of 0 says nothing and is left out."""
+    """A mapping of words to counts; words with a count of 0 are left out."""
     if not isinstance(value, dict):
         fix = f'write {name} as an object such as {{"word": 3}}'
         raise DataError.at(*place, f"{name} is not an object of counts", fix)
@@ -257,11 +257,11 @@ def _parse_object(text: str, place: Place) -> dict[str, Any]:
         raise DataError.at(*place, f"{constant} is not a JSON number", "leave the value out")
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        result = dict(pairs)
+        if len(result) < len(pairs):
             twice = _first_twice([name for name, _ in pairs])
             raise DataError.at(*place, f"{quoted(twice, 40)} occurs twice", "merge the two")
-        return found
+        return result
 
     try:
         value = json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
@@ -304,7 +304,7 @@ def _check_encoding(path: Path, encoding: str) -> None:
 
 
 def _decode(raw: bytes, encoding: str, place: Place) -> str:
-    # A byte order mark may open a file that Windows wrote; it is no part of the text.
+    # Files from Windows may start with a byte order mark, which is not part of the text.
     raw = raw.removeprefix(b"\xef\xbb\xbf") if place[1] == 1 else raw
     fix = "save the file as UTF-8, or name its encoding with --encoding"
     try:
@@ -346,12 +346,12 @@ class _Converted(io.RawIOBase):
 
 def _bounded(path: Path) -> Callable[[bytes], bytes]:
     """Pass on what gzip unpacks, up to a limit in proportion to the file."""
-    left = max(MIN_GZIP_LIMIT, MAX_GZIP_RATIO * path.stat().st_size)
+    remaining = max(MIN_GZIP_LIMIT, MAX_GZIP_RATIO * path.stat().st_size)
 
     def check(data: bytes) -> bytes:
-        nonlocal left
-        left -= len(data)
-        if left < 0:
+        nonlocal remaining
+        remaining -= len(data)
+        if remaining < 0:
             problem = f"the gzip data unpack to over {MAX_GZIP_RATIO} times their size"
             fix = "unpack them with gunzip and name that file, if they are what you expect"
             raise DataError.at(path, None, problem, fix)

@@ -198,8 +198,8 @@ def read_references(
     lines: dict[str, int] = {}
     for place, row in files.read_json_lines(source, encoding):
         if language is not None and language_of(row, place) != language:
-            here, first = quoted(row.get("language", "en")), quoted(language)
-            problem = f"language {here} where the first row has {first}"
+            stated, first = quoted(row.get("language", "en")), quoted(language)
+            problem = f"language {stated} where the first row has {first}"
             raise DataError.at(*place, problem, "put each language into its own file")
         item_id = files.key_of(row.get("id", place[1]), "id", place)
         add_id(lines, item_id, place)

@@ -37,7 +37,7 @@ def open_corpus(spec: str, encoding: str = "utf-8") -> Corpus:
         path = _existing_path(spec, "corpora")
         name = ""
     if encoding == "utf-8" and files.is_table(path):
-        # A published file is known by its bytes.
+        # A published file is identified by its bytes.
         published = {d.sha256: d.encoding for d in fetch.DOWNLOADS.values()}
         encoding = published.get(files.sha256_of(path), encoding)
     load = registry.find("corpora", name or sniff(path, encoding))
@@ -53,8 +53,8 @@ def open_token_corpus(
     `documents` says what a document is in plain text: see `aleatoric.data.documents`.
     """
     if documents not in get_args(Cut):
-        known = ", ".join(get_args(Cut))
-        raise UsageError(f"--documents {documents} is not known; use {known}.")
+        choices = ", ".join(get_args(Cut))
+        raise UsageError(f"--documents {documents} is not known; use {choices}.")
     kind, _, argument = spec.partition(":")
     if kind == "parallel":
         sides = argument.split(",")
@@ -75,10 +75,10 @@ def open_text_corpus(spec: str, encoding: str = "utf-8") -> MultiRef:
     and its first line.
     """
     name, _, argument = spec.partition(":")
-    known = registry.names("text_corpora")
-    if name in known and argument:
+    names = registry.names("text_corpora")
+    if name in names and argument:
         path = Path(argument)
-    elif spec in (*fetch.SETS, *fetch.DOWNLOADS) and spec in known:
+    elif spec in (*fetch.SETS, *fetch.DOWNLOADS) and spec in names:
         path = _fetched(spec, f"give its path as {spec}:PATH")
     else:
         path = _existing_path(spec, "text_corpora")
@@ -115,8 +115,8 @@ def sniff_texts(path: Path, encoding: str = "utf-8") -> str:
 
 def corpus_facts(corpus: Collected[Any], spec: str, encoding: str) -> dict[str, str]:
     """Return what identifies a corpus in a run: its bytes, its name and its encoding."""
-    known = {"name": corpus.name, "version": corpus.version, "sha256": corpus.sha256}
-    return known | {"licence": corpus.licence, "spec": spec, "encoding": encoding}
+    facts = {"name": corpus.name, "version": corpus.version, "sha256": corpus.sha256}
+    return facts | {"licence": corpus.licence, "spec": spec, "encoding": encoding}
 
 
 def check_same(corpus: Collected[Any], facts: Mapping[str, str]) -> None:
@@ -132,9 +132,9 @@ def _existing_path(spec: str, kind: str) -> Path:
     """Return the path of a corpus; a word that is neither a name nor a file is refused."""
     path = Path(spec)
     if not os.path.exists(path) and "." not in path.name and "/" not in spec:
-        known = ", ".join(registry.names(kind))
-        known += "" if kind == "corpora" else ", or a file"
-        raise UsageError(f"there is no corpus or file {spec!r}; known corpora: {known}.")
+        names = ", ".join(registry.names(kind))
+        names += "" if kind == "corpora" else ", or a file"
+        raise UsageError(f"there is no corpus or file {spec!r}; known corpora: {names}.")
     return path
 
 

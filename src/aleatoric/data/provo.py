@@ -7,7 +7,7 @@ position counts the words of the passage from 1; the group is the passage.
 Known flaws of the published file, each of which is corrected or noted:
 - (18, 3) carries the answers of (55, 3) too, which is absent;
 - in passages 3 and 13 `Word_Number` skips a number and is one too high from there on: the column
-  `Word` tells, and the position is corrected;
+  `Word` shows it, and the position is corrected;
 - passage 36 has a dash that is a word of its own, which `Word_Number` does not count;
 - rows of one passage write its `Text` with different apostrophes: the first one counts;
 - it is encoded as on old Macs (`mac-roman`).
@@ -43,10 +43,10 @@ def load(source: Path, encoding: str = "utf-8") -> Corpus:
     notes: list[str] = []
     counts = ReadingNotes()
     if files.is_table(source):
-        found = tuple(_read_table(source, encoding, counts, notes))
+        parsed = tuple(_read_table(source, encoding, counts, notes))
     else:
-        found = tuple(_read_json_lines(source, encoding, counts))
-    items = require_items(found, source)
+        parsed = tuple(_read_json_lines(source, encoding, counts))
+    items = require_items(parsed, source)
     if any(item.id == _MERGED_ID and len(item.responses) == _MERGED_ANSWERS for item in items):
         notes.append("item 18:3 holds 82 answers, its own and those of 55:3, which is absent")
     version, sha256 = "predictability norms", files.sha256_of(source)
@@ -128,8 +128,8 @@ def _positions(
 def _slip(tokens: list[str], position: int, word: str, gap: int) -> int:
     """How much a number after a gap is too high; 0 if the word is there, or not in the gap."""
     for further in range(gap + 1):
-        there = tokens[position - further - 1 : position - further]
-        if there and _letters(there[0]) == _letters(word):
+        candidate = tokens[position - further - 1 : position - further]
+        if candidate and _letters(candidate[0]) == _letters(word):
             return further
     return 0
 

@@ -48,8 +48,8 @@ def sample(distribution: Categorical, n: int, rng: np.random.Generator) -> dict[
     probs = np.array(distribution.probs)
     counts = rng.multinomial(n, probs / probs.sum())
     # In random order: in the order of the truth, ties for the majority would be won by the truth.
-    seen = rng.permutation(np.flatnonzero(counts))
-    return {distribution.support[i]: int(counts[i]) for i in seen}
+    order = rng.permutation(np.flatnonzero(counts))
+    return {distribution.support[i]: int(counts[i]) for i in order}
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ class Population(Collection[Item]):
         # The passage's number keeps the first word, and with it the passage, unique.
         context = f"{vocabulary()[rng.integers(VOCABULARY)]}{number}"
         for position in range(2, min(self.passage, self.contexts - start) + 2):
-            known = truth(context)
-            counts = sample(known, self.people, rng)
+            distribution = truth(context)
+            counts = sample(distribution, self.people, rng)
             answers = tuple(w for w, count in counts.items() for _ in range(count))
-            (original,) = sample(known, 1, rng)
+            (original,) = sample(distribution, 1, rng)
             yield Item(f"{number + 1}:{position}", str(number + 1), context, answers, original)
             context = f"{context} {original}"
 

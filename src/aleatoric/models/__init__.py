@@ -1,1 +1,1 @@
-"""One file a backend: `load(argument) -> WordModel`."""
+"""One file per backend: `load(argument) -> WordModel`."""

@@ -75,10 +75,10 @@ class ProbeTree:
     def mask(self) -> NDArray[np.bool_]:
         """`mask[i, j]`: whether token i attends to token j."""
         columns = np.arange(len(self.ids))
-        seen = (columns >= self.spans[:, :1]) & (columns < self.spans[:, 1:])
+        visible = (columns >= self.spans[:, :1]) & (columns < self.spans[:, 1:])
         rows, places = np.nonzero(self.others >= 0)
-        seen[rows, self.others[rows, places]] = True
-        return seen
+        visible[rows, self.others[rows, places]] = True
+        return visible
 
     @property
     def texts(self) -> list[tuple[int, ...]]:
@@ -100,20 +100,20 @@ Sight = tuple[int, int, int, tuple[int, ...]]
 def probe_tokens(vocabulary: int, count: int) -> Ints:
     """Return probe tokens of which neighbors differ, however small the vocabulary is."""
     step = 7 if vocabulary % 7 else 1
-    found: Ints = (1 + step * np.arange(count)) % vocabulary
-    return found
+    tokens: Ints = (1 + step * np.arange(count)) % vocabulary
+    return tokens
 
 
 def _branches(start: int, length: int, first: int, depth: int) -> list[Sight]:
     """The nodes below a context of `length` tokens that starts at the column `start`."""
-    found: list[Sight] = []
+    nodes: list[Sight] = []
     for place, parent in enumerate(BRANCH):
-        above = () if parent < 0 else found[parent][3]
+        above = () if parent < 0 else nodes[parent][3]
         position = length + len(above)
         if position >= depth:  # the model accepts no longer texts
             break
-        found.append((position, start, start + length, (*above, first + place)))
-    return found
+        nodes.append((position, start, start + length, (*above, first + place)))
+    return nodes
 
 
 def plain_logits(model: Any, texts: list[tuple[int, ...]]) -> Tensor:
@@ -123,15 +123,15 @@ def plain_logits(model: Any, texts: list[tuple[int, ...]]) -> Tensor:
     """
     import torch
 
-    found: dict[tuple[int, ...], Tensor] = {}
+    by_prefix: dict[tuple[int, ...], Tensor] = {}
     for text in sorted(set(texts), key=len, reverse=True):
-        if text not in found:
+        if text not in by_prefix:
             with torch.inference_mode():
                 ids = torch.tensor([text], device=model.device)
                 logits = model(input_ids=ids, use_cache=False).logits[0]
             for stop in range(1, len(text) + 1):
-                found.setdefault(text[:stop], logits[stop - 1])
-    return torch.stack([found[text] for text in texts])
+                by_prefix.setdefault(text[:stop], logits[stop - 1])
+    return torch.stack([by_prefix[text] for text in texts])
 
 
 def tree_logits(lm: Any, tree: ProbeTree) -> Tensor:
@@ -141,8 +141,8 @@ def tree_logits(lm: Any, tree: ProbeTree) -> Tensor:
     """
     import torch
 
-    seen = tree.mask
-    found: list[Tensor] = []
+    attends = tree.mask
+    outputs: list[Tensor] = []
     blocks: list[Any] = []
     columns: list[int] = []
     for level in (levels := tree.levels):
@@ -150,17 +150,17 @@ def tree_logits(lm: Any, tree: ProbeTree) -> Tensor:
             blocks.append(_unseen(lm, blocks[0], tree.trunk))
             columns += [-1] * blocks[-1][0][0].shape[2]
         columns += level.tolist()
-        held = np.array(columns)
-        visible = (held >= 0) & seen[level[:, None], held]
+        column_ids = np.array(columns)
+        visible = (column_ids >= 0) & attends[level[:, None], column_ids]
         arrays = (tree.ids[level], tree.positions[level], visible)
         ids, positions, mask = (torch.from_numpy(x).to(lm.device) for x in arrays)
         logits, fresh = lm.forward(
             ids, positions, mask, joined_kv(blocks) if blocks else None, None
         )
-        found.append(logits)
+        outputs.append(logits)
         blocks.append(fresh)
     order = np.argsort(np.concatenate(levels))
-    return torch.cat(found)[torch.from_numpy(order).to(lm.device)]
+    return torch.cat(outputs)[torch.from_numpy(order).to(lm.device)]
 
 
 def _unseen(lm: Any, trunk: Any, columns: int) -> Any:
@@ -209,7 +209,7 @@ def are_same(wanted: Tensor, found: Tensor) -> bool:
 def distances(wanted: Tensor, found: Tensor) -> Tensor:
     """Return the largest difference per row of logits, divided by the range of the row.
 
-    Differences of probabilities would be small for a model that is always unsure.
+    Differences of probabilities would be small for a model whose distributions are nearly uniform.
     """
     wanted, found = wanted.double(), found.to(wanted.device).double()
     spread = wanted.max(-1).values - wanted.min(-1).values
@@ -255,10 +255,10 @@ def attend(
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     if tiles is None:
-        found: tuple[Tensor, None] = sdpa_attention_forward(
+        result: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **others
         )
-        return found
+        return result
     if refused := [name for name in _NOT_IN_TILES if others.get(name) is not None]:
         raise ValueError(f"attention with {refused[0]} is not supported in tiles")
     heads = query.shape[1]
@@ -274,10 +274,10 @@ def attend(
 
 def _tile(values: Tensor, places: Tensor, heads: int) -> Tensor:
     """Columns of [1, heads, tokens, width] by tile: [tiles, heads, slots, width]."""
-    own, _, width = values[0].shape
-    taken = values[0].index_select(1, places.flatten())
-    by_tile = taken.view(own, *places.shape, width).transpose(0, 1)
-    return by_tile if own == heads else by_tile.repeat_interleave(heads // own, 1)
+    kv_heads, _, width = values[0].shape
+    selected = values[0].index_select(1, places.flatten())
+    by_tile = selected.view(kv_heads, *places.shape, width).transpose(0, 1)
+    return by_tile if kv_heads == heads else by_tile.repeat_interleave(heads // kv_heads, 1)
 
 
 Arrival = Callable[[], NDArray[Any]]
@@ -340,7 +340,7 @@ class Tiles:
         count = int(tile.max()) + 1
         rows = np.zeros((count, SIZE), dtype=np.int64)
         rows[tile, slot] = np.arange(len(tile))
-        columns, mask = _seen(spans, others, tile, slot, count)
+        columns, mask = _attended(spans, others, tile, slot, count)
         # A slot without a token must attend to something, or it would be NaN.
         mask[..., 0] |= ~mask.any(-1)
         return cls(*(send(x, device) for x in (rows, columns, mask, tile * SIZE + slot)))
@@ -357,19 +357,19 @@ def _slots(starts: Ints) -> tuple[Ints, Ints]:
     return first[passage] + rank // SIZE, rank % SIZE
 
 
-def _seen(
+def _attended(
     spans: Ints, others: Ints, tile: Ints, slot: Ints, count: int
 ) -> tuple[Ints, NDArray[np.bool_]]:
     """The columns of each tile, and which of them each slot attends to."""
     lengths = spans[:, 1] - spans[:, 0]
     trunk = int(lengths.max(initial=0))
-    which, place = np.nonzero(others >= 0)
+    token, place = np.nonzero(others >= 0)
     wide = int(others.max(initial=0)) + 1
-    codes, code = np.unique(tile[which] * wide + others[which, place], return_inverse=True)
+    codes, code = np.unique(tile[token] * wide + others[token, place], return_inverse=True)
     holder, column = np.divmod(codes, wide)
-    held = np.bincount(holder, minlength=count)
-    rank = np.arange(len(codes)) - (np.cumsum(held) - held)[holder]
-    width = -(-(trunk + int(held.max(initial=0))) // _STEP) * _STEP
+    counts = np.bincount(holder, minlength=count)
+    rank = np.arange(len(codes)) - (np.cumsum(counts) - counts)[holder]
+    width = -(-(trunk + int(counts.max(initial=0))) // _STEP) * _STEP
     columns = np.zeros((count, width), dtype=np.int64)
     starts = np.zeros(count, dtype=np.int64)
     starts[tile] = spans[:, 0]
@@ -380,5 +380,5 @@ def _seen(
     columns[holder, trunk + rank] = column
     mask = np.zeros((count, SIZE, width), dtype=np.bool_)
     mask[tile, slot, :trunk] = np.arange(trunk) < lengths[:, None]
-    mask[tile[which], slot[which], trunk + rank[code]] = True
+    mask[tile[token], slot[token], trunk + rank[code]] = True
     return columns, mask

@@ -21,7 +21,7 @@ class NamedModel(Protocol):
 
     @property
     def version(self) -> str:
-        """What pins the model: a revision or a checksum, and its precision."""
+        """What identifies the model: a revision or a checksum, and its precision."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class WordModel(NamedModel, Protocol):
         """How its distributions are obtained: recorded, mc, exact."""
 
     def notes(self) -> Sequence[str]:
-        """Notes for readers of its numbers, complete once it has drawn: failures, costs, ..."""
+        """Notes for readers of the results, complete after drawing: failures, costs, ..."""
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
-        """Yield words per item, as they come."""
+        """Yield words per item, as they are drawn."""
 
 
 @runtime_checkable
@@ -163,7 +163,7 @@ class TextModel(NamedModel, Protocol):
         """Everything beyond the weights that changes a text, for the signature."""
 
     def notes(self) -> Sequence[str]:
-        """Notes for readers of its numbers, complete once it has written."""
+        """Notes for readers of the results, complete after all texts are written."""
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
         """Yield texts per input; an input's texts depend on the seed and its id alone."""
@@ -204,19 +204,19 @@ class TextTally:
         >>> TextTally(10, 4, 1).notes("m")
         ['m: 4 of 10 texts were cut at the longest length', 'm: 1 of 10 texts is empty']
         """
-        of, found = f"of {self.texts} texts", []
+        of, notes = f"of {self.texts} texts", []
         if self.cut:
-            were = "was" if self.cut == 1 else "were"
-            found.append(f"{label}: {self.cut} {of} {were} cut at the longest length")
+            verb = "was" if self.cut == 1 else "were"
+            notes.append(f"{label}: {self.cut} {of} {verb} cut at the longest length")
         if self.empty:
-            found.append(f"{label}: {self.empty} {of} {'is' if self.empty == 1 else 'are'} empty")
+            notes.append(f"{label}: {self.empty} {of} {'is' if self.empty == 1 else 'are'} empty")
         if self.short_of_room:
             inputs = "input leaves" if self.short_of_room == 1 else "inputs leave"
-            found.append(
+            notes.append(
                 f"{label}: {self.short_of_room} {inputs} less room than asked for in the model's "
                 "window; the texts end there"
             )
-        return found
+        return notes
 
 
 @runtime_checkable
@@ -293,10 +293,10 @@ def chat_text(tokenizer: Any, turns: Sequence[str], ask: Writing, label: str) ->
     """Render an input in a tokenizer's chat template, up to where the answer starts."""
     if getattr(tokenizer, "chat_template", None) is None:
         raise UsageError(f"{label} has no chat template; leave --chat out.")
-    found: str = tokenizer.apply_chat_template(
+    text: str = tokenizer.apply_chat_template(
         messages_of(turns, ask), tokenize=False, add_generation_prompt=True
     )
-    return found
+    return text
 
 
 def finished(text: str, stop: Sequence[str]) -> str:
@@ -355,7 +355,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def gpu_memory(device: Any) -> int:
-    """Return the memory of a GPU in bytes; 8 GiB for other devices, which do not tell."""
+    """Return the memory of a GPU in bytes; 8 GiB for devices that do not report it."""
     import torch
 
     if torch.device(device).type != "cuda":

@@ -34,7 +34,7 @@ class WordList:
     """The words of a reply with a list.
 
     `words` + `failed` + `missing` is the number asked for: `failed` are entries that are not a
-    single word, `missing` were never given. A reply without any word has failed altogether.
+    single word, `missing` are not in the list. A reply without any word has failed altogether.
     `talk` counts lines outside the list, `extra` words beyond the number asked for.
     """
 
@@ -73,12 +73,12 @@ def parse_list(reply: str, asked: int = 40, is_cut: bool = False) -> WordList:
     `is_cut` means that the reply ran out of tokens, so that its last entry may be half a word.
     """
     pieces, talk = _pieces(_without_thinking(reply), asked)
-    found = [_single_word(piece) for piece in (pieces[:-1] if is_cut else pieces)]
-    good = tuple(word for word in found if word is not None)
+    entries = [_single_word(piece) for piece in (pieces[:-1] if is_cut else pieces)]
+    good = tuple(word for word in entries if word is not None)
     if not good:
         return WordList((), asked, 0, talk)
     words = good[:asked]
-    failed = min(len(found) - len(good) + is_cut, asked - len(words))
+    failed = min(len(entries) - len(good) + is_cut, asked - len(words))
     return WordList(words, failed, asked - len(words) - failed, talk, len(good) - len(words))
 
 
@@ -116,21 +116,21 @@ def _belongs(word: str, i: int) -> bool:
     return word[i] in ".,:" and before.isdecimal() and after.isdecimal()  # 3.5, 3,000, 10:30
 
 
-def _pieces(reply: str, asked: int) -> tuple[list[str], int]:
+def _pieces(reply: str, requested: int) -> tuple[list[str], int]:
     """The entries of a list, and the number of lines outside it."""
-    whole = [line for line in reply.splitlines() if line.strip(" `\t")]
+    reply_lines = [line for line in reply.splitlines() if line.strip(" `\t")]
     lines: list[str] = []
-    for line in whole:  # it may contain several numbered entries
+    for line in reply_lines:  # it may contain several numbered entries
         parts = [part for part in _INLINE_NUMBER.split(line) if part.strip()]
         lines += parts if len(parts) >= 3 else [line]
     marked = [line for line in lines if _NUMBER.match(line) or _BULLET.match(line)]
     if len(marked) >= 2:
         entries = [piece for line in marked for piece in _split(_without_mark(line))]
         return entries, len(lines) - len(marked)
-    return _unmarked_pieces(lines, asked)
+    return _unmarked_pieces(lines, requested)
 
 
-def _unmarked_pieces(lines: list[str], asked: int) -> tuple[list[str], int]:
+def _unmarked_pieces(lines: list[str], requested: int) -> tuple[list[str], int]:
     pieces: list[str] = []
     talk = 0
     for number, line in enumerate(lines):
@@ -144,7 +144,7 @@ def _unmarked_pieces(lines: list[str], asked: int) -> tuple[list[str], int]:
     if len(pieces) == 1 and not re.search(r"[.!?:]", pieces[0]):
         # One long line of words separated by spaces is a list too.
         words = pieces[0].split()
-        pieces = words if len(words) > 1 and 2 * len(words) >= asked else pieces
+        pieces = words if len(words) > 1 and 2 * len(words) >= requested else pieces
     return pieces, talk
 
 
@@ -233,17 +233,17 @@ class RequestTally:
         """Return sentences on tokens, failures, short lists and an unknown server."""
         tokens = f"{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
         price = "" if self.cost is None else f", cost {self.cost:.2f}"
-        found = [f"{label}: {self.requests} requests, {self.retries} retries, {tokens}{price}"]
+        notes = [f"{label}: {self.requests} requests, {self.retries} retries, {tokens}{price}"]
         if self.unmetered:
-            found.append(f"{label}: {self.unmetered} replies did not say how many tokens they took")
+            notes.append(f"{label}: {self.unmetered} replies did not say how many tokens they took")
         if not self.is_server_known:
-            found.append(f"{label}: {_UNKNOWN_SERVER}")
+            notes.append(f"{label}: {_UNKNOWN_SERVER}")
         if self.items >= ENOUGH_TO_TELL and self.uniform_items == self.items:
             alike = "the replies to every item are all alike; does the server sample?"
-            found.append(f"{label}: {alike}")
+            notes.append(f"{label}: {alike}")
         if self.failed:
-            found.append(f"{label}: {self.failed} draws held no word")
+            notes.append(f"{label}: {self.failed} draws held no word")
         if self.short_lists:
             lists = f"{self.short_lists} of {self.replies} lists are short"
-            found.append(f"{label}: {lists}, by {self.missing_words} words altogether")
-        return found
+            notes.append(f"{label}: {lists}, by {self.missing_words} words altogether")
+        return notes

@@ -42,8 +42,8 @@ _LFS = b"version https://git-lfs"
 
 def contents_of(specs: Iterable[str]) -> dict[str, str]:
     """Map models that are files on this machine to the hash of their files."""
-    found = {spec: _content(spec) for spec in specs}
-    return {spec: content for spec, content in found.items() if content is not None}
+    contents = {spec: _content(spec) for spec in specs}
+    return {spec: content for spec, content in contents.items() if content is not None}
 
 
 def check_contents(saved: Mapping[str, str], specs: Iterable[str]) -> None:
@@ -91,24 +91,24 @@ def record_source(folder: Path, source: str) -> None:
 def source_of(folder: Path) -> str | None:
     """Return the hash of a checkpoint's source; `None` if its files have changed."""
     try:
-        source, made = (folder / _SOURCE).read_text().split()
+        source, digest = (folder / _SOURCE).read_text().split()
     except (OSError, ValueError):
         return None
-    return source if made == folder_sha256(folder) else None
+    return source if digest == folder_sha256(folder) else None
 
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, cached for a large file while its size and times stay."""
-    found = path.stat()
-    facts = [found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    """Return the SHA-256 of a file, cached for large files while size and times are unchanged."""
+    status = path.stat()
+    facts = [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
     # A file that has just changed may change again within the resolution of its timestamps.
-    if found.st_size < _LARGE or time.time() - found.st_ctime < _SETTLED:
+    if status.st_size < _LARGE or time.time() - status.st_ctime < _SETTLED:
         return files.sha256_of(path)
     key = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()
     cached = cache_dir() / "hashes" / f"{key}.json"
     with suppress(OSError, ValueError, TypeError):
-        known, digest = json.loads(cached.read_bytes())
-        if known == facts and isinstance(digest, str):
+        cached_facts, digest = json.loads(cached.read_bytes())
+        if cached_facts == facts and isinstance(digest, str):
             return digest
     digest = files.sha256_of(path)
     with suppress(OSError):  # a cache that cannot be written only costs time
@@ -149,13 +149,13 @@ def _sharded(folder: Path, places: Any) -> dict[str, str]:
     if not good or any(Path(place).name != place for place in places.values()):
         problem = "names no files of this folder in its weight_map"
         raise DataError.at(folder / _INDEX, None, problem, "download it again")
-    found: dict[str, str] = {}
+    dtypes: dict[str, str] = {}
     for place in sorted(set(places.values())):
-        found |= _tensors(folder / place)
-    if odd := sorted(found.keys() ^ places.keys()):
+        dtypes |= _tensors(folder / place)
+    if odd := sorted(dtypes.keys() ^ places.keys()):
         problem = f"does not fit its shards ({listed(odd)} is in one of them only)"
         raise DataError.at(folder / _INDEX, None, problem, "download both again")
-    return found
+    return dtypes
 
 
 def _tensors(file: Path) -> dict[str, str]:
@@ -164,8 +164,8 @@ def _tensors(file: Path) -> dict[str, str]:
 
     _check_file(file)
     try:
-        with safe_open(file, "pt") as held:
-            return {name: held.get_slice(name).get_dtype() for name in held.keys()}  # noqa: SIM118
+        with safe_open(file, "pt") as data:
+            return {name: data.get_slice(name).get_dtype() for name in data.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         problem = f"is no whole safetensors file ({error})"
         raise DataError.at(file, None, problem, "download or copy it again") from None
@@ -174,12 +174,12 @@ def _tensors(file: Path) -> dict[str, str]:
 def _object(file: Path) -> dict[str, Any]:
     _check_file(file)
     try:
-        found = json.loads(file.read_bytes())
+        value = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise DataError.at(file, None, "holds no JSON object", "download or copy it again")
-    return found
+    return value
 
 
 def _check_file(file: Path) -> None:
@@ -192,8 +192,8 @@ def _check_file(file: Path) -> None:
 def first_bytes(file: Path, count: int) -> bytes:
     """Return the first bytes of a file; raise `DataError` if it cannot be read."""
     try:
-        with file.open("rb") as opened:
-            return opened.read(count)
+        with file.open("rb") as stream:
+            return stream.read(count)
     except OSError as error:
         raise DataError.at(file, None, f"cannot be read ({error.strerror})", "check it") from None
 
@@ -210,8 +210,8 @@ def listed(names: Iterable[str], most: int = 3) -> str:
     ('a', 'a, b, c and 2 more')
     """
     names = list(names)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    suffix = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + suffix
 
 
 def build_once(target: Path, build: Callable[[Path], None], source: str) -> Path:
@@ -282,12 +282,12 @@ def check_weights(model: Any) -> None:
 def quiet(transformers: Any) -> Iterator[None]:
     """Silence transformers' own progress bars and reports, which would mix with ours."""
     logging = transformers.utils.logging
-    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    bars_enabled, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity(max(level, logging.ERROR))
     try:
         yield
     finally:
         logging.set_verbosity(level)
-        if shown:
+        if bars_enabled:
             logging.enable_progress_bar()

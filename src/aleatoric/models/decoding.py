@@ -63,14 +63,14 @@ class Decoder:
     def __str__(self) -> str:
         if self.greedy:
             return "greedy"
-        # A number reads back as itself, without needless digits.
+        # The shortest form that parses to the same number.
         steps = [(name, int(v) if v == int(v) else v) for name, v in self.changes()]
         return ",".join(f"{name}={value!r}" for name, value in steps) or "ancestral"
 
     def changes(self) -> list[tuple[str, float]]:
         """Return the steps that change the model's own distribution, with their values."""
         steps = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]
-        return [(name, own) for name, own, off in steps if own != off and name != "greedy"]
+        return [(name, value) for name, value, off in steps if value != off and name != "greedy"]
 
     @property
     def truncates(self) -> bool:
@@ -117,8 +117,8 @@ class Decoder:
         for step in (step for is_on, step in steps if is_on):
             # Tokens in doubt change the sums of a later step by their mass.
             off = slack + (weights * unsure).sum(-1, keepdim=True)
-            kept, more = step(logits, off)
-            logits, unsure = logits.masked_fill(~kept, -math.inf), unsure | more
+            kept, doubtful = step(logits, off)
+            logits, unsure = logits.masked_fill(~kept, -math.inf), unsure | doubtful
         return logits > -math.inf, unsure
 
     def _changed(self, logits: Tensor) -> Tensor:
@@ -202,7 +202,7 @@ def _sides_typical(logits: Tensor, mass: float, off: Tensor) -> Sides:
 
 
 _ENTROPY_SLACK = 32
-"""An entropy moves by an error of its probabilities times their surprise."""
+"""Error of an entropy, in units of the error of its probabilities."""
 
 
 def _unsure_around(
@@ -236,9 +236,9 @@ def _parse_part(part: str) -> tuple[str, float | int | bool]:
     raise UsageError(f"unknown decoder {part!r}; use {_FORMS}.")
 
 
-def _check(good: bool, name: str, wanted: str) -> None:
+def _check(good: bool, name: str, requirement: str) -> None:
     if not good:
-        raise UsageError(f"decoder: {name} must be {wanted}.")
+        raise UsageError(f"decoder: {name} must be {requirement}.")
 
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
@@ -264,11 +264,11 @@ def draw(probabilities: Tensor, rows: Tensor, keys: Tensor, rounding: float = 0.
     node, margins, masses = rows, [], []
     for number, floor in zip(numbers, reversed(sums[:-1]), strict=True):
         left, right = floor.reshape(-1, 2).index_select(0, node).unbind(1)
-        both = left + right
-        margin = number * both - left
+        total = left + right
+        margin = number * total - left
         node = torch.add(margin >= 0, node, alpha=2)
         margins.append(margin)
-        masses.append(both)
+        masses.append(total)
     place = node - rows * sums[0].shape[1]
     close = torch.stack(margins).abs() < rounding * torch.stack(masses)
     return torch.where(close.any(0), -1 - place, place)
@@ -291,11 +291,11 @@ def draw_between(low: Tensor, high: Tensor, rows: Tensor, keys: Tensor, rounding
         left, right = (rows, 2 * place), (rows, 2 * place + 1)
         # A draw goes to the right where number * right >= (1 - number) * left.
         up, down = numbers[level], 1 - numbers[level]
-        goes = up * (floor[right] + roof[right]) >= down * (floor[left] + roof[left])
+        goes_right = up * (floor[right] + roof[right]) >= down * (floor[left] + roof[left])
         surely_right = up * floor[right] * (1 - rounding) >= down * roof[left] * (1 + rounding)
         surely_left = up * roof[right] * (1 + rounding) < down * floor[left] * (1 - rounding)
-        close |= ~torch.where(goes, surely_right, surely_left)
-        place = 2 * place + goes.long()
+        close |= ~torch.where(goes_right, surely_right, surely_left)
+        place = 2 * place + goes_right.long()
     return torch.where(close, -1 - place, place)
 
 
@@ -320,8 +320,8 @@ def rounding_of(logits: Any) -> float:
 def child(keys: Ints, number: Ints | int) -> Ints:
     """Return the keys of the `number`-th children of `keys`."""
     steps = np.atleast_1d(np.asarray(number, dtype=np.int64)) + 1
-    found: Ints = mix(keys + steps * _GOLDEN)  # integer arrays wrap around silently
-    return found
+    children: Ints = mix(keys + steps * _GOLDEN)  # integer arrays wrap around silently
+    return children
 
 
 def uniforms(keys: Tensor, count: int) -> Tensor:
@@ -329,8 +329,8 @@ def uniforms(keys: Tensor, count: int) -> Tensor:
     import torch
 
     steps = torch.arange(1, count + 1, device=keys.device) * _GOLDEN
-    found: Tensor = _shift(mix(keys + steps[:, None]), 40).float() * 2.0**-24
-    return found
+    numbers: Tensor = _shift(mix(keys + steps[:, None]), 40).float() * 2.0**-24
+    return numbers
 
 
 def mix(values: Any) -> Any:

@@ -44,14 +44,14 @@ class Windows:
 
     def of(self, n_tokens: int, given: int = 1) -> list[tuple[int, int, int]]:
         """Return (start, stop, first scored) per window; tokens after `given` are scored once."""
-        found: list[tuple[int, int, int]] = []
+        windows: list[tuple[int, int, int]] = []
         scored = given
         while scored < n_tokens:
-            start = len(found) * self.stride
+            start = len(windows) * self.stride
             stop = min(start + self.length, n_tokens)
-            found.append((start, stop, scored))
+            windows.append((start, stop, scored))
             scored = stop
-        return found
+        return windows
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +93,8 @@ class CausalForced(_HFForced):
 
         ids, mask = padded([strip.given for strip in strips], self.model.device)
         with torch.inference_mode():
-            found: Tensor = self.model(input_ids=ids, attention_mask=mask, use_cache=False).logits
-        return found
+            logits: Tensor = self.model(input_ids=ids, attention_mask=mask, use_cache=False).logits
+        return logits
 
     def _windows(self, group: str, tokens: tuple[int, ...]) -> list[Strip]:
         return [
@@ -170,16 +170,16 @@ class Seq2SeqForced(_HFForced):
 
         filler = self.tokenizer.pad_token_id or 0
         source, source_mask = padded([s.source for s in strips], self.model.device, filler)
-        given, given_mask = padded([s.given for s in strips], self.model.device, filler)
+        target, target_mask = padded([s.given for s in strips], self.model.device, filler)
         with torch.inference_mode():
-            found: Tensor = self.model(
+            logits: Tensor = self.model(
                 input_ids=source,
                 attention_mask=source_mask,
-                decoder_input_ids=given,
-                decoder_attention_mask=given_mask,
+                decoder_input_ids=target,
+                decoder_attention_mask=target_mask,
                 use_cache=False,
             ).logits
-        return found
+        return logits
 
     def _strip(self, group: str, source: tuple[int, ...], target: tuple[int, ...]) -> Strip:
         longest = max(len(source), len(target))
@@ -213,8 +213,8 @@ def _load(kind: str, argument: str, forcing: Forcing) -> ForcedModel:
             raise UsageError(f"{label} reads whole sentence pairs; {fix}.")
     model_class = "AutoModelForSeq2SeqLM" if pairs else "AutoModelForCausalLM"
     where = (forcing.dtype, forcing.device, forcing.trust_remote_code)
-    model, tokenizer, found = load_parts(name, model_class, revision, *where)
-    version = f"{found or 'local'},{forcing.dtype}"
+    model, tokenizer, commit = load_parts(name, model_class, revision, *where)
+    version = f"{commit or 'local'},{forcing.dtype}"
     if pairs:
         return seq2seq_forced(model, tokenizer, label=label, version=version)
     cut = {"window": forcing.window, "stride": forcing.stride}
@@ -250,11 +250,11 @@ def parts(model: ForcedModel, items: Iterable[Any], tokens: int) -> Iterator[For
     """Yield items in order, in parts of at least `tokens` tokens."""
     strips: list[Strip] = []
     count = unscored = size = 0
-    for some in pages(items, ITEMS_AT_ONCE):
-        for own in model.strips(some):
-            strips.extend(own)
-            count, unscored = count + 1, unscored + (not own)
-            size += sum(len(strip.wanted) for strip in own)
+    for page in pages(items, ITEMS_AT_ONCE):
+        for item_strips in model.strips(page):
+            strips.extend(item_strips)
+            count, unscored = count + 1, unscored + (not item_strips)
+            size += sum(len(strip.wanted) for strip in item_strips)
             if size >= tokens:
                 yield ForcedPart(count, strips, unscored)
                 strips, count, unscored, size = [], 0, 0, 0
@@ -284,9 +284,9 @@ def batches(strips: Sequence[Strip], batch_tokens: int) -> Iterator[list[Strip]]
     >>> [[len(strip.given) for strip in batch] for batch in batches(some, 6)]
     [[9], [3, 2], [1]]
     """
-    # Longest first: if memory does not suffice, it shows at once.
+    # Longest first: if memory does not suffice, the first batch fails.
     batch: list[Strip] = []
-    for strip in sorted(strips, key=lambda one: (-_longest(one), one.group, one.offset)):
+    for strip in sorted(strips, key=lambda strip: (-_longest(strip), strip.group, strip.offset)):
         if batch and _longest(batch[0]) * (len(batch) + 1) > batch_tokens:
             yield batch
             batch = []

@@ -74,10 +74,10 @@ class HFNetwork:
         return window_of(self.model.config)
 
     def decode(self, ids: Ids) -> str:
-        """Return the text of tokens without special ones, with its spaces as they are."""
+        """Return the text of tokens without special ones, with its spaces unchanged."""
         options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
-        found: str = self.tokenizer.decode(list(ids), **options)
-        return found
+        text: str = self.tokenizer.decode(list(ids), **options)
+        return text
 
     def bytes_of(self, tokens: int) -> int:
         """Upper bound of the memory of the keys and values of so many tokens."""
@@ -144,15 +144,15 @@ class CausalNetwork(HFNetwork):
         """Return the logits after the last of `ids`; `mask` covers all columns up to there."""
         import torch
 
-        given = {"input_ids": ids, "attention_mask": mask, "use_cache": cache is not None}
-        given |= {} if cache is None else {"past_key_values": cache}
+        inputs = {"input_ids": ids, "attention_mask": mask, "use_cache": cache is not None}
+        inputs |= {} if cache is None else {"past_key_values": cache}
         if "position_ids" in self._accepted:
-            given["position_ids"] = (mask.cumsum(-1) - 1).clamp_min(0)[:, -ids.shape[1] :]
+            inputs["position_ids"] = (mask.cumsum(-1) - 1).clamp_min(0)[:, -ids.shape[1] :]
         if "logits_to_keep" in self._accepted:
-            given["logits_to_keep"] = 1
+            inputs["logits_to_keep"] = 1
         with torch.inference_mode():
-            found: Tensor = self.model(**given).logits[:, -1]
-        return found
+            logits: Tensor = self.model(**inputs).logits[:, -1]
+        return logits
 
     @cached_property
     def _accepted(self) -> frozenset[str]:
@@ -171,12 +171,12 @@ def causal_network(model: Any, tokenizer: Any, *, label: str, bos: str = "auto")
     try:
         batch, _ = network.begin([(a, b, c), (b,)])
         parents = torch.tensor([1, 0, 1], device=network.device)
-        found = batch.advance(parents, torch.tensor([c, c, a], device=network.device))
+        logits = batch.advance(parents, torch.tensor([c, c, a], device=network.device))
         rows = ((b,), (c,)), ((a, b, c), (c,)), ((b,), (a,))
-        wanted = [network.alone(*row) for row in rows]
+        expected = [network.alone(*row) for row in rows]
     except (AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
         raise UsageError(f"{network.label}: {_NO_SHARING} ({type(error).__name__}).") from error
-    if not are_same(torch.cat(wanted), found):
+    if not are_same(torch.cat(expected), logits):
         raise UsageError(f"{network.label}: {_NO_SHARING}.")
     return network
 
@@ -241,11 +241,11 @@ class Seq2SeqNetwork(HFNetwork):
         import torch
 
         ids = torch.tensor([prompt], device=self.device)
-        given = torch.tensor([(self.start, *written)], device=self.device)
+        target = torch.tensor([(self.start, *written)], device=self.device)
         mask = torch.ones_like(ids)
         with torch.inference_mode():
             out = self.model(
-                input_ids=ids, attention_mask=mask, decoder_input_ids=given, use_cache=False
+                input_ids=ids, attention_mask=mask, decoder_input_ids=target, use_cache=False
             )
             return self._possible(out.logits[:, -1])
 
@@ -295,8 +295,8 @@ def _load(kind: str, argument: str, loading: LoadOptions) -> LiveWriter:
     pairs = bool(getattr(config, "is_encoder_decoder", False))
     model_class = "AutoModelForSeq2SeqLM" if pairs else "AutoModelForCausalLM"
     where = (loading.dtype, loading.device, loading.trust_remote_code)
-    model, tokenizer, found = load_parts(name, model_class, revision, *where)
-    version = f"{found or 'local'},{loading.dtype}"
+    model, tokenizer, commit = load_parts(name, model_class, revision, *where)
+    version = f"{commit or 'local'},{loading.dtype}"
     return text_model(model, tokenizer, label=label, version=version, bos=loading.bos)
 
 

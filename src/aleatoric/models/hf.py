@@ -41,10 +41,10 @@ def load(
     safetensors_only: bool = True,
 ) -> HFModel:
     """Load a causal LM by directory or hub name; `device=None` uses a GPU if one is available."""
-    model, tokenizer, found = load_parts(
+    model, tokenizer, commit = load_parts(
         name, "AutoModelForCausalLM", revision, dtype, device, trust_remote_code, safetensors_only
     )
-    return wrap(model, tokenizer, name=short_name(name), revision=found, bos=bos)
+    return wrap(model, tokenizer, name=short_name(name), revision=commit, bos=bos)
 
 
 def load_gguf(path: str | Path, **options: Any) -> HFModel:
@@ -119,8 +119,8 @@ class HFModel:
         keep = positions[-SHALLOW:]
         with torch.inference_mode():
             plain = self.model(input_ids=ids[None], use_cache=False, logits_to_keep=keep)
-        found, _ = self.forward(ids, positions, mask, None, keep)
-        if not are_same(plain.logits[0], found):
+        logits, _ = self.forward(ids, positions, mask, None, keep)
+        if not are_same(plain.logits[0], logits):
             raise _no_tree(self)
         self._checked_lengths.append(length)
 
@@ -200,35 +200,35 @@ def in_tiles(lm: HFModel) -> HFModel:
         return lm
     tree = ProbeTree.of(len(lm.pieces), lm.window)
     arrays = (tree.ids, tree.positions, tree.mask)
-    ids, positions, seen = (torch.from_numpy(x).to(lm.device) for x in arrays)
+    ids, positions, mask = (torch.from_numpy(x).to(lm.device) for x in arrays)
     tiles = Tiles.of(tree.spans, tree.others, lm.device)
-    wanted, _ = lm.forward(ids, positions, seen, None, None)
+    expected, _ = lm.forward(ids, positions, mask, None, None)
     try:
-        found, _ = lm.forward(ids, positions, tiles, None, None)
+        logits, _ = lm.forward(ids, positions, tiles, None, None)
     except (TypeError, ValueError, RuntimeError):
         return lm
     # Rounding alone gives 2e-6 in float32 and 0.02 in bfloat16 (SmolLM2); an attention window of
     # six tokens that only one of them has gives 0.2 and more.
-    most = 0.05 if torch.finfo(wanted.dtype).bits < 32 else 1e-3
-    return replace(lm, tiled=True) if distances(wanted, found).max() <= most else lm
+    most = 0.05 if torch.finfo(expected.dtype).bits < 32 else 1e-3
+    return replace(lm, tiled=True) if distances(expected, logits).max() <= most else lm
 
 
 def check_attention(lm: HFModel) -> None:
     """Raise if a model's tree pass does not give the logits of plain forward passes."""
     tree = ProbeTree.of(len(lm.pieces), min(lm.window, SHALLOW))
     try:
-        wanted = plain_logits(lm.model, tree.texts)
+        expected = plain_logits(lm.model, tree.texts)
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
         problem = f"its forward pass fails: {first_line(error).rstrip('.')}"
         fix = "check that weights, tokenizer and --dtype fit together"
         raise UsageError(f"{lm.name}: {problem}; {fix}.") from error
     try:
-        found = tree_logits(lm, tree)
+        logits = tree_logits(lm, tree)
     except Exception as error:  # models without mask, cache or positions fail in many ways
         if is_out_of_memory(error):
             raise
         raise _no_tree(lm) from error
-    if not all(are_same(wanted[rows], found[rows]) for rows in tree.levels):
+    if not all(are_same(expected[rows], logits[rows]) for rows in tree.levels):
         raise _no_tree(lm)
 
 

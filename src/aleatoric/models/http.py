@@ -347,7 +347,7 @@ def as_finished(
 
 
 def _take_finished(pending: set[Future[R]], timeout: float | None) -> Iterator[R]:
-    """Yield what is done, successes first, so that they are kept even if another failed."""
+    """Yield finished results, successes first, so that they are kept even if another failed."""
     done, _ = wait(pending, timeout, FIRST_COMPLETED)
     pending -= done
     for future in sorted(done, key=lambda future: future.exception() is not None):

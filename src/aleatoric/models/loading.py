@@ -100,7 +100,7 @@ def refused(name: str, error: Exception) -> AleatoricError:
     "cannot load 'gpt3': gpt3 is not a valid model identifier; check the name and the network, or \
 give a folder."
     """
-    # The list of ways to build a tokenizer that follows helps nobody.
+    # Leave out the list of ways to build a tokenizer, which follows.
     reason = first_line(error).partition(" from one of:")[0].rstrip(" .:")
     if "ignore_mismatched_sizes" in reason:
         reason = "the shapes of its weights do not fit config.json"
@@ -135,10 +135,10 @@ def device_of(torch: Any, name: str | None) -> str:
 
 def dtype_of(torch: Any, name: str) -> Any:
     """Return a torch dtype by name."""
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype):
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
         raise UsageError(f"--dtype {name} is not known; use float32, bfloat16 or float16.")
-    return found
+    return dtype
 
 
 def token_rows(tokenizer: Any, texts: list[str]) -> Iterable[list[int]]:
@@ -172,11 +172,11 @@ def padded(
 
 def end_ids(model: Any) -> set[int]:
     """Return the tokens that end a text according to a model's configuration."""
-    found: set[int] = set()
+    end_tokens: set[int] = set()
     for config in (model.config, getattr(model, "generation_config", None)):
         ids = getattr(config, "eos_token_id", None)
-        found.update([ids] if isinstance(ids, int) else ids or ())
-    return found
+        end_tokens.update([ids] if isinstance(ids, int) else ids or ())
+    return end_tokens
 
 
 def decoder_start(model: Any, label: str) -> int:

@@ -80,8 +80,8 @@ def may_grow(text: str) -> bool:
     >>> may_grow(" understa"), may_grow(" dog and"), may_grow(' "')
     (True, False, True)
     """
-    found = _FIRST_WORD.search(text)
-    return found is None or found.end() == len(text)
+    match = _FIRST_WORD.search(text)
+    return match is None or match.end() == len(text)
 
 
 def read_choices(document: Any, is_chat: bool) -> list[Reply]:
@@ -102,8 +102,8 @@ def _choice(choice: Any, is_chat: bool) -> Reply:
     if not isinstance(text, str):
         raise PassingError("the reply holds a choice without a text")
     # JSON may contain lone surrogates, which cannot be written to a file.
-    whole = text.encode("utf-8", "replace").decode()
-    return Reply(whole, choice.get("finish_reason") != "length")
+    safe_text = text.encode("utf-8", "replace").decode()
+    return Reply(safe_text, choice.get("finish_reason") != "length")
 
 
 Messages = list[dict[str, str]]
@@ -122,11 +122,11 @@ class Requests:
         """Detect the kind of server, which determines the fields of every request."""
         server = self._spec.server
         if server == "auto":
-            found = await server_at(self._spec.base_url, self._client)
-            self._tally.is_server_known, server = found is not None, found or "other"
+            detected = await server_at(self._spec.base_url, self._client)
+            self._tally.is_server_known, server = detected is not None, detected or "other"
         self._tally.server = server
         budget = self._spec.budget(self._ask.samples)
-        # OpenAI's newer models refuse the older name, which is the only one others know.
+        # OpenAI's newer models refuse the older name, which is the only one that others accept.
         is_newer = server == "openai" and self._is_chat
         self._fixed = {
             "model": self._spec.model,
@@ -152,16 +152,16 @@ class Requests:
 
     async def replies(self, item_id: str, prompt: str | Messages, count: int) -> list[Reply]:
         """Return exactly `count` replies, in the order of their numbers."""
-        found: dict[int, Reply] = {}
-        while missing := [number for number in range(count) if number not in found]:
+        by_number: dict[int, Reply] = {}
+        while missing := [number for number in range(count) if number not in by_number]:
             runs = _runs(missing, self._most)
             answers = [self._several(item_id, prompt, start, size) for start, size in runs]
             for (start, size), replies in zip(runs, await asyncio.gather(*answers), strict=True):
-                found |= {start + i: reply for i, reply in enumerate(replies[:size])}
+                by_number |= {start + i: reply for i, reply in enumerate(replies[:size])}
                 if len(replies) < size:
                     self._most = min(self._most, len(replies))
-        self._tally.count_replies([reply.text for reply in found.values()])
-        return [found[number] for number in range(count)]
+        self._tally.count_replies([reply.text for reply in by_number.values()])
+        return [by_number[number] for number in range(count)]
 
     async def _several(
         self, item_id: str, prompt: str | Messages, start: int, size: int
@@ -171,7 +171,7 @@ class Requests:
         except RefusedError as refusal:
             if size == 1 or refusal.status_code not in (400, 422):
                 raise
-        # Some servers refuse to send several replies: if one alone works, continue so.
+        # Some servers refuse to send several replies: if a single one works, request single ones.
         replies = await self.request(item_id, prompt, 1, start)
         self._most = 1
         return replies
@@ -219,8 +219,8 @@ class WordRequests(Requests):
 
     async def _texts(self, item: Item) -> Draws:
         replies = await self.replies(item.id, item.context, self._ask.samples)
-        whole = [self._grown(item, number, reply) for number, reply in enumerate(replies)]
-        texts = [text for text in await asyncio.gather(*whole) if text is not None]
+        grown = [self._grown(item, number, reply) for number, reply in enumerate(replies)]
+        texts = [text for text in await asyncio.gather(*grown) if text is not None]
         return Draws(item.id, {}, len(replies) - len(texts), texts=tuple(texts))
 
     async def _words(self, item: Item) -> Draws:
@@ -232,12 +232,12 @@ class WordRequests(Requests):
         return Draws(item.id, dict(counts), words.count(None))
 
     async def _list(self, item: Item) -> Draws:
-        asked = self._ask.samples
-        (reply,) = await self.replies(item.id, list_prompt(item.context, asked), 1)
-        found = parse_list(reply.text, asked, is_cut=not reply.is_ended)
-        self._tally.short_lists += found.missing > 0
-        self._tally.missing_words += found.missing
-        return Draws(item.id, dict(Counter(found.words)), found.failed)
+        requested = self._ask.samples
+        (reply,) = await self.replies(item.id, list_prompt(item.context, requested), 1)
+        parsed = parse_list(reply.text, requested, is_cut=not reply.is_ended)
+        self._tally.short_lists += parsed.missing > 0
+        self._tally.missing_words += parsed.missing
+        return Draws(item.id, dict(Counter(parsed.words)), parsed.failed)
 
     async def _grown(self, item: Item, number: int, reply: Reply) -> str | None:
         """Continue a text until its first word has ended; `None` if it never does."""
@@ -245,8 +245,8 @@ class WordRequests(Requests):
             if reply.is_ended or not may_grow(reply.text):
                 return reply.text
             prompt = item.context + reply.text
-            (more, *_) = await self.request(item.id, prompt, 1, number, f"more-{turn}")
-            reply = Reply(self._client.masked(reply.text + more.text), more.is_ended)
+            (extension, *_) = await self.request(item.id, prompt, 1, number, f"more-{turn}")
+            reply = Reply(self._client.masked(reply.text + extension.text), extension.is_ended)
         return reply.text if reply.is_ended or not may_grow(reply.text) else None
 
 
@@ -308,7 +308,7 @@ _T = TypeVar("_T", Item, TextItem)
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model behind a server, which is contacted when something is asked for."""
+    """A model behind a server, which is contacted only when output is requested."""
 
     spec: Spec
     _tally: RequestTally = field(default_factory=RequestTally, repr=False, compare=False)
@@ -402,9 +402,9 @@ class OpenAIWriter(ServedModel):
         length = self.spec.max_tokens or ask.max_new_tokens
         mode = "chat" if ask.chat else self.spec.mode
         spec = replace(self.spec, max_tokens=length, mode=mode)
-        for found, n_cut in self._answers(TextRequests, spec, ask, items):
-            self.tally.count(found.texts, n_cut)
-            yield found
+        for result, n_cut in self._answers(TextRequests, spec, ask, items):
+            self.tally.count(result.texts, n_cut)
+            yield result
 
 
 def load(argument: str) -> OpenAIModel:
@@ -433,9 +433,9 @@ def receiver(model: str) -> str | None:
     if kind != "openai":
         return None
     url = parse_spec(argument).base_url
-    found = urlsplit(url)
-    is_home = (found.scheme, found.hostname) == ("https", HOME)
-    return None if is_home or key_for(url) is None else found.hostname
+    parsed = urlsplit(url)
+    is_home = (parsed.scheme, parsed.hostname) == ("https", HOME)
+    return None if is_home or key_for(url) is None else parsed.hostname
 
 
 def check_receivers(models: Iterable[str], allowed_hosts: Collection[str], run: str) -> None:

@@ -85,8 +85,8 @@ def told_by(headers: Mapping[str, str], models: Any) -> str | None:
     entries = models.get("data") if isinstance(models, dict) else None
     listed = entries if isinstance(entries, list) else ()
     owners = [str(e.get("owned_by")) for e in listed if isinstance(e, dict)]
-    known = {"vllm": "vllm", "llamacpp": "llamacpp", "library": "ollama"}
-    return next((known[owner] for owner in owners if owner in known), None)
+    kinds = {"vllm": "vllm", "llamacpp": "llamacpp", "library": "ollama"}
+    return next((kinds[owner] for owner in owners if owner in kinds), None)
 
 
 Mode = Literal["completions", "chat", "chat-list"]
@@ -124,9 +124,9 @@ class Spec:
     @property
     def identity(self) -> str:
         """The specification with only the options that can change a result."""
-        shown = {"mode": self.mode, "server": self.server, "max_tokens": self.max_tokens}
+        values = {"mode": self.mode, "server": self.server, "max_tokens": self.max_tokens}
         plain = {field.name: field.default for field in fields(self)}
-        options = "&".join(f"{k}={v}" for k, v in shown.items() if v != plain[k])
+        options = "&".join(f"{k}={v}" for k, v in values.items() if v != plain[k])
         return f"openai:{self.model}@{self.base_url}" + (f"?{options}" if options else "")
 
     def budget(self, samples: int) -> int:
@@ -143,22 +143,22 @@ def parse_spec(argument: str) -> Spec:
     >>> spec.model, spec.base_url, spec.mode, spec.timeout
     ('llama3:8b', 'http://localhost:11434/v1', 'chat', 9.5)
     """
-    found = _SPLIT.fullmatch(argument)
-    if found is None:
+    match = _SPLIT.fullmatch(argument)
+    if match is None:
         raise UsageError(f"openai: needs a model and a server's address; {_FORM}.")
-    base_url, _, query = found["url"].partition("?")
+    base_url, _, query = match["url"].partition("?")
     _check_url(base_url)
     options: dict[str, Any] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in _READ:
             # The value may be a secret and is not repeated.
             raise UsageError(f"openai: there is no option {name!r}; known: {', '.join(_READ)}.")
-        read, wanted = _READ[name]
+        convert, expected = _READ[name]
         try:
-            options[name] = read(value)
+            options[name] = convert(value)
         except ValueError:
-            raise UsageError(f"openai: {name} must be {wanted}.") from None
-    return Spec(found["model"], base_url.rstrip("/"), **options)
+            raise UsageError(f"openai: {name} must be {expected}.") from None
+    return Spec(match["model"], base_url.rstrip("/"), **options)
 
 
 def _check_url(url: str) -> None:

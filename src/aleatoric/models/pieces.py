@@ -44,7 +44,7 @@ def token_pieces(tokenizer: Any, size: int) -> Pieces:
 
 def _check_marker(tokenizer: Any, pieces: Sequence[bytes | None]) -> None:
     ids = tokenizer("to be", add_special_tokens=False)["input_ids"]
-    # Letters outside the vocabulary tell nothing; otherwise a space must be between the words.
+    # Letters outside the vocabulary are no evidence; otherwise a space must be between the words.
     spelled = [piece for i in ids if (piece := pieces[i]) is not None]
     if ids and len(spelled) == len(ids) and len(b"".join(spelled).split()) != 2:
         raise UsageError(_NO_MARKER)
@@ -114,10 +114,10 @@ def check_bos(bos: str) -> None:
 def own_start(tokenizer: Any) -> tuple[int, ...]:
     """Return the special tokens that a tokenizer puts before a text (not those after it)."""
     for text in ("a", "The", "1"):
-        found = tokenizer(text, return_special_tokens_mask=True)
-        added = found["special_tokens_mask"]
+        encoded = tokenizer(text, return_special_tokens_mask=True)
+        added = encoded["special_tokens_mask"]
         if 0 in added:  # a tokenizer may know no letter of the text
-            return tuple(found["input_ids"][: added.index(0)])
+            return tuple(encoded["input_ids"][: added.index(0)])
     return ()
 
 

@@ -82,8 +82,8 @@ def _item_id(row: dict[str, Any], place: Place) -> str:
 def _draws(item_id: str, number: int, row: dict[str, Any], place: Place) -> Draws:
     kinds = [kind for kind in KINDS if kind in row]
     if len(kinds) != 1:
-        found = " and ".join(kinds) or "none"
-        problem = f"a row holds one of {', '.join(KINDS)}, and this one {found}"
+        present = " and ".join(kinds) or "none"
+        problem = f"a row holds one of {', '.join(KINDS)}, and this one {present}"
         raise DataError.at(*place, problem, "give exactly one of them")
     name, value = kinds[0], row[kinds[0]]
     failed = files.count_of(row.get("failed", 0), "failed", place, least=0)
@@ -129,7 +129,7 @@ class RecordedTexts:
     system: str | None = None
     _sizes: Counter[int] = field(default_factory=Counter, repr=False, compare=False)
     """Number of texts -> rows."""
-    _found: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
+    _problems: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
 
     @property
     def label(self) -> str:
@@ -146,25 +146,25 @@ class RecordedTexts:
         sizes, notes = sorted(size for size in self._sizes if size), []
         if len(sizes) > 1:
             notes.append(f"inputs have unequal numbers of texts, {sizes[0]} to {sizes[-1]}")
-        found = self._found | Counter({"rows hold no text": self._sizes[0]})
-        notes += [f"{found[what]} {what}" for what in _PROBLEMS if found[what]]
+        problems = self._problems | Counter({"rows hold no text": self._sizes[0]})
+        notes += [f"{problems[kind]} {kind}" for kind in _PROBLEMS if problems[kind]]
         return [f"{self.label}: {note}" for note in notes]
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
         """Yield the texts of each input: all texts of its row, or none."""
-        wanted = {item.id for item in items}
-        missing = set(wanted)
+        requested = {item.id for item in items}
+        missing = set(requested)
         for item_id, texts in self._rows():
-            if item_id not in wanted:
-                self._found["rows name no input of those asked for"] += 1
+            if item_id not in requested:
+                self._problems["rows name no input of those asked for"] += 1
                 continue
             missing.discard(item_id)
             self._sizes[len(texts)] += 1
             yield Texts(item_id, texts)
-        if wanted and missing == wanted:
+        if requested and missing == requested:
             problem = "no id of its rows is the id of an input"
             raise DataError.at(self.path, None, problem, "give rows the ids of the corpus")
-        self._found["inputs have no row"] += len(missing)
+        self._problems["inputs have no row"] += len(missing)
         yield from (Texts(item_id, ()) for item_id in sorted(missing))
 
     def _rows(self) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -182,15 +182,15 @@ class RecordedTexts:
     def _texts(self, row: dict[str, Any], place: Place) -> tuple[str, ...]:
         kinds = [kind for kind in TEXT_KINDS if kind in row]
         if len(kinds) != 1:
-            found = "both" if kinds else f"none (found {', '.join(sorted(map(ascii, row))[:12])})"
-            problem = f"a row holds one of {' and '.join(TEXT_KINDS)}, and this one {found}"
+            present = "both" if kinds else f"none (found {', '.join(sorted(map(ascii, row))[:12])})"
+            problem = f"a row holds one of {' and '.join(TEXT_KINDS)}, and this one {present}"
             raise DataError.at(*place, problem, "give texts as a list of strings")
         value = row[kinds[0]]
         if value is None:
             return ()
         is_list = isinstance(value, list)
         texts = [text for text in value if text is not None] if is_list else value
-        self._found["texts are null and left out"] += len(value) - len(texts) if is_list else 0
+        self._problems["texts are null and left out"] += len(value) - len(texts) if is_list else 0
         return tuple(files.texts_of(texts, kinds[0], place))
 
 
@@ -213,14 +213,14 @@ def load_texts(argument: str, loading: LoadOptions | None = None) -> RecordedTex
 
 
 def _chosen(path: Path, systems: set[str | None], chosen: str | None) -> str | None:
-    named = sorted(system for system in systems if system is not None)
-    known = ", ".join(map(quoted, named[:12]))
-    if chosen is not None and chosen not in named:
+    names = sorted(system for system in systems if system is not None)
+    choices = ", ".join(map(quoted, names[:12]))
+    if chosen is not None and chosen not in names:
         problem = f"holds no system {quoted(chosen)}"
-        raise DataError.at(path, None, problem, f"its systems are: {known or 'none'}")
+        raise DataError.at(path, None, problem, f"its systems are: {choices or 'none'}")
     if chosen is not None:
         return chosen
     if len(systems) > 1:
-        fix = f"name one, as in recorded:FILE?system=NAME ({known})"
+        fix = f"name one, as in recorded:FILE?system=NAME ({choices})"
         raise DataError.at(path, None, "holds texts of several systems", fix)
     return next(iter(systems))

@@ -90,7 +90,7 @@ class LiveWriter:
         # Packs of like length are made from several packs' worth of inputs.
         for some in pages(items, max(1, 8 * self.at_once // ask.samples)):
             prompts = [self._prompt(item, ask, decoder) for item in some]
-            # The longest first: if a pack does not fit into memory, that shows at once.
+            # Longest first: if memory does not suffice, the first pack fails.
             prompts.sort(key=lambda prompt: len(prompt.ids), reverse=True)
             longest = max(len(prompt.ids) + prompt.room for prompt in prompts)
             rows = self.batching.rows_at_once(self.network, longest)
@@ -117,7 +117,7 @@ class LiveWriter:
     def _collected(
         self, samples: Iterable[Written], ask: Writing, short_of_room: Collection[str]
     ) -> Iterator[Texts]:
-        """Yield the texts of an input once its last sample is there."""
+        """Yield the texts of an input once its last sample is complete."""
         unfinished: dict[str, dict[int, Written]] = {}
         for sample in samples:
             by_number = unfinished.setdefault(sample.item_id, {})
@@ -203,9 +203,9 @@ def _halves(pack: list[Portion], error: Exception) -> list[list[Portion]]:
     """Split the rest of a pack in two, the first part last; raise other errors."""
     recover_memory(error, sum(map(len, pack)) <= 1, "text", "shorter inputs")
     if len(pack) == 1:
-        (whole,) = pack
-        middle = (whole.first + whole.stop) // 2
-        return [[replace(whole, first=middle)], [replace(whole, stop=middle)]]
+        (portion,) = pack
+        middle = (portion.first + portion.stop) // 2
+        return [[replace(portion, first=middle)], [replace(portion, stop=middle)]]
     middle = len(pack) // 2
     return [pack[middle:], pack[:middle]]
 

@@ -32,11 +32,11 @@ def rounds(most: int, first: int = FIRST) -> Iterator[tuple[int, int]]:
     >>> list(rounds(1000, 100))
     [(0, 100), (100, 100), (200, 200), (400, 400), (800, 200)]
     """
-    done = 0
-    while done < most:
-        more = min(max(done, first), most - done)
-        yield done, more
-        done += more
+    n_drawn = 0
+    while n_drawn < most:
+        n_new = min(max(n_drawn, first), most - n_drawn)
+        yield n_drawn, n_new
+        n_drawn += n_new
 
 
 def sampling_error(people: Categorical, model: Categorical) -> float:
@@ -65,29 +65,29 @@ def sample_until(
 
     `draw(items, first, n)` returns samples first..first+n-1 of each item.
     """
-    found: dict[str, Draws] = {}
+    draws: dict[str, Draws] = {}
     pending_items = list(people)
-    for first, more in rounds(most):
-        for new in draw(pending_items, first, more):
-            whole = pool([found[new.item_id], new]) if new.item_id in found else new
+    for first, n_new in rounds(most):
+        for new in draw(pending_items, first, n_new):
+            pooled = pool([draws[new.item_id], new]) if new.item_id in draws else new
             # Words in the order of a sample drawn at once.
-            found[new.item_id] = replace(whole, counts=dict(sorted(whole.counts.items())))
-        models = {i: model_distribution(found[i], keep_failed) for i in pending_items}
+            draws[new.item_id] = replace(pooled, counts=dict(sorted(pooled.counts.items())))
+        models = {i: model_distribution(draws[i], keep_failed) for i in pending_items}
         # A context without any word so far is drawn from again.
         pending_items = [
             i for i, q in models.items() if q is None or sampling_error(people[i], q) > error
         ]
         if not pending_items:
             break
-    return found
+    return draws
 
 
 def until_note(system: str, pairs: Sequence[Pair], error: float, most: int) -> str:
     """Note how many draws a system's contexts took, and how many missed the target."""
-    taken = [pair.model.n or 0 for pair in pairs]
+    sizes = [pair.model.n or 0 for pair in pairs]
     short = sum(sampling_error(pair.human, pair.model) > error for pair in pairs)
     return (
-        f"{system}: {sum(taken)} draws instead of {most * len(pairs)}, {min(taken, default=0)} to "
-        f"{max(taken, default=0)} per context, until se={error:g}; {short} of {len(pairs)} "
+        f"{system}: {sum(sizes)} draws instead of {most * len(pairs)}, {min(sizes, default=0)} to "
+        f"{max(sizes, default=0)} per context, until se={error:g}; {short} of {len(pairs)} "
         f"contexts did not reach it with --samples {most}"
     )

@@ -128,7 +128,7 @@ class Reading:
         if choices.answers == "folded":
             # The paper's rule knows no space other than " ", so that a blank is a word.
             is_paper = choices.rule == "paper"
-            answer = lambda given: given if is_paper or given.strip() else None  # noqa: E731
+            answer = lambda word: word if is_paper or word.strip() else None  # noqa: E731
         return cls(choices, text, answer)
 
 
@@ -164,11 +164,11 @@ them"
                 self._keep_example(given, word, form, before)
         return word
 
-    def _keep_example(self, given: str, word: str, form: str, before: str) -> None:
+    def _keep_example(self, answer: str, word: str, form: str, before: str) -> None:
         """Keep a few shortened answers for the note, at least one number such as 3.5."""
         lacks_number = not any(map(_NUMBER.match, self._examples))
-        if len(self._examples) < _EXAMPLES or (lacks_number and _NUMBER.match(given)):
-            self._examples[given] = word
+        if len(self._examples) < _EXAMPLES or (lacks_number and _NUMBER.match(answer)):
+            self._examples[answer] = word
         if len(self._joined) < _MOST_WORDS or form in self._joined:
             joined = self._joined.setdefault(form, {})
             if len(joined) < _EXAMPLES:
@@ -181,12 +181,12 @@ them"
 
     def note(self, what: str) -> str:
         """Return one sentence for the notes of a run."""
-        shown = (
-            f"{quoted(given, 30)} to {quoted(word, 30)}" for given, word in self._examples.items()
+        examples = (
+            f"{quoted(answer, 30)} to {quoted(word, 30)}" for answer, word in self._examples.items()
         )
         parts = {
             "without punctuation": self.trimmed,
-            f"shortened to the first word, such as {', '.join(shown)}": self.shortened,
+            f"shortened to the first word, such as {', '.join(examples)}": self.shortened,
             "left out because they hold no word": self.wordless,
         }
         changes = "; ".join(f"{count:,} {part}" for part, count in parts.items() if count)
@@ -201,11 +201,11 @@ them"
             (word, list(answers)) for word, answers in self._joined.items() if len(answers) > 1
         ]
         joined.sort(key=lambda pair: not _NUMBER.match(pair[1][0]))  # the most surprising first
-        shown = (
-            f"{' and '.join(quoted(given, 30) for given in answers)} to {quoted(word, 30)}"
+        cases = (
+            f"{' and '.join(quoted(answer, 30) for answer in answers)} to {quoted(word, 30)}"
             for word, answers in joined[:_EXAMPLES]
         )
-        return f"; different answers became one word, such as {', '.join(shown)}" if joined else ""
+        return f"; different answers became one word, such as {', '.join(cases)}" if joined else ""
 
 
 class ReadItems:
@@ -223,7 +223,7 @@ class ReadItems:
         self._missing: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Item]:
-        found = False
+        has_item = False
         for item in self._items:
             _check_script(item, self._reading.choices.rule)
             self._n_items += 1
@@ -232,7 +232,7 @@ class ReadItems:
             words = [self._changes.read(a, 1, self._reading.answer) for a in item.responses]
             kept = tuple(word for word in words if word is not None)
             if kept:
-                found = True
+                has_item = True
                 persons = item.persons and tuple(
                     p for p, word in zip(item.persons, words, strict=True) if word is not None
                 )
@@ -242,7 +242,7 @@ class ReadItems:
                 yield replace(item, responses=kept, original=original, persons=persons)
             else:
                 self._left_out.append(item.id)
-        if self._left_out and not found:
+        if self._left_out and not has_item:
             raise UsageError("no answer of the corpus holds a word; check its column of answers.")
 
     def notes(self) -> Iterator[str]:
@@ -250,9 +250,9 @@ class ReadItems:
         if self._changes.changed:
             yield self._changes.note("answers")
         if self._left_out:
-            shown = ", ".join(f"{quoted(name, 40)}" for name in self._left_out[:_FEW])
-            more = f" and {len(self._left_out) - _FEW} more" if len(self._left_out) > _FEW else ""
-            yield f"no answer holds a word, and the item is left out: {shown}{more}"
+            names = ", ".join(f"{quoted(name, 40)}" for name in self._left_out[:_FEW])
+            suffix = f" and {len(self._left_out) - _FEW} more" if len(self._left_out) > _FEW else ""
+            yield f"no answer holds a word, and the item is left out: {names}{suffix}"
         if self._missing:
             codes = ", ".join(map(quoted, self._missing))
             yield (
@@ -274,8 +274,8 @@ def read_draws(draws: Iterable[Draws], reading: Reading, changes: AnswerChanges)
     """
     for row in draws:
         if row.counts:
-            given = row.counts.items()
-            words = ((changes.read(word, n, reading.answer), n) for word, n in given)
+            counts = row.counts.items()
+            words = ((changes.read(word, n, reading.answer), n) for word, n in counts)
             row = _with_words(replace(row, counts={}), words)
         if row.logprobs is not None:
             row = replace(row, logprobs=_read_logprobs(row.logprobs, reading, changes))
@@ -286,16 +286,16 @@ def _read_logprobs(
     logprobs: Mapping[str, float], reading: Reading, changes: AnswerChanges
 ) -> dict[str, float]:
     """Log-probabilities of words; the probabilities of forms of one word add up."""
-    found: dict[str, float] = {}
-    for given, value in logprobs.items():
-        word = changes.read(given, 1, reading.answer)
+    merged: dict[str, float] = {}
+    for answer, value in logprobs.items():
+        word = changes.read(answer, 1, reading.answer)
         if word is None:
             continue
-        if word in found:
-            low, high = sorted((found[word], value))
+        if word in merged:
+            low, high = sorted((merged[word], value))
             value = high + math.log1p(math.exp(low - high))
-        found[word] = value
-    return found
+        merged[word] = value
+    return merged
 
 
 def _check_script(item: Item, rule: str) -> None:

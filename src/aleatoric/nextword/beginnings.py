@@ -85,12 +85,12 @@ class Beginnings:
     @cached_property
     def joined(self) -> Ints:
         """`joined[i, j]`: the i-th prefix followed by the j-th of `JOINS`; -1 for none."""
-        found = np.full((len(self), len(JOINS)), -1, dtype=np.int64)
-        found[:, 0] = np.arange(len(self))
+        table = np.full((len(self), len(JOINS)), -1, dtype=np.int64)
+        table[:, 0] = np.arange(len(self))
         for number, letters in enumerate(self.letters):
             if letters[-1:] in JOINS[1:] and letters[:-1] in self._numbers:
-                found[self._numbers[letters[:-1]], JOINS.index(letters[-1])] = number
-        return found
+                table[self._numbers[letters[:-1]], JOINS.index(letters[-1])] = number
+        return table
 
     @cached_property
     def lengths(self) -> Ints:
@@ -189,7 +189,7 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 
 class TokenPlans:
-    """Finds tokens by (table, prefix where a text stands, prefix where it is to stand).
+    """Finds tokens by (table, current prefix of a text, target prefix).
 
     `index(effect, table)` maps added letters to tokens.
     """
@@ -218,15 +218,15 @@ class TokenPlans:
         self, effect: Effect, tables: Ints, bases: Ints, targets: Ints
     ) -> tuple[Ints, Ints]:
         size = len(self._beginnings)
-        # Where the text already stands at its target, the prefix does not matter.
+        # If the text is already at its target, the prefix does not matter.
         staying = bases == targets
         bases, targets = np.where(staying, 0, bases), np.where(staying, 0, targets)
         codes, which = np.unique((tables * size + bases) * size + targets, return_inverse=True)
-        known, letters = self._known[effect], self._beginnings.letters
+        cached, letters = self._known[effect], self._beginnings.letters
         for code in codes.tolist():
-            if code not in known:
+            if code not in cached:
                 table, steps = divmod(code, size * size)
                 before, after = letters[steps // size], letters[steps % size]
                 index = self._index(effect, table) if after.startswith(before) else {}
-                known[code] = index.get(after[len(before) :], _NONE)
-        return Ragged.of([known[code] for code in codes.tolist()]).take(which)
+                cached[code] = index.get(after[len(before) :], _NONE)
+        return Ragged.of([cached[code] for code in codes.tolist()]).take(which)

@@ -51,14 +51,14 @@ class WordProbabilities:
     def log_loss(self, human: Mapping[str, float]) -> tuple[float, float | None]:
         """Bounds of the human log loss; the upper one is `None` if it is infinite."""
         p = np.array([human.get(word, 0.0) for word in self.words])
-        given = p > 0
-        low, high = (np.array(q)[given] for q in (self.low, self.high))
+        positive = p > 0
+        low, high = (np.array(q)[positive] for q in (self.low, self.high))
         if not (high > 0).all():
             return math.inf, None
-        least = -float((p[given] * np.log(np.minimum(high, 1.0))).sum())
+        least = -float((p[positive] * np.log(np.minimum(high, 1.0))).sum())
         if not (low > 0).all():
             return least, None
-        return least, -float((p[given] * np.log(low)).sum())
+        return least, -float((p[positive] * np.log(low)).sum())
 
 
 def _overlap(p: list[float], q: tuple[float, ...]) -> float:
@@ -112,7 +112,7 @@ def _largest_gain(low: Floats, high: Floats, worth: Floats, unseen: float) -> fl
     """The largest Σ x·worth, with the open mass on these words or on unseen ones."""
     better = np.flatnonzero(worth > unseen)
     order = better[np.argsort(-worth[better], kind="stable")]
-    left = max(0.0, 1.0 - float(low.sum()))
+    open_mass = max(0.0, 1.0 - float(low.sum()))
     room = np.maximum(high[order] - low[order], 0.0)
-    taken = np.minimum(room, np.maximum(left - (np.cumsum(room) - room), 0.0))
-    return float((taken * worth[order]).sum() + (left - taken.sum()) * unseen)
+    shares = np.minimum(room, np.maximum(open_mass - (np.cumsum(room) - room), 0.0))
+    return float((shares * worth[order]).sum() + (open_mass - shares.sum()) * unseen)

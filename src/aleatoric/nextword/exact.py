@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 LOOSE = 32
-"""Number of loose tokens that are looked at per node."""
+"""Number of loose tokens that are considered per node."""
 SPELLINGS = 8
 """Rounds in which words without any probability are spelled out; some cannot be."""
 SMALL = 1e-3
@@ -93,7 +93,7 @@ def answer(
 ) -> Iterator[tuple[int, WordProbabilities] | None]:
     """Search the continuations of a tree's contexts; yield (question, answer).
 
-    Yields `None` while it waits for the device. The cache is told of every node that is run.
+    Yields `None` while it waits for the device. Every node that is run is added to the cache.
     """
     searches = Searches(tree, asking, reader, search, cache)
     yield from searches.run()
@@ -110,8 +110,8 @@ class Asking:
         self.beginnings = Beginnings(list(words))
 
         def index(effect: Effect, table: int) -> dict[str, Ints]:
-            found = vocabulary.numbered(table)
-            return found.grows if effect == "grows" else found.closes
+            effects = vocabulary.numbered(table)
+            return effects.grows if effect == "grows" else effects.closes
 
         self.plans = TokenPlans(index, self.beginnings)
 
@@ -163,7 +163,7 @@ class Searches:
         self._rounds = 0
         self._entries: Entries = np.zeros(0, dtype=ENTRY)
         self._resting: list[Entries] = []
-        """Remaining entries of contexts that are done."""
+        """Remaining entries of finished contexts."""
 
     def run(self) -> Iterator[None]:
         """Run the contexts, then the entries that are chosen, until none is chosen."""
@@ -196,17 +196,17 @@ class Searches:
         rank = np.arange(len(owners)) - (np.cumsum(sizes) - sizes)[owners]
         table = np.zeros((self._count, max(int(sizes.max(initial=0)), 1)))
         table[owners, rank] = worths[order]
-        left = (table.sum(1) + dust)[:, None] - (np.cumsum(table, axis=1) - table)
+        remaining = (table.sum(1) + dust)[:, None] - (np.cumsum(table, axis=1) - table)
         room = np.maximum(self._goal.nodes - self._nodes, 0)
         # Words without any probability come first, and may take more nodes than `goal.nodes`.
-        wanted = (left[owners, rank] > self._goal.tolerance) & (rank < room[owners])
-        taken = wanted | forced[order]
+        needed = (remaining[owners, rank] > self._goal.tolerance) & (rank < room[owners])
+        taken = needed | forced[order]
         chosen: Entries = self._entries[order[taken]]
         counts = np.bincount(chosen["owner"], minlength=self._count)
-        left_over = self._entries[order[~taken]]
-        going = counts[left_over["owner"]] > 0
-        self._entries = left_over[going]
-        self._resting.append(left_over[~going])
+        others = self._entries[order[~taken]]
+        going = counts[others["owner"]] > 0
+        self._entries = others[going]
+        self._resting.append(others[~going])
         self._nodes += counts
         return chosen
 
@@ -238,7 +238,7 @@ class Searches:
             self._cache.add(batch, numbers, logits)
         yield
         digest = arrive()
-        # The tokens that end the word where it stands.
+        # The tokens that end the word as it is so far.
         ended, leading = digest.ends * batch["mass"], self._cells.beginning[batch["cell"]] == 0
         self._failed += _by(batch["owner"][leading], ended[leading], self._count)
         self._find(batch["cell"][~leading], ended[~leading])
@@ -325,9 +325,9 @@ class Searches:
         """The table and the undecided joiner after each token."""
         after, joins = np.zeros_like(tokens), np.zeros_like(tokens)
         for number in np.unique(tables).tolist():
-            here = tables == number
-            after[here] = self._reader.vocabulary.after(number)[tokens[here]]
-            joins[here] = self._reader.vocabulary.numbered(number).joins[tokens[here]]
+            rows = tables == number
+            after[rows] = self._reader.vocabulary.after(number)[tokens[rows]]
+            joins[rows] = self._reader.vocabulary.numbered(number).joins[tokens[rows]]
         return after, joins
 
     def _children(self, parents: Entries, numbers: Ints, tokens: Ints, masses: Floats) -> Entries:
@@ -351,7 +351,7 @@ class Searches:
         return kept
 
     def _follow_loose(self, batch: Entries, numbers: Ints, digest: Digest) -> list[Entries]:
-        """The likeliest tokens whose letters do not tell where they lead."""
+        """Entries after the likeliest loose tokens, whose letters alone do not determine a cell."""
         masses = digest.loose * batch["mass"][:, None]
         owners = np.broadcast_to(batch["owner"][:, None], masses.shape)
         needed = self._needed(np.maximum(batch["base"], 0)) & (batch["base"] >= 0)
@@ -360,27 +360,27 @@ class Searches:
         children = self._children(batch[rows], numbers[rows], tokens, masses[rows, columns])
         kept = []
         for number in np.unique(children["table"]).tolist():
-            here = children[children["table"] == number]
-            silent = self._reader.vocabulary.numbered(number).silent[here["token"]]
-            kept += [self._silent(here[silent]), self._lettered(here[~silent])]
+            group = children[children["table"] == number]
+            silent = self._reader.vocabulary.numbered(number).silent[group["token"]]
+            kept += [self._silent(group[silent]), self._lettered(group[~silent])]
         return kept
 
     def _silent(self, children: Entries) -> Entries:
         """Children after tokens without letters: the word is unchanged, or has ended."""
         tables, joins = self._effects(children["table"], children["token"])
-        done = tables < 0
-        self._find(children["cell"][done], children["mass"][done])
+        ended = tables < 0
+        self._find(children["cell"][ended], children["mass"][ended])
         children["table"] = tables
-        return self._kept(children[~done], joins[~done])
+        return self._kept(children[~ended], joins[~ended])
 
     def _lettered(self, children: Entries) -> Entries:
         """Children after tokens with marks, or with letters and part of a character: rare."""
         tables, joins = self._effects(children["table"], children["token"])
         cells = np.array([self._spell(child) for child in children], dtype=np.int64)
         children["table"], children["cell"], children["base"] = tables, cells, cells
-        done, reached = tables < 0, cells >= 0
-        self._find(cells[done & reached], children["mass"][done & reached])
-        going = ~done & reached
+        ended, reached = tables < 0, cells >= 0
+        self._find(cells[ended & reached], children["mass"][ended & reached])
+        going = ~ended & reached
         return self._kept(children[going], joins[going])
 
     def _spell(self, child: Any) -> int:
@@ -410,13 +410,13 @@ class Searches:
         columns.append(np.minimum(1.0, most / scales[1][self._owner]))
         opens = np.minimum(1.0, open_ / scales[1]).tolist()
         starts = np.searchsorted(self._owner, np.arange(self._count + 1)).tolist()
-        found = []
+        results = []
         for place, words in enumerate(self._words):
             part = slice(starts[place], starts[place + 1])
             low, value, high = (tuple(column[part].tolist()) for column in columns)
             failed, nodes = float(self._failed[place]), int(self._nodes[place])
-            found.append(WordProbabilities(words, low, value, high, opens[place], failed, nodes))
-        return found
+            results.append(WordProbabilities(words, low, value, high, opens[place], failed, nodes))
+        return results
 
     def _scales(self) -> tuple[Floats, Floats]:
         """The most and the least mass that texts with a word can have."""
@@ -438,8 +438,8 @@ def _last_by(owners: Ints, *keys: NDArray[Any]) -> Ints:
     """
     order = np.lexsort((*reversed(keys), owners))
     last = np.append(np.diff(owners[order]) > 0, True)[: len(order)]
-    found: Ints = order[last]
-    return found
+    rows: Ints = order[last]
+    return rows
 
 
 def _by(owners: Ints, masses: Floats, count: int) -> Floats:

@@ -123,12 +123,12 @@ def grow(
 
 
 def _choose(growth: Growth, search: HeadSearch) -> list[Entry]:
-    left, count = growth.open, 0
+    remaining, count = growth.open, 0
     useful = _useful(growth, search)
     for entry in useful[: min(search.wave, search.nodes - growth.nodes)]:
-        if left <= search.tolerance and search.until != "distance":
+        if remaining <= search.tolerance and search.until != "distance":
             break
-        left -= entry.mass
+        remaining -= entry.mass
         count += 1
     chosen = useful[:count]
     taken = set(map(id, chosen))
@@ -155,9 +155,9 @@ def _by_distance(growth: Growth, tolerance: float, through: Through) -> list[Ent
     """The entries by how much they can change the squared distance; none if it is known."""
     if growth.known is None:
         return []
-    found, people = growth.known
+    estimate, people = growth.known
     tops = _tops(growth, through)
-    low, high = agreement_bounds(tops, found, people)["M-2C"]
+    low, high = agreement_bounds(tops, estimate, people)["M-2C"]
     if high - low <= tolerance:
         return []
     stakes: dict[str, float] = defaultdict(float)
@@ -209,8 +209,8 @@ def _expand(
     number = reader.vocabulary.number
     tables = np.array([number(entry.key) for _, entry in chosen], dtype=np.int64)
     for part, numbers, logits in tree.extend(spans, parents, tokens):
-        read = reader.branches(logits, tables[part], search.branch)
-        for (growth, entry), number, after in zip(chosen[part], numbers, read, strict=True):
+        branches = reader.branches(logits, tables[part], search.branch)
+        for (growth, entry), number, after in zip(chosen[part], numbers, branches, strict=True):
             entry.number = int(number)
             _absorb(reader, growth, entry, after, search)
 
@@ -232,7 +232,7 @@ def _absorb(
             growth.lumps[child.word] += mass
         else:
             growth.entries.append(child)
-    left = max(0.0, entry.mass * (1.0 - after.ends) - float(followed.sum()))
+    remaining = max(0.0, entry.mass * (1.0 - after.ends) - float(followed.sum()))
     if len(after.stems) and entry.mass >= SPLIT:
         # Lumps of the tokens that were not followed, by their stems.
         by_stem = np.bincount(table.stems.numbers[tokens], followed, len(after.stems))
@@ -241,8 +241,8 @@ def _absorb(
         for number, mass in zip(some.tolist(), rest[some].tolist(), strict=True):
             letters = table.stems.letters[number]
             growth.lumps[letters if mass > RARE else letters[:1]] += mass
-        left -= float(rest[some].sum())
-    growth.lumps[entry.word] += max(0.0, left)
+        remaining -= float(rest[some].sum())
+    growth.lumps[entry.word] += max(0.0, remaining)
 
 
 def _settle(growth: Growth, mode: int, word: str, mass: float) -> None:

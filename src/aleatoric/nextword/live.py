@@ -56,7 +56,7 @@ def survey(
                 yield None
             else:
                 answers[pair[0]] = pair[1]
-        known = {i: (found, _human(questions[i])) for i, found in answers.items()}
+        known = {i: (estimate, _human(questions[i])) for i, estimate in answers.items()}
         for index, head in grow(tree, reader, head_search, cache, known):
             yield index, (answers[index], head)
 
@@ -80,8 +80,8 @@ class LiveModel:
     @property
     def version(self) -> str:
         """Revision, precision and beginning-of-text policy."""
-        found = self.lm.identity
-        return f"{found['revision']},{found['dtype']},bos={found['bos']}"
+        identity = self.lm.identity
+        return f"{identity['revision']},{identity['dtype']},bos={identity['bos']}"
 
     @property
     def at_once(self) -> int:
@@ -150,13 +150,13 @@ class LiveModel:
     ) -> Iterator[Draws]:
         people = [Categorical.from_counts(human_counts(item.responses)) for item in items]
         questions = [
-            Question(item.context, own.support, own.probs)
-            for item, own in zip(items, people, strict=True)
+            Question(item.context, human.support, human.probs)
+            for item, human in zip(items, people, strict=True)
         ]
         # A decoder that truncates gives some words no probability: do not search for them.
         every_word = not decoder.truncates
         search = Search(ask.tolerance, failed=ask.choices.failed, every_word=every_word)
-        found = survey(
+        results = survey(
             self.lm,
             questions,
             search=search,
@@ -166,45 +166,45 @@ class LiveModel:
             limits=self.limits,
             vocabulary=vocabulary,
         )
-        for item, own, (asked, top) in zip(items, people, found, strict=True):
-            known = _joined(own, asked, top, ask.choices.failed == "outcome")
+        for item, human, (estimate, top) in zip(items, people, results, strict=True):
+            combined = _joined(human, estimate, top, ask.choices.failed == "outcome")
             # A context after which no word was found has no next-word distribution.
-            yield Draws(item.id, {}, exact=known) if known else Draws(item.id, {}, failed=1)
+            yield Draws(item.id, {}, exact=combined) if combined else Draws(item.id, {}, failed=1)
 
 
 def _joined(
-    people: Categorical, found: WordProbabilities, top: Head, keep_failed: bool
+    people: Categorical, estimate: WordProbabilities, top: Head, keep_failed: bool
 ) -> Exact | None:
     """Combine people's words with the model's likeliest words; `None` if nothing has any mass."""
-    words = dict(zip(found.words, found.value, strict=True))
+    words = dict(zip(estimate.words, estimate.value, strict=True))
     scale = 1.0 - top.failed if keep_failed else 1.0  # a head is conditional on there being a word
     for word, probability in top.words.as_dict().items():
         words.setdefault(word, probability * scale)
     if keep_failed:
-        words[FAILED] = found.failed
+        words[FAILED] = estimate.failed
     if not max(words.values(), default=0.0) > 0.0:
         return None
     rest = max(0.0, 1.0 - sum(words.values()))
-    known = Categorical(tuple(words), tuple(words.values()), rest)
-    return Exact(known, _bounds(people, found, top, keep_failed), top.certified, found.failed)
+    joint = Categorical(tuple(words), tuple(words.values()), rest)
+    return Exact(joint, _bounds(people, estimate, top, keep_failed), top.certified, estimate.failed)
 
 
 def _bounds(
-    people: Categorical, found: WordProbabilities, top: Head, keep_failed: bool
+    people: Categorical, estimate: WordProbabilities, top: Head, keep_failed: bool
 ) -> dict[str, tuple[float, float | None]]:
     """Bounds of the metrics that the search leaves open."""
     tops, human = top.tops, people.as_dict()
     if keep_failed:
         low = tuple(q * (1.0 - top.failed) for q in tops.low)
-        ends = (*low, found.failed), (*tops.high, min(1.0, found.failed + found.open))
+        ends = (*low, estimate.failed), (*tops.high, min(1.0, estimate.failed + estimate.open))
         tops = TopWords((*tops.words, FAILED), *ends, tops.unseen)
-    agreements = agreement_bounds(tops, found, human)
-    tvd, human_agreement = found.tvd(human), self_agreement(people)
+    agreements = agreement_bounds(tops, estimate, human)
+    tvd, human_agreement = estimate.tvd(human), self_agreement(people)
     bounds: dict[str, tuple[float, float | None]] = {
         "tvd": (tvd.low, tvd.high),
         "agreement_M": agreements["M"],
         "agreement_C": agreements["C"],
-        "log_loss": found.log_loss(human),
+        "log_loss": estimate.log_loss(human),
     }
     if human_agreement is not None:
         low_, high_ = agreements["M-2C"]

@@ -106,8 +106,8 @@ def first_word_at_once(text: str) -> str | None:
 
 def first_word_paper(text: str) -> str | None:
     """Return the first word as the paper cut it, with its defects: words are glued and cut."""
-    kept = _NEITHER_WORD_NOR_SPACE.sub("", text.replace("\n", ""))
-    return next((piece for piece in kept.split(" ") if piece), None)
+    cleaned = _NEITHER_WORD_NOR_SPACE.sub("", text.replace("\n", ""))
+    return next((piece for piece in cleaned.split(" ") if piece), None)
 
 
 def first_character(text: str) -> str | None:
@@ -117,11 +117,11 @@ def first_character(text: str) -> str | None:
     ('猫', 'a', None)
     """
     word = first_word(text)
-    found = _SPACELESS.search(word) if word else None
-    if word is None or found is None:
+    match = _SPACELESS.search(word) if word else None
+    if word is None or match is None:
         return word
-    if found.start():
-        return first_word(word[: found.start()])
+    if match.start():
+        return first_word(word[: match.start()])
     marks = next(
         (i for i, c in enumerate(word[1:]) if not unicodedata.category(c).startswith("M")),
         len(word) - 1,
@@ -131,9 +131,9 @@ def first_character(text: str) -> str | None:
 
 def is_spaceless(text: str) -> bool:
     """Whether most letters of a text belong to a script written without spaces."""
-    if text.isascii() or not (found := _SPACELESS.findall(text)):
+    if text.isascii() or not (letters := _SPACELESS.findall(text)):
         return False
-    return 2 * len(found) > sum(map(is_word_character, text))
+    return 2 * len(letters) > sum(map(is_word_character, text))
 
 
 def normalise(word: str) -> str:
@@ -169,8 +169,8 @@ def rule_named(rule: str, lead: Lead = "skip") -> WordRule:
     if rule == "corrected" and lead == "condition":
         return first_word_at_once
     check_known(rule)
-    found: WordRule = registry.find("word_rules", rule)
-    return found
+    function: WordRule = registry.find("word_rules", rule)
+    return function
 
 
 def check_known(rule: str) -> None:
@@ -178,8 +178,8 @@ def check_known(rule: str) -> None:
     # Listing other packages' rules is slow, and scoring looks up the rule for every item.
     if rule in registry.PLUGINS["word_rules"]:
         return
-    if rule not in (known := registry.names("word_rules")):
-        raise UsageError(f"unknown word rule {rule!r}; use {', '.join(known)} or module:function.")
+    if rule not in (names := registry.names("word_rules")):
+        raise UsageError(f"unknown word rule {rule!r}; use {', '.join(names)} or module:function.")
 
 
 LEAD, WORD, JOIN, DONE, WORDLESS = range(5)

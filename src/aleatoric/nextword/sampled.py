@@ -85,8 +85,8 @@ class WordStates:
         """Return the states that follow, element by element."""
         steps = states * (self.end + 1) + tokens
         self._learn(steps)
-        found: Ints = self._next[np.searchsorted(self._known, steps)]
-        return found
+        following: Ints = self._next[np.searchsorted(self._known, steps)]
+        return following
 
     def word(self, state: int) -> str | None:
         """Return the word of a settled state, in the form in which words are compared."""
@@ -96,8 +96,8 @@ class WordStates:
     def _learn(self, steps: Ints) -> None:
         """Compute the transitions not met before."""
         places = np.searchsorted(self._known, steps)
-        known = np.append(self._known, -1)[places] == steps
-        fresh = np.unique(steps[~known])
+        is_known = np.append(self._known, -1)[places] == steps
+        fresh = np.unique(steps[~is_known])
         if not len(fresh):
             return
         states = np.array([self._step(step) for step in fresh.tolist()], dtype=np.int64)
@@ -111,11 +111,11 @@ class WordStates:
         key, word, joiner = self._states[number]
         if token == self.end:
             return self._number((WORDLESS if key[0] == LEAD else DONE, b""), word, "")
-        here = Entry(key=key, word=word, joiner=joiner)
-        there = follow(here, self.vocabulary.table(key), token, 0.0)
-        if there.key[0] >= DONE:
-            return self._number((there.key[0], b""), there.word, "")
-        return self._number(there.key, there.word, there.joiner)
+        entry = Entry(key=key, word=word, joiner=joiner)
+        following = follow(entry, self.vocabulary.table(key), token, 0.0)
+        if following.key[0] >= DONE:
+            return self._number((following.key[0], b""), following.word, "")
+        return self._number(following.key, following.word, following.joiner)
 
     def _number(self, key: TableKey, word: str, joiner: str) -> int:
         number = self._numbers.setdefault((key, word, joiner), len(self._states))
@@ -197,7 +197,7 @@ _NO_SAMPLES = Aside(*(np.zeros(0, dtype=np.int64),) * 3, ())
 
 @dataclass(frozen=True, eq=False)
 class Walks:
-    """The walks of a tree's contexts, as arrays, and what they have come to.
+    """The walks of a tree's contexts, as arrays, and their outcomes so far.
 
     `spans` are the contexts' columns of the trunk, `depths` the deepest tokens allowed, `keys` the
     keys of the random numbers. `outcomes` are (context rows, states, counts) of samples that have
@@ -253,10 +253,10 @@ class WordSampler:
         parts = [level.part(0, 0)]
         nodes = tree.extend(walks.spans[level.walk], level.parent, level.token)
         for part, numbers, logits in nodes:
-            here = level.part(part.start, part.stop)
-            arrive = self._draw(walks, here, logits, depth)
+            portion = level.part(part.start, part.stop)
+            arrive = self._draw(walks, portion, logits, depth)
             yield
-            below = self._step(tree, walks, here, arrive(), numbers, depth)
+            below = self._step(tree, walks, portion, arrive(), numbers, depth)
             parents = numbers[below.parent]
             tree.keep_of_last(np.unique(parents))
             parts.append(replace(below, parent=parents))
@@ -308,29 +308,29 @@ class WordSampler:
 
     def _walk_aside(self, tree: Tree, walks: Walks) -> Iterator[None]:
         """Sample the texts whose draws were in doubt to their ends, each by itself."""
-        here, depth = _NO_SAMPLES, 0
-        while len(here.walk) or depth <= max(walks.asides, default=-1):
-            here = here + walks.asides.get(depth, _NO_SAMPLES)
-            if len(here.walk):
-                here = yield from self._step_aside(tree, walks, here, depth)
+        samples, depth = _NO_SAMPLES, 0
+        while len(samples.walk) or depth <= max(walks.asides, default=-1):
+            samples = samples + walks.asides.get(depth, _NO_SAMPLES)
+            if len(samples.walk):
+                samples = yield from self._step_aside(tree, walks, samples, depth)
             depth += 1
 
     def _step_aside(
-        self, tree: Tree, walks: Walks, here: Aside, depth: int
+        self, tree: Tree, walks: Walks, samples: Aside, depth: int
     ) -> Generator[None, None, Aside]:
-        texts = {tokens: number for number, tokens in enumerate(dict.fromkeys(here.tokens))}
-        rows = np.array([texts[tokens] for tokens in here.tokens], dtype=np.int64)
+        texts = {tokens: number for number, tokens in enumerate(dict.fromkeys(samples.tokens))}
+        rows = np.array([texts[tokens] for tokens in samples.tokens], dtype=np.int64)
         probabilities = self._reader.probabilities(tree.apart(list(texts)))
         device = probabilities.device
-        keys = child(child(walks.keys, depth)[here.walk], here.sample)
+        keys = child(child(walks.keys, depth)[samples.walk], samples.sample)
         arrive = fetch(draw(probabilities, send(rows, device), send(keys, device)))
         yield
         drawn = arrive()
-        state = self._states.after(here.state, self._states.shortened(here.state, drawn))
-        going = ~self._close(walks, here.walk, state, np.ones_like(state), depth)
-        kept = zip(np.flatnonzero(going).tolist(), drawn[going].tolist(), strict=True)
-        tokens = tuple((*here.tokens[i], token) for i, token in kept)
-        return Aside(here.walk[going], here.sample[going], state[going], tokens)
+        state = self._states.after(samples.state, self._states.shortened(samples.state, drawn))
+        going = ~self._close(walks, samples.walk, state, np.ones_like(state), depth)
+        open_samples = zip(np.flatnonzero(going).tolist(), drawn[going].tolist(), strict=True)
+        tokens = tuple((*samples.tokens[i], token) for i, token in open_samples)
+        return Aside(samples.walk[going], samples.sample[going], state[going], tokens)
 
     def _counted(self, item_ids: Sequence[str], walks: Walks) -> Iterator[Draws]:
         walk, state, count = map(np.concatenate, zip(*walks.outcomes, strict=True))

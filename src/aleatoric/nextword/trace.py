@@ -82,7 +82,7 @@ def trace(
         yield 0, searches.trace(tuple(pack), contexts)
 
     # A pack that does not fit into memory gives several traces.
-    return _joined([found for _, found in each_pack(lm, [passages], work)])
+    return _joined([part for _, part in each_pack(lm, [passages], work)])
 
 
 def _joined(parts: Sequence[Trace]) -> Trace:
@@ -100,9 +100,9 @@ def _joined(parts: Sequence[Trace]) -> Trace:
         word += len(part.word_contexts)
     columns = [[getattr(part, column.name) for part in moved] for column in fields(Trace)]
     passages, contexts = (tuple(chain(*column)) for column in columns[:2])
-    found = Trace(passages, contexts, *map(np.concatenate, columns[2:]))
-    by_depth = {n: getattr(found, n)[order] for n in ("owners", "parents", "tokens", "depths")}
-    return replace(found, **by_depth)
+    joined = Trace(passages, contexts, *map(np.concatenate, columns[2:]))
+    by_depth = {n: getattr(joined, n)[order] for n in ("owners", "parents", "tokens", "depths")}
+    return replace(joined, **by_depth)
 
 
 def _moved(part: Trace, contexts: int, nodes: Ints, words: int) -> Trace:
@@ -122,16 +122,16 @@ def _moved(part: Trace, contexts: int, nodes: Ints, words: int) -> Trace:
 
 def _usual_trie(lm: HFModel, words: Sequence[str]) -> TokenTrie:
     """The usual tokens of words after a space, and without it if the space is its own token."""
-    found: dict[int, Any] = {}
+    trie: dict[int, Any] = {}
     for word in words:
         paths = [lm.continuation(f" {word}")]
         if not (lm.pieces[paths[0][0]] or b"").strip():
             paths.append(lm.continuation(word))
         for tokens in paths:
-            here = found
+            node = trie
             for token in tokens:
-                here = here.setdefault(token, {})
-    return found
+                node = node.setdefault(token, {})
+    return trie
 
 
 class Tracer(Searches):
@@ -159,28 +159,28 @@ class Tracer(Searches):
     def take(self, batch: Entries, numbers: Ints, logits: Any) -> Iterator[None]:
         """Record nodes, continue as every search does, and keep the usual tokens after them."""
         (self._run if (numbers >= 0).all() else self._begun).append((numbers, batch))
-        wanted = self._move_on(batch, numbers)
+        usual_codes = self._move_on(batch, numbers)
         before = len(self._entries)
         yield from super().take(batch, numbers, logits)
         fresh = self._entries[before:]
-        usual = np.isin(self._codes(fresh["owner"], fresh["parent"], fresh["token"]), wanted)
+        usual = np.isin(self._codes(fresh["owner"], fresh["parent"], fresh["token"]), usual_codes)
         small = ~usual & (fresh["mass"] <= self._goal.tolerance * SMALL)
         self._pending_usual.append(fresh[usual])
-        # An entry too small to follow still counts if it stands at a whole word.
+        # An entry too small to follow still counts if it is at a complete word.
         self._steps.append(fresh[small & (self._cells.completes[fresh["cell"]] >= 0)])
         self._entries = np.concatenate([self._entries[:before], fresh[~usual & ~small]])
 
     def _move_on(self, batch: Entries, numbers: Ints) -> Ints:
         """The codes of the usual tokens after nodes that are usual themselves."""
         owners, parents, tokens = (batch[name].tolist() for name in ("owner", "parent", "token"))
-        found: list[tuple[int, int, int]] = []
+        steps: list[tuple[int, int, int]] = []
         for place, number in enumerate(numbers.tolist()):
             owner = owners[place]
             if number >= 0:
                 after = self._usual.get((owner, parents[place]), {}).get(tokens[place], {})
                 self._usual[owner, number] = after
-            found += [(owner, number, token) for token in self._usual[owner, number]]
-        return self._codes(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
+            steps += [(owner, number, token) for token in self._usual[owner, number]]
+        return self._codes(*np.array(steps, dtype=np.int64).reshape(-1, 3).T)
 
     def _codes(self, owners: Ints, parents: Ints, tokens: Ints) -> Ints:
         """One number for (context, node, token); nodes belong to one context each."""
@@ -215,7 +215,7 @@ class Tracer(Searches):
         return super()._lettered(children)
 
     def trace(self, passages: tuple[TokenPassage, ...], contexts: tuple[int, ...]) -> Trace:
-        """Return the trace; entries left open at a whole word count as that word."""
+        """Return the trace; entries left open at a complete word count as that word."""
         nodes = _entries([batch for _, batch in self._run])
         order = np.argsort(nodes["depth"], kind="stable")
         # Nodes are numbered as they are run, and sorted by depth.
@@ -246,8 +246,8 @@ class Tracer(Searches):
         leading = self._cells.beginning[nodes["cell"]] == 0
         words = np.where(leading, NO_WORD, self._cells.completes[nodes["cell"]])
         counts = leading | (words >= 0)
-        found = _rows(rows, nodes["owner"], _numbers([numbers for numbers, _ in batches]))
-        return found[counts], nodes["table"][counts], words[counts]
+        node_rows = _rows(rows, nodes["owner"], _numbers([numbers for numbers, _ in batches]))
+        return node_rows[counts], nodes["table"][counts], words[counts]
 
 
 def _rows(rows: Ints, owners: Ints, numbers: Ints) -> Ints:
@@ -259,5 +259,5 @@ def _numbers(parts: Sequence[Ints]) -> Ints:
 
 
 def _entries(parts: Sequence[Entries]) -> Entries:
-    found: Entries = np.concatenate([np.zeros(0, dtype=ENTRY), *parts])
-    return found
+    entries: Entries = np.concatenate([np.zeros(0, dtype=ENTRY), *parts])
+    return entries

@@ -50,7 +50,7 @@ def passages_of(contexts: Sequence[tuple[int, ...]]) -> list[TokenPassage]:
     """Return the fewest sequences that have the given contexts as prefixes, by tokens."""
     order = sorted(range(len(contexts)), key=lambda i: (contexts[i], i), reverse=True)
     groups: list[list[int]] = []
-    for i in order:  # in sorted order, a prefix stands right before its continuations
+    for i in order:  # in sorted order, a prefix comes right before its continuations
         longest = contexts[groups[-1][0]] if groups else ()
         if groups and longest[: len(contexts[i])] == contexts[i]:
             groups[-1].append(i)
@@ -77,10 +77,10 @@ def encode_contexts(lm: HFModel, contexts: Sequence[str]) -> list[tuple[int, ...
         if not tokens:
             raise ContextError(place, _EMPTY_CONTEXT)
         if len(tokens) + ROOM > lm.window:
-            shown = context if len(context) <= 40 else f"{context[:37]}..."
+            excerpt = context if len(context) <= 40 else f"{context[:37]}..."
             raise ContextError(
                 place,
-                f"the context {shown!r} has {len(tokens)} tokens, and with {ROOM} for a word it "
+                f"the context {excerpt!r} has {len(tokens)} tokens, and with {ROOM} for a word it "
                 f"does not fit the model's window of {lm.window}; shorten it.",
             )
     lm.check_length(min(lm.window, MOST_NEW_TOKENS + max(map(len, encoded), default=0)))
@@ -92,13 +92,13 @@ def packs_of(
 ) -> list[list[TokenPassage]]:
     """Group passages into packs of at least `size` contexts and, if several, at most `tokens`."""
     packs: list[list[TokenPassage]] = []
-    held, length = size, 0
+    n_contexts, length = size, 0
     for passage in passages:
-        if held >= size or length + len(passage.tokens) > tokens:
+        if n_contexts >= size or length + len(passage.tokens) > tokens:
             packs.append([])
-            held, length = 0, 0
+            n_contexts, length = 0, 0
         packs[-1].append(passage)
-        held += len(passage.contexts)
+        n_contexts += len(passage.contexts)
         length += len(passage.tokens)
     return packs
 
@@ -167,8 +167,8 @@ class Tree:
         if self.lm.tiled:
             spans = np.stack([np.repeat(self._starts, lengths), 1 + np.arange(self._width)], 1)
             return Tiles.of(spans, np.full((self._width, 1), -1), self.lm.device)
-        which = send(np.repeat(np.arange(len(self._starts)), lengths), self.lm.device)
-        return (which[:, None] == which[None, :]).tril()
+        passage = send(np.repeat(np.arange(len(self._starts)), lengths), self.lm.device)
+        return (passage[:, None] == passage[None, :]).tril()
 
     def extend(
         self, spans: Ints, parents: Ints, tokens: Ints
@@ -230,8 +230,8 @@ class Tree:
         rows, places = np.nonzero(chains >= 0)
         ancestors = self._width + np.searchsorted(used, chains[rows, places])
         # A Python bool would be copied to the device, and wait for all work queued there.
-        seen = torch.ones((), dtype=torch.bool, device=device)
-        mask.index_put_((send(rows, device), send(ancestors, device)), seen)
+        true = torch.ones((), dtype=torch.bool, device=device)
+        mask.index_put_((send(rows, device), send(ancestors, device)), true)
         mask[:, past:].fill_diagonal_(True)
         return mask
 
@@ -266,15 +266,15 @@ class Tree:
         slots, step = (1, 1) if _on_cpu(self.lm) else (16, 64)
         lengths = np.array([-(-len(text) // step) * step for text in texts])
         order = np.argsort(lengths, kind="stable")
-        found: list[Tensor] = [None] * len(texts)  # type: ignore[list-item]
+        by_place: list[Tensor] = [None] * len(texts)  # type: ignore[list-item]
         for length in np.unique(lengths).tolist():
             same = order[lengths[order] == length]
             for low in range(0, len(same), slots):
                 places = same[low : low + slots].tolist()
                 logits = self._in_slots([texts[i] for i in places], slots, length)
                 for place, row in zip(places, logits, strict=False):
-                    found[place] = row
-        return torch.stack(found)
+                    by_place[place] = row
+        return torch.stack(by_place)
 
     def text(self, span: tuple[int, int], node: int) -> tuple[int, ...]:
         """Return all tokens of a context up to a node below it (-1: the context alone)."""
@@ -322,8 +322,8 @@ def for_contexts(
     limits = limits or Limits()
     passages = passages_of(encode_contexts(lm, contexts))
     packs = packs_of(passages, limits.contexts_at_once(lm, estimator))
-    found = dict(each_pack(lm, packs, lambda pack: work(Tree(lm, pack, limits))))
-    return [found[i] for i in range(len(contexts))]
+    answers = dict(each_pack(lm, packs, lambda pack: work(Tree(lm, pack, limits))))
+    return [answers[i] for i in range(len(contexts))]
 
 
 def each_pack(
@@ -368,5 +368,5 @@ _END: Any = object()
 
 
 def _columns(kv: KV, columns: Ints) -> KV:
-    wanted = send(columns, kv[0][0].device)
-    return tuple((k[:, :, wanted], v[:, :, wanted]) for k, v in kv)
+    indices = send(columns, kv[0][0].device)
+    return tuple((k[:, :, indices], v[:, :, indices]) for k, v in kv)

@@ -146,10 +146,10 @@ class Vocabulary:
         if number not in self._after:
             table = self.numbered(number)
             modes = table.modes.astype(np.int64)
-            found = np.where(modes < DONE, modes, -1)
+            numbers = np.where(modes < DONE, modes, -1)
             for token in [t for t, rest in enumerate(table.pending) if rest]:
-                found[token] = self.number((int(table.modes[token]), table.pending[token]))
-            self._after[number] = found
+                numbers[token] = self.number((int(table.modes[token]), table.pending[token]))
+            self._after[number] = numbers
         return self._after[number]
 
     def _build(self, key: TableKey) -> EffectTable:
@@ -188,16 +188,16 @@ def _patched(
         added[token] = fold(state.word).removeprefix(lead_joiner) if state.word else ""
         undecided = state.mode == JOIN and (state.word or key[0] != JOIN)
         joiners[token] = fold(state.joiner) if undecided else ""
-    gone = np.zeros(len(modes), dtype=np.bool_)
-    gone[tokens] = True
+    replaced = np.zeros(len(modes), dtype=np.bool_)
+    replaced[tokens] = True
     touched = {base.added[token] for token in tokens.tolist()}
     ends, loose, *indices = _sorted_by_effect(key, tokens, modes, added, pending)
     grows, closes = dict(base.grows), dict(base.closes)
     for table, new in zip((grows, closes), indices, strict=True):
-        table |= {s: table[s][~gone[table[s]]] for s in touched & table.keys()}
+        table |= {s: table[s][~replaced[table[s]]] for s in touched & table.keys()}
         table |= {s: _ids([*table.get(s, ()), *ids]) for s, ids in new.items()}
     ends, loose = (
-        _ids(sorted([*old[~gone[old]].tolist(), *new]))
+        _ids(sorted([*old[~replaced[old]].tolist(), *new]))
         for old, new in ((base.ends, ends), (base.loose, loose))
     )
     effects = (tuple(added), tuple(joiners), tuple(pending))
@@ -329,8 +329,8 @@ class LogitReader:
         cuts = np.cumsum([len(part) for part in parts])[:-1]
 
         def arrive() -> Digest:
-            ends, planned, flat, left = np.split(shares().astype(np.float64), cuts)
-            return Digest(ends, planned, numbers(), flat.reshape(-1, k), left)
+            ends, planned, flat, loose_rest = np.split(shares().astype(np.float64), cuts)
+            return Digest(ends, planned, numbers(), flat.reshape(-1, k), loose_rest)
 
         return arrive
 
@@ -377,8 +377,8 @@ class LogitReader:
         for column, number in enumerate(fresh):
             ends = self.vocabulary.numbered(number).ends
             masks[send(ends, self._device), column] = 1.0
-        known = 0 if self._ends is None else self._ends.shape[1]
-        self._columns[fresh] = np.arange(known, known + len(fresh))
+        width = 0 if self._ends is None else self._ends.shape[1]
+        self._columns[fresh] = np.arange(width, width + len(fresh))
         self._ends = masks if self._ends is None else torch.cat([self._ends, masks], 1)
 
     def _read_loose(self, probs: Tensor, tables: Ints, k: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -419,10 +419,10 @@ class NodeCache:
         if not len(rows):
             return
         chosen = logits if len(rows) == len(nodes) else logits[rows]
-        read = self._reader.branches(chosen, nodes["table"][rows], self._branch)
+        branches = self._reader.branches(chosen, nodes["table"][rows], self._branch)
         columns = (nodes[rows][name].tolist() for name in ("owner", "parent", "token"))
-        found = zip(numbers[rows].tolist(), read, strict=True)
-        self._nodes.update(zip(zip(*columns, strict=True), found, strict=True))
+        values = zip(numbers[rows].tolist(), branches, strict=True)
+        self._nodes.update(zip(zip(*columns, strict=True), values, strict=True))
 
     def find(self, context: int, parent: int, token: int) -> tuple[int, Branches] | None:
         """Return a node's number and what follows it, or `None` if it is not remembered."""

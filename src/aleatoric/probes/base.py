@@ -80,16 +80,16 @@ class Custom:
 
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
         """Distances per block; NaN is undefined; 0 from a text to itself."""
-        found = [np.full((len(block.texts),) * 2, np.nan) for block in blocks]
-        for matrix in found:
+        matrices = [np.full((len(block.texts),) * 2, np.nan) for block in blocks]
+        for matrix in matrices:
             np.fill_diagonal(matrix, 0.0)
         pairs = ((k, i, j) for k, block in enumerate(blocks) for i, j in block.wanted())
         while batch := list(islice(pairs, BATCH)):
             left = [blocks[k].texts[i] for k, i, _ in batch]
             right = [blocks[k].texts[j] for k, _, j in batch]
             for (k, i, j), value in zip(batch, self._distances(left, right), strict=True):
-                found[k][i, j] = found[k][j, i] = value
-        return found
+                matrices[k][i, j] = matrices[k][j, i] = value
+        return matrices
 
     def _distances(self, left: list[str], right: list[str]) -> Floats:
         try:  # user code may raise anything or return a non-number
@@ -114,8 +114,8 @@ def probe_from(name: str, given: Any) -> Probe:
     """Make a probe from a probe, a `Batched` function, or a function of two texts."""
     # A probe class is not a probe: it must be instantiated.
     if hasattr(given, "matrices") and not isinstance(given, type):
-        found: Probe = given
-        return found
+        probe: Probe = given
+        return probe
     if isinstance(given, Batched):
         return Custom(name, given.function, _facts(given.function), given.bounds)
     if not callable(given):

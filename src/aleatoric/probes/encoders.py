@@ -35,8 +35,8 @@ class SentenceEncoder:
 def open_encoder(spec: str) -> SentenceEncoder:
     """The encoder NAME or NAME:ARGUMENT, such as minilm or st:NAME_OR_DIR."""
     name, _, argument = spec.partition(":")
-    found: SentenceEncoder = registry.find("encoders", name)(argument)
-    return found
+    encoder: SentenceEncoder = registry.find("encoders", name)(argument)
+    return encoder
 
 
 def minilm(argument: str = "") -> SentenceEncoder:
@@ -83,12 +83,12 @@ def _sentence_transformer(place: str, label: str) -> SentenceEncoder:
 
 
 def _check_modules(path: Path) -> None:
-    """Refuse a folder that names code of its own, which old releases run without asking."""
+    """Refuse a folder that refers to its own code, which old releases run without confirmation."""
     try:
-        named = [str(part["type"]) for part in json.loads(path.read_text("utf-8"))]
+        modules = [str(part["type"]) for part in json.loads(path.read_text("utf-8"))]
     except (OSError, ValueError, KeyError, TypeError):
         return  # no such file, or one that the loader refuses
-    foreign = [name for name in named if not name.startswith("sentence_transformers.")]
+    foreign = [name for name in modules if not name.startswith("sentence_transformers.")]
     if foreign:
         raise UsageError(
             f"{path}: names {quoted(foreign[0])}, which is code of its own and is never run; use "
@@ -108,14 +108,14 @@ def encode_once(
     """One row per text; each distinct text that is not in the cache is encoded once."""
     keys = {text: content_key(encoder.label, text) for text in texts}
     cached = {} if cache is None else {text: cache.get(key) for text, key in keys.items()}
-    known = {text: vector for text, vector in cached.items() if vector is not None}
-    new = [text for text in keys if text not in known]
+    encoded = {text: vector for text, vector in cached.items() if vector is not None}
+    new = [text for text in keys if text not in encoded]
     if new:
         vectors = np.asarray(encoder.encode(new), dtype="<f4")
-        known |= zip(new, (vector.tobytes() for vector in vectors), strict=True)
+        encoded |= zip(new, (vector.tobytes() for vector in vectors), strict=True)
         if cache is not None:
-            cache.update({keys[text]: known[text] for text in new})
-    if len({len(known[text]) for text in texts}) > 1:
+            cache.update({keys[text]: encoded[text] for text in new})
+    if len({len(encoded[text]) for text in texts}) > 1:
         raise UsageError("saved embeddings differ in their length; score a copy without them.")
-    joined = b"".join(known[text] for text in texts)
+    joined = b"".join(encoded[text] for text in texts)
     return np.frombuffer(joined, dtype="<f4").reshape(len(texts), -1 if texts else 0)

@@ -95,10 +95,10 @@ class ArrayNgrams:
         overlap = self._overlap(self._orders[order - 1])
         grams = np.maximum(self._lengths - order + 1, 0).reshape(overlap.shape[:2])
         with np.errstate(invalid="ignore"):  # two texts without n-grams: 0 / 0
-            found: Floats = 1 - overlap / (grams[:, :, None] + grams[:, None, :])
+            distances: Floats = 1 - overlap / (grams[:, :, None] + grams[:, None, :])
         diagonal = np.arange(self._width)
-        found[:, diagonal, diagonal] = np.where(grams > 0, 0.0, np.nan)
-        return found
+        distances[:, diagonal, diagonal] = np.where(grams > 0, 0.0, np.nan)
+        return distances
 
     def _sorted_ngrams(self, keys: Ints, places: Ints) -> Ngrams:
         keys, places = sorted_by(keys, places)
@@ -113,12 +113,12 @@ class ArrayNgrams:
         present = np.minimum(counts, 1)
         if len(self._sizes) <= 2:
             return _both_ways(counts, present)
-        found = np.full((len(counts), self._width, self._width), np.nan)
+        overlaps = np.full((len(counts), self._width, self._width), np.nan)
         people, *_ = ends = np.cumsum(self._sizes).tolist()
         for start, stop in pairwise(ends):  # the rows of people and of each system
             rows = np.concatenate([np.arange(people), np.arange(start, stop)])
-            found[:, rows[:, None], rows] = _both_ways(counts[:, rows], present[:, rows])
-        return found
+            overlaps[:, rows[:, None], rows] = _both_ways(counts[:, rows], present[:, rows])
+        return overlaps
 
     def _counts(self, ngrams: Ngrams) -> Counts:
         """(inputs, texts, types): occurrences of the types that several texts of an input have."""
@@ -136,15 +136,15 @@ class ArrayNgrams:
         starts = np.flatnonzero(differs(inputs))
         columns -= np.repeat(columns[starts], np.diff(starts, append=len(inputs)))
         n_columns = int(columns.max(initial=-1)) + 1
-        found = np.zeros((n_inputs, self._width, n_columns), np.float32)
-        found.reshape(-1)[texts * n_columns + columns] = occurrences
-        return found
+        counts = np.zeros((n_inputs, self._width, n_columns), np.float32)
+        counts.reshape(-1)[texts * n_columns + columns] = occurrences
+        return counts
 
 
 def _both_ways(counts: Counts, present: Counts) -> Floats:
     one_way = np.matmul(counts, present.transpose(0, 2, 1))
-    found: Floats = np.add(one_way, one_way.transpose(0, 2, 1), dtype=np.float64)
-    return found
+    total: Floats = np.add(one_way, one_way.transpose(0, 2, 1), dtype=np.float64)
+    return total
 
 
 def sorted_by(keys: Ints, places: Ints) -> tuple[Ints, Ints]:
@@ -154,15 +154,15 @@ def sorted_by(keys: Ints, places: Ints) -> tuple[Ints, Ints]:
         order = np.argsort(keys, kind="stable")
         return keys[order], places[order]
     # Both in one number: sorting is several times faster than an argsort.
-    both = np.sort((keys << bits) | places)
-    return both >> bits, both & ((1 << bits) - 1)
+    packed = np.sort((keys << bits) | places)
+    return packed >> bits, packed & ((1 << bits) - 1)
 
 
 def differs(values: Ints) -> Flags:
     """Whether each value differs from the one before it; True for the first."""
-    found = np.ones(len(values), bool)
-    np.not_equal(values[1:], values[:-1], out=found[1:])
-    return found
+    flags = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=flags[1:])
+    return flags
 
 
 class CompiledNgrams:
@@ -181,7 +181,7 @@ class CompiledNgrams:
 
         ids, lengths, width = self._symbols.ids, self._symbols.lengths, len(self._parts)
         while (last := len(self._distances)) < order:
-            found = np.empty((len(lengths) // max(width, 1), width, width))
-            climb(self._kinds, ids, self._n_symbols, lengths, self._parts, last + 1, found)
-            self._distances.append(found)
+            matrices = np.empty((len(lengths) // max(width, 1), width, width))
+            climb(self._kinds, ids, self._n_symbols, lengths, self._parts, last + 1, matrices)
+            self._distances.append(matrices)
         return self._distances[order - 1]

@@ -98,20 +98,20 @@ def share(entries, row, present, overlap):
     for e in range(len(entries)):
         kind, text, count = entries[e, 0], entries[e, 1], entries[e, 2]
         if row[kind] != NONE:
-            mine, others = overlap[text], present[row[kind]]
+            sums, counts = overlap[text], present[row[kind]]
             # A row at a time, which the compiler vectorizes.
-            for j in range(others.size):
-                mine[j] += count * others[j]
+            for j in range(counts.size):
+                sums[j] += count * counts[j]
 
 
 @njit(nogil=True, cache=True)
 def divide(lengths, parts, order, overlap, found):
     """Turn overlaps into distances; pairs of two systems are not computed."""
     for i in range(lengths.size):
-        mine = max(lengths[i] - order + 1, 0)
-        found[i, i] = 0.0 if mine else np.nan
+        n_grams = max(lengths[i] - order + 1, 0)
+        found[i, i] = 0.0 if n_grams else np.nan
         for j in range(i + 1, lengths.size):
-            total = mine + max(lengths[j] - order + 1, 0)
+            total = n_grams + max(lengths[j] - order + 1, 0)
             apart = total == 0 or (parts[i] != parts[j] and parts[i] != 0)
             shared = overlap[i, j] + overlap[j, i]
             found[i, j] = found[j, i] = np.nan if apart else 1.0 - shared / total

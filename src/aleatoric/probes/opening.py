@@ -56,17 +56,17 @@ def left_out(
     language: str, tagger: str | None = None, encoder: str | None = None
 ) -> dict[str, str]:
     """The probes that cannot run for a language, with the reason and the fix."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     if tagger is None and (reason := _refusal(default_tagger, language)):
-        found |= dict.fromkeys(SYNTACTIC, reason)
+        reasons |= dict.fromkeys(SYNTACTIC, reason)
     if encoder is None and (reason := _refusal(default_encoder, language)):
-        found |= dict.fromkeys(SEMANTIC, reason)
-    return found
+        reasons |= dict.fromkeys(SEMANTIC, reason)
+    return reasons
 
 
-def _open(name: str, tools: Tools, given: Mapping[str, Any]) -> Probe:
-    if name in given:
-        return probe_from(name, given[name])
+def _open(name: str, tools: Tools, functions: Mapping[str, Any]) -> Probe:
+    if name in functions:
+        return probe_from(name, functions[name])
     if ":" in name:
         return probe_at(name)
     kind, _, argument = name.partition("-")
@@ -156,8 +156,8 @@ def open_semantic(argument: str, tools: Tools) -> Semantic:
 
 def _distances(units: Floats, rows: list[int]) -> Floats:
     vectors = units[rows]
-    found: Floats = np.clip(1 - vectors @ vectors.T, 0.0, 2.0)
+    distances: Floats = np.clip(1 - vectors @ vectors.T, 0.0, 2.0)
     # The distance of a text to itself is exactly 0, without rounding; NaN stays.
     same = np.equal.outer(rows, rows)
-    found[same & ~np.isnan(found)] = 0.0
-    return found
+    distances[same & ~np.isnan(distances)] = 0.0
+    return distances

@@ -211,8 +211,8 @@ class Tokeniser:
 def open_tokeniser(spec: str) -> Tokeniser:
     """The tokenizer NAME or NAME:ARGUMENT."""
     name, _, argument = spec.partition(":")
-    found: Tokeniser = registry.find("tokenisers", name)(argument)
-    return found
+    tokeniser: Tokeniser = registry.find("tokenisers", name)(argument)
+    return tokeniser
 
 
 def whitespace(argument: str = "") -> Tokeniser:
@@ -235,7 +235,7 @@ def spacy_words(argument: str = "en") -> Tokeniser:
     return _spacy_tokeniser("spacy-words", argument or "en", str.strip)
 
 
-def _spacy_tokeniser(kind: str, name: str, wanted: Callable[[str], object]) -> Tokeniser:
+def _spacy_tokeniser(kind: str, name: str, keep: Callable[[str], object]) -> Tokeniser:
     language = _language(name)
 
     def cut(texts: Sequence[str]) -> list[list[str]]:
@@ -243,7 +243,7 @@ def _spacy_tokeniser(kind: str, name: str, wanted: Callable[[str], object]) -> T
         with language.memory_zone():
             words = _Words(language.vocab.strings)
             numbers = (language.tokenizer(text).to_array("ORTH").tolist() for text in texts)
-            return [list(filter(wanted, map(words.__getitem__, ids))) for ids in numbers]
+            return [list(filter(keep, map(words.__getitem__, ids))) for ids in numbers]
 
     return Tokeniser(f"{kind}:{name}@{version('spacy')}", cut)
 

@@ -53,10 +53,10 @@ class Tools:
     def tagger(self) -> UniversalTagger:
         """The part-of-speech tagger."""
         name, _, argument = (self.tagger_spec or default_tagger(self.language)).partition(":")
-        found = registry.find("taggers", name)(argument)
-        if not hasattr(found, "tag_texts"):
+        candidate = registry.find("taggers", name)(argument)
+        if not hasattr(candidate, "tag_texts"):
             raise UsageError(f"the tagger {name} tags single words, not texts; name another one.")
-        tagger: UniversalTagger = found
+        tagger: UniversalTagger = candidate
         return tagger
 
     @cached_property
@@ -110,8 +110,8 @@ class TextReader:
         """The tokens of each distinct text."""
         distinct = list(dict.fromkeys(texts))
         new = [text for text in distinct if text not in self._remembered]
-        known = self._remembered | dict(zip(new, self._tokeniser.cut(new), strict=True))
-        return {text: known[text] for text in distinct}
+        by_text = self._remembered | dict(zip(new, self._tokeniser.cut(new), strict=True))
+        return {text: by_text[text] for text in distinct}
 
 
 class TextBatch:
@@ -128,11 +128,11 @@ class TextBatch:
 
     def distances(self, kind: Literal["lexical", "syntactic"], order: int) -> list[Floats]:
         """Distances per block by n-grams of lower-cased tokens, or of part-of-speech tags."""
-        found: list[Floats] = [np.empty((0, 0))] * len(self.blocks)
+        matrices: list[Floats] = [np.empty((0, 0))] * len(self.blocks)
         for rows, ngrams in self._token_ngrams if kind == "lexical" else self._tag_ngrams:
             for row, matrix in zip(rows, ngrams.distances(order), strict=True):
-                found[row] = matrix
-        return found
+                matrices[row] = matrix
+        return matrices
 
     @cached_property
     def tokens(self) -> dict[str, Tokens]:
@@ -159,12 +159,12 @@ class TextBatch:
         ids = np.split(batch.ids, np.cumsum([sizes.sum() for sizes in lengths])[:-1])
         # Both implementations give the same bits.
         implementation = CompiledNgrams if find_spec("numba") else ArrayNgrams
-        found: list[Rows] = []
+        groups: list[Rows] = []
         for rows in chunks(shapes, list(map(len, ids))):
             columns = (np.concatenate([part[row] for row in rows]) for part in (ids, lengths))
             if sum(shapes[rows[0]]):
-                found.append((rows, implementation(Symbols(*columns), shapes[rows[0]])))
-        return found
+                groups.append((rows, implementation(Symbols(*columns), shapes[rows[0]])))
+        return groups
 
 
 def chunks(shapes: Sequence[Hashable], sizes: Sequence[int]) -> Iterator[list[int]]:
@@ -199,14 +199,14 @@ def default_tagger(language: str) -> str:
     """The default tagger of a language: TextBlob for English, else an installed spaCy pipeline."""
     if language == "en":
         return "textblob"
-    found = _installed_pipelines(language)
-    if not found:
+    pipelines = _installed_pipelines(language)
+    if not pipelines:
         raise UsageError(
             f"no tagger for the language {language!r} is installed: run python -m spacy download "
             f"{_PIPELINES.get(language, language + '_core_news_sm')}, name one with "
             "spacy:PIPELINE, or leave out the syntactic probes."
         )
-    return f"spacy:{found[0]}"
+    return f"spacy:{pipelines[0]}"
 
 
 def default_encoder(language: str) -> str:
@@ -240,12 +240,12 @@ def language_code(text: str) -> str:
 
 
 def language_of_tagger(spec: str) -> str | None:
-    """The language that a tagger reads, from its name; `None` if the name does not tell."""
+    """The language that a tagger reads, from its name; `None` if the name does not say."""
     kind, _, argument = spec.partition(":")
     if kind in ENGLISH_TAGGERS:
         return "en"
-    found = re.match("([a-z]{2,3})_", PurePath(argument or DEFAULT_PIPELINE).name)
-    return found.group(1) if kind == "spacy" and found else None
+    match = re.match("([a-z]{2,3})_", PurePath(argument or DEFAULT_PIPELINE).name)
+    return match.group(1) if kind == "spacy" and match else None
 
 
 def fitting_tagger(asked: str | None, language: str | None) -> str:

@@ -75,15 +75,15 @@ def _check_trained(run: Path, places: Sequence[tuple[str, int]]) -> None:
 def _check_free(to: Path, places: Sequence[tuple[str, int]]) -> None:
     try:
         folders = [to / loss / f"fold-{number}" for loss, number in places]
-        taken = [folder for folder in folders if folder.exists()]
-        there = next(folder for folder in (to, *to.absolute().parents) if folder.exists())
+        existing = [folder for folder in folders if folder.exists()]
+        parent = next(folder for folder in (to, *to.absolute().parents) if folder.exists())
     except OSError as error:  # a name too long, or no permission
         reason = error.strerror
         raise UsageError(f"{to}: cannot be written ({reason}); choose another folder.") from None
-    if taken:
-        raise UsageError(f"{taken[0]}: is there; choose another folder.")
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise UsageError(f"{there}: nothing can be written there; choose another folder.")
+    if existing:
+        raise UsageError(f"{existing[0]}: is there; choose another folder.")
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise UsageError(f"{parent}: nothing can be written there; choose another folder.")
 
 
 def _exported(
@@ -129,8 +129,8 @@ def _write_adapter(model: Tunable, weights: Mapping[str, Tensor], rank: int, fol
         fan_in_fan_out=any(getattr(m, "fan_in_fan_out", False) for m in model.lm.model.modules()),
     )
     config.save_pretrained(folder)
-    named = {f"base_model.model.{key.replace('.default.', '.')}": w for key, w in weights.items()}
-    training.save_tensors(folder / _ADAPTER, named)
+    tensors = {f"base_model.model.{key.replace('.default.', '.')}": w for key, w in weights.items()}
+    training.save_tensors(folder / _ADAPTER, tensors)
 
 
 @contextmanager

@@ -170,7 +170,7 @@ def _split_notes(corpus: Corpus, folds: Sequence[Fold]) -> Iterator[str]:
 
 
 Ready = Callable[[int], None]
-"""Makes the model of a fold ready, by its number."""
+"""Loads the model of a fold, given its number."""
 
 
 def _keep_weights(fold: int) -> None:
@@ -178,7 +178,7 @@ def _keep_weights(fold: int) -> None:
 
 
 class FinetuneSession:
-    """Trains and asks the systems of a run, with the model loaded once."""
+    """Trains and queries the systems of a run, with the model loaded once."""
 
     def __init__(
         self, store: Store, job: FinetuneJob, folds: Sequence[Fold], monitor: Monitor
@@ -196,9 +196,9 @@ class FinetuneSession:
     def _live(self) -> LiveModel:
         from aleatoric.nextword.live import LiveModel
 
-        opened = open_model(self._job.model, self._job.loading)
-        assert isinstance(opened, LiveModel)  # check_specs only accepts live models
-        return opened
+        model = open_model(self._job.model, self._job.loading)
+        assert isinstance(model, LiveModel)  # check_specs only accepts live models
+        return model
 
     @cached_property
     def _tunable(self) -> Tunable:
@@ -214,13 +214,13 @@ class FinetuneSession:
 
         self._tunable.reset()
         passages = [*self._folds[0].validation, *(p for f in self._folds for p in f.held_out)]
-        shown: Iterable[FoldPassage] = self._track(passages, len(passages), "word trees")
+        tracked: Iterable[FoldPassage] = self._track(passages, len(passages), "word trees")
         lm, vocabulary = self._live.lm, self._live.vocabulary(self._job.choices.lead)
         search = Search(tolerance=self._job.recipe.tolerance)
-        return {p.group: word_tree(lm, p.items, vocabulary, search).to(lm.device) for p in shown}
+        return {p.group: word_tree(lm, p.items, vocabulary, search).to(lm.device) for p in tracked}
 
     def run(self) -> None:
-        """Ask the base model, the base at its best temperature, and the model of every loss."""
+        """Query the base model, the base at its best temperature, and the model of every loss."""
         base = self._live.label
         if not all(self._store.meta(f"done {base} {loss}-tuned") for loss in self._job.losses):
             self._check_base()  # refuses what cannot be trained before hours are spent
@@ -231,10 +231,10 @@ class FinetuneSession:
 
     def _check_base(self) -> None:
         weights = f"{self._tunable.digest} {self._tunable.base_digest}"
-        known = self._store.meta(BASE_WEIGHTS)
-        if known is None:
+        saved = self._store.meta(BASE_WEIGHTS)
+        if saved is None:
             self._store.set_meta(BASE_WEIGHTS, weights)
-        elif known != weights:
+        elif saved != weights:
             problem = f"{self._store.path}: began with other weights of {self._job.model}"
             raise UsageError(f"{problem}; use those again, or start another run.")
 
@@ -253,15 +253,15 @@ class FinetuneSession:
         items = [item for _, item, _ in self._store.walk()]
         ask = Ask("ancestral", 0, self._job.recipe.seed, self._job.tolerance, self._job.choices)
         grid = self._job.grid
-        shown: Iterable[float] = self._track(grid, len(grid), "temperatures")
-        found = {value: scores(self._live, items, value, ask) for value in shown}
+        tracked: Iterable[float] = self._track(grid, len(grid), "temperatures")
+        results = {value: scores(self._live, items, value, ask) for value in tracked}
         means = {
             f"{value:g}": {name: _mean(by_item.values()) for name, by_item in by_score.items()}
-            for value, by_score in found.items()
+            for value, by_score in results.items()
         }
         self._keep("grid", means)
         by_distance, by_log_loss = (
-            {fold.number: best_temperature(fold, found, name) for fold in self._folds}
+            {fold.number: best_temperature(fold, results, name) for fold in self._folds}
             for name in SCORES
         )
         return by_distance, by_log_loss
@@ -285,11 +285,11 @@ class FinetuneSession:
         from aleatoric.tuning.training import TRAINED, train_fold
 
         recipe, folder = self._job.recipe_of(loss), fold_folder(self._store.path, loss, fold.number)
-        # Trees take a while, and a trained fold needs none.
+        # Building trees is slow, and a trained fold needs none.
         needed = recipe.human_share > 0 and not (folder / TRAINED).exists()
         trees = self._trees if needed else {}
-        every, track = self._job.save_every, self._track
-        return train_fold(self._tunable, fold, recipe, trees, folder, every, track)
+        save_every, track = self._job.save_every, self._track
+        return train_fold(self._tunable, fold, recipe, trees, folder, save_every, track)
 
     def _folded(
         self, label: str, version: str, decoders: Mapping[int, str], ready: Ready = _keep_weights
@@ -313,9 +313,9 @@ class FinetuneSession:
         return {"fluency": {"nll": total / max(1, tokens), "tokens": tokens}}
 
     def _draw(
-        self, name: str, model: WordModel, more: Callable[[], Any], decoder: str = "ancestral"
+        self, name: str, model: WordModel, extra: Callable[[], Any], decoder: str = "ancestral"
     ) -> None:
-        """Save a system's distributions as they come, and then more facts about it."""
+        """Save a system's distributions as they come, and then `extra` facts about it."""
         store, job = self._store, self._job
         if store.meta(f"done {name}"):
             return
@@ -324,12 +324,12 @@ class FinetuneSession:
         pending: Iterable[Item] = store.pending_items(name)
         if isinstance(model, FoldedModel):
             pending = by_fold(pending, self._fold_of)
-        left = store.n_items - store.n_items_with_draws(name)
+        n_pending = store.n_items - store.n_items_with_draws(name)
         ask = Ask("ancestral", 0, job.recipe.seed, job.tolerance, job.choices)
-        shown = self._shown(self._stopping.before_each(pending), left, name)
+        tracked = self._shown(self._stopping.before_each(pending), n_pending, name)
         with self._stopping.finishing():
-            store.add_draws(name, model.draws(shown, ask), whole=False)
-        self._keep(name, dict(more()))
+            store.add_draws(name, model.draws(tracked, ask), whole=False)
+        self._keep(name, dict(extra()))
         store.set_meta(f"done {name}", True)
 
     def _keep(self, name: str, facts: Any) -> None:
@@ -350,13 +350,13 @@ Scores = Mapping[str, Mapping[str, float]]
 def scores(model: WordModel, items: Sequence[Item], temperature: float, ask: Ask) -> Scores:
     """Return the squared distance and the log loss of each item at a temperature."""
     by_id = {item.id: item for item in items}
-    found: dict[str, dict[str, float]] = {name: {} for name in SCORES}
+    results: dict[str, dict[str, float]] = {name: {} for name in SCORES}
     for draws in model.draws(items, replace(ask, decoder=f"temperature={temperature:g}")):
         for pair in pair_of(by_id[draws.item_id], [draws], ask.choices):
             values = sq_distance(pair), log_loss(pair.human, pair.model)
             for name, value in zip(SCORES, values, strict=True):
-                found[name][draws.item_id] = math.inf if value is None else value
-    return found
+                results[name][draws.item_id] = math.inf if value is None else value
+    return results
 
 
 def best_temperature(fold: Fold, found: Mapping[float, Scores], score: str = SCORES[0]) -> float:
@@ -394,8 +394,8 @@ class Finetune(NextWords):
     def open(self, job: FinetuneJob) -> Corpus:
         """Open the corpus, with its answers read as words for training and evaluation alike."""
         corpus = open_corpus(job.corpus, job.encoding)
-        read = ReadItems(corpus.items, Reading.of(job.choices))
-        return replace(corpus, items=tuple(read), notes=(*corpus.notes, *read.notes()))
+        read_items = ReadItems(corpus.items, Reading.of(job.choices))
+        return replace(corpus, items=tuple(read_items), notes=(*corpus.notes, *read_items.notes()))
 
     def facts(self, job: FinetuneJob, corpus: Corpus) -> dict[str, Any]:
         """Return the fold of every passage, and how words are drawn and scored."""
@@ -428,5 +428,5 @@ class Finetune(NextWords):
 
     def holds_work(self, store: Store) -> bool:
         """Whether anything is drawn or trained."""
-        drawn = any(store.n_items_with_draws(name) for name in store.systems())
-        return drawn or (store.path / TRAINING).exists()
+        has_draws = any(store.n_items_with_draws(name) for name in store.systems())
+        return has_draws or (store.path / TRAINING).exists()

@@ -79,82 +79,82 @@ def word_tree(
 ) -> WordTree:
     """Return the tree of a passage's items; its nodes are found with the present weights."""
     questions = [question_of(item) for item in items]
-    found = trace(lm, questions, vocabulary, search)
-    weights = [weight for index in found.contexts for weight in questions[index].weights or ()]
-    return _assembled(found, np.array(weights), vocabulary)
+    traced = trace(lm, questions, vocabulary, search)
+    weights = [weight for index in traced.contexts for weight in questions[index].weights or ()]
+    return _assembled(traced, np.array(weights), vocabulary)
 
 
-def _assembled(found: Trace, weights: Any, vocabulary: Vocabulary) -> WordTree:
-    starts, stops, trunk = _spans(found)
-    tables, columns = np.unique(found.end_tables, return_inverse=True)
+def _assembled(traced: Trace, weights: Any, vocabulary: Vocabulary) -> WordTree:
+    starts, stops, trunk = _spans(traced)
+    tables, columns = np.unique(traced.end_tables, return_inverse=True)
     ends = torch.zeros((len(vocabulary), len(tables)))
     for column, number in enumerate(tables.tolist()):
         ends[torch.as_tensor(vocabulary.numbered(number).ends), column] = 1.0
-    nodes = len(trunk) + np.arange(len(found.owners))
-    behind = (stops - starts)[found.owners] + found.depths - 1
-    positions = [np.arange(len(passage.tokens)) for passage in found.passages]
+    nodes = len(trunk) + np.arange(len(traced.owners))
+    behind = (stops - starts)[traced.owners] + traced.depths - 1
+    positions = [np.arange(len(passage.tokens)) for passage in traced.passages]
     # The word of each end, or the number of words plus the context if there is none.
-    owner = np.concatenate([np.arange(len(found.contexts)), found.owners])[found.end_rows]
-    no_word = found.end_words == NO_WORD
-    end_words = np.where(no_word, len(found.word_contexts) + owner, found.end_words)
+    owner = np.concatenate([np.arange(len(traced.contexts)), traced.owners])[traced.end_rows]
+    no_word = traced.end_words == NO_WORD
+    end_words = np.where(no_word, len(traced.word_contexts) + owner, traced.end_words)
     return WordTree(
-        len(found.contexts),
-        _long(np.concatenate([trunk, found.tokens])),
+        len(traced.contexts),
+        _long(np.concatenate([trunk, traced.tokens])),
         _long(np.concatenate([*positions, behind])),
-        _mask(found, starts, stops, len(trunk)),
+        _mask(traced, starts, stops, len(trunk)),
         _long(np.concatenate([stops - 1, nodes])),
-        _levels(found),
-        _long(found.step_rows),
-        _long(found.step_tokens),
-        _long(found.step_words),
-        _long(found.end_rows),
+        _levels(traced),
+        _long(traced.step_rows),
+        _long(traced.step_tokens),
+        _long(traced.step_words),
+        _long(traced.end_rows),
         _long(columns),
         _long(end_words),
         ends,
-        _long(found.word_contexts),
+        _long(traced.word_contexts),
         torch.as_tensor(weights, dtype=torch.float64),
     )
 
 
-def _spans(found: Trace) -> tuple[Ints, Ints, Ints]:
+def _spans(traced: Trace) -> tuple[Ints, Ints, Ints]:
     """Return where each context starts and stops in the trunk, and the tokens of the trunk."""
     spans: dict[int, tuple[int, int]] = {}
     tokens: list[int] = []
-    for passage in found.passages:
+    for passage in traced.passages:
         spans |= {i: (len(tokens), len(tokens) + length) for i, length in passage.contexts}
         tokens += passage.tokens
-    both = np.array([spans[index] for index in found.contexts], dtype=np.int64)
-    return both[:, 0], both[:, 1], np.array(tokens, dtype=np.int64)
+    edges = np.array([spans[index] for index in traced.contexts], dtype=np.int64)
+    return edges[:, 0], edges[:, 1], np.array(tokens, dtype=np.int64)
 
 
-def _chains(found: Trace) -> list[list[int]]:
+def _chains(traced: Trace) -> list[list[int]]:
     chains: list[list[int]] = []
-    for number, parent in enumerate((found.parents - len(found.contexts)).tolist()):
+    for number, parent in enumerate((traced.parents - len(traced.contexts)).tolist()):
         chains.append([*(chains[parent] if parent >= 0 else ()), number])
     return chains
 
 
-def _mask(found: Trace, starts: Ints, stops: Ints, width: int) -> Tensor:
+def _mask(traced: Trace, starts: Ints, stops: Ints, width: int) -> Tensor:
     """Return the attention mask: the trunk is causal, nodes see their context and ancestors."""
-    chains = _chains(found)
+    chains = _chains(traced)
     size = width + len(chains)
     mask = torch.zeros((size, size), dtype=torch.bool)
-    which = np.repeat(np.arange(len(found.passages)), [len(p.tokens) for p in found.passages])
-    owner = torch.as_tensor(which)
+    passage = np.repeat(np.arange(len(traced.passages)), [len(p.tokens) for p in traced.passages])
+    owner = torch.as_tensor(passage)
     mask[:width, :width] = (owner[:, None] == owner[None, :]).tril()
     columns = torch.arange(width)
-    low, high = (_long(edge[found.owners])[:, None] for edge in (starts, stops))
+    low, high = (_long(edge[traced.owners])[:, None] for edge in (starts, stops))
     mask[width:, :width] = (columns >= low) & (columns < high)
     rows = np.repeat(np.arange(len(chains)), [len(chain) for chain in chains])
-    seen = np.array([node for chain in chains for node in chain], dtype=np.int64)
-    mask[_long(width + rows), _long(width + seen)] = True
+    visible = np.array([node for chain in chains for node in chain], dtype=np.int64)
+    mask[_long(width + rows), _long(width + visible)] = True
     return mask
 
 
-def _levels(found: Trace) -> tuple[tuple[Tensor, Tensor], ...]:
-    deepest = int(found.depths.max(initial=0))
-    places = [np.flatnonzero(found.depths == depth) for depth in range(1, deepest + 1)]
-    return tuple((_long(found.parents[here]), _long(found.tokens[here])) for here in places)
+def _levels(traced: Trace) -> tuple[tuple[Tensor, Tensor], ...]:
+    deepest = int(traced.depths.max(initial=0))
+    places = [np.flatnonzero(traced.depths == depth) for depth in range(1, deepest + 1)]
+    return tuple((_long(traced.parents[nodes]), _long(traced.tokens[nodes])) for nodes in places)
 
 
 def _long(values: Any) -> Tensor:
@@ -182,13 +182,13 @@ def word_probabilities(logits: Tensor, tree: WordTree) -> Tensor:
     shares = wide.softmax(-1)
     masses = _masses(shares, tree)
     steps = masses[tree.step_rows] * shares[tree.step_rows, tree.step_tokens].double()
-    by_table = shares @ tree.ends.to(shares.dtype)
-    ends = masses[tree.end_rows] * by_table[tree.end_rows, tree.end_columns].double()
+    end_shares = shares @ tree.ends.to(shares.dtype)
+    ends = masses[tree.end_rows] * end_shares[tree.end_rows, tree.end_columns].double()
     words = len(tree.word_contexts)
-    found = masses.new_zeros(words + tree.contexts)
-    found = found.index_add(0, tree.step_words, steps).index_add(0, tree.end_words, ends)
-    with_word = (1.0 - found[words:]).clamp_min(1e-12)
-    return found[:words] / with_word[tree.word_contexts]
+    sums = masses.new_zeros(words + tree.contexts)
+    sums = sums.index_add(0, tree.step_words, steps).index_add(0, tree.end_words, ends)
+    with_word = (1.0 - sums[words:]).clamp_min(1e-12)
+    return sums[:words] / with_word[tree.word_contexts]
 
 
 def _masses(shares: Tensor, tree: WordTree) -> Tensor:
@@ -220,7 +220,7 @@ TokenRow = tuple[int, ...]
 
 
 def text_rows(lm: HFModel, passage: FoldPassage) -> list[TokenRow]:
-    """Return the tokens of a passage's texts of two or more, cut to the model's window."""
+    """Return the tokens of a passage's texts with at least two, cut to the model's window."""
     rows = (row[: lm.window] for row in lm.encode_all(passage.texts))
     return [row for row in rows if len(row) > 1]
 
@@ -231,9 +231,9 @@ def padded(rows: Sequence[TokenRow], device: Any) -> tuple[Tensor, Tensor, Tenso
     ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)
     lengths = torch.tensor([len(row) for row in rows], device=device)
     real = torch.arange(width, device=device) < lengths[:, None]
-    wanted = torch.full_like(ids, IGNORED)
-    wanted[:, :-1] = torch.where(real[:, 1:], ids[:, 1:], IGNORED)
-    return ids, real, wanted
+    targets = torch.full_like(ids, IGNORED)
+    targets[:, :-1] = torch.where(real[:, 1:], ids[:, 1:], IGNORED)
+    return ids, real, targets
 
 
 def text_losses(model: Any, rows: Sequence[TokenRow], batch: int) -> Iterator[Tensor]:
@@ -243,11 +243,11 @@ def text_losses(model: Any, rows: Sequence[TokenRow], batch: int) -> Iterator[Te
 
 
 def _summed(model: Any, rows: Sequence[TokenRow], temperature: float = 1.0) -> Tensor:
-    ids, real, wanted = padded(rows, model.device)
+    ids, real, targets = padded(rows, model.device)
     logits = model(input_ids=ids, attention_mask=real.long(), use_cache=False).logits
     wide = (logits if logits.dtype == torch.float64 else logits.float()) / temperature
     return functional.cross_entropy(
-        wide.flatten(0, 1), wanted.flatten(), ignore_index=IGNORED, reduction="sum"
+        wide.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum"
     )
 
 

@@ -46,11 +46,11 @@ class FoldPassage:
         ['We all', 'He']
         """
         by_length = sorted(self.items, key=lambda item: len(item.context), reverse=True)
-        found: list[str] = []
+        texts: list[str] = []
         for item in by_length:
-            if not any(text.startswith(item.context) for text in found):
-                found.append(f"{item.context} {item.original}" if item.original else item.context)
-        return found
+            if not any(text.startswith(item.context) for text in texts):
+                texts.append(f"{item.context} {item.original}" if item.original else item.context)
+        return texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +65,10 @@ class Fold:
 
 def passages_of(items: Iterable[Item]) -> list[FoldPassage]:
     """Return items grouped into passages, in the order of first appearance."""
-    found: dict[str, list[Item]] = {}
+    groups: dict[str, list[Item]] = {}
     for item in items:
-        found.setdefault(item.group, []).append(item)
-    return [FoldPassage(group, tuple(contexts)) for group, contexts in found.items()]
+        groups.setdefault(item.group, []).append(item)
+    return [FoldPassage(group, tuple(contexts)) for group, contexts in groups.items()]
 
 
 def assign(
@@ -81,14 +81,14 @@ def assign(
     """
     if split not in SPLITS:
         raise UsageError(f"there is no split {split!r}; use paper, grouped or a file.")
-    kept = _held_for_validation(len(groups), validation)
-    if not 2 <= folds <= len(groups) - kept:
-        problem = f"does not fit {len(groups)} passages with {kept} for validation"
-        raise UsageError(f"--folds {folds} {problem}; use 2 to {max(2, len(groups) - kept)}.")
+    n_held = _held_for_validation(len(groups), validation)
+    if not 2 <= folds <= len(groups) - n_held:
+        problem = f"does not fit {len(groups)} passages with {n_held} for validation"
+        raise UsageError(f"--folds {folds} {problem}; use 2 to {max(2, len(groups) - n_held)}.")
     ordered = list(groups)
     if split == "grouped":
         ordered = [ordered[i] for i in stream(seed, "folds").permutation(len(ordered))]
-    folded = ordered[: len(ordered) - kept]
+    folded = ordered[: len(ordered) - n_held]
     numbers: dict[str, int | str] = {
         group: 1 + place * folds // len(folded) for place, group in enumerate(folded)
     }
@@ -107,15 +107,15 @@ def _held_for_validation(n_groups: int, requested: int | None) -> int:
 
 def read_assignment(path: Path) -> dict[str, int | str]:
     """Read folds from a table or JSON lines with `group` and `fold` (a number or `validation`)."""
-    found: dict[str, int | str] = {}
+    folds: dict[str, int | str] = {}
     read = files.read_table if files.is_table(path) else files.read_json_lines
     for place, row in read(path):
         group = files.key_of(files.required(row, "group", place), "group", place)
         fold = _fold_of(files.required(row, "fold", place), place)
-        if found.setdefault(group, fold) != fold:
-            problem = f"passage {quoted(group)} stands in fold {found[group]} and in fold {fold}"
+        if folds.setdefault(group, fold) != fold:
+            problem = f"passage {quoted(group)} stands in fold {folds[group]} and in fold {fold}"
             raise DataError.at(*place, problem, "name every passage once, or it would leak")
-    return found
+    return folds
 
 
 def _fold_of(value: object, place: files.Place) -> int | str:
@@ -138,13 +138,13 @@ def make_folds(passages: Sequence[FoldPassage], assigned: Mapping[str, int | str
     if len(numbers) < 2 or VALIDATION not in where.values():
         raise UsageError("a split needs two folds or more and passages for validation.")
     validation = tuple(p for p in passages if where[p.group] == VALIDATION)
-    found = []
+    folds = []
     for number in numbers:
         tested = tuple(p for p in passages if where[p.group] == number)
         trained = tuple(p for p in passages if where[p.group] not in (number, VALIDATION))
-        found.append(Fold(number, trained, validation, tested))
-        check_no_leak(found[-1])
-    return found
+        folds.append(Fold(number, trained, validation, tested))
+        check_no_leak(folds[-1])
+    return folds
 
 
 def check_no_leak(fold: Fold) -> None:
@@ -152,8 +152,8 @@ def check_no_leak(fold: Fold) -> None:
     sides = {"training": fold.train, "validation": fold.validation, "evaluation": fold.held_out}
     for (first, passages), (second, others) in combinations(sides.items(), 2):
         # Passages with the same id, the same item, or a long run of the same words.
-        known = {key: passage for passage in passages for key in _keys(passage)}
-        copies = ((known[key], copy) for copy in others for key in _keys(copy) if key in known)
+        owners = {key: passage for passage in passages for key in _keys(passage)}
+        copies = ((owners[key], copy) for copy in others for key in _keys(copy) if key in owners)
         for passage, copy in copies:
             raise UsageError(
                 f"fold {fold.number} leaks: passage {passage.group!r} of {first} and passage "
@@ -167,7 +167,7 @@ def _keys(passage: FoldPassage) -> Iterator[tuple[str, ...]]:
     yield from (("item", item.id) for item in passage.items)
     for place, text in enumerate(passage.texts):
         words = _WORD.findall(text.casefold())
-        # Short contexts may agree by chance; a passage of short ones is known by its longest.
+        # Short contexts may agree by chance; a passage of short ones is identified by its longest.
         if place == 0 and len(words) <= RUN_OF_WORDS:
             yield ("words", *words)
         for start in range(len(words) - RUN_OF_WORDS + 1):
@@ -180,10 +180,10 @@ _BLOCKS = re.compile(r"last-(\d+)-blocks?")
 
 def block_count(which: str) -> int:
     """Return the number of blocks that `last-N-blocks` names."""
-    found = _BLOCKS.fullmatch(which)
-    if found is None or int(found[1]) < 1:
+    match = _BLOCKS.fullmatch(which)
+    if match is None or int(match[1]) < 1:
         raise UsageError(f"--train {which} is not known; use {PAPER}, all or lora.")
-    return int(found[1])
+    return int(match[1])
 
 
 LOSSES = ("text", "human", "mixed")
@@ -220,8 +220,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         _check(self.loss in LOSSES, f"there is no loss {self.loss!r}; use {', '.join(LOSSES)}")
-        known = ", ".join(SCHEDULES)
-        _check(self.schedule in SCHEDULES, f"there is no schedule {self.schedule!r}; use {known}")
+        names = ", ".join(SCHEDULES)
+        _check(self.schedule in SCHEDULES, f"there is no schedule {self.schedule!r}; use {names}")
         if self.train not in ("all", "lora"):
             block_count(self.train)
         self._check_numbers()
@@ -262,11 +262,11 @@ class Recipe:
         """Return the learning rate of a step, counted from 1."""
         if step <= self.warmup:
             return self.rate * step / self.warmup
-        done = (step - 1 - self.warmup) / max(1, steps - self.warmup)
+        progress = (step - 1 - self.warmup) / max(1, steps - self.warmup)
         if self.schedule == "linear":
-            return self.rate * (1.0 - done)
+            return self.rate * (1.0 - progress)
         if self.schedule == "cosine":
-            return self.rate * 0.5 * (1.0 + math.cos(math.pi * done))
+            return self.rate * 0.5 * (1.0 + math.cos(math.pi * progress))
         return self.rate
 
 
@@ -295,15 +295,15 @@ SCORES = ("sq_distance", "log_loss")
 
 def parse_temperatures(text: str) -> tuple[float, ...]:
     """Parse temperatures separated by commas."""
-    found: tuple[float, ...] = ()
+    temperatures: tuple[float, ...] = ()
     with suppress(ValueError):
-        found = tuple(float(part) for part in text.split(",") if part.strip())
-    if not found:
+        temperatures = tuple(float(part) for part in text.split(",") if part.strip())
+    if not temperatures:
         raise UsageError(f"--temperatures {text!r}: use numbers above 0 by commas, as 0.8,1,1.2.")
-    for value in found:
+    for value in temperatures:
         if not 0 < value < math.inf:
             raise UsageError(f"--temperatures {value:g}: use numbers above 0, as 0.8,1,1.2.")
-    return found
+    return temperatures
 
 
 def fold_folder(run: Path, loss: str, number: int) -> Path:

@@ -81,8 +81,8 @@ def unwritten(path: Path, error: Exception) -> StorageError | UsageError:
     >>> print(unwritten(Path("w"), ValueError("No space left on device (os error 28)")))
     w: the disk is full; make room and repeat the command.
     """
-    found = _OS_ERROR.search(str(error))  # safetensors gives the number only in its message
-    number = error.errno if isinstance(error, OSError) else found and int(found[1])
+    match = _OS_ERROR.search(str(error))  # safetensors gives the number only in its message
+    number = error.errno if isinstance(error, OSError) else match and int(match[1])
     if number in FULL_DISKS:
         return StorageError(f"{path}: the disk is full", "make room and repeat the command")
     return UsageError(f"{path}: cannot be written ({error}); choose another place.")
@@ -191,10 +191,10 @@ def _passage_digest(passage: FoldPassage) -> str:
 
 def check_identity(path: Path, saved: Saved, identity: Mapping[str, Any]) -> None:
     """Refuse saved weights of another training, or of another model."""
-    known = saved.facts.get("identity", {})
+    saved_identity = saved.facts.get("identity", {})
     for name, value in identity.items():
         # Weights of the first version only identify the parameters that train.
-        if known.get(name) == value or (name == "base" and name not in known):
+        if saved_identity.get(name) == value or (name == "base" and name not in saved_identity):
             continue
         if name in ("model", "base"):
             problem = "was trained from another base model (its weights differ)"
@@ -228,8 +228,8 @@ class _Training:
             self._restore()
         else:
             self._end_epoch(None)
-        left = range(self._state.steps, self._steps)
-        for step in track(left, len(left), f"{self._recipe.loss}, fold {self._fold.number}"):
+        steps = range(self._state.steps, self._steps)
+        for step in track(steps, len(steps), f"{self._recipe.loss}, fold {self._fold.number}"):
             # The validation loss has not decreased for `patience` epochs.
             late, patience = len(self._state.history) - 1 - self._state.kept, self._recipe.patience
             if patience is not None and not self._state.batches and late >= patience:
@@ -313,8 +313,8 @@ class _Training:
         train, validation = (losses.mean_nll(self._network, self._rows_of(side)) for side in sides)
         trees = [self._trees[p.group] for p in self._fold.validation if p.group in self._trees]
         human = losses.mean_human_loss(self._network, trees) if trees else None
-        known = {"training texts": train, "validation texts": validation, "answers": human or 0.0}
-        for name, loss in known.items():
+        by_name = {"training texts": train, "validation texts": validation, "answers": human or 0.0}
+        for name, loss in by_name.items():
             self._check_finite(loss, f"the loss of the {name}", self._state.steps)
         loss = (1 - share) * validation + share * (human or 0.0)
         return Epoch(number, self._state.steps, train_loss, loss, train, validation, human)
@@ -412,17 +412,17 @@ class Tunable:
         """A digest of all other saved parameters and buffers; tied ones count once."""
         model = self.lm.model
         saved = model.state_dict().keys() - self.initial.keys()
-        every = chain(model.named_parameters(), model.named_buffers())
-        return _digest({name: parameter.detach() for name, parameter in every if name in saved})
+        tensors = chain(model.named_parameters(), model.named_buffers())
+        return _digest({name: parameter.detach() for name, parameter in tensors if name in saved})
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, value in sorted(tensors.items()):
-        found.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
+        digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
         flat = value.cpu().contiguous().flatten()
-        found.update(flat.view(torch.uint8).numpy().data)
-    return found.hexdigest()[:16]
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
 
 
 def make_tunable(lm: HFModel, which: str = PAPER, rank: int = 8, seed: int = 0) -> Tunable:
@@ -466,11 +466,11 @@ def _add_lora(model: Any, rank: int, seed: int) -> None:
         inject_adapter_in_model(config, model)
 
 
-def lora_config(rank: int, **more: Any) -> Any:
+def lora_config(rank: int, **options: Any) -> Any:
     """Return peft's configuration: scale 2, no dropout, all linear layers except the head."""
     try:
         from peft import LoraConfig
     except ModuleNotFoundError:
         raise MissingExtraError("peft", "train") from None
-    known: dict[str, Any] = {"r": rank, "lora_alpha": LORA_SCALE * rank, "lora_dropout": 0.0}
-    return LoraConfig(**known | {"bias": "none", "target_modules": "all-linear"} | more)
+    defaults: dict[str, Any] = {"r": rank, "lora_alpha": LORA_SCALE * rank, "lora_dropout": 0.0}
+    return LoraConfig(**defaults | {"bias": "none", "target_modules": "all-linear"} | options)
